@@ -9,7 +9,7 @@ import (
 // Scope is a permission of a [Caller].
 type Scope string
 
-// The scopes. ScopeWebhooksWrite includes the four below it, and ScopeAdmin
+// The scopes. ScopeWebhooksWrite includes the four above it, and ScopeAdmin
 // everything.
 const (
 	ScopeEventsWrite     Scope = "events:write"     // publish events

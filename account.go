@@ -11,6 +11,16 @@ type Account struct {
 	Name      string
 	CreatedAt time.Time
 	DeletedAt time.Time // zero: not deleted
+	Retention AccountRetention
+}
+
+// AccountRetention says for how many days what belongs to an account is kept, where that is
+// shorter than the retention of the server. 0: as long as the server keeps it.
+type AccountRetention struct {
+	Events          int // with their data
+	Attempts        int // from the creation of their delivery
+	Bodies          int // heads and bodies of attempts, likewise
+	IdempotencyKeys int // not longer than events
 }
 
 // EventType is an entry of the platform's catalogue of event types. It is

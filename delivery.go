@@ -47,9 +47,9 @@ const (
 	Dead Status = "dead"
 	// Cancelled: a person cancelled it, or its endpoint was deleted. Final.
 	Cancelled Status = "cancelled"
-	// Skipped: the endpoint was disabled when the event was published, or deleted
-	// before a fan-out job reached it. The delivery was never pending. Final, but a
-	// person can replay it.
+	// Skipped: the endpoint was disabled or its backlog was full when the event was
+	// published, or it was deleted before a fan-out job reached it. The delivery was never
+	// pending. Final, but a person can replay it.
 	Skipped Status = "skipped"
 )
 
@@ -64,9 +64,13 @@ const (
 	ReasonExpired          = "expired"           // dead: pending for longer than the policy's Expiry
 	ReasonSystem           = "system"            // dead: the payload of its event was deleted
 	ReasonEndpointDisabled = "endpoint_disabled" // skipped
+	ReasonBacklogFull      = "backlog_full"      // skipped: as many deliveries waited for the endpoint as its account may have
 	ReasonEndpointDeleted  = "endpoint_deleted"  // cancelled, or skipped by a fan-out job
 	ReasonCancelled        = "cancelled"         // cancelled by a person
 )
+
+// DeadReasons lists the reasons of a delivery that is dead.
+var DeadReasons = []string{ReasonExhausted, ReasonGone, ReasonClientError, ReasonExpired, ReasonSystem}
 
 // Lane is the queue of an endpoint in which a pending delivery waits. Every
 // endpoint has four. The retry and bulk lanes always keep a share of the
@@ -111,7 +115,8 @@ func (c Claimed) LogValue() slog.Value {
 		slog.String("id", c.ID.String()),
 		slog.String("event", c.Event.ID.String()),
 		slog.String("endpoint", c.Endpoint.String()),
-		slog.Int("attempt", c.Attempt))
+		slog.Int("attempt", c.Attempt),
+		slog.String("trace", c.Event.Trace().String()))
 }
 
 // DeadLetter is the record of a delivery that died. It waits for a person, who

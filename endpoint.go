@@ -23,10 +23,12 @@ type Endpoint struct {
 	Description  string
 	EventTypes   []Pattern // at least one; an event needs to match only one of them
 	Status       EndpointStatus
-	StatusReason string // why it is paused or disabled; empty: the person gave no reason
+	StatusReason string    // why it is paused or disabled; empty: the person gave no reason
+	StatusSince  time.Time // when the status changed last; set by the store
 	Policy       Policy
 	PolicyError  string    // why the stored policy cannot be read, with the names of its fields; set by the store; empty: Policy is the stored one
 	Credentials  []byte    // [Credentials], encrypted; nil: none
+	FullSince    time.Time // since when its backlog is full, see [EndpointBacklog]; set by the store; zero: it is not
 	VerifiedAt   time.Time // when its owner confirmed this URL by a handshake; zero: never, or the URL has changed since
 	Revision     int64     // number of changes, from 1; the API's ETag
 	CreatedAt    time.Time
@@ -56,6 +58,13 @@ const (
 // Subscribes reports whether one of the endpoint's patterns selects the type.
 func (e Endpoint) Subscribes(eventType string) bool {
 	return slices.ContainsFunc(e.EventTypes, func(p Pattern) bool { return p.Matches(eventType) })
+}
+
+// WantsOperational reports whether the endpoint subscribes to an operational event.
+// Notices about such an endpoint get none: what fails because of an operational event must
+// not cause another one.
+func (e Endpoint) WantsOperational() bool {
+	return slices.ContainsFunc(e.EventTypes, func(p Pattern) bool { return IsOperational(string(p)) })
 }
 
 // TargetURL returns the URL of the endpoint's requests. An inspector has no URL; its

@@ -41,7 +41,8 @@ const (
 	FaultNotAllowed     FaultCode = "not_allowed"     // the field must be left out here, or the caller may not set it
 	FaultContradictory  FaultCode = "contradictory"   // the value contradicts another field
 	FaultUnknown        FaultCode = "unknown_field"   // the request has no such field
-	FaultNotHTTPS       FaultCode = "not_https"       // the URL begins with no scheme that the operator allows
+	FaultNotHTTPS       FaultCode = "not_https"       // the URL does not begin with https://, and the operator allows nothing else
+	FaultNotHTTP        FaultCode = "not_http"        // the URL begins neither with https:// nor with http://, and the operator allows both
 	FaultNotPublic      FaultCode = "not_public"      // the host or the port of the URL may not be sent to
 	FaultHasCredentials FaultCode = "has_credentials" // the URL has a user or a password
 )
@@ -138,3 +139,13 @@ func (e *OverloadError) Error() string { return "more events are published than 
 
 // Unwrap returns [ErrBusy].
 func (e *OverloadError) Unwrap() error { return ErrBusy }
+
+// FullError is an [ErrBusy]: the disk of the store is full, or nearly full. Nothing was
+// stored. RetryAfter is how long the caller should wait.
+type FullError struct{ RetryAfter time.Duration }
+
+// Error says why nothing was stored.
+func (e *FullError) Error() string { return "the disk of the store is full" }
+
+// Unwrap returns [ErrBusy].
+func (e *FullError) Unwrap() error { return ErrBusy }

@@ -12,11 +12,12 @@ type Event struct {
 	ID          EventID
 	Account     AccountID
 	Type        string
-	Data        []byte // JSON
-	APIVersion  string // the producer's own; may be empty
-	OrderingKey string // may be empty
-	Sequence    int64  // place among the account's events with this ordering key, from 1; 0: it has no key
-	Hops        int    // number of senders that forwarded it before, by their Webhook-Hops header
+	Data        []byte      // JSON
+	APIVersion  string      // the producer's own; may be empty
+	OrderingKey string      // may be empty
+	Sequence    int64       // place among the account's events with this ordering key, from 1; 0: it has no key
+	Hops        int         // number of senders that forwarded it before, by their Webhook-Hops header
+	TraceParent TraceParent // zero: the producer gave none
 	CreatedAt   time.Time
 
 	// IdempotencyKey makes a repeated publish harmless: for some days, 7 by
@@ -41,7 +42,7 @@ func IsTest(id EventID) bool { return id[6]>>4 == 8 }
 type Receipt struct {
 	ID         EventID // of a duplicate: the id of the first event
 	Duplicate  bool    // an event with this idempotency key and content was published before; nothing is sent again
-	Deliveries int     // number of deliveries that were created; 0 for a duplicate; unknown with FanOut
+	Deliveries int     // number of deliveries that were created, without skipped ones; 0 for a duplicate; unknown with FanOut
 	FanOut     bool    // a fan-out job creates the deliveries
 }
 
@@ -73,9 +74,17 @@ func isType(name string) bool {
 	return !dot
 }
 
+// OperationalPrefix begins the types of events that only the server publishes: those of
+// notices, and test events without another type.
+const OperationalPrefix = "postrider."
+
+// IsOperational reports whether only the server publishes events of the type.
+func IsOperational(eventType string) bool { return strings.HasPrefix(eventType, OperationalPrefix) }
+
 // Pattern selects event types: a whole type (order.created), everything below
 // a segment (order.*, which is order.created and order.item.added but not
-// order), or everything (*).
+// order), or everything that producers publish (*). Operational events are selected by
+// their type or by postrider.* alone, so that nobody gets them without asking.
 type Pattern string
 
 // Check returns an [InvalidError] for the field unless the pattern has one of
@@ -92,6 +101,9 @@ func (p Pattern) Check(field string) error {
 
 // Matches reports whether the pattern selects the event type.
 func (p Pattern) Matches(eventType string) bool {
+	if p == "*" {
+		return eventType != "" && !IsOperational(eventType)
+	}
 	if prefix, ok := strings.CutSuffix(string(p), "*"); ok {
 		return strings.HasPrefix(eventType, prefix) && eventType != prefix
 	}

@@ -59,9 +59,14 @@ func TestPatternMatches(t *testing.T) {
 			[]string{"order.item", "order.items.added", "order.created"},
 		},
 		{
-			"a star selects everything", "*",
-			[]string{"order", "order.created", "a.b.c"},
-			[]string{""},
+			"a star selects everything that producers publish", "*",
+			[]string{"order", "order.created", "a.b.c", "postrider", "postriders.a"},
+			[]string{"", "postrider.endpoint.disabled"},
+		},
+		{
+			"operational events are selected by name", "postrider.*",
+			[]string{"postrider.endpoint.disabled", "postrider.test"},
+			[]string{"order.created", "postrider"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

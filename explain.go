@@ -46,6 +46,7 @@ type Action string
 const (
 	ToRelease      Action = "release"       // release or cancel the delivery
 	ToResume       Action = "resume"        // resume the endpoint
+	ToResumeStore  Action = "resume_store"  // resume the store, which is held after a restore
 	ToEnable       Action = "enable"        // enable the endpoint
 	ToSetPolicy    Action = "set_policy"    // set the endpoint's policy anew
 	ToRotateSecret Action = "rotate_secret" // give the endpoint a secret
@@ -109,6 +110,8 @@ func (x *Explanation) explainWaiting(d Delivery, f ExplainFacts) {
 		x.Next = NextCancel
 	case WaitParked:
 		x.Next, x.Action = NextNothing, ToRelease
+	case WaitHeld:
+		x.Next, x.Action = NextNothing, ToResumeStore
 	case WaitEndpointDisabled:
 		x.Next, x.Action, x.Note = NextNothing, ToEnable, e.StatusReason
 	case WaitEndpointPaused:
@@ -139,6 +142,7 @@ var whys = map[string]string{
 	"pending.in_flight":          "Attempt {attempt} is under way or about to start.",
 	"pending.parked":             "It is parked, because servers died while they attempted it alone.",
 	"pending.endpoint_deleted":   "Its endpoint is deleted.",
+	"pending.held":               "The server was restored from a backup, and sends nothing until its operator resumes it.",
 	"pending.endpoint_disabled":  "Its endpoint is disabled{note}.",
 	"pending.endpoint_paused":    "Its endpoint is paused{note}.",
 	"pending.policy_unreadable":  "The server cannot read the policy of its endpoint.",
@@ -160,6 +164,7 @@ var whys = map[string]string{
 	"cancelled.cancelled":        "A person cancelled it.",
 	"cancelled.endpoint_deleted": "Its endpoint was deleted while it was pending.",
 	"skipped.endpoint_disabled":  "Its endpoint was disabled when the event was published.",
+	"skipped.backlog_full":       "Too many deliveries waited for its endpoint when the event was published.",
 	"skipped.endpoint_deleted":   "Its endpoint was deleted before the event reached it.",
 }
 
@@ -183,6 +188,7 @@ var nexts = map[Next][2]string{
 var actions = map[Action]string{
 	ToRelease:      "A person has to release or cancel it.",
 	ToResume:       "It can be sent once the endpoint is resumed; a retry keeps its time.",
+	ToResumeStore:  "It can be sent once the operator has resumed the server; a retry keeps its time.",
 	ToEnable:       "It can be sent once the endpoint is enabled; a retry keeps its time.",
 	ToSetPolicy:    "It is sent when the policy is set again.",
 	ToRotateSecret: "It is sent when a rotation gives the endpoint a secret.",

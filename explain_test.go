@@ -21,7 +21,7 @@ func places() (all []postrider.Delivery) {
 			postrider.ReasonExhausted, postrider.ReasonGone, postrider.ReasonClientError, postrider.ReasonExpired, postrider.ReasonSystem,
 		},
 		postrider.Cancelled: {postrider.ReasonCancelled, postrider.ReasonEndpointDeleted},
-		postrider.Skipped:   {postrider.ReasonEndpointDisabled, postrider.ReasonEndpointDeleted},
+		postrider.Skipped:   {postrider.ReasonEndpointDisabled, postrider.ReasonEndpointDeleted, postrider.ReasonBacklogFull},
 	} {
 		for _, reason := range reasons {
 			all = append(all, postrider.Delivery{Status: status, Reason: reason, Attempts: 1})
@@ -63,10 +63,19 @@ type sentence struct {
 	want     string
 }
 
-// dueSentences are those of deliveries that are due.
-func dueSentences() []sentence {
+// waitingSentences are those of deliveries that are due, or held.
+func waitingSentences() []sentence {
 	limited := postrider.Endpoint{Policy: postrider.Policy{Concurrency: 10, Rate: postrider.Rate{Attempts: 5, Per: time.Second}}}
 	return []sentence{
+		{
+			"a held store",
+			postrider.Delivery{
+				Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitHeld},
+			},
+			postrider.ExplainFacts{Endpoint: postrider.Endpoint{StatusReason: "maintenance"}},
+			"The server was restored from a backup, and sends nothing until its operator resumes it. " +
+				"It can be sent once the operator has resumed the server; a retry keeps its time.",
+		},
 		{
 			"a full endpoint",
 			postrider.Delivery{Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitDue}},
@@ -87,7 +96,7 @@ func dueSentences() []sentence {
 func TestAnExplanationIsASentence(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 30, 0, 0, time.UTC)
-	for _, test := range append(dueSentences(), []sentence{
+	for _, test := range append(waitingSentences(), []sentence{
 		{
 			"a retry",
 			postrider.Delivery{

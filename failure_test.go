@@ -32,3 +32,17 @@ func TestFailuresAreDocumented(t *testing.T) {
 		t.Errorf("the table (-in the code +documented):\n%s", diff)
 	}
 }
+
+// TestMessageFailuresAreDocumented wants a row for each failure that messages alone have.
+func TestMessageFailuresAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/operate/mail.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range postrider.MessageFailures {
+		if !strings.Contains(string(text), "\n| `"+string(failure)+"` | ") {
+			t.Errorf("docs/operate/mail.md has no row for %s", failure)
+		}
+	}
+}

@@ -128,26 +128,45 @@ func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth
 	next := func(status HealthStatus, reason string, warnings int) (EndpointHealth, bool) {
 		return s.next(status, reason, warnings, now), true
 	}
-	settled := in.Delivered + in.Dead
-	tooManyDead := func(percent int) bool { return settled >= MinHealthDeliveries && in.Dead*100 > settled*int64(percent) }
 	warned := s.Status == HealthWarned
 	warnedLongEnough := warned && now.Sub(s.Since) >= warningTime
 	steps := limits.steps()
 	switch failing := in.failing(now); {
 	case s.Status == HealthDisabled:
 		return next(Healthy, "", 0) // it is enabled, so a person gave it another chance
-	case warnedLongEnough && tooManyDead(limits.DisablePercent):
+	case warnedLongEnough && in.tooManyDead(limits.DisablePercent):
 		return next(HealthDisabled, ReasonDeadLetters, s.Warnings)
 	case in.stepDue(steps, now) && s.Warnings >= len(steps)-1:
 		return next(HealthDisabled, ReasonFailing, s.Warnings)
 	case in.stepDue(steps, now):
 		return next(HealthWarned, ReasonFailing, s.Warnings+1)
-	case !warned && tooManyDead(limits.WarnPercent):
+	case !warned && in.tooManyDead(limits.WarnPercent):
 		return next(HealthWarned, ReasonDeadLetters, 1)
-	case warnedLongEnough && (len(steps) == 0 || failing < steps[0]) && !tooManyDead(limits.WarnPercent):
+	case warnedLongEnough && (len(steps) == 0 || failing < steps[0]) && !in.tooManyDead(limits.WarnPercent):
 		return next(Healthy, "", 0)
 	}
 	return s, false
+}
+
+// DisabledAt returns when the endpoint will be disabled, at the earliest, if warned, which
+// Assess has returned, is the last warning before that; zero: it is not.
+func (in HealthInput) DisabledAt(warned EndpointHealth, limits HealthLimits) time.Time {
+	steps := limits.steps()
+	last := len(steps) - 1
+	switch {
+	case warned.Status != HealthWarned:
+	case warned.Reason == ReasonDeadLetters && in.tooManyDead(limits.DisablePercent):
+		return warned.Since.Add(warningTime)
+	case warned.Reason == ReasonFailing && warned.Warnings == last:
+		return warned.Since.Add(steps[last] - steps[last-1])
+	}
+	return time.Time{}
+}
+
+// tooManyDead reports whether more than so many percent of the deliveries that ended died.
+func (in HealthInput) tooManyDead(percent int) bool {
+	ended := in.Delivered + in.Dead
+	return ended >= MinHealthDeliveries && in.Dead*100 > ended*int64(percent)
 }
 
 // failing returns how long nothing has been accepted. After a person enabled the

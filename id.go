@@ -17,42 +17,51 @@ type ID[K kind] [16]byte
 type kind interface{ prefix() string }
 
 type (
-	accountKind    struct{}
-	eventKind      struct{}
-	endpointKind   struct{}
-	deliveryKind   struct{}
-	secretKind     struct{}
-	keyKind        struct{}
-	replayKind     struct{}
-	inspectionKind struct{}
-	sessionKind    struct{}
-	auditKind      struct{}
+	accountKind     struct{}
+	eventKind       struct{}
+	endpointKind    struct{}
+	deliveryKind    struct{}
+	secretKind      struct{}
+	keyKind         struct{}
+	replayKind      struct{}
+	inspectionKind  struct{}
+	sessionKind     struct{}
+	auditKind       struct{}
+	noticeKind      struct{}
+	destinationKind struct{}
+	expungeKind     struct{}
 )
 
-func (accountKind) prefix() string    { return "acc" }
-func (eventKind) prefix() string      { return "evt" }
-func (endpointKind) prefix() string   { return "ep" }
-func (deliveryKind) prefix() string   { return "dlv" }
-func (secretKind) prefix() string     { return "sec" }
-func (keyKind) prefix() string        { return "key" }
-func (replayKind) prefix() string     { return "rpl" }
-func (inspectionKind) prefix() string { return "ins" }
-func (sessionKind) prefix() string    { return "ses" }
-func (auditKind) prefix() string      { return "aud" }
+func (accountKind) prefix() string     { return "acc" }
+func (eventKind) prefix() string       { return "evt" }
+func (endpointKind) prefix() string    { return "ep" }
+func (deliveryKind) prefix() string    { return "dlv" }
+func (secretKind) prefix() string      { return "sec" }
+func (keyKind) prefix() string         { return "key" }
+func (replayKind) prefix() string      { return "rpl" }
+func (inspectionKind) prefix() string  { return "ins" }
+func (sessionKind) prefix() string     { return "ses" }
+func (auditKind) prefix() string       { return "aud" }
+func (noticeKind) prefix() string      { return "ntc" }
+func (destinationKind) prefix() string { return "dst" }
+func (expungeKind) prefix() string     { return "xpg" }
 
 // The ids of the domain's objects. Each kind has its own type, so that the compiler
 // refuses an id of another kind.
 type (
-	AccountID    = ID[accountKind]
-	EventID      = ID[eventKind]
-	EndpointID   = ID[endpointKind]
-	DeliveryID   = ID[deliveryKind]
-	SecretID     = ID[secretKind]
-	KeyID        = ID[keyKind]
-	ReplayID     = ID[replayKind]
-	InspectionID = ID[inspectionKind]
-	SessionID    = ID[sessionKind]
-	AuditID      = ID[auditKind]
+	AccountID     = ID[accountKind]
+	EventID       = ID[eventKind]
+	EndpointID    = ID[endpointKind]
+	DeliveryID    = ID[deliveryKind]
+	SecretID      = ID[secretKind]
+	KeyID         = ID[keyKind]
+	ReplayID      = ID[replayKind]
+	InspectionID  = ID[inspectionKind]
+	SessionID     = ID[sessionKind]
+	AuditID       = ID[auditKind]
+	NoticeID      = ID[noticeKind]
+	DestinationID = ID[destinationKind]
+	ExpungeID     = ID[expungeKind]
 )
 
 // MakeID returns the UUIDv7 (RFC 9562, 5.7) of the time at, with the 74 low bits of

@@ -141,6 +141,18 @@ var sharedNameRows = []struct {
 		p.Headers = []postrider.Header{{Name: "X-Key", Secret: true}}
 		p.Auth = postrider.Auth{Kind: postrider.AuthAPIKey, Header: "x-key"}
 	}, []string{"auth.header must not be one of headers"}},
+	{"a header is the traceparent, which is not sent", func(p *postrider.Policy) {
+		p.Headers = []postrider.Header{{Name: "Traceparent", Value: "acme"}}
+	}, nil},
+	{"a header is the traceparent", func(p *postrider.Policy) {
+		p.SendTraceParent, p.Headers = true, []postrider.Header{{Name: "Traceparent", Value: "acme"}}
+	}, []string{"send_traceparent must be false where another option sets the header traceparent"}},
+	{"the key is the traceparent", func(p *postrider.Policy) {
+		p.SendTraceParent, p.Auth = true, postrider.Auth{Kind: postrider.AuthAPIKey, Header: "TraceParent"}
+	}, []string{"send_traceparent must be false where another option sets the header traceparent"}},
+	{"a signature is the traceparent", func(p *postrider.Policy) {
+		p.SendTraceParent, p.Signatures = true, []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "traceparent"}}
+	}, []string{"send_traceparent must be false where another option sets the header traceparent"}},
 	{"a fault of each part", func(p *postrider.Policy) {
 		p.Headers = []postrider.Header{{Name: "Host"}}
 		p.Auth = postrider.Auth{Kind: postrider.AuthBearer, User: "us"}

@@ -81,6 +81,9 @@ func (p Policy) CheckSecrets(secrets []Secret) error {
 
 const maxSignatures = 16
 
+// MaxOverlap is the longest time for which replaced secrets sign beside a new one.
+const MaxOverlap = 30 * 24 * time.Hour
+
 // checkSignatures returns an [InvalidError] for each fault of an endpoint's
 // signatures, joined.
 func checkSignatures(list []Signature) error {

@@ -61,7 +61,7 @@ func (s Session) LogValue() slog.Value {
 type AuditEntry struct {
 	ID       AuditID // carries the time
 	At       time.Time
-	Action   string            // the operation of the API, such as update-endpoint; or login, logout, open-portal
+	Action   string            // the operation of the API, such as update-endpoint; or login, logout, open-portal, expunged
 	Outcome  string            // ok, or the code of the problem that refused it
 	Key      KeyID             // of the caller; zero: none
 	Session  SessionID         // of the caller; zero: none

@@ -18,6 +18,7 @@ const (
 	WaitInFlight         WaitReason = "in_flight"         // a node leases it, and attempts it now or soon
 	WaitParked           WaitReason = "parked"            // until a person releases or discards it
 	WaitEndpointDeleted  WaitReason = "endpoint_deleted"  // until the janitor cancels it, which is soon
+	WaitHeld             WaitReason = "held"              // until a person resumes the store, which was restored from a backup
 	WaitEndpointDisabled WaitReason = "endpoint_disabled" // until the endpoint is enabled
 	WaitEndpointPaused   WaitReason = "endpoint_paused"   // until the endpoint is resumed
 	WaitPolicyUnreadable WaitReason = "policy_unreadable" // until the endpoint's policy is set again, or a node that can read it serves it
@@ -32,7 +33,7 @@ const (
 
 // WaitReasons lists every reason.
 var WaitReasons = []WaitReason{
-	WaitInFlight, WaitParked, WaitEndpointDeleted, WaitEndpointDisabled, WaitEndpointPaused,
+	WaitInFlight, WaitParked, WaitEndpointDeleted, WaitHeld, WaitEndpointDisabled, WaitEndpointPaused,
 	WaitPolicyUnreadable, WaitNoSecret, WaitOrdering, WaitSuspected, WaitScheduled, WaitCircuitOpen, WaitAskedToWait, WaitDue,
 }
 
@@ -41,6 +42,7 @@ type WaitFacts struct {
 	Leased            bool      // by a node, until DueAt
 	DueAt             time.Time // zero: an earlier delivery of its ordering key has not ended, or it is parked
 	Suspected, Parked bool
+	Held              bool // the store is held, so nothing of it is sent
 	Endpoint          EndpointStatus
 	PolicyUnreadable  bool // this program cannot read the endpoint's policy
 	Signs             bool // the endpoint has an active secret
@@ -63,6 +65,8 @@ func (f WaitFacts) Waiting(id DeliveryID, now time.Time) Waiting {
 		return Waiting{Reason: WaitParked}
 	case f.Endpoint == EndpointDeleted:
 		return Waiting{Reason: WaitEndpointDeleted}
+	case f.Held:
+		return Waiting{Reason: WaitHeld}
 	case f.Endpoint == EndpointDisabled:
 		return Waiting{Reason: WaitEndpointDisabled}
 	case f.Endpoint == EndpointPaused:

@@ -31,6 +31,8 @@ func TestWaiting(t *testing.T) {
 		{"a retry", facts(func(f *postrider.WaitFacts) { f.DueAt = soon }), postrider.Waiting{Reason: postrider.WaitScheduled, Until: soon}},
 		{"a parked one", facts(func(f *postrider.WaitFacts) { f.Parked, f.Suspected, f.DueAt = true, true, time.Time{} }), postrider.Waiting{Reason: postrider.WaitParked}},
 		{"a suspected one", facts(func(f *postrider.WaitFacts) { f.Suspected = true }), postrider.Waiting{Reason: postrider.WaitSuspected}},
+		{"of a held store", facts(func(f *postrider.WaitFacts) { f.Held, f.Endpoint, f.DueAt = true, postrider.EndpointPaused, soon }), postrider.Waiting{Reason: postrider.WaitHeld}},
+		{"leased before the store was held", facts(func(f *postrider.WaitFacts) { f.Held, f.Leased, f.DueAt = true, true, soon }), postrider.Waiting{Reason: postrider.WaitInFlight}},
 		{"of a paused endpoint", facts(func(f *postrider.WaitFacts) { f.Endpoint, f.DueAt = postrider.EndpointPaused, soon }), postrider.Waiting{Reason: postrider.WaitEndpointPaused}},
 		{"of a disabled endpoint", facts(func(f *postrider.WaitFacts) { f.Endpoint, f.Signs = postrider.EndpointDisabled, false }), postrider.Waiting{Reason: postrider.WaitEndpointDisabled}},
 		{"of a deleted endpoint", facts(func(f *postrider.WaitFacts) { f.Endpoint = postrider.EndpointDeleted }), postrider.Waiting{Reason: postrider.WaitEndpointDeleted}},

@@ -10,12 +10,24 @@ import (
 type AccountCreate struct {
 	UID  string `json:"uid,omitempty" minLength:"1" doc:"Your own name for the account. It can be used wherever its id can. A name or a uid is required."`
 	Name string `json:"name,omitempty"`
+	Retention
 }
 
 // AccountUpdate is a change of an account.
 type AccountUpdate struct {
 	UID  Optional[string] `json:"uid,omitzero" doc:"Your own name for the account. Null removes it."`
 	Name Optional[string] `json:"name,omitzero" doc:"Null removes it."`
+	Retention
+}
+
+// Retention says for how many days what belongs to an account is kept, where that is shorter
+// than the retention of the server. It is embedded in [AccountCreate], [AccountUpdate] and
+// [Account], which has all of its fields.
+type Retention struct {
+	KeepEventsDays          Optional[int] `json:"keep_events_days,omitzero" doc:"Days that events are kept with their data; an event that a pending delivery or an unresolved dead letter needs stays. At least 1, and not longer than the server keeps them. Null, the default: as long as the server."`
+	KeepAttemptsDays        Optional[int] `json:"keep_attempts_days,omitzero" doc:"Days that deliveries that have ended are kept with their attempts, from the creation of the delivery. Null, the default: as long as the server."`
+	KeepBodiesDays          Optional[int] `json:"keep_bodies_days,omitzero" doc:"Days that headers and bodies of requests and responses are kept, from the creation of the delivery. Null, the default: as long as the server."`
+	KeepIdempotencyKeysDays Optional[int] `json:"keep_idempotency_keys_days,omitzero" doc:"Days that idempotency keys are remembered, not longer than events are kept. Null, the default: as long as the server."`
 }
 
 // Account is a customer of your platform. Endpoints and events belong to an
@@ -26,6 +38,7 @@ type Account struct {
 	Name      string              `json:"name"`
 	CreatedAt Time                `json:"created_at" format:"date-time"`
 	DeletedAt *Time               `json:"deleted_at" format:"date-time" doc:"Time of the deletion. Null: the account is not deleted."`
+	Retention
 }
 
 // KeyCreate is an API key to create.

@@ -51,21 +51,23 @@ type List[T any] struct {
 
 // Problem is the body of every response that is not a success (RFC 9457).
 type Problem struct {
-	Type      string  `json:"type" example:"about:blank"`
-	Title     string  `json:"title" example:"Unprocessable Entity"`
-	Status    int     `json:"status" example:"422"`
-	Detail    string  `json:"detail" doc:"Explanation of the error, for people."`
-	Code      string  `json:"code" example:"invalid" doc:"Stable name of the error, for programs."`
-	Errors    []Fault `json:"errors,omitempty" nullable:"false" doc:"Faults of the request, at most 100."`
-	Index     *int    `json:"index,omitempty" doc:"With idempotency_conflict in a batch: position of the event in the batch, from 0."`
-	Replay    string  `json:"replay,omitempty" doc:"With replay_pending: id of the replay that is under way."`
-	RequestID string  `json:"request_id" doc:"Id of the request in the server's log."`
+	Type      string        `json:"type" example:"about:blank"`
+	Title     string        `json:"title" example:"Unprocessable Entity"`
+	Status    int           `json:"status" example:"422"`
+	Detail    string        `json:"detail" doc:"Explanation of the error, for people."`
+	Code      string        `json:"code" example:"invalid" doc:"Stable name of the error, for programs."`
+	Errors    []Fault       `json:"errors,omitempty" nullable:"false" doc:"Faults of the request, at most 100."`
+	Index     *int          `json:"index,omitempty" doc:"With idempotency_conflict in a batch: position of the event in the batch, from 0."`
+	Replay    string        `json:"replay,omitempty" doc:"With replay_pending: id of the replay that is under way."`
+	Quota     *QuotaProblem `json:"quota,omitempty" doc:"With event_quota_used, byte_quota_used and endpoint_quota_used: the limit."`
+	RequestID string        `json:"request_id" doc:"Id of the request in the server's log."`
+	TraceID   string        `json:"trace_id,omitempty" doc:"Trace of the header traceparent of the request, if it has one."`
 }
 
 // Fault is one fault of a request.
 type Fault struct {
 	Field  string              `json:"field" example:"retry.delays_ms[2]"`
-	Code   postrider.FaultCode `json:"code" example:"out_of_range" doc:"Stable name of the kind of fault, for programs and translations: malformed, required, out_of_range, wrong_count, too_long, not_a_choice, repeated, not_found, not_allowed, contradictory, unknown_field, not_https, not_public or has_credentials."`
+	Code   postrider.FaultCode `json:"code" example:"out_of_range" doc:"Stable name of the kind of fault, for programs and translations: malformed, required, out_of_range, wrong_count, too_long, not_a_choice, repeated, not_found, not_allowed, contradictory, unknown_field, not_https, not_http, not_public or has_credentials."`
 	Reason string              `json:"reason" example:"must be 0 to 7 days" doc:"What the field must be, for people."`
 	Min    *int64              `json:"min,omitempty" doc:"With out_of_range and wrong_count: the least that is accepted, in the unit of the field."`
 	Max    *int64              `json:"max,omitempty" doc:"With out_of_range, wrong_count and too_long (in bytes): the most that is accepted."`

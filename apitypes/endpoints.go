@@ -9,7 +9,7 @@ type EndpointCreate struct {
 	Kind        postrider.EndpointKind `json:"kind,omitempty" enum:"http,inspector" doc:"http, the default: requests are sent to the URL. inspector: requests are signed and kept in the server, for people who have no receiver yet; see GET /endpoints/{endpoint}/requests. It never changes."`
 	URL         string                 `json:"url,omitempty" example:"https://acme.example/hooks" doc:"Required, but an inspector has none."`
 	Description string                 `json:"description,omitempty"`
-	EventTypes  []string               `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or *."`
+	EventTypes  []string               `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or * for all that producers publish. Events of the server itself, whose types begin with postrider., are selected by their type or by postrider.* alone."`
 	Policy
 	NewSecrets
 }
@@ -35,9 +35,11 @@ type Endpoint struct {
 	EventTypes   []string                 `json:"event_types" nullable:"false"`
 	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled,deleted"`
 	StatusReason *string                  `json:"status_reason"`
+	StatusSince  Time                     `json:"status_since" format:"date-time" doc:"Time when the status changed last."`
+	FullSince    *Time                    `json:"backlog_full_since" format:"date-time" doc:"Since when as many deliveries wait for the endpoint as its account may have, so that new events are skipped for it. Null: fewer wait."`
 	Policy
 	PolicyError *string  `json:"policy_error" doc:"Why the stored policy of the endpoint cannot be read, with the names of its fields. The fields of the policy are then left out, and its deliveries wait until an update names all of them, or until a server that can read the policy owns the endpoint. Null: it can be read."`
-	Warnings    []string `json:"warnings" nullable:"false" enum:"policy_unreadable,no_secret,secrets_expire,unverified" doc:"What is wrong with the endpoint. policy_unreadable: see policy_error; nothing is sent. no_secret: no secret is valid, and nothing can be sent until a rotation adds one. secrets_expire: every secret will expire, and then nothing can be sent; rotate the secret. unverified: its receiver has not agreed to events at this URL, so it cannot be resumed or enabled before it is verified."`
+	Warnings    []string `json:"warnings" nullable:"false" enum:"policy_unreadable,no_secret,secrets_expire,unverified,backlog_full" doc:"What is wrong with the endpoint. policy_unreadable: see policy_error; nothing is sent. no_secret: no secret is valid, and nothing can be sent until a rotation adds one. secrets_expire: every secret will expire, and then nothing can be sent; rotate the secret. unverified: its receiver has not agreed to events at this URL, so it cannot be resumed or enabled before it is verified. backlog_full: see backlog_full_since; new events are skipped for the endpoint."`
 	VerifiedAt  *Time    `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
 	CreatedAt   Time     `json:"created_at" format:"date-time"`
 	UpdatedAt   Time     `json:"updated_at" format:"date-time"`
@@ -48,10 +50,10 @@ type Endpoint struct {
 
 // EndpointState says how an endpoint fares.
 type EndpointState struct {
-	Health       postrider.HealthStatus  `json:"health" enum:"healthy,warned,disabled" doc:"healthy: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures."`
+	Health       postrider.HealthStatus  `json:"health" enum:"healthy,warned,disabled" doc:"The assessment of hours and days. healthy: it has neither been warned about nor disabled, or has recovered since; its last attempts may have failed. warned: it has failed for hours. disabled: it was disabled for its failures."`
 	HealthReason *string                 `json:"health_reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not healthy. Null: it is."`
 	Circuit      postrider.CircuitStatus `json:"circuit" enum:"closed,open,half_open"`
-	FailingSince *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Null: the last attempt did not fail."`
+	FailingSince *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak, once it is a minute old or the circuit opened. Null: the last attempt did not fail, or the streak is younger."`
 	Pending      int                     `json:"pending" maximum:"1000" doc:"Number of pending deliveries. Counting stops at 1000."`
 	PendingMore  bool                    `json:"pending_more" doc:"True: counting stopped, so there may be more pending deliveries."`
 	Delivered    int64                   `json:"delivered" doc:"Number of deliveries that were delivered in the last 24 hours, and in the part of the hour before them."`
@@ -88,7 +90,7 @@ type Circuit struct {
 	OpenedAt      *Time                   `json:"opened_at" format:"date-time"`
 	ProbeAt       *Time                   `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends."`
 	CooldownMS    int64                   `json:"cooldown_ms" doc:"Time from the last opening to its probe. 0: the circuit has recovered since."`
-	FailingSince  *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or after one minute of failures without opening. Null: the last attempt did not fail."`
+	FailingSince  *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or with the first failure that comes a minute after it. Null: the last attempt did not fail, or the streak is younger."`
 	PacedUntil    *Time                   `json:"paced_until" format:"date-time" doc:"No attempt is made before this time: the receiver asked for it with Retry-After. Null: it never asked."`
 	Failures      int                     `json:"failures" doc:"Number of attempts in a row that failed, when the circuit was last stored."`
 	LastAttemptAt *Time                   `json:"last_attempt_at" format:"date-time" doc:"End of the last attempt before the circuit was last stored. Null: none is known. The attempts of the endpoint's deliveries are complete."`

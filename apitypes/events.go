@@ -18,6 +18,10 @@ type EventCreate struct {
 	// Hops is the header Webhook-Hops of the webhook that caused the publish, or
 	// 0. It is sent as a header, and lets the server end loops of webhooks.
 	Hops int `json:"-"`
+	// TraceParent is the header traceparent of W3C Trace Context, so that the event's trace is
+	// that of its producer. Empty: it is a trace of its own. Events of a batch have one
+	// producer: the first one counts that has it.
+	TraceParent string `json:"-"`
 }
 
 // EventBatch is a list of events to publish, all or none.
@@ -30,7 +34,7 @@ type EventBatch struct {
 type Receipt struct {
 	ID         postrider.EventID `json:"id" example:"evt_01h455vb4pex5vsknk084sn02q"`
 	Duplicate  bool              `json:"duplicate,omitempty" doc:"True: the event was published before, and this request published nothing."`
-	Deliveries *int              `json:"deliveries" doc:"Number of deliveries that were created. Null: a fan-out job creates them, or the event is a duplicate; list its deliveries."`
+	Deliveries *int              `json:"deliveries" doc:"Number of deliveries that were created, without those that are skipped because their endpoint is disabled or its backlog is full. Null: a fan-out job creates them, or the event is a duplicate; list its deliveries."`
 	FanOut     bool              `json:"fanout,omitempty" doc:"True: more than 256 endpoints match, and a fan-out job creates the deliveries."`
 }
 
@@ -50,6 +54,7 @@ type Event struct {
 	Sequence       *int64              `json:"sequence" doc:"Position among the account's events with the same ordering key, from 1. Null: it has no ordering key."`
 	IdempotencyKey *string             `json:"idempotency_key" doc:"Idempotency key of its publish. Null: it had none."`
 	Hops           int                 `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
+	TraceID        string              `json:"trace_id" example:"4bf92f3577b34da6a3ce929d0e0e4736" doc:"Trace of the event: that of the header traceparent of its publish, or else a trace of its own."`
 	Test           bool                `json:"test" doc:"True: the event is a test, from POST /endpoints/{endpoint}/test. No producer published it."`
 	CreatedAt      Time                `json:"created_at" format:"date-time"`
 	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted."`

@@ -28,6 +28,8 @@ type Policy struct {
 	MaxRedirects Optional[int]                   `json:"max_redirects,omitzero" minimum:"0" maximum:"3" doc:"How many redirects an attempt follows: 307 and 308, which repeat the request; 301, 302 and 303 are failures. Default 0: every redirect is a failure."`
 	Compression  Optional[postrider.Compression] `json:"compression,omitzero" enum:"none,gzip" doc:"Compression of the body. Signatures are made before it. Default none."`
 
+	SendTraceParent Optional[bool] `json:"send_traceparent,omitzero" doc:"Send the header traceparent of W3C Trace Context: the event's trace, and a span id of its own for each attempt; default false."`
+
 	Rate Optional[Rate] `json:"rate,omitzero" doc:"How many attempts may start in a period, spread evenly except for a burst. Null, the default: unlimited."`
 	Auth Optional[Auth] `json:"auth,omitzero" doc:"Credentials of every request. Null, the default: none, only signatures. A change without the secret keeps the secret of the same type for the same host."`
 	TLS  Optional[TLS]  `json:"tls,omitzero" doc:"Client certificate and certificate authorities for this endpoint. Null, the default: none. A change of the certificate without the key keeps the key."`

@@ -14,6 +14,7 @@ import (
 func TestPortalIsGerman(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.destinations(t, "globex", "ann@globex.example")
 	foreign := englishTexts(t)
 	w.visitors[customer] = newVisitor(t, w.url)
 	tb := w.visitors[customer].newTab(t)

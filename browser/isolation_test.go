@@ -15,11 +15,12 @@ import (
 func TestAccountsAreApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.destinations(t, "globex", "ann@globex.example")
 	theirs := w.owned(t, "acme")
 	w.call(t, "POST /replays", object{"endpoint": w.names["failing"], "per_second": 1})
 	routes := w.offered(t)
 	session := w.visitors[customer].session(t)
-	for _, kind := range []string{"ep", "dlv", "evt", "rpl", "ins"} {
+	for _, kind := range []string{"ep", "dlv", "evt", "rpl", "ins", "dst"} {
 		if !strings.Contains(strings.Join(routes, " "), kind+"_") {
 			t.Errorf("no page of the portal names a %s: %v", kind, routes)
 		}
@@ -51,7 +52,7 @@ func TestAccountsAreApart(t *testing.T) {
 	}
 }
 
-var anyID = regexp.MustCompile(`\b(acc|evt|ep|dlv|sec|key|rpl|ses|aud|ins)_[0-9a-z]{26}\b`)
+var anyID = regexp.MustCompile(`\b(acc|evt|ep|dlv|sec|key|rpl|ses|aud|ins|dst)_[0-9a-z]{26}\b`)
 
 // kind returns the kind of an id: what is before its underscore.
 func kind(id string) string {
@@ -69,6 +70,7 @@ func (w *world) owned(t *testing.T, account string) map[string]string {
 	owned["sec"] = w.call(t, "GET /endpoints/"+endpoint+"/secrets", nil).items()[0]["id"].(string)
 	owned["rpl"] = w.call(t, "POST /replays", object{"endpoint": endpoint, "note": "Acme"}).id("id")
 	_, owned["ins"] = w.inspected(t, account, "Acme")
+	owned["dst"] = w.call(t, "POST /notice-destinations", object{"account": account, "channel": "slack", "address": w.receiver.url + "/chat/acme"}).id("id")
 	return owned
 }
 

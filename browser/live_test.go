@@ -59,7 +59,11 @@ func TestAChangeDuringALoadIsNotMissed(t *testing.T) {
 		const real = window.fetch
 		window.asked = []
 		window.fetch = async (url, options) => {
-			const first = window.asked.push(new URL(url, location).pathname) === 1
+			const path = new URL(url, location).pathname
+			if (window.asked.length === 0 && path !== "/dashboard/deliveries") { // a change of before the click
+				return real(url, options)
+			}
+			const first = window.asked.push(path) === 1
 			const response = await real(url, options)
 			if (first) { // another tab has the stream, and hands its messages to this one
 				new BroadcastChannel("/dashboard/live").postMessage({ name: "changed" })
@@ -96,6 +100,30 @@ func TestASecondTabRenewsItsPageOnce(t *testing.T) {
 		return ""
 	})
 	tb.streaming(0)
+}
+
+// TestARenewalLeavesTheMessageOfAForm submits a form and lets its page renew itself before
+// the browser follows the redirect of the form.
+func TestARenewalLeavesTheMessageOfAForm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tb := w.visitors[operator].newTab(t)
+	path := "/dashboard/endpoints/" + w.names["healthy"]
+	tb.open(path)
+	tb.rest()
+	const renewals = "performance.getEntriesByType('resource').filter((e) => e.initiatorType === 'fetch' && new URL(e.name).pathname === location.pathname).length"
+	eval[any](tb, "fetch(location.pathname + '/pause', { method: 'POST', redirect: 'manual' }).then(() => null)")
+	tb.rest()
+	before := eval[int](tb, renewals)
+	eval[any](tb, "new BroadcastChannel('/dashboard/live').postMessage({ name: 'changed' })")
+	eventually(t, func() string {
+		if eval[int](tb, renewals) == before {
+			return "the page does not renew itself"
+		}
+		return ""
+	})
+	tb.open(path)
+	tb.find("button", "Undo")
 }
 
 // TestPagesSurviveTheDatabase stops PostgreSQL under open pages and starts it

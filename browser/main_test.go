@@ -32,19 +32,22 @@ func TestMain(m *testing.M) {
 }
 
 // build builds the program of this repository and returns its path.
-var build = sync.OnceValues(func() (string, error) {
+var build = sync.OnceValues(func() (string, error) { return buildProgram("cmd/postrider") })
+
+// buildProgram builds a program of this repository and returns its path.
+func buildProgram(folder string) (string, error) {
 	dir, err := shared()
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, "postrider")
-	command := exec.Command("go", "build", "-o", program, "./cmd/postrider")
+	program := filepath.Join(dir, filepath.Base(folder))
+	command := exec.Command("go", "build", "-o", program, "./"+folder)
 	command.Dir = ".."
 	if out, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the server: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", folder, err, out)
 	}
 	return program, nil
-})
+}
 
 // eventually repeats try until it returns nothing. Its text says what is still
 // missing.

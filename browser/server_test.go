@@ -25,6 +25,7 @@ type object = map[string]any
 // process of its own, in dev mode, on a store of its own.
 type server struct {
 	url     string
+	folder  string // of its data
 	key     string // the admin's
 	process *exec.Cmd
 	reading sync.WaitGroup
@@ -39,14 +40,26 @@ var listens = regexp.MustCompile(`postrider listens" api=(\S+)`)
 // otherwise. The test's end kills it.
 func newServer(t *testing.T, settings ...string) *server {
 	t.Helper()
+	s := startServer(t, t.TempDir(), settings...)
+	key, err := os.ReadFile(filepath.Join(s.folder, "admin.key"))
+	if err != nil {
+		t.Fatalf("read the server's key: %v", err)
+	}
+	s.key = strings.TrimSpace(string(key))
+	return s
+}
+
+// startServer starts a server on the data of a folder. Its keys are those of its store.
+func startServer(t *testing.T, folder string, settings ...string) *server {
+	t.Helper()
 	program, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := t.TempDir()
-	s := &server{}
+	s := &server{folder: folder}
 	s.process = exec.Command(program, slices.Concat([]string{
 		"serve", "--dev", "--log-format=text", "--data-dir", folder, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+		"--archive", "file://" + t.TempDir(),
 	}, settings)...)
 	s.process.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "POSTRIDER_") })
 	log, err := s.process.StderrPipe()
@@ -68,12 +81,24 @@ func newServer(t *testing.T, settings ...string) *server {
 	case <-time.After(patience):
 		t.Fatal("the server does not listen")
 	}
-	key, err := os.ReadFile(filepath.Join(folder, "admin.key"))
-	if err != nil {
-		t.Fatalf("read the server's key: %v", err)
-	}
-	s.key = strings.TrimSpace(string(key))
 	return s
+}
+
+// command runs a command of the program, and returns its output. It knows the server and
+// its key.
+func (s *server) command(t *testing.T, args ...string) string {
+	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(program, args...)
+	command.Env = append(os.Environ(), "POSTRIDER_URL="+s.url, "POSTRIDER_API_KEY="+s.key)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("postrider %v: %v\n%s", args, err, out)
+	}
+	return string(out)
 }
 
 // read keeps the log, and sends the address that it names.

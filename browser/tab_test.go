@@ -80,15 +80,20 @@ func (tb *tab) do(what string, action chromedp.Action[chromedp.Void]) {
 // eval returns the value of a JavaScript expression in the page.
 func eval[T any](tb *tab, expression string) T {
 	tb.Helper()
-	value, err := tryEval[T](tb, expression)
+	value, err := evalWithin[T](tb, patience, expression)
 	if err != nil {
 		tb.Fatalf("evaluate %.200s: %v", expression, err)
 	}
 	return value
 }
 
+// tryEval is eval, where the page may be gone.
 func tryEval[T any](tb *tab, expression string) (T, error) {
-	ctx, cancel := context.WithTimeout(tb.ctx, 10*time.Second)
+	return evalWithin[T](tb, 10*time.Second, expression)
+}
+
+func evalWithin[T any](tb *tab, limit time.Duration, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(tb.ctx, limit)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }

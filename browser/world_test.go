@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 type world struct {
 	*server
 	receiver *receiver
+	mail     *mailbox
 	names    map[string]string // what the paths of pages may name, and its id
 	visitors [3]*visitor       // by who
 }
@@ -23,8 +25,8 @@ var retries = object{"delays_ms": []int{0, 0}, "jitter": "none"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{receiver: newReceiver(t), names: map[string]string{}}
-	w.server = newServer(t)
+	w := &world{receiver: newReceiver(t), mail: newMailbox(t), names: map[string]string{}}
+	w.server = newServer(t, w.mail.settings...)
 	w.accounts(t)
 	w.endpoints(t)
 	w.history(t)
@@ -142,4 +144,38 @@ func (w *world) inspected(t *testing.T, account, text string) (endpoint, request
 	_, delivery := w.publish(t, account, "inspected", object{"data": object{"text": text}})
 	w.settled(t, delivery, "delivered")
 	return endpoint, w.call(t, "GET /endpoints/"+endpoint+"/requests", nil).items()[0]["id"].(string)
+}
+
+// destinations says where the notices of the account are sent, and waits for what becomes of it:
+// one address is confirmed and got a test, one waits, and of three webhooks one works, one
+// fails and one is gone. It names the address and the links of its emails.
+func (w *world) destinations(t *testing.T, account, address string) {
+	t.Helper()
+	add := func(body object) string {
+		return "/notice-destinations/" + w.call(t, "POST /notice-destinations", body).id("id")
+	}
+	w.receiver.tell("/chat/broken", saying(500, "oh"))
+	w.receiver.tell("/chat/gone", saying(410, "removed"))
+	route := add(object{"account": account, "channel": "email", "address": address, "kinds": []string{"endpoint.disabled", "endpoint.disabling"}})
+	var tested []string
+	for _, hook := range []string{"/chat/works", "/chat/broken", "/chat/gone"} {
+		tested = append(tested, add(object{"account": account, "channel": "slack", "address": w.receiver.url + hook}))
+	}
+	add(object{"channel": "email", "address": "on-call@platform.example", "language": "de"})
+	confirm := w.mail.arrived(t, address, 1).link(t, "/notices/confirm/")
+	press(t, confirm)
+	tested = append(tested, route)
+	for _, route := range tested {
+		w.call(t, "POST "+route+"/test", nil)
+	}
+	unsubscribe := w.mail.arrived(t, address, 2).link(t, "/notices/unsubscribe/")
+	for _, route := range tested {
+		eventually(t, func() string {
+			if got := w.call(t, "GET "+route, nil); got.body["last_sent_at"] == nil && got.body["last_error"] == nil {
+				return "the test message is not settled: " + got.text
+			}
+			return ""
+		})
+	}
+	w.names["destination"], w.names["confirm"], w.names["unsubscribe"] = path.Base(route), path.Base(confirm), path.Base(unsubscribe)
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -42,6 +43,17 @@ func (c *Client) DeleteAccount(ctx context.Context, account string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/accounts/" + url.PathEscape(account)}, nil)
 }
 
+// AccountQuotas returns the limits of an account, and what it uses. The account is named
+// by its id or uid.
+func (c *Client) AccountQuotas(ctx context.Context, account string) (apitypes.AccountQuotas, error) {
+	return get[apitypes.AccountQuotas](ctx, c, "/accounts/"+url.PathEscape(account)+"/quotas")
+}
+
+// ChangeAccountQuotas changes the limits of an account that the change sets.
+func (c *Client) ChangeAccountQuotas(ctx context.Context, account string, change apitypes.QuotasUpdate) (apitypes.AccountQuotas, error) {
+	return patch[apitypes.AccountQuotas](ctx, c, "/accounts/"+url.PathEscape(account)+"/quotas", change)
+}
+
 // Publish publishes an event. When it returns without an error, the event and
 // its deliveries are on disk.
 //
@@ -52,7 +64,7 @@ func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.
 	if e.IdempotencyKey == "" && c.opts.Attempts > 1 {
 		e.IdempotencyKey = newKey()
 	}
-	r := request{method: http.MethodPost, path: "/events", in: e, keyed: e.IdempotencyKey != "", hops: e.Hops}
+	r := request{method: http.MethodPost, path: "/events", in: e, keyed: e.IdempotencyKey != "", hops: e.Hops, trace: e.TraceParent}
 	err := c.call(ctx, r, &out)
 	return out, err
 }
@@ -69,6 +81,7 @@ func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate
 		}
 		r.keyed = r.keyed && events[i].IdempotencyKey != ""
 		r.hops = max(r.hops, events[i].Hops)
+		r.trace = cmp.Or(r.trace, events[i].TraceParent)
 	}
 	r.in = events
 	var out apitypes.List[apitypes.BatchReceipt]

@@ -122,6 +122,8 @@ type request struct {
 	keyed bool
 	// hops is the value of Webhook-Hops; 0: the header is omitted.
 	hops int
+	// trace is the value of traceparent; empty: the header is omitted.
+	trace string
 }
 
 // call sends a request, repeatedly if that is safe and may help. It decodes the
@@ -182,6 +184,9 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Respon
 	}
 	if r.hops > 0 {
 		request.Header.Set("Webhook-Hops", strconv.Itoa(r.hops))
+	}
+	if r.trace != "" {
+		request.Header.Set(postrider.TraceParentHeader, r.trace)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -269,6 +274,9 @@ type Error struct {
 	Index *int
 	// Replay is the id of the pending replay, with the code replay_pending.
 	Replay string
+	// Quota is the limit that refused the request, with the codes event_quota_used,
+	// byte_quota_used and endpoint_quota_used. Otherwise nil.
+	Quota *apitypes.QuotaProblem
 	// RequestID identifies the request in the server's log.
 	RequestID string
 	// RetryAfter is the wait that the server asked for. 0: it asked for none.
@@ -320,5 +328,6 @@ func problem(response *http.Response, text []byte) error {
 	}
 	e.Code, e.Detail = document.Code, cmp.Or(document.Detail, document.Title)
 	e.Fields, e.Index, e.Replay, e.RequestID = document.Errors, document.Index, document.Replay, document.RequestID
+	e.Quota = document.Quota
 	return e
 }

@@ -38,6 +38,8 @@ var (
 	evt postrider.EventID
 	dlv postrider.DeliveryID
 	rpl postrider.ReplayID
+	xpg postrider.ExpungeID
+	dst postrider.DestinationID
 	sec postrider.SecretID
 	pg  = client.Paging{Limit: 1, Cursor: "c"}
 )
@@ -47,6 +49,21 @@ func answered[T any](v T, err error) (any, error) { return v, err }
 
 // calls has a call of every operation, as full as it may be.
 var calls = map[string]func(ctx, *client.Client) (any, error){
+	"list-archive-parts": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ArchiveParts(x, full[client.ArchivePartFilter]()))
+	},
+	"verify-archive-part": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.VerifyArchivePart(x, "events-2026-11-23-1"))
+	},
+	"search-archive": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.SearchArchive(x, full[client.ArchiveFilter]()))
+	},
+	"restore-archive": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.RestoreArchive(x, full[apitypes.ArchiveRestore]()))
+	},
+	"list-restored-records": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.RestoredRecords(x, full[client.RestoredFilter]()))
+	},
 	"list-accounts": func(x ctx, c *client.Client) (any, error) { return answered(c.Accounts(x, pg)) },
 	"create-account": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.CreateAccount(x, full[apitypes.AccountCreate]()))
@@ -54,6 +71,11 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"get-account": func(x ctx, c *client.Client) (any, error) { return answered(c.Account(x, "a")) },
 	"update-account": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.ChangeAccount(x, "a", full[apitypes.AccountUpdate]()))
+	},
+
+	"get-account-quotas": func(x ctx, c *client.Client) (any, error) { return answered(c.AccountQuotas(x, "a")) },
+	"update-account-quotas": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ChangeAccountQuotas(x, "a", full[apitypes.QuotasUpdate]()))
 	},
 
 	"delete-account": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteAccount(x, "a") },
@@ -89,6 +111,29 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-dead-letter-groups": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.DeadLetterGroups(x, full[client.DeadLetterGroupFilter]()))
 	},
+	"list-notices": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Notices(x, full[client.NoticeFilter]()))
+	},
+	"list-notice-destinations": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Destinations(x, full[client.DestinationFilter]()))
+	},
+	"create-notice-destination": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CreateDestination(x, full[apitypes.DestinationCreate]()))
+	},
+	"get-notice-destination": func(x ctx, c *client.Client) (any, error) { return answered(c.Destination(x, dst)) },
+	"update-notice-destination": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.ChangeDestination(x, dst, full[apitypes.DestinationUpdate]()))
+	},
+	"delete-notice-destination": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteDestination(x, dst) },
+	"ask-notice-destination":    func(x ctx, c *client.Client) (any, error) { return answered(c.AskToConfirm(x, dst)) },
+	"test-notice-destination":   func(x ctx, c *client.Client) (any, error) { return answered(c.TestDestination(x, dst)) },
+
+	"create-expunge": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.CreateExpunge(x, full[apitypes.ExpungeCreate]()))
+	},
+	"list-expunges": func(x ctx, c *client.Client) (any, error) { return answered(c.Expunges(x, true, pg)) },
+	"get-expunge":   func(x ctx, c *client.Client) (any, error) { return answered(c.Expunge(x, xpg)) },
+
 	"get-hold":                func(x ctx, c *client.Client) (any, error) { return answered(c.Hold(x)) },
 	"resume-after-restore":    func(x ctx, c *client.Client) (any, error) { return answered(c.ResumeAfterRestore(x)) },
 	"list-nodes":              func(x ctx, c *client.Client) (any, error) { return answered(c.Nodes(x)) },

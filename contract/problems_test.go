@@ -25,23 +25,27 @@ import (
 var unknown = strings.NewReplacer(
 	"{account}", "nobody", "{endpoint}", "ep_01h455vb4pex5vsknk084sn02q", "{event}", "evt_01h455vb4pex5vsknk084sn02q",
 	"{delivery}", "dlv_01h455vb4pex5vsknk084sn02q", "{key}", "key_01h455vb4pex5vsknk084sn02q", "{session}", "ses_01h455vb4pex5vsknk084sn02q",
-	"{secret}", "sec_01h455vb4pex5vsknk084sn02q", "{replay}", "rpl_01h455vb4pex5vsknk084sn02q", "{request}", "ins_01h455vb4pex5vsknk084sn02q",
-	"{attempt}", "1", "{name}", "no.such.type",
+	"{secret}", "sec_01h455vb4pex5vsknk084sn02q", "{replay}", "rpl_01h455vb4pex5vsknk084sn02q", "{expunge}", "xpg_01h455vb4pex5vsknk084sn02q",
+	"{destination}", "dst_01h455vb4pex5vsknk084sn02q", "{request}", "ins_01h455vb4pex5vsknk084sn02q",
+	"{attempt}", "1", "{name}", "no.such.type", "{part}", "events-2026-11-23-1",
 )
 
 // bodies are the least that an operation takes whose body has to say something.
 var bodies = map[string]string{
-	"set-circuit":           `{"status": "open"}`,
-	"create-endpoint":       `{"account": "nobody", "url": "https://example.com/", "event_types": ["a"]}`,
-	"create-api-key":        `{"name": "n", "scopes": ["webhooks:read"], "account": "nobody"}`,
-	"verify-endpoint":       `{"method": "challenge"}`,
-	"publish-event":         `{"account": "acme", "type": "a", "data": 1}`,
-	"publish-events":        `{"events": [{"account": "acme", "type": "a", "data": 1}]}`,
-	"set-portal-logo":       `{"png": "` + onePixel + `"}`,
-	"create-portal-session": `{"account": "nobody"}`,
-	"create-account":        `{"name": "another"}`,
-	"create-event-type":     `{"name": "no.other.type"}`,
-	"create-replay":         `{"event_types": ["no.such.type"]}`, // without a filter it replays every dead letter
+	"set-circuit":               `{"status": "open"}`,
+	"create-endpoint":           `{"account": "nobody", "url": "https://example.com/", "event_types": ["a"]}`,
+	"create-api-key":            `{"name": "n", "scopes": ["webhooks:read"], "account": "nobody"}`,
+	"verify-endpoint":           `{"method": "challenge"}`,
+	"publish-event":             `{"account": "acme", "type": "a", "data": 1}`,
+	"publish-events":            `{"events": [{"account": "acme", "type": "a", "data": 1}]}`,
+	"set-portal-logo":           `{"png": "` + onePixel + `"}`,
+	"create-portal-session":     `{"account": "nobody"}`,
+	"create-account":            `{"name": "another"}`,
+	"create-event-type":         `{"name": "no.other.type"}`,
+	"create-expunge":            `{"event": "evt_01h455vb4pex5vsknk084sn02q"}`,
+	"restore-archive":           `{}`,
+	"create-notice-destination": `{"channel": "slack", "address": "https://hooks.example/nobody"}`, // an email needs a public URL first
+	"create-replay":             `{"event_types": ["no.such.type"]}`,                               // without a filter it replays every dead letter
 }
 
 // route returns a request of an operation. ids are pairs of a parameter of paths and its

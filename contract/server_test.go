@@ -82,8 +82,9 @@ func (s *server) start(t *testing.T, more ...string) {
 		t.Fatal(err)
 	}
 	args := slices.Concat([]string{
-		"serve", "--log-format=text", "--data-dir", s.folder,
-		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+		"serve", "--log-format=text", "--data-dir", s.folder, "--expunge-list", filepath.Join(s.folder, "expunged.ndjson"),
+		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--archive", "file://" + s.folder,
+		"--smtp-url=smtp+plain://127.0.0.1:9", "--smtp-from=hooks@acme.example", // nobody listens there
 	}, s.settings, more)
 	s.process, s.log, s.reading = exec.Command(program, args...), new(bytes.Buffer), new(sync.WaitGroup)
 	s.process.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "POSTRIDER_") })

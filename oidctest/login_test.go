@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -49,15 +50,19 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// freePort returns the URL of an address that nobody listens on.
+// freePort returns the URL of an address that nobody listens on, and whose port the system gives
+// to nobody: it gives those from 32768 on to listeners and connections that ask for any.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		if listener, err := net.Listen("tcp", address); err == nil {
+			listener.Close()
+			return "http://" + address
+		}
 	}
-	defer listener.Close()
-	return "http://" + listener.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // run starts a process and waits until it responds at the URL. The test's end kills it.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -94,6 +95,51 @@ func (r *release) read(wanted map[string]string, mode int64) ([]file, error) {
 	return files, nil
 }
 
+// readFolder returns the files below a folder of the repository as entries of an archive, under
+// the name. A symbolic link becomes the file that it names. Tests stay in the repository.
+func (r *release) readFolder(source, name string) ([]file, error) {
+	wanted, root := map[string]string{}, filepath.Join(r.root, filepath.FromSlash(source))
+	err := filepath.WalkDir(root, func(found string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(found, "_test.yml") {
+			return err
+		}
+		below, err := filepath.Rel(root, found)
+		wanted[path.Join(source, filepath.ToSlash(below))] = path.Join(name, filepath.ToSlash(below))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.read(wanted, 0o644)
+}
+
+// writeChart writes the Helm chart, as helm package does, with the version of the release.
+func (r *release) writeChart(w io.Writer) error {
+	files, err := r.readFolder("deploy/helm/postrider", "postrider")
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		if f.name == "postrider/Chart.yaml" {
+			files[i].body = bytes.ReplaceAll(f.body, []byte("ersion: 0.0.0\n"), []byte("ersion: "+r.number()+"\n"))
+		}
+	}
+	return r.writePacked(w, files)
+}
+
+// writePacked writes the files as a gzipped tar.
+func (r *release) writePacked(w io.Writer, files []file) error {
+	packed, err := packTar("", files, r.time)
+	if err != nil {
+		return err
+	}
+	if packed, err = compress(packed); err != nil {
+		return err
+	}
+	_, err = w.Write(packed)
+	return err
+}
+
 // writeArchive writes the archive of a program: one folder, with what a person needs
 // who has nothing else.
 func (r *release) writeArchive(w io.Writer, p *program) error {
@@ -106,16 +152,15 @@ func (r *release) writeArchive(w io.Writer, p *program) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range []string{"prometheus", "grafana"} { // beside compose.yaml, which mounts them
+		more, err := r.readFolder("deploy/"+name, folder+name)
+		if err != nil {
+			return err
+		}
+		files = append(files, more...)
+	}
 	files = append(files,
 		file{name: folder + "postrider", mode: 0o755, body: p.binary},
 		file{name: folder + "THIRD_PARTY_LICENSES", mode: 0o644, body: []byte(thirdParties(p.licences))})
-	packed, err := packTar("", files, r.time)
-	if err != nil {
-		return err
-	}
-	if packed, err = compress(packed); err != nil {
-		return err
-	}
-	_, err = w.Write(packed)
-	return err
+	return r.writePacked(w, files)
 }

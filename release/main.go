@@ -100,6 +100,9 @@ func (r *release) run(ctx context.Context, chosen []target, log io.Writer) error
 			return err
 		}
 	}
+	if err := r.write("chart.tgz", r.writeChart); err != nil {
+		return err
+	}
 	return r.sum(log)
 }
 

@@ -62,6 +62,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("the sums are of all files", p.checkSums)
 	t.Run("the archive has all that its user needs", p.checkArchive)
+	t.Run("the chart has the version and the alerts", p.checkChart)
 	t.Run("the SBOM lists what is linked", p.checkSBOM)
 	t.Run("the package installs, and goes", p.checkDeb)
 	t.Run("the image runs", p.checkImage)
@@ -80,7 +81,10 @@ func (p published) checkArchive(t *testing.T) {
 	folder := t.TempDir()
 	run(t, folder, "tar", "-xzf", p.file("linux_amd64.tar.gz"))
 	folder = filepath.Join(folder, "postrider_1.9.7-rc.1")
-	for _, name := range []string{"LICENSE", "README.md", "INSTALL.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers", "postrider.yaml", "compose.yaml"} {
+	for _, name := range []string{
+		"LICENSE", "README.md", "INSTALL.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers", "postrider.yaml", "compose.yaml",
+		"prometheus/prometheus.yml", "prometheus/postrider.rules.yml", "grafana/postrider.json", "grafana/provisioning/datasources/prometheus.yaml",
+	} {
 		if len(readFile(t, filepath.Join(folder, name))) == 0 {
 			t.Errorf("%s is empty", name)
 		}
@@ -104,6 +108,23 @@ func (p published) checkArchive(t *testing.T) {
 	for _, module := range built.Deps {
 		if n := strings.Count(notes, "\n"+module.Path+" "+module.Version+": "); n < 2 { // its line, and a text
 			t.Errorf("THIRD_PARTY_LICENSES names %s %s %d times", module.Path, module.Version, n)
+		}
+	}
+}
+
+// checkChart unpacks the chart. What is in it is tested in deploy.
+func (p published) checkChart(t *testing.T) {
+	folder := t.TempDir()
+	run(t, folder, "tar", "-xzf", p.file("chart.tgz"))
+	chart := string(readFile(t, filepath.Join(folder, "postrider", "Chart.yaml")))
+	if strings.Count(chart, "ersion: 1.9.7-rc.1\n") != 2 || strings.Contains(chart, "0.0.0") {
+		t.Errorf("the chart is\n%s", chart)
+	}
+	for name, source := range map[string]string{
+		"files/postrider.rules.yml": "prometheus/postrider.rules.yml", "files/postrider.json": "grafana/postrider.json", "values.schema.json": "helm/postrider/values.schema.json",
+	} {
+		if !bytes.Equal(readFile(t, filepath.Join(folder, "postrider", name)), readFile(t, "../deploy/"+source)) {
+			t.Errorf("%s of the chart is not deploy/%s", name, source)
 		}
 	}
 }

@@ -3,10 +3,10 @@
 //
 //	go run ./bench/pages -attempts 10000000
 //
-// It fills a store of PostgreSQL by SQL, with copies of rows that the server made:
-// a month of attempts for thousands of endpoints, dead letters, a backlog and
-// statistics. Then it logs in as an operator and reads every page several times. It
-// prints the time from the request to the last byte, and the bytes of the page.
+// It fills a store of SQLite, then one of PostgreSQL, by SQL, with copies of rows that
+// the server made: a month of attempts for thousands of endpoints, dead letters, a
+// backlog and statistics. Then it logs in as an operator and reads every page several
+// times. It prints the time from the request to the last byte, and the bytes of the page.
 //
 // It exits 1 if a page fails, or if the 95th percentile of a page is over -within.
 package main
@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 )
 
 type options struct {
+	stores    string
 	dir       string
 	attempts  int
 	endpoints int
@@ -34,6 +36,7 @@ type options struct {
 
 func main() {
 	var o options
+	flag.StringVar(&o.stores, "stores", "sqlite,postgres", "stores to measure")
 	flag.StringVar(&o.dir, "dir", "", "folder for the store; empty: the system's for temporary files")
 	flag.IntVar(&o.attempts, "attempts", 10_000_000, "attempts in the store")
 	flag.IntVar(&o.endpoints, "endpoints", 10_000, "endpoints, of a hundred accounts")
@@ -49,12 +52,29 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (err error) {
+	stores := strings.Split(o.stores, ",")
+	for _, store := range stores {
+		if store != "sqlite" && store != "postgres" {
+			return fmt.Errorf("-stores: there is no store %q", store)
+		}
+	}
 	l, err := lab.Open(ctx, o.dir, "sink")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	h, err := startHistory(ctx, l, o)
+	var errs []error
+	for _, store := range stores {
+		if err := measure(ctx, l, o, store); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", store, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// measure fills a store and reads its pages. A page that is too slow is an error.
+func measure(ctx context.Context, l *lab.Lab, o options, store string) error {
+	h, err := startHistory(ctx, l, o, store)
 	if err != nil {
 		return err
 	}
@@ -62,10 +82,12 @@ func run(ctx context.Context, o options) (err error) {
 	if err := h.seed(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("%d attempts of %d endpoints: seeded in %.0f s\n\n", o.attempts, o.endpoints, time.Since(began).Seconds())
+	fmt.Printf("%s, %d attempts of %d endpoints: seeded in %.0f s\n\n", store, o.attempts, o.endpoints, time.Since(began).Seconds())
 	reader, err := h.login(ctx)
 	if err != nil {
 		return err
 	}
-	return reader.report(ctx, o)
+	err = reader.report(ctx, o)
+	fmt.Println()
+	return errors.Join(err, h.server.Process().Terminate(30*time.Second), l.DropStore(ctx, h.server))
 }

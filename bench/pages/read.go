@@ -37,8 +37,11 @@ func (h *history) pages() []page {
 	endpoint, delivery, event := h.delivered.Endpoint.String(), h.delivered.ID.String(), h.delivered.Event.String()
 	return []page{
 		{"overview", "/dashboard"},
+		{"overview of 7 days", "/dashboard?range=7d"},
+		{"overview of a year", "/dashboard?range=1y"},
 		{"endpoints", "/dashboard/endpoints"},
 		{"one endpoint", "/dashboard/endpoints/" + endpoint},
+		{"one endpoint with an open circuit", "/dashboard/endpoints/" + h.dead.Endpoint.String()},
 		{"one endpoint with 50,000 pending", "/dashboard/endpoints/" + h.pending.Endpoint.String()},
 		{"deliveries", "/dashboard/deliveries"},
 		{"dead deliveries", "/dashboard/deliveries?status=dead"},
@@ -52,6 +55,7 @@ func (h *history) pages() []page {
 		{"one account", "/dashboard/accounts/" + h.delivered.Account.String()},
 		{"event types", "/dashboard/event-types"},
 		{"replays", "/dashboard/replays"},
+		{"notices", "/dashboard/notices"},
 		{"keys", "/dashboard/api-keys"},
 		{"audit", "/dashboard/audit"},
 		{"sessions", "/dashboard/sessions"},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -21,34 +20,40 @@ const (
 	days     = 30    // that the history covers
 	deadIn   = 50    // one delivery of so many is dead
 	waiting  = 50000 // pending deliveries of the paused endpoint
+	failing  = 1000  // endpoints with an open circuit: as many as the overview counts
+	told     = 10000 // notices
 )
 
 // history is a server whose store gets a long history.
 type history struct {
 	options
 
+	store string // sqlite or postgres
+
 	lab    *lab.Lab
 	server *lab.Server
 	client *client.Client
+	fill   lab.Fill // while it seeds
 
-	// The rows that are copied: a delivered, a dead and a pending delivery.
-	delivered, dead, pending apitypes.Delivery
+	// The rows that are copied: a delivered, a dead and a pending delivery. The circuit of the
+	// dead one's endpoint is open. The receiver of gone answered 410, so its endpoint is disabled.
+	delivered, dead, pending, gone apitypes.Delivery
 }
 
 // startHistory starts a server and makes one delivery of each kind through its API.
-func startHistory(ctx context.Context, l *lab.Lab, o options) (*history, error) {
+func startHistory(ctx context.Context, l *lab.Lab, o options, store string) (*history, error) {
 	sink, err := l.StartSink(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := sink.Answer(ctx, "bad", lab.Answer{Status: 500}); err != nil {
+	if err := errors.Join(sink.Answer(ctx, "bad", lab.Answer{Status: 500}), sink.Answer(ctx, "gone", lab.Answer{Status: 410})); err != nil {
 		return nil, err
 	}
-	server, err := l.StartServer(ctx, lab.ServerOptions{Store: "postgres", Ready: time.Minute})
+	server, err := l.StartServer(ctx, lab.ServerOptions{Store: store, Ready: time.Minute})
 	if err != nil {
 		return nil, err
 	}
-	h := &history{options: o, lab: l, server: server, client: server.Client()}
+	h := &history{options: o, store: store, lab: l, server: server, client: server.Client()}
 	if _, err := h.client.CreateAccount(ctx, apitypes.AccountCreate{UID: account, Name: "Pages"}); err != nil {
 		return nil, fmt.Errorf("create the account: %w", err)
 	}
@@ -58,6 +63,12 @@ func startHistory(ctx context.Context, l *lab.Lab, o options) (*history, error) 
 	}
 	if h.dead, err = h.deliver(ctx, base, "bad", postrider.Dead); err != nil {
 		return nil, err
+	}
+	if h.gone, err = h.deliver(ctx, base, "gone", postrider.Dead); err != nil {
+		return nil, err
+	}
+	if _, err := h.client.SetCircuit(ctx, h.dead.Endpoint, postrider.CircuitOpen); err != nil {
+		return nil, fmt.Errorf("open a circuit: %w", err)
 	}
 	h.pending, err = h.deliver(ctx, base, "paused", postrider.Pending)
 	return h, err
@@ -100,109 +111,97 @@ func (h *history) deliver(ctx context.Context, base, class string, until postrid
 
 // seed fills the store while no server runs, and starts the server again.
 func (h *history) seed(ctx context.Context) error {
-	if err := h.server.Process().Terminate(30 * time.Second); err != nil {
+	err := h.server.Process().Terminate(30 * time.Second)
+	if err != nil {
 		return err
 	}
-	if _, err := h.lab.SQL(ctx, h.server, lab.SeedSQL+h.directorySQL()+h.historySQL()+h.rollupSQL()+
-		"vacuum (analyze);\ncheckpoint;"); err != nil {
+	if h.fill, err = h.lab.Fill(ctx, h.server); err != nil {
+		return err
+	}
+	for _, fill := range []func(context.Context) error{h.fillDirectory, h.fillHistory, h.fillTroubles, h.fillRollups} {
+		if err := fill(ctx); err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+	}
+	if err := h.fill.End(ctx); err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}
 	return h.server.Restart(ctx)
 }
 
-// directorySQL makes the accounts and the endpoints. The copies have no secrets, since
-// nothing is sent to them.
-func (h *history) directorySQL() string {
-	at := time.Now().Add(-days * 24 * time.Hour).UnixMilli()
-	return lab.Copies{
-		Table: "accounts", Which: "uid = '" + account + "'",
-		Overrides: map[string]string{
-			"id": fmt.Sprintf("pg_temp.make_id(%d, i)", at), "uid": "'customer-' || i", "name": "'Customer ' || i",
-		},
-		Source: fmt.Sprintf("generate_series(1::bigint, %d) i", accounts),
-	}.SQL() + lab.Copies{
-		Table: "endpoints", Which: uuid("id", h.delivered.Endpoint),
-		Overrides: map[string]string{
-			"id":      fmt.Sprintf("pg_temp.make_id(%d, 1000000 + i)", at),
-			"account": fmt.Sprintf("pg_temp.make_id(%d, 1 + i %% %d)", at, accounts),
-			"uid":     "null", "version": "v.version + i", "url": "base.url || '/' || i",
-		},
-		Source: fmt.Sprintf("(select version from subscriptions) v, generate_series(1::bigint, %d) i", h.endpoints),
-	}.SQL() + fmt.Sprintf("update subscriptions set version = version + %d;\n", h.endpoints)
+// copies makes copies, one after another.
+func (h *history) copies(ctx context.Context, all ...lab.Copies) error {
+	for _, c := range all {
+		if err := h.fill.Copy(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// historySQL makes the events, the attempts, the dead letters and the backlog, spread
+// which returns the condition that a column has the id.
+func which[ID ~[16]byte](h *history, column string, id ID) string {
+	return column + " = " + h.fill.Key(id)
+}
+
+// fillDirectory makes the accounts and the endpoints. The copies have no secrets, since
+// nothing is sent to them. The temporary table targets numbers the endpoints from 0.
+func (h *history) fillDirectory(ctx context.Context) error {
+	at := strconv.FormatInt(time.Now().Add(-days*24*time.Hour).UnixMilli(), 10)
+	err := h.copies(ctx, lab.Copies{
+		Table: "accounts", Which: "uid = '" + account + "'",
+		Overrides: map[string]string{"id": h.fill.ID(at, "i"), "uid": "'customer-' || i", "name": "'Customer ' || i"},
+		Source:    h.fill.Series(accounts, 1),
+	}, lab.Copies{
+		Table: "endpoints", Which: which(h, "id", h.delivered.Endpoint),
+		Overrides: map[string]string{
+			"id": h.fill.ID(at, "1000000 + i"), "account": h.fill.ID(at, fmt.Sprintf("1 + i %% %d", accounts)),
+			"uid": "null", "version": "v.version + i", "url": "base.url || '/' || i",
+		},
+		Source: h.fill.Series(h.endpoints, 1) + " cross join (select version from subscriptions) v",
+	})
+	if err != nil {
+		return err
+	}
+	return h.fill.Do(ctx, fmt.Sprintf(`update subscriptions set version = version + %d;
+		create temp table targets (n integer primary key, id uuid, account uuid);
+		insert into targets select row_number() over (order by id) - 1, id, account from endpoints where url like '%%/ok/%%'`, h.endpoints))
+}
+
+// fillHistory makes the events, the attempts, the dead letters and the backlog, spread
 // evenly over the days.
-func (h *history) historySQL() string {
+func (h *history) fillHistory(ctx context.Context) error {
 	begin := time.Now().UTC().Truncate(24 * time.Hour).Add(-(days - 1) * 24 * time.Hour)
 	span := time.Now().Add(-time.Minute).Sub(begin).Milliseconds()
 	ms := fmt.Sprintf("%d + i * %d / %d", begin.UnixMilli(), span, h.attempts)
-	id := func(kind int) string { return fmt.Sprintf("pg_temp.make_id(%s, %d00000000 + i)", ms, kind) }
-	at := fmt.Sprintf("to_timestamp((%s) / 1000.0)", ms)
-	endpoints := `(select array_agg(id) as ids, array_agg(account) as accounts, count(*) as n from endpoints where url like '%/ok/%') e`
-	series := func(every int) string {
-		return fmt.Sprintf("%s, generate_series(1::bigint, %d, %d) i", endpoints, h.attempts, every)
+	id := func(kind int) string { return h.fill.ID(ms, fmt.Sprintf("%d00000000 + i", kind)) }
+	source := func(every int) string {
+		return h.fill.Series(h.attempts, every) + fmt.Sprintf(" left join targets e on e.n = i %% %d", h.endpoints)
 	}
-	of := func(overrides map[string]string) map[string]string {
-		overrides["endpoint"], overrides["account"] = "e.ids[1 + i % e.n]", "e.accounts[1 + i % e.n]"
-		overrides["event"] = id(1)
-		return overrides
+	of := func(delivery int, at string) map[string]string {
+		return map[string]string{"delivery": id(delivery), at: h.fill.At(ms), "event": id(1), "endpoint": "e.id", "account": "e.account"}
 	}
-	return fmt.Sprintf("select postrider_make_partitions(current_date - %d, current_date);\n", days) +
-		lab.Copies{
-			Table: "events", Which: uuid("id", h.delivered.Event),
-			Overrides: map[string]string{"id": id(1), "account": "e.accounts[1 + i % e.n]", "created_at": at, "idempotency_key": "null"},
-			Source:    series(5),
-		}.SQL() +
-		lab.Copies{
-			Table: "attempts", Which: uuid("delivery", h.delivered.ID),
-			Overrides: of(map[string]string{"delivery": id(2), "started_at": at}), Source: series(1),
-		}.SQL() +
-		lab.Copies{
-			Table: "attempts", Which: uuid("delivery", h.dead.ID),
-			Overrides: of(map[string]string{"delivery": id(3), "started_at": at}), Source: series(deadIn),
-		}.SQL() +
-		lab.Copies{
-			Table: "dead_letters", Which: uuid("delivery", h.dead.ID),
-			Overrides: of(map[string]string{"delivery": id(3), "died_at": at}), Source: series(deadIn),
-		}.SQL() +
-		lab.Copies{
-			Table: "queue", Which: uuid("id", h.pending.ID),
-			Overrides: map[string]string{"id": fmt.Sprintf("pg_temp.make_id(%d, i)", begin.UnixMilli()), "due_at": "now() - interval '1 hour'"},
-			Source:    fmt.Sprintf("generate_series(1::bigint, %d) i", waiting),
-		}.SQL()
-}
-
-// rollupSQL makes the statistics of two days by minute, of 90 days by hour and of two
-// years by day: of everything, of the account and of its endpoint; and of a thousand
-// endpoints those of the last day by minute.
-func (h *history) rollupSQL() string {
-	var sql strings.Builder
-	of := func(which, scope string, step int, unit, source string) string {
-		return lab.Copies{
-			Table: "rollups", Which: which + " and type = '' and step = 0 order by at",
-			Overrides: map[string]string{
-				"scope": scope, "step": strconv.Itoa(step),
-				"at": fmt.Sprintf("date_trunc('%[1]s', base.at) - i * interval '1 %[1]s'", unit),
-			},
-			Source: source,
-		}.SQL()
-	}
-	kept := []struct {
-		unit  string
-		steps int
-	}{{"minute", 2879}, {"hour", 2159}, {"day", 729}}
-	for _, scope := range [][16]byte{{}, h.delivered.Account, h.delivered.Endpoint} {
-		for step, k := range kept {
-			sql.WriteString(of(fmt.Sprintf("scope = '%x'", scope), "base.scope", step, k.unit, fmt.Sprintf("generate_series(1::bigint, %d) i", k.steps)))
+	if h.store == "postgres" {
+		if err := h.fill.Do(ctx, fmt.Sprintf("select postrider_make_partitions(current_date - %d, current_date)", days)); err != nil {
+			return err
 		}
 	}
-	return sql.String() + of(uuid("scope", h.delivered.Endpoint), "e.id", 0, "minute",
-		"(select id from endpoints where url like '%/ok/%' limit 1000) e, generate_series(1::bigint, 1439) i") +
-		"update rollup_positions set at = now();\n"
-}
-
-// uuid returns the condition that a column has the id.
-func uuid[ID ~[16]byte](column string, id ID) string {
-	return fmt.Sprintf("%s = '%x'", column, [16]byte(id))
+	return h.copies(ctx, lab.Copies{
+		Table: "events", Which: which(h, "id", h.delivered.Event),
+		Overrides: map[string]string{"id": id(1), "account": "e.account", "created_at": h.fill.At(ms), "idempotency_key": "null"},
+		Source:    source(5),
+	}, lab.Copies{
+		Table: "attempts", Which: which(h, "delivery", h.delivered.ID), Overrides: of(2, "started_at"), Source: source(1),
+	}, lab.Copies{
+		Table: "attempts", Which: which(h, "delivery", h.dead.ID), Overrides: of(3, "started_at"), Source: source(deadIn),
+	}, lab.Copies{
+		Table: "dead_letters", Which: which(h, "delivery", h.dead.ID), Overrides: of(3, "died_at"), Source: source(deadIn),
+	}, lab.Copies{
+		Table: "queue", Which: which(h, "id", h.pending.ID),
+		Overrides: map[string]string{
+			"id":     h.fill.ID(strconv.FormatInt(begin.UnixMilli(), 10), "i"),
+			"due_at": h.fill.At(strconv.FormatInt(time.Now().Add(-time.Hour).UnixMilli(), 10)),
+		},
+		Source: h.fill.Series(waiting, 1),
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +28,8 @@ type setup struct {
 	groups   []group
 	distinct bool // count events, not arrivals: where duplicates are to be expected
 	logged   bool // log every statement of the server
+	variant  variant
+	spans    *atomic.Int64 // that the collector of the variant got
 	phases   []phase
 }
 
@@ -83,6 +86,9 @@ type environment struct {
 	gone     []*lab.Server  // killed
 	browsers []*http.Client // logged in to the first node, for streamsOf pages each
 	first    map[string]apitypes.Endpoint
+	started  time.Time // when a server was last started anew by restarted
+	holes    []*hole
+	closers  []func() error // of what belongs to the environment, besides processes
 }
 
 // setUp starts what the setup needs. The environment is returned with an error, too:
@@ -93,7 +99,11 @@ func setUp(ctx context.Context, l *lab.Lab, store string, st setup) (*environmen
 	if w.sink, err = l.StartSink(ctx, st.distinct); err != nil {
 		return w, err
 	}
-	first, err := l.StartServer(ctx, lab.ServerOptions{Store: store, Ready: time.Minute})
+	args, err := w.startVariant(ctx)
+	if err != nil {
+		return w, err
+	}
+	first, err := l.StartServer(ctx, lab.ServerOptions{Store: store, Ready: time.Minute, Args: args})
 	if err != nil {
 		return w, err
 	}
@@ -124,6 +134,9 @@ func (w *environment) close(ctx context.Context) error {
 	}
 	if w.sink != nil {
 		errs = append(errs, w.sink.Kill())
+	}
+	for _, c := range w.closers {
+		errs = append(errs, c())
 	}
 	if all := slices.Concat(w.nodes, w.gone); len(all) > 0 {
 		errs = append(errs, w.lab.DropStore(ctx, all[0]))

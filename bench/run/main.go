@@ -4,6 +4,7 @@
 //
 //	go run ./bench/run -runs 3 -out bench/RESULTS.md
 //	go run ./bench/run -stores postgres -only B5,B6
+//	go run ./bench/run -only B1,B2 -variants plain,metrics,traces1,traces100 -runs 3
 //	go run ./bench/run -quick
 //
 // README.md beside it says what the figures mean. Every wait is bounded, and
@@ -30,9 +31,11 @@ type options struct {
 	dir      string
 	out      string
 	profiles string
+	variants string
 	seconds  int
 	runs     int
 	quick    bool
+	history  extentOfHistory
 }
 
 func main() {
@@ -44,6 +47,10 @@ func main() {
 	flag.StringVar(&o.profiles, "profiles", "", "existing folder for CPU and allocation profiles of the first node, of each phase; empty: none")
 	flag.IntVar(&o.seconds, "seconds", 10, "how long scenarios of the highest rate publish")
 	flag.IntVar(&o.runs, "runs", 1, "how often to run each scenario")
+	flag.StringVar(&o.variants, "variants", "", "plain,metrics,traces1,traces100 or some of them: run each scenario once so in each round, and compare them; empty: plain")
+	flag.IntVar(&o.history.days, "days", 90, "B17: days of history")
+	flag.IntVar(&o.history.rows, "day-rows", 100_000, "B17: rows of a day and table")
+	flag.IntVar(&o.history.full, "full-day", 1_200_000, "B17: rows of a table on the days that are deleted")
 	flag.BoolVar(&o.quick, "quick", false, "short and small, to try the scenarios: the numbers mean nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -70,7 +77,7 @@ func run(ctx context.Context, o options) (err error) {
 		if ctx.Err() != nil {
 			break
 		}
-		errs = append(errs, measureRound(ctx, l, rep, wanted))
+		errs = append(errs, measureRound(ctx, l, rep, inOrder(wanted, round)))
 		fmt.Fprintf(os.Stderr, "round %d of %d: done\n", round+1, o.runs)
 	}
 	rep.faults = errors.Join(errs...)
@@ -82,6 +89,7 @@ func run(ctx context.Context, o options) (err error) {
 // that moment. One that fails does not end the others.
 func measureRound(ctx context.Context, l *lab.Lab, rep *report, wanted []chosen) error {
 	var errs []error
+	var done []measured
 	for _, c := range wanted {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
@@ -95,7 +103,12 @@ func measureRound(ctx context.Context, l *lab.Lab, rep *report, wanted []chosen)
 		}
 		rep.addRaw(shown.raw)
 		rep.add(c, append(c.figures(shown), shown.losses()...))
-		fmt.Fprintf(os.Stderr, "%s on %s: %.0f s\n", c.name, c.store, time.Since(began).Seconds())
+		rep.say(c, shown)
+		done = append(done, measured{c, shown})
+		fmt.Fprintf(os.Stderr, "%s on %s: %.0f s\n", c.title(), c.store, time.Since(began).Seconds())
+	}
+	for _, m := range done {
+		rep.add(m.chosen, m.against(done))
 	}
 	return errors.Join(errs...)
 }
@@ -125,6 +138,7 @@ type chosen struct {
 
 	store    string
 	profiles string // folder; empty: none
+	variant  variant
 }
 
 // choose returns what the options ask for. What nothing answers to is an
@@ -132,6 +146,10 @@ type chosen struct {
 func choose(all []scenario, o options) ([]chosen, error) {
 	if o.runs < 1 || o.seconds < 1 {
 		return nil, errors.New("-runs and -seconds must be at least 1")
+	}
+	variants, err := variantsOf(o.variants)
+	if err != nil {
+		return nil, err
 	}
 	unmet := map[string]bool{}
 	for name := range strings.SplitSeq(o.only, ",") {
@@ -150,8 +168,10 @@ func choose(all []scenario, o options) ([]chosen, error) {
 			for _, name := range s.names(store) {
 				asked = met(unmet, name) || asked
 			}
-			if asked {
-				wanted = append(wanted, chosen{s, store, o.profiles})
+			for _, v := range variants {
+				if asked {
+					wanted = append(wanted, chosen{s, store, o.profiles, v})
+				}
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider/apitypes"
@@ -22,9 +23,13 @@ type phase struct {
 	answers map[string]lab.Answer // of the sink, by class, from now on
 	before  action                // not measured
 	during  action                // beside the loads
+	ends    bool                  // the loads end when during does
 	loads   []load
 	ignored []string // classes that are not waited for
 }
+
+// shortest is how long the loads of a phase that ends by itself last at least.
+const shortest = 5 * time.Second
 
 // action is what happens besides the loads.
 type action func(ctx context.Context, w *environment, r *reading) error
@@ -42,6 +47,7 @@ type load struct {
 // reading is what a phase showed.
 type reading struct {
 	phase   phase
+	began   time.Time // of its loads
 	loads   map[string]lab.LoadStats
 	sinks   map[string]lab.SinkStats
 	used    usages
@@ -52,9 +58,12 @@ type reading struct {
 	surplus int64   // arrivals of what had arrived
 	stolen  float64 // percent of the machine's time
 
-	shares []float64       // of the slots, sampled
-	claims []time.Duration // how long the claims took
-	replay apitypes.Replay // the job of the phase, when all its deliveries had ended
+	shares  []float64       // of the slots, sampled
+	claims  []time.Duration // how long the claims took
+	replay  apitypes.Replay // the job of the phase, when all its deliveries had ended
+	swept   swept           // what retention did
+	dropped float64         // spans that the servers had dropped when they were scraped last
+	said    []string        // lines of the server's log and metrics that show what was on
 }
 
 // usages is what the processes used.
@@ -63,14 +72,16 @@ type usages struct{ server, postgres, load, sink lab.Usage }
 // shown is what a scenario showed, by the names of its phases.
 type shown struct {
 	store    string
-	profiles string // what the names of profiles begin with; empty: none are wanted
+	variant  variant
+	spans    *atomic.Int64 // that the variant's collector got
+	profiles string        // what the names of profiles begin with; empty: none are wanted
 	raw      raws
 	readings map[string]*reading
 }
 
 // measure runs a scenario, each of its setups on an empty store.
 func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
-	s := shown{store: c.store, readings: map[string]*reading{}}
+	s := shown{store: c.store, variant: c.variant, spans: new(atomic.Int64), readings: map[string]*reading{}}
 	if c.profiles != "" {
 		short, _, _ := strings.Cut(c.name, " ")
 		s.profiles = filepath.Join(c.profiles, short+"-"+c.store+"-")
@@ -84,6 +95,7 @@ func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
 }
 
 func (s shown) play(ctx context.Context, l *lab.Lab, st setup) (err error) {
+	st.variant, st.spans = s.variant, s.spans
 	w, err := setUp(ctx, l, s.store, st)
 	defer func() { err = errors.Join(err, w.close(ctx)) }()
 	if err != nil {
@@ -96,6 +108,9 @@ func (s shown) play(ctx context.Context, l *lab.Lab, st setup) (err error) {
 		if s.profiles != "" {
 			p.during = profiled(s.profiles+fileName(p.name), p.during)
 		}
+		if s.variant.scraped {
+			p.during = scraped(p.during)
+		}
 		r, err := w.measure(ctx, p)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
@@ -107,7 +122,7 @@ func (s shown) play(ctx context.Context, l *lab.Lab, st setup) (err error) {
 
 // warmUp runs the loads of a phase for a while; everything has to arrive.
 func (w *environment) warmUp(ctx context.Context, p phase) error {
-	p.lasts, p.before, p.during = warmUp, nil, nil
+	p.lasts, p.before, p.during, p.ends = warmUp, nil, nil, false
 	r, err := w.measure(ctx, p)
 	if err == nil && r.missing > 0 {
 		err = fmt.Errorf("%d deliveries did not arrive", r.missing)
@@ -163,7 +178,9 @@ func (w *environment) publish(ctx context.Context, r *reading) error {
 	for _, node := range w.nodes {
 		targets = append(targets, node.Address())
 	}
+	r.began = time.Now()
 	stats, errs := make([]lab.LoadStats, len(r.phase.loads)), make([]error, len(r.phase.loads)+1)
+	end := make(chan struct{})
 	var running sync.WaitGroup
 	for i, ld := range r.phase.loads {
 		g := w.group(ld.class)
@@ -172,11 +189,16 @@ func (w *environment) publish(ctx context.Context, r *reading) error {
 			stats[i], errs[i] = w.lab.RunLoad(ctx, lab.Load{
 				Targets: targets, Key: key, Account: account, Prefix: ld.class, Types: g.types(), Size: dataSize,
 				Connections: ld.connections, Rate: ld.rate, Count: ld.count, Duration: r.phase.lasts - ld.after, Keyed: ld.keyed,
+				End: end,
 			})
 		})
 	}
 	if r.phase.during != nil {
 		errs[len(stats)] = r.phase.during(ctx, w, r)
+	}
+	if r.phase.ends {
+		pause(ctx, time.Until(r.began.Add(shortest)))
+		close(end)
 	}
 	running.Wait()
 	for i, ld := range r.phase.loads {

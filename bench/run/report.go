@@ -19,6 +19,7 @@ type report struct {
 	raws   []raws
 	thrown int // measurements that were thrown away
 	rows   []*row
+	said   map[string][]string // by title, of the last round
 	faults error
 }
 
@@ -32,28 +33,53 @@ type row struct {
 	values []float64 // one for each round
 }
 
-func newReport(o options) *report { return &report{opts: o} }
+func newReport(o options) *report { return &report{opts: o, said: map[string][]string{}} }
 
 func (rep *report) addRaw(r raws) { rep.raws = append(rep.raws, r) }
 
 // add takes the figures of one run of a scenario.
 func (rep *report) add(c chosen, figures []figure) {
-	name, goals := c.name, c.goals
+	goals := c.goals
 	if c.store == sqlite {
 		goals = c.goalsOn
-		if c.onSQLite != "" {
-			name = c.onSQLite
-		}
 	}
 	for _, f := range figures {
-		r := rep.row(name, c.store, f)
+		r := rep.row(c.title(), c.store, f)
 		if g, ok := goals[f.name]; ok {
 			r.goal = &g
+		}
+		if f.name == ofPlain && c.variant.share < 1 {
+			r.goal = new(atLeast(0.97))
 		}
 		if f.name == notArrived {
 			r.goal = new(atMost(0))
 		}
 		r.values = append(r.values, f.value)
+	}
+}
+
+// title is the name of the scenario on its store, with the variant.
+func (c chosen) title() string {
+	name := c.name
+	if c.store == sqlite && c.onSQLite != "" {
+		name = c.onSQLite
+	}
+	if c.variant.name != plain {
+		name += " (" + c.variant.name + ")"
+	}
+	return name
+}
+
+// say takes the lines of the log and the metrics that show what was on.
+func (rep *report) say(c chosen, s shown) {
+	title := c.title() + ", " + c.store
+	rep.said[title] = nil
+	for _, st := range c.setups {
+		for _, p := range st.phases {
+			for _, line := range s.readings[p.name].said {
+				rep.said[title] = append(rep.said[title], p.name+": `"+line+"`")
+			}
+		}
 	}
 }
 
@@ -117,15 +143,32 @@ func (rep *report) markdown() string {
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", r.title(), r.cells(), rep.verdict(r))
 		}
 	}
-	var of string
-	for _, r := range rep.rows {
-		if r.title() != of {
-			of = r.title()
-			fmt.Fprintf(&b, "\n## %s\n\n| figure | goal | median | least to greatest |\n|---|--:|--:|--:|\n", of)
-		}
-		fmt.Fprintf(&b, "| %s |\n", r.cells())
-	}
+	rep.writeScenarios(&b)
 	return b.String()
+}
+
+// writeScenarios writes the table of each scenario, and what its servers said.
+func (rep *report) writeScenarios(b *strings.Builder) {
+	var titles []string
+	of := map[string][]*row{}
+	for _, r := range rep.rows {
+		if of[r.title()] == nil {
+			titles = append(titles, r.title())
+		}
+		of[r.title()] = append(of[r.title()], r)
+	}
+	for _, title := range titles {
+		fmt.Fprintf(b, "\n## %s\n\n| figure | goal | median | least to greatest |\n|---|--:|--:|--:|\n", title)
+		for _, r := range of[title] {
+			fmt.Fprintf(b, "| %s |\n", r.cells())
+		}
+		if said := rep.said[title]; len(said) > 0 {
+			b.WriteString("\nWhat the servers said, in the last round:\n\n")
+		}
+		for _, line := range rep.said[title] {
+			fmt.Fprintf(b, "- %s\n", line)
+		}
+	}
 }
 
 // verdict says whether the median of a row keeps its goal.

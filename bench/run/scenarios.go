@@ -46,15 +46,16 @@ func (s scenario) names(store string) []string {
 
 // extent is how long and how large the scenarios are.
 type extent struct {
-	full  time.Duration // of a phase at the highest rate
-	quick bool
+	full    time.Duration // of a phase at the highest rate
+	quick   bool
+	history extentOfHistory
 }
 
 func (o options) extent() extent {
 	if o.quick {
-		return extent{2 * time.Second, true}
+		return extent{2 * time.Second, true, extentOfHistory{days: 6, rows: 200, full: 3_000}}
 	}
-	return extent{time.Duration(o.seconds) * time.Second, false}
+	return extent{time.Duration(o.seconds) * time.Second, false, o.history}
 }
 
 // lasting returns how long a phase of this length is to be.
@@ -123,7 +124,7 @@ func scenarios(e extent) []scenario {
 			goalsOn: goals{latencyP50: atMost(3)},
 		},
 		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e), openDashboards(e),
-		replayOf(e, e.many(100_000)),
+		replayOf(e, e.many(100_000)), besideBadInputs(e), retentionAtFullLoad(e),
 	}
 }
 

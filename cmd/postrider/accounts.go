@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
@@ -14,6 +16,7 @@ type accountsCmd struct {
 	Create accountsCreateCmd `cmd:"" help:"Make an account."`
 	Get    accountsGetCmd    `cmd:"" help:"Show one account."`
 	Update accountsUpdateCmd `cmd:"" help:"Change an account. Fields without a flag stay as they are."`
+	Quotas accountsQuotasCmd `cmd:"" help:"Show the limits of an account and what it uses, or change them."`
 	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel their pending deliveries. Its history stays."`
 }
 
@@ -42,12 +45,14 @@ type accountsCreateCmd struct {
 
 	UID  string `arg:"" help:"Your own name for the account, for example acme."`
 	Name string `help:"The account's name for people."`
+
+	retentionFlags `embed:""`
 }
 
 // Run makes the account.
 func (c *accountsCreateCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
-		return api.CreateAccount(ctx, apitypes.AccountCreate{UID: c.UID, Name: c.Name})
+		return api.CreateAccount(ctx, apitypes.AccountCreate{UID: c.UID, Name: c.Name, Retention: c.of()})
 	})
 }
 
@@ -72,13 +77,37 @@ type accountsUpdateCmd struct {
 
 	UID  *string `placeholder:"UID" help:"Your own name for the account."`
 	Name *string `placeholder:"NAME" help:"The account's name for people."`
+
+	retentionFlags `embed:""`
+}
+
+// retentionFlags are the flags for what an account keeps for a shorter time than the server.
+type retentionFlags struct {
+	KeepEventsDays          *int `placeholder:"DAYS" help:"How long its events are kept with their data; 0: as long as the server keeps them."`
+	KeepAttemptsDays        *int `placeholder:"DAYS" help:"How long its deliveries are kept with their attempts; 0: as long as the server keeps them."`
+	KeepBodiesDays          *int `placeholder:"DAYS" help:"How long headers and bodies of its requests and responses are kept; 0: as long as the server keeps them."`
+	KeepIdempotencyKeysDays *int `placeholder:"DAYS" help:"How long its idempotency keys are remembered; 0: as long as the server remembers them."`
+}
+
+// of returns the flags as the API takes them.
+func (f retentionFlags) of() apitypes.Retention {
+	days := func(flag *int) apitypes.Optional[int] {
+		if flag != nil && *flag == 0 {
+			return apitypes.Null[int]()
+		}
+		return apitypes.OfPointer(flag)
+	}
+	return apitypes.Retention{
+		KeepEventsDays: days(f.KeepEventsDays), KeepAttemptsDays: days(f.KeepAttemptsDays), KeepBodiesDays: days(f.KeepBodiesDays),
+		KeepIdempotencyKeysDays: days(f.KeepIdempotencyKeysDays),
+	}
 }
 
 // Run changes the account. A flag that is not given leaves its field out of the
 // request, and the field stays. A call without a change would look like success, so
 // it is refused.
 func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
-	update := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name)}
+	update := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name), Retention: c.of()}
 	if update == (apitypes.AccountUpdate{}) {
 		return misused("nothing to change: name at least one flag, as in --name Acme")
 	}
@@ -95,5 +124,97 @@ type accountsDeleteCmd struct{ oneAccount }
 func (c *accountsDeleteCmd) Run(ctx context.Context, t terminal) error {
 	return change(t, c.target, c.Account+" is deleted", func(api *client.Client) error {
 		return api.DeleteAccount(ctx, c.Account)
+	})
+}
+
+// accountsQuotasCmd is the command accounts quotas. Without a flag it only reads.
+type accountsQuotasCmd struct {
+	oneAccount
+
+	EventsPerSecond quotaFlag `placeholder:"N" help:"Events that the account may publish in a second, on average: a number, none for no limit, or default for the server's."`
+	Burst           quotaFlag `placeholder:"N" help:"Events that it may publish at once: a number, or default for as many as in a second."`
+	BytesPerDay     quotaFlag `placeholder:"N" help:"Bytes of data that the events of a day of UTC may have: a number, none or default."`
+	Endpoints       quotaFlag `placeholder:"N" help:"Endpoints that it may have: a number, none or default."`
+	Backlog         quotaFlag `placeholder:"N" help:"Deliveries that may wait for one endpoint; when as many wait, new events are skipped for it: a number, none or default."`
+}
+
+// quotaFlag is a flag with a limit: a number, none or default. Empty: it is not given.
+type quotaFlag string
+
+// of returns the limit as the API takes it.
+func (f quotaFlag) of() (field apitypes.Optional[int64], err error) {
+	switch f {
+	case "":
+		return field, nil
+	case "default":
+		return apitypes.Null[int64](), nil
+	case "none":
+		return apitypes.Of[int64](0), nil
+	}
+	n, err := strconv.ParseInt(string(f), 10, 64)
+	if err != nil || n < 1 {
+		return field, misused("a limit must be a number from 1, none or default, not %q", string(f))
+	}
+	return apitypes.Of(n), nil
+}
+
+// Run shows or changes the limits.
+func (c *accountsQuotasCmd) Run(ctx context.Context, t terminal) error {
+	var update apitypes.QuotasUpdate
+	for _, limit := range []struct {
+		flag quotaFlag
+		to   *apitypes.Optional[int64]
+	}{
+		{c.EventsPerSecond, &update.EventsPerSecond},
+		{c.Burst, &update.Burst},
+		{c.BytesPerDay, &update.BytesPerDay},
+		{c.Endpoints, &update.Endpoints},
+		{c.Backlog, &update.Backlog},
+	} {
+		var err error
+		if *limit.to, err = limit.flag.of(); err != nil {
+			return err
+		}
+	}
+	return ask(t, c.target, printQuotas, func(api *client.Client) (apitypes.AccountQuotas, error) {
+		if update == (apitypes.QuotasUpdate{}) {
+			return api.AccountQuotas(ctx, c.Account)
+		}
+		return api.ChangeAccountQuotas(ctx, c.Account, update)
+	})
+}
+
+// printQuotas prints a row for each limit.
+func printQuotas(t terminal, asJSON bool, q apitypes.AccountQuotas) error {
+	if asJSON {
+		return printJSON(t.out, q)
+	}
+	limit := func(n *int64) string {
+		if n == nil {
+			return "none"
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	own := func(n *int64) string {
+		switch {
+		case n == nil:
+			return "server"
+		case *n == 0:
+			return "account: none"
+		}
+		return "account"
+	}
+	used := func(n *int64, format string) string {
+		if n == nil {
+			return ""
+		}
+		return fmt.Sprintf(format, *n)
+	}
+	return printTable(t.out, []string{"QUOTA", "LIMIT", "SET BY", "USED"}, [][]string{
+		{"events per second", limit(q.Limits.EventsPerSecond), own(q.Own.EventsPerSecond), ""},
+		{"burst", limit(q.Limits.Burst), own(q.Own.Burst), used(q.Used.EventsNow, "%d left now")},
+		{"bytes per day", limit(q.Limits.BytesPerDay), own(q.Own.BytesPerDay), used(q.Used.BytesToday, "%d today")},
+		{"endpoints", limit(q.Limits.Endpoints), own(q.Own.Endpoints), used(&q.Used.Endpoints, "%d")},
+		{"backlog", limit(q.Limits.Backlog), own(q.Own.Backlog), ""},
 	})
 }

@@ -37,6 +37,9 @@ func (c *backupCmd) Run(ctx context.Context, t terminal, sources *app.Sources) e
 	if err != nil {
 		return err
 	}
+	if made.Unnoted != nil {
+		fmt.Fprintf(t.err, "the backup is made, but metrics and alerts do not know it: %s\n", made.Unnoted)
+	}
 	return printBackup(t, c.JSON, made, time.Since(began))
 }
 
@@ -135,10 +138,12 @@ func printHold(to io.Writer, h apitypes.Hold) error {
 		_, err := fmt.Fprintln(to, "the store is not held")
 		return err
 	}
-	_, err := fmt.Fprintf(to, "held since %s: nothing is sent\n%d pending deliveries may have been sent already, and would be sent again\n",
-		moment(h.Since), h.Deliveries)
-	if err == nil && h.FanOuts > 0 {
-		_, err = fmt.Fprintf(to, "%d events are still being fanned out; their deliveries may repeat, too\n", h.FanOuts)
+	_, err := fmt.Fprintf(to, "held since %s: nothing is sent\n", moment(h.Since))
+	if err == nil && h.Deliveries != nil { // a key of one account does not get the numbers
+		_, err = fmt.Fprintf(to, "%d pending deliveries may have been sent already, and would be sent again\n", *h.Deliveries)
+	}
+	if err == nil && h.FanOuts != nil && *h.FanOuts > 0 {
+		_, err = fmt.Fprintf(to, "%d events are still being fanned out; their deliveries may repeat, too\n", *h.FanOuts)
 	}
 	return err
 }
@@ -198,6 +203,10 @@ func (c *resumeCmd) resume(ctx context.Context, t terminal, api *client.Client) 
 	if c.JSON {
 		return printJSON(t.out, done)
 	}
-	_, err = fmt.Fprintf(t.out, "resumed: %d deliveries may repeat\n", done.Deliveries)
+	repeat := 0
+	if done.Deliveries != nil {
+		repeat = *done.Deliveries
+	}
+	_, err = fmt.Fprintf(t.out, "resumed: %d deliveries may repeat\n", repeat)
 	return err
 }

@@ -21,11 +21,11 @@ type deadLettersCmd struct {
 
 // deadLetterTable shows dead letters. A dead letter has the id of its delivery.
 var deadLetterTable = tableOf[apitypes.DeadLetter]{
-	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "DIED", "RESOLUTION"},
+	[]string{"DELIVERY", "EVENT TYPE", "ENDPOINT", "REASON", "ATTEMPTS", "LAST", "CREATED", "DIED", "RESOLUTION"},
 	func(d apitypes.DeadLetter) []string {
 		return []string{
 			d.Delivery.String(), typed(d.EventType, d.Test), d.Endpoint.String(), d.Reason, strconv.Itoa(d.Attempts),
-			last(d.LastStatusCode, d.LastError), moment(&d.DiedAt), string(optional(d.Resolution)),
+			last(d.LastStatusCode, d.LastError), moment(&d.CreatedAt), moment(&d.DiedAt), string(optional(d.Resolution)),
 		}
 	},
 }

@@ -177,6 +177,8 @@ func explanationText(d apitypes.Delivery) string {
 		command = "deliveries release " + d.ID.String()
 	case postrider.ToResume:
 		command = "endpoints resume " + d.Endpoint.String()
+	case postrider.ToResumeStore:
+		command = "resume --after-restore"
 	case postrider.ToEnable:
 		command = "endpoints enable " + d.Endpoint.String()
 	case postrider.ToRotateSecret:

@@ -24,6 +24,7 @@ func TestAnExplanationNamesTheCommandThatHelps(t *testing.T) {
 		{"", postrider.WaitAskedToWait, "Why. Next. postrider endpoints circuit " + endpoint.String()},
 		{postrider.ToRelease, postrider.WaitParked, "Why. Next. postrider deliveries release " + id.String()},
 		{postrider.ToResume, postrider.WaitEndpointPaused, "Why. Next. postrider endpoints resume " + endpoint.String()},
+		{postrider.ToResumeStore, postrider.WaitHeld, "Why. Next. postrider resume --after-restore"},
 		{postrider.ToEnable, postrider.WaitEndpointDisabled, "Why. Next. postrider endpoints enable " + endpoint.String()},
 		{postrider.ToRotateSecret, postrider.WaitNoSecret, "Why. Next. postrider endpoints rotate " + endpoint.String()},
 		{postrider.ToSetPolicy, postrider.WaitPolicyUnreadable, "Why. Next. postrider endpoints get " + endpoint.String()},

@@ -59,6 +59,10 @@ func textOf(value any) string {
 		return strings.Join(v, ",")
 	case json.RawMessage:
 		return string(v)
+	case apitypes.Optional[int]:
+		if v.IsNull() {
+			return ""
+		}
 	case apitypes.Optional[apitypes.Retry]:
 		return retryText(v.Value())
 	case apitypes.Optional[apitypes.CircuitPolicy]:

@@ -28,7 +28,7 @@ func (doctorCmd) Help() string {
 	return "Checks whether a server would run well here: its settings, the database or the data folder, the disk, clocks, DNS, addresses, " +
 		"encryption keys and the limits of this machine. It starts no server and changes nothing, and it may run beside a server. " +
 		"Run it with the flags, the environment and the file of serve, as the same user on the same machine:\n\n" +
-		"    postrider doctor --config /etc/postrider/config.yaml\n\n" +
+		"    postrider doctor --config /etc/postrider/postrider.yaml\n\n" +
 		"Each line is a check: ok, warn (the server works, but could be safer or faster) or fail (it does not start, or loses events), " +
 		"with the setting or the command that mends it. docs/operate/doctor.md explains every check.\n\n" +
 		"The exit code is 0 if no check failed; 1 if one failed or, with --strict, warned; and 2 if the command line is wrong."

@@ -65,22 +65,26 @@ type cli struct {
 	Backup  backupCmd  `cmd:"" help:"Copy the SQLite store into a file, also while a server runs on it."`
 	Restore restoreCmd `cmd:"" help:"Make a SQLite store of a backup. It starts held."`
 	Hold    holdCmd    `cmd:"" help:"Hold a restored PostgreSQL database, so that nothing of it is sent."`
+	Archive archiveCmd `cmd:"" help:"Read the archive of what retention has deleted: list, verify, search, restore."`
 	Resume  resumeCmd  `cmd:"" help:"Send again after a restore, once you know what may repeat."`
 
-	Accounts    accountsCmd    `cmd:"" help:"Work with accounts."`
-	EventTypes  eventTypesCmd  `cmd:"" help:"Work with the catalogue of event types."`
-	Send        sendCmd        `cmd:"" help:"Publish an event."`
-	Events      eventsCmd      `cmd:"" help:"List events, replay them, and publish a file of events."`
-	Endpoints   endpointsCmd   `cmd:"" help:"Work with endpoints."`
-	Deliveries  deliveriesCmd  `cmd:"" help:"List, cancel and release deliveries."`
-	DeadLetters deadLettersCmd `cmd:"" help:"List, replay and discard dead letters."`
-	Nodes       nodesCmd       `cmd:"" help:"List the servers that share the store."`
-	Search      searchCmd      `cmd:"" help:"Find an object by its id, a key, or a part of its name or host."`
-	Replays     replaysCmd     `cmd:"" help:"Replay or discard many deliveries at a pace, and watch it."`
-	Portal      portalCmd      `cmd:"" help:"Make links to the customer portal, and change how it looks."`
-	Sessions    sessionsCmd    `cmd:"" help:"List and revoke the sessions of the pages."`
-	Audit       auditCmd       `cmd:"" help:"List who changed, replayed, tested or looked at what, newest first."`
-	Replay      replayCmd      `cmd:"" help:"Deliver again: a delivery, or an event to all its endpoints."`
+	Accounts           accountsCmd     `cmd:"" help:"Work with accounts."`
+	EventTypes         eventTypesCmd   `cmd:"" help:"Work with the catalogue of event types."`
+	Send               sendCmd         `cmd:"" help:"Publish an event."`
+	Events             eventsCmd       `cmd:"" help:"List events, replay them, and publish a file of events."`
+	Endpoints          endpointsCmd    `cmd:"" help:"Work with endpoints."`
+	Deliveries         deliveriesCmd   `cmd:"" help:"List, cancel and release deliveries."`
+	DeadLetters        deadLettersCmd  `cmd:"" help:"List, replay and discard dead letters."`
+	Nodes              nodesCmd        `cmd:"" help:"List the servers that share the store."`
+	Search             searchCmd       `cmd:"" help:"Find an object by its id, a key, or a part of its name or host."`
+	Expunge            expungeCmd      `cmd:"" help:"Remove an event, an endpoint or an account for good, with all that is stored about it."`
+	Replays            replaysCmd      `cmd:"" help:"Replay or discard many deliveries at a pace, and watch it."`
+	Portal             portalCmd       `cmd:"" help:"Make links to the customer portal, and change how it looks."`
+	Sessions           sessionsCmd     `cmd:"" help:"List and revoke the sessions of the pages."`
+	Audit              auditCmd        `cmd:"" help:"List who changed, replayed, tested or looked at what, newest first."`
+	Replay             replayCmd       `cmd:"" help:"Deliver again: a delivery, or an event to all its endpoints."`
+	NoticeDestinations destinationsCmd `cmd:"" name:"notice-destinations" help:"Say where notices are sent: email addresses and Slack-compatible webhooks."`
+	Notices            noticesCmd      `cmd:"" help:"List what people should know, newest first: endpoints that fail or were disabled, replays that have finished."`
 
 	Stats statsCmd `cmd:"" help:"Show how many deliveries succeed, how long they take, and what waits."`
 

@@ -20,10 +20,21 @@ var commandOf = map[string]string{
 	"delete-account": "accounts delete",
 	"update-account": "accounts update",
 
+	"get-account-quotas":    "accounts quotas",
+	"update-account-quotas": "accounts quotas --events-per-second",
+
 	"list-api-keys":  "keys list",
 	"create-api-key": "keys create",
 	"get-api-key":    "keys get",
 	"revoke-api-key": "keys revoke",
+
+	"list-notice-destinations":  "notice-destinations list",
+	"create-notice-destination": "notice-destinations add",
+	"get-notice-destination":    "notice-destinations get",
+	"update-notice-destination": "notice-destinations update",
+	"delete-notice-destination": "notice-destinations delete",
+	"ask-notice-destination":    "notice-destinations ask",
+	"test-notice-destination":   "notice-destinations test",
 
 	"create-portal-session": "portal link",
 	"get-portal":            "portal get",
@@ -34,6 +45,7 @@ var commandOf = map[string]string{
 	"list-sessions":         "sessions list",
 	"revoke-session":        "sessions revoke",
 	"list-audit-entries":    "audit",
+	"list-notices":          "notices",
 
 	"list-dead-letters":       "dead-letters list",
 	"get-dead-letter":         "dead-letters get",
@@ -45,6 +57,16 @@ var commandOf = map[string]string{
 	"list-troubled-endpoints": "endpoints troubled",
 	"discard-dead-letter":     "dead-letters discard",
 	"replay-dead-letter":      "dead-letters replay",
+
+	"list-archive-parts":    "archive list",
+	"verify-archive-part":   "archive verify",
+	"search-archive":        "archive search",
+	"restore-archive":       "archive restore",
+	"list-restored-records": "archive restored",
+
+	"create-expunge": "expunge event",
+	"list-expunges":  "expunge list",
+	"get-expunge":    "expunge get",
 
 	"create-replay": "replays create",
 	"count-replay":  "replays create --dry-run",
@@ -114,12 +136,18 @@ var flagOfParameter = map[string]string{"order": "oldest-first"}
 var flagless = map[string]string{
 	"search q":                      "it is the argument",
 	"list-accounts uid":             "accounts get takes a uid",
+	"search-archive limit":          "all are printed",
+	"search-archive cursor":         "all are printed",
+	"list-restored-records limit":   "all are printed",
+	"list-restored-records cursor":  "all are printed",
 	"list-api-keys limit":           "all are listed",
 	"list-api-keys cursor":          "all are listed",
 	"list-event-deliveries order":   "deliveries list --event has it",
 	"publish-event Idempotency-Key": "--idempotency-key puts it into the body",
 	"publish-event Webhook-Hops":    "a person passes no webhook on",
 	"publish-events Webhook-Hops":   "a person passes no webhook on",
+	"publish-event traceparent":     "a person has no span",
+	"publish-events traceparent":    "a person has no span",
 }
 
 // TestEveryOperationOfTheOpenAPIDocumentHasACommand finds the command of each

@@ -67,6 +67,8 @@ type policyFlags struct {
 
 	MaxRedirects *int   `placeholder:"N" help:"Number of redirects to follow, 0 to 3. Default: 0."`
 	Compression  string `enum:",none,gzip" default:"" placeholder:"none|gzip" help:"Compression of the request body: none or gzip. Default: none."`
+
+	SendTraceparent *bool `negatable:"" help:"Send the header traceparent: the event's trace, and a span id of its own for each attempt. Default: no."`
 }
 
 // policy returns the options that the flags name, and leaves the others out. It is
@@ -96,6 +98,7 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 		OnDead:          named[postrider.OnDead](f.OnDead),
 		MaxRedirects:    apitypes.OfPointer(f.MaxRedirects),
 		Compression:     named[postrider.Compression](f.Compression),
+		SendTraceParent: apitypes.OfPointer(f.SendTraceparent),
 	}
 	// The flags below have a form of their own. The first fault ends the command,
 	// while the server reports all faults of a request together.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -124,9 +125,9 @@ func (rs *receivers) failInOutages(*http.Request, int) int {
 	return http.StatusNoContent
 }
 
-// listen binds a free port of the loopback address.
-func (rs *receivers) listen(ctx context.Context) (err error) {
-	if rs.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+// listen binds an address of this machine. Its port 0 is a free port.
+func (rs *receivers) listen(ctx context.Context, at netip.AddrPort) (err error) {
+	if rs.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", at.String()); err != nil {
 		return fmt.Errorf("receive: %w", err)
 	}
 	rs.began = time.Now()

@@ -86,7 +86,7 @@ func TestScriptOnPostgreSQL(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	for _, name := range []string{"circuit", "ordered", "ordering", "outlives"} {
+	for _, name := range []string{"backlog", "circuit", "ordered", "ordering", "outlives"} {
 		scripts = append(scripts, "testdata/script/"+name+".txtar")
 	}
 	testscript.Run(t, params(testscript.Params{

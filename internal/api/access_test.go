@@ -27,11 +27,13 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secrets", "").data()[0]["id"].(string)
 	replay := w.want(201, "POST /replays", `{"endpoint": "`+acme.endpoint+`"}`).id("id")
 	request := w.got(w.inspector("acme"), "acme", 4)
+	removal := w.want(202, "POST /expunges", `{"event": "`+acme.event+`"}`).id("id")
+	destination := w.want(201, "POST /notice-destinations", `{"account": "acme", "channel": "slack", "address": "https://hooks.example/acme"}`).id("id")
 	foreign := w.bound(evil)
 	ids := map[string]string{
 		"{account}": acme.account, "{endpoint}": acme.endpoint, "{event}": acme.event, "{secret}": secret, "{session}": session,
 		"{delivery}": acme.delivery, "{key}": "key_01h455vb4pex5vsknk084sn02q", "{name}": "order.created",
-		"{replay}": replay, "{request}": request, "{attempt}": "1",
+		"{replay}": replay, "{destination}": destination, "{expunge}": removal, "{request}": request, "{attempt}": "1", "{part}": "events-2026-11-23-1",
 	}
 	inPortal := w.as(w.portalSession(evil).Caller())
 	before := w.ledger(acme)
@@ -56,7 +58,7 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 				if got.status == 422 && !strings.Contains(got.text, `"field":"body"`) {
 					t.Errorf("%s by a foreign %s looked beyond its body: %s", route, who, got.text)
 				}
-				for _, theirs := range []string{"acme", "order_id", acme.account, acme.endpoint, acme.event, acme.delivery, secret, session, replay, request} {
+				for _, theirs := range []string{"acme", "order_id", acme.account, acme.endpoint, acme.event, acme.delivery, secret, session, replay, request, destination} {
 					if strings.Contains(got.text, theirs) {
 						t.Errorf("%s by a foreign %s shows %s: %s", route, who, theirs, got.text)
 					}

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/postrider/postrider"
@@ -21,7 +23,7 @@ const (
 func viewAccount(a postrider.Account) apitypes.Account {
 	return apitypes.Account{
 		ID: a.ID, UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
-		DeletedAt: timeOrNull(a.DeletedAt),
+		DeletedAt: timeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
 	}
 }
 
@@ -76,9 +78,8 @@ func (s *server) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Ac
 	if err != nil {
 		return nil, err
 	}
-	return s.putAccount(ctx, postrider.Account{
-		ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, CreatedAt: now,
-	})
+	account := postrider.Account{ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, CreatedAt: now}
+	return s.putAccount(ctx, account, body.Retention)
 }
 
 // listAccounts lists accounts, or finds the one with a uid. Of a bound key it lists the one
@@ -124,8 +125,10 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[api
 	was := account
 	set(&account.UID, body.UID, "")
 	set(&account.Name, body.Name, "")
-	infoOf(ctx).changed(viewAccount(was), viewAccount(account))
-	return s.putAccount(ctx, account)
+	after := account
+	setRetention(&after.Retention, body.Retention)
+	infoOf(ctx).changed(viewAccount(was), viewAccount(after))
+	return s.putAccount(ctx, account, body.Retention)
 }
 
 // deleteAccount marks the account as deleted and responds. The endpoints, which
@@ -146,11 +149,12 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 	return nil, nil // 204
 }
 
-// putAccount validates and stores an account, and returns the stored
-// state. It empties the cache of names, because a uid may have changed its
+// putAccount validates and stores an account with a change of its retention, and returns the
+// stored state. It empties the cache of names, because a uid may have changed its
 // owner.
-func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[apitypes.Account], error) {
-	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName))
+func (s *server) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*reply[apitypes.Account], error) {
+	setRetention(&a.Retention, r)
+	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName), s.checkRetention(a.Retention, r))
 	if a.UID == "" && a.Name == "" {
 		err = invalid("name", postrider.FaultRequired, "is required where there is no uid")
 	}
@@ -166,6 +170,54 @@ func (s *server) putAccount(ctx context.Context, a postrider.Account) (*reply[ap
 	}
 	s.names.forget()
 	return respondWith(viewAccount)(s.findAccount(ctx, a.ID.String()))
+}
+
+// viewRetention returns the retention of an account in the form of a response.
+func viewRetention(r postrider.AccountRetention) apitypes.Retention {
+	days := func(n int) apitypes.Optional[int] { return apitypes.NullUnless(n > 0, n) }
+	return apitypes.Retention{
+		KeepEventsDays: days(r.Events), KeepAttemptsDays: days(r.Attempts), KeepBodiesDays: days(r.Bodies),
+		KeepIdempotencyKeysDays: days(r.IdempotencyKeys),
+	}
+}
+
+// setRetention changes a retention.
+func setRetention(r *postrider.AccountRetention, to apitypes.Retention) {
+	set(&r.Events, to.KeepEventsDays, 0)
+	set(&r.Attempts, to.KeepAttemptsDays, 0)
+	set(&r.Bodies, to.KeepBodiesDays, 0)
+	set(&r.IdempotencyKeys, to.KeepIdempotencyKeysDays, 0)
+}
+
+// checkRetention checks the days that a change has, and that idempotency keys go before the
+// events by which they are found.
+func (s *server) checkRetention(r postrider.AccountRetention, change apitypes.Retention) error {
+	longest := s.opts.Retention
+	err := errors.Join(
+		checkDays("keep_events_days", change.KeepEventsDays, longest.Events),
+		checkDays("keep_attempts_days", change.KeepAttemptsDays, longest.Attempts),
+		checkDays("keep_bodies_days", change.KeepBodiesDays, longest.Bodies),
+		checkDays("keep_idempotency_keys_days", change.KeepIdempotencyKeysDays, longest.IdempotencyKeys))
+	if r.IdempotencyKeys > cmp.Or(r.Events, longest.Events) {
+		err = errors.Join(err, invalid("keep_idempotency_keys_days", postrider.FaultContradictory, "must not be longer than events are kept"))
+	}
+	return err
+}
+
+// checkDays checks days that something is kept, for which the server keeps it for so many whole
+// days.
+func checkDays(field string, days apitypes.Optional[int], longest int) error {
+	n, ok := days.Get()
+	switch {
+	case !ok || n >= 1 && n <= longest:
+		return nil
+	case longest < 1:
+		return invalid(field, postrider.FaultNotAllowed, "must be left out, because the server keeps them for less than a day")
+	}
+	return &postrider.InvalidError{
+		Field: field, Code: postrider.FaultOutOfRange, Min: 1, Max: int64(longest),
+		Reason: fmt.Sprintf("must be 1 to %d, for which the server keeps them", longest),
+	}
 }
 
 // checkUID refuses uids that could be mistaken for an id.

@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
 )
 
 func TestAnAccountIsDeleted(t *testing.T) {
@@ -54,4 +56,38 @@ func TestAnAccountIsDeleted(t *testing.T) {
 	if again.id("id") == acme.account {
 		t.Error("the deleted account is back")
 	}
+}
+
+func TestAnAccountKeepsLess(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, api.Options{Retention: postrider.AccountRetention{Events: 30, Attempts: 90, IdempotencyKeys: 40}})
+	made := w.want(201, "POST /accounts", `{"uid": "acme", "keep_events_days": 7, "keep_idempotency_keys_days": 7}`)
+	has(t, "the account", made.body, map[string]any{
+		"keep_events_days": 7.0, "keep_attempts_days": nil, "keep_bodies_days": nil, "keep_idempotency_keys_days": 7.0,
+	})
+	changed := w.want(200, "PATCH /accounts/acme", `{"keep_events_days": null, "keep_attempts_days": 90}`)
+	has(t, "the changed account", changed.body, map[string]any{
+		"keep_events_days": nil, "keep_attempts_days": 90.0, "keep_bodies_days": nil, "keep_idempotency_keys_days": 7.0,
+	})
+	for body, want := range map[string]string{
+		`{"keep_events_days": 0}`:              "keep_events_days out_of_range",
+		`{"keep_events_days": 31}`:             "keep_events_days out_of_range",
+		`{"keep_attempts_days": -1}`:           "keep_attempts_days out_of_range",
+		`{"keep_bodies_days": 1}`:              "keep_bodies_days not_allowed", // the server keeps them for hours
+		`{"keep_events_days": 6}`:              "keep_idempotency_keys_days contradictory",
+		`{"keep_idempotency_keys_days": 31}`:   "keep_idempotency_keys_days contradictory",
+		`{"keep_idempotency_keys_days": "7"}`:  "keep_idempotency_keys_days malformed",
+		`{"keep_events_days": 5, "name": "x"}`: "keep_idempotency_keys_days contradictory",
+	} {
+		faults, _ := w.want(422, "PATCH /accounts/acme", body).body["errors"].([]any)
+		if len(faults) != 1 {
+			t.Errorf("%s: the faults are %v, want one: %s", body, faults, want)
+			continue
+		}
+		fault, _ := faults[0].(map[string]any)
+		if got := fmt.Sprint(fault["field"], " ", fault["code"]); got != want {
+			t.Errorf("%s: the fault is %s, want %s", body, got, want)
+		}
+	}
+	has(t, "the account afterwards", w.want(200, "GET /accounts/acme", "").body, map[string]any{"keep_attempts_days": 90.0, "name": ""})
 }

@@ -31,6 +31,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -46,13 +47,18 @@ type Store interface {
 	store.Sessions
 	store.Audit
 	store.PortalSettings
+	store.Destinations
 	store.Catalogue
 	store.Ledger
 	store.Finder
 	store.Inspections
 	store.Replays
 	store.Holding
+	store.Quotas
+	store.Expunges
 
+	// Notices is the method of store.Notices.
+	Notices(ctx context.Context, q store.NoticeQuery) (store.Page[postrider.Notice], error)
 	// Circuits is the method of store.Queue.
 	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
 	// Due is the method of store.Queue.
@@ -68,6 +74,9 @@ type Store interface {
 	// EndpointStates is the method of store.Rollups.
 	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error)
 
+	// RestoredRecords is the method of store.Restored.
+	RestoredRecords(ctx context.Context, q store.RestoredQuery) (store.Page[store.RestoredRecord], error)
+
 	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 	// Clock returns this process's estimate of the store's time. It costs no
@@ -80,8 +89,9 @@ type Store interface {
 type Publisher interface {
 	// Publish stores all of the events or none. It returns a
 	// *postrider.KeyTakenError if an idempotency key was used for other
-	// content, and a *postrider.OverloadError if events arrive faster than they
-	// can be delivered.
+	// content, a *postrider.OverloadError if events arrive faster than they
+	// can be delivered, and a *postrider.QuotaError if a quota of an account is
+	// used up.
 	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
 
 	// PublishTo stores the event with one delivery, to the given endpoint. The
@@ -132,6 +142,8 @@ type Vault interface {
 	EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error
 	// DecryptCredentials returns the endpoint's credentials. Zero: it has none.
 	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
+	// Unsign returns the payload of a text that this installation signed, or an error.
+	Unsign(text string) ([]byte, error)
 }
 
 // Notifier learns which endpoints changed.
@@ -161,7 +173,7 @@ type Replayer interface {
 	Wake()
 }
 
-// Deps has the parts that the API depends on. None but Cluster may be nil.
+// Deps has the parts that the API depends on. None but those that say so may be nil.
 type Deps struct {
 	Store       Store
 	Publisher   Publisher
@@ -173,6 +185,8 @@ type Deps struct {
 	Notifier    Notifier
 	Pacer       Pacer // nil: nobody knows
 	Canceller   Canceller
+	Expunger    Expunger
+	Archive     Archive // nil: none is set
 	Replayer    Replayer
 	Cluster     Cluster // nil: one process uses the store
 	IDs         *store.IDs
@@ -199,6 +213,13 @@ type Options struct {
 	// PublicURL is the URL by which people reach this server, without a path. One-time
 	// links begin with it. Empty: no links are made.
 	PublicURL string
+	// Quotas are the limits of accounts that have none of their own. Default: none.
+	Quotas postrider.Quotas
+	// Mail is true if there is a mail server. Without one, no email address can be added.
+	Mail bool
+	// Retention has the whole days that the server keeps what accounts may keep for a
+	// shorter time. Default: ten years each.
+	Retention postrider.AccountRetention
 	// Hooks are called for the circuits that people set. Default: none.
 	Hooks observe.Hooks
 	// Log receives one line for each request. Default: discard.
@@ -211,6 +232,9 @@ func (o Options) withDefaults() Options {
 	o.MaxBatch = cmp.Or(o.MaxBatch, 8<<20)
 	o.BodyBudget = cmp.Or(o.BodyBudget, 48<<20)
 	o.AnswerTime = cmp.Or(o.AnswerTime, 5*time.Second)
+	if o.Retention == (postrider.AccountRetention{}) {
+		o.Retention = postrider.AccountRetention{Events: 3650, Attempts: 3650, Bodies: 3650, IdempotencyKeys: 3650}
+	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -221,10 +245,17 @@ type Handler struct {
 
 	bodies   *bodies
 	sessions *Sessions
+	readers  *Readers
 }
 
 // Sessions returns what logs people in and out.
 func (h *Handler) Sessions() *Sessions { return h.sessions }
+
+// Actions returns every action that an audit entry may have.
+func (h *Handler) Actions() []string {
+	return append(slices.Clone(h.sessions.actions), actionLogin, actionLogout, actionOpenPortal, postrider.ActionExpunged,
+		readerAction(postrider.LinkConfirm), readerAction(postrider.LinkUnsubscribe))
+}
 
 // EndBodies aborts the read of every body that has not arrived, and of the
 // bodies of later requests. These requests get a 503 and their
@@ -242,12 +273,16 @@ func New(deps Deps, opts Options) *Handler {
 		manualSends: newLimiter[postrider.EndpointID](12*time.Second, 5, ""),
 		links: newLimiter[payer](100*time.Millisecond, 100,
 			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
+		confirmations: newLimiter[postrider.AccountID](confirmEvery, 10,
+			"an account can have ten confirmations sent at once, then one every six minutes; see Retry-After"),
+		addresses: newLimiter[string](addressEvery, 3, "an address gets at most three confirmations at once, then one an hour; see Retry-After"),
+		tests:     newLimiter[postrider.DestinationID](testEvery, 3, "a destination gets at most three tests at once, then one a minute; see Retry-After"),
 	}
 	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
 	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 	s.keys = newKeyring(deps.Store, s.opts)
 	s.sessions = newSessions(s)
-	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log, hooks: s.opts.Hooks}, bodies: s.bodies, sessions: s.sessions}
+	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log, hooks: s.opts.Hooks}, bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}}
 }
 
 // Starting returns the handler of a server whose store is not open yet. It
@@ -274,6 +309,11 @@ type server struct {
 	manualSends *limiter[postrider.EndpointID]
 	// links limits the one-time links that a caller makes.
 	links *limiter[payer]
+	// confirmations limits the messages that ask readers of email addresses to agree, of an
+	// account; addresses those to one address; tests the test messages of a destination.
+	confirmations *limiter[postrider.AccountID]
+	addresses     *limiter[string]
+	tests         *limiter[postrider.DestinationID]
 	// sessions logs people in and out.
 	sessions *Sessions
 	// bodies is the memory budget of request bodies.
@@ -281,4 +321,7 @@ type server struct {
 	// decoding is a semaphore for the decoding of large bodies. Its capacity is
 	// the number of processors.
 	decoding chan struct{}
+	// actions are the operations that are audited. The routes add them when they are
+	// registered.
+	actions []string
 }

@@ -34,6 +34,8 @@ import (
 const (
 	// outcomeOK is the outcome of what succeeded.
 	outcomeOK = "ok"
+	// The actions of sessions. All others are names of routes.
+	actionLogin, actionLogout, actionOpenPortal = "login", "logout", "open-portal"
 	// auditTime is the time limit of the write of an entry. The write does not end with
 	// the request: what was done must be recorded when its client is gone.
 	auditTime = 2 * time.Second
@@ -48,7 +50,7 @@ func (r route) audited() bool {
 // by the first segment of the path.
 var objectKinds = map[string]string{
 	"name": "event_type", "accounts": "account", "api-keys": "key", "endpoints": "endpoint", "event-types": "event_type",
-	"events": "event", "hold": "store", "portal": "portal", "portal-sessions": "session", "replays": "replay",
+	"events": "event", "hold": "store", "notice-destinations": "notice_destination", "destination": "notice_destination", "portal": "portal", "portal-sessions": "session", "replays": "replay",
 }
 
 // object returns the kind of the object that the route is about, and the path parameter
@@ -155,7 +157,7 @@ func (c *requestInfo) changed(was, is any) {
 	before, after := fieldValues(was), fieldValues(is)
 	for field, value := range after {
 		switch {
-		case field == "updated_at", field == "warnings": // the server made these
+		case field == "updated_at", field == "status_since", field == "backlog_full_since", field == "warnings": // the server made these
 		case bytes.Equal(before[field], value):
 			delete(c.details, field)
 		case slices.Contains(hiddenFields, field):

@@ -15,7 +15,7 @@ func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 	return apitypes.DeadLetter{
 		Delivery: d.Delivery, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
 		EventType: d.EventType, Test: postrider.IsTest(d.Event), Reason: d.Reason, Attempts: d.Attempts, LastStatusCode: orNull(d.LastStatusCode),
-		LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom), DiedAt: instant(d.DiedAt),
+		LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom), CreatedAt: instant(d.Delivery.Time()), DiedAt: instant(d.DiedAt),
 		ResolvedAt: timeOrNull(d.ResolvedAt), Resolution: orNull(d.Resolution),
 		ResolvedBy: orNull(d.ResolvedBy), Note: orNull(d.Note), Replay: orNull(d.Replay),
 	}

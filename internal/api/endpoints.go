@@ -25,7 +25,7 @@ func (s *server) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 	}
 	view := apitypes.Endpoint{
 		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: orNull(e.UID), URL: e.URL, Description: e.Description,
-		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), PolicyError: orNull(e.PolicyError),
+		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), StatusSince: instant(e.StatusSince), FullSince: timeOrNull(e.FullSince), PolicyError: orNull(e.PolicyError),
 		Warnings: s.warnings(e, secrets), VerifiedAt: timeOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
 	}
 	if e.PolicyError == "" {
@@ -34,9 +34,9 @@ func (s *server) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 	return view
 }
 
-// warnings returns the reasons for which nothing is sent to the endpoint, or will
-// not be after the last secret expires. The list is empty, not null, if there
-// are none.
+// warnings returns the reasons for which nothing is sent to the endpoint, will not be
+// after the last secret expires, or for which new events are skipped. The list is empty,
+// not null, if there are none.
 func (s *server) warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
 	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
 	texts := []string{}
@@ -54,6 +54,9 @@ func (s *server) warnings(e postrider.Endpoint, secrets []postrider.Secret) []st
 	if s.requireVerified(e, postrider.EndpointEnabled) != nil {
 		texts = append(texts, reasonUnverified)
 	}
+	if !e.FullSince.IsZero() {
+		texts = append(texts, postrider.ReasonBacklogFull)
+	}
 	return texts
 }
 
@@ -68,7 +71,7 @@ func (rt *router) endpoints() {
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
 		summary: "Create an endpoint",
-		codes:   []string{"uid_taken"},
+		codes:   []string{"uid_taken", "endpoint_quota_used"},
 		scope:   write, status: 201, body: apitypes.EndpointCreate{},
 	}, rt.createEndpoint)
 	handle(rt, route{
@@ -159,8 +162,15 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 		return nil, err
 	}
 	s.resetVerification(&e)
-	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets})
+	most, err := s.mostEndpoints(ctx, account)
 	if err != nil {
+		return nil, err
+	}
+	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets, Most: most})
+	if err != nil {
+		if used, ok := errors.AsType[*postrider.QuotaError](err); ok {
+			s.opts.Hooks.QuotaUsed.Call(used)
+		}
 		return nil, err
 	}
 	view := s.viewEndpoint(e, secrets)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/postrider/postrider"
@@ -15,46 +16,59 @@ func (rt *router) hold() {
 		name: "get-hold", path: "GET /hold",
 		summary: "Show whether sending is held after a restore",
 		description: "A store that was restored from a backup is held: publishes are accepted, and nothing is sent, because what waits " +
-			"may have been sent after the backup was made.",
-		scope: postrider.ScopeAdmin,
+			"may have been sent after the backup was made. A caller that may see deliveries may know why they wait.",
+		scope: postrider.ScopeWebhooksRead,
 	}, rt.getHold)
 	handle(rt, route{
 		name: "resume-after-restore", path: "POST /hold/resume",
 		summary:     "Send again after a restore",
 		description: "All servers send again within about a second. A store that is not held stays as it is, and the response has no work.",
+		codes:       []string{"expunges_unfinished"},
 		scope:       postrider.ScopeAdmin,
 	}, rt.resumeHold)
 }
 
-// getHold shows the hold, and what may repeat.
+// getHold shows the hold, and to callers of all accounts what may repeat.
 func (s *server) getHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
 	hold, err := s.Store.Held(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !hold.Held() {
-		return respond(apitypes.Hold{}), nil
+	if !infoOf(ctx).caller.Account.IsZero() {
+		return respond(viewHold(hold)), nil
 	}
-	work, err := s.Store.HeldWork(ctx)
-	if err != nil {
-		return nil, err
+	var work store.HeldWork
+	if hold.Held() {
+		if work, err = s.Store.HeldWork(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return respond(viewHold(hold, work)), nil
+	return respond(withWork(viewHold(hold), work)), nil
 }
 
 // resumeHold ends the hold. The audit log says what may repeat.
 func (s *server) resumeHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
+	switch n, err := s.Expunger.Unfinished(ctx); {
+	case err != nil:
+		return nil, err
+	case n > 0:
+		return nil, conflict("expunges_unfinished", fmt.Sprintf("%d expunges of the list are done again first; try again in a minute", n))
+	}
 	work, err := s.Store.Resume(ctx)
 	if err != nil {
 		return nil, err
 	}
 	infoOf(ctx).note("deliveries", strconv.Itoa(work.Deliveries))
 	infoOf(ctx).note("fan_outs", strconv.Itoa(work.FanOuts))
-	return respond(viewHold(postrider.Hold{}, work)), nil
+	return respond(withWork(viewHold(postrider.Hold{}), work)), nil
 }
 
-func viewHold(h postrider.Hold, w store.HeldWork) apitypes.Hold {
-	return apitypes.Hold{
-		Held: h.Held(), Since: timeOrNull(h.Since), Reason: orNull(h.Reason), Deliveries: w.Deliveries, FanOuts: w.FanOuts,
-	}
+func viewHold(h postrider.Hold) apitypes.Hold {
+	return apitypes.Hold{Held: h.Held(), Since: timeOrNull(h.Since), Reason: orNull(h.Reason)}
+}
+
+// withWork returns the hold with what may repeat.
+func withWork(h apitypes.Hold, w store.HeldWork) apitypes.Hold {
+	h.Deliveries, h.FanOuts = &w.Deliveries, &w.FanOuts
+	return h
 }

@@ -70,7 +70,7 @@ const (
 	maxGroups       = 250
 	maxDisabled     = 20
 	maxWaiting      = 1000
-	maxOwn          = 100             // endpoints of a caller's account whose backlog is read
+	maxOwn          = 100             // endpoints of a caller's account that are looked at for what waits
 	failingForLong  = 5 * time.Minute // an endpoint that fails for a shorter time needs nobody
 	waitingForLong  = 5 * time.Minute // nor does one whose delivery is due for a shorter time
 	reasonDisabled  = "disabled"
@@ -228,8 +228,9 @@ func (s *server) addWaiting(ctx context.Context, found map[postrider.EndpointID]
 }
 
 // dueFor returns the endpoints with a delivery that has been due for long, and for how
-// long. The queue is not sorted by account. So for one account each endpoint's backlog is
-// read, but only if the backlog of the account has such a delivery.
+// long. The queue is not sorted by account. So for one account backlogs of endpoints are
+// read, but only if the backlog of the account has such a delivery, and only as many as the
+// list has rows: those of the endpoints with the most pending deliveries.
 func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[postrider.EndpointID]time.Duration, error) {
 	due := map[postrider.EndpointID]time.Duration{}
 	note := func(id postrider.EndpointID, span time.Duration) {
@@ -249,14 +250,27 @@ func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[p
 		return nil, err
 	}
 	own, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, Status: postrider.EndpointEnabled, Paging: store.Paging{Limit: maxOwn}})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]postrider.EndpointID, 0, len(own.Items))
 	for _, e := range own.Items {
-		backlog, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Endpoint: e.ID, Most: 1})
+		ids = append(ids, e.ID)
+	}
+	states, err := s.Store.EndpointStates(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	states = slices.DeleteFunc(states, func(e store.EndpointState) bool { return e.Pending == 0 })
+	slices.SortFunc(states, func(a, b store.EndpointState) int { return cmp.Compare(b.Pending, a.Pending) })
+	for _, e := range states[:min(len(states), maxTroubled)] {
+		backlog, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Endpoint: e.Endpoint, Most: 1})
 		if err != nil {
 			return nil, err
 		}
-		note(e.ID, backlog.DueFor)
+		note(e.Endpoint, backlog.DueFor)
 	}
-	return due, err
+	return due, nil
 }
 
 // addDead adds the endpoints with unresolved dead letters.

@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,5 +135,43 @@ func TestTroubledEndpointsThatWait(t *testing.T) {
 		if reasons := got[0]["reasons"].([]any); len(reasons) != 1 || reasons[0] != "waiting" || got[0]["oldest_due_ms"] != 300_000.0 {
 			t.Errorf("reasons %v, oldest due for %v ms, want waiting for 300000", reasons, got[0]["oldest_due_ms"])
 		}
+	}
+}
+
+// backlogs counts the calls of Backlog.
+type backlogs struct {
+	store.Store
+
+	calls atomic.Int32
+}
+
+func (b *backlogs) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error) {
+	b.calls.Add(1)
+	return b.Store.Backlog(ctx, q)
+}
+
+// However many endpoints of an account wait, no more backlogs are read than the list has
+// rows, and one for the account.
+func TestTroubledEndpointsReadFewBacklogs(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	counted := &backlogs{Store: memory.New(memory.Options{Now: func() time.Time { return now }})}
+	w := newWorldOver(t, counted, api.Options{})
+	first := w.tenant("many")
+	for range 14 {
+		w.want(201, "POST /endpoints", `{"account": "`+first.account+`", "url": "https://many.example/hooks", "event_types": ["*"]}`)
+	}
+	w.want(202, "POST /events", `{"account": "`+first.account+`", "type": "a.b", "data": {}}`)
+	now = now.Add(5 * time.Minute)
+	account, err := postrider.ParseID[postrider.AccountID](first.account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}, Account: account})
+	if got := w.do(own, "GET /troubled-endpoints", "").data(); len(got) != 10 {
+		t.Errorf("%d endpoints need a person, want the 10 that the list has", len(got))
+	}
+	if n := counted.calls.Load(); n != 11 {
+		t.Errorf("%d backlogs were read, want 11", n)
 	}
 }

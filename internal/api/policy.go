@@ -27,6 +27,7 @@ func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Poli
 	set(&p.OnDead, to.OnDead, standard.OnDead)
 	set(&p.MaxRedirects, to.MaxRedirects, standard.MaxRedirects)
 	set(&p.Compression, to.Compression, standard.Compression)
+	set(&p.SendTraceParent, to.SendTraceParent, standard.SendTraceParent)
 	return errors.Join(
 		setBy(&p.Retry, to.Retry, standard.Retry, retryPolicy),
 		setBy(&p.Signatures, to.Signature, standard.Signatures, signatures),
@@ -90,11 +91,16 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 		Headers:         apitypes.Of(viewHeaders(p.Headers)),
 		MaxRedirects:    apitypes.Of(p.MaxRedirects),
 		Compression:     apitypes.Of(p.Compression),
+		SendTraceParent: apitypes.Of(p.SendTraceParent),
 		Rate:            viewRate(p.Rate),
 		Auth:            viewAuth(p.Auth),
 		TLS:             viewTLS(p.TLS),
 	}
 }
+
+// StandardPolicy returns the policy of an endpoint that was created without any, in the
+// form of a response.
+func StandardPolicy() apitypes.Policy { return viewPolicy(postrider.DefaultPolicy()) }
 
 // retryPolicy converts the retry field of a request. It does not validate it;
 // [postrider.Policy.Check] does.

@@ -193,6 +193,9 @@ func problemOf(ctx context.Context, err error) *problem {
 		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
 		Detail: k.detail, Code: k.code, RequestID: c.id,
 	}}
+	if !c.trace.IsZero() {
+		p.TraceID = c.trace.Trace().String()
+	}
 	// These states pass soon, so Retry-After asks the client to repeat the request in a
 	// second.
 	if k.status == http.StatusServiceUnavailable || k.err == errOverBudget { //nolint:errorlint // the table's own
@@ -231,7 +234,7 @@ func classOf(err error) errorClass {
 
 // fillDetails adds the details of errors that carry some: the text of an
 // apiError, the index of a taken key, the pending replay, the wait of an
-// overload.
+// overload, the quota that is used up.
 func (p *problem) fillDetails(err error) {
 	if r, ok := errors.AsType[*apiError](err); ok {
 		p.Code, p.Detail, p.retryAfter = cmp.Or(r.code, p.Code), cmp.Or(r.detail, p.Detail), max(r.after, p.retryAfter)
@@ -241,6 +244,12 @@ func (p *problem) fillDetails(err error) {
 	}
 	if pending, ok := errors.AsType[*store.ReplayPendingError](err); ok {
 		p.Code, p.Detail, p.Replay = "replay_pending", "a replay of this dead letter is under way", pending.Replay.String()
+	}
+	if quota, ok := errors.AsType[*postrider.QuotaError](err); ok {
+		p.fillQuota(quota)
+	}
+	if full, ok := errors.AsType[*postrider.FullError](err); ok {
+		p.Code, p.Detail, p.retryAfter = "disk_full", "the disk of the store is full, or nearly full, so nothing was stored; see Retry-After", full.RetryAfter
 	}
 	if overload, ok := errors.AsType[*postrider.OverloadError](err); ok {
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)

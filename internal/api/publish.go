@@ -30,6 +30,9 @@ const keyHeader = "Idempotency-Key"
 // each sender adds one. So a loop of senders ends at maxHops.
 const hopsHeader = "Webhook-Hops"
 
+// traceHeader is the request header with the producer's trace, as net/http spells it.
+const traceHeader = "Traceparent"
+
 // maxHops is the count from which on a publish is refused as a loop.
 const maxHops = 8
 
@@ -56,21 +59,26 @@ func (rt *router) publishing() {
 		Name: hopsHeader, In: "header", Description: "The header Webhook-Hops of the webhook that caused this publish, unchanged. From 8 on, the publish is refused with loop_detected.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,9}$"},
 	}
+	trace := &huma.Param{
+		Name: postrider.TraceParentHeader, In: "header",
+		Description: "The trace of the producer (W3C Trace Context). The event and its deliveries then belong to it. Whether their spans are recorded is the server's setting. A header that is not valid is ignored.",
+		Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}},
+	}
 	handleRaw[apitypes.Receipt](rt, route{
 		name: "publish-event", path: "POST /events",
 		summary:     "Publish an event",
 		description: "A 2xx means that the event is stored durably.",
-		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded"},
+		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
 		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops},
+		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops, trace},
 	}, rt.publish)
 	handleRaw[apitypes.List[apitypes.BatchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
 		summary:     "Publish up to 1,000 events, all or none",
 		description: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
-		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded"},
+		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
 		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops},
+		body: apitypes.EventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops, trace},
 	}, rt.publishBatch)
 }
 
@@ -94,7 +102,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if err := errors.Join(keyErr, hopsErr, err); err != nil {
 		return 0, err
 	}
-	e.Hops = hops
+	e.Hops, e.TraceParent = hops, infoOf(ctx).trace
 	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
 	// A KeyTakenError has the index of an event in a batch. This request has no
 	// batch, so the response has no index.
@@ -104,6 +112,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	infoOf(ctx).event = receipts[0].ID
 	// The body is decoded, so its buffer is reused for the response.
 	buf.Reset()
 	buf.Write(appendReceipt(buf.AvailableBuffer(), receipts[0]))
@@ -193,12 +202,13 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 		return 0, err
 	}
 	for i := range events {
-		events[i].Hops = hops
+		events[i].Hops, events[i].TraceParent = hops, infoOf(ctx).trace
 	}
 	receipts, err := s.Publisher.Publish(ctx, events)
 	if err != nil {
 		return 0, err
 	}
+	infoOf(ctx).event = receipts[0].ID
 	buf.Reset()
 	buf.Write(appendBatch(buf.AvailableBuffer(), receipts))
 	return http.StatusAccepted, nil
@@ -273,7 +283,7 @@ func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 // checkPublishedType refuses what is no event type, and the types that only the server
 // publishes, so that a receiver can trust them: nobody else can send a postrider.test.
 func checkPublishedType(name string) error {
-	if strings.HasPrefix(name, "postrider.") {
+	if postrider.IsOperational(name) {
 		return invalid("type", postrider.FaultNotAllowed, "must not begin with postrider., which is for the server's own events")
 	}
 	return postrider.CheckType("type", name)

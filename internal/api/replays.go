@@ -230,10 +230,8 @@ func checkReplayFilter(f postrider.ReplayFilter) (err error) {
 }
 
 // endReasons are the reasons of deliveries that are dead, cancelled or skipped.
-var endReasons = []string{
-	postrider.ReasonExhausted, postrider.ReasonGone, postrider.ReasonClientError, postrider.ReasonExpired, postrider.ReasonSystem,
-	postrider.ReasonEndpointDisabled, postrider.ReasonEndpointDeleted, postrider.ReasonCancelled,
-}
+var endReasons = append(slices.Clip(postrider.DeadReasons),
+	postrider.ReasonEndpointDisabled, postrider.ReasonBacklogFull, postrider.ReasonEndpointDeleted, postrider.ReasonCancelled)
 
 // countMatches counts the matches of a job, up to maxCount and for countTime.
 func (s *server) countMatches(ctx context.Context, job postrider.ReplayJob) (count postrider.ReplayCount, err error) {

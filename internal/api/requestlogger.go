@@ -43,6 +43,11 @@ type requestInfo struct {
 	account postrider.AccountID
 	// endpoint is the endpoint that the request names. Zero: none, or not yet found.
 	endpoint postrider.EndpointID
+	// event is the event that the request published, of a batch the first. Zero: it published
+	// none.
+	event postrider.EventID
+	// trace is the trace of the header traceparent. Zero: the request has no valid one.
+	trace postrider.TraceParent
 	// details are added to the audit entry of the request. Written by the handler, with note.
 	details map[string]string
 	// err is the error behind a 5xx response, for the log only. Set by
@@ -88,6 +93,9 @@ func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}}
 	if caller := insider(r); caller != nil {
 		a.info.id = cmp.Or(caller.Request, a.info.id)
+	}
+	if header := r.Header[traceHeader]; len(header) == 1 {
+		a.info.trace, _ = postrider.ParseTraceParent(header[0]) // the zero value where it is not valid
 	}
 	// The name is canonical already, so a direct assignment saves the work of
 	// Set.
@@ -151,7 +159,7 @@ func (b *requestLogger) record(a *responseWriter) {
 	if !b.log.Enabled(r.Context(), level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 9),
+	attrs := append(make([]slog.Attr, 0, 13),
 		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", a.status),
 		slog.Int64("duration_ms", time.Since(c.start).Milliseconds()), slog.String("request", c.id))
 	if !c.caller.Key.IsZero() {
@@ -163,10 +171,34 @@ func (b *requestLogger) record(a *responseWriter) {
 	if account := cmp.Or(c.account, c.caller.Account); !account.IsZero() {
 		attrs = append(attrs, slog.String("account", account.String()))
 	}
+	attrs = c.appendSubject(attrs, r)
 	if c.err != nil {
 		attrs = append(attrs, slog.Any("error", c.err))
 	}
 	b.log.LogAttrs(r.Context(), level, "request answered", attrs...)
+}
+
+// appendSubject appends what the request is about: its event, delivery, endpoint and trace, so
+// that its line is found together with those of attempts. A path may hold any text; only ids
+// are logged of it.
+func (c *requestInfo) appendSubject(attrs []slog.Attr, r *http.Request) []slog.Attr {
+	event := c.event
+	if event.IsZero() {
+		event, _ = postrider.ParseID[postrider.EventID](r.PathValue("event"))
+	}
+	if !event.IsZero() {
+		attrs = append(attrs, slog.String("event", event.String()))
+	}
+	if delivery, err := postrider.ParseID[postrider.DeliveryID](r.PathValue("delivery")); err == nil {
+		attrs = append(attrs, slog.String("delivery", delivery.String()))
+	}
+	if !c.endpoint.IsZero() {
+		attrs = append(attrs, slog.String("endpoint", c.endpoint.String()))
+	}
+	if !c.trace.IsZero() {
+		attrs = append(attrs, slog.String("trace", c.trace.Trace().String()))
+	}
+	return attrs
 }
 
 // isClients reports whether err, the cause of a 5xx response, is no fault of

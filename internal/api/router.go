@@ -60,6 +60,8 @@ func (s *server) router() http.Handler {
 	rt.replays()
 	rt.operations()
 	rt.hold()
+	rt.expunges()
+	rt.archive()
 	rt.endpoints()
 	rt.circuits()
 	rt.ordering()
@@ -68,10 +70,13 @@ func (s *server) router() http.Handler {
 	rt.secrets()
 	rt.encryption()
 	rt.accounts()
+	rt.quotas()
 	rt.eventTypes()
 	rt.keys()
 	rt.people()
 	rt.portal()
+	rt.destinations()
+	rt.notices()
 	rt.auditLog()
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET " + root + "/openapi.json": serveJSON(document(rt.api.OpenAPI())),
@@ -156,6 +161,9 @@ type route struct {
 // parameters as tagged fields, which huma fills and checks; O is a [reply] with the
 // body, or none.
 func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O, error)) {
+	if r.audited() {
+		rt.actions = append(rt.actions, r.name)
+	}
 	op := rt.operation(r)
 	op.Middlewares = huma.Middlewares{rt.middleware(r)}
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {

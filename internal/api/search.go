@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider"
@@ -19,7 +20,7 @@ func (rt *router) search() {
 	handle(rt, route{
 		name: "search", path: "GET /search",
 		summary:     "Find objects by an id, a key or a part of a name",
-		description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host. At most 20 hits: ids and keys first, then names, newest first.",
+		description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids and keys first, then names, newest first.",
 		scope:       postrider.ScopeWebhooksRead,
 	}, rt.listHits)
 }
@@ -143,6 +144,11 @@ func (s *server) hitsOfText(ctx context.Context, text string) ([]apitypes.Search
 	if err != nil {
 		return nil, err
 	}
+	paths, err := s.findPaths(ctx, text, found)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, paths...)
 	types, err := s.typesLike(ctx, text)
 	if err != nil {
 		return nil, err
@@ -162,6 +168,17 @@ func (s *server) hitsOfText(ctx context.Context, text string) ([]apitypes.Search
 		hits = append(hits, hit)
 	}
 	return append(hits, types...), nil
+}
+
+// findPaths finds the endpoints whose path has the text from a slash on, without those that
+// were found already. It looks only while there is room: what has the text as its name goes
+// before. A text that begins with a slash was looked for as a path.
+func (s *server) findPaths(ctx context.Context, text string, found []store.Found) ([]store.Found, error) {
+	if len(found) >= maxHits || strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
+		return nil, nil
+	}
+	paths, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: "/" + text, Limit: maxHits})
+	return slices.DeleteFunc(paths, func(f store.Found) bool { return f.By != store.FoundByName || slices.Contains(found, f) }), err
 }
 
 // hitOf reads the object that the store found.

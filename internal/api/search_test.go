@@ -28,7 +28,7 @@ func TestSearchFindsAnObjectByAnyOfItsNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.tenant("acme")
-	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"url": "https://hooks.acme.example/in", "description": "Billing of Acme"}`)
+	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"url": "https://hooks.acme.example/in/orders", "description": "Billing of Acme"}`)
 	w.want(201, "POST /event-types", `{"name": "order.paid"}`)
 	w.want(201, "POST /event-types", `{"name": "order.created"}`)
 	keyed := w.want(202, "POST /events", `{"account": "acme", "type": "order.paid", "data": 1, "idempotency_key": "order-42", "ordering_key": "cart-7"}`)
@@ -50,6 +50,11 @@ func TestSearchFindsAnObjectByAnyOfItsNames(t *testing.T) {
 		"cart-7":                        {"event " + keyed.id("id") + " by ordering_key"},
 		"acme.example":                  {endpoint + "name"},
 		"https://hooks.acme.example/in": {endpoint + "name"},
+		"in/orders":                     {endpoint + "name"},
+		"/in/orders":                    {endpoint + "name"},
+		"orders":                        {endpoint + "name"},
+		"n/orders":                      nil,
+		"/":                             {endpoint + "name"},
 		"BILLING":                       {endpoint + "name"},
 		"order.":                        {"event_type order.created by name", "event_type order.paid by name"},
 		"order.paid":                    {"event_type order.paid by name"},

@@ -18,7 +18,6 @@ import (
 const (
 	// After a rotation the old secrets stay valid for the overlap.
 	defaultOverlap = 24 * time.Hour
-	maxOverlap     = 30 * 24 * time.Hour
 	// maxSecrets is the largest number of secrets that a request can give a new
 	// endpoint.
 	maxSecrets = 5
@@ -226,9 +225,9 @@ func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, e
 		overlap = millis(*r.OverlapMS)
 	}
 	var fault error
-	if overlap < 0 || overlap > maxOverlap {
+	if overlap < 0 || overlap > postrider.MaxOverlap {
 		fault = &postrider.InvalidError{
-			Field: "overlap_ms", Code: postrider.FaultOutOfRange, Reason: "must be 0 to 30 days", Max: maxOverlap.Milliseconds(),
+			Field: "overlap_ms", Code: postrider.FaultOutOfRange, Reason: "must be 0 to 30 days", Max: postrider.MaxOverlap.Milliseconds(),
 		}
 	}
 	keys, err := readSecrets(apitypes.NewSecrets{Secret: r.Secret, KeyType: r.KeyType})

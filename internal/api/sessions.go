@@ -105,7 +105,7 @@ func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (toke
 	if err := s.logins.try(from); err != nil {
 		return "", made, err
 	}
-	entry := postrider.AuditEntry{Action: "login", Details: clientOf(from)}
+	entry := postrider.AuditEntry{Action: actionLogin, Details: clientOf(from)}
 	known, err := s.keyOf(ctx, key)
 	if err == nil && !known.caller.Allows(postrider.ScopeWebhooksRead) {
 		entry.Key, entry.Name, err = known.ID, known.Name, postrider.ErrNotFound
@@ -147,7 +147,7 @@ func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate fu
 	if err := s.logins.try(from); err != nil {
 		return "", made, err
 	}
-	entry := postrider.AuditEntry{Action: "login", Details: clientOf(from)}
+	entry := postrider.AuditEntry{Action: actionLogin, Details: clientOf(from)}
 	person, err := authenticate(ctx)
 	if errors.Is(err, postrider.ErrNotFound) {
 		s.opts.Log.InfoContext(ctx, "the identity provider's login was refused", "client", from.String(), "error", err)
@@ -247,7 +247,7 @@ func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (to
 	if err != nil {
 		return "", session, err
 	}
-	return token, session, s.append(ctx, entryOf(session, "open-portal", clientOf(from)))
+	return token, session, s.append(ctx, entryOf(session, actionOpenPortal, clientOf(from)))
 }
 
 // Find returns the session of a token if it is active.
@@ -313,7 +313,7 @@ func (s *Sessions) Logout(ctx context.Context, token string) error {
 		return err
 	}
 	s.forget()
-	return s.append(ctx, entryOf(session, "logout", nil))
+	return s.append(ctx, entryOf(session, actionLogout, nil))
 }
 
 // forget empties the caches, so that this node sees at once that sessions ended.

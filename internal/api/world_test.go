@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -50,11 +52,17 @@ func newWorldOf(tb testing.TB, opts api.Options) *world {
 // newWorldOver returns an API over a store, with an admin's key.
 func newWorldOver(tb testing.TB, over store.Store, opts api.Options) *world {
 	tb.Helper()
+	return newWorldWith(tb, over, nil, opts)
+}
+
+// newWorldWith returns an API over a store and an archive; nil: there is none.
+func newWorldWith(tb testing.TB, over store.Store, archive api.Archive, opts api.Options) *world {
+	tb.Helper()
 	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), log: new(buffer), receiver: new(receiver)}
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -419,6 +427,14 @@ func (vault) EncryptCredentials(_ context.Context, e *postrider.Endpoint, c post
 	text, err := json.Marshal([]any{c.Headers, c.Auth, c.TLSKey})
 	e.Credentials = reverse(e.ID.String(), string(text))
 	return err
+}
+
+func (vault) Unsign(text string) ([]byte, error) {
+	payload, ok := strings.CutPrefix(text, "signed-")
+	if !ok {
+		return nil, errors.New("not signed")
+	}
+	return hex.DecodeString(payload)
 }
 
 func (vault) DecryptCredentials(_ context.Context, e postrider.Endpoint) (c postrider.Credentials, err error) {

@@ -28,7 +28,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,20 +35,26 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/ingest"
 	"github.com/postrider/postrider/internal/inspect"
 	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/live"
+	"github.com/postrider/postrider/internal/messenger"
+	"github.com/postrider/postrider/internal/notify"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/replay"
 	"github.com/postrider/postrider/internal/rollup"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/telemetry"
+	"github.com/postrider/postrider/internal/traces"
 	"github.com/postrider/postrider/internal/web"
 	"github.com/postrider/postrider/internal/webhook"
 )
@@ -67,8 +72,10 @@ type App struct {
 	firstKey FirstKey
 	opened   chan struct{} // serve closes it when the API serves
 
-	live       *live.Hub         // attempts for the live tail; New makes it
-	observer   *observe.Observer // for the log, rollups, metrics and notifications; see hooks
+	live       *live.Hub                                       // attempts for the live tail; New makes it
+	observer   *observe.Observer                               // for the log, rollups, metrics and notifications; see hooks
+	tracer     *traces.Tracer                                  // nil: nothing is traced
+	backups    func(context.Context) ([]observe.Backup, error) // what is known of the last backups; see lastBackups
 	rollup     *rollup.Rollup
 	telemetry  *telemetry.Metrics
 	secrets    *secrets.Secrets
@@ -77,12 +84,19 @@ type App struct {
 	egress     *egress.Egress
 	sender     *webhook.Sender
 	inspector  *inspect.Inspector
+	messenger  *messenger.Messenger
 	table      *routing.Table
 	ingest     *ingest.Ingest
+	quotas     *quota.Meter // before ingest
+	backlogs   *quota.Backlogs
+	disk       *disk
 	dispatcher *dispatch.Dispatcher
 	cluster    api.Cluster // nil: one process uses the store
 	janitor    *janitor.Janitor
+	archive    keptArchive
 	replays    *replay.Runner
+	expunger   *expunge.Runner
+	notify     *notify.Notify
 	// The two listeners. New binds them.
 	api, ops  *server
 	writes    *writes
@@ -100,13 +114,17 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
 	a := &App{
 		config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{},
-		rollup: rollup.New(rollup.Options{Log: log}), live: live.New(),
+		rollup: rollup.New(rollup.Options{Log: logOf(log, "rollup")}), live: live.New(),
 	}
+	a.tracer = a.newTracer()
+	traced, _ := a.traced()
 	a.telemetry = telemetry.New(telemetry.Options{
-		Version: Version(), Worst: c.MetricsWorst, HookPanics: func() int64 { return a.observer.Panics() }, Log: log,
+		Version: Version(), Worst: c.MetricsWorst, HookPanics: func() int64 { return a.observer.Panics() }, Spans: a.spans,
+		Log: logOf(log, "telemetry"),
 	})
-	a.observer = observe.New(observe.Join(hooks(log), a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks()), log)
-	a.gate.set(starting{api.Starting(log), web.Starting(web.Options{Version: Version(), Log: log})})
+	a.disk = newDisk(c.sqliteDir(), func(used float64) { a.observer.Disk.Call(used) }, logOf(log, "app"))
+	a.observer = observe.New(observe.Join(hooks(log), observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed}, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced), logOf(log, "observe"))
+	a.gate.set(starting{api.Starting(logOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: logOf(log, "web")})})
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
@@ -125,14 +143,18 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 // store records at once, which may be thousands; each also gets a line of its own when its
 // delivery is attempted again.
 func hooks(log *slog.Logger) observe.Hooks {
-	return observe.Hooks{AttemptsLost: func(n int) { log.Warn("attempts lost", "attempts", n) }}
+	return observe.Hooks{AttemptsLost: func(n int) { log.Warn("attempts lost", "attempts", n) }, Noticed: logNotice(log)}
 }
+
+// quotaUsed has the janitor tell people of a used quota. The hook is called by requests, which are
+// accepted once the janitor is made.
+func (a *App) quotaUsed(e *postrider.QuotaError) { a.janitor.QuotaUsed(e) }
 
 // open opens the store and makes the services around it. After an error nothing is
 // open, so that the caller can try again.
 func (a *App) open(ctx context.Context) error {
 	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{
-		log: a.log, onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost,
+		log: logOf(a.log, "store"), onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost,
 	})
 	if err != nil {
 		return err
@@ -159,7 +181,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 	if first.Text != "" { // a second try finds the key of the first one
 		a.firstKey = first
 	}
-	if a.secrets, err = secrets.Open(ctx, a.config.keys(), a.store, a.log); err != nil {
+	if a.secrets, err = secrets.Open(ctx, a.config.keys(), a.store, logOf(a.log, "secrets")); err != nil {
 		return err
 	}
 	return a.wire(ctx, opened)
@@ -168,11 +190,12 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 // handler returns the handler of the API, with the services that wire has made.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
-		Store: a.store, Publisher: a.ingest, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
-		Notifier: a.table, Pacer: a.dispatcher, Canceller: a.janitor, Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
+		Store: a.store, Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
+		Notifier: a.table, Pacer: a.dispatcher, Canceller: a.janitor, Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
-		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Hooks: a.observer.Hooks, Log: a.log,
+		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Quotas: a.config.quotas(), Retention: a.config.retention(),
+		Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: logOf(a.log, "api"),
 	})
 }
 
@@ -190,7 +213,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	proxy, _ := a.config.proxy()          // checked by Validate, too
 	a.egress = egress.New(egress.Options{
 		Reach: egress.Reach{
-			AllowHTTP: a.config.EgressHTTP || a.config.Dev,
+			AllowHTTP: a.config.allowsHTTP(),
 			Allow:     a.config.allowed(),
 			Deny:      own,
 			Ports:     ports,
@@ -198,23 +221,32 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		},
 		Proxy: proxy,
 	})
+	_, sampled := a.traced()
 	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
-		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Log: a.log,
+		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Sampled: sampled, Log: logOf(a.log, "webhook"),
 	})
 	a.clock = &clock{store: a.store, log: a.log}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
-	a.table = routing.New(a.store, routing.Options{Log: a.log})
+	a.table = routing.New(a.store, routing.Options{Log: logOf(a.log, "routing")})
+	if a.archive, err = a.config.openArchive(a.store, a.secrets.Vault, logOf(a.log, "archive")); err != nil {
+		return err
+	}
 	a.janitor = janitor.New(a.store, janitor.Options{
-		Keep: a.config.keep(), Limits: a.config.healthLimits(), Hooks: a.observer.Hooks, Log: a.log,
+		Keep: a.config.keep(), Archive: a.archive.janitor(), Disk: a.disk.watched(), Notice: a.config.limits(), IDs: a.ids, Limits: a.config.healthLimits(),
+		Hooks: a.observer.Hooks, Log: logOf(a.log, "janitor"),
 	})
-	a.replays = replay.New(a.store, a.table, a.ids, replay.Options{Hooks: a.observer.Hooks, Log: a.log})
+	a.expunger = expunge.New(a.store, expunge.Options{
+		List: a.config.ExpungeList, Archive: a.archive.expunger(), ChoreDone: a.observer.ChoreDone, CancelDeleted: a.janitor.CancelDeleted,
+		Log: logOf(a.log, "expunge"),
+	})
+	a.backups = a.config.lastBackups(opened)
 	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
 	if nodes != nil {
 		nodes = nodeVerbs{nodes, called(a.observer.StoreCalled)}
 		a.cluster = nodes
 	}
 	a.inspector = inspect.New(inspect.Deps{
-		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: a.log,
+		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: logOf(a.log, "inspect"),
 	})
 	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, senders{a.sender, a.inspector}, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
@@ -222,10 +254,25 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Drain:           a.config.DrainTimeout,
 		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
 		Hooks:           a.observer.Hooks,
-		Log:             a.log,
+		Log:             logOf(a.log, "dispatch"),
 	})
-	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{IDs: a.ids, Clock: a.store.Clock(), Hooks: a.observer.Hooks, Log: a.log})
+	a.replays = replay.New(a.store, a.table, a.dispatcher, replay.Options{
+		IDs: a.ids, Room: a.disk.room, Hooks: a.observer.Hooks, Log: logOf(a.log, "replay"),
+	})
+	a.messenger = a.newMessenger()
+	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{
+		IDs: a.ids, Clock: a.store.Clock(), Room: a.disk.room, Hooks: a.observer.Hooks, Log: logOf(a.log, "ingest"),
+	})
+	a.quotas = quota.New(a.ingest, a.store, quota.Options{Defaults: a.config.quotas(), Hooks: a.observer.Hooks, Log: logOf(a.log, "quota")})
+	a.backlogs = quota.NewBacklogs(a.store, quota.BacklogOptions{
+		Default: a.config.QuotaBacklog, Leads: a.dispatcher.Leads, Notify: a.table.Notify, IDs: a.ids,
+		Hooks: a.observer.Hooks, Log: logOf(a.log, "quota"),
+	})
+	a.notify = notify.New(a.store, a.ingest, a.table, notify.Options{Hooks: a.observer.Hooks, Log: logOf(a.log, "notify")})
 	if err := a.clock.measure(ctx); err != nil {
+		return err
+	}
+	if err := a.quotas.Refresh(ctx); err != nil {
 		return err
 	}
 	return a.table.Refresh(ctx)
@@ -284,6 +331,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 	}
 	defer func() {
 		a.egress.Close()
+		a.archive.close()
 		err = errors.Join(err, a.store.Close())
 	}()
 	if err := keepFile(a.config.serverFile(), "http://"+a.Addr().String()); err != nil {
@@ -292,6 +340,9 @@ func (a *App) serve(ctx context.Context) (err error) {
 		defer os.Remove(a.config.serverFile())
 	}
 	a.readiness.opened(a)
+	if err := a.expunger.Recover(ctx); err != nil {
+		return err
+	}
 	a.gate.set(a.newFront(a.handler()))
 	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
 	close(a.opened)
@@ -302,16 +353,24 @@ func (a *App) serve(ctx context.Context) (err error) {
 	// attempts left, and only then do the probes stop.
 	return runServices(ctx, func() {}, []service{
 		{"replays", a.replays.Run},
+		{"expunge", a.expunger.Run},
+		{"notify", a.notify.Run},
 		{"ingest", a.ingest.Run},
+		{"quotas", a.quotas.Run},
+		{"backlogs", a.backlogs.Run},
 		{"dispatch", a.dispatcher.Run},
 		{"rollup", func(ctx context.Context) error { return a.rollup.Run(ctx, a.store, a.observer.ChoreDone) }},
+		{"traces", a.runTracer},
 		{"telemetry", func(ctx context.Context) error { return a.telemetry.Run(ctx, a.store, a.table.Len) }},
 		{"routing", a.table.Run},
 		{"janitor", a.janitor.Run},
 		{"inspector", a.inspector.Run},
+		{"messenger", a.messenger.Run},
 		{"live", func(ctx context.Context) error { return a.live.Run(ctx, a.dispatcher.Tell) }},
 		{"clock", a.clock.Run},
 		{"writes", a.writes.Run},
+		{"disk", a.disk.Run},
+		{"backups", a.watchBackups},
 		{"store", a.watchStore},
 		{"heap", tuneGC},
 	})
@@ -336,15 +395,6 @@ func (a *App) watchStore(ctx context.Context) error {
 	case err := <-a.fatal:
 		return err
 	}
-}
-
-// Logger returns the logger that the settings describe. It writes to w.
-func Logger(c Config, w io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: c.level()}
-	if c.format() == "text" {
-		return slog.New(slog.NewTextHandler(w, opts))
-	}
-	return slog.New(slog.NewJSONHandler(w, opts))
 }
 
 // release is the version under development. Builds without a version from the

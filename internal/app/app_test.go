@@ -106,12 +106,12 @@ func (r *running) publish(t *testing.T) postrider.EventID {
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
 		if holds() {
 			return
 		}
 	}
-	t.Fatalf("%s: not within 20 s", what)
+	t.Fatalf("%s: not within %v", what, testkit.Patience)
 }
 
 // ready returns the status of /readyz and what it says.

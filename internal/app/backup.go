@@ -78,7 +78,7 @@ func Hold(ctx context.Context, c StoreConfig) (apitypes.Hold, error) {
 		work, err = opened.HeldWork(ctx)
 	}
 	return apitypes.Hold{
-		Held: hold.Held(), Since: &apitypes.Time{Time: hold.Since}, Reason: &hold.Reason, Deliveries: work.Deliveries, FanOuts: work.FanOuts,
+		Held: hold.Held(), Since: &apitypes.Time{Time: hold.Since}, Reason: &hold.Reason, Deliveries: &work.Deliveries, FanOuts: &work.FanOuts,
 	}, errors.Join(err, opened.Close())
 }
 

@@ -162,17 +162,31 @@ func (a *aviary) refuseSettings(env map[string]string) {
 		config, sources := parse(a.T, merged, "--dev", "--data-dir", a.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 		err := sources.Check(config.Validate)
 		printed, printErr := app.Print(config.Settings())
-		var log bytes.Buffer
+		ctx, cancel := context.WithCancel(a.Context())
+		log := &waitingLog{waits: cancel}
 		if err == nil {
-			ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second) // one waits for its database
-			err = refusal(ctx, config, slog.New(slog.NewJSONHandler(&log, nil)))
-			cancel()
+			err = refusal(ctx, config, slog.New(slog.NewJSONHandler(log, nil)))
 		}
-		if err == nil && !strings.Contains(log.String(), "the store cannot be opened yet") || printErr != nil {
+		if cancel(); err == nil && !log.said || printErr != nil {
 			a.Fatalf("a server with wrong settings starts: %v, %v", err, printErr)
 		}
 		a.add("refused settings", fmt.Append(log.Bytes(), err, printed, config.LogValue()))
 	}
+}
+
+// waitingLog is the log of a server that ends when it waits for its database.
+type waitingLog struct {
+	bytes.Buffer
+	waits func() // ends the server
+	said  bool   // that it waits
+}
+
+func (l *waitingLog) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("the store cannot be opened yet")) {
+		l.said = true
+		l.waits()
+	}
+	return l.Buffer.Write(line)
 }
 
 func (a *aviary) start(dir string, env map[string]string) {

@@ -30,6 +30,11 @@ type Config struct {
 	StoreConfig     `embed:""`
 	OIDCConfig      `embed:""`
 	RetentionConfig `embed:""`
+	ArchiveConfig   `embed:""`
+	NoticeConfig    `embed:""`
+	QuotaConfig     `embed:""`
+	TraceConfig     `embed:""`
+	MailConfig      `embed:""`
 
 	// The listeners. Dev loosens what Validate and egress allow; see effective.
 	Listen       string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
@@ -69,7 +74,7 @@ type Config struct {
 
 	// Empty: text in dev mode, else JSON; see format.
 	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Format of the log on stderr: json or text. Default: json, or text with --dev."`
-	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
+	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" placeholder:"LEVEL,…" help:"Lowest level that is logged: debug, info, warn or error. A package can have its own, for example info,dispatch=debug,webhook=warn. The packages are api, app, archive, dispatch, expunge, ingest, inspect, janitor, messenger, notify, observe, quota, replay, rollup, routing, secrets, store, telemetry, traces, web and webhook."`
 }
 
 // StoreConfig says where the store and its encryption keys are. Commands that work
@@ -98,7 +103,7 @@ func (f *Fault) Error() string { return f.Key + ": " + f.Reason }
 // correct them in one go. Named returns how the operator typed a setting: a flag, a
 // variable or a line of the file.
 func (c Config) Validate(named func(setting string) string) error {
-	faults := []error{c.StoreConfig.Validate(named), c.OIDCConfig.validate(named, c.PublicURL != "" || c.Dev), c.RetentionConfig.validate(named)}
+	faults := []error{c.StoreConfig.Validate(named), c.OIDCConfig.validate(named, c.PublicURL != "" || c.Dev), c.RetentionConfig.validate(named), c.ArchiveConfig.Validate(named), c.NoticeConfig.validate(named), c.TraceConfig.validate(named), c.QuotaConfig.validate(named), c.MailConfig.validate(named)}
 	refuse := func(wrong bool, setting, reason string) {
 		if wrong {
 			faults = append(faults, &Fault{Key: named(setting), Reason: reason})
@@ -130,7 +135,8 @@ func (c Config) Validate(named func(setting string) string) error {
 		"must not hold a password, which every user of this machine can read; use POSTRIDER_EGRESS_PROXY or the file")
 	refuse(!slices.Contains(append([]string{verifyOff}, api.VerifyMethods...), c.VerifyEndpoints), "verify-endpoints", "must be off, challenge or cloudevents")
 	refuse(!slices.Contains([]string{"", "json", "text"}, c.LogFormat), "log-format", "must be json or text")
-	refuse(!slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel), "log-level", "must be debug, info, warn or error")
+	_, err = parseLevels(c.LogLevel)
+	refuse(err != nil, "log-level", reasonOf(err))
 	return errors.Join(faults...)
 }
 
@@ -230,6 +236,9 @@ func (c Config) healthLimits() *postrider.HealthLimits {
 	}
 }
 
+// allowsHTTP reports whether endpoints may have http URLs, besides https.
+func (c Config) allowsHTTP() bool { return c.EgressHTTP || c.Dev }
+
 // ports returns the ports that requests may go to. With anyPort the list is nil and
 // every port is allowed.
 func (c Config) ports() (ports []uint16, anyPort bool, err error) {
@@ -286,16 +295,6 @@ func (c Config) format() string {
 	return cmp.Or(c.LogFormat, "json")
 }
 
-// level returns the least level that is logged. Validate has refused every text
-// that is not a level.
-func (c Config) level() slog.Level {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return slog.LevelInfo
-	}
-	return level
-}
-
 // Setting is one setting with its effective value. Secrets are masked, so a Setting
 // may be printed and logged.
 type Setting struct {
@@ -336,9 +335,9 @@ func settingsOf(config reflect.Value) []Setting {
 	}
 	for i, s := range settings {
 		switch {
-		case s.Name == "database-url" || s.Name == "egress-proxy":
+		case s.Name == "database-url" || s.Name == "egress-proxy" || s.Name == "smtp-url":
 			settings[i].Value = maskURL(s.Value.(string)) //nolint:errcheck // the field is a string
-		case (s.Name == "secrets-key" || s.Name == "oidc-client-secret") && s.Value != "":
+		case slices.Contains([]string{"secrets-key", "oidc-client-secret", "otlp-headers", "archive-secret-key", "smtp-password"}, s.Name) && s.Value != "":
 			settings[i].Value = "xxxxx"
 		}
 	}

@@ -109,7 +109,7 @@ func TestEveryMistakeIsNamedAsItWasTyped(t *testing.T) {
 		"POSTRIDER_LISTEN: must be host:port, with a port from 0 to 65535",
 		"--max-data: must be 1024 to 1048576 bytes",
 		"--egress-ports: must be any, or ports from 1 to 65535 with commas between",
-		"log.level in FILE:2: must be debug, info, warn or error",
+		`log.level in FILE:2: must be debug, info, warn or error, and perhaps another one for a package, as in info,dispatch=debug; "loud" is none`,
 	}, "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Check (-want +got):\n%s", diff)
@@ -126,6 +126,15 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		{"a password in a flag", []string{"--database-url", "postgres://u:hush@h/db"}, "--database-url: must not hold a password"},
 		{"a password in a flag's query", []string{"--database-url", "postgres://h/db?password=hush"}, "--database-url: must not hold a password"},
 		{"a proxy's password in a flag", []string{"--egress-proxy", "http://u:hush@h:1"}, "--egress-proxy: must not hold a password"},
+		{"a level of another package", []string{"--log-level", "info,dispach=debug"}, `--log-level: has no package "dispach"; is dispatch meant? (api, app,`},
+		{"no level of a package", []string{"--log-level", "dispatch="}, `--log-level: must be debug, info, warn or error, and perhaps another one for a package, as in info,dispatch=debug; "" is none`},
+		{"two levels", []string{"--log-level", "info,debug"}, "--log-level: sets the level of all other packages twice"},
+		{"two levels of a package", []string{"--log-level", "api=info,api=warn"}, "--log-level: sets api twice"},
+		{"a collector without a scheme", []string{"--otlp-url", "collector:4318"}, "--otlp-url: must be a URL like http://collector:4318"},
+		{"a collector with a password", []string{"--otlp-url", "http://u:hush@collector"}, "--otlp-url: must be a URL like http://collector:4318"},
+		{"a collector's token in a flag", []string{"--otlp-headers", "authorization=hush"}, "--otlp-headers: must not be a flag"},
+		{"more than all traces", []string{"--trace-sample", "1.01"}, "--trace-sample: must be 0 to 1"},
+		{"no share of the traces", []string{"--trace-sample", "NaN"}, "--trace-sample: must be 0 to 1"},
 		{"another proxy", []string{"--egress-proxy", "ftp://u@h:21"}, "--egress-proxy: must be http, https or socks5://host:port"},
 		{"another database", []string{"--database-url", "mysql://h/db"}, "--database-url: must be postgres://"},
 		{"a database file that is not there", []string{"--database-url-file", "/nowhere/dsn"}, "--database-url-file: cannot be read: no such file or directory"},

@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store/postgres"
 	"github.com/postrider/postrider/internal/store/sqlite"
+	"github.com/postrider/postrider/internal/traces"
 )
 
 // Checkup says what [Doctor] cannot know.
@@ -56,6 +57,9 @@ func Doctor(ctx context.Context, c Config, faults error, up Checkup) doctor.Repo
 		{Name: doctor.DNS, Look: func(ctx context.Context) []doctor.Check { return one(resolve(ctx, up.Resolve)) }},
 		settled(c.egressRules(exposed).Check()),
 		{Name: doctor.OIDCIssuer, Look: c.examineOIDC},
+		{Name: doctor.Collector, Look: c.examineCollector},
+		{Name: doctor.MailServer, Look: c.examineMail},
+		{Name: doctor.ArchiveAccess, Look: c.examineArchive},
 		{Name: doctor.OpenFiles, Look: func(context.Context) []doctor.Check { return one(c.examineFiles()) }},
 	})
 	return doctor.NewReport(Version(), checks)
@@ -232,4 +236,17 @@ func (c Config) examineOIDC(ctx context.Context) []doctor.Check {
 			Change("correct --oidc-issuer, or let this machine reach it; nobody can log in by it, API keys still work"))
 	}
 	return one(doctor.Okay(doctor.OIDCIssuer, "%s answers, with the configuration of an identity provider", c.OIDCIssuer))
+}
+
+// examineCollector sends the collector of traces a request without spans. Without a collector
+// there is no check.
+func (c Config) examineCollector(ctx context.Context) []doctor.Check {
+	if c.OTLPURL == "" {
+		return nil
+	}
+	if err := traces.New(c.traces(traces.Options{})).Check(ctx); err != nil {
+		return one(doctor.Warning(doctor.Collector, "%s: %s", c.OTLPURL, err).
+			Change("correct --otlp-url or POSTRIDER_OTLP_HEADERS, or let this machine reach it; deliveries work without it, and traces are lost"))
+	}
+	return one(doctor.Okay(doctor.Collector, "%s accepts traces; %v of the events are recorded", c.OTLPURL, c.TraceSample))
 }

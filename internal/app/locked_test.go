@@ -47,13 +47,13 @@ func opening(t *testing.T, dir string) *running {
 	return r
 }
 
-// opened waits until the store is open and the server is ready, and gives r a
-// client with the key that is in the data folder.
+// opened waits until the store is open, and the server is ready and accepts publishes. It gives
+// r a client with the key that is in the data folder.
 func (r *running) opened(t *testing.T) {
 	t.Helper()
 	eventually(t, "the server is ready", func() bool {
-		status, _ := r.ready(t)
-		return status == http.StatusOK
+		status, text := r.ready(t)
+		return status == http.StatusOK && !strings.Contains(text, "publishes are refused")
 	})
 	key, err := os.ReadFile(r.keyFile)
 	if err != nil {

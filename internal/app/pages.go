@@ -27,9 +27,9 @@ type front struct {
 func (a *App) newFront(handler *api.Handler) *front {
 	sessions := people{handler.Sessions(), a.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Sessions: sessions, Brand: a.store, Live: liveAttempts{a.live},
+		API: handler.As, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store, Standard: api.StandardPolicy(), Live: liveAttempts{a.live},
 		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
-	}, web.Options{PublicURL: a.config.publicURL(a.Addr()), Version: Version(), Log: a.log})}
+	}, web.Options{PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()), Version: Version(), Log: logOf(a.log, "web")})}
 }
 
 // EndBodies gives up the request bodies that are being read, and ends the streams of
@@ -73,6 +73,15 @@ type liveAttempts struct{ hub *live.Hub }
 func (l liveAttempts) Subscribe(ctx context.Context, w observe.Watch) func() ([]observe.Attempted, int, error) {
 	s := l.hub.Subscribe(ctx, w)
 	return func() ([]observe.Attempted, int, error) { return s.Next(ctx) }
+}
+
+// readers gives the pages the links of emails in their own form.
+type readers struct{ *api.Readers }
+
+// Find implements [web.Readers].
+func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (web.Reader, error) {
+	d, link, err := r.Readers.Find(ctx, action, text)
+	return web.Reader{Address: d.Address, Kind: link.Kind, Language: d.Language, Operator: d.Account.IsZero()}, err
 }
 
 // people gives the pages the sessions of the API in their own form.

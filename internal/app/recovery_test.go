@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -124,17 +125,20 @@ func TestPromise3ARecoveredDatabaseStartsHeld(t *testing.T) {
 		return status == http.StatusOK && strings.Contains(text, "held after a restore")
 	})
 	held := after.publish(t)
-	if _, err := after.api.RetryDelivery(t.Context(), deliveryOf(t, after, event)); err != nil {
-		t.Error(err)
+	if _, err := after.api.RetryDelivery(t.Context(), deliveryOf(t, after, event)); !errors.Is(err, postrider.ErrConflict) {
+		t.Errorf("a retry while the store is held = %v, want a conflict", err)
 	}
 	hold, err := after.api.Hold(t.Context())
-	if err != nil || !hold.Held || hold.Reason == nil || *hold.Reason != postrider.HoldRecovered || hold.Deliveries != 1 {
+	if err != nil || !hold.Held || hold.Reason == nil || *hold.Reason != postrider.HoldRecovered || *hold.Deliveries != 1 {
 		t.Fatalf("hold = %+v, %v, want held by the recovery, with one delivery that may repeat", hold, err)
 	}
 	if n := len(receiver.Requests()); n != sent {
 		t.Errorf("%d requests left while the store was held", n-sent)
 	}
 	if _, err := after.api.ResumeAfterRestore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := after.api.RetryDelivery(t.Context(), deliveryOf(t, after, event)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "both are delivered", func() bool { return after.delivered(t, event) && after.delivered(t, held) })

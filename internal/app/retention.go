@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/janitor"
 )
 
@@ -14,9 +15,12 @@ type RetentionConfig struct {
 	KeepBodies      time.Duration `name:"keep-bodies" setting:"" group:"Retention" default:"720h" help:"How long headers and bodies of requests and responses are kept, from the creation of the delivery, 24h to 87600h."`
 	KeepDeadLetters time.Duration `name:"keep-dead-letters" setting:"" group:"Retention" default:"4320h" help:"How long a dead letter waits for a person, from the creation of its delivery, until the server discards it, 24h to 87600h."`
 	KeepResolved    time.Duration `name:"keep-resolved" setting:"" group:"Retention" default:"2160h" help:"How long dead letters are kept after they were replayed or discarded, 24h to 87600h."`
+	ExpungeList     string        `name:"expunge-list" setting:"" group:"Retention" placeholder:"FILE" help:"File to which every expunge is added, so that a store that is restored from a backup removes it again. Keep it outside of the backups and the data folder; several servers share one. Default: none."`
 	KeepReplays     time.Duration `name:"keep-replays" setting:"" group:"Retention" default:"2160h" help:"How long replay jobs are kept after they have ended, 24h to 87600h."`
 	KeepHealth      time.Duration `name:"keep-health" setting:"" group:"Retention" default:"9600h" help:"How long changes of the health of endpoints are kept, 24h to 87600h. The last change of each endpoint stays."`
 	KeepAudit       time.Duration `name:"keep-audit" setting:"" group:"Retention" default:"9600h" help:"How long entries of the audit log are kept, 24h to 87600h."`
+	KeepRestored    time.Duration `name:"keep-restored" setting:"" group:"Retention" default:"720h" help:"How long records that were restored from the archive are kept, 24h to 87600h."`
+	KeepNotices     time.Duration `name:"keep-notices" setting:"" group:"Retention" default:"2160h" help:"How long notices are kept, 24h to 87600h."`
 }
 
 // validate returns the faults of the settings.
@@ -25,7 +29,7 @@ func (c RetentionConfig) validate(named func(setting string) string) error {
 	for setting, age := range map[string]time.Duration{
 		"keep-events": c.KeepEvents, "keep-attempts": c.KeepAttempts, "keep-bodies": c.KeepBodies,
 		"keep-dead-letters": c.KeepDeadLetters, "keep-resolved": c.KeepResolved, "keep-replays": c.KeepReplays,
-		"keep-health": c.KeepHealth, "keep-audit": c.KeepAudit,
+		"keep-health": c.KeepHealth, "keep-audit": c.KeepAudit, "keep-restored": c.KeepRestored, "keep-notices": c.KeepNotices,
 	} {
 		if age < 24*time.Hour || age > 87600*time.Hour {
 			faults = append(faults, &Fault{Key: named(setting), Reason: "must be 24h to 87600h"})
@@ -39,6 +43,16 @@ func (c RetentionConfig) validate(named func(setting string) string) error {
 func (c Config) keep() janitor.Keep {
 	return janitor.Keep{
 		Events: c.KeepEvents, Attempts: c.KeepAttempts, Bodies: c.KeepBodies, Keys: c.IdempotencyTTL,
-		DeadLetters: c.KeepDeadLetters, Resolved: c.KeepResolved, Replays: c.KeepReplays, Health: c.KeepHealth, Audit: c.KeepAudit,
+		DeadLetters: c.KeepDeadLetters, Resolved: c.KeepResolved, Replays: c.KeepReplays, Health: c.KeepHealth, Audit: c.KeepAudit, Restored: c.KeepRestored,
+		Notices: c.KeepNotices,
+	}
+}
+
+// retention returns the whole days that the server keeps what accounts may keep for a shorter
+// time.
+func (c Config) retention() postrider.AccountRetention {
+	days := func(age time.Duration) int { return int(age / (24 * time.Hour)) }
+	return postrider.AccountRetention{
+		Events: days(c.KeepEvents), Attempts: days(c.KeepAttempts), Bodies: days(c.KeepBodies), IdempotencyKeys: days(c.IdempotencyTTL),
 	}
 }

@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +124,49 @@ func TestTheEncryptionKeyIsMadeOnceAndMissed(t *testing.T) {
 	}
 }
 
+// TestAStoreWhoseKeyIsLostStartsAsDocumented runs the statements of secrets.md on a store whose
+// key is lost. Without any of them the server would miss the key.
+func TestAStoreWhoseKeyIsLostStartsAsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/operate/secrets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := regexp.MustCompile(`(?m)^    ((?:delete|update) .*;)$`).FindAllStringSubmatch(string(page), -1)
+	dir := t.TempDir()
+	r := start(t, dir)
+	made := r.subscribe(t, "http://127.0.0.1:1")
+	auth := apitypes.Of(apitypes.Auth{Type: postrider.AuthBearer, Token: "t"})
+	if _, err := r.api.ChangeEndpoint(t.Context(), made.ID, apitypes.EndpointUpdate{Policy: apitypes.Policy{Auth: auth}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "postrider.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	run := func(statement string) {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	run("insert into archive_keys (account, encrypted) select account, encrypted from endpoints, endpoint_secrets where endpoint = endpoints.id")
+	if err := os.Remove(filepath.Join(dir, "secrets.key")); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements {
+		wantNoStart(t, storeAt(t, nil, "--data-dir", dir), "the encryption keys of this store are missing")
+		run(statement[1])
+	}
+	again := start(t, dir)
+	if endpoint, err := again.api.Endpoint(t.Context(), made.ID); err != nil || !slices.Contains(endpoint.Warnings, "no_secret") {
+		t.Errorf("Endpoint = %v, %v; want the warning no_secret", endpoint.Warnings, err)
+	}
+}
+
 // A first start that was killed before the key had its name is no reason for a
 // person to come.
 func TestAFirstStartThatWasCutShortIsRepeated(t *testing.T) {
@@ -147,6 +192,8 @@ type load struct {
 	ended    sync.WaitGroup
 	stop     context.CancelFunc
 
+	under sync.RWMutex // read-locked by each round
+
 	mu      sync.Mutex
 	known   map[postrider.EndpointID][]apitypes.Secret // the newest first
 	events  []postrider.EventID
@@ -168,7 +215,10 @@ func newLoad(t *testing.T, servers ...*client.Client) *load {
 		for range 2 {
 			l.ended.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					if err := l.round(context.WithoutCancel(ctx), api, fmt.Sprintf("t%d.x", i)); err != nil {
+					l.under.RLock()
+					err := l.round(context.WithoutCancel(ctx), api, fmt.Sprintf("t%d.x", i))
+					l.under.RUnlock()
+					if err != nil {
 						l.fail(fmt.Errorf("server %d, round %d: %w", i, n, err))
 						return
 					}
@@ -212,6 +262,12 @@ func (l *load) round(ctx context.Context, api *client.Client, eventType string) 
 	l.known[e.ID] = []apitypes.Secret{young, e.Secrets[0]}
 	l.events = append(l.events, receipt.ID)
 	return nil
+}
+
+// endRounds waits until the rounds have ended that encrypt with an old key.
+func (l *load) endRounds() {
+	l.under.Lock()
+	defer l.under.Unlock()
 }
 
 // rounds waits until n more rounds are over.
@@ -271,16 +327,17 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	if _, err := app.RotateKey(t.Context(), config, secrets.Rotation{}); !app.InUse(err) {
 		t.Errorf("RotateKey beside a server = %v, want that the store is in use", err)
 	}
+	l := newLoad(t, r.api)
 	through := func(ctx context.Context) (secrets.Reencrypted, error) {
+		l.endRounds() // which is what the grace is for
 		done, err := r.api.Reencrypt(ctx)
 		return secrets.Reencrypted(done), err
 	}
-	l := newLoad(t, r.api)
 	first := keyringOf(t, file).Newest()
 	for n := range 3 {
 		l.rounds(t, 5)
 		done, err := app.RotateKey(t.Context(), config, secrets.Rotation{
-			Reencrypt: through, DropOld: n == 2, Grace: 300 * time.Millisecond,
+			Reencrypt: through, DropOld: n == 2, Grace: time.Nanosecond,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -356,7 +413,12 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 			t.Errorf("RotateKey = %+v", done)
 		}
 	}
-	done := rotate(config, secrets.Rotation{DropOld: true, Grace: time.Second})
+	l.under.Lock() // nothing holds a value that it encrypted with an old key
+	done, err := app.RotateKey(t.Context(), config, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	l.under.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(done.Dropped) != 3 {
 		t.Errorf("dropped %v, want three keys", done.Dropped)
 	}

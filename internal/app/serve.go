@@ -147,6 +147,7 @@ type readiness struct {
 	checks []check        // nil: the store is not open
 	clock  *clock         // for the offset in the report; nil: the store is not open
 	table  *routing.Table // for the hold in the report; nil: the store is not open
+	disk   *disk          // for the disk in the report; nil: the store is not open
 }
 
 // check returns why the server is not ready, or nil. All checks of one request
@@ -159,7 +160,7 @@ type check func(ctx context.Context) error
 func (r *readiness) opened(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock, r.table = a.clock, a.table
+	r.clock, r.table, r.disk = a.clock, a.table, a.disk
 	r.checks = []check{
 		func(ctx context.Context) error {
 			if _, err := a.store.Now(ctx); err != nil {
@@ -218,6 +219,11 @@ func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 	}
 	if r.table != nil && r.table.Held() { // a server that accepts publishes is ready
 		report["held"] = "held after a restore: nothing is sent until postrider resume --after-restore"
+	}
+	if r.disk != nil {
+		if note := r.disk.note(); note != "" { // the rest of the API is served, and deliveries are sent
+			report["disk"] = note
+		}
 	}
 	return status, report
 }

@@ -466,6 +466,18 @@ func (v verbs) DeleteOld(ctx context.Context, d store.DeleteOld) (_ int, err err
 	return v.Store.DeleteOld(ctx, d)
 }
 
+// OldRows implements [store.Retention].
+func (v verbs) OldRows(ctx context.Context, q store.OldRows) (_ []store.OldRow, _ store.RowID, err error) {
+	defer v.done("OldRows", time.Now(), &err)
+	return v.Store.OldRows(ctx, q)
+}
+
+// DeleteRows implements [store.Retention].
+func (v verbs) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (_ int, err error) {
+	defer v.done("DeleteRows", time.Now(), &err)
+	return v.Store.DeleteRows(ctx, kind, rows)
+}
+
 // ForgetOrderingKeys implements [store.Retention].
 func (v verbs) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (_ store.OrderingKey, err error) {
 	defer v.done("ForgetOrderingKeys", time.Now(), &err)
@@ -497,9 +509,9 @@ func (v verbs) HealthInputs(ctx context.Context, after postrider.EndpointID, lim
 }
 
 // PutHealth implements [store.Upkeep].
-func (v verbs) PutHealth(ctx context.Context, h postrider.EndpointHealth) (err error) {
+func (v verbs) PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) (err error) {
 	defer v.done("PutHealth", time.Now(), &err)
-	return v.Store.PutHealth(ctx, h)
+	return v.Store.PutHealth(ctx, h, notices...)
 }
 
 // Now implements [store.Upkeep].
@@ -530,4 +542,34 @@ func (v verbs) Resume(ctx context.Context) (_ store.HeldWork, err error) {
 func (v verbs) HeldWork(ctx context.Context) (_ store.HeldWork, err error) {
 	defer v.done("HeldWork", time.Now(), &err)
 	return v.Store.HeldWork(ctx)
+}
+
+// PutExpunge implements [store.Expunges].
+func (v verbs) PutExpunge(ctx context.Context, e postrider.Expunge) (err error) {
+	defer v.done("PutExpunge", time.Now(), &err)
+	return v.Store.PutExpunge(ctx, e)
+}
+
+// Expunges implements [store.Expunges].
+func (v verbs) Expunges(ctx context.Context, q store.ExpungeQuery) (_ store.Page[postrider.Expunge], err error) {
+	defer v.done("Expunges", time.Now(), &err)
+	return v.Store.Expunges(ctx, q)
+}
+
+// NoteExpunge implements [store.Expunges].
+func (v verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) (err error) {
+	defer v.done("NoteExpunge", time.Now(), &err)
+	return v.Store.NoteExpunge(ctx, e)
+}
+
+// ReplaceArchivePart implements [store.Expunges].
+func (v verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) (err error) {
+	defer v.done("ReplaceArchivePart", time.Now(), &err)
+	return v.Store.ReplaceArchivePart(ctx, r)
+}
+
+// ExpungeRows implements [store.Expunges].
+func (v verbs) ExpungeRows(ctx context.Context, r store.ExpungeRows) (_ postrider.Expunge, err error) {
+	defer v.done("ExpungeRows", time.Now(), &err)
+	return v.Store.ExpungeRows(ctx, r)
 }

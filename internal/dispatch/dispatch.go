@@ -340,6 +340,14 @@ func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant)
 	return err
 }
 
+// Queued says that new deliveries are committed which wait in these lanes of the queue. Their
+// nodes claim them at once. Without it a scan would find them.
+func (d *Dispatcher) Queued(lanes []store.DueLane) {
+	if len(lanes) > 0 {
+		d.post(schedule.DeliveriesCommitted{Waiting: lanes})
+	}
+}
+
 // Pace returns how much an endpoint that exists may be sent now; false: another node sends
 // to it, or the dispatcher is not running.
 func (d *Dispatcher) Pace(ctx context.Context, id postrider.EndpointID) (postrider.Pace, bool) {

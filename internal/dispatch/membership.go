@@ -240,6 +240,13 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	return m, nil
 }
 
+// Leads reports whether this node does what one node does for all: it is alone, or it owned
+// the first shard at the last heartbeat. For a moment two nodes may lead, or none.
+func (d *Dispatcher) Leads() bool {
+	owned := d.cluster.owned.Load()
+	return d.opts.Cluster.Nodes == nil || owned != nil && owned[0]
+}
+
 // reclaimed reports whether nodes that were dead at the last heartbeat are dead no
 // longer: some node reclaimed them, so their deliveries are due again, also here.
 func (c *cluster) reclaimed(m store.Membership) bool {

@@ -103,7 +103,7 @@ func TestLostAttemptsAreReported(t *testing.T) {
 		if sent := len(h.requests()); sent != 4 {
 			t.Errorf("%d requests left, want 4", sent)
 		}
-		line := regexp.MustCompile(`level=WARN msg="delivery attempted" delivery.id=dlv_\S+ delivery.event=evt_\S+ delivery.endpoint=ep_\S+ delivery.attempt=1 outcome=lost status=pending`)
+		line := regexp.MustCompile(`level=WARN msg="delivery attempted" delivery.id=dlv_\S+ delivery.event=evt_\S+ delivery.endpoint=ep_\S+ delivery.attempt=1 delivery.trace=\w+ outcome=lost status=pending`)
 		if lines := line.FindAllString(log.String(), -1); len(lines) != 4 {
 			t.Errorf("%d lost attempts have a log line, want 4:\n%s", len(lines), log.String())
 		}

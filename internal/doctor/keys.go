@@ -5,6 +5,7 @@ package doctor
 type Keyring struct {
 	Where      string // a file, a setting or the database
 	InDatabase bool
+	Exposed    bool  // other users may read the file, so it is refused; Err says so
 	Keys       int   // 0 without Err: there are none yet, and the first start makes one
 	Values     int   // encrypted values that were read
 	Unreadable int   // of them, those that are damaged
@@ -17,6 +18,9 @@ func (k Keyring) Check() Check {
 	const restore = "restore the key file from its copy, or name the file that has the keys with --secrets-key-file (chmod 600)"
 	keys, values := count(k.Keys, "key", "keys"), count(k.Values, "encrypted value", "encrypted values")
 	switch {
+	case k.Exposed:
+		return Failure(Keys, "%s", k.Err).
+			Change("chmod 600 %s; if somebody may have read it, make new keys then: postrider secrets rotate-key", k.Where)
 	case k.Err != nil:
 		return Failure(Keys, "%s", k.Err).Change(restore)
 	case k.Keys == 0:

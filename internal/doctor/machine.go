@@ -66,9 +66,23 @@ func SpaceOf(path string) (Space, error) {
 	return Space{Used: (disk.Blocks - disk.Bfree) * block, Free: uint64(disk.Bavail) * block}, nil //nolint:unconvert // signed on some systems
 }
 
+// SameDisk reports whether two paths are on one file system.
+func SameDisk(a, b string) (bool, error) {
+	var of [2]syscall.Stat_t
+	for i, path := range []string{a, b} {
+		if err := syscall.Stat(path, &of[i]); err != nil {
+			return false, fmt.Errorf("find the file system of %s: %w", path, err)
+		}
+	}
+	return of[0].Dev == of[1].Dev, nil
+}
+
+// Ratio returns which part of the disk is in use, 0 to 1: of what this user could use.
+func (s Space) Ratio() float64 { return float64(s.Used) / float64(max(1, s.Used+s.Free)) }
+
 // percent returns how much is in use, as df prints it.
 func (s Space) percent() int {
-	return int(math.Ceil(float64(s.Used) * 100 / float64(max(1, s.Used+s.Free))))
+	return int(math.Ceil(s.Ratio() * 100))
 }
 
 // Check judges the disk on which a store is.

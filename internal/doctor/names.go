@@ -46,6 +46,12 @@ const (
 	DNS         Name = "network.dns"
 	EgressRules Name = "network.egress"
 	OIDCIssuer  Name = "network.oidc_issuer"
+	Collector   Name = "network.otlp"
+	MailServer  Name = "network.smtp"
+
+	ArchiveAccess Name = "archive.access"
+	ArchiveDisk   Name = "archive.disk"
+	ArchiveClock  Name = "archive.clock"
 
 	OpenFiles Name = "machine.open_files"
 	Memory    Name = "machine.memory"

@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"errors"
 	"io/fs"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -41,6 +43,9 @@ func (s SQLite) Checks() []Check {
 
 func (s SQLite) folder() Check {
 	switch {
+	case errors.Is(s.Unusable, syscall.ENOSPC):
+		return Failure(Folder, "%s cannot be written: %s", s.Folder, s.Unusable).
+			Change("free space on the disk of %s, or give it a larger disk", s.Folder)
 	case s.Unusable != nil && s.Exists:
 		return Failure(Folder, "%s cannot be written: %s", s.Folder, s.Unusable).
 			Change("give the folder to the user that runs the server: chown -R USER %s", s.Folder)
@@ -148,7 +153,8 @@ func (s SQLite) journal() Check {
 
 func (s SQLite) vacuum() Check {
 	if s.Vacuum == "none" {
-		return Okay(AutoVacuum, "none: deleted rows leave free pages, which are used again, and the file does not shrink by itself")
+		return Warning(AutoVacuum, "none: deleted rows leave free pages, which are used again, and the file does not shrink by itself").
+			Change("stop the server and run: sqlite3 %s/postrider.db 'pragma auto_vacuum=incremental; vacuum'. It needs free space of the file's size", s.Folder)
 	}
 	return Okay(AutoVacuum, "%s", s.Vacuum)
 }

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -9,24 +10,45 @@ import (
 )
 
 const (
-	// operatorTime is the time limit of one request to a server of the operator.
+	// operatorTime is the time limit of one request of [OperatorClient].
 	operatorTime = 10 * time.Second
 	// operatorBytes is the limit of the bytes that are read of its response.
 	operatorBytes = 1 << 20
+	// operatorConnect is the time limit of a connection, and of its TLS handshake.
+	operatorConnect = 5 * time.Second
 )
 
-// OperatorClient returns a client for URLs that the operator sets, such as the URL of an
-// identity provider. It is not guarded: it reaches private networks, and uses the proxy of
-// the environment. So never use it for a URL that a tenant sets. It follows no redirect.
+// DialOperator connects to a server that the operator's settings name: a mail server, a
+// bucket, a collector, an identity provider. It is not guarded: it reaches private
+// networks. So never use it for an address that a tenant sets. A library that connects by
+// itself gets this function as its dialer.
+func DialOperator(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: operatorConnect}).DialContext(ctx, network, address)
+}
+
+// OperatorTransport returns a transport for URLs that the operator sets. It connects by
+// [DialOperator], keeps connections open, and uses the proxy of the environment. It bounds
+// the time of a connection and the size of a response's header, but not the time of a
+// request or the size of a body: that is its user's. The user calls CloseIdleConnections
+// at its end.
+func OperatorTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: DialOperator, TLSHandshakeTimeout: operatorConnect,
+		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// OperatorClient returns a client for small requests to URLs that the operator sets, such as
+// the URL of an identity provider. It follows no redirect, reads at most 1 MiB of a
+// response, and each request has a connection of its own: logins are rare, and no connection
+// outlives the server.
 func OperatorClient() *http.Client {
+	transport := OperatorTransport()
+	transport.DisableKeepAlives = true
 	return &http.Client{
-		Timeout: operatorTime,
-		Transport: bounded{&http.Transport{
-			Proxy:       http.ProxyFromEnvironment,
-			DialContext: (&net.Dialer{Timeout: operatorTime / 2}).DialContext, TLSHandshakeTimeout: operatorTime / 2,
-			DisableKeepAlives:      true, // logins are rare, and no connection outlives the server
-			MaxResponseHeaderBytes: 64 << 10,
-		}},
+		Timeout: operatorTime, Transport: bounded{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

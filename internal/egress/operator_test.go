@@ -1,6 +1,8 @@
 package egress_test
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -46,5 +48,43 @@ func TestTheOperatorsClientIsBounded(t *testing.T) {
 	}
 	if status, _, _ := get("/moved"); status != http.StatusFound {
 		t.Errorf("a redirect = %d, want that it is not followed", status)
+	}
+}
+
+// TestTheOperatorsTransportKeepsItsConnection also shows that it connects to a private
+// address, which the guard of receivers refuses.
+func TestTheOperatorsTransportKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }))
+	defer server.Close()
+	transport := egress.OperatorTransport()
+	defer transport.CloseIdleConnections()
+	from := map[string]bool{}
+	for range 3 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, err := io.ReadAll(response.Body)
+		if err = errors.Join(err, response.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		from[string(address)] = true
+	}
+	if len(from) != 1 {
+		t.Errorf("three requests came from %v, want one connection", from)
+	}
+}
+
+func TestTheOperatorsDialerEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if conn, err := egress.DialOperator(ctx, "tcp", "127.0.0.1:1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("dial = %v, %v, want that it is cancelled", conn, err)
 	}
 }

@@ -51,7 +51,7 @@ var codes = map[string]postrider.FaultCode{
 	reasonLength:    postrider.FaultTooLong,
 	reasonUser:      postrider.FaultHasCredentials,
 	reasonScheme:    postrider.FaultNotHTTPS,
-	reasonAnyScheme: postrider.FaultNotHTTPS,
+	reasonAnyScheme: postrider.FaultNotHTTP,
 	reasonPort:      postrider.FaultNotPublic,
 	reasonForbidden: postrider.FaultNotPublic,
 	reasonNever:     postrider.FaultNotPublic,

@@ -49,18 +49,13 @@ type Options struct {
 // Provider is an identity provider. It is safe for concurrent use.
 type Provider struct {
 	opts Options
-	// within gives a context the HTTP client for the provider.
-	within func(context.Context) context.Context
 	// found is nil until the provider was reached. Logins that begin before all ask for it:
 	// none waits for the time limit of another.
 	found atomic.Pointer[oidc.Provider]
 }
 
 // New returns a provider. It makes no request.
-func New(opts Options) *Provider {
-	client := egress.OperatorClient()
-	return &Provider{opts: opts, within: func(ctx context.Context) context.Context { return oidc.ClientContext(ctx, client) }}
-}
+func New(opts Options) *Provider { return &Provider{opts: opts} }
 
 // provider returns the provider's configuration, which it publishes. If the provider does
 // not respond, the error matches postrider.ErrBusy, and the next login asks again.
@@ -68,7 +63,7 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, oauth2.Config,
 	found := p.found.Load()
 	if found == nil {
 		var err error
-		if found, err = oidc.NewProvider(ctx, p.opts.Issuer); err != nil {
+		if found, err = oidc.NewProvider(oidc.ClientContext(ctx, egress.OperatorClient()), p.opts.Issuer); err != nil {
 			return nil, oauth2.Config{}, fmt.Errorf("discover identity provider: %w: %w", postrider.ErrBusy, err)
 		}
 		p.found.Store(found)
@@ -81,14 +76,14 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, oauth2.Config,
 
 // Discover asks the provider for its configuration, as the first login does.
 func (p *Provider) Discover(ctx context.Context) error {
-	_, _, err := p.provider(p.within(ctx))
+	_, _, err := p.provider(ctx)
 	return err
 }
 
 // Begin starts a login. It returns the URL at the provider, and the attempt: a text for
 // Finish, which the caller keeps in a cookie of this browser alone.
 func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {
-	_, config, err := p.provider(p.within(ctx))
+	_, config, err := p.provider(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -102,7 +97,7 @@ func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {
 // If the person gets none, the error matches postrider.ErrNotFound; if the provider does
 // not respond, postrider.ErrBusy.
 func (p *Provider) Finish(ctx context.Context, attempt string, query url.Values) (postrider.Session, error) {
-	ctx = p.within(ctx)
+	ctx = oidc.ClientContext(ctx, egress.OperatorClient())
 	parts := strings.Split(attempt, ".")
 	if len(parts) != 3 || parts[0] == "" || subtle.ConstantTimeCompare([]byte(parts[0]), []byte(query.Get("state"))) != 1 {
 		return postrider.Session{}, refused("the login was begun by another browser, or too long ago")

@@ -59,8 +59,12 @@ func (in *Ingest) runFanOuts(ctx context.Context) {
 }
 
 // fanOutNext runs the fan-out job that has waited longest; false: there is none. A job
-// that is interrupted by an error is claimed again when its lease ends.
+// that is interrupted, by an error or because the store has no room, is claimed again when
+// its lease has ended and there is room.
 func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
+	if in.opts.Room() != nil {
+		return false, nil //nolint:nilerr // the next look asks again
+	}
 	jobs, err := in.inbox.ClaimFanOuts(ctx, store.ClaimFanOuts{
 		Max: 1, Token: postrider.Token(1 + rand.Int64N(1<<62)), Lease: fanOutLease,
 	})
@@ -87,6 +91,9 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		in.waitForBulk(ctx)
 		if err := ctx.Err(); err != nil {
 			return false, err // the job's next chunk is due when its lease ends
+		}
+		if err := in.opts.Room(); err != nil {
+			return false, fmt.Errorf("fan out event %s: %w", job.Event.ID, err)
 		}
 	}
 }
@@ -122,6 +129,8 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 	batches := []store.Batch{{{Event: job.Event, Deliveries: chunk.Deliveries}}}
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
+	var skipped observe.Skipped
+	countSkipped(&skipped, chunk.Deliveries)
 	begun := time.Now()
 	err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (c schedule.DeliveriesCommitted, err error) {
 		c.Started = make([]postrider.Claimed, 0, lease(batches, g))
@@ -131,7 +140,10 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 		in.addDeliveries(&c, &batches[0][0])
 		return c, nil
 	})
-	in.opts.Hooks.Committed.Call(observe.Committed{Deliveries: len(chunk.Deliveries), Skipped: skippedOf(chunk.Deliveries), Took: time.Since(begun), Err: err})
+	in.opts.Hooks.Committed.Call(observe.Committed{
+		Chunk: &observe.Chunk{Event: &job.Event, Behind: chunk.From}, Deliveries: len(chunk.Deliveries), Skipped: skipped,
+		Begun: begun, Took: time.Since(begun), Err: err,
+	})
 	if err != nil {
 		return false, err
 	}

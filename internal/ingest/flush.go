@@ -43,13 +43,14 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 			group = group[n:]
 			continue
 		}
+		committed.Err = err
 		for _, p := range group[:n] {
+			p.commit = committed
 			if err != nil {
 				p.err = fmt.Errorf("publish: %w", err)
 			}
 			p.done <- struct{}{}
 		}
-		committed.Err = err
 		in.opts.Hooks.Committed.Call(committed)
 		group = group[n:]
 	}
@@ -74,7 +75,7 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committe
 			c := schedule.DeliveriesCommitted{Started: make([]postrider.Claimed, 0, lease(batches, g))}
 			begun := time.Now()
 			published, err := in.store(ctx, store.Publish{Version: version, Batches: batches})
-			committed = committedOf(batches, time.Since(begun))
+			committed = committedOf(batches, begun)
 			if err != nil {
 				return schedule.DeliveriesCommitted{}, err
 			}
@@ -92,26 +93,30 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committe
 }
 
 // committedOf returns a commit as observers get it.
-func committedOf(batches []store.Batch, took time.Duration) observe.Committed {
-	c := observe.Committed{Took: took}
+func committedOf(batches []store.Batch, begun time.Time) observe.Committed {
+	c := observe.Committed{Begun: begun, Took: time.Since(begun)}
 	for _, batch := range batches {
 		c.Events += len(batch)
 		for i := range batch {
 			c.Deliveries += len(batch[i].Deliveries)
-			c.Skipped += skippedOf(batch[i].Deliveries)
+			countSkipped(&c.Skipped, batch[i].Deliveries)
 		}
 	}
 	return c
 }
 
-// skippedOf returns how many deliveries are recorded as skipped.
-func skippedOf(deliveries []store.NewDelivery) (n int) {
+// countSkipped counts the deliveries that are recorded as skipped.
+func countSkipped(counts *observe.Skipped, deliveries []store.NewDelivery) {
 	for i := range deliveries {
-		if deliveries[i].Skipped != "" {
-			n++
+		switch deliveries[i].Skipped {
+		case postrider.ReasonEndpointDisabled:
+			counts.Disabled++
+		case postrider.ReasonEndpointDeleted:
+			counts.Deleted++
+		case postrider.ReasonBacklogFull:
+			counts.Full++
 		}
 	}
-	return n
 }
 
 // store commits within commitTimeout. A commit without a response may have happened; the
@@ -177,7 +182,10 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 		if !ok {
 			return store.NewEvent{Event: *e}, nil
 		}
-		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.EndpointSnapshot{to})}, nil
+		// A person sends it to see an attempt, so it is added to a backlog that is full.
+		asked := *to
+		asked.Endpoint.FullSince = time.Time{}
+		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.EndpointSnapshot{&asked})}, nil
 	}
 	matched, last := in.table.Match(e.Account, e.Type, max(0, min(in.opts.FanOutAbove, groupRows-rows)))
 	if matched != nil || last.IsZero() {
@@ -221,8 +229,8 @@ func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapsh
 	return deliveries
 }
 
-// delivery makes a delivery to an endpoint; to a disabled or deleted one, a
-// record that it was skipped.
+// delivery makes a delivery to an endpoint; to a disabled or deleted one, or one whose
+// backlog is full, a record that it was skipped.
 func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) store.NewDelivery {
 	d := store.NewDelivery{
 		ID:       store.NewID[postrider.DeliveryID](in.opts.IDs),
@@ -237,6 +245,9 @@ func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) stor
 	case postrider.EndpointDeleted:
 		d.Skipped = postrider.ReasonEndpointDeleted
 	case postrider.EndpointEnabled, postrider.EndpointPaused:
+		if !to.Endpoint.FullSince.IsZero() {
+			d.Skipped = postrider.ReasonBacklogFull
+		}
 	}
 	return d
 }

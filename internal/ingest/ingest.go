@@ -65,6 +65,7 @@ type Options struct {
 	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
 	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
 	FanOutPoll      time.Duration // between two looks for fan-out jobs that other nodes left; default 1 s
+	Room            func() error  // why the store has no room for events and for chunks of fan-out jobs, such as a *postrider.FullError; nil: it has. Default: it has
 	IDs             *store.IDs    // default: the time of this machine
 	Clock           *store.Clock  // the store's; default: the time of this machine
 	Hooks           observe.Hooks // default: nobody observes
@@ -83,6 +84,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Clock == nil {
 		o.Clock = store.NewClock(nil)
+	}
+	if o.Room == nil {
+		o.Room = func() error { return nil }
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
@@ -126,6 +130,7 @@ type publish struct {
 	bytes  int                  // of the events' data
 
 	done     chan struct{}        // receives one element when the following are set
+	commit   observe.Committed    // that stored it
 	receipts []postrider.Receipt  // nil if err is set
 	err      error                // why nothing was stored, or that it may have been
 	one      [1]postrider.Receipt // the memory of receipts for one event, the most frequent batch
@@ -166,18 +171,24 @@ func (in *Ingest) PublishTo(ctx context.Context, e postrider.Event, endpoint pos
 }
 
 func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
+	begun := time.Now()
 	receipts, err := in.wait(ctx, p)
 	if err != nil {
 		in.opts.Hooks.Refused.Call(observe.Refused{Events: len(p.events), Err: err})
 		return nil, err
 	}
-	in.opts.Hooks.Accepted.Call(acceptedOf(receipts, p.bytes))
+	if hook := in.opts.Hooks.Accepted; hook != nil {
+		hook(acceptedOf(p, receipts, begun))
+	}
 	return receipts, nil
 }
 
 // acceptedOf returns a publish as observers get it.
-func acceptedOf(receipts []postrider.Receipt, bytes int) observe.Accepted {
-	a := observe.Accepted{Events: len(receipts), Bytes: bytes}
+func acceptedOf(p *publish, receipts []postrider.Receipt, begun time.Time) observe.Accepted {
+	a := observe.Accepted{
+		Events: len(receipts), Bytes: p.bytes, Published: p.events, Receipts: receipts,
+		Begun: begun, Took: time.Since(begun), Commit: p.commit,
+	}
 	for i := range receipts {
 		if receipts[i].Duplicate {
 			a.Duplicates++
@@ -227,10 +238,14 @@ func (in *Ingest) withdraw(p *publish) bool {
 
 // enqueue appends a publish to the queue, or refuses it:
 //
+//   - because the store has no room;
 //   - because deliveries lag by more than MaxLag, for as long as the lag;
 //   - because MaxWaiting events or MaxWaitingBytes of data would wait, for a second. A
 //     queue that is empty accepts a batch of any size.
 func (in *Ingest) enqueue(p *publish) error {
+	if err := in.opts.Room(); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
 	lag := in.dispatch.Lag()
 	in.mu.Lock()
 	defer in.mu.Unlock()

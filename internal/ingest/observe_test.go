@@ -2,7 +2,9 @@ package ingest_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/ingest"
@@ -22,11 +24,16 @@ func TestObserversHearWhatIngestDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := r.run()
-	r.publish(r.event("", `1`), r.event("", `22`))
-	if a := <-accepted; a != (observe.Accepted{Events: 2, Bytes: 3}) {
-		t.Errorf("accepted %+v, want 2 events of 3 bytes", a)
+	began := time.Now()
+	receipts := r.publish(r.event("", `1`), r.event("", `22`))
+	a, c := <-accepted, <-committed
+	if a.Events != 2 || a.Bytes != 3 || a.Duplicates != 0 || len(a.Published) != 2 || !slices.Equal(a.Receipts, receipts) || a.Published[1].ID != receipts[1].ID {
+		t.Errorf("accepted %+v, want 2 events of 3 bytes with the receipts %+v", a, receipts)
 	}
-	if c := <-committed; c.Events != 2 || c.Deliveries != 4 || c.Err != nil || c.Took <= 0 {
+	if a.Begun.Before(began) || a.Took < a.Commit.Took || a.Commit.Begun.Before(a.Begun) || a.Commit != c {
+		t.Errorf("accepted %+v, want that it began after %v and has the commit %+v", a, began, c)
+	}
+	if c.Events != 2 || c.Deliveries != 4 || c.Err != nil || c.Took <= 0 || c.Chunk != nil {
 		t.Errorf("committed %+v, want 2 events with 4 deliveries", c)
 	}
 	stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/observe"
@@ -36,7 +37,8 @@ func (a *assessor) chunk(ctx context.Context) (did chunk, err error) {
 	for _, in := range inputs {
 		health, changed := in.Assess(now, *a.opts.Limits)
 		if changed {
-			err := a.record(ctx, health)
+			n, is := health.Notice(in.Health.Status, in.DisabledAt(health, *a.opts.Limits))
+			err := a.record(ctx, health, some(n, is)...)
 			if err != nil && !overtaken(err) {
 				return did, err
 			}
@@ -52,6 +54,14 @@ func (a *assessor) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
+// some returns the notice if there is one.
+func some(n postrider.Notice, is bool) []postrider.Notice {
+	if !is {
+		return nil
+	}
+	return []postrider.Notice{n}
+}
+
 // count counts an endpoint of the round. Every endpoint that is not healthy is assessed in
 // every round, so a round has them all.
 func (a *assessor) count(status postrider.HealthStatus) {
@@ -64,12 +74,13 @@ func (a *assessor) count(status postrider.HealthStatus) {
 	}
 }
 
-// record stores a changed health, logs it, and calls the hook, in this order: a change that
-// could not be stored is neither logged nor reported. This is the only place that does so,
-// whether the change comes from an assessment or from a 410. The store disables the
-// endpoint in the same transaction if the health says so.
-func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth) error {
-	if err := j.store.PutHealth(ctx, health); err != nil {
+// record stores a changed health with its notices, logs it, and calls the hooks, in this
+// order: a change that could not be stored is neither logged nor reported. This is the only
+// place that does so, whether the change comes from an assessment or from a 410. The store
+// disables the endpoint in the same transaction if the health says so.
+func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth, notices ...postrider.Notice) error {
+	notices = j.numbered(notices...)
+	if err := j.store.PutHealth(ctx, health, notices...); err != nil {
 		return err
 	}
 	level := slog.LevelInfo
@@ -79,6 +90,7 @@ func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth) e
 	j.opts.Log.Log(ctx, level, "endpoint health changed", "endpoint", health.Endpoint.String(),
 		"status", string(health.Status), "reason", health.Reason, "warnings", health.Warnings)
 	j.opts.Hooks.HealthChanged.Call(health)
+	j.told(notices...)
 	return nil
 }
 
@@ -106,7 +118,9 @@ func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason s
 		if err != nil {
 			return fmt.Errorf("disable endpoint %s: %w", id, err)
 		}
-		err = j.record(ctx, health.Disabled(reason, now))
+		disabled := health.Disabled(reason, now)
+		n, is := disabled.Notice(health.Status, time.Time{})
+		err = j.record(ctx, disabled, some(n, is)...)
 		if err == nil {
 			return nil
 		}

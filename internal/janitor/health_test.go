@@ -272,11 +272,11 @@ func (b *flakyStore) Now(ctx context.Context) (time.Time, error) {
 	return b.Store.Now(ctx)
 }
 
-func (b *flakyStore) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
+func (b *flakyStore) PutHealth(ctx context.Context, s postrider.EndpointHealth, notices ...postrider.Notice) error {
 	if err := b.fail("put"); err != nil {
 		return err
 	}
-	return b.Store.PutHealth(ctx, s)
+	return b.Store.PutHealth(ctx, s, notices...)
 }
 
 func TestHealthIsRecordedOnceTheStoreIsBack(t *testing.T) {
@@ -337,11 +337,11 @@ func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
 // overtakenStore is a store in which another node records every health just before.
 type overtakenStore struct{ janitor.Store }
 
-func (o overtakenStore) PutHealth(ctx context.Context, s postrider.EndpointHealth) error {
-	if err := o.Store.PutHealth(ctx, s); err != nil {
+func (o overtakenStore) PutHealth(ctx context.Context, s postrider.EndpointHealth, notices ...postrider.Notice) error {
+	if err := o.Store.PutHealth(ctx, s, notices...); err != nil {
 		return err
 	}
-	return o.Store.PutHealth(ctx, s)
+	return o.Store.PutHealth(ctx, s, notices...)
 }
 
 func TestAChangeThatAnotherNodeRecordedIsNotHeardHere(t *testing.T) {

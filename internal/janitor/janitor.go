@@ -3,11 +3,12 @@
 //   - pending deliveries that have expired become dead letters;
 //   - endpoints of deleted accounts are deleted, and the pending deliveries of
 //     deleted endpoints are cancelled;
-//   - what is older than its retention is deleted, and dead letters that nobody has
+//   - what is older than its retention is archived, if there is an archive, and deleted, and dead letters that nobody has
 //     resolved for long enough are discarded (retention.go);
 //   - the partitions of the coming days are made ahead;
 //   - the owners of endpoints that fail for long are warned, and the endpoints are
-//     disabled in the end.
+//     disabled in the end;
+//   - notices are written of what people should know (notices.go).
 //
 // [Janitor.Run] repeats all chores. [Janitor.CancelDeleted] begins one of them at once,
 // and [Janitor.Disable] disables an endpoint after a 410. Whatever happens:
@@ -47,6 +48,14 @@ type Options struct {
 
 	Keep Keep // how long what is kept; a zero field: its default
 
+	// Archive copies events, attempts and bodies before they are deleted: those that it does
+	// not have are not deleted. Nil: they are deleted without a copy.
+	Archive Archive
+
+	Notice NoticeLimits // what people are told of; likewise
+	Disk   Disk         // of the store; zero: it cannot be seen
+	IDs    *store.IDs   // of notices; default: the time of this machine
+
 	// Limits say when an endpoint is warned about and disabled; nil: the default.
 	Limits *postrider.HealthLimits
 
@@ -57,6 +66,10 @@ func (o Options) withDefaults() Options {
 	o.Every = cmp.Or(o.Every, time.Minute)
 	o.Chunk = cmp.Or(o.Chunk, 500)
 	o.Keep = o.Keep.withDefaults()
+	o.Notice = o.Notice.withDefaults()
+	if o.IDs == nil {
+		o.IDs = store.NewIDs(time.Now, nil)
+	}
 	if o.Limits == nil {
 		limits := postrider.DefaultHealthLimits()
 		o.Limits = &limits
@@ -65,19 +78,40 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Archive is where copies are kept of what is deleted; archive.Archive is one.
+type Archive interface {
+	// Archive copies rows of a kind whose day ended at before or earlier, and reports whether
+	// there may be more.
+	Archive(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error)
+	// ArchiveRows copies the first of the rows, which are in the order of store.CompareRows and of
+	// days that Archive leaves. It returns those that may be deleted then, and those that are left
+	// to do: all, if another node archives.
+	ArchiveRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error)
+}
+
 // Store is what a [Janitor] needs of a store.
 type Store interface {
 	store.Upkeep
 	store.Retention
 
+	// Accounts is [store.Access]'s.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
 	// Endpoints is [store.Directory]'s.
 	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// Circuits is [store.Queue]'s.
+	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
+	// PutNotices is [store.Notices]'s.
+	PutNotices(ctx context.Context, notices []postrider.Notice) ([]postrider.Notice, error)
+	// Notices is [store.Notices]'s.
+	Notices(ctx context.Context, q store.NoticeQuery) (store.Page[postrider.Notice], error)
 	// HealthHistory is [store.Ledger]'s.
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
 	// DeadLetters is [store.Ledger]'s.
 	DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error)
 	// Discard is [store.Ledger]'s.
 	Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error)
+	// ForgetRestored is [store.Restored]'s.
+	ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error)
 	// RollUp is [store.Rollups]'s.
 	RollUp(ctx context.Context, limit int) (int, error)
 	// ForgetRollups is [store.Rollups]'s.
@@ -89,6 +123,7 @@ type Janitor struct {
 	store  Store
 	opts   Options
 	cancel batch.Signal // set by CancelDeleted: its chore is not to wait for the next round
+	quotas usedQuotas   // that people are not told of yet
 }
 
 // New returns a janitor of the store.
@@ -121,7 +156,7 @@ type chunk struct {
 // that a slow one delays no other. Run always returns nil: a chore that fails is tried again.
 func (j *Janitor) Run(ctx context.Context) error {
 	var chores sync.WaitGroup
-	for _, c := range slices.Concat(j.chores(), j.retention()) {
+	for _, c := range slices.Concat(j.chores(), j.ofDisk(), j.retention()) {
 		chores.Go(func() { j.repeat(ctx, c) })
 	}
 	chores.Wait()
@@ -158,6 +193,10 @@ func (j *Janitor) chores() []chore {
 		{name: "roll up", do: j.counted(func(ctx context.Context) (int, error) { return j.store.RollUp(ctx, j.opts.Chunk) })},
 		{name: "forget rollups", do: j.counted(func(ctx context.Context) (int, error) { return j.store.ForgetRollups(ctx, j.opts.Chunk) })},
 		{name: "assess endpoint health", do: (&assessor{Janitor: j}).chunk},
+		{name: "notice open circuits", do: (&circuitWatcher{Janitor: j}).chunk},
+		{name: "notice dead letters", do: (&deathWatcher{reminder: reminder{Janitor: j, period: daily}}).chunk, wait: 10 * time.Minute},
+		{name: "notice used quotas", do: j.tellOfQuotas, wait: watchEvery},
+		{name: "notice expiring dead letters", do: (&expiryWatcher{reminder: reminder{Janitor: j, period: weekly}}).chunk, wait: daily},
 	}
 }
 
@@ -169,29 +208,37 @@ func (j *Janitor) counted(do func(ctx context.Context) (int, error)) func(contex
 	}
 }
 
+// pause is the time between two chunks of a round, in which the store has time for publishes and
+// settlements: to expire 100,000 deliveries takes 200 chunks and 2 s of pauses.
+const pause = 10 * time.Millisecond
+
 // repeat does a chore until ctx ends. A chunk that left more is followed by the next
-// one after a pause, in which the store has time for publishes and settlements: to
-// expire 100,000 deliveries takes 200 chunks and 2 s of pauses. Observers get a round
-// as a whole, with its last error.
+// one after a pause. Observers get a round as a whole, with its last error.
 func (j *Janitor) repeat(ctx context.Context, c chore) {
-	const pause, firstRetry = 10 * time.Millisecond, time.Second
+	const firstRetry = time.Second
 	begun, rows := time.Now(), 0
+	failures := failures{reminder: reminder{Janitor: j, period: daily}}
 	for retry := firstRetry; ; {
 		wait := cmp.Or(c.wait, j.opts.Every)
 		did, err := c.do(ctx)
 		more := did.more
 		rows += did.rows
-		if !more && ctx.Err() == nil {
-			j.opts.Hooks.ChoreDone.Call(observe.ChoreDone{Name: c.name, Took: time.Since(begun), Rows: rows, Err: err})
+		if ctx.Err() == nil {
+			done := j.opts.Hooks.ChoreDone
+			if more {
+				done = j.opts.Hooks.ChoreWorks
+			}
+			done.Call(observe.ChoreDone{Name: c.name, Took: time.Since(begun), Rows: rows, Err: err})
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			j.opts.Log.WarnContext(ctx, "chore failed", "chore", c.name, "error", err, "retry_in", retry.String())
+			failures.failed(ctx, c.name, err)
 			wait, retry = retry, min(2*retry, j.opts.Every)
 		case more:
-			wait, retry = pause, firstRetry
+			wait, retry, failures.since = pause, firstRetry, time.Time{}
 		default:
-			retry = firstRetry
+			retry, failures.since = firstRetry, time.Time{}
 		}
 		if !batch.SleepOr(ctx, wait, c.now) {
 			return

@@ -35,6 +35,7 @@ type upkeep struct {
 	calls   map[string][]float64
 	ended   int                 // deliveries that observers heard of
 	done    []observe.ChoreDone // rounds of "expire deliveries"
+	works   []int               // its rows so far, while a round goes on
 	keysAge time.Duration
 	ages    map[store.Kind]time.Duration // of what DeleteOld was called for
 }
@@ -94,6 +95,13 @@ func (u *upkeep) ForgetKeys(_ context.Context, age time.Duration, _ int) (int, e
 	return 0, nil
 }
 
+func (u *upkeep) Accounts(context.Context, store.AccountQuery) (store.Page[postrider.Account], error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("accounts")
+	return store.Page[postrider.Account]{}, nil
+}
+
 func (u *upkeep) MakePartitions(context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,6 +121,13 @@ func (u *upkeep) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
 	defer u.mu.Unlock()
 	u.note("forget " + string(f.Kind))
 	u.ages[f.Kind] = time.Since(f.Before)
+	return 0, nil
+}
+
+func (u *upkeep) ForgetRestored(context.Context, time.Time, int) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.note("forget restored records")
 	return 0, nil
 }
 
@@ -140,7 +155,17 @@ func (u *upkeep) DeadLetters(_ context.Context, q store.DeadLetterQuery) (page s
 
 func (u *upkeep) ProbeWrite(context.Context) error { return nil }
 
-func (u *upkeep) PutHealth(context.Context, postrider.EndpointHealth) error { return nil }
+func (u *upkeep) PutHealth(context.Context, postrider.EndpointHealth, ...postrider.Notice) error {
+	return nil
+}
+
+func (u *upkeep) Circuits(context.Context, store.CircuitQuery) ([]postrider.Circuit, error) {
+	return nil, nil
+}
+
+func (u *upkeep) Endpoints(context.Context, store.EndpointQuery) (page store.Page[postrider.Endpoint], err error) {
+	return page, nil
+}
 
 func (u *upkeep) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
@@ -161,6 +186,11 @@ func work(t *testing.T, u *upkeep, d time.Duration) {
 				u.done = append(u.done, c)
 			}
 		},
+		ChoreWorks: func(c observe.ChoreDone) {
+			if c.Name == "expire deliveries" {
+				u.works = append(u.works, c.Rows)
+			}
+		},
 	}
 	if err := janitor.New(u, janitor.Options{Hooks: hooks}).Run(ctx); err != nil {
 		t.Errorf("Run = %v, want nil", err)
@@ -173,8 +203,8 @@ func TestEveryChoreIsDoneAtOnceAndEachMinute(t *testing.T) {
 		u := newUpkeep()
 		work(t, u, 150*time.Second)
 
-		each := []float64{0, 60, 120}
-		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": each, "roll up": each, "forget rollups": each}
+		each := []float64{0, 60, 120} // of the endpoints that are assessed, another chore counts the dead letters every ten minutes
+		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": {0, 0, 60, 120}, "roll up": each, "forget rollups": each}
 		maps.DeleteFunc(u.calls, func(chore string, _ []float64) bool { return want[chore] == nil })
 		if diff := cmp.Diff(want, u.calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
@@ -193,7 +223,7 @@ func TestRetentionIsDoneEveryHour(t *testing.T) {
 
 		for _, chore := range []string{
 			"forget events", "forget attempts", "forget bodies", "forget dead letters", "forget replay jobs", "forget endpoint health",
-			"forget audit entries", "discard", "shrink",
+			"forget audit entries", "forget notices", "discard", "shrink",
 		} {
 			if want := []float64{0, 3600, 7200}; !slices.Equal(u.calls[chore], want) {
 				t.Errorf("%s: called at %v s, want %v", chore, u.calls[chore], want)
@@ -202,10 +232,14 @@ func TestRetentionIsDoneEveryHour(t *testing.T) {
 		if want := []float64{0}; !slices.Equal(u.calls["ordering keys"], want) {
 			t.Errorf("ordering keys: called at %v s, want %v", u.calls["ordering keys"], want)
 		}
+		if want := []float64{0, 0.01, 0.02, 0.03}; !slices.Equal(u.calls["accounts"], want) { // a kind in each chunk
+			t.Errorf("accounts: called at %v s, want %v", u.calls["accounts"], want)
+		}
 		const day = 24 * time.Hour
 		want := map[store.Kind]time.Duration{
 			store.OldEvents: 30 * day, store.OldAttempts: 90 * day, store.OldBodies: 30 * day, store.OldDeadLetters: 90 * day,
-			store.OldReplayJobs: 90 * day, store.OldHealth: 400 * day, store.OldAudit: 400 * day, "unresolved": 180 * day,
+			store.OldReplayJobs: 90 * day, store.OldHealth: 400 * day, store.OldAudit: 400 * day, store.OldNotices: 90 * day,
+			"unresolved": 180 * day,
 		}
 		if diff := cmp.Diff(want, u.ages); diff != "" {
 			t.Errorf("ages (-want +got):\n%s", diff)
@@ -225,6 +259,9 @@ func TestAChunkThatIsFullIsFollowedByTheNext(t *testing.T) {
 		}
 		if u.ended != 1499 || len(u.done) != 1 || u.done[0].Rows != 1499 {
 			t.Errorf("observers heard of %d expired deliveries and of %+v, want 1499 in one round", u.ended, u.done)
+		}
+		if want := []int{500, 1000}; !slices.Equal(u.works, want) {
+			t.Errorf("observers heard of %v rows during the round, want %v", u.works, want)
 		}
 		if want := []float64{0, 0.01, 0.02}; !slices.Equal(u.calls["expire"], want) {
 			t.Errorf("Expire was called at %v s, want %v", u.calls["expire"], want)

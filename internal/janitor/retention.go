@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -19,6 +20,8 @@ type Keep struct {
 	Replays     time.Duration // replay jobs, from their end; default 90 days
 	Health      time.Duration // changes of an endpoint's health but its last; default 400 days
 	Audit       time.Duration // entries of the audit log; default 400 days
+	Restored    time.Duration // records that were copied back from the archive; default 30 days
+	Notices     time.Duration // default 90 days
 }
 
 func (k Keep) withDefaults() Keep {
@@ -32,48 +35,78 @@ func (k Keep) withDefaults() Keep {
 	k.Replays = cmp.Or(k.Replays, 90*day)
 	k.Health = cmp.Or(k.Health, 400*day)
 	k.Audit = cmp.Or(k.Audit, 400*day)
+	k.Restored = cmp.Or(k.Restored, 30*day)
+	k.Notices = cmp.Or(k.Notices, 90*day)
 	return k
 }
 
 // retention returns the chores that delete what is old. They have an hour between their
 // rounds, because they find nothing in most: a day is over once a day.
 func (j *Janitor) retention() []chore {
-	const wait, keysWait = time.Hour, 24 * time.Hour
+	const wait = time.Hour
 	keep := j.opts.Keep
 	chores := []chore{
-		{name: "discard dead letters", do: (&discarder{Janitor: j}).chunk, wait: wait},
-		{name: "forget ordering keys", do: (&keyForgetter{Janitor: j}).chunk, wait: keysWait},
+		{name: "discard dead letters", do: (&discarder{reminder: reminder{Janitor: j, period: daily}}).chunk, wait: wait},
+		{name: "forget ordering keys", do: (&keyForgetter{Janitor: j}).chunk, wait: daily},
 		{name: "shrink the file", wait: wait, do: j.counted(func(ctx context.Context) (int, error) {
 			return j.store.Shrink(ctx, j.opts.Chunk)
 		})},
 	}
-	for _, k := range []struct {
-		kind store.Kind
-		age  time.Duration
-	}{
-		{store.OldEvents, keep.Events},
-		{store.OldAttempts, keep.Attempts},
-		{store.OldBodies, keep.Bodies},
+	for _, k := range []aged{
 		{store.OldDeadLetters, keep.Resolved},
 		{store.OldReplayJobs, keep.Replays},
 		{store.OldHealth, keep.Health},
 		{store.OldAudit, keep.Audit},
+		{store.OldNotices, keep.Notices},
 	} {
-		chores = append(chores, chore{name: "forget " + string(k.kind), wait: wait, do: j.counted(func(ctx context.Context) (int, error) {
-			now, err := j.store.Now(ctx)
-			if err != nil {
-				return 0, err
-			}
-			return j.store.DeleteOld(ctx, store.DeleteOld{Kind: k.kind, Before: now.Add(-k.age), Limit: j.opts.Chunk})
-		})})
+		chores = append(chores, j.forget(k, false, wait))
 	}
-	return chores
+	chores = append(chores, j.forgetOfAccounts())
+	for _, k := range []aged{{store.OldEvents, keep.Events}, {store.OldAttempts, keep.Attempts}, {store.OldBodies, keep.Bodies}} {
+		chores = append(chores, j.forget(k, j.opts.Archive != nil, wait))
+	}
+	return append(chores, chore{name: "forget restored records", wait: wait, do: j.counted(func(ctx context.Context) (int, error) {
+		now, err := j.store.Now(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return j.store.ForgetRestored(ctx, now.Add(-keep.Restored), j.opts.Chunk)
+	})})
+}
+
+// aged is a kind of rows with the age from which they are old.
+type aged struct {
+	kind store.Kind
+	age  time.Duration
+}
+
+// forget returns the chore that deletes old rows. Those that are archived are archived first,
+// and only what is archived is deleted: what another node has archived too.
+func (j *Janitor) forget(k aged, archived bool, wait time.Duration) chore {
+	name := "forget " + string(k.kind)
+	if archived {
+		name = "archive " + string(k.kind)
+	}
+	return chore{name: name, wait: wait, do: func(ctx context.Context) (chunk, error) {
+		now, err := j.store.Now(ctx)
+		if err != nil {
+			return chunk{}, err
+		}
+		before := now.Add(-k.age)
+		if archived {
+			if more, err := j.opts.Archive.Archive(ctx, k.kind, before); err != nil || more {
+				return chunk{more: more}, err
+			}
+		}
+		n, err := j.store.DeleteOld(ctx, store.DeleteOld{Kind: k.kind, Before: before, Limit: j.opts.Chunk, Archived: archived})
+		return chunk{rows: n, more: n >= j.opts.Chunk}, err
+	}}
 }
 
 // discarder is the chore that discards dead letters that nobody has resolved for
 // Keep.DeadLetters. Their ordering keys go on, and their events may be forgotten.
 type discarder struct {
-	*Janitor
+	reminder
 
 	cursor string // of the next page; empty: the round begins
 }
@@ -91,15 +124,23 @@ func (d *discarder) chunk(ctx context.Context) (c chunk, err error) {
 	if err != nil {
 		return chunk{}, err
 	}
+	before := now.Add(-d.opts.Keep.DeadLetters)
 	page, err := d.store.DeadLetters(ctx, store.DeadLetterQuery{
-		Span:   store.Span{To: now.Add(-d.opts.Keep.DeadLetters)},
+		Span:   store.Span{To: before},
 		Paging: store.Paging{Cursor: d.cursor, Limit: d.opts.Chunk, OldestFirst: true},
 	})
 	if err != nil {
 		return chunk{}, err
 	}
 	for _, letter := range page.Items {
-		_, err := d.store.Discard(ctx, store.Discard{Delivery: letter.Delivery, By: discardedBy, Note: discardedNote})
+		err := d.tell(ctx, postrider.Notice{ // first, so that nothing is discarded in silence
+			Account: letter.Account, Kind: postrider.NoticeExpired, Object: letter.Endpoint.String(),
+			Details: map[string]string{"created_before": before.UTC().Format(time.RFC3339)},
+		}, now)
+		if err != nil {
+			return c, err
+		}
+		_, err = d.store.Discard(ctx, store.Discard{Delivery: letter.Delivery, By: discardedBy, Note: discardedNote})
 		if err != nil && !overtaken(err) {
 			return c, err
 		}

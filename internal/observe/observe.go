@@ -51,6 +51,7 @@ func (h Hook[T]) Call(with T) {
 type Hooks struct {
 	Accepted        Hook[Accepted]                 // a publish is committed and its caller has the receipts
 	Refused         Hook[Refused]                  // a publish was not accepted
+	QuotaUsed       Hook[*postrider.QuotaError]    // a request was refused because of a quota of its account; a publish: after Refused
 	Committed       Hook[Committed]                // a commit of publishes, or of a chunk of a fan-out, is over
 	Claimed         Hook[Claimed]                  // a claim came back
 	AttemptStarted  Hook[postrider.Claimed]        // a request is about to leave
@@ -60,6 +61,8 @@ type Hooks struct {
 	AttemptsLost    Hook[int]                      // so many attempts of nodes that died are on record as lost; a stale settlement may replace one
 	CircuitChanged  Hook[postrider.Circuit]        // a node or a person opened, probed or closed a circuit, and it is stored; once, by the node that stored it
 	HealthChanged   Hook[postrider.EndpointHealth] // an endpoint was warned about, disabled (a 410 included) or is healthy again
+	Noticed         Hook[postrider.Notice]         // a notice is stored; once, by the node that stored it
+	NoticesWaiting  Hook[int]                      // how many notices wait for their operational events, as far as a round of internal/notify has read
 	ReplayEnded     Hook[postrider.ReplayJob]      // a replay job is done or has failed; once, by the node that ended it. Its deliveries may be pending still
 	Lag             Hook[time.Duration]            // how far this node lags behind; four times a second
 	LoopLag         Hook[time.Duration]            // how long the dispatcher's loop took to reach an input; four times a second
@@ -67,18 +70,29 @@ type Hooks struct {
 	WokenUp         Hook[WakeUp]                   // a message to or from other nodes
 	Membership      Hook[Membership]               // a heartbeat came back
 	ChoreDone       Hook[ChoreDone]                // a round of a chore is over
+	ChoreWorks      Hook[ChoreDone]                // a round goes on: what it has done so far. After each of its chunks but the last
 	HealthCounted   Hook[HealthCounts]             // the janitor has assessed all endpoints
 	Ended           Hook[Ended]                    // deliveries ended without an attempt
 	Responded       Hook[Responded]                // a request of the API got its response
 	StoreCalled     Hook[StoreCall]                // a call of the store is over
+	MessageDone     Hook[MessageDone]              // a message to a notice destination was sent, or was not
+	Disk            Hook[float64]                  // which part of the disk of the store is in use, 0 to 1; each second, where it can be seen
+	Backup          Hook[Backup]                   // what is known of the backups of one kind; every 15 s
 	Violated        Hook[string]                   // something happened that must not; the invariant's name
 }
 
-// Accepted is a publish that was accepted.
+// Accepted is a publish that was accepted. Its slices are the caller's: a hook keeps none of
+// them, and none of the events' data.
 type Accepted struct {
 	Events     int // duplicates included
 	Duplicates int
 	Bytes      int // of data
+
+	Published []postrider.Event   // with their ids, but for duplicates
+	Receipts  []postrider.Receipt // of Published, one each
+	Begun     time.Time           // by this machine's clock
+	Took      time.Duration       // from then until the receipts were there
+	Commit    Committed           // that stored it, together with others
 }
 
 // Refused is a publish that was not accepted.
@@ -89,11 +103,23 @@ type Refused struct {
 
 // Committed is a commit of new events or deliveries.
 type Committed struct {
-	Events     int // 0: a chunk of a fan-out
-	Deliveries int // those that are skipped among them
-	Skipped    int // of these, recorded as skipped
+	Chunk      *Chunk    // of a fan-out; nil: a commit of publishes
+	Events     int       // 0: a chunk of a fan-out
+	Deliveries int       // those that are skipped among them
+	Skipped    Skipped   // of these
+	Begun      time.Time // by this machine's clock
 	Took       time.Duration
 	Err        error // nil: it is stored
+}
+
+// Skipped counts deliveries that were recorded as skipped, by reason: their endpoint was
+// disabled or deleted, or its backlog was full.
+type Skipped struct{ Disabled, Deleted, Full int }
+
+// Chunk is a part of an event's fan-out job.
+type Chunk struct {
+	Event  *postrider.Event     // a hook does not keep it
+	Behind postrider.EndpointID // the chunk begins behind this endpoint; zero: it is the first
 }
 
 // Claimed is a claim.
@@ -161,6 +187,20 @@ type StoreCall struct {
 	Err  error
 }
 
+// MessageDone is a message to a notice destination.
+type MessageDone struct {
+	Channel postrider.Channel
+	Result  string // MessageSent, MessageFailed or MessageRefused
+	Failing int    // destinations of the channel whose last message from this node was not sent
+}
+
+// The results of a message.
+const (
+	MessageSent    = "sent"
+	MessageFailed  = "failed"  // it is tried again
+	MessageRefused = "refused" // for good
+)
+
 // Settled is an attempt that is settled.
 type Settled struct {
 	Delivery   postrider.Claimed
@@ -174,6 +214,19 @@ type Membership struct {
 	Nodes   int // alive
 	Shards  int // this node's
 	Surplus int // of them, to be given up
+}
+
+// The kinds of backups.
+const (
+	BackupCopy = "copy" // of a SQLite store, by postrider backup
+	BackupLog  = "log"  // PostgreSQL archives its log
+)
+
+// Backup is what is known of the backups of one kind.
+type Backup struct {
+	Kind        string
+	SucceededAt time.Time // the last one; zero: none
+	Failing     bool      // the last try failed
 }
 
 // ChoreDone is a round of a chore.
@@ -199,6 +252,7 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 	o.Hooks = Hooks{
 		Accepted:        guard(o, hooks.Accepted),
 		Refused:         guard(o, hooks.Refused),
+		QuotaUsed:       guard(o, hooks.QuotaUsed),
 		Committed:       guard(o, hooks.Committed),
 		Claimed:         guard(o, hooks.Claimed),
 		AttemptStarted:  guard(o, hooks.AttemptStarted),
@@ -208,6 +262,8 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		AttemptsLost:    guard(o, hooks.AttemptsLost),
 		CircuitChanged:  guard(o, hooks.CircuitChanged),
 		HealthChanged:   guard(o, hooks.HealthChanged),
+		Noticed:         guard(o, hooks.Noticed),
+		NoticesWaiting:  guard(o, hooks.NoticesWaiting),
 		ReplayEnded:     guard(o, hooks.ReplayEnded),
 		Lag:             guard(o, hooks.Lag),
 		LoopLag:         guard(o, hooks.LoopLag),
@@ -215,10 +271,14 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		WokenUp:         guard(o, hooks.WokenUp),
 		Membership:      guard(o, hooks.Membership),
 		ChoreDone:       guard(o, hooks.ChoreDone),
+		ChoreWorks:      guard(o, hooks.ChoreWorks),
 		HealthCounted:   guard(o, hooks.HealthCounted),
 		Ended:           guard(o, hooks.Ended),
 		Responded:       guard(o, hooks.Responded),
 		StoreCalled:     guard(o, hooks.StoreCalled),
+		MessageDone:     guard(o, hooks.MessageDone),
+		Disk:            guard(o, hooks.Disk),
+		Backup:          guard(o, hooks.Backup),
 		Violated:        guard(o, hooks.Violated),
 	}
 	return o
@@ -231,6 +291,7 @@ func Join(all ...Hooks) (joined Hooks) {
 		joined = Hooks{
 			Accepted:        both(joined.Accepted, h.Accepted),
 			Refused:         both(joined.Refused, h.Refused),
+			QuotaUsed:       both(joined.QuotaUsed, h.QuotaUsed),
 			Committed:       both(joined.Committed, h.Committed),
 			Claimed:         both(joined.Claimed, h.Claimed),
 			AttemptStarted:  both(joined.AttemptStarted, h.AttemptStarted),
@@ -240,6 +301,8 @@ func Join(all ...Hooks) (joined Hooks) {
 			AttemptsLost:    both(joined.AttemptsLost, h.AttemptsLost),
 			CircuitChanged:  both(joined.CircuitChanged, h.CircuitChanged),
 			HealthChanged:   both(joined.HealthChanged, h.HealthChanged),
+			Noticed:         both(joined.Noticed, h.Noticed),
+			NoticesWaiting:  both(joined.NoticesWaiting, h.NoticesWaiting),
 			ReplayEnded:     both(joined.ReplayEnded, h.ReplayEnded),
 			Lag:             both(joined.Lag, h.Lag),
 			LoopLag:         both(joined.LoopLag, h.LoopLag),
@@ -247,10 +310,14 @@ func Join(all ...Hooks) (joined Hooks) {
 			WokenUp:         both(joined.WokenUp, h.WokenUp),
 			Membership:      both(joined.Membership, h.Membership),
 			ChoreDone:       both(joined.ChoreDone, h.ChoreDone),
+			ChoreWorks:      both(joined.ChoreWorks, h.ChoreWorks),
 			HealthCounted:   both(joined.HealthCounted, h.HealthCounted),
 			Ended:           both(joined.Ended, h.Ended),
 			Responded:       both(joined.Responded, h.Responded),
 			StoreCalled:     both(joined.StoreCalled, h.StoreCalled),
+			MessageDone:     both(joined.MessageDone, h.MessageDone),
+			Disk:            both(joined.Disk, h.Disk),
+			Backup:          both(joined.Backup, h.Backup),
 			Violated:        both(joined.Violated, h.Violated),
 		}
 	}

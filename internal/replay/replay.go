@@ -26,6 +26,8 @@
 //   - An endpoint that has so many pending is held: the job goes on with the matches of the
 //     others, and with those of the held one whenever it has room.
 //   - The matches of one endpoint are replayed oldest first, held or not.
+//   - While the store has no room, jobs are given back and none is claimed. They go on when
+//     there is room again.
 //   - Errors that pass are repeated for ever. A step that fails for other reasons again and
 //     again ends the job as failed.
 package replay
@@ -56,12 +58,20 @@ type Store interface {
 type Endpoints interface {
 	// Lookup returns an endpoint; false: it is unknown or deleted.
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
-	// Notify says that deliveries may be due for the endpoint. It must not block.
+	// Notify says that deliveries of any lane may be due for the endpoint. It must not block.
 	Notify(id postrider.EndpointID)
 }
 
-// Options tunes a runner. The zero value is the production default, without hooks.
+// Dispatcher sends the deliveries that jobs make. [dispatch.Dispatcher] is one.
+type Dispatcher interface {
+	// Queued says that new deliveries of these lanes are committed.
+	Queued(lanes []store.DueLane)
+}
+
+// Options tunes a runner. The zero value of each field but IDs is the production default.
 type Options struct {
+	// IDs makes the ids of the new deliveries.
+	IDs *store.IDs
 	// Pending is how many of its deliveries a job may have pending at one endpoint, give or
 	// take a chunk. Default 5000.
 	Pending int
@@ -70,6 +80,9 @@ type Options struct {
 	// Poll is the interval in which the runner looks for jobs that other nodes have made
 	// or left. Default 1 s.
 	Poll time.Duration
+	// Room returns why the store has no room for deliveries, such as a
+	// *postrider.FullError; nil: it has. Default: it has.
+	Room func() error
 	// Hooks are called when a job has ended by itself. Default: none.
 	Hooks observe.Hooks
 	// Log receives a line for each interrupted step. Default: discard.
@@ -80,22 +93,25 @@ func (o Options) withDefaults() Options {
 	o.Pending = cmp.Or(o.Pending, 5000)
 	o.Jobs = cmp.Or(o.Jobs, 8)
 	o.Poll = cmp.Or(o.Poll, time.Second)
+	if o.Room == nil {
+		o.Room = func() error { return nil }
+	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 
 // Runner runs replay jobs. Make it with [New].
 type Runner struct {
-	store     Store
-	endpoints Endpoints
-	ids       *store.IDs
-	opts      Options
-	woken     batch.Signal
+	store      Store
+	endpoints  Endpoints
+	dispatcher Dispatcher
+	opts       Options
+	woken      batch.Signal
 }
 
-// New returns a runner. The ids are those of the new deliveries.
-func New(s Store, endpoints Endpoints, ids *store.IDs, opts Options) *Runner {
-	return &Runner{store: s, endpoints: endpoints, ids: ids, opts: opts.withDefaults(), woken: batch.NewSignal()}
+// New returns a runner.
+func New(s Store, endpoints Endpoints, dispatcher Dispatcher, opts Options) *Runner {
+	return &Runner{store: s, endpoints: endpoints, dispatcher: dispatcher, opts: opts.withDefaults(), woken: batch.NewSignal()}
 }
 
 // Wake makes the runner look for jobs at once. It never blocks.
@@ -108,7 +124,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer workers.Wait()
 	busy := make(chan struct{}, r.opts.Jobs) // holds one for each job of this node
 	for {
-		for len(busy) < cap(busy) {
+		for len(busy) < cap(busy) && r.opts.Room() == nil {
 			w, err := r.claim(ctx)
 			if err != nil && ctx.Err() == nil {
 				r.opts.Log.WarnContext(ctx, "replay jobs not claimed", "error", err)

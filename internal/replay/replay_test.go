@@ -26,10 +26,13 @@ type world struct {
 	endpoint postrider.Endpoint
 	policy   postrider.Policy // what nodes know of every endpoint
 	full     int              // how many of a job may be pending at an endpoint; 0: the default
+	room     func() error     // nil: there is always room
 	tokens   postrider.Token
 
 	mu     sync.Mutex
-	hooked []postrider.ReplayJob // that the hook was called with
+	hooked []postrider.ReplayJob  // that the hook was called with
+	looked []postrider.EndpointID // that the dispatcher should look at
+	queued []store.DueLane        // that the dispatcher was told
 }
 
 func newWorld(t *testing.T) *world {
@@ -64,7 +67,18 @@ func (w *world) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 }
 
 // Notify implements [replay.Endpoints].
-func (w *world) Notify(postrider.EndpointID) {}
+func (w *world) Notify(id postrider.EndpointID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looked = append(w.looked, id)
+}
+
+// Queued implements [replay.Dispatcher].
+func (w *world) Queued(lanes []store.DueLane) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queued = append(w.queued, lanes...)
+}
 
 // dead is deadAt of the first endpoint.
 func (w *world) dead(n int, key string) (ids []postrider.DeliveryID) {
@@ -119,8 +133,13 @@ func (w *world) settleAt(e postrider.Endpoint, lane postrider.Lane, n int, to po
 // job stores a job for all dead letters.
 func (w *world) job(perSecond int) postrider.ReplayID {
 	w.Helper()
+	return w.jobOf(postrider.ActionReplay, perSecond)
+}
+
+func (w *world) jobOf(action postrider.ReplayAction, perSecond int) postrider.ReplayID {
+	w.Helper()
 	job := postrider.ReplayJob{
-		ID: store.NewID[postrider.ReplayID](w.ids), CreatedAt: w.Clock().Wall(), Action: postrider.ActionReplay, PerSecond: perSecond, By: "support",
+		ID: store.NewID[postrider.ReplayID](w.ids), CreatedAt: w.Clock().Wall(), Action: action, PerSecond: perSecond, By: "support",
 		Filter: postrider.ReplayFilter{Statuses: []postrider.Status{postrider.Dead}},
 	}
 	w.ok(w.PutReplayJob(w.Context(), job))
@@ -137,7 +156,7 @@ func (w *world) read(id postrider.ReplayID) postrider.ReplayJob {
 // node runs a runner on the store until the returned function is called.
 func (w *world) node(s replay.Store) (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
-	r := replay.New(s, w, w.ids, replay.Options{Pending: w.full, Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
+	r := replay.New(s, w, w, replay.Options{IDs: w.ids, Pending: w.full, Room: w.room, Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.hooked = append(w.hooked, job)
@@ -514,6 +533,40 @@ func TestOrderedDeliveriesAreReplayedInSequence(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTheDispatcherIsToldWhereReplaysWait names the bulk lane alone where no other can have
+// become due: each lane costs a claim.
+func TestTheDispatcherIsToldWhereReplaysWait(t *testing.T) {
+	for name, tt := range map[string]struct {
+		order  postrider.Order
+		action postrider.ReplayAction
+		lane   bool // otherwise it looks into all lanes
+	}{
+		"a replay":               {action: postrider.ActionReplay, lane: true},
+		"a replay in a sequence": {action: postrider.ActionReplay, order: postrider.OrderByKey},
+		"a discard":              {action: postrider.ActionDiscard},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.dead(10, "key")
+				w.policy.Order, w.policy.OnDead = tt.order, postrider.PauseOnDead
+				w.jobOf(tt.action, 5)
+				defer w.node(w)()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				want := store.DueLane{Endpoint: w.endpoint.ID, Lane: postrider.LaneBulk}
+				if tt.lane && (len(w.queued) == 0 || w.queued[0] != want || len(w.looked) > 0) {
+					t.Errorf("told of the lanes %v and the endpoints %v, want the bulk lane", w.queued, w.looked)
+				}
+				if !tt.lane && (len(w.looked) == 0 || w.looked[0] != w.endpoint.ID || len(w.queued) > 0) {
+					t.Errorf("told of the lanes %v and the endpoints %v, want the endpoint", w.queued, w.looked)
+				}
+			})
+		})
+	}
 }
 
 func TestANodeWorksOnSeveralJobsAtOnce(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 const (
 	// chunksPerSecond divides the pace into chunks: so small that a publish does not wait
 	// long for the commit of one, and that endpoints get a stream and not bursts.
-	chunksPerSecond = 20
+	chunksPerSecond = 50
 	// commitTime is how long a commit may take, also after the end of ctx.
 	commitTime = 5 * time.Second
 	// fullPoll is the interval in which a job looks whether its endpoints have taken some of
@@ -67,8 +67,8 @@ func newWorker(r *Runner, job postrider.ReplayJob, token postrider.Token) *worke
 	return w
 }
 
-// run makes chunk after chunk, until the job ends, ctx ends, or another node or a person has
-// taken the job.
+// run makes chunk after chunk, until the job ends, ctx ends, the store has no room, or another
+// node or a person has taken the job.
 func (w *worker) run(ctx context.Context) {
 	for failures := 0; ; {
 		done, err := w.step(ctx)
@@ -82,6 +82,10 @@ func (w *worker) run(ctx context.Context) {
 		case errors.Is(err, postrider.ErrFenced):
 			return
 		case ctx.Err() != nil:
+			w.giveBack(ctx)
+			return
+		case w.opts.Room() != nil:
+			w.opts.Log.WarnContext(ctx, "replay job stopped until the store has room", "job", w.job.ID, "error", err)
 			w.giveBack(ctx)
 			return
 		}
@@ -102,6 +106,9 @@ func (w *worker) run(ctx context.Context) {
 
 // step commits the next chunk; done: it was the last one.
 func (w *worker) step(ctx context.Context) (done bool, err error) {
+	if err := w.opts.Room(); err != nil {
+		return false, err
+	}
 	if err := w.count(ctx); err != nil {
 		return false, err
 	}
@@ -124,6 +131,7 @@ func (w *worker) step(ctx context.Context) (done bool, err error) {
 	c.To = w.moved(l, to)
 	if last && !slices.ContainsFunc(w.lines, func(other *line) bool { return other != l && !other.done }) {
 		c.End = postrider.ReplayDone
+		c.Notices = w.notices(c.End)
 	}
 	for i := range c.Items {
 		w.fill(&c.Items[i])
@@ -232,7 +240,7 @@ func (w *worker) moved(l *line, to postrider.DeliveryID) postrider.ReplayPositio
 // fill sets the replay's id, expiry and order by its endpoint's present policy. For a deleted
 // endpoint it takes the defaults; the store skips the match.
 func (w *worker) fill(item *store.ReplayItem) {
-	item.ID = store.NewID[postrider.DeliveryID](w.ids)
+	item.ID = store.NewID[postrider.DeliveryID](w.opts.IDs)
 	policy := postrider.DefaultPolicy()
 	if e, ok := w.endpoints.Lookup(item.Endpoint); ok {
 		policy = e.Endpoint.Policy
@@ -254,7 +262,22 @@ func (w *worker) commit(ctx context.Context, c store.ReplayChunk) error {
 		return err
 	}
 	w.job.ReplayPosition = c.To
+	for _, n := range c.Notices {
+		w.opts.Hooks.Noticed.Call(n)
+	}
 	return nil
+}
+
+// notices returns what people should know of the end of the job. A job of one endpoint belongs
+// to the endpoint's account, also if an operator created it.
+func (w *worker) notices(ended postrider.ReplayStatus) []postrider.Notice {
+	n := w.job.Notice(ended)
+	if e, known := w.endpoints.Lookup(w.job.Filter.Endpoint); known {
+		n.Account = e.Endpoint.Account
+	}
+	n.ID = store.NewID[postrider.NoticeID](w.opts.IDs)
+	n.CreatedAt = n.ID.Time()
+	return []postrider.Notice{n}
 }
 
 // waitForEndpoints waits a moment and renews the lease, when every endpoint that has matches left
@@ -271,17 +294,28 @@ func (w *worker) renew(ctx context.Context) error {
 	return w.commit(ctx, store.ReplayChunk{To: w.job.ReplayPosition, Lease: lease})
 }
 
-// notify counts the deliveries of a chunk, and reports their endpoints, each once, so that they
-// are claimed from at once.
+// notify counts the deliveries of a chunk, and says where the dispatcher finds them.
+//
+// A replay waits in the bulk lane. If it was put into the sequence of its ordering key, or if
+// a dead letter was discarded that paused one, the head of that key may be due in any lane,
+// and the dispatcher looks into all. It does not for every match: fifty times a second, three
+// lanes of each endpoint would be asked for nothing.
 func (w *worker) notify(items []store.ReplayItem) {
 	told := make(map[postrider.EndpointID]struct{}, len(items))
+	var lanes []store.DueLane
 	for _, item := range items {
 		w.pending[item.Endpoint]++
-		if _, known := told[item.Endpoint]; !known {
-			told[item.Endpoint] = struct{}{}
+		if _, known := told[item.Endpoint]; known {
+			continue
+		}
+		told[item.Endpoint] = struct{}{}
+		if item.Ordered != "" || w.job.Action == postrider.ActionDiscard {
 			w.endpoints.Notify(item.Endpoint)
+		} else {
+			lanes = append(lanes, store.DueLane{Endpoint: item.Endpoint, Lane: postrider.LaneBulk})
 		}
 	}
+	w.dispatcher.Queued(lanes)
 }
 
 // giveBack ends the lease, so that another node need not wait for its end.
@@ -296,7 +330,7 @@ func (w *worker) giveBack(ctx context.Context) {
 func (w *worker) fail(ctx context.Context, cause error) bool {
 	w.opts.Log.ErrorContext(ctx, "replay job failed", "job", w.job.ID, "error", cause)
 	err := w.commit(ctx, store.ReplayChunk{
-		To: w.job.ReplayPosition, End: postrider.ReplayFailed,
+		To: w.job.ReplayPosition, End: postrider.ReplayFailed, Notices: w.notices(postrider.ReplayFailed),
 		Error: "the same step failed ten times; the server's log says why",
 	})
 	if err == nil {

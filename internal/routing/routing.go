@@ -69,7 +69,7 @@ type Change struct {
 
 // subscriptions are the endpoints of one account by what they subscribed to. An
 // event of type "order.item.added" wants four lists: exact "order.item.added", and the
-// prefixes "order.item.", "order." and "" (the pattern *).
+// prefixes "order.item.", "order." and "" (the pattern *, which selects no operational event).
 //
 // Each list is ordered by id, so lists are merged without sorting. A list is never
 // written to once it is here: a change makes a new one, so a match that was returned
@@ -462,7 +462,8 @@ func (s *subscriptions) deletedSince(e postrider.Event) []*store.EndpointSnapsho
 }
 
 // lists appends the lists of the endpoints that want the event type: one for
-// the type itself and one for each prefix of it that ends in a dot, "" too.
+// the type itself and one for each prefix of it that ends in a dot, "" too unless the event
+// is operational.
 func (s *subscriptions) lists(lists [][]*store.EndpointSnapshot, eventType string) [][]*store.EndpointSnapshot {
 	if s == nil {
 		return lists
@@ -470,7 +471,7 @@ func (s *subscriptions) lists(lists [][]*store.EndpointSnapshot, eventType strin
 	if list := s.exact[eventType]; len(list) > 0 {
 		lists = append(lists, list)
 	}
-	if list := s.prefix[""]; len(list) > 0 {
+	if list := s.prefix[""]; len(list) > 0 && !postrider.IsOperational(eventType) {
 		lists = append(lists, list)
 	}
 	for i := range len(eventType) {

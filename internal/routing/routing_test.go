@@ -16,8 +16,8 @@ import (
 // every endpoint, over random histories of changes.
 func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 	t.Parallel()
-	types := []string{"order", "order.created", "order.item.added", "user.created", "user"}
-	patterns := []postrider.Pattern{"*", "order", "order.*", "order.created", "order.item.*", "user.*", "user.created"}
+	types := []string{"order", "order.created", "order.item.added", "user.created", "user", "postrider.endpoint.disabled"}
+	patterns := []postrider.Pattern{"*", "order", "order.*", "order.created", "order.item.*", "user.*", "user.created", "postrider.*"}
 	rapid.Check(t, func(t *rapid.T) {
 		x := New(nil, Options{})
 		ids := store.NewIDs(func() time.Time { return time.Unix(1, 0) }, &[32]byte{})

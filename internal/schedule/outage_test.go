@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 // failures are the ways in which an attempt fails.
@@ -42,6 +43,9 @@ func (h *harness) publishEvery(period, span time.Duration, ids []postrider.Endpo
 // lets it succeed within a minute of the end.
 func TestAnOutageOfEverythingIsBoundedByCircuits(t *testing.T) {
 	t.Parallel()
+	if testkit.Plain(t) {
+		return
+	}
 	for name, fails := range failures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,6 +86,9 @@ func TestAnOutageOfEverythingIsBoundedByCircuits(t *testing.T) {
 // retried when its retry is due.
 func TestARetryIsNotLateBesideEndpointsThatFail(t *testing.T) {
 	t.Parallel()
+	if testkit.Plain(t) {
+		return
+	}
 	for _, preset := range []string{"never", "default"} {
 		for _, others := range []string{"time-out", "500"} {
 			for name, fails := range failures {
@@ -194,6 +201,9 @@ func TestRefusedThreeTimesThenAcceptedIsDelivered(t *testing.T) {
 // as often as a quarter of the slots allows.
 func TestTenThousandEndpointsThatHangCostHealthyOnesNothing(t *testing.T) {
 	t.Parallel()
+	if testkit.Plain(t) {
+		return
+	}
 	h := newHarness(t, Options{})
 	holes := h.endpointsAtOwnHosts(10_000, nil)
 	well := h.endpointsAtOwnHosts(50, nil)

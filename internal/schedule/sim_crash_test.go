@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 var simKills = flag.Int("kills", 200, "how many nodes TestPromise8CrashLoops kills")
@@ -37,6 +38,9 @@ type crashLoop struct {
 // TestPromise8CrashLoops is small; make sim kills 100,000 nodes.
 func TestPromise8CrashLoops(t *testing.T) {
 	t.Parallel()
+	if testkit.Plain(t) {
+		return
+	}
 	const each = 60
 	died, killers, suspects := 0, 0, 0
 	for seed := uint64(0); died < *simKills; seed++ {

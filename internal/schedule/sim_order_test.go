@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 // TestOrderHoldsUnderLeaseTheft runs three nodes that stand still and die all
@@ -12,6 +13,9 @@ import (
 // way, with ordered keys alone.
 func TestOrderHoldsUnderLeaseTheft(t *testing.T) {
 	t.Parallel()
+	if testkit.Plain(t) {
+		return
+	}
 	seeds := 40
 	if testing.Short() {
 		seeds = 8

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 // The simulator runs the very core and the model store from one goroutine, in
@@ -22,6 +23,9 @@ import (
 
 func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 	t.Parallel()
+	if testkit.Plain(t) {
+		return
+	}
 	seeds := 200
 	if testing.Short() {
 		seeds = 30

@@ -30,7 +30,7 @@ func Examine(ctx context.Context, l Location, values Reader) doctor.Keyring {
 	keyring, err := from.read(ctx)
 	none := errors.Is(err, errNone) && l.managed()
 	if err != nil && !none {
-		found.Err = err
+		found.Err, found.Exposed = err, errors.Is(err, errExposed)
 		return found
 	}
 	found.Keys = len(keyring.keys)

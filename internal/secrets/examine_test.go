@@ -52,7 +52,7 @@ func TestExamineKeys(t *testing.T) {
 	}{
 		"a file":                      {secrets.Location{File: file}, shelf{values: both}, 2, 2, 0, ""},
 		"a file without a store":      {secrets.Location{File: file}, nil, 2, 0, 0, ""},
-		"a file that others may read": {secrets.Location{File: open}, shelf{values: both}, 0, 0, 0, "chmod 600"},
+		"a file that others may read": {secrets.Location{File: open}, shelf{values: both}, 0, 0, 0, "may be read by others; chmod 600"},
 		"a file that is missing":      {secrets.Location{File: filepath.Join(dir, "none")}, nil, 0, 0, 0, "there is no keyring yet"},
 		"a file that a start makes":   {secrets.Location{File: filepath.Join(dir, "none"), Create: true}, nil, 0, 0, 0, ""},
 		"a file that was lost":        {secrets.Location{File: filepath.Join(dir, "none"), Create: true}, shelf{values: both}, 0, 0, 0, "do not decrypt"},
@@ -67,7 +67,7 @@ func TestExamineKeys(t *testing.T) {
 			t.Parallel()
 			found := secrets.Examine(t.Context(), tt.location, tt.values)
 			if found.Keys != tt.keys || found.Values != tt.read || found.Unreadable != tt.broken || found.Unchecked != nil ||
-				found.InDatabase != tt.location.Shared || found.Where == "" {
+				found.InDatabase != tt.location.Shared || found.Exposed != (tt.location.File == open) || found.Where == "" {
 				t.Errorf("Examine = %+v", found)
 			}
 			if (found.Err == nil) != (tt.err == "") || found.Err != nil && !strings.Contains(found.Err.Error(), tt.err) {

@@ -47,6 +47,9 @@ var (
 	errGiven   = errors.New("the encryption keys are given as a text")
 )
 
+// errExposed says that a file of keys is refused because of its mode.
+var errExposed = errors.New("may be read by others")
+
 // ErrMissing says that the stored values need keys that the settings do not name.
 var ErrMissing = errors.New("the encryption keys of this store are missing")
 
@@ -168,7 +171,7 @@ func (f fileSource) readFile() (Keyring, error) {
 		return Keyring{}, fmt.Errorf("read encryption keys: %w", err)
 	}
 	if stat.Mode().Perm()&0o077 != 0 {
-		return Keyring{}, fmt.Errorf("read encryption keys: %s may be read by others; chmod 600 it", f)
+		return Keyring{}, fmt.Errorf("read encryption keys: %s %w; chmod 600 it", f, errExposed)
 	}
 	text, err := os.ReadFile(string(f))
 	if err != nil {

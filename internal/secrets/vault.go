@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/cipher"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,17 +64,18 @@ type Vault struct {
 	missing map[KeyID]time.Time
 }
 
-// keyset is the newest key's id with the ciphers of all known keys. It never
-// changes.
+// keyset is the newest key's id with the ciphers of all known keys, and the keys that sign
+// links. It never changes.
 type keyset struct {
-	newest KeyID
-	aeads  map[KeyID]cipher.AEAD
+	newest  KeyID
+	aeads   map[KeyID]cipher.AEAD
+	signers map[KeyID][]byte
 }
 
 // New returns a vault with a keyring that never changes.
 func New(keyring Keyring) *Vault {
 	v := &Vault{reading: make(chan struct{}, 1), missing: map[KeyID]time.Time{}}
-	v.keys.Store(&keyset{aeads: map[KeyID]cipher.AEAD{}})
+	v.keys.Store(&keyset{aeads: map[KeyID]cipher.AEAD{}, signers: map[KeyID][]byte{}})
 	v.adopt(keyring)
 	return v
 }
@@ -130,9 +132,10 @@ func (v *Vault) readLocked(ctx context.Context) error {
 // adopt makes the newest key of the keyring the one that encrypts. Keys that the
 // vault knew before stay known.
 func (v *Vault) adopt(keyring Keyring) {
-	next := &keyset{newest: keyring.Newest(), aeads: maps.Clone(v.keys.Load().aeads)}
+	known := v.keys.Load()
+	next := &keyset{newest: keyring.Newest(), aeads: maps.Clone(known.aeads), signers: maps.Clone(known.signers)}
 	for _, k := range keyring.keys {
-		next.aeads[k.id] = k.aead()
+		next.aeads[k.id], next.signers[k.id] = k.aead(), k.signer()
 	}
 	v.keys.Store(next)
 }
@@ -156,6 +159,28 @@ func (v *Vault) DecryptSecret(ctx context.Context, s postrider.Secret) (string, 
 		return "", fmt.Errorf("decrypt secret %s: %w", s.ID, err)
 	}
 	return string(text), nil
+}
+
+// NewArchiveKey returns a new key for the archives of an account, and the bytes to store
+// for it.
+func (v *Vault) NewArchiveKey(ctx context.Context, account postrider.AccountID) (key [32]byte, encrypted []byte, err error) {
+	if err := v.Refresh(ctx); err != nil {
+		return key, nil, fmt.Errorf("make archive key of %s: %w", account, err)
+	}
+	rand.Read(key[:])
+	return key, v.encrypt(key[:], store.EncryptedID{Archive: account}), nil
+}
+
+// DecryptArchiveKey returns the key for the archives of an account.
+func (v *Vault) DecryptArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) (key [32]byte, err error) {
+	plain, err := v.decrypt(ctx, encrypted, store.EncryptedID{Archive: account})
+	if err == nil && len(plain) != len(key) {
+		err = ErrDamaged
+	}
+	if err != nil {
+		return key, fmt.Errorf("decrypt archive key of %s: %w", account, err)
+	}
+	return [32]byte(plain), nil
 }
 
 // credentials is the JSON document that the credentials of an endpoint are
@@ -290,6 +315,9 @@ func (v *Vault) decrypt(ctx context.Context, value []byte, id store.EncryptedID)
 // authenticated returns the data that the tag covers beside the ciphertext: the
 // header, and the id of the row, so that a value decrypts in its own row alone.
 func authenticated(header []byte, id store.EncryptedID) []byte {
+	if !id.Archive.IsZero() {
+		return append(append(bytes.Clone(header), "archive"...), id.Archive[:]...)
+	}
 	if !id.Secret.IsZero() {
 		return append(append(bytes.Clone(header), "secret"...), id.Secret[:]...)
 	}

@@ -121,10 +121,11 @@ func (c *Clock) SteppedWithin(span time.Duration) bool {
 // adjustment Ahead less the step under the next version, unless the version has
 // changed meanwhile, and reads again: Now stays as it is until then.
 //
-// A reading that took over a second is ignored. A difference of up to a second
-// is drift, and followed slowly. An adjustment that another node made is
-// adopted. If a heartbeat of another node agrees with the store and not with this
-// clock, this machine's monotonic clock stood still, and the store's time is adopted.
+// A reading that took over a second is ignored. A difference of up to a second is drift, and
+// followed slowly. A difference of up to half the time that the reading took is no drift. An
+// adjustment that another node made is adopted. If a heartbeat of another node agrees with the
+// store and not with this clock, this machine's monotonic clock stood still, and the store's time
+// is adopted.
 func (c *Clock) Follow(r Reading) (step time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +141,8 @@ func (c *Clock) Follow(r Reading) (step time.Duration) {
 		c.known, c.ahead, c.version = true, r.Ahead, r.Version
 		c.adoptLocked(between, now)
 	case off.Abs() <= clockStep:
-		c.asOf, c.at = between, c.atLocked(between).Add(min(max(off/4, -clockSlew), clockSlew))
+		drift := min(max(drifted(off, took/2)/4, -clockSlew), clockSlew)
+		c.asOf, c.at = between, c.atLocked(between).Add(drift)
 	case r.Version != c.version:
 		c.adoptLocked(between, now)
 	case off > 2*clockWitness && now.Sub(r.Witness).Abs() <= clockWitness:
@@ -152,6 +154,16 @@ func (c *Clock) Follow(r Reading) (step time.Duration) {
 		c.ahead, c.version, c.steps = r.Ahead, r.Version, c.machine()
 	}
 	return 0
+}
+
+// drifted returns by how much a reading contradicts the clock: what is left of the difference
+// without the error that the reading may have. Otherwise slow readings would move a clock that
+// is right, and Wall back with it.
+func drifted(off, mayErr time.Duration) time.Duration {
+	if off < 0 {
+		return min(off+mayErr, 0)
+	}
+	return max(off-mayErr, 0)
 }
 
 // FollowMachine follows the machine's own time of day, for a store that is this

@@ -20,8 +20,8 @@ type Encryption interface {
 	// somebody else changed it first; this is not an error.
 	SwapKeyring(ctx context.Context, old, next []byte) ([]byte, error)
 
-	// EncryptedValues lists the encrypted secrets and credentials whose id comes
-	// after the given one, ordered by id, at most limit. Expired secrets and
+	// EncryptedValues lists the encrypted secrets, credentials and archive keys whose id
+	// comes after the given one, ordered by id, at most limit. Expired secrets and
 	// those of deleted endpoints are listed too.
 	EncryptedValues(ctx context.Context, after EncryptedID, limit int) ([]EncryptedValue, error)
 
@@ -32,19 +32,20 @@ type Encryption interface {
 }
 
 // EncryptedID names an encrypted value: a secret, or, if Secret is zero, the
-// credentials of the endpoint. The credentials of an endpoint sort before its
-// secrets.
+// credentials of the endpoint. If Endpoint is zero too, it is the archive key of the
+// account Archive. Archive keys sort first; the credentials of an endpoint sort before its secrets.
 type EncryptedID struct {
 	Endpoint postrider.EndpointID
 	Secret   postrider.SecretID
+	Archive  postrider.AccountID // zero: it is no archive key
 }
 
-// Compare orders ids by endpoint and then by secret.
+// Compare orders ids by endpoint, then by secret, then by account.
 func (id EncryptedID) Compare(other EncryptedID) int {
-	return cmp.Or(id.Endpoint.Compare(other.Endpoint), id.Secret.Compare(other.Secret))
+	return cmp.Or(id.Endpoint.Compare(other.Endpoint), id.Secret.Compare(other.Secret), id.Archive.Compare(other.Archive))
 }
 
-// EncryptedValue is a secret or the credentials of an endpoint as stored.
+// EncryptedValue is a secret, the credentials of an endpoint or an archive key as stored.
 type EncryptedValue struct {
 	ID    EncryptedID
 	Bytes []byte
@@ -52,7 +53,8 @@ type EncryptedValue struct {
 
 // LogValue returns the ids alone: encrypted bytes do not belong in logs.
 func (v EncryptedValue) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("endpoint", v.ID.Endpoint.String()), slog.String("secret", v.ID.Secret.String()))
+	return slog.GroupValue(slog.String("endpoint", v.ID.Endpoint.String()), slog.String("secret", v.ID.Secret.String()),
+		slog.String("archive", v.ID.Archive.String()))
 }
 
 // Reencryption replaces the value Old by New, the same text under another key.

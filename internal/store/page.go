@@ -19,7 +19,7 @@ type Paging struct {
 	Limit  int    // 0: DefaultLimit; at most MaxLimit
 	Cursor string // a [Page.Next]; empty: from the start
 
-	// OldestFirst turns the order of Events, Deliveries and DeadLetters; other
+	// OldestFirst turns the order of Events, Deliveries, DeadLetters and Notices; other
 	// lists do not know it.
 	OldestFirst bool
 }

@@ -41,6 +41,7 @@ type policyDocument struct {
 	TLS             tlsDocument            `json:"tls,omitzero"`
 	MaxRedirects    int                    `json:"max_redirects"`
 	Compression     postrider.Compression  `json:"compression"`
+	SendTraceParent bool                   `json:"send_traceparent,omitzero"`
 }
 
 type retryDocument struct {
@@ -118,7 +119,7 @@ func EncodePolicy(p postrider.Policy) ([]byte, error) {
 			ClientID: p.Auth.ClientID, Scopes: p.Auth.Scopes, Audience: p.Auth.Audience,
 		},
 		TLS:          tlsDocument(p.TLS),
-		MaxRedirects: p.MaxRedirects, Compression: p.Compression,
+		MaxRedirects: p.MaxRedirects, Compression: p.Compression, SendTraceParent: p.SendTraceParent,
 	}
 	if p.Retry.Delays != nil {
 		d.Retry.DelaysMS = make([]int64, len(p.Retry.Delays))
@@ -267,7 +268,7 @@ func (d policyDocument) policy() postrider.Policy {
 			ClientID: d.Auth.ClientID, Scopes: d.Auth.Scopes, Audience: d.Auth.Audience,
 		},
 		TLS:          postrider.TLS(d.TLS),
-		MaxRedirects: d.MaxRedirects, Compression: d.Compression,
+		MaxRedirects: d.MaxRedirects, Compression: d.Compression, SendTraceParent: d.SendTraceParent,
 	}
 	if d.Retry.DelaysMS != nil {
 		p.Retry.Delays = make([]time.Duration, len(d.Retry.DelaysMS))

@@ -43,7 +43,7 @@ func fullPolicy() postrider.Policy {
 			ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
 		},
 		TLS:          postrider.TLS{Certificate: "a certificate", Authorities: "another"},
-		MaxRedirects: 3, Compression: postrider.CompressionGzip,
+		MaxRedirects: 3, Compression: postrider.CompressionGzip, SendTraceParent: true,
 	}
 }
 

@@ -48,6 +48,7 @@ type Replays interface {
 	// they are attempted in sequence. One that replays the dead letter that pauses its key
 	// ends the pause.
 	// A chunk repeated after its reply was lost stores nothing twice.
+	// The notices of the chunk are stored in the same transaction, as PutNotices does.
 	ReplayChunk(ctx context.Context, c ReplayChunk) error
 }
 
@@ -81,6 +82,7 @@ type ReplayChunk struct {
 	Items    []ReplayItem
 	End      postrider.ReplayStatus // done or failed: this was the last chunk; empty: it was not
 	Error    string                 // with failed
+	Notices  []postrider.Notice     // of the end
 	Lease    time.Duration          // the job's new lease, under the same token; zero: it is given back
 }
 

@@ -1,7 +1,10 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -24,10 +27,30 @@ type Retention interface {
 	// ended or made then. Unresolved dead letters, jobs that have not ended and the last
 	// change of each endpoint stay.
 	//
+	// With f.Archived it deletes only what is archived: rows of parts that have as many rows as
+	// are stored now of their ids. The attempts of a day go after its bodies, which are archived
+	// with the account of their attempt.
+	//
 	// A store with partitions deletes events, attempts and bodies by whole days, and
 	// counts a day as f.Limit rows. It waits 50 ms for the locks that this needs; then it
 	// returns postrider.ErrBusy, and nothing has changed.
 	DeleteOld(ctx context.Context, f DeleteOld) (int, error)
+
+	// OldRows examines up to q.Limit events, or deliveries, of an account that are older than
+	// q.Before, from the one after q.After on, and returns their rows that DeleteRows may delete,
+	// and the last event or delivery that it examined; zero: there are no more.
+	//
+	// An event is not returned while something needs it, or until ReplayGrace is over, as of
+	// DeleteOld. Attempts are returned after their heads and bodies were deleted. Of OldKeys it
+	// returns the idempotency keys of the events.
+	OldRows(ctx context.Context, q OldRows) (rows []OldRow, last RowID, err error)
+
+	// DeleteRows deletes single rows that OldRows has returned, in one transaction, and returns
+	// how many. A row that is gone is not counted, and an event that is needed since stays.
+	// After the deletion of its idempotency key, a publish with the key is a new event.
+	//
+	// While an archive is set, the caller has archived the rows.
+	DeleteRows(ctx context.Context, kind Kind, rows []OldRow) (int, error)
 
 	// ForgetOrderingKeys examines up to limit ordering keys after the given one, and
 	// deletes those of which no event is stored: the next event of such a key has the
@@ -54,6 +77,8 @@ const (
 	OldReplayJobs  Kind = "replay jobs"
 	OldHealth      Kind = "endpoint health"
 	OldAudit       Kind = "audit entries"
+	OldNotices     Kind = "notices"
+	OldKeys        Kind = "idempotency keys" // of OldRows and DeleteRows alone; of all accounts: ForgetKeys
 )
 
 // DeleteOld says what to delete.
@@ -61,6 +86,57 @@ type DeleteOld struct {
 	Kind   Kind
 	Before time.Time // by the store's time of day
 	Limit  int       // rows
+
+	// Archived says that an archive is set; of OldEvents, OldAttempts and OldBodies alone. See
+	// [Archive].
+	Archived bool
+}
+
+// OldRows asks for the rows of an account that are old.
+type OldRows struct {
+	Kind    Kind // OldEvents, OldAttempts, OldBodies or OldKeys
+	Account postrider.AccountID
+	Before  time.Time
+	After   RowID
+	Limit   int // events or deliveries
+}
+
+// OldRow is the name of a row that is old.
+type OldRow struct {
+	ID     RowID // of the event, or of the attempt's delivery
+	Number int   // of the attempt; 0: an event
+	Key    Key   // the account, and of OldKeys the idempotency key; ID is its event
+}
+
+// ExaminedRow is a row that a store has examined for OldRows.
+type ExaminedRow struct {
+	OldRow
+
+	Goes bool // whether DeleteRows may delete it; false: it stays, or its event or delivery has none
+}
+
+// Examined returns what OldRows returns of rows that were examined, in any order, up to q.Limit
+// events or deliveries.
+func (q OldRows) Examined(examined []ExaminedRow) (rows []OldRow, last RowID) {
+	slices.SortFunc(examined, func(a, b ExaminedRow) int { return CompareRows(a.OldRow, b.OldRow) })
+	n := 0
+	for _, r := range examined {
+		if r.ID != last {
+			last, n = r.ID, n+1
+		}
+		if r.Goes {
+			rows = append(rows, r.OldRow)
+		}
+	}
+	if n < q.Limit {
+		last = RowID{}
+	}
+	return rows, last
+}
+
+// CompareRows orders rows by id and number.
+func CompareRows(a, b OldRow) int {
+	return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.Number, b.Number))
 }
 
 // ReplayGrace is for how long running replay jobs keep events that retention would delete.

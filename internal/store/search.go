@@ -96,7 +96,7 @@ func (q DeadLetterGroupQuery) Bounds() (from, to DeadLetterGroup) {
 // The sizes of search terms.
 const (
 	maxTerm  = 128 // bytes of one term
-	maxTerms = 8   // of one text
+	maxTerms = 8   // of one text; of a URL as many of its host and of its path
 )
 
 // AccountTerms returns the search terms of an account: its uid, and its name from
@@ -109,8 +109,10 @@ func AccountTerms(a postrider.Account) []string {
 }
 
 // EndpointTerms returns the search terms of an endpoint: its uid, its description
-// from each word on, and its URL from each label of the host on. So "acme.com" finds
-// https://hooks.acme.com/in, and "acme" too.
+// from each word on, its URL from each label of the host on, and the path of its URL from
+// each slash on. So "acme.com" finds https://hooks.acme.com/in, and "acme" and "/in" too.
+// Terms of paths begin with the slash: many endpoints share a word like hooks, and what is
+// called so is found first.
 func EndpointTerms(e postrider.Endpoint) []string {
 	if e.Status == postrider.EndpointDeleted {
 		return nil
@@ -118,6 +120,7 @@ func EndpointTerms(e postrider.Endpoint) []string {
 	terms := append(suffixes(e.Description, wordStart), SearchText(e.UID))
 	if u, err := url.Parse(e.URL); err == nil {
 		terms = append(terms, suffixes(u.Host+u.EscapedPath(), labelStart(len(u.Host)))...)
+		terms = append(terms, suffixes(u.EscapedPath(), segmentStart)...)
 	}
 	return distinct(terms)
 }
@@ -159,6 +162,12 @@ func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 // text.
 func labelStart(host int) func(string, int) bool {
 	return func(text string, at int) bool { return at < host && (at == 0 || text[at-1] == '.') }
+}
+
+// segmentStart reports whether a segment of a path, with the slash before it, starts at the
+// place.
+func segmentStart(path string, at int) bool {
+	return path[at] == '/' && at+1 < len(path) && path[at+1] != '/'
 }
 
 // clip cuts a term to maxTerm bytes, between two characters.

@@ -2,9 +2,9 @@
 //
 // A [Store] has these roles, each for one part of the program: [Inbox] for ingest,
 // [Queue] for dispatch, [Directory], [Access], [Sessions], [Audit], [PortalSettings] and
-// [Catalogue] for the API, [Encryption] for secrets, [Ledger] and [Finder] for the history that people look at,
-// [Rollups] for its numbers, [Replays] for replay jobs, [Upkeep] and [Retention] for the janitor,
-// [Holding] for a store that was restored.
+// [Catalogue] for the API, [Destinations] for the API and for messages, [Encryption] for secrets, [Ledger] and [Finder] for the history that people look at,
+// [Rollups] for its numbers, [Replays] for replay jobs, [Quotas] for what accounts may use, [Upkeep], [Retention] and [Expunges] for the janitor,
+// [Archive] and [Restored] for the archive, [Notices] for what people should be told, [Holding] for a store that was restored.
 // Stores that several nodes can share have one more, [Nodes]. Every method is one
 // transaction: it happens whole or not at all, and is on disk when it returns. No method
 // returns a transaction.
@@ -22,7 +22,7 @@
 //   - An object that does not exist, or belongs to another account, is
 //     [postrider.ErrNotFound].
 //   - A store that cannot be reached, is read-only, full or too busy returns
-//     [postrider.ErrBusy], and nothing was stored. If the reply to a commit was
+//     [postrider.ErrBusy], and nothing was stored; one that is full, ErrFull. If the reply to a commit was
 //     lost, the store looks first whether it was stored; only if that fails too,
 //     the caller cannot know it.
 //   - Methods may be called from any goroutine. A store does not keep slices and
@@ -32,6 +32,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -46,6 +47,7 @@ type Store interface {
 	Sessions
 	Audit
 	PortalSettings
+	Destinations
 	Inspections
 	Catalogue
 	Encryption
@@ -56,6 +58,11 @@ type Store interface {
 	Upkeep
 	Holding
 	Retention
+	Notices
+	Quotas
+	Archive
+	Restored
+	Expunges
 
 	// Close ends the store. Calls under way finish first.
 	Close() error
@@ -64,6 +71,9 @@ type Store interface {
 // ErrMoved says that subscriptions changed after the deliveries of a [Publish]
 // were matched.
 var ErrMoved = errors.New("subscriptions moved on")
+
+// ErrFull says that the disk of the store is full. It is a [postrider.ErrBusy].
+var ErrFull = fmt.Errorf("the disk is full: %w", postrider.ErrBusy)
 
 // Inbox stores published events.
 type Inbox interface {
@@ -363,10 +373,14 @@ type Directory interface {
 	// is not deleted, is postrider.ErrConflict.
 	// An endpoint that is deleted stays so: postrider.ErrNotFound.
 	// Secrets are added to those that the endpoint has.
+	// With Most, an account that has that many endpoints gets no new one, and the error is
+	// a *postrider.QuotaError, also for parallel calls.
 	// With CloseCircuit it closes the endpoint's circuit in the same transaction,
 	// as a person does who closes it.
 	// The kind is http where none is given, and never changes.
+	// StatusSince is the time of the change that gave the endpoint its status.
 	// With a PolicyError it leaves the stored policy, without one it replaces it.
+	// FullSince stays as it is stored.
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
 
 	// Endpoints lists endpoints, newest first. Deleted ones are not listed,
@@ -398,8 +412,8 @@ type Directory interface {
 	// they are now, in the order of their last change: at most limit, and the
 	// version up to which that is all of it. Every PutEndpoint, RotateSecret and
 	// RevokeSecret raises the version by one; so does PutHealth, where it
-	// disables, PutCircuit, where it announces, and DeleteEndpoints, for each
-	// endpoint.
+	// disables, PutCircuit, where it announces, and DeleteEndpoints and MarkFull, for
+	// each endpoint.
 	// Deleted endpoints are among them, unless since is 0.
 	Changes(ctx context.Context, since int64, limit int) (Changes, error)
 }
@@ -409,6 +423,7 @@ type PutEndpoint struct {
 	Endpoint     postrider.Endpoint
 	Secrets      []postrider.Secret
 	CloseCircuit bool
+	Most         int64 // endpoints that the account may have; 0: any number
 }
 
 // EndpointQuery filters endpoints; a zero field does not filter.
@@ -462,13 +477,14 @@ type EndpointSnapshot struct {
 
 // Access keeps accounts and API keys.
 type Access interface {
-	// PutAccount creates the account, or changes the uid and name of the one
+	// PutAccount creates the account, or changes the uid, name and retention of the one
 	// with this id. A uid that another account has that is not deleted is
 	// postrider.ErrConflict.
 	// An account that is deleted stays so: postrider.ErrNotFound.
 	PutAccount(ctx context.Context, a postrider.Account) error
 
-	// DeleteAccount deletes the account and revokes its API keys and its sessions.
+	// DeleteAccount deletes the account, revokes its API keys and its sessions, and deletes
+	// its notice destinations.
 	// Its endpoints are for [Upkeep] to delete; its history stays. An account that does not
 	// exist, or is deleted, is postrider.ErrNotFound.
 	DeleteAccount(ctx context.Context, account postrider.AccountID) error
@@ -506,6 +522,9 @@ type Catalogue interface {
 type AccountQuery struct {
 	ID  postrider.AccountID
 	UID string
+	// Retention selects the accounts that have a retention of their own, deleted ones too. The
+	// other fields must be zero.
+	Retention bool
 	Paging
 }
 
@@ -566,7 +585,8 @@ type Upkeep interface {
 	// its reason, in the same transaction; if the endpoint was not enabled,
 	// nothing is recorded and it returns postrider.ErrConflict. A Number that is
 	// not the endpoint's next is postrider.ErrConflict.
-	PutHealth(ctx context.Context, h postrider.EndpointHealth) error
+	// The notices of the change are stored in the same transaction, as PutNotices does.
+	PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) error
 
 	// Now returns the store's time of day, and corrects the Clock by it.
 	Now(ctx context.Context) (time.Time, error)

@@ -207,6 +207,7 @@ func TestContentHash(t *testing.T) {
 		{"another key", func(e *postrider.Event) { e.IdempotencyKey = "k" }, true},
 		{"another API version", func(e *postrider.Event) { e.APIVersion = "2" }, true},
 		{"other hops", func(e *postrider.Event) { e.Hops = 3 }, true},
+		{"another trace", func(e *postrider.Event) { e.TraceParent = postrider.TraceParent{1} }, true},
 		{"another time", func(e *postrider.Event) { e.CreatedAt = noon }, true},
 		{"another account", func(e *postrider.Event) { e.Account = postrider.AccountID{9} }, false},
 		{"another type", func(e *postrider.Event) { e.Type = "order.paid" }, false},
@@ -403,7 +404,15 @@ func TestDedupeWithOwnedKeys(t *testing.T) {
 func TestEncryptedIDsSortByEndpoint(t *testing.T) {
 	t.Parallel()
 	a, b := postrider.EndpointID{1}, postrider.EndpointID{2}
-	sorted := []store.EncryptedID{{}, {Endpoint: a}, {a, postrider.SecretID{8}}, {a, postrider.SecretID{9}}, {Endpoint: b}, {b, postrider.SecretID{1}}}
+	sorted := []store.EncryptedID{
+		{},
+		{Archive: postrider.AccountID{9}},
+		{Endpoint: a},
+		{Endpoint: a, Secret: postrider.SecretID{8}},
+		{Endpoint: a, Secret: postrider.SecretID{9}},
+		{Endpoint: b},
+		{Endpoint: b, Secret: postrider.SecretID{1}},
+	}
 	for i, x := range sorted {
 		for j, y := range sorted {
 			if got, want := x.Compare(y), min(max(i-j, -1), 1); got != want {

@@ -18,6 +18,7 @@ type deliveries struct {
 	lost        prometheus.Counter
 	stale       prometheus.Counter
 	byStatus    map[postrider.Status]prometheus.Counter
+	skipped     map[string]prometheus.Counter // by reason
 	deadLetters *prometheus.CounterVec
 	unresolved  prometheus.Gauge
 	response    prometheus.Histogram
@@ -38,12 +39,17 @@ func newDeliveries(f factory) deliveries {
 		stale:    f.counter("settlements_stale_total", "Attempts that ended after another server had taken their delivery over."),
 		byStatus: children([]postrider.Status{postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped},
 			f.counters("deliveries_total", "Deliveries that ended, by their final status.", "status").WithLabelValues),
+		skipped: children([]string{postrider.ReasonEndpointDisabled, postrider.ReasonEndpointDeleted, postrider.ReasonBacklogFull},
+			f.counters("deliveries_skipped_total", "Deliveries that were skipped, by reason.", "reason").WithLabelValues),
 		deadLetters: f.counters("dead_letters_total", "Dead letters by reason.", "reason"),
 		unresolved:  f.gauge("dead_letters_unresolved", "Dead letters that nobody has replayed or discarded."),
 		response:    f.histogram("response_seconds", "Time of attempts that got a response.", requestBuckets),
 		latency:     f.histogram("delivery_seconds", "Time from the creation of a delivery to its delivery.", deliveryBuckets),
 		connections: children([]string{"new", "reused"}, f.counters("egress_requests_total", "Requests by whether their connection was open already.", "connection").WithLabelValues),
 	}
+	// Served from the start, because increase() of a series whose first sample is 500 is 0:
+	// Prometheus would not see the first dead letters after a start.
+	children(postrider.DeadReasons, d.deadLetters.WithLabelValues)
 	for _, outcome := range postrider.Outcomes {
 		if outcome == postrider.OutcomeNone || outcome == postrider.OutcomeLost {
 			continue // no request, and counted by AttemptsLost
@@ -98,6 +104,14 @@ func (d *deliveries) requested(a *postrider.Attempt) {
 		d.connections["reused"].Inc()
 	case t.Connect > 0:
 		d.connections["new"].Inc()
+	}
+}
+
+// skip counts deliveries that were skipped for a reason.
+func (d *deliveries) skip(reason string, n int) {
+	if n > 0 {
+		d.skipped[reason].Add(float64(n))
+		d.ended(postrider.Skipped, reason, n)
 	}
 }
 

@@ -52,9 +52,9 @@ func (m *Metrics) committed(c observe.Committed) {
 		m.ingest.size.Observe(float64(c.Events))
 	}
 	m.ingest.created.Add(float64(c.Deliveries))
-	if c.Skipped > 0 {
-		m.deliveries.ended(postrider.Skipped, "", c.Skipped)
-	}
+	m.deliveries.skip(postrider.ReasonEndpointDisabled, c.Skipped.Disabled)
+	m.deliveries.skip(postrider.ReasonEndpointDeleted, c.Skipped.Deleted)
+	m.deliveries.skip(postrider.ReasonBacklogFull, c.Skipped.Full)
 }
 
 // responded counts a response of the API, and a publish that was refused by the code of its

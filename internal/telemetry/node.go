@@ -72,16 +72,24 @@ func (e *endpoints) update(change func(*known)) {
 // node has the metrics of this server's own working: its place among the others, its loop,
 // its calls of the store and its chores.
 type node struct {
-	nodes, shards prometheus.Gauge
-	wakeUps       *prometheus.CounterVec
-	lag           prometheus.Gauge
-	loopLag       prometheus.Histogram
-	claims        prometheus.Counter
-	calls         *prometheus.HistogramVec
-	chores        *prometheus.CounterVec
-	choreRows     *prometheus.CounterVec
-	choreSuccess  *prometheus.GaugeVec
-	violated      *prometheus.CounterVec
+	nodes, shards  prometheus.Gauge
+	wakeUps        *prometheus.CounterVec
+	lag, disk      prometheus.Gauge
+	loopLag        prometheus.Histogram
+	claims         prometheus.Counter
+	calls          *prometheus.HistogramVec
+	chores         *prometheus.CounterVec
+	choreRows      *prometheus.CounterVec
+	choreSuccess   *prometheus.GaugeVec
+	choreTakes     *prometheus.GaugeVec
+	choreRound     *prometheus.GaugeVec
+	notices        *prometheus.CounterVec
+	noticesWaiting prometheus.Gauge
+	messages       *prometheus.CounterVec
+	failing        *prometheus.GaugeVec
+	backupSuccess  *prometheus.GaugeVec
+	backupFailing  *prometheus.GaugeVec
+	violated       *prometheus.CounterVec
 }
 
 // invariants are the values of the label of what must not happen. They are served from the
@@ -90,25 +98,58 @@ var invariants = []string{"attempt_panicked", "attempt_not_settled", "request_pa
 
 func newNode(f factory) node {
 	n := node{
-		nodes:        f.gauge("nodes", "Servers that live, as this one sees it."),
-		shards:       f.gauge("shards_owned", "Shards that this server owns."),
-		wakeUps:      f.counters("wake_ups_total", "Messages between servers.", "verb", "direction"),
-		lag:          f.gauge("lag_seconds", "How long this server needs for the due deliveries that it could send now."),
-		loopLag:      f.histogram("loop_lag_seconds", "How long the dispatcher's loop takes to reach an input.", callBuckets),
-		claims:       f.counter("deliveries_claimed_total", "Deliveries that were leased from the queue."),
-		calls:        f.histograms("store_call_seconds", "Time of a call of the store.", callBuckets, "verb", "result"),
-		chores:       f.counters("chore_runs_total", "Rounds of chores.", "chore", "result"),
-		choreRows:    f.counters("chore_rows_total", "Rows that a chore changed.", "chore"),
-		choreSuccess: f.gauges("chore_last_success_timestamp_seconds", "When a round of a chore last succeeded.", "chore"),
-		violated:     f.counters("invariants_violated_total", "Things that happened and must not.", "invariant"),
+		nodes:          f.gauge("nodes", "Servers that live, as this one sees it."),
+		shards:         f.gauge("shards_owned", "Shards that this server owns."),
+		wakeUps:        f.counters("wake_ups_total", "Messages between servers.", "verb", "direction"),
+		lag:            f.gauge("lag_seconds", "How long this server needs for the due deliveries that it could send now."),
+		disk:           f.gauge("disk_used_ratio", "Part of the disk of the SQLite store that is in use."),
+		loopLag:        f.histogram("loop_lag_seconds", "How long the dispatcher's loop takes to reach an input.", callBuckets),
+		claims:         f.counter("deliveries_claimed_total", "Deliveries that were leased from the queue."),
+		calls:          f.histograms("store_call_seconds", "Time of a call of the store.", callBuckets, "verb", "result"),
+		chores:         f.counters("chore_runs_total", "Rounds of chores.", "chore", "result"),
+		choreRows:      f.counters("chore_rows_total", "Rows that a chore changed.", "chore"),
+		notices:        f.counters("notices_total", "Notices that this server wrote.", "kind"),
+		noticesWaiting: f.gauge("notices_waiting", "Notices whose operational events are not published yet, at most 100."),
+		messages:       f.counters("messages_total", "Messages to notice destinations by this server.", "channel", "result"),
+		failing:        f.gauges("destinations_failing", "Notice destinations whose last message by this server was not sent.", "channel"),
+		choreSuccess:   f.gauges("chore_last_success_timestamp_seconds", "When a round of a chore last succeeded.", "chore"),
+		backupSuccess:  f.gauges("backup_last_success_timestamp_seconds", "When a backup of the store last succeeded; 0: never.", "kind"),
+		backupFailing:  f.gauges("backup_failing", "1: the last backup of the store failed.", "kind"),
+		choreTakes:     f.gauges("chore_round_seconds", "How long the present round of a chore has worked; 0: it rests.", "chore"),
+		choreRound:     f.gauges("chore_round_rows", "Rows that the present round of a chore has changed; 0: it rests.", "chore"),
+		violated:       f.counters("invariants_violated_total", "Things that happened and must not.", "invariant"),
 	}
 	children(invariants, n.violated.WithLabelValues)
+	children(postrider.NoticeKinds, n.notices.WithLabelValues)
+	children(postrider.Channels, n.failing.WithLabelValues)
+	for _, channel := range postrider.Channels {
+		for _, result := range []string{observe.MessageSent, observe.MessageFailed, observe.MessageRefused} {
+			n.messages.WithLabelValues(string(channel), result)
+		}
+	}
 	return n
 }
 
 func (n *node) membership(m observe.Membership) {
 	n.nodes.Set(float64(m.Nodes))
 	n.shards.Set(float64(m.Shards))
+}
+
+func (n *node) messageDone(m observe.MessageDone) {
+	n.messages.WithLabelValues(string(m.Channel), m.Result).Inc()
+	n.failing.WithLabelValues(string(m.Channel)).Set(float64(m.Failing))
+}
+
+func (n *node) backup(b observe.Backup) {
+	succeeded, failing := 0., 0.
+	if !b.SucceededAt.IsZero() {
+		succeeded = float64(b.SucceededAt.UnixMilli()) / 1000
+	}
+	if b.Failing {
+		failing = 1
+	}
+	n.backupSuccess.WithLabelValues(b.Kind).Set(succeeded)
+	n.backupFailing.WithLabelValues(b.Kind).Set(failing)
 }
 
 func (n *node) wokenUp(w observe.WakeUp) {
@@ -125,7 +166,7 @@ func (n *node) wokenUp(w observe.WakeUp) {
 func (n *node) claimed(c observe.Claimed) { n.claims.Add(float64(c.Got)) }
 
 func (n *node) choreDone(c observe.ChoreDone) {
-	chore, result := strings.ReplaceAll(c.Name, " ", "_"), resultOK
+	chore, result := choreLabel(c), resultOK
 	if c.Err != nil {
 		result = resultError
 	} else {
@@ -133,7 +174,17 @@ func (n *node) choreDone(c observe.ChoreDone) {
 	}
 	n.chores.WithLabelValues(chore, result).Inc()
 	n.choreRows.WithLabelValues(chore).Add(float64(c.Rows))
+	n.choreTakes.WithLabelValues(chore).Set(0)
+	n.choreRound.WithLabelValues(chore).Set(0)
 }
+
+// choreWorks shows a round that goes on: to delete a million rows takes minutes.
+func (n *node) choreWorks(c observe.ChoreDone) {
+	n.choreTakes.WithLabelValues(choreLabel(c)).Set(c.Took.Seconds())
+	n.choreRound.WithLabelValues(choreLabel(c)).Set(float64(c.Rows))
+}
+
+func choreLabel(c observe.ChoreDone) string { return strings.ReplaceAll(c.Name, " ", "_") }
 
 func (n *node) storeCalled(c observe.StoreCall) {
 	n.calls.WithLabelValues(c.Verb, resultOf(c.Err)).Observe(c.Took.Seconds())

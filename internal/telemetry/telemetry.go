@@ -33,6 +33,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -40,10 +41,11 @@ import (
 
 // Options tunes a [Metrics].
 type Options struct {
-	Version    string       // of the program
-	Worst      int          // endpoints that are named by their ids; 0: none
-	HookPanics func() int64 // how many hooks panicked; default: none did
-	Log        *slog.Logger // default: discard
+	Version    string                       // of the program
+	Worst      int                          // endpoints that are named by their ids; 0: none
+	HookPanics func() int64                 // how many hooks panicked; default: none did
+	Spans      func() (sent, dropped int64) // spans for the collector of traces; default: none
+	Log        *slog.Logger                 // default: discard
 }
 
 // Metrics are the metrics of one server. Its hooks may be called from any goroutine.
@@ -76,6 +78,12 @@ func New(opts Options) *Metrics {
 		}
 		return float64(opts.HookPanics())
 	})
+	if opts.Spans == nil {
+		opts.Spans = func() (sent, dropped int64) { return 0, 0 }
+	}
+	f.spans("trace_spans_sent_total", "Spans that the collector of traces accepted.", func() int64 { sent, _ := opts.Spans(); return sent })
+	f.spans("trace_spans_dropped_total", "Spans that were dropped, because the collector of traces was away, slow or refused them.",
+		func() int64 { _, dropped := opts.Spans(); return dropped })
 	if opts.Worst > 0 {
 		m.worst = newWorst(opts.Worst)
 		m.registry.MustRegister(m.worst)
@@ -102,7 +110,13 @@ func (m *Metrics) Hooks() observe.Hooks {
 		Membership:     m.node.membership,
 		WokenUp:        m.node.wokenUp,
 		ChoreDone:      m.node.choreDone,
+		ChoreWorks:     m.node.choreWorks,
+		Noticed:        func(n postrider.Notice) { m.node.notices.WithLabelValues(string(n.Kind)).Inc() },
+		NoticesWaiting: func(n int) { m.node.noticesWaiting.Set(float64(n)) },
 		StoreCalled:    m.node.storeCalled,
+		Disk:           func(used float64) { m.node.disk.Set(used) },
+		MessageDone:    m.node.messageDone,
+		Backup:         m.node.backup,
 		Violated:       func(invariant string) { m.node.violated.WithLabelValues(invariant).Inc() },
 	}
 }
@@ -149,6 +163,10 @@ const prefix = "postrider_"
 
 // factory makes metrics that are registered and whose names begin with the prefix.
 type factory struct{ promauto.Factory }
+
+func (f factory) spans(name, help string, count func() int64) {
+	f.NewCounterFunc(prometheus.CounterOpts{Name: prefix + name, Help: help}, func() float64 { return float64(count()) })
+}
 
 func (f factory) counter(name, help string) prometheus.Counter {
 	return f.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})

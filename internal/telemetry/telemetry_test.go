@@ -121,7 +121,7 @@ func used(t testing.TB) *telemetry.Metrics {
 	m := telemetry.New(telemetry.Options{Version: "v1", Worst: 3, HookPanics: func() int64 { return 2 }})
 	h := m.Hooks()
 	h.Accepted.Call(observe.Accepted{Events: 5, Duplicates: 2, Bytes: 300})
-	h.Committed.Call(observe.Committed{Events: 3, Deliveries: 7, Skipped: 1, Took: 3 * time.Millisecond})
+	h.Committed.Call(observe.Committed{Events: 3, Deliveries: 7, Skipped: observe.Skipped{Full: 1}, Took: 3 * time.Millisecond})
 	h.Committed.Call(observe.Committed{Deliveries: 1000, Took: time.Millisecond})
 	h.Committed.Call(observe.Committed{Events: 1, Deliveries: 1, Err: postrider.ErrBusy})
 	h.Responded.Call(observe.Responded{Route: "POST /v1/webhooks/events", Status: 429, Problem: "overloaded"})
@@ -160,9 +160,14 @@ func used(t testing.TB) *telemetry.Metrics {
 	h.WokenUp.Call(observe.WakeUp{Verb: "look"})
 	h.ChoreDone.Call(observe.ChoreDone{Name: "forget idempotency keys", Rows: 12})
 	h.ChoreDone.Call(observe.ChoreDone{Name: "forget idempotency keys", Rows: 3, Err: postrider.ErrBusy})
+	h.ChoreWorks.Call(observe.ChoreDone{Name: "forget events", Took: 90 * time.Second, Rows: 250_000})
+	h.ChoreWorks.Call(observe.ChoreDone{Name: "forget bodies", Took: time.Second, Rows: 500})
+	h.ChoreDone.Call(observe.ChoreDone{Name: "forget bodies", Took: 2 * time.Second, Rows: 700})
 	h.StoreCalled.Call(observe.StoreCall{Verb: "Settle", Took: time.Millisecond})
 	h.StoreCalled.Call(observe.StoreCall{Verb: "Publish", Err: fmt.Errorf("publish: %w", store.ErrMoved)})
 	h.StoreCalled.Call(observe.StoreCall{Verb: "Publish", Err: errors.New("disk")})
+	h.Backup.Call(observe.Backup{Kind: observe.BackupCopy, SucceededAt: time.UnixMilli(1_800_000_000_500)})
+	h.Backup.Call(observe.Backup{Kind: observe.BackupLog, Failing: true})
 	h.Violated.Call("attempt_panicked")
 	return m
 }
@@ -183,34 +188,35 @@ func TestHooksAreCounted(t *testing.T) {
 		`postrider_api_response_seconds_count{status="4xx"}`:     3,
 		`postrider_api_response_seconds_count{status="2xx"}`:     1,
 
-		`postrider_attempts_total{number="1",outcome="accepted"}`:  1,
-		`postrider_attempts_total{number="3",outcome="accepted"}`:  0,
-		`postrider_attempts_total{number="1",outcome="rejected"}`:  1,
-		`postrider_attempts_total{number="2",outcome="timed_out"}`: 1,
-		`postrider_attempts_total{number="5+",outcome="rejected"}`: 1,
-		`postrider_attempts_lost_total`:                            3,
-		`postrider_settlements_stale_total`:                        1,
-		`postrider_deliveries_total{status="delivered"}`:           1,
-		`postrider_deliveries_total{status="dead"}`:                1 + 1 + 5,
-		`postrider_deliveries_total{status="cancelled"}`:           1,
-		`postrider_deliveries_total{status="skipped"}`:             1,
-		`postrider_dead_letters_total{reason="exhausted"}`:         2,
-		`postrider_dead_letters_total{reason="expired"}`:           5,
-		`postrider_delivery_seconds_sum`:                           2.2,
-		`postrider_response_seconds_count`:                         3,
-		`postrider_egress_phase_seconds_count{phase="tls"}`:        3,
-		`postrider_egress_requests_total{connection="new"}`:        3,
-		`postrider_egress_requests_total{connection="reused"}`:     0,
-		`postrider_queue_deliveries{lane="first"}`:                 1020,
-		`postrider_queue_deliveries{lane="bulk"}`:                  0,
-		`postrider_queue_oldest_due_seconds{lane="retry"}`:         3600,
-		`postrider_due_deliveries{held_by="nothing"}`:              10,
-		`postrider_due_deliveries{held_by="pause"}`:                1000,
-		`postrider_due_oldest_seconds{held_by="nothing"}`:          40,
-		`postrider_due_oldest_seconds{held_by="rate"}`:             0,
-		`postrider_circuits_open`:                                  6,
-		`postrider_circuit_changes_total{status="open"}`:           1,
-		`postrider_health_changes_total{health="warned"}`:          1,
+		`postrider_attempts_total{number="1",outcome="accepted"}`:   1,
+		`postrider_attempts_total{number="3",outcome="accepted"}`:   0,
+		`postrider_attempts_total{number="1",outcome="rejected"}`:   1,
+		`postrider_attempts_total{number="2",outcome="timed_out"}`:  1,
+		`postrider_attempts_total{number="5+",outcome="rejected"}`:  1,
+		`postrider_attempts_lost_total`:                             3,
+		`postrider_settlements_stale_total`:                         1,
+		`postrider_deliveries_total{status="delivered"}`:            1,
+		`postrider_deliveries_total{status="dead"}`:                 1 + 1 + 5,
+		`postrider_deliveries_total{status="cancelled"}`:            1,
+		`postrider_deliveries_total{status="skipped"}`:              1,
+		`postrider_deliveries_skipped_total{reason="backlog_full"}`: 1,
+		`postrider_dead_letters_total{reason="exhausted"}`:          2,
+		`postrider_dead_letters_total{reason="expired"}`:            5,
+		`postrider_delivery_seconds_sum`:                            2.2,
+		`postrider_response_seconds_count`:                          3,
+		`postrider_egress_phase_seconds_count{phase="tls"}`:         3,
+		`postrider_egress_requests_total{connection="new"}`:         3,
+		`postrider_egress_requests_total{connection="reused"}`:      0,
+		`postrider_queue_deliveries{lane="first"}`:                  1020,
+		`postrider_queue_deliveries{lane="bulk"}`:                   0,
+		`postrider_queue_oldest_due_seconds{lane="retry"}`:          3600,
+		`postrider_due_deliveries{held_by="nothing"}`:               10,
+		`postrider_due_deliveries{held_by="pause"}`:                 1000,
+		`postrider_due_oldest_seconds{held_by="nothing"}`:           40,
+		`postrider_due_oldest_seconds{held_by="rate"}`:              0,
+		`postrider_circuits_open`:                                   6,
+		`postrider_circuit_changes_total{status="open"}`:            1,
+		`postrider_health_changes_total{health="warned"}`:           1,
 		`postrider_nodes`:                                            3,
 		`postrider_shards_owned`:                                     86,
 		`postrider_lag_seconds`:                                      0.25,
@@ -223,9 +229,18 @@ func TestHooksAreCounted(t *testing.T) {
 		`postrider_chore_runs_total{chore="forget_idempotency_keys",result="ok"}`:                1,
 		`postrider_chore_runs_total{chore="forget_idempotency_keys",result="error"}`:             1,
 		`postrider_chore_rows_total{chore="forget_idempotency_keys"}`:                            15,
+		`postrider_chore_round_seconds{chore="forget_events"}`:                                   90,
+		`postrider_chore_round_rows{chore="forget_events"}`:                                      250_000,
+		`postrider_chore_round_seconds{chore="forget_bodies"}`:                                   0,
+		`postrider_chore_round_rows{chore="forget_bodies"}`:                                      0,
+		`postrider_chore_rows_total{chore="forget_bodies"}`:                                      700,
 		`postrider_store_call_seconds_count{result="ok",verb="Settle"}`:                          1,
 		`postrider_store_call_seconds_count{result="refused",verb="Publish"}`:                    1,
 		`postrider_store_call_seconds_count{result="error",verb="Publish"}`:                      1,
+		`postrider_backup_last_success_timestamp_seconds{kind="copy"}`:                           1_800_000_000.5,
+		`postrider_backup_last_success_timestamp_seconds{kind="log"}`:                            0,
+		`postrider_backup_failing{kind="copy"}`:                                                  0,
+		`postrider_backup_failing{kind="log"}`:                                                   1,
 		`postrider_invariants_violated_total{invariant="attempt_panicked"}`:                      1,
 		`postrider_invariants_violated_total{invariant="request_panicked"}`:                      0,
 		`postrider_hook_panics_total`:                                                            2,
@@ -235,6 +250,17 @@ func TestHooksAreCounted(t *testing.T) {
 
 // TestTheAgesOfDueDeliveriesAreWeighed checks that held deliveries do not count, and that
 // one old delivery among a hundred is the 99th percentile only of fewer.
+// TestDeadLettersAreCountedFromZero guards the alert on dead letters: increase() sees no first
+// sample.
+func TestDeadLettersAreCountedFromZero(t *testing.T) {
+	t.Parallel()
+	want := map[string]float64{}
+	for _, reason := range []string{"exhausted", "gone", "client_error", "expired", "system"} {
+		want[fmt.Sprintf("postrider_dead_letters_total{reason=%q}", reason)] = 0
+	}
+	scrape(t, telemetry.New(telemetry.Options{})).want(t, want)
+}
+
 func TestTheAgesOfDueDeliveriesAreWeighed(t *testing.T) {
 	t.Parallel()
 	lane := func(hold postrider.HeldBy, due int, newest, oldest time.Duration) observe.QueueLane {

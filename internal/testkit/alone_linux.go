@@ -2,13 +2,9 @@ package testkit
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -56,22 +52,6 @@ func Alone(tb testing.TB, env ...string) (report []byte, outside bool) {
 	}
 	return report, true
 }
-
-// plainProgram returns the path of this test's program, or, where that has the
-// race detector, of one without, which it builds once.
-var plainProgram = sync.OnceValues(func() (string, error) {
-	own, err := os.Executable()
-	built, ok := debug.ReadBuildInfo()
-	if err != nil || !ok || !slices.Contains(built.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		return own, err
-	}
-	file := own + ".plain" // beside it, in what go test removes
-	output, err := exec.Command("go", "test", "-c", "-o", file, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go test -c: %w\n%s", err, output)
-	}
-	return file, nil
-})
 
 // Report hands what a test found to the one that started it by [Alone].
 func Report(tb testing.TB, report []byte) {

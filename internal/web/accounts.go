@@ -16,6 +16,10 @@ func accountRoutes() []route {
 		{"POST /accounts", operators, createAccount},
 		{"GET /accounts/{account}", operators, showAccount},
 		{"POST /accounts/{account}", operators, changeAccount},
+		{"POST /accounts/{account}/portal-link", operators, makePortalLink},
+		{"GET /accounts/{account}/portal-link", operators, showAccount}, // a link that was shown is loaded again
+		{"POST /accounts/{account}/quotas", operators, changeQuotas},
+		{"POST /accounts/{account}/retention", operators, changeRetention},
 		{"GET /accounts/{account}/delete", operators, confirmDeleteAccount},
 		{"POST /accounts/{account}/delete", operators, deleteAccount},
 	}
@@ -30,6 +34,8 @@ func listAccounts(v *visit) error {
 // accountForm is the form of an account. Its fields are what the person typed.
 type accountForm struct {
 	Name, UID string
+	Limits    map[string]string // of the form of quotas; nil: it was not sent
+	Days      map[string]string // of the form of retention; nil: it was not sent
 	Faults    map[string]string
 }
 
@@ -42,6 +48,9 @@ type accountPage struct {
 	Keys      []keyRow            // the newest that are bound to it; none for those who may not manage keys
 	MoreKeys  bool                // there are more keys
 	Form      accountForm
+	Link      portalLink
+	Quotas    []quotaRow
+	Retention []retentionRow
 }
 
 // newAccount shows the form of a new account.
@@ -69,17 +78,25 @@ func showAccount(v *visit) error {
 	if err != nil {
 		return err
 	}
+	return v.showAccountWith(a, formOf(a), v.portalLink(a))
+}
+
+// formOf returns the form of an account as it is stored.
+func formOf(a apitypes.Account) accountForm {
 	form := accountForm{Name: a.Name}
 	if a.UID != nil {
 		form.UID = *a.UID
 	}
-	return v.showAccountWith(a, form)
+	return form
 }
 
-func (v *visit) showAccountWith(a apitypes.Account, form accountForm) error {
-	p := accountPage{Account: a, Form: form}
+func (v *visit) showAccountWith(a apitypes.Account, form accountForm, link portalLink) error {
+	p := accountPage{Account: a, Form: form, Link: link, Retention: retention(a, form)}
 	endpoints, err := v.api.Endpoints(v.ctx, client.EndpointFilter{Account: a.ID.String(), Paging: client.Paging{Limit: 10}})
 	if err != nil {
+		return err
+	}
+	if p.Quotas, err = v.quotas(a, form.Limits, form.Faults); err != nil {
 		return err
 	}
 	p.Endpoints, p.More = endpoints.Data, endpoints.NextCursor != nil
@@ -99,8 +116,8 @@ func (v *visit) showAccountWith(a apitypes.Account, form accountForm) error {
 		}
 		p.Keys, p.MoreKeys = keys.Data, keys.NextCursor != nil
 	}
-	shown := page{Name: "accounts-one", Title: cmp.Or(a.Name, form.UID), Data: p, Commands: []string{"accounts get " + a.ID.String()}}
-	if len(form.Faults) > 0 {
+	shown := page{Name: "accounts-one", Title: cmp.Or(a.Name, form.UID), Data: p, Commands: []string{"accounts get " + a.ID.String(), "portal link " + a.ID.String()}}
+	if len(form.Faults) > 0 || link.Fault != "" {
 		shown.Status = 422
 	}
 	return v.show(shown)
@@ -120,7 +137,7 @@ func changeAccount(v *visit) error {
 	_, err = v.api.ChangeAccount(v.ctx, a.ID.String(), change)
 	var refused bool
 	if form.Faults, refused = v.faulty(err); refused {
-		return v.showAccountWith(a, form)
+		return v.showAccountWith(a, form, v.portalLink(a))
 	}
 	if err != nil {
 		return err

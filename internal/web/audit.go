@@ -2,6 +2,8 @@ package web
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -32,7 +34,7 @@ func listAudit(v *visit) error {
 	from, fromTime := v.timeFilter("from")
 	to, toTime := v.timeFilter("to")
 	l := listed[auditRow]{
-		filters: filters{v.textFilter("action"), v.textFilter("object"), v.textFilter("account"), key, session, from, to},
+		filters: filters{v.actionFilter(), v.textFilter("object"), v.textFilter("account"), key, session, from, to},
 		err:     errors.Join(err, sessionErr),
 	}
 	if l.err == nil {
@@ -51,6 +53,18 @@ func listAudit(v *visit) error {
 		}
 	}
 	return showList(v, page{Name: "audit", Commands: []string{"audit"}}, l)
+}
+
+// actionFilter returns a filter by an action, with the actions to choose from.
+func (v *visit) actionFilter() filter {
+	f := v.textFilter("action")
+	for key, said := range v.text.texts {
+		if action, ok := strings.CutPrefix(key, "audit.do."); ok {
+			f.Options = append(f.Options, choice{action, said.other})
+		}
+	}
+	slices.SortFunc(f.Options, func(a, b choice) int { return strings.Compare(a.Label, b.Label) })
+	return f
 }
 
 // sessionRow is a session with its state.

@@ -161,7 +161,7 @@ func (p plot) rows() []chartRow {
 }
 
 // scale returns the top of an axis for numbers up to largest, and its ticks: round
-// numbers, four or five of them, from 0.
+// numbers, at most six of them, from 0. They are whole, as counts and milliseconds are.
 func scale(largest float64) (top float64, ticks []float64) {
 	if largest <= 0 {
 		return 1, []float64{0, 1}
@@ -173,9 +173,7 @@ func scale(largest float64) (top float64, ticks []float64) {
 			break
 		}
 	}
-	if largest >= 4 {
-		step = max(1, step)
-	}
+	step = max(1, step)
 	n := int(math.Ceil(largest/step - 1e-9))
 	for i := range n + 1 {
 		ticks = append(ticks, float64(i)*step)

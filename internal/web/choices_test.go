@@ -10,9 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/web"
 )
 
-// The form has only the fields of the chosen authentication. A button shows those of
-// another one, keeps what was typed and saves nothing.
-func TestOnlyTheFieldsOfTheChosenAuthenticationAreShown(t *testing.T) {
+// Each field that only some choices have names these choices, by which the stylesheet shows
+// it. No button is needed.
+func TestFieldsNameTheChoicesThatHaveThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	e := w.endpoint(apitypes.EndpointCreate{})
@@ -22,21 +22,17 @@ func TestOnlyTheFieldsOfTheChosenAuthenticationAreShown(t *testing.T) {
 			person = "customer"
 		}
 		shown := w.see(person, path)
-		shown.lacks(t, `name="auth.username"`, `name="auth.token_url"`, `name="auth.secret"`)
-		form := shown.fields()
-		form.Set("auth.type", "basic")
-		form.Set("timeout_ms", "21s")
-		form.Set("show", "auth")
-		basic := w.as(person, "POST "+path, form)
-		basic.says(t, `name="auth.username"`, `name="auth.secret"`, `value="21s"`)
-		basic.lacks(t, `name="auth.token_url"`, `name="auth.header"`, "Save the changes", "Nothing was saved yet")
-		if basic.status != http.StatusOK {
-			t.Errorf("POST %s = %d", path, basic.status)
+		for field, choices := range map[string]string{
+			"auth.username": "basic", "auth.secret": "basic bearer api_key oauth2", "auth.token_url": "oauth2", "circuit.failures": "own",
+			"retry.delays_ms": "own", "retry.factor": "formula", "retry.jitter": "own formula",
+		} {
+			at := strings.Index(shown.html, `name="`+field+`"`)
+			if at < 0 || !strings.Contains(shown.html[strings.LastIndex(shown.html[:at], `<div class="field"`):at], `data-for="`+choices+`"`) {
+				t.Errorf("%s: the field %s is not for %q", path, field, choices)
+			}
 		}
-		checkHTML(t, basic)
-	}
-	if got := w.options(e.ID); !got.Auth.IsNull() || got.TimeoutMS.Value() != 10_000 {
-		t.Errorf("the button has changed the options: %+v", got)
+		shown.lacks(t, `name="show"`)
+		checkHTML(t, shown)
 	}
 }
 
@@ -48,7 +44,7 @@ func TestAnOwnScheduleIsShownInWords(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{DelaysMS: []int64{0, 30_000, 300_000}, Jitter: "none"})}})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	shown := w.see("operator", path)
-	shown.says(t, `<option value="own" selected>Own schedule</option>`, "Differs from the default. Now: 3 attempts: at once, after 30 s, after 5 min.")
+	shown.says(t, `<option value="own" selected>Own list of delays</option>`, `value="0s, 30s, 5m"`, `value="none"`, "Differs from the default. Now: 3 attempts: at once, after 30 s, after 5 min.")
 	form := shown.fields()
 	form.Set("retry.preset", "48h")
 	form.Set("save", "yes")
@@ -61,10 +57,23 @@ func TestAnOwnScheduleIsShownInWords(t *testing.T) {
 		t.Errorf("the schedule after the undo is %v", got)
 	}
 	form = w.see("operator", path).fields()
-	form.Set("retry.own", "")
-	if got := w.as("operator", "POST "+path, form); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, `id="fault-retry"`) {
-		t.Errorf("an own schedule without a text = %d", got.status)
+	for typed, says := range map[string]string{
+		"":                       "Delays before the attempts: Enter the delays, such as 0s, 30s, 5m, 1h.",
+		"0s, soon, 1h":           "Delays before the attempts: Entry 2, “soon”, is no length of time",
+		"0s\r\n90 d":             "Delays before the attempts: Entry 2: Must be 0 to 7 d.",
+		"0s, 1 h, 2 weeks":       "Entry 3, “2 weeks”, is no length of time",
+		strings.Repeat("x ", 99): "Entry 1, “x”, is no length of time",
+	} {
+		form.Set("retry.delays_ms", typed)
+		form.Set("save", "yes")
+		got := w.as("operator", "POST "+path, form)
+		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, `id="fault-retry"`) || !strings.Contains(got.html, says) {
+			t.Errorf("the delays %q = %d, want %q\n%s", typed, got.status, says, got.html)
+		}
 	}
+	form.Del("save")
+	form.Set("retry.delays_ms", "10s\r\n1m, 10m; 1 h")
+	w.as("operator", "POST "+path, form).says(t, "4 attempts: after 10 s, after 1 min, after 10 min, after 1 h")
 	grows := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{BaseMS: 5000, Factor: 2, CapMS: 60_000, MaxAttempts: 6, Jitter: "full"})}})
-	w.see("operator", "/dashboard/endpoints/"+grows.ID.String()+"/options").says(t, "6 attempts; the first retry after 5 s, each later delay 2 times the one before, at most 1 min; random part of the delays: full.")
+	w.see("operator", "/dashboard/endpoints/"+grows.ID.String()+"/options").says(t, `<option value="formula" selected>`, `value="5s"`, `value="2"`, `value="1m"`, `value="6"`, `value="full"`, "6 attempts; the first retry after 5 s, each later delay 2 times the one before, at most 1 min; random part of the delays: full.")
 }

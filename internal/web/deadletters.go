@@ -16,6 +16,7 @@ func deadLetterRoutes() []route {
 		{"GET /dead-letters/all", everyone, listDeadLetters},
 		{"POST /dead-letters/replay", everyone, resolveSelected("replay")},
 		{"POST /dead-letters/discard", everyone, resolveSelected("discard")},
+		{"POST /dead-letters/undo", everyone, cancelReplays},
 	}
 }
 
@@ -83,22 +84,34 @@ func listDeadLetters(v *visit) error {
 	return showList(v, page{Name: "dead_letters-all", Commands: []string{command}}, l)
 }
 
+// selected returns the deliveries that a form names, each once.
+func (v *visit) selected() (ids []postrider.DeliveryID, err error) {
+	texts := v.posted["delivery"]
+	if len(texts) > pageSize {
+		return nil, errBadForm
+	}
+	for _, text := range slices.Compact(slices.Sorted(slices.Values(texts))) {
+		id, err := postrider.ParseID[postrider.DeliveryID](text)
+		if err != nil {
+			return nil, errBadForm
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 // resolveSelected returns the handler of a form that replays or discards the dead letters
 // that a person has selected on a page of the list. One that has changed since the page was
 // loaded is left out, and the person learns why. The replays are new deliveries, to which
 // the next page links.
 func resolveSelected(verb string) func(*visit) error {
 	return func(v *visit) error {
-		selected := v.posted["delivery"]
-		if len(selected) > pageSize {
-			return errBadForm
+		selected, err := v.selected()
+		if err != nil {
+			return err
 		}
 		f, done, refusal := flash{}, 0, ""
-		for _, text := range slices.Compact(slices.Sorted(slices.Values(selected))) {
-			id, err := postrider.ParseID[postrider.DeliveryID](text)
-			if err != nil {
-				return errBadForm
-			}
+		for _, id := range selected {
 			var made apitypes.Delivery
 			if verb == "replay" {
 				made, err = v.api.ReplayDelivery(v.ctx, id)
@@ -122,9 +135,37 @@ func resolveSelected(verb string) func(*visit) error {
 		if len(selected) == 0 {
 			f.Text = v.t("dead_letters.none_selected")
 		}
+		if len(f.Made) > 0 {
+			f.Undo = v.path("dead-letters", "undo")
+		}
 		if refusal != "" {
 			f.Text, f.Warn = f.Text+" "+v.t("dead_letters.left_out", "n", len(selected)-done, "why", refusal), true
 		}
 		return v.done(v.back(), f)
 	}
+}
+
+// cancelReplays takes back what resolveSelected replayed, as far as that is possible: it
+// cancels the replays that are pending. The dead letters stay replayed, so the person learns
+// where to replay them again.
+func cancelReplays(v *visit) error {
+	made, err := v.selected()
+	if err != nil {
+		return err
+	}
+	cancelled := 0
+	for _, id := range made {
+		_, err := v.api.CancelDelivery(v.ctx, id)
+		if _, refused := v.faulty(err); err != nil && !refused {
+			return err
+		}
+		if err == nil {
+			cancelled++
+		}
+	}
+	said := v.t("dead_letters.done.undo", "n", cancelled)
+	if late := len(made) - cancelled; late > 0 {
+		said += " " + v.t("dead_letters.undo_late", "n", late)
+	}
+	return v.done(v.back(), flash{Text: said + " " + v.t("dead_letters.undo_rest"), Warn: cancelled == 0})
 }

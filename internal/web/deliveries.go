@@ -184,9 +184,19 @@ func showDelivery(v *visit) error {
 		}
 		p.DeadLetter = &letter
 	}
-	return v.show(page{Name: "deliveries-one", Title: v.t("delivery.title", "type", d.EventType), Data: p, Commands: []string{
-		"deliveries get " + d.ID.String(), "deliveries attempts " + d.ID.String(), "replay " + d.ID.String(),
-	}})
+	commands := []string{"deliveries get " + d.ID.String(), "deliveries attempts " + d.ID.String(), "replay " + d.ID.String()}
+	if p.Held() {
+		commands = append(commands, resumeCommand)
+	}
+	return v.show(page{Name: "deliveries-one", Title: v.t("delivery.title", "type", d.EventType), Data: p, Commands: commands})
+}
+
+// resumeCommand shows what a held store may send twice, and with --yes resumes it.
+const resumeCommand = "resume --after-restore"
+
+// Held reports whether the delivery waits because the store is held after a restore.
+func (p deliveryPage) Held() bool {
+	return p.Delivery.Waiting != nil && p.Delivery.Waiting.Reason == postrider.WaitHeld
 }
 
 // Unresolved reports whether the delivery is a dead letter that waits for a person.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -16,11 +17,14 @@ type endpointPage struct {
 	Tab        string // overview, options or secrets
 	Circuit    apitypes.Circuit
 	Sending    sending
+	Forms      circuitForms // of the circuit
+	Notices    []notice
 	Deliveries []apitypes.Delivery       // the newest
 	Health     []apitypes.EndpointHealth // the newest changes
 	Keys       []apitypes.OrderedKey     // with the order by_key; else none
 	Ordered    bool
 	Traffic    *traffic // nil: the page has no charts
+	Skipped    int64    // deliveries of the last hour
 }
 
 // endpointID returns the id of the endpoint in the path of the request.
@@ -87,13 +91,18 @@ func (p *endpointPage) fill(v *visit) (err error) {
 	if err != nil {
 		return err
 	}
+	if p.Skipped, err = v.skippedLately(p); err != nil {
+		return err
+	}
 	p.Traffic.Scope = "?endpoint=" + p.Endpoint.ID.String()
-	p.Sending = v.sending(p.Endpoint, p.Circuit, p.Traffic.Stats.Now)
 	health, err := v.api.EndpointHealth(v.ctx, p.Endpoint.ID, client.Paging{Limit: 10})
 	if err != nil {
 		return err
 	}
 	p.Health = health.Data
+	p.Sending = v.sending(p)
+	p.Forms = v.circuitForms(p)
+	p.Notices = v.notices(p)
 	if p.Ordered {
 		keys, err := v.api.OrderingKeys(v.ctx, p.Endpoint.ID, client.Paging{Limit: 20})
 		if err != nil {
@@ -102,6 +111,17 @@ func (p *endpointPage) fill(v *visit) (err error) {
 		p.Keys = keys.Data
 	}
 	return nil
+}
+
+// skippedLately returns how many deliveries of the last hour were skipped. It asks only if the
+// longer range of the charts has some.
+func (v *visit) skippedLately(p *endpointPage) (int64, error) {
+	all := p.Traffic.Stats.Total.Deliveries.Skipped
+	if all == 0 || p.Traffic.Range == trafficRanges[0].name {
+		return all, nil
+	}
+	stats, err := v.api.EndpointStats(v.ctx, p.Endpoint.ID, client.StatsQuery{Step: "minute"})
+	return stats.Total.Deliveries.Skipped, err
 }
 
 // statusForms are the forms that change the status of an endpoint, with the one that
@@ -140,13 +160,23 @@ func changeStatus(verb string) func(*visit) error {
 }
 
 // setCircuit sets the circuit of an endpoint by hand. Open and closed take each other
-// back; a probe cannot be taken back.
+// back; a probe cannot be taken back. The API opens a closed circuit to probe it, which a
+// person who saw it open does not want: it may have closed since.
 func setCircuit(v *visit) error {
 	id, err := v.endpointID()
 	if err != nil {
 		return err
 	}
 	to := postrider.CircuitStatus(v.form("value"))
+	if to == postrider.CircuitHalfOpen {
+		c, err := v.api.Circuit(v.ctx, id)
+		if err != nil {
+			return err
+		}
+		if c.Status != postrider.CircuitOpen {
+			return v.done(v.path("endpoints", id), flash{Text: v.t("circuit.undone." + string(c.Status)), Warn: true})
+		}
+	}
 	if _, err := v.api.SetCircuit(v.ctx, id, to); err != nil {
 		return err
 	}
@@ -224,8 +254,22 @@ type secretsPage struct {
 	Secrets  []apitypes.SecretState
 	Shown    apitypes.Secret // the one that the person asked for; zero: none
 	Faults   map[string]string
-	Overlap  string // as the person typed it
-	KeyType  string // that the person chose
+	Overlap  string        // as the person typed it
+	KeyType  string        // that the person chose
+	Confirm  bool          // the person is asked whether to rotate
+	Lasts    time.Duration // with Confirm: the overlap
+	Until    time.Time     // with Confirm: its end; zero: it is 0
+}
+
+// OverlapEnds returns when the last of the secrets that a rotation has replaced stops
+// signing; zero: one secret signs alone.
+func (p secretsPage) OverlapEnds() (end time.Time) {
+	for _, s := range p.Secrets {
+		if at := instant(s.ExpiresAt); at.After(end) {
+			end = at
+		}
+	}
+	return end
 }
 
 // showSecrets lists the secrets of an endpoint without their texts. To see one is a form,
@@ -274,7 +318,8 @@ func revealSecret(v *visit) error {
 	return v.showSecrets(secretsPage{Endpoint: e, Shown: shown})
 }
 
-// rotateSecret gives an endpoint a new secret, and shows it.
+// rotateSecret gives an endpoint a new secret. What is wrong with the overlap is said before
+// the person is asked whether to rotate.
 func rotateSecret(v *visit) error {
 	e, err := v.liveEndpoint()
 	if err != nil {
@@ -282,8 +327,20 @@ func rotateSecret(v *visit) error {
 	}
 	p := secretsPage{Endpoint: e, Overlap: v.form("overlap_ms"), KeyType: v.form("key_type")}
 	overlap, err := parseDuration(p.Overlap)
-	if err != nil {
+	switch {
+	case err != nil:
 		p.Faults = map[string]string{"overlap_ms": v.t("form.no_duration")}
+	case overlap > postrider.MaxOverlap:
+		p.Faults = map[string]string{"overlap_ms": v.reason(apitypes.Fault{
+			Field: "overlap_ms", Code: postrider.FaultOutOfRange, Min: new(int64), Max: new(postrider.MaxOverlap.Milliseconds()),
+		})}
+	case v.form("confirmed") == "" && v.can(postrider.ScopeEndpointsWrite):
+		p.Confirm, p.Lasts = true, overlap
+		if overlap > 0 {
+			p.Until = v.now.Add(overlap)
+		}
+	}
+	if p.Faults != nil || p.Confirm {
 		return v.showSecrets(p)
 	}
 	made, err := v.api.RotateSecret(v.ctx, e.ID, apitypes.SecretRotation{OverlapMS: new(overlap.Milliseconds()), KeyType: p.KeyType, Secret: v.form("secret")})
@@ -294,7 +351,11 @@ func rotateSecret(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: v.t("secret.done.rotate", "id", made.ID, "overlap", overlap)})
+	text := "secret.done.rotate"
+	if overlap == 0 {
+		text = "secret.done.rotate_at_once"
+	}
+	return v.done(v.path("endpoints", e.ID, "secrets"), flash{Text: v.t(text, "id", made.ID, "overlap", overlap)})
 }
 
 // revokeSecret ends a secret at once.

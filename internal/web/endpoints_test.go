@@ -21,6 +21,7 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 	paused := w.endpoint(apitypes.EndpointCreate{URL: "https://paused.example/"})
 	w.publish("order.created", `{}`)
 	w.settle(warned.ID, postrider.Attempt{StatusCode: 200}, postrider.DefaultPolicy())
+	w.settle(paused.ID, postrider.Attempt{StatusCode: 404}, postrider.Policy{ClientErrors: postrider.DeadLetterClientErrors})
 	if _, err := w.store.FoldRollups(t.Context(), store.Fold{Deltas: 100}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +58,11 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 			}
 		}
 	}
+	for person, path := range map[string]string{"operator": "/dashboard/accounts/acme", "customer": "/portal"} { // lists without the column of successes
+		if list := w.see(person, path).html; strings.Count(list, "one ended dead") != 1 {
+			t.Errorf("%s does not say that one delivery died\n%s", path, list)
+		}
+	}
 	w.see("operator", "/dashboard/endpoints?health=healthy").says(t, "endpoints list --failing=false --health=healthy<")
 	html := w.see("operator", "/dashboard/endpoints?health=warned").html
 	for _, text := range []string{"Warned", "100\u00a0%", `<option value="warned" selected>`} {
@@ -65,8 +71,12 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 		}
 	}
 	got := w.see("operator", "/dashboard/endpoints?health=failing")
-	got.says(t, "First failure", ">failing.example/<", `title="https://failing.example/"`)
-	got.lacks(t, "</svg>Healthy<")
+	got.says(t, "First failure", "</svg>Failing<", ">failing.example/<", `title="https://failing.example/"`)
+	got.lacks(t, "</svg>No warning<")
+	// Nobody says that an endpoint is healthy whose first failure is too young to be known.
+	fine := w.see("operator", "/dashboard/endpoints?health=healthy")
+	fine.says(t, ">fine.example/<", "</svg>No warning<", `<option value="healthy" selected>No warning</option>`)
+	fine.lacks(t, "Healthy", "</svg>Failing<")
 	got = w.as("operator", "GET /dashboard/endpoints?health=bogus", nil)
 	got.says(t, "This filter cannot be used", "<strong>Health</strong>")
 	got.lacks(t, "Not saved")

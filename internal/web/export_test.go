@@ -1,7 +1,5 @@
 package web
 
-import "github.com/postrider/postrider/apitypes"
-
 // OnMissingText sets what is called for a key that a catalogue does not have.
 func OnMissingText(h *Handler, missing func(key string)) {
 	for _, c := range h.texts.catalogues {
@@ -32,6 +30,3 @@ func OptionNames() (names []string) {
 	}
 	return names
 }
-
-// StandardOptions returns the options that the form takes for the default.
-func StandardOptions() apitypes.Policy { return standardEndpoint.Policy }

@@ -21,14 +21,15 @@ import (
 	"github.com/postrider/postrider/internal/web"
 )
 
-// says ends the test unless the page has the texts.
-func (p page) says(t *testing.T, texts ...string) {
+// says ends the test unless the page has the texts. It returns the page.
+func (p page) says(t *testing.T, texts ...string) page {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(p.html, text) {
 			t.Fatalf("the page does not say %q\n%s", text, p.html)
 		}
 	}
+	return p
 }
 
 var undoForm = regexp.MustCompile(`<form method="post" action="([^"]*)"><input type="hidden" name="value" value="([^"]*)"><button class="quiet">Undo`)
@@ -114,10 +115,18 @@ func TestSecretForms(t *testing.T) {
 	path := "/dashboard/endpoints/" + e.ID.String() + "/secrets"
 	first := e.Secrets[0].ID.String()
 	listed := w.see("operator", path)
-	listed.says(t, "Current: signs until it is rotated", first, "Shared secret (HMAC-SHA256)")
+	listed.says(t, "Current: signs every request<", first, "Shared secret (HMAC-SHA256)")
 	listed.lacks(t, "whsec_")
 	checkHTML(t, listed)
-	w.submit("operator", path+"/rotate", url.Values{"overlap_ms": {"1h"}}).says(t, "The old ones sign beside it for 1 h.", "Previous: signs too until", "Current: signs", " UTC</span>")
+	asked := w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {"2 h"}, "key_type": {"hmac"}})
+	asked.says(t, "Rotate the secret now?", "The old ones sign too for 2 h, until", "in 2 h", `name="confirmed" value="yes"`, `name="overlap_ms" value="2 h"`)
+	checkHTML(t, asked)
+	w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {"0"}}).says(t, "The old ones are revoked at once")
+	if secrets, err := w.admin.Secrets(t.Context(), e.ID); err != nil || len(secrets) != 1 {
+		t.Errorf("before the person has agreed there are %d secrets, %v", len(secrets), err)
+	}
+	w.submit("operator", path+"/rotate", url.Values{"overlap_ms": {"2h"}, "confirmed": {"yes"}}).says(t, "The old ones sign beside it for 2 h.",
+		"Several secrets sign now: each request has a signature of every one of them", "Old: signs every request too, until", "New: signs every request, alone from", "in 2 h", " UTC</span>")
 	shown := w.as("operator", "POST "+path, url.Values{"secret": {first}})
 	if !strings.Contains(html.UnescapeString(shown.html), *e.Secrets[0].Secret) {
 		t.Errorf("the page does not show the secret\n%s", shown.html)
@@ -129,9 +138,11 @@ func TestSecretForms(t *testing.T) {
 	if entries, err := w.admin.Audit(t.Context(), client.AuditFilter{Action: "reveal-secret"}); err != nil || len(entries.Data) != 1 || *entries.Data[0].ObjectID != first {
 		t.Errorf("the audit log has %+v, %v", entries.Data, err)
 	}
-	for overlap, says := range map[string]string{"soon": "Enter a length of time", "90d": "overlap_ms"} {
+	for overlap, says := range map[string]string{"soon": "Enter a length of time", "3 weeks": "Enter a length of time", "31d": "Must be 0 to 30 d."} {
 		if got := w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {overlap}}); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) {
 			t.Errorf("a rotation with the overlap %s = %d\n%s", overlap, got.status, got.html)
+		} else {
+			got.lacks(t, "Rotate the secret now?")
 		}
 	}
 	secrets, err := w.admin.Secrets(t.Context(), e.ID)
@@ -143,7 +154,7 @@ func TestSecretForms(t *testing.T) {
 	if got := w.as("viewer", "POST "+path, url.Values{"secret": {secrets[0].ID.String()}}); got.status != http.StatusForbidden || strings.Contains(got.html, "whsec_") {
 		t.Errorf("a viewer sees secrets: %d", got.status)
 	}
-	w.see("viewer", path).says(t, "Current: signs", "Your session may not see secrets.")
+	w.see("viewer", path).says(t, "Current: signs every request", "Your session may not see secrets.")
 }
 
 // fields returns the form of a page as a browser would send it.
@@ -167,8 +178,8 @@ func TestOptionsForm(t *testing.T) {
 
 	form.Set("timeout_ms", "20s")
 	form.Set("rate", "100/1m+20")
-	form.Set("retry.preset", "")
-	form.Set("retry.own", "0s 30s 5m")
+	form.Set("retry.preset", "own")
+	form.Set("retry.delays_ms", "0s 30s 5m")
 	review := w.as("operator", "POST "+path, form)
 	review.says(t, "This changes 3 options:", "<del>10 s</del>", "<ins>20 s</ins>")
 	checkHTML(t, review)
@@ -214,15 +225,15 @@ func TestOptionsFormFaults(t *testing.T) {
 		"expiry_ms":        {"soon", "expiry_ms", "Enter a length of time"},
 		"rate":             {"many", "rate", "Enter a rate like 100/1s"},
 		"concurrency":      {"ten", "concurrency", "Enter a whole number."},
-		"retry.own":        {"0s 90d", "retry", "Entry 2: "},
+		"retry.delays_ms":  {"0s 90d", "retry", "Entry 2: "},
 		"circuit.failures": {"many", "circuit", "Enter a whole number."},
 		"headers":          {"X-Tenant", "headers", "as Name: value."},
 		"url":              {"ftp://x", "url", "Enter a whole URL"},
 	} {
 		form := w.see("operator", path).fields()
 		form.Set(field, c.typed)
-		form.Set("retry.preset", "")
-		if field != "retry.own" {
+		form.Set("retry.preset", "own")
+		if field != "retry.delays_ms" {
 			form.Set("retry.preset", "default")
 		}
 		if field == "circuit.failures" {
@@ -264,6 +275,32 @@ func TestCreateForm(t *testing.T) {
 	}
 	if e := found.Data[0]; !slices.Equal(e.EventTypes, []string{"order.*", "invoice.paid"}) || len(e.Signature.Value().Schemes) != 2 || e.TimeoutMS.Value() != 10_000 {
 		t.Errorf("the endpoint is %+v", e)
+	}
+}
+
+func TestAnAccountIsToldToKeepLess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	const path = "/dashboard/accounts/acme"
+	form := url.Values{"keep_events_days": {"7"}, "keep_attempts_days": {" 14 "}, "keep_bodies_days": {""}, "keep_idempotency_keys_days": {"2"}}
+	shown := w.submit("operator", path+"/retention", form)
+	shown.says(t, "<dd>7 days</dd>", "<dd>14 days</dd>", "as long as the server keeps them", `value="14"`)
+	checkHTML(t, shown)
+	for typed, says := range map[string]string{"0": "Must be 1 to", "a week": "Enter a whole number", "1": "cannot be kept longer than events"} {
+		form.Set("keep_events_days", typed)
+		got := w.as("operator", "POST "+path+"/retention", form)
+		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) || !strings.Contains(got.html, `value="`+typed+`"`) {
+			t.Errorf("%s days: %d, without %q\n%s", typed, got.status, says, got.html)
+		}
+		checkHTML(t, got)
+	}
+	form.Set("keep_events_days", "7")
+	if got := w.as("viewer", "POST "+path+"/retention", form); got.status != http.StatusForbidden {
+		t.Errorf("a viewer's change = %d, want 403", got.status)
+	}
+	a, err := w.admin.Account(t.Context(), "acme")
+	if err != nil || a.KeepEventsDays.Value() != 7 || a.KeepAttemptsDays.Value() != 14 || !a.KeepBodiesDays.IsNull() {
+		t.Errorf("the account is %+v, %v", a, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func TestEveryExplanationHasATextInEveryLanguage(t *testing.T) {
 				t.Errorf("%s.json has no waiting.%s.short", language, reason)
 			}
 		}
-		for _, failure := range postrider.Failures {
+		for _, failure := range slices.Concat(postrider.Failures, postrider.MessageFailures) {
 			if !has["cause."+string(failure)] {
 				t.Errorf("%s.json has no cause.%s", language, failure)
 			}
@@ -228,7 +229,7 @@ func TestDeadLettersAreSelected(t *testing.T) {
 	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
 	all := ids["delivery"]
 	list := "/dashboard/dead-letters/all"
-	says(t, w.see("operator", list), `name="delivery" value="`+all[0]+`"`, `formaction="/dashboard/dead-letters/discard"`)
+	says(t, w.see("operator", list), `name="delivery" value="`+all[0]+`"`, `formaction="/dashboard/dead-letters/discard"`, `data-select-all="delivery"`, "Sorted by the time when the delivery was created", `data-label="Created"`, "Died")
 	says(t, w.submit("operator", "/dashboard/dead-letters/replay", url.Values{"back": {list}}), "no dead letter was selected")
 	says(t, w.submit("operator", "/dashboard/dead-letters/discard", url.Values{"back": {list}, "delivery": all[:1]}), "One dead letter is discarded.", all[1])
 	says(t, w.submit("operator", "/dashboard/dead-letters/replay", url.Values{"back": {list}, "delivery": all}),
@@ -268,6 +269,10 @@ func TestReplayedDeadLettersLeadToTheirNewDeliveries(t *testing.T) {
 	}
 	got := w.submit("operator", "/dashboard/dead-letters/replay", ids)
 	says(t, got, "50 dead letters are replayed", "The new deliveries:")
+	undo := url.Values{"back": {"/dashboard/dead-letters/all?resolved=true"}}
+	for _, made := range regexp.MustCompile(`name="delivery" value="([^"]+)"`).FindAllStringSubmatch(got.html, -1) {
+		undo.Add("delivery", made[1])
+	}
 	if dead, err = w.admin.DeadLetters(t.Context(), client.DeadLetterFilter{Resolved: true, Paging: client.Paging{Limit: 50}}); err != nil {
 		t.Fatal(err)
 	}
@@ -276,6 +281,17 @@ func TestReplayedDeadLettersLeadToTheirNewDeliveries(t *testing.T) {
 			t.Errorf("the message has no link to the replay of %s", d.Delivery)
 		}
 	}
+	// Ten arrive before the person takes the replay back.
+	w.settle(e.ID, postrider.Attempt{StatusCode: 200}, postrider.DefaultPolicy())
+	undone := w.submit("operator", "/dashboard/dead-letters/undo", undo)
+	says(t, undone, "40 replays are cancelled before they were delivered. 10 had ended already and cannot be taken back.",
+		"count as replayed; you can replay them again from their own pages", `value="true" selected`)
+	left, err := w.admin.Deliveries(t.Context(), client.DeliveryFilter{Status: postrider.Pending})
+	if err != nil || len(left.Data) != 0 {
+		t.Errorf("after the undo %d deliveries are pending, %v", len(left.Data), err)
+	}
+	again := dead.Data[len(dead.Data)-1].Delivery.String()
+	says(t, w.submit("operator", "/dashboard/deliveries/"+again+"/replay", nil), "This is the replay")
 }
 
 func TestDeadLetterGroupsNameTheirEndpointsInOneCall(t *testing.T) {

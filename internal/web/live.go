@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/observe"
 )
@@ -30,6 +32,15 @@ const (
 	streamWrite = 10 * time.Second
 	// tickEvery is the shortest time between two ticks of a stream.
 	tickEvery = 2 * time.Second
+	// Deliveries must not wait for the people who watch them, however many they are. So the
+	// streams of this server share a rate of ticks, each of which has a browser load a page
+	// again (some 10 ms of a processor), and one of messages of the tail (some 50 µs). Each
+	// stream gets its turn: fifty overviews are renewed every 5 s, a thousand tails every 4 s.
+	ticksASecond = 10
+	tailsASecond = 250
+	// turnWithin is how long a stream waits for its turn at most: with more streams than the
+	// rate serves in this time, the rate is greater.
+	turnWithin = 30 * time.Second
 	// The limits of the streams of this server, of the portal sessions of one account, which
 	// must not take the streams of the others, and of one session.
 	maxStreams          = 2000
@@ -37,10 +48,12 @@ const (
 	maxStreamsOfSession = 8
 )
 
-// streams counts the open streams, and ends them all.
+// streams counts the open streams, gives them their turns, and ends them all.
 type streams struct {
 	ended chan struct{} // closed by end
 	once  sync.Once
+
+	ticks, tails *rate.Limiter // the turns of all streams
 
 	mu        sync.Mutex
 	open      int
@@ -49,7 +62,10 @@ type streams struct {
 }
 
 func newStreams() *streams {
-	return &streams{ended: make(chan struct{}), ofAccount: map[postrider.AccountID]int{}, ofSession: map[postrider.SessionID]int{}}
+	return &streams{
+		ended: make(chan struct{}), ticks: rate.NewLimiter(ticksASecond, 1), tails: rate.NewLimiter(tailsASecond, 1),
+		ofAccount: map[postrider.AccountID]int{}, ofSession: map[postrider.SessionID]int{},
+	}
 }
 
 // End ends all streams at once, and those that begin later. Call it when the server
@@ -67,7 +83,15 @@ func (s *streams) begin(c postrider.Caller) bool {
 	s.open++
 	s.ofAccount[c.Account]++
 	s.ofSession[c.Session]++
+	s.setRates()
 	return true
+}
+
+// setRates lets every open stream have its turn within turnWithin. It needs s.mu.
+func (s *streams) setRates() {
+	least := rate.Limit(float64(s.open) / turnWithin.Seconds())
+	s.ticks.SetLimit(max(ticksASecond, least))
+	s.tails.SetLimit(max(tailsASecond, least))
 }
 
 // done takes back what begin counted.
@@ -75,6 +99,7 @@ func (s *streams) done(c postrider.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
+	s.setRates()
 	if s.ofAccount[c.Account]--; s.ofAccount[c.Account] == 0 {
 		delete(s.ofAccount, c.Account)
 	}
@@ -175,7 +200,7 @@ func (s *stream) ticks(ctx context.Context, w observe.Watch) (feed func()) {
 	next := s.h.Live.Subscribe(ctx, w)
 	return func() {
 		for {
-			if _, _, err := next(); err != nil || !s.send(ctx, changed) || !sleep(ctx, tickEvery) {
+			if _, _, err := next(); err != nil || s.h.streams.ticks.Wait(ctx) != nil || !s.send(ctx, changed) || !sleep(ctx, tickEvery) {
 				return
 			}
 		}

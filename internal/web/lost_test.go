@@ -43,6 +43,26 @@ func TestAnUnknownPathKeepsTheMenu(t *testing.T) {
 	}
 }
 
+// The first page of each audience is also found with a slash behind its path. Whatever else
+// is in the URL, the browser stays at this server.
+func TestASlashLeadsToTheFirstPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for path, want := range map[string]string{
+		"/dashboard/": "/dashboard", "/portal/": "/portal", "/dashboard/?range=7d": "/dashboard?range=7d", "/portal/?//example.com": "/portal?//example.com",
+	} {
+		for _, person := range []string{"operator", "nobody"} {
+			got := w.as(person, "GET "+path, nil)
+			if to := got.header.Get("Location"); got.status != http.StatusPermanentRedirect || to != want {
+				t.Errorf("GET %s as %s = %d to %q, want %q", path, person, got.status, to, want)
+			}
+		}
+	}
+	if got := w.as("operator", "GET /dashboard//example.com/", nil); strings.HasPrefix(got.header.Get("Location"), "//") {
+		t.Errorf("a path with two slashes leads to %q", got.header.Get("Location"))
+	}
+}
+
 // While the store is not open, every page is a 503 that says so, with its stylesheet.
 func TestEveryPageSaysThatTheServerStarts(t *testing.T) {
 	t.Parallel()

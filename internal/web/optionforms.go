@@ -21,8 +21,9 @@ type optionsForm struct {
 	Groups   []optionGroup
 	Changes  []optionChange // that the person reviews before they are saved
 	Faults   map[string]string
-	Account  string // of a new endpoint
-	newPlace        // of a new endpoint
+	Account  string   // of a new endpoint
+	Accounts []choice // that there are, the newest
+	newPlace          // of a new endpoint
 
 	headers []apitypes.Header // as the form has them
 }
@@ -40,9 +41,7 @@ type shownOption struct {
 	Inputs []shownInput
 	MaySet bool
 	Fault  string // empty: none
-	Open   bool   // the person asked for its fields
 	Kept   string // what an empty secret does; empty: nothing is stored
-	Asked  bool   // the choice has fields that the person has not seen
 
 	// Default is the default in words; empty: the option has none.
 	Default string
@@ -58,7 +57,7 @@ type shownInput struct {
 	Value string // as the person typed it, else as it is stored
 	Was   string // as it is stored; the field was.NAME has it
 	Bad   bool   // it is refused
-	Other bool   // it is for another kind of authentication than the chosen one, and not shown
+	For   string // the choices of the first input that it is for, separated by spaces; empty: all
 }
 
 // optionChange says what a form changes of an option, in words. From and To are alike if
@@ -82,6 +81,7 @@ func showOptions(v *visit) error {
 func (v *visit) showOptions(f optionsForm) error {
 	p := page{Name: "endpoints-options", Title: where(v, f.Endpoint), Data: f, Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"}}
 	if f.New {
+		f.Accounts = v.accountFilter().Options
 		f.Groups[0].Options = slices.DeleteFunc(f.Groups[0].Options, func(o shownOption) bool { return o.Name == "url" }) // it is a part of newPlace
 		p = page{Name: "endpoints-new", Data: f, Commands: []string{"endpoints create --help"}}
 	}
@@ -117,34 +117,23 @@ func (v *visit) showOption(o option, e apitypes.Endpoint) shownOption {
 		return shown.MaySet && v.r.Method == http.MethodPost && v.posted.Has("was."+o.field(i))
 	}
 	for i, in := range o.inputs {
-		s := shownInput{input: in, Name: o.field(i), Value: values[i], Was: values[i]}
+		s := shownInput{input: in, Name: o.field(i), Value: values[i], Was: values[i], For: o.choicesOf(in.Part)}
 		if sent(i) {
 			s.Value, s.Was = v.typed(s), v.posted.Get("was."+s.Name)
 		}
-		if i > 0 {
-			s.Other = o.hides(shown.Inputs[0].Value, in.Part)
-			shown.Asked = shown.Asked || sent(0) && !sent(i) && !s.Other && o.hides("", in.Part)
-		}
 		shown.Inputs = append(shown.Inputs, s)
 	}
-	shown.Open = shown.Asked || v.form("show") == o.name
 	if key := "option." + o.name + ".kept"; !e.ID.IsZero() && v.text.has(key) {
 		shown.Kept = v.t(key)
 	}
 	if !describes(o.name) {
-		shown.Default = v.words(o, standardEndpoint)
-		if !e.ID.IsZero() && e.PolicyError == nil && !slices.Equal(o.show(e), o.show(standardEndpoint)) {
+		standard := apitypes.Endpoint{Policy: v.h.Standard}
+		shown.Default = v.words(o, standard)
+		if !e.ID.IsZero() && e.PolicyError == nil && !slices.Equal(o.show(e), o.show(standard)) {
 			shown.Now = v.words(o, e)
 		}
 	}
 	return shown
-}
-
-// asks reports whether the person wants to see the fields of another choice, or must see
-// them before the form can be read.
-func (f *optionsForm) asks(v *visit) bool {
-	asked := func(o shownOption) bool { return o.Asked }
-	return v.form("show") != "" || slices.ContainsFunc(f.Groups, func(g optionGroup) bool { return slices.ContainsFunc(g.Options, asked) })
 }
 
 // describes reports whether the option describes the endpoint itself, and is none of its
@@ -185,20 +174,17 @@ func (f *optionsForm) set(v *visit, u *apitypes.EndpointUpdate, o option, shown 
 	if slices.Equal(is, was) {
 		return
 	}
-	if n := len(is) - 1; o.inputs[n].Part == ownChoice && is[0] != ownChoice && is[n] == was[n] {
-		is[n] = "" // another choice was made; the text of the old one is left over
-	}
 	err := o.set(u, is)
 	if err == nil {
 		f.Changes = append(f.Changes, optionChange{o.name, v.wordsOf(o, was), v.wordsOf(o, is)})
 		return
 	}
-	part := ""
-	if unread, ok := errors.AsType[*unreadError](err); ok {
-		part, shown.Fault = unread.part, v.t("option."+o.name+"."+unread.part)+": "
+	var unread unreadError
+	if found, ok := errors.AsType[*unreadError](err); ok {
+		unread, shown.Fault = *found, v.t("option."+o.name+"."+found.part)+": "
 	}
-	shown.Fault += v.t(err.Error())
-	shown.mark(part)
+	shown.Fault += v.t(err.Error(), unread.args...)
+	shown.mark(unread.part)
 	f.fault(o.name, shown.Fault)
 }
 
@@ -264,22 +250,20 @@ func (f *optionsForm) place(v *visit, o *shownOption, field string) string {
 	}
 	part := strings.TrimPrefix(element.ReplaceAllString(rest, ""), ".")
 	o.mark(part)
-	switch key := "option." + o.Name + "." + part; {
-	case part != "" && v.text.has(key):
-		return v.t(key) + ": "
-	case n >= 0:
-		return v.t("fault.element", "n", n+1) + ": "
-	case part != "" && o.Name != "auth": // JSON that the person typed has this name
-		return part + ": "
+	said := ""
+	if key := "option." + o.Name + "." + part; part != "" && v.text.has(key) {
+		said = v.t(key) + ": "
 	}
-	return ""
+	if n >= 0 {
+		said += v.t("fault.element", "n", n+1) + ": "
+	}
+	return said
 }
 
-// mark marks the input of a part as refused; without one, the input with a text of the
-// person's own, else all.
+// mark marks the input of a part as refused; without one, that of the secret, else all.
 func (o *shownOption) mark(part string) {
 	at := slices.IndexFunc(o.Inputs, func(in shownInput) bool { return in.Part == part })
-	if last := len(o.Inputs) - 1; at < 0 && (o.Inputs[last].Part == ownChoice || o.Inputs[last].Part == "secret") {
+	if last := len(o.Inputs) - 1; at < 0 && o.Inputs[last].Part == "secret" {
 		at = last
 	}
 	for i := range o.Inputs {
@@ -297,9 +281,6 @@ func changeOptions(v *visit) error {
 	f := v.optionsOf(e)
 	update := f.update(v)
 	switch {
-	case f.asks(v):
-		f.Changes, f.Faults = nil, nil
-		return v.showOptions(f)
 	case f.Faults != nil: // the API says what else is wrong, and saves nothing
 	case len(f.Changes) == 0:
 		return v.done(v.path("endpoints", e.ID, "options"), flash{Text: v.t("options.unchanged")})
@@ -378,16 +359,37 @@ func checks(name string) bool {
 	return false
 }
 
+// accountNamed returns what the API knows an account by: the text itself, or the id of the
+// account that has it as its name. Empty: more than one account has the name, as many as it
+// returns.
+func (v *visit) accountNamed(text string) (string, int, error) {
+	if _, err := v.api.Account(v.ctx, text); text == "" || err == nil || statusOf(err) != http.StatusNotFound {
+		return text, 0, nil // if the API cannot tell, it says so when the endpoint is created
+	}
+	hits, err := v.api.Search(v.ctx, text)
+	if _, refused := v.faulty(err); err != nil && !refused {
+		return "", 0, err
+	}
+	hits = slices.DeleteFunc(hits, func(h apitypes.SearchHit) bool { return h.Kind != "account" || !strings.EqualFold(h.Title, text) })
+	switch len(hits) {
+	case 0:
+		return text, 0, nil
+	case 1:
+		return hits[0].ID, 0, nil
+	}
+	return "", len(hits), nil
+}
+
 // createEndpoint creates an endpoint.
 func createEndpoint(v *visit) error {
 	f := v.optionsOf(apitypes.Endpoint{})
 	u := f.update(v)
-	if f.asks(v) {
-		f.Faults = nil
-		return v.showOptions(f)
+	account, namesakes, err := v.accountNamed(f.Account)
+	if err != nil {
+		return err
 	}
 	create := apitypes.EndpointCreate{
-		Account: v.form("account"), UID: u.UID.Value(), Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
+		Account: account, UID: u.UID.Value(), Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
 	}
 	if create.EventTypes == nil {
 		create.EventTypes = []string{} // the API says that there must be some
@@ -395,6 +397,14 @@ func createEndpoint(v *visit) error {
 	f.apply(&create)
 	e, err := v.api.CreateEndpoint(v.ctx, create)
 	if faults, refused := v.faulty(err); refused {
+		switch {
+		case namesakes > 0:
+			faults["account"] = v.t("options.account.ambiguous", "n", namesakes)
+		case faults["account"] != "" && account == "":
+			faults["account"] = v.t("fault.required")
+		case faults["account"] != "":
+			faults["account"] = v.t("options.account.unknown")
+		}
 		f.refuse(v, faults)
 		return v.showOptions(f)
 	}

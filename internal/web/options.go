@@ -44,8 +44,9 @@ type input struct {
 // unreadable is a preset, a URL and an event type that the API refuses.
 const unreadable = "?"
 
-// ownChoice is the choice of an option whose values are in its input "own".
-const ownChoice = "own"
+// The choices of an option whose values are in its other inputs: a list or numbers of the
+// person's own, and of a retry schedule a formula.
+const ownChoice, formulaChoice = "own", "formula"
 
 // authParts are the inputs that each kind of authentication has, beside its type.
 var authParts = map[postrider.AuthKind][]string{
@@ -53,16 +54,27 @@ var authParts = map[postrider.AuthKind][]string{
 	postrider.AuthOAuth2: {"token_url", "client_id", "scopes", "audience", "secret"},
 }
 
-// hides reports whether the inputs of a part are of no use with a choice of the first
-// input. The form does not have them then; its button "show" adds them.
-func (o option) hides(choice, part string) bool {
-	switch o.name {
-	case "auth":
-		return !slices.Contains(authParts[postrider.AuthKind(choice)], part)
-	case "circuit":
-		return choice != ownChoice
+// choicesOf returns the choices of the first input with which the input of a part is of
+// use, separated by spaces; empty: it always is. The stylesheet shows the input with these
+// choices alone.
+func (o option) choicesOf(part string) string {
+	var choices []string
+	switch {
+	case part == o.inputs[0].Part:
+	case o.name == "auth":
+		for _, kind := range postrider.AuthKinds {
+			if slices.Contains(authParts[kind], part) {
+				choices = append(choices, string(kind))
+			}
+		}
+	case o.name == "circuit", o.name == "retry" && part == "delays_ms":
+		choices = []string{ownChoice}
+	case o.name == "retry" && part == "jitter":
+		choices = []string{ownChoice, formulaChoice}
+	case o.name == "retry":
+		choices = []string{formulaChoice}
 	}
-	return false
+	return strings.Join(choices, " ")
 }
 
 // field returns the name of the form field of an input.
@@ -75,9 +87,10 @@ func (o option) field(i int) string {
 
 // unreadError says that one input of an option cannot be read.
 type unreadError struct {
-	error
+	error // its text is the key of the text that says what is wrong
 
 	part string
+	args []any // of the text
 }
 
 // The errors of inputs that cannot be read, by the keys of their texts.
@@ -88,6 +101,8 @@ var (
 	errNoDuration = errors.New("form.no_duration")
 	errNoRate     = errors.New("form.no_rate")
 	errNoRetry    = errors.New("form.no_retry")
+	errNoDelay    = errors.New("form.no_delay")
+	errNoDecimal  = errors.New("form.no_decimal")
 	errNoHeader   = errors.New("form.no_header")
 )
 
@@ -132,9 +147,18 @@ var optionGroups = []struct {
 		{"tls", []input{{"certificate", "lines", nil}, {"key", "secret_lines", nil}, {"authorities", "lines", nil}}, showTLS, setTLS},
 		choiceOf("compression", func(p *apitypes.Policy) *apitypes.Optional[postrider.Compression] { return &p.Compression }, postrider.CompressionNone, postrider.CompressionGzip),
 		numberOf("max_redirects", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.MaxRedirects }),
+		yesOrNo("send_traceparent", func(p *apitypes.Policy) *apitypes.Optional[bool] { return &p.SendTraceParent }),
 	}},
 	{"failures", []option{
-		{"retry", []input{{"preset", "select", append([]string{"", ownChoice}, postrider.Presets()...)}, {"own", "text", nil}}, showRetry, setRetry},
+		{"retry", []input{
+			{"preset", "select", append([]string{"", ownChoice, formulaChoice}, postrider.Presets()...)},
+			{"delays_ms", "text", nil},
+			{"base_ms", "duration", nil},
+			{"factor", "number", nil},
+			{"cap_ms", "duration", nil},
+			{"max_attempts", "number", nil},
+			{"jitter", "text", nil},
+		}, showRetry, setRetry},
 		choiceOf("client_errors", func(p *apitypes.Policy) *apitypes.Optional[postrider.ClientErrors] { return &p.ClientErrors }, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),
 		durationOf("expiry_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.ExpiryMS }),
 		{"circuit", []input{
@@ -149,15 +173,7 @@ var optionGroups = []struct {
 	}},
 	{"pace", []option{
 		durationOf("timeout_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.TimeoutMS }),
-		{
-			"adaptive_timeout",
-			[]input{{"", "select", []string{"", "false", "true"}}},
-			func(e apitypes.Endpoint) []string { return []string{strconv.FormatBool(e.AdaptiveTimeout.Value())} },
-			func(u *apitypes.EndpointUpdate, to []string) error {
-				u.AdaptiveTimeout = apitypes.NullUnless(to[0] != "", to[0] == "true")
-				return nil
-			},
-		},
+		yesOrNo("adaptive_timeout", func(p *apitypes.Policy) *apitypes.Optional[bool] { return &p.AdaptiveTimeout }),
 		numberOf("concurrency", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.Concurrency }),
 		{"rate", one("text"), showRate, setRate},
 		choiceOf("order", func(p *apitypes.Policy) *apitypes.Optional[postrider.Order] { return &p.Order }, postrider.OrderNone, postrider.OrderByKey),
@@ -201,6 +217,19 @@ func choiceOf[T ~string](name string, field func(*apitypes.Policy) *apitypes.Opt
 		func(e apitypes.Endpoint) []string { return []string{string(field(&e.Policy).Value())} },
 		func(u *apitypes.EndpointUpdate, to []string) error {
 			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", T(to[0]))
+			return nil
+		},
+	}
+}
+
+// yesOrNo returns an option that is on or off.
+func yesOrNo(name string, field func(*apitypes.Policy) *apitypes.Optional[bool]) option {
+	return option{
+		name,
+		[]input{{"", "select", []string{"", "false", "true"}}},
+		func(e apitypes.Endpoint) []string { return []string{strconv.FormatBool(field(&e.Policy).Value())} },
+		func(u *apitypes.EndpointUpdate, to []string) error {
+			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", to[0] == "true")
 			return nil
 		},
 	}
@@ -276,47 +305,6 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// showRetry returns the preset, or the delays of a schedule, or the JSON of a formula.
-func showRetry(e apitypes.Endpoint) []string {
-	r := e.Retry.Value()
-	switch {
-	case r.Preset != "":
-		return []string{r.Preset, ""}
-	case r.DelaysMS != nil && r.Jitter == "":
-		texts := make([]string, 0, len(r.DelaysMS))
-		for _, ms := range r.DelaysMS {
-			texts = append(texts, durationText(ms))
-		}
-		return []string{ownChoice, strings.Join(texts, " ")}
-	}
-	return []string{ownChoice, compactJSON(r)}
-}
-
-func setRetry(u *apitypes.EndpointUpdate, to []string) error {
-	u.Retry = apitypes.Of(apitypes.Retry{Preset: unreadable}) // until it is read
-	var r apitypes.Retry
-	switch own := to[1]; {
-	case own == "" && to[0] == ownChoice:
-		return errNoRetry
-	case own == "":
-		r.Preset = to[0]
-	case own[0] == '{':
-		if json.Unmarshal([]byte(own), &r) != nil {
-			return errNoRetry
-		}
-	default:
-		for text := range strings.FieldsSeq(strings.ReplaceAll(own, ",", " ")) {
-			d, err := parseDuration(text)
-			if err != nil {
-				return errNoRetry
-			}
-			r.DelaysMS = append(r.DelaysMS, d.Milliseconds())
-		}
-	}
-	u.Retry = apitypes.NullUnless(to[0]+to[1] != "", r)
-	return nil
-}
-
 // showCircuit returns the preset, and the numbers without those that are 0: they open no
 // circuit.
 func showCircuit(e apitypes.Endpoint) []string {
@@ -354,7 +342,7 @@ func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
 	}{{"failures", &c.Failures}, {"percent", &c.Percent}, {"attempts", &c.Attempts}} {
 		n, err := strconv.Atoi(strings.TrimRight(to[1+i], " %"))
 		if err != nil && to[1+i] != "" {
-			return &unreadError{errNoNumber, number.part}
+			return &unreadError{error: errNoNumber, part: number.part}
 		}
 		if err == nil {
 			*number.into = &n
@@ -366,7 +354,7 @@ func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
 	}{{"window_ms", &c.WindowMS}, {"cooldown_ms", &c.CooldownMS}, {"max_cooldown_ms", &c.MaxCooldownMS}} {
 		d, err := parseDuration(to[4+i])
 		if err != nil && to[4+i] != "" {
-			return &unreadError{err, length.part}
+			return &unreadError{error: err, part: length.part}
 		}
 		if err == nil {
 			*length.into = new(d.Milliseconds())

@@ -12,35 +12,6 @@ import (
 // This file says in words what the options of an endpoint are: in the review of changes,
 // and where an endpoint differs from the default. A secret is never shown.
 
-// standardEndpoint has the options of an endpoint that was created without any, as the
-// API shows them; a test compares the two. The other fields are zero.
-var standardEndpoint = func() apitypes.Endpoint {
-	p := postrider.DefaultPolicy()
-	return apitypes.Endpoint{Policy: apitypes.Policy{
-		Retry:           apitypes.Of(apitypes.Retry{Preset: p.Retry.Preset}),
-		TimeoutMS:       apitypes.Of(p.Timeout.Milliseconds()),
-		ClientErrors:    apitypes.Of(p.ClientErrors),
-		Concurrency:     apitypes.Of(p.Concurrency),
-		ExpiryMS:        apitypes.Of(p.Expiry.Milliseconds()),
-		Signature:       apitypes.Of(apitypes.Signature{Schemes: []apitypes.Scheme{{Scheme: p.Signatures[0].Scheme}}}),
-		Payload:         apitypes.Of(p.Payload),
-		AdaptiveTimeout: apitypes.Of(p.AdaptiveTimeout),
-		Circuit: apitypes.Of(apitypes.CircuitPolicy{
-			Preset: "default", Failures: &p.Circuit.Failures, Percent: &p.Circuit.Percent, Attempts: &p.Circuit.Attempts,
-			WindowMS: new(p.Circuit.Window.Milliseconds()), CooldownMS: new(p.Circuit.Cooldown.Milliseconds()),
-			MaxCooldownMS: new(p.Circuit.MaxCooldown.Milliseconds()),
-		}),
-		Order:        apitypes.Of(p.Order),
-		OnDead:       apitypes.Of(p.OnDead),
-		Headers:      apitypes.Of([]apitypes.Header{}),
-		MaxRedirects: apitypes.Of(p.MaxRedirects),
-		Compression:  apitypes.Of(p.Compression),
-		Rate:         apitypes.Null[apitypes.Rate](),
-		Auth:         apitypes.Null[apitypes.Auth](),
-		TLS:          apitypes.Null[apitypes.TLS](),
-	}}
-}()
-
 // wordsOf returns in words what the values of the inputs of an option mean. Empty: they
 // cannot be read.
 func (v *visit) wordsOf(o option, values []string) string {
@@ -50,7 +21,7 @@ func (v *visit) wordsOf(o option, values []string) string {
 	}
 	uid := u.UID.Value()
 	e := apitypes.Endpoint{URL: u.URL, EventTypes: u.EventTypes, Description: u.Description.Value(), UID: &uid, Policy: u.Policy}
-	options, standard := reflect.ValueOf(&e.Policy).Elem(), reflect.ValueOf(standardEndpoint.Policy)
+	options, standard := reflect.ValueOf(&e.Policy).Elem(), reflect.ValueOf(v.h.Standard)
 	for i := range options.NumField() {
 		if field, ok := reflect.TypeAssert[interface{ IsNull() bool }](options.Field(i)); ok && field.IsNull() {
 			options.Field(i).Set(standard.Field(i)) // null is the default

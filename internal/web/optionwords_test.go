@@ -7,20 +7,14 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/web"
 )
-
-func TestTheStandardOptionsAreThoseOfTheAPI(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, web.Options{})
-	if got, want := web.StandardOptions(), w.endpoint(apitypes.EndpointCreate{}).Policy; !reflect.DeepEqual(got, want) {
-		t.Errorf("the form takes for the default\n%+v, the API\n%+v", got, want)
-	}
-}
 
 // reviewed returns the lines of the review of changes, without their marks.
 func (p page) reviewed() []string {
@@ -43,7 +37,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 	form := w.see("operator", path).fields()
 	for field, value := range map[string]string{
 		"event_types": "order.*\r\ninvoice.paid", "signature.custom": "plain:X-Acme:sha256=", "headers": "X-Tenant: 7", "headers.secret": "X-Key: hush",
-		"retry.preset": "own", "retry.own": "0s 30s 5m", "timeout_ms": "30s", "rate": "100/1m+20", "order": "by_key",
+		"retry.preset": "own", "retry.delays_ms": "0s 30s 5m", "timeout_ms": "30s", "rate": "100/1m+20", "order": "by_key",
 		"circuit.preset": "own", "circuit.failures": "3", "circuit.percent": "", "circuit.attempts": "", "circuit.window_ms": "", "circuit.cooldown_ms": "10s", "circuit.max_cooldown_ms": "5m",
 	} {
 		form.Set(field, value)
@@ -83,7 +77,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 		}
 		checkHTML(t, review)
 	}
-	if got := w.options(e.ID); !reflect.DeepEqual(got, web.StandardOptions()) {
+	if got := w.options(e.ID); !reflect.DeepEqual(got, api.StandardPolicy()) {
 		t.Error("the review has saved the change")
 	}
 	secret := w.see("operator", path).fields()
@@ -97,24 +91,30 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 	}
 }
 
-// Numbers of one's own for the circuit have a field each. They appear with the choice, and
-// are refused by the API like its own.
+// Numbers of one's own for the circuit have a field each, and are refused by the API like
+// its own. Those that open no circuit by being 0 take it, as their hints say.
 func TestTheCircuitHasAFieldForEachNumber(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	e := w.endpoint(apitypes.EndpointCreate{})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	shown := w.see("operator", path)
-	shown.lacks(t, `name="circuit.failures"`)
+	shown.says(t, "Failures in a row", "0 to 1,000. 0 or empty:", "Share of failures (%)", "0 to 100, of", `name="circuit.failures" value="5"`, `name="circuit.cooldown_ms" value="1m"`, `name="circuit.max_cooldown_ms" value="30m"`)
 	form := shown.fields()
 	form.Set("circuit.preset", "own")
-	form.Set("save", "yes") // without having seen the fields
-	asked := w.as("operator", "POST "+path, form)
-	asked.says(t, "Failures in a row", "Share of failures (%)", `name="circuit.failures" value="5"`, `name="circuit.cooldown_ms" value="1m"`, `name="circuit.max_cooldown_ms" value="30m"`)
-	asked.lacks(t, "Save the changes", "Nothing was saved yet")
-	checkHTML(t, asked)
-	form = asked.fields()
-	form.Set("circuit.preset", "own")
+	for _, failures := range []string{"0", "", "1", "1000"} {
+		own := shown.fields()
+		own.Set("circuit.preset", "own")
+		own.Set("circuit.failures", failures)
+		for _, none := range []string{"circuit.percent", "circuit.attempts", "circuit.window_ms"} {
+			own.Set(none, "0")
+		}
+		own.Set("save", "yes")
+		w.submit("operator", path, own)
+		if got, want := w.options(e.ID).Circuit.Value(), "0"+failures; *got.Failures != number(t, want) || *got.Percent != 0 {
+			t.Errorf("%s failures in a row are stored as %d, with %d %%", failures, *got.Failures, *got.Percent)
+		}
+	}
 	marks := map[string]string{"circuit.window_ms": "circuit.percent", "circuit.percent": "circuit.attempts"} // where the API finds others
 	for _, refused := range []struct{ field, value, says string }{
 		{"circuit.failures", "many", "Failures in a row: Enter a whole number."},
@@ -153,7 +153,7 @@ func TestTheCircuitHasAFieldForEachNumber(t *testing.T) {
 		t.Errorf("%d options differ from the default, want the circuit alone", n)
 	}
 	w.undo(done)
-	if got := w.options(e.ID); !reflect.DeepEqual(got, web.StandardOptions()) {
+	if got := w.options(e.ID); !reflect.DeepEqual(got, api.StandardPolicy()) {
 		t.Errorf("the options after the undo are %+v", got)
 	}
 	created := w.see("operator", "/dashboard/endpoints/new")
@@ -184,4 +184,14 @@ func TestTheFormsOfADeletedEndpointAreGone(t *testing.T) {
 	if got := w.as("operator", "POST "+options, stale); got.status != http.StatusGone || !strings.Contains(got.html, "This endpoint is deleted") {
 		t.Errorf("a form that was open while the endpoint was deleted = %d", got.status)
 	}
+}
+
+// number reads a whole number.
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

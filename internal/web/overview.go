@@ -20,7 +20,6 @@ type overviewPage struct {
 	Traffic  *traffic
 	Troubled apitypes.TroubledEndpoints
 	Nodes    []apitypes.Node // nil: the person may not see them
-	Hold     apitypes.Hold   // zero: the store is not held, or the person may not know
 }
 
 // showOverview shows whether webhooks are healthy, and what needs a person.
@@ -38,10 +37,7 @@ func showOverview(v *visit) (err error) {
 		if p.Nodes, err = v.api.Nodes(v.ctx); err != nil {
 			return err
 		}
-		if p.Hold, err = v.api.Hold(v.ctx); err != nil {
-			return err
-		}
-		commands = append(commands, "nodes", "resume --after-restore")
+		commands = append(commands, "nodes", resumeCommand)
 	}
 	return v.show(page{Name: "overview", Data: p, Commands: commands})
 }

@@ -37,7 +37,8 @@ type visit struct {
 	portal  bool     // a page of the portal, with or without a session
 	session Session  // zero: a page without a session
 	api     *client.Client
-	calls   *recorder // the calls of api, for the foot of the page
+	calls   *recorder      // the calls of api, for the foot of the page
+	frame   *client.Client // calls the API for what surrounds the page; its calls are not recorded
 	text    *catalogue
 	zone    *time.Location
 	now     time.Time
@@ -155,7 +156,7 @@ func (v *visit) call(handle func(*visit) error) (err error) {
 func (v *visit) record(err error) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
-		slog.String("id", v.w.id), slog.String("method", v.r.Method), slog.String("page", v.r.Pattern),
+		slog.String("request", v.w.id), slog.String("method", v.r.Method), slog.String("page", v.r.Pattern),
 		slog.Int("status", v.w.status), slog.Duration("took", time.Since(v.now)), slog.Int("bytes", v.w.size),
 	}
 	if v.calls != nil {
@@ -179,8 +180,25 @@ func (v *visit) enter(s Session) {
 
 // connect makes the client by which the visit calls the API as its person.
 func (v *visit) connect() {
-	v.calls = &recorder{next: &briefTransport{v.h.API(v.session.Caller), v.h.brief, v.session.Caller}}
-	v.api = client.New("http://api.internal", "", client.Options{Attempts: 1, Timeout: v.h.opts.PageTime, Transport: v.calls})
+	brief := &briefTransport{v.h.API(v.session.Caller), v.h.brief, v.session.Caller}
+	v.calls = &recorder{next: brief}
+	by := func(transport http.RoundTripper) *client.Client {
+		return client.New("http://api.internal", "", client.Options{Attempts: 1, Timeout: v.h.opts.PageTime, Transport: transport})
+	}
+	v.api, v.frame = by(v.calls), by(brief)
+}
+
+// hold returns whether the store is held after a restore. A page is shown without it if the
+// API does not say.
+func (v *visit) hold() apitypes.Hold {
+	if v.frame == nil {
+		return apitypes.Hold{}
+	}
+	hold, err := v.frame.Hold(v.ctx)
+	if err != nil {
+		return apitypes.Hold{}
+	}
+	return hold
 }
 
 // speak chooses the language that the operator chose for the session, unless the person has
@@ -354,7 +372,7 @@ func (v *visit) fail(err error) {
 		v.w.Header().Set("Retry-After", "2")
 	}
 	if shown := v.show(page{Name: "failure", Title: v.t("failure." + f.Text + ".title"), Status: f.Status, Data: f}); shown != nil {
-		v.h.opts.Log.ErrorContext(v.ctx, "error page", "error", shown)
+		v.h.opts.Log.ErrorContext(v.ctx, "error page", "request", v.w.id, "error", shown)
 		http.Error(v.w, http.StatusText(f.Status), f.Status)
 	}
 }

@@ -36,14 +36,14 @@ var states = []state{
 	{name: "overview", path: "", people: "operator viewer", prepare: (*world).trouble, want: []string{"Circuit open", "One circuit is open"}},
 	{name: "no endpoints", path: "/endpoints", people: "operator customer viewer", want: []string{"No endpoints yet"}},
 	{name: "endpoints", path: "/endpoints", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Enabled", "Closed"}},
-	{name: "an endpoint", path: "/endpoints/{endpoint}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Latest deliveries", "Requests are sent.", "waits for its retry"}},
+	{name: "an endpoint", path: "/endpoints/{endpoint}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Latest deliveries", "Requests are sent, but the latest was not accepted.", "waits for its retry"}},
 	{name: "options", path: "/endpoints/{endpoint}/options", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"For a whole attempt", `value="10s"`}},
 	{name: "secrets", path: "/endpoints/{endpoint}/secrets", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Signing secrets"}},
 	{name: "delete an endpoint", path: "/endpoints/{endpoint}/delete", people: "operator customer", prepare: (*world).hostileEndpoint, want: []string{"Delete this endpoint?"}},
 	{name: "a new endpoint", path: "/endpoints/new", people: "operator", want: []string{"Add endpoint"}},
 	{name: "the first page of a new customer", path: "", people: "customer", want: []string{"Receive your first event", "Add an endpoint."}},
 	{name: "the first page of a customer", path: "", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"Did you get it?", "Your first delivery is on its way"}},
-	{name: "the guided form", path: "/endpoints/new", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"2. Which events?", "alert(3)"}},
+	{name: "the guided form", path: "/endpoints/new", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"2. Which events?", "Latest example"}},
 	{name: "the first steps of an endpoint", path: "/endpoints/{endpoint}/start", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"1. Keep the secret", "timingSafeEqual"}},
 	{name: "snippets", path: "/endpoints/{endpoint}/snippets?code=python", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"hmac.compare_digest", "Webhook-Signature"}},
 	{name: "test events", path: "/endpoints/{endpoint}/tests", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"No test event was sent"}},
@@ -98,7 +98,7 @@ func (w *world) trouble(path string) string {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, s := range slices.Concat(states, ledgerStates, replayStates, auditStates, tailStates) {
+	for _, s := range slices.Concat(states, ledgerStates, replayStates, auditStates, noticeStates, destinationStates, archiveStates, tailStates) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, web.Options{})

@@ -94,7 +94,7 @@ func (p *homePage) fill(v *visit) error {
 	}
 	for _, d := range dead.Data {
 		p.Failed = append(p.Failed, apitypes.Delivery{
-			ID: d.Delivery, EventType: d.EventType, Test: d.Test, Attempts: d.Attempts, LastStatusCode: d.LastStatusCode, LastError: d.LastError, FinishedAt: &d.DiedAt,
+			ID: d.Delivery, Endpoint: d.Endpoint, EventType: d.EventType, Test: d.Test, Attempts: d.Attempts, LastStatusCode: d.LastStatusCode, LastError: d.LastError, FinishedAt: &d.DiedAt,
 		})
 	}
 	pending, err := newest(postrider.Pending, pageSize)
@@ -107,6 +107,9 @@ func (p *homePage) fill(v *visit) error {
 		}
 	}
 	p.Pending = len(pending) > 0
+	if err := nameItems(v, slices.Concat(p.Failed, p.Waiting)); err != nil {
+		return err
+	}
 	for _, status := range []postrider.Status{postrider.Delivered, postrider.Cancelled, postrider.Skipped, postrider.Dead} {
 		found, err := newest(status, 1)
 		if err != nil {
@@ -158,7 +161,8 @@ func (p newPlace) apply(e *apitypes.EndpointCreate) {
 // guideType is an event type to choose.
 type guideType struct {
 	Name, Description string
-	Example           string // JSON; empty: none is known
+	Example           string            // JSON of the catalogue; empty: it has none
+	Latest            postrider.EventID // of the type; zero: none is known
 	Checked           bool
 }
 
@@ -198,13 +202,9 @@ func (v *visit) guide() (guide, error) {
 	return g, nil
 }
 
-// maxExamples is how many types get an example from an event, each with two calls of
-// the API.
-const maxExamples = 12
-
 // subscribable returns the types of the catalogue, and those of the customer's latest
-// events, with an example of each. The example is that of the catalogue, else the data
-// of the customer's latest event of the type.
+// events. A type has the example of the catalogue, else the latest event of the type among
+// these.
 func (v *visit) subscribable() ([]guideType, error) {
 	catalogue, err := v.api.EventTypes(v.ctx, client.Paging{Limit: 250})
 	if err != nil {
@@ -218,33 +218,17 @@ func (v *visit) subscribable() ([]guideType, error) {
 	for _, t := range catalogue.Data {
 		all = append(all, guideType{Name: t.Name, Description: t.Description, Example: exampleText(t.Example)})
 	}
-	for _, e := range events.Data {
-		known := slices.ContainsFunc(all, func(t guideType) bool { return t.Name == e.Type })
-		if !known && !strings.HasPrefix(e.Type, "postrider.") {
-			all = append(all, guideType{Name: e.Type})
+	for _, e := range events.Data { // newest first
+		i := slices.IndexFunc(all, func(t guideType) bool { return t.Name == e.Type })
+		switch {
+		case i < 0 && !strings.HasPrefix(e.Type, "postrider."):
+			all = append(all, guideType{Name: e.Type, Latest: e.ID})
+		case i >= 0 && all[i].Latest.IsZero():
+			all[i].Latest = e.ID
 		}
 	}
 	slices.SortFunc(all, func(a, b guideType) int { return strings.Compare(a.Name, b.Name) })
-	tried := 0
-	for i := range all {
-		if all[i].Example == "" && tried < maxExamples {
-			tried++
-			if all[i].Example, err = v.latestExample(all[i].Name); err != nil {
-				return nil, err
-			}
-		}
-	}
 	return all, nil
-}
-
-// latestExample returns the data of the latest event of a type. Empty: there is none.
-func (v *visit) latestExample(eventType string) (string, error) {
-	found, err := v.api.Events(v.ctx, client.EventFilter{Type: eventType, Paging: client.Paging{Limit: 1}})
-	if err != nil || len(found.Data) == 0 {
-		return "", err
-	}
-	e, err := v.api.Event(v.ctx, found.Data[0].ID)
-	return exampleText(e.Data), err
 }
 
 // exampleText returns JSON as people read it. Examples are short; a large event is no
@@ -266,10 +250,6 @@ func createGuided(v *visit) error {
 	change := f.update(v)
 	create := apitypes.EndpointCreate{Description: g.Description, EventTypes: g.eventTypes(), Policy: change.Policy}
 	g.apply(&create)
-	if f.asks(v) {
-		g.Options = f.allowed()
-		return v.showGuide(g)
-	}
 	e, err := v.api.CreateEndpoint(v.ctx, create)
 	if faults, refused := v.faulty(err); refused {
 		f.refuse(v, faults)
@@ -279,7 +259,22 @@ func createGuided(v *visit) error {
 	if err != nil {
 		return err
 	}
+	if unknown := g.unknown(); len(unknown) > 0 && v.can(postrider.ScopeSecretsRead) {
+		return v.done(v.startPath(e), flash{Text: v.t("guide.unknown", "types", strings.Join(unknown, ", ")), Warn: true})
+	}
 	return v.created(e)
+}
+
+// unknown returns the types that the person typed and that neither the catalogue nor the
+// latest events have. They may come later, so they are no fault.
+func (g guide) unknown() (types []string) {
+	for _, name := range g.eventTypes() {
+		known := strings.Contains(name, "*") || slices.ContainsFunc(g.Types, func(t guideType) bool { return t.Name == name })
+		if !known {
+			types = append(types, name)
+		}
+	}
+	return types
 }
 
 // allowed returns the groups of the options that the person may set, without the first

@@ -1,17 +1,21 @@
 package web_test
 
 import (
+	"fmt"
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
@@ -423,4 +427,64 @@ func TestASecretThatCannotBeRevealedLaterIsShownOnce(t *testing.T) {
 	if got := w.as("maker", "POST "+start, nil); got.status != http.StatusForbidden {
 		t.Errorf("to reveal it later = %d, want 403", got.status)
 	}
+}
+
+// The form of a new endpoint makes two calls of the API, however many types there are, and its
+// frame one about the hold. Types without an example in the catalogue link to their latest event. What failed lately names
+// its endpoint.
+func TestThePortalReadsListsAndNoSingleEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{AllowHTTP: true})
+	w.catalogue()
+	e := w.endpoint(apitypes.EndpointCreate{Description: "Shop <1>", EventTypes: []string{"*"}})
+	for i := range 15 {
+		w.publish(fmt.Sprintf("type.%d", i), `{}`)
+	}
+	paid := w.publish("invoice.paid", `{}`)
+	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
+	calls := &callCounter{next: w.api.As(w.sessions.of["customer"].Caller)}
+	pages := web.New(web.Deps{
+		API: func(postrider.Caller) http.RoundTripper { return calls }, Sessions: w.sessions, Standard: api.StandardPolicy(),
+	}, web.Options{AllowHTTP: true})
+	see := func(path string) string {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, http.NoBody)
+		r.AddCookie(&http.Cookie{Name: "postrider-portal", Value: "customer"})
+		got := httptest.NewRecorder()
+		pages.ServeHTTP(got, r)
+		return got.Body.String()
+	}
+	form := see("/portal/endpoints/new")
+	if n := calls.n.Swap(0); n != 3 {
+		t.Errorf("the form makes %d calls, want 2, and the frame one", n)
+	}
+	for _, text := range []string{"ord_42", `href="/portal/events/` + paid.ID.String() + `"`, "an https:// or http:// URL", `value="type.14"`} {
+		if !strings.Contains(form, text) {
+			t.Errorf("the form lacks %q\n%s", text, form)
+		}
+	}
+	_, failed, _ := strings.Cut(see("/portal"), `id="failed-deliveries"`)
+	if !strings.Contains(failed, `data-label="Endpoint"><a class="cut" href="/portal/endpoints/`+e.ID.String()+`" title="Shop &lt;1&gt; · https://acme.example/hooks">Shop &lt;1&gt;</a>`) {
+		t.Errorf("the failed deliveries of the first page name no endpoint\n%s", failed)
+	}
+	says(t, newWorld(t, web.Options{}).see("customer", "/portal/endpoints/new"), "takes POST requests at an https:// URL.")
+}
+
+// callCounter counts the calls of the API.
+type callCounter struct {
+	next http.RoundTripper
+	n    atomic.Int32
+}
+
+func (c *callCounter) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.next.RoundTrip(r)
+}
+
+// A type that is misspelt would never get an event, so the page after the form names it.
+func TestTheGuidedFormNamesTypesThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.catalogue()
+	values := url.Values{"url": {"https://acme.example/hooks"}, "all": {"no"}, "type": {"order.created"}, "patterns": {"refund.*, order.craeted"}}
+	w.submit("customer", "/portal/endpoints/new", values).says(t, "The endpoint was created.", "No event of these types is known: order.craeted.")
 }

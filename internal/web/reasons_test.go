@@ -93,11 +93,13 @@ func TestRefusedFormsHaveNoEnglishReasons(t *testing.T) {
 		"authentication without a name": {options, "auth.type", "basic", "Füllen Sie dieses Feld aus"},
 		"a certificate without a key":   {options, "tls.certificate", "x", "privaten Schlüssel"},
 		"many redirects":                {options, "max_redirects", "9", "zwischen 0 und 3"},
-		"an empty schedule":             {options, "retry.own", "{}", "Wählen Sie einen Plan"},
-		"a mixed schedule":              {options, "retry.own", `{"preset": "48h", "base_ms": 1}`, "nur eines davon"},
-		"an unknown schedule":           {options, "retry.own", `{"preset": "x"}`, "Einen Plan mit diesem Namen"},
-		"a jitter":                      {options, "retry.own", `{"delays_ms": [0], "jitter": "x"}`, "ein Prozentsatz wie 10%"},
-		"a falling cap":                 {options, "retry.own", `{"base_ms": 5000, "factor": 2, "cap_ms": 1, "max_attempts": 3}`, "Die längste Wartezeit"},
+		"an empty schedule":             {options, "retry.delays_ms", "", "Geben Sie die Abstände ein"},
+		"a schedule with a word":        {options, "retry.delays_ms", "0s, bald", "Eintrag 2, „bald“, ist keine Zeitdauer"},
+		"an empty formula":              {options, "retry.preset", "formula", "Wählen Sie einen Plan"},
+		"an unknown schedule":           {options, "retry.preset", "x", "Einen Plan mit diesem Namen"},
+		"a jitter":                      {options, "retry.jitter", "x", "ein Prozentsatz wie 10%"},
+		"a falling cap":                 {options, "retry.cap_ms", "1s", "Die längste Wartezeit"},
+		"a factor in words":             {options, "retry.factor", "two", "Geben Sie eine Zahl wie 2 oder 1.5 ein"},
 		"a short expiry":                {options, "expiry_ms", "1s", "zwischen 1 min und 90 d"},
 		"a burst above the rate":        {options, "rate", "5/1s+9", "Der Burst muss"},
 		"an empty rate":                 {options, "rate", "0/0s", "Lassen Sie die Rate leer"},
@@ -116,18 +118,22 @@ func TestRefusedFormsHaveNoEnglishReasons(t *testing.T) {
 		"a secret's type":               {"/endpoints/" + e.ID.String() + "/secrets/rotate", "key_type", "x", "ein gemeinsames Secret oder ein Schlüsselpaar"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			form := url.Values{"name": {"x"}, "scopes": {"webhooks:read"}, "overlap_ms": {"1h"}}
+			form := url.Values{"name": {"x"}, "scopes": {"webhooks:read"}, "overlap_ms": {"1h"}, "confirmed": {"yes"}}
 			if tt.path == options {
 				form = w.see("operator", "/dashboard"+options).fields()
 				form.Set("save", "yes")
 				form.Set("signature", "standard")
 			}
-			if tt.field == "retry.own" {
+			switch tt.field {
+			case "retry.delays_ms", "retry.jitter":
 				form.Set("retry.preset", "own")
-			}
-			for _, part := range authPartsOf[tt.value] {
-				form.Set("was."+part, "")
-				form.Set(part, "")
+				form.Set("retry.delays_ms", "0s")
+			case "retry.cap_ms", "retry.factor":
+				form.Set("retry.preset", "formula")
+				form.Set("retry.base_ms", "5s")
+				form.Set("retry.factor", "2")
+				form.Set("retry.cap_ms", "1h")
+				form.Set("retry.max_attempts", "3")
 			}
 			if form.Set(tt.field, tt.value); tt.field == "scopes" {
 				form.Del("scopes")
@@ -140,6 +146,3 @@ func TestRefusedFormsHaveNoEnglishReasons(t *testing.T) {
 		})
 	}
 }
-
-// authPartsOf are the inputs that the form has after the person chose a type.
-var authPartsOf = map[string][]string{"basic": {"auth.username", "auth.secret"}}

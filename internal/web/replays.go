@@ -103,7 +103,7 @@ func replayFormOf(values url.Values) replayForm {
 		Action: get("action"), Account: get("account"), Endpoint: get("endpoint"), Event: get("event"),
 		EventTypes: get("event_types"), Reason: get("reason"), From: get("from"), To: get("to"), Statuses: values["statuses"],
 		PerSecond: get("per_second"), Note: get("note"), All: words(postrider.ReplayStatuses),
-		Reasons: []string{"exhausted", "gone", "client_error", "expired", "system"},
+		Reasons: []string{"exhausted", "gone", "client_error", "expired", "system", "endpoint_disabled", "backlog_full"},
 	}
 	if f.Action != string(postrider.ActionDiscard) {
 		f.Action = string(postrider.ActionReplay)

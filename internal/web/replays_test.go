@@ -45,6 +45,39 @@ var auditStates = []state{
 	{name: "sessions", path: "/sessions?ended=true", people: "operator", prepare: (*world).hostileSessions, want: []string{"Active", "Link not opened", "Revoked"}},
 }
 
+// noticeStates are the states of the page of notices.
+var noticeStates = []state{
+	{name: "no notices", path: "/notices", people: "operator customer viewer", want: []string{"No notices"}},
+	{
+		name: "notices", path: "/notices", people: "operator customer viewer", prepare: (*world).hostileNotices,
+		want: []string{"An endpoint was disabled", "it responded 410 Gone", "An endpoint will soon be disabled", "new.kind"},
+	},
+	{name: "notices of operators", path: "/notices", people: "operator", prepare: (*world).hostileNotices, want: []string{"A chore of the server keeps failing", "A limit of an account is used up", "Bytes a day", "/dashboard/accounts/acc_", "The disk of the store is nearly full"}},
+	{name: "filtered notices", path: "/notices?kind=endpoint.failing", people: "operator customer", prepare: (*world).hostileNotices, want: []string{"Nothing matches"}},
+}
+
+// hostileNotices stores notices, one of them of a kind that this version does not know.
+func (w *world) hostileNotices(path string) string {
+	w.Helper()
+	endpoint := w.fill("{endpoint}", w.endpoint(apitypes.EndpointCreate{URL: "https://acme.example/hooks", EventTypes: []string{"*"}}), w.publish("order.created", `{}`))
+	var notices []postrider.Notice
+	for i, n := range []postrider.Notice{
+		{Account: w.account.ID, Kind: postrider.NoticeDisabled, Object: endpoint, Details: map[string]string{"reason": "gone"}},
+		{Account: w.account.ID, Kind: postrider.NoticeDisabling, Object: endpoint, Details: map[string]string{"disabled_at": "2026-11-23T09:00:00Z", "reason": "failing"}},
+		{Account: w.account.ID, Kind: "new.kind", Object: hostile, Details: map[string]string{hostile: hostile}},
+		{Kind: postrider.NoticeChore, Object: "forget events", Details: map[string]string{"error": hostile}},
+		{Account: w.account.ID, Kind: postrider.NoticeQuota, Object: w.account.ID.String(), Details: map[string]string{"quota": "bytes_per_day", "limit": "5", "ends_at": "2026-11-24T00:00:00Z"}},
+		{Kind: postrider.NoticeDiskFull, Object: hostile, Details: map[string]string{"used_percent": "96.0"}},
+	} {
+		n.ID = postrider.MakeID[postrider.NoticeID](w.store.Clock().Wall(), [10]byte{byte(i)})
+		notices = append(notices, n)
+	}
+	if _, err := w.store.PutNotices(w.Context(), notices); err != nil {
+		w.Fatal(err)
+	}
+	return path
+}
+
 // tailStates are the states of the page of the live tail.
 var tailStates = []state{
 	{name: "live tail without streams", path: "/tail", people: "operator customer viewer", want: []string{"This server has no live tail.", "Waiting for the next attempt"}},

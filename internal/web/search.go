@@ -35,7 +35,7 @@ type searchHit struct {
 // api_key, and the audit log calls it key.
 var sections = map[string]string{
 	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types",
-	"api_key": "api-keys", "key": "api-keys", "replay": "replays",
+	"api_key": "api-keys", "key": "api-keys", "replay": "replays", "notice_destination": "notice-destinations",
 }
 
 // idText is how ids are written.

@@ -1,17 +1,31 @@
 package web
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
 
-// sending says what an endpoint is sent now, in one sentence, and why its deliveries wait.
+// notice is what the page of an endpoint says at its top: what is so, since when, what
+// happens next, and what to do.
+type notice struct {
+	Tone  string    // good, warn or bad
+	Text  string    // what is so
+	Since time.Time // zero: nobody knows, or it is of no use
+	Next  time.Time // when the next request may leave; zero: the text says it, or nobody knows
+	Probe bool      // that request is a probe
+	Todo  string    // empty: nothing has to be done
+	// Link is the path of the page to go on with, and LinkText its name; empty: none.
+	Link, LinkText string
+}
+
+// sending says what an endpoint is sent now, and why its deliveries wait.
 type sending struct {
-	Text string    // the sentence
-	Tone string    // of the sentence: good, warn or bad
-	At   time.Time // when the next request may leave; zero: the sentence says it, or nobody knows
+	notice
+
 	Pace *apitypes.Pace
 	Now  apitypes.StatsNow // what waits
 }
@@ -27,10 +41,14 @@ func (v *visit) rateWords(r apitypes.Rate) string {
 
 // sending returns what the endpoint is sent now. The first cause that stops or slows it
 // is named.
-func (v *visit) sending(e apitypes.Endpoint, c apitypes.Circuit, now apitypes.StatsNow) sending {
-	s := sending{Tone: "warn", Pace: c.Pace, Now: now}
+func (v *visit) sending(p *endpointPage) sending {
+	e, c, now := p.Endpoint, p.Circuit, p.Traffic.Stats.Now
+	s := sending{notice: notice{Tone: "warn"}, Pace: c.Pace, Now: now}
 	say := func(key string, args ...any) sending {
 		s.Text = v.t("sending."+key, args...)
+		if todo := "sending.todo." + key; v.text.has(todo) {
+			s.Todo = v.t(todo)
+		}
 		return s
 	}
 	pace := apitypes.Pace{}
@@ -39,35 +57,51 @@ func (v *visit) sending(e apitypes.Endpoint, c apitypes.Circuit, now apitypes.St
 	}
 	reason := deref(pace.Reason)
 	if resumes := instant(pace.ResumesAt); resumes.After(v.now) {
-		s.At = resumes
+		s.Next = resumes
 	}
 	switch {
 	case e.Status != postrider.EndpointEnabled:
-		return say(string(e.Status))
+		s.Since, s.Next = e.StatusSince.Time, time.Time{}
+		s = say(string(e.Status))
+		if health := p.lastHealth(); e.Status == postrider.EndpointDisabled && health.Status == postrider.HealthDisabled {
+			s.Tone, s.Text = "bad", v.t("sending.disabled_by_server", "why", v.t(fmt.Sprint("health.reason.", deref(health.Reason))))
+		}
+		return s
 	case e.PolicyError != nil:
 		s.Tone = "bad"
 		return say("policy_unreadable")
 	case c.Status == postrider.CircuitOpen, c.Status == postrider.CircuitHalfOpen:
-		s.Tone, s.At = "bad", instant(c.ProbeAt)
-		if c.Status == postrider.CircuitHalfOpen {
-			s.At = time.Time{}
+		stage := v.probeStage(p)
+		s.Tone, s.Since, s.Next, s.Probe = "bad", instant(c.OpenedAt), time.Time{}, true
+		if stage == probeLater || stage == probePaced {
+			s.Next = later(instant(c.ProbeAt), instant(c.PacedUntil))
 		}
-		return say(string(c.Status))
+		s = say(sendingStages[stage])
+		if c.Reason != nil {
+			s.Text += " " + v.t("sending.opened", "why", v.t("circuit.reason."+*c.Reason))
+		}
+		return s
 	case instant(c.PacedUntil).After(v.now):
-		s.At = instant(c.PacedUntil)
+		s.Next = instant(c.PacedUntil)
 		return say("retry_after")
 	case reason == string(postrider.PaceRetryAfter): // not stored yet
 		return say("retry_after")
-	case reason == string(postrider.PaceRate), reason == string(postrider.PaceWindow) && !s.At.IsZero():
-		return say("rate", "rate", v.rateWords(e.Rate.Value()))
-	case reason == string(postrider.PaceNoResponse):
-		return say("no_response")
-	case reason == string(postrider.PaceWindow) && now.OldestDueMS != nil:
-		return say("throttled", "slots", pace.Slots, "limit", pace.Limit)
-	case now.OldestDueMS != nil && pace.Limit > 0 && pace.InFlight >= pace.Slots:
-		return say("full", "limit", pace.Limit)
 	}
-	s.Tone, s.At = "good", time.Time{}
+	if slow, args := slowedBy(pace, now, e.Rate.Value(), s.Next); slow != "" {
+		if slow != "rate" {
+			s.Next = time.Time{} // of the concurrency window: at once
+		}
+		return say(slow, append(args, "rate", v.rateWords(e.Rate.Value()))...)
+	}
+	s.Next = time.Time{}
+	if c.FailingSince != nil {
+		s.Since = c.FailingSince.Time
+		return say("failing")
+	}
+	if lastFailed(p.Deliveries) {
+		return say("failed")
+	}
+	s.Tone = "good"
 	switch {
 	case now.Pending == 0:
 		return say("nothing")
@@ -75,4 +109,137 @@ func (v *visit) sending(e apitypes.Endpoint, c apitypes.Circuit, now apitypes.St
 		return say("later")
 	}
 	return say("sent")
+}
+
+// probeStage is what becomes of the next probe of a circuit that is not closed.
+type probeStage int
+
+// The stages.
+const (
+	probeNever    probeStage = iota // the circuit is closed, or nothing is sent to the endpoint whatever its circuit
+	probeLater                      // the cooldown runs; a person can end it
+	probePaced                      // the receiver asked for time, so a probe that a person asks for waits as well
+	probeDue                        // the next delivery that is due is the probe
+	probeUnderWay                   // it is sent now
+)
+
+// sendingStages has the texts "sending." of the stages.
+var sendingStages = map[probeStage]string{probeLater: "open", probePaced: "open", probeDue: "probe_due", probeUnderWay: "half_open"}
+
+// probeStage returns the stage of the next probe of the endpoint. A half-open circuit whose
+// probe has not ended in time gets another one.
+func (v *visit) probeStage(p *endpointPage) probeStage {
+	e, c := p.Endpoint, p.Circuit
+	over := !instant(c.ProbeAt).After(v.now)
+	switch {
+	case e.Status != postrider.EndpointEnabled, e.PolicyError != nil, c.Status == postrider.CircuitClosed:
+		return probeNever
+	case c.Status == postrider.CircuitHalfOpen && !over:
+		return probeUnderWay
+	case instant(c.PacedUntil).After(v.now):
+		return probePaced
+	case over:
+		return probeDue
+	}
+	return probeLater
+}
+
+// circuitForms says which forms the panel of the circuit has, and what is said beside them.
+type circuitForms struct {
+	Open, Close, Probe bool
+	Hint               string // empty: none is needed
+}
+
+// circuitForms returns the forms that change something now. A probe is sent from the
+// deliveries that are due, so a person can only ask for it to be sent earlier.
+func (v *visit) circuitForms(p *endpointPage) circuitForms {
+	e, c := p.Endpoint, p.Circuit
+	closed := c.Status == postrider.CircuitClosed
+	f := circuitForms{Open: closed, Close: !closed}
+	stage := v.probeStage(p)
+	switch {
+	case e.PolicyError != nil:
+		return circuitForms{} // the API refuses all of them
+	case closed:
+		f.Hint = v.t("circuit.open_now.hint")
+	case stage == probeNever:
+		f.Hint = v.t("circuit.hint." + string(e.Status))
+	case stage == probePaced:
+		f.Hint = v.t("circuit.hint.paced")
+	case stage == probeDue && p.Sending.Now.OldestDueMS == nil:
+		f.Hint = v.t("circuit.hint.due")
+	case stage == probeLater:
+		f.Probe, f.Hint = true, v.t("circuit.hint.probe")
+		if p.Sending.Now.OldestDueMS == nil {
+			f.Hint = v.t("circuit.hint.none_due")
+		}
+	}
+	return f
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// lastFailed reports whether the newest delivery that was attempted was not accepted. The
+// circuit knows only of failures that have lasted for a minute.
+func lastFailed(newest []apitypes.Delivery) bool {
+	i := slices.IndexFunc(newest, func(d apitypes.Delivery) bool { return d.Attempts > 0 })
+	return i >= 0 && newest[i].Status != postrider.Delivered
+}
+
+// slowedBy returns the key of the text that says why an endpoint is sent less than its limit
+// although nothing stops it, with the text's arguments; empty: it is not. next is when the
+// next request may leave.
+func slowedBy(pace apitypes.Pace, now apitypes.StatsNow, rate apitypes.Rate, next time.Time) (string, []any) {
+	reason := deref(pace.Reason)
+	switch {
+	case reason == string(postrider.PaceRate), reason == string(postrider.PaceWindow) && !next.IsZero() && rate.Attempts > 0:
+		return "rate", nil
+	case reason == string(postrider.PaceNoResponse):
+		return "no_response", nil
+	case reason == string(postrider.PaceWindow) && now.OldestDueMS != nil:
+		return "throttled", []any{"slots", pace.Slots, "limit", pace.Limit}
+	case now.OldestDueMS != nil && pace.Limit > 0 && pace.InFlight >= pace.Slots:
+		return "full", []any{"limit", pace.Limit}
+	}
+	return "", nil
+}
+
+// lastHealth returns the last change of the endpoint's health; zero: there was none.
+func (p *endpointPage) lastHealth() (last apitypes.EndpointHealth) {
+	if len(p.Health) > 0 {
+		last = p.Health[0]
+	}
+	return last
+}
+
+// notices returns what the top of an endpoint's page says: what it is sent, whether it is
+// warned about, its unresolved dead letters, and what was skipped lately.
+func (v *visit) notices(p *endpointPage) []notice {
+	all := []notice{p.Sending.notice}
+	if health := p.lastHealth(); health.Status == postrider.HealthWarned {
+		why := v.t(fmt.Sprint("health.reason.", deref(health.Reason)))
+		all = append(all, notice{Tone: "warn", Text: v.t("notice.warned", "why", why), Since: health.Since.Time, Todo: v.t("notice.warned.todo")})
+	}
+	if n := p.Sending.Now.DeadLetters; n > 0 {
+		text := "notice.dead"
+		if n >= countEnd {
+			text = "notice.dead_many"
+		}
+		all = append(all, notice{
+			Tone: "warn", Text: v.t(text, "n", n), Link: v.path("dead-letters") + "?endpoint=" + p.Endpoint.ID.String(), LinkText: v.t("notice.dead.link"),
+		})
+	}
+	if n := p.Skipped; n > 0 {
+		all = append(all, notice{
+			Tone: "warn", Text: v.t("notice.skipped", "n", n), Todo: v.t("notice.skipped.todo"),
+			Link: v.path("deliveries") + "?status=skipped&endpoint=" + p.Endpoint.ID.String(), LinkText: v.t("notice.skipped.link"),
+		})
+	}
+	return all
 }

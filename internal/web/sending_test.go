@@ -40,21 +40,43 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 			"too many requests (429 or 503)", "2 of 32 requests are sent at once", "At most 2 at a time now (32 when all goes well); 2 are under way", "<dd>1, oldest due for 7 min",
 		}},
 		{"it is silent", nil, true, postrider.Pace{Slots: 1, Limit: 32, Reason: postrider.PaceNoResponse}, []string{"got no response"}},
-		{"its rate is used up", nil, true, postrider.Pace{Slots: 8, Limit: 8, Reason: postrider.PaceRate, ResumesAt: time.Now().Add(90 * time.Minute)}, []string{"rate of this endpoint, 2 per 1 s, is used up", "in 1 h"}},
+		{"its rate is used up", nil, true, postrider.Pace{Slots: 8, Limit: 8, Reason: postrider.PaceRate, ResumesAt: time.Now().Add(150 * time.Minute)}, []string{"rate of this endpoint, 2 per 1 s, is used up", "in 2 h"}},
 		{"its window is full", nil, true, postrider.Pace{Slots: 32, Limit: 32, InFlight: 32}, []string{"all 32 requests that may be sent at once are under way"}},
 		{"it is paused", func(w *world, e apitypes.Endpoint) {
 			w.submit("operator", "/dashboard/endpoints/"+e.ID.String()+"/pause", nil)
-		}, true, full, []string{"Nothing is sent while the endpoint is paused"}},
+		}, true, full, []string{"Nothing is sent while the endpoint is paused", "</strong> Since <span", "Resume it when its receiver is ready."}},
+		{"its backlog is full", func(w *world, e apitypes.Endpoint) {
+			if _, err := w.store.MarkFull(w.Context(), store.MarkFull{Full: []postrider.EndpointID{e.ID}}); err != nil {
+				w.Fatal(err)
+			}
+		}, false, full, []string{"<strong>Backlog full.</strong> As many deliveries wait as are allowed for one endpoint", "can be replayed then. Since <span"}},
 		{"its circuit is open", func(w *world, e apitypes.Endpoint) {
 			w.submit("operator", "/dashboard/endpoints/"+e.ID.String()+"/circuit", url.Values{"value": {"open"}})
-		}, true, full, []string{"The circuit is open: no request is sent", "Next request:"}},
+		}, true, full, []string{"The circuit is open: nothing but a probe is sent", "It opened because a person opened it.", "</strong> Since <span", "Next probe:", "The circuit closes when a probe succeeds"}},
 		{"it asked for time", func(w *world, e apitypes.Endpoint) {
 			if _, err := w.store.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
-				Endpoint: e.ID, Status: postrider.CircuitClosed, PacedUntil: time.Now().Add(time.Hour + time.Minute),
+				Endpoint: e.ID, Status: postrider.CircuitClosed, PacedUntil: time.Now().Add(2 * time.Hour),
 			}}); err != nil {
 				w.Fatal(err)
 			}
-		}, true, full, []string{"asked for time with Retry-After", "in 1 h"}},
+		}, true, full, []string{"asked for time with Retry-After", "in 2 h"}},
+		{"it fails", func(w *world, e apitypes.Endpoint) {
+			if _, err := w.store.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
+				Endpoint: e.ID, Status: postrider.CircuitClosed, FailingSince: time.Now().Add(-time.Hour),
+			}}); err != nil {
+				w.Fatal(err)
+			}
+		}, false, full, []string{"the last ones were not accepted", "</strong> Since <span", "60 min ago", "Its latest deliveries below say why."}},
+		{"it is warned about", func(w *world, e apitypes.Endpoint) {
+			w.judge(e, postrider.HealthWarned, postrider.ReasonFailing)
+		}, true, full, []string{"Requests are sent.", "The endpoint is warned about, because it has been failing for hours.", "If this goes on, the server disables it."}},
+		{"the server disabled it", func(w *world, e apitypes.Endpoint) {
+			w.judge(e, postrider.HealthDisabled, postrider.ReasonDeadLetters)
+		}, true, full, []string{"The server disabled the endpoint, because most deliveries of a day failed for good.", "</strong> Since <span", "enable the endpoint, then replay what it missed"}},
+		{"its deliveries died", func(w *world, e apitypes.Endpoint) {
+			w.publish("order.created", `{}`)
+			w.settle(e.ID, postrider.Attempt{StatusCode: 404}, postrider.Policy{ClientErrors: postrider.DeadLetterClientErrors})
+		}, false, full, []string{"Requests are sent, but the latest was not accepted.", "One dead letter waits for a person", "/dead-letters?endpoint=ep_", "See and replay them"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -76,6 +98,19 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 			checkHTML(t, got)
 		})
 	}
+}
+
+// An endpoint that failed and has no rate is sent fewer requests at once, which is not its rate.
+func TestAnEndpointWithoutARateIsNotSaidToHaveUsedItUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{})
+	w.paces[e.ID] = postrider.Pace{Slots: 1, Limit: 10, Reason: postrider.PaceWindow, ResumesAt: time.Now().Add(time.Minute)}
+	w.publish("order.created", `{}`)
+	w.later = 7 * time.Minute
+	got := w.see("operator", "/dashboard/endpoints/"+e.ID.String())
+	got.says(t, "1 of 10 requests are sent at once")
+	got.lacks(t, "is used up", "Next request:")
 }
 
 // A test event cannot be sent to a paused endpoint: its button says so.
@@ -144,4 +179,141 @@ func TestAnAccountLeadsToItsEndpointsAndKeys(t *testing.T) {
 		w.see("operator", "/dashboard/"+path+"/new?account="+id).says(t, `name="account" value="`+id+`"`)
 	}
 	w.see("viewer", "/dashboard/accounts/"+id).lacks(t, "/endpoints/new", "/api-keys/new")
+}
+
+// judge stores a health of the endpoint.
+func (w *world) judge(e apitypes.Endpoint, status postrider.HealthStatus, reason string) {
+	w.Helper()
+	if err := w.store.PutHealth(w.Context(), postrider.EndpointHealth{
+		Endpoint: e.ID, Account: e.Account, Number: 1, Status: status, Reason: reason, Warnings: 1, Since: time.Now().Add(-3 * time.Hour),
+	}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// What an endpoint suffers from is said before everything else of its page.
+func TestAnEndpointsPageBeginsWithItsState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{})
+	path := "/dashboard/endpoints/" + e.ID.String()
+	w.submit("operator", path+"/circuit", url.Values{"value": {"open"}})
+	for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
+		page := w.see(person, base+"/endpoints/"+e.ID.String()).html
+		said, traffic, below := strings.Index(page, "The circuit is open"), strings.Index(page, `class="ranges"`), strings.Index(page, `id="circuit-panel"`)
+		if said < 0 || said > traffic || said > below || traffic < 0 || below < 0 {
+			t.Errorf("the state is said at %d, the numbers at %d, the circuit at %d", said, traffic, below)
+		}
+	}
+}
+
+// probeStates are circuits, with what the page of their endpoint offers and lacks. before is
+// the form that was submitted before, or due: a delivery was published.
+var probeStates = []struct {
+	name          string
+	status        postrider.CircuitStatus
+	probe, paced  time.Duration // from now
+	before        string
+	offers, lacks []string
+}{
+	{"closed", postrider.CircuitClosed, 0, 0, "due", []string{`value="open"`}, []string{probeForm, closeForm}},
+	{"open", postrider.CircuitOpen, time.Hour, 0, "due", []string{probeForm, closeForm, "Next probe:", "A probe is one delivery that is due."}, []string{"No delivery is due now"}},
+	{"open with nothing to send", postrider.CircuitOpen, time.Hour, 0, "", []string{probeForm, closeForm, "Next probe:", "After this, the next one that is due is the probe"}, nil},
+	{"after the cooldown", postrider.CircuitOpen, -time.Second, 0, "due", []string{closeForm, "its cooldown is over: the next delivery that is due is sent as the probe"}, []string{probeForm, "Next probe:", "No delivery is due now"}},
+	{"after the cooldown with nothing to send", postrider.CircuitOpen, -time.Second, 0, "", []string{closeForm, "its cooldown is over", "A test event is due at once, and is the probe then."}, []string{probeForm, "Next probe:"}},
+	{"it asked for time", postrider.CircuitOpen, -time.Second, time.Hour, "due", []string{closeForm, "Next probe:", "no probe is sent before"}, []string{probeForm}},
+	{"a probe is under way", postrider.CircuitHalfOpen, time.Hour, 0, "due", []string{closeForm, "One request, the probe, is under way."}, []string{probeForm, "Next probe:"}},
+	{"a probe that never ended", postrider.CircuitHalfOpen, -time.Second, 0, "due", []string{closeForm, "its cooldown is over"}, []string{probeForm, "is under way."}},
+	{"open and paused", postrider.CircuitOpen, time.Hour, 0, "pause", []string{closeForm, "Nothing is sent while the endpoint is paused", "not even a probe"}, []string{probeForm, "Next probe:"}},
+	{"open and disabled", postrider.CircuitOpen, time.Hour, 0, "disable", []string{closeForm, "Nothing is sent while the endpoint is disabled", "not even a probe"}, []string{probeForm, "Next probe:"}},
+}
+
+const (
+	probeForm = `name="value" value="half_open"`
+	closeForm = `name="value" value="closed"`
+)
+
+// The form that asks for a probe is there only if the endpoint gets one earlier by it, and the
+// sentences of the page agree with what the circuit does.
+func TestAProbeIsOfferedWhereItDoesSomething(t *testing.T) {
+	t.Parallel()
+	for _, test := range probeStates {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, web.Options{})
+			e := w.endpoint(apitypes.EndpointCreate{})
+			circuit := postrider.Circuit{Endpoint: e.ID, Status: test.status, ProbeAt: time.Now().Add(test.probe)}
+			if test.paced > 0 {
+				circuit.PacedUntil = time.Now().Add(test.paced)
+			}
+			if _, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: circuit}); err != nil {
+				t.Fatal(err)
+			}
+			path := "/dashboard/endpoints/" + e.ID.String()
+			switch test.before {
+			case "":
+			case "due":
+				w.publish("order.created", `{}`)
+			default:
+				w.submit("operator", path+"/"+test.before, nil)
+			}
+			got := w.see("operator", path)
+			got.says(t, test.offers...)
+			got.lacks(t, test.lacks...)
+			checkHTML(t, got)
+		})
+	}
+}
+
+// A page that is older than its circuit offers a probe that would open the circuit again, or
+// that is under way. Such a form changes nothing and says so.
+func TestAProbeOfACircuitThatIsNotOpen(t *testing.T) {
+	t.Parallel()
+	for status, says := range map[postrider.CircuitStatus]string{
+		postrider.CircuitClosed:   "The circuit has closed already. Nothing was changed.",
+		postrider.CircuitHalfOpen: "A probe is under way already. Nothing was changed.",
+	} {
+		w := newWorld(t, web.Options{})
+		e := w.endpoint(apitypes.EndpointCreate{})
+		if _, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{Endpoint: e.ID, Status: status, ProbeAt: time.Now().Add(time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+		w.submit("operator", "/dashboard/endpoints/"+e.ID.String()+"/circuit", url.Values{"value": {"half_open"}}).says(t, says)
+		if c, err := w.admin.Circuit(t.Context(), e.ID); err != nil || c.Status != status {
+			t.Errorf("the circuit is %v, %v, want %s", c.Status, err, status)
+		}
+	}
+}
+
+// The page of an endpoint says how many deliveries were skipped in the last hour, also when its
+// backlog is not full any more, and leads to them.
+func TestAnEndpointSaysWhatWasSkipped(t *testing.T) {
+	t.Parallel()
+	for ago, says := range map[time.Duration]bool{time.Minute: true, 2 * time.Hour: false} {
+		w := newWorld(t, web.Options{})
+		w.later = -ago
+		e := w.endpoint(apitypes.EndpointCreate{})
+		mark := func(m store.MarkFull) {
+			if _, err := w.store.MarkFull(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mark(store.MarkFull{Full: []postrider.EndpointID{e.ID}})
+		w.publish("order.created", `{}`)
+		w.publish("order.created", `{}`)
+		if _, err := w.store.FoldRollups(t.Context(), store.Fold{Deltas: 100}); err != nil {
+			t.Fatal(err)
+		}
+		mark(store.MarkFull{Free: []postrider.EndpointID{e.ID}})
+		w.later = 0
+		for _, query := range []string{"", "?range=1h"} {
+			got := w.see("operator", "/dashboard/endpoints/"+e.ID.String()+query)
+			if says {
+				got.says(t, "2 deliveries were skipped in the last hour", "/dashboard/deliveries?status=skipped&amp;endpoint="+e.ID.String())
+			} else {
+				got.lacks(t, "were skipped in the last hour")
+			}
+			checkHTML(t, got)
+		}
+	}
 }

@@ -72,7 +72,12 @@ func (v *visit) created(e apitypes.Endpoint) error {
 	if !v.can(postrider.ScopeSecretsRead) {
 		return v.showStart(startPage{Endpoint: e, Secrets: e.Secrets, New: true, Once: true})
 	}
-	return v.redirect(v.path("endpoints", e.ID, "start") + "?created=yes")
+	return v.redirect(v.startPath(e))
+}
+
+// startPath is the page with the next steps of an endpoint that was just created.
+func (v *visit) startPath(e apitypes.Endpoint) string {
+	return v.path("endpoints", e.ID, "start") + "?created=yes"
 }
 
 func (v *visit) showStart(p startPage) error {

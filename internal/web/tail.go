@@ -49,8 +49,8 @@ func showTail(v *visit) error {
 
 // A thousand people may watch the same attempts, and deliveries must not wait for their
 // rows. So an attempt is rendered once for all streams that show it in the same way (tail),
-// and a stream sends the newest tailRows rows once every tailEvery, and how many attempts
-// it leaves out. Streams begin at different times, so they do not all write at once.
+// and a stream sends the newest tailRows rows when it has its turn (streams.tails), at most
+// once every tailEvery, and how many attempts it leaves out.
 const (
 	tailRows  = 25
 	tailEvery = time.Second
@@ -104,10 +104,13 @@ func (s *stream) tail(ctx context.Context, w observe.Watch) (feed func()) {
 	return func() {
 		defer leave()
 		for sleep(ctx, tailEvery) {
-			rows, now := t.since(seen)
-			if now == seen {
+			if _, now := t.since(seen); now == seen {
 				continue
 			}
+			if s.h.streams.tails.Wait(ctx) != nil {
+				return
+			}
+			rows, now := t.since(seen)
 			lost := now.lost - seen.lost + now.rows - seen.rows - len(rows)
 			parts := append([][]byte{[]byte(`event: tail
 data: {"html":"`)}, rows...)

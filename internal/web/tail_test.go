@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,12 +106,17 @@ func newWatching(t *testing.T) *watching {
 // tail opens a stream of a person until the server ends it.
 func (w *watching) tail(person, path string, slow time.Duration) *browser {
 	b := &browser{httptest.NewRecorder(), slow}
+	w.watch(b, person, path)
+	return b
+}
+
+// watch opens a stream of a person, and sends it to the writer until the server ends it.
+func (w *watching) watch(to http.ResponseWriter, person, path string) {
 	r := httptest.NewRequestWithContext(w.Context(), http.MethodGet, "http://localhost"+path, nil)
 	r.AddCookie(&http.Cookie{Name: "postrider-dashboard", Value: person})
 	r.AddCookie(&http.Cookie{Name: "postrider-portal", Value: person})
-	w.open.Go(func() { w.web.ServeHTTP(b, r) })
+	w.open.Go(func() { w.web.ServeHTTP(to, r) })
 	synctest.Wait()
-	return b
 }
 
 // end shuts the server down, and waits for all streams.
@@ -149,6 +155,73 @@ func TestATailSendsTheNewestRowsOnceASecondAndTellsHowManyItLeavesOut(t *testing
 			}
 		}
 	})
+}
+
+// arrivals is a writer that keeps when each message of a kind was sent.
+type arrivals struct {
+	*httptest.ResponseRecorder
+
+	kind string
+	at   []time.Time
+}
+
+func (a *arrivals) Write(p []byte) (int, error) {
+	if strings.HasPrefix(string(p), a.kind) {
+		a.at = append(a.at, time.Now())
+	}
+	return len(p), nil
+}
+
+func TestStreamsTakeTurns(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		path, kind string
+		streams    int
+		rate       int           // messages a second, of all streams
+		turn       time.Duration // the longest time between two messages of a stream
+	}{
+		{"/dashboard/live", "event: changed", 5, 10, 3 * time.Second},
+		{"/dashboard/live", "event: changed", 50, 10, 7 * time.Second},
+		{"/dashboard/live", "event: changed", 400, 14, 32 * time.Second},
+		{"/dashboard/live/tail", "event: tail", 1000, 250, 6 * time.Second},
+	} {
+		t.Run(fmt.Sprint(test.streams, test.path), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWatching(t)
+				shown := make([]*arrivals, test.streams)
+				for n := range shown {
+					shown[n] = &arrivals{ResponseRecorder: httptest.NewRecorder(), kind: test.kind}
+					person := fmt.Sprint("operator ", n/8)
+					w.sessions.add(person, postrider.Caller{Name: person, Session: postrider.SessionID{byte(n / 8)}, Scopes: postrider.Scopes})
+					w.watch(shown[n], person, test.path)
+				}
+				begun, lasts := time.Now(), 2*time.Minute
+				for n := range int(lasts / (100 * time.Millisecond)) {
+					w.hub.attempt(w.account.ID, "order.created", n)
+					time.Sleep(100 * time.Millisecond)
+				}
+				w.end()
+				each := map[int64]int{} // messages in each second
+				for n, a := range shown {
+					last := begun
+					for _, at := range append(a.at, begun.Add(lasts)) {
+						if at.Sub(last) > test.turn {
+							t.Fatalf("stream %d had nothing for %v", n, at.Sub(last))
+						}
+						last = at
+						each[int64(at.Sub(begun)/time.Second)]++
+					}
+				}
+				delete(each, int64(lasts/time.Second)) // the ends of the streams
+				for second, sent := range each {
+					if sent > test.rate {
+						t.Errorf("%d messages in second %d, want at most %d", sent, second, test.rate)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestTailsOfOneKeyShareASubscriptionAndNoOthers(t *testing.T) {

@@ -169,12 +169,27 @@ func (c *catalogue) decimal(x float64) string {
 	return shown
 }
 
+// day is the largest unit of lengths of time.
+const day = 24 * time.Hour
+
+// rounded returns a length of time as exact as duration shows it.
+func rounded(d time.Duration) time.Duration {
+	for _, from := range []struct{ length, to time.Duration }{
+		{day, time.Hour}, {time.Hour, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 10 * time.Millisecond}, {time.Millisecond, time.Millisecond},
+	} {
+		if d >= from.length {
+			return d.Round(from.to)
+		}
+	}
+	return d
+}
+
 // duration returns a length of time in its two largest units, such as 1 h 5 min.
 func (c *catalogue) duration(d time.Duration) string {
 	if d < 0 {
 		return "−" + c.duration(-d)
 	}
-	const day = 24 * time.Hour
+	d = rounded(d)
 	in := func(key string, n time.Duration) string { return c.get(key, "n", int64(n)) }
 	two := func(large string, n time.Duration, small string, m time.Duration) string {
 		if m == 0 {
@@ -188,7 +203,7 @@ func (c *catalogue) duration(d time.Duration) string {
 	case d < time.Second:
 		return in("unit.ms", d/time.Millisecond)
 	case d < 10*time.Second && d%time.Second != 0:
-		return c.get("unit.s", "n", d.Round(10*time.Millisecond).Seconds())
+		return c.get("unit.s", "n", d.Seconds())
 	case d < time.Minute:
 		return in("unit.s", d/time.Second)
 	case d < time.Hour:
@@ -197,6 +212,14 @@ func (c *catalogue) duration(d time.Duration) string {
 		return two("unit.h", d/time.Hour, "unit.min", d%time.Hour/time.Minute)
 	}
 	return two("unit.d", d/day, "unit.h", d%day/time.Hour)
+}
+
+// measured returns a length of time that was measured in whole milliseconds: 0 is less than one.
+func (c *catalogue) measured(ms int64) string {
+	if ms == 0 {
+		return c.get("unit.below_ms")
+	}
+	return c.duration(time.Duration(ms) * time.Millisecond)
 }
 
 // relative returns how far an instant is from now: 5 min ago, or in 5 min.
@@ -211,15 +234,25 @@ func (c *catalogue) relative(at, now time.Time) string {
 	return c.get("time.in", "span", c.rough(d))
 }
 
-// rough returns a length of time in its largest unit.
+// spanUnit is a unit of relative times: s, min, h or d.
+type spanUnit struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"` // in seconds
+	End  int64  `json:"end"`  // the number from which on the next unit is used; 0: none follows
+}
+
+// spanUnits are the units of relative times, the smallest first. A number is rounded and at
+// least 2 of its unit, so what is shown is never far from the truth: 119 min, then 2 h. The
+// layout hands them to app.js, which keeps relative times right in the same way.
+var spanUnits = []spanUnit{{"s", 1, 120}, {"min", 60, 120}, {"h", 3600, 48}, {"d", 86400, 0}}
+
+// rough returns a length of time in one unit.
 func (c *catalogue) rough(d time.Duration) string {
-	for _, unit := range []struct {
-		key  string
-		size time.Duration
-	}{{"unit.d", 24 * time.Hour}, {"unit.h", time.Hour}, {"unit.min", time.Minute}} {
-		if d >= unit.size {
-			return c.get(unit.key, "n", int64(d/unit.size))
+	for _, unit := range spanUnits {
+		size := time.Duration(unit.Size) * time.Second
+		if n := int64(d.Round(size) / size); n < unit.End || unit.End == 0 {
+			return c.get("unit."+unit.Name, "n", n)
 		}
 	}
-	return c.get("unit.s", "n", int64(d/time.Second))
+	return ""
 }

@@ -51,10 +51,10 @@ func newRenderers(a assets) *renderers {
 	return all
 }
 
-// render writes the whole page. It waits for an idle renderer. The brand is read before:
-// while the store does not respond, no page may keep the others from a renderer.
+// render writes the whole page. It waits for an idle renderer. The brand and the hold are read
+// before: while the store does not respond, no page may keep the others from a renderer.
 func (all *renderers) render(to io.Writer, v *visit, p page) error {
-	brand := v.brand()
+	brand, hold := v.brand(), v.hold()
 	r := <-all.idle
 	defer func() {
 		r.visit, r.page = nil, page{}
@@ -64,7 +64,9 @@ func (all *renderers) render(to io.Writer, v *visit, p page) error {
 	if r.page.Title == "" {
 		r.page.Title = v.t(p.Name + ".title")
 	}
-	return r.templates.ExecuteTemplate(to, "layout", r.layout(brand))
+	shown := r.layout(brand)
+	shown.Hold = hold
+	return r.templates.ExecuteTemplate(to, "layout", shown)
 }
 
 // renderPart writes one template, without the layout.
@@ -87,6 +89,7 @@ type layout struct {
 	Session  Session
 	LoggedIn bool
 	Flash    flash
+	Hold     apitypes.Hold // zero: the store is not held
 	Calls    []apiCall
 	Commands []string
 	Version  string
@@ -120,11 +123,14 @@ var navigation = []struct {
 	{"live", "tail", "w", everyone, postrider.ScopeWebhooksRead},
 	{"dead_letters", "dead-letters", "l", everyone, postrider.ScopeWebhooksRead},
 	{"replays", "replays", "r", everyone, postrider.ScopeWebhooksRead},
+	{"notices", "notices", "n", everyone, postrider.ScopeWebhooksRead},
+	{"destinations", "notice-destinations", "m", everyone, postrider.ScopeWebhooksRead},
 	{"accounts", "accounts", "a", operators, postrider.ScopeWebhooksRead},
 	{"event_types", "event-types", "t", everyone, postrider.ScopeWebhooksRead},
 	{"api_keys", "api-keys", "k", operators, postrider.ScopeAdmin},
 	{"sessions", "sessions", "s", operators, postrider.ScopeAdmin},
 	{"audit", "audit", "u", operators, postrider.ScopeAdmin},
+	{"archive", "archive", "c", operators, postrider.ScopeAdmin},
 }
 
 // layout returns the data of the layout for the page.
@@ -156,14 +162,23 @@ func (r *renderer) layout(look brand) layout {
 func (r *renderer) functions() template.FuncMap {
 	return template.FuncMap{
 		// Texts and numbers, as the language writes them.
-		"t":        func(key string, args ...any) string { return r.visit.t(key, args...) },
+		"t": func(key string, args ...any) string { return r.visit.t(key, args...) },
+		// worded returns the text of a word that the API has; the word itself, if there is none.
+		"worded": func(prefix string, word any) string {
+			if key := fmt.Sprint(prefix, word); r.visit.text.has(key) {
+				return r.visit.t(key)
+			}
+			return fmt.Sprint(word)
+		},
 		"has":      func(key string) bool { return r.visit.text.has(key) },
 		"label":    func(field string) string { return r.visit.label(field) },
 		"number":   func(n any) string { return r.visit.text.show(n) },
 		"percent":  func(share float64) string { return r.visit.text.decimal(share*100) + "\u00a0%" },
+		"spans":    func() string { return compactJSON(spanUnits) },
 		"duration": func(d time.Duration) string { return r.visit.text.duration(d) },
-		"ms":       func(ms int64) string { return r.visit.text.duration(time.Duration(ms) * time.Millisecond) },
+		"ms":       func(ms int64) string { return r.visit.text.measured(ms) },
 		"bytes":    func(n int) string { return r.visit.text.bytes(n) },
+		"size":     func(n int64) int { return int(n) },
 		// Times, in the zone of the person.
 		"time":  r.time,
 		"clock": func(at any) string { return instant(at).In(r.visit.zone).Format("15:04:05") },
@@ -174,6 +189,8 @@ func (r *renderer) functions() template.FuncMap {
 		"href":     href,
 		// What the person may do.
 		"can":    func(scope string) bool { return r.visit.can(postrider.Scope(scope)) },
+		"http":   func() bool { return r.visit.h.opts.AllowHTTP },
+		"emails": func() bool { return r.visit.h.opts.Emails },
 		"portal": func() bool { return r.visit.who == customers },
 		// Parts.
 		"content":  r.content,
@@ -189,6 +206,9 @@ func (r *renderer) functions() template.FuncMap {
 		"deref":    deref,
 		"failure":  func(text *string) string { return r.visit.cause(*text) },
 		"timing":   timingParts,
+		"portal_call": func(account postrider.AccountID) string {
+			return "curl -H \"Authorization: Bearer $POSTRIDER_API_KEY\" -d '{\"account\": \"" + account.String() + "\"}' '" + r.visit.origin() + "/v1/webhooks/portal-sessions'"
+		},
 		// Names of endpoints and accounts.
 		"endpoint_name": func(id postrider.EndpointID) shownName { return nameOr(r.visit.names.endpoints, id) },
 		"account_name":  func(id postrider.AccountID) shownName { return nameOr(r.visit.names.accounts, id) },
@@ -320,7 +340,7 @@ var tones = map[string]string{
 	"enabled": "good", "closed": "good", "healthy": "good", "delivered": "good", "accepted": "good", "active": "good", "done": "good",
 	"pending": "busy", "half_open": "busy", "running": "busy", "in_flight": "busy",
 	"alive": "good", "leaving": "warn", "circuit_open": "bad", "failing": "warn", "dead_letters": "bad",
-	"paused": "warn", "warned": "warn", "throttled": "warn", "waiting": "warn", "lost": "warn", "expiring": "warn",
+	"paused": "warn", "warned": "warn", "throttled": "warn", "waiting": "warn", "unsubscribed": "warn", "refused": "bad", "lost": "warn", "expiring": "warn",
 	"open": "bad", "dead": "bad", "disabled": "bad", "rejected": "bad", "gone": "bad", "unreachable": "bad", "timed_out": "bad", "broken": "bad",
 	"blocked": "bad", "revoked": "bad", "failed": "bad",
 }

@@ -33,10 +33,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // Deps has the parts that the pages depend on.
@@ -48,6 +50,11 @@ type Deps struct {
 	Sessions Sessions
 	// Identity logs operators in by an identity provider. nil: there is none.
 	Identity Identity
+	// Standard has the options of an endpoint that was created without any, as the API
+	// shows them.
+	Standard apitypes.Policy
+	// Readers acts on the links in emails.
+	Readers Readers
 	// Brand has the look of the portal. nil: the standard one.
 	Brand Branding
 	// Live hands out the attempts that are settled. nil: there is no live tail, and pages do
@@ -60,6 +67,11 @@ type Options struct {
 	// PublicURL is the URL of the server, as people reach it. If it is an https
 	// URL, all cookies are Secure. Empty: unknown.
 	PublicURL string
+	// AllowHTTP says that endpoints may have http URLs, too, so that forms say so.
+	AllowHTTP bool
+	// Emails says that notices can be sent by email: there is a mail server, and a public URL
+	// for the links.
+	Emails bool
 	// PageTime is the time limit for the calls of the API that one page makes.
 	// After it the response is a 503. Default 10 s.
 	PageTime time.Duration
@@ -162,6 +174,9 @@ func (h *Handler) routes() []route {
 		accountRoutes(),
 		eventTypeRoutes(),
 		keyRoutes(),
+		archiveRoutes(),
+		noticeRoutes(),
+		destinationRoutes(),
 		auditRoutes(),
 		tailRoutes(),
 		portalRoutes(),
@@ -193,7 +208,7 @@ func (h *Handler) mux() http.Handler {
 			}
 		}
 	}
-	for _, r := range append(h.publicRoutes(), h.identityRoutes()...) {
+	for _, r := range slices.Concat(h.publicRoutes(), readerRoutes(), h.identityRoutes()) {
 		handle(r.pattern, h.inPublic(r.handle))
 	}
 	handle("GET /static/{file}", h.assets.serve)
@@ -202,6 +217,10 @@ func (h *Handler) mux() http.Handler {
 		http.Redirect(w, r, operators.base(), http.StatusSeeOther)
 	})
 	for _, who := range []audience{operators, customers} {
+		mux.HandleFunc("GET "+who.base()+"/{$}", func(w http.ResponseWriter, r *http.Request) {
+			to := url.URL{Path: who.base(), RawQuery: r.URL.RawQuery} // people add the slash by hand
+			http.Redirect(w, r, to.String(), http.StatusPermanentRedirect)
+		})
 		mux.HandleFunc(who.base()+"/", h.serve(who, func(v *visit) error { return v.lost() }))
 	}
 	mux.HandleFunc("/", h.inPublic(func(*visit) error { return errNoPage }))

@@ -55,7 +55,7 @@ func TestAFormSaysAllItsFaultsAtOnce(t *testing.T) {
 		if field == "retry" || field == "circuit" {
 			form.Set("was."+field+".preset", "")
 			form.Set(field+".preset", "own")
-			input += ".own"
+			input = "retry.delays_ms"
 		}
 		if field == "circuit" {
 			input = "circuit.failures"
@@ -96,5 +96,5 @@ func TestAnInspectorsTestLeadsToItsRequests(t *testing.T) {
 	w.see("customer", path+"/options").lacks(t, `<code class="muted">`, "(oauth2)")
 	w.see("customer", path+"/options").says(t, "An empty secret keeps the stored one.")
 	w.see("customer", "/portal/endpoints/new").lacks(t, `<code class="muted">`, "keeps the stored one", "keeps its value")
-	w.see("customer", path+"/secrets").says(t, "The old ones sign too for {overlap_ms}")
+	w.as("customer", "POST "+path+"/secrets/rotate", url.Values{"overlap_ms": {"24h"}}).says(t, "The old ones sign too for 1 d")
 }

@@ -2,7 +2,10 @@ package web_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +20,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/archive"
+	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 	"github.com/postrider/postrider/internal/web"
@@ -30,6 +35,8 @@ type world struct {
 	store    store.Store
 	ids      *store.IDs
 	sessions *sessions
+	archive  *archive.Archive
+	folder   string         // of the archive
 	admin    *client.Client // calls the API as an admin
 	account  apitypes.Account
 	later    time.Duration                           // the store's clock is so far ahead
@@ -44,14 +51,35 @@ func (w *world) Pace(_ context.Context, id postrider.EndpointID) (postrider.Pace
 
 func newWorld(tb testing.TB, opts web.Options) *world {
 	tb.Helper()
+	return newWorldWith(tb, opts, api.Options{})
+}
+
+func newWorldWith(tb testing.TB, opts web.Options, of api.Options) *world {
+	tb.Helper()
+	return newWorldOf(tb, opts, of, true)
+}
+
+// newWorldOf returns a world with or without an archive.
+func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) *world {
+	tb.Helper()
 	w := &world{TB: tb, sessions: newSessions(), paces: map[postrider.EndpointID]postrider.Pace{}}
 	over := memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(w.later) }})
 	w.store, w.ids = over, store.NewIDs(over.Clock().Wall, nil)
-	w.api = api.New(api.Deps{
-		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
-	}, api.Options{})
+	keyring, err := secrets.NewKeyring(rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.folder = tb.TempDir()
+	w.archive = archive.New(archive.Folder(w.folder), over, secrets.New(keyring), archive.Options{})
+	deps := api.Deps{
+		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
+	}
+	if archived {
+		deps.Archive = w.archive
+	}
+	w.api = api.New(deps, of)
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
-	w.web = web.New(web.Deps{API: w.api.As, Sessions: w.sessions, Brand: over}, opts)
+	w.web = web.New(web.Deps{API: w.api.As, Sessions: w.sessions, Readers: readers{w.api.Readers()}, Brand: over, Standard: api.StandardPolicy()}, opts)
 	web.OnMissingText(w.web, func(key string) { tb.Errorf("there is no text %q", key) })
 	w.admin = client.New("http://api.internal", "", client.Options{Attempts: 1, Transport: w.api.As(w.sessions.of["operator"].Caller)})
 	account, err := w.admin.CreateAccount(tb.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"})
@@ -287,9 +315,13 @@ func (p *publisher) publish(
 		n := store.NewEvent{Event: e}
 		for _, to := range changes.Endpoints {
 			if match(e, to.Endpoint) {
-				n.Deliveries = append(n.Deliveries, store.NewDelivery{
+				d := store.NewDelivery{
 					ID: store.NewID[postrider.DeliveryID](p.ids), Endpoint: to.Endpoint.ID, Lane: postrider.LaneFirst, Expiry: to.Endpoint.Policy.Expiry,
-				})
+				}
+				if !to.Endpoint.FullSince.IsZero() {
+					d.Skipped = postrider.ReasonBacklogFull
+				}
+				n.Deliveries = append(n.Deliveries, d)
 			}
 		}
 		batch = append(batch, n)
@@ -324,6 +356,14 @@ func (vault) EncryptSecret(_ context.Context, s *postrider.Secret, text string) 
 	return nil
 }
 
+func (vault) Unsign(text string) ([]byte, error) {
+	payload, ok := strings.CutPrefix(text, "signed-")
+	if !ok {
+		return nil, errors.New("not signed")
+	}
+	return hex.DecodeString(payload)
+}
+
 func (vault) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
 	return string(s.Encrypted), nil
 }
@@ -342,6 +382,12 @@ func (vault) DecryptCredentials(_ context.Context, e postrider.Endpoint) (c post
 }
 
 type deaf struct{}
+
+func (deaf) Begin(context.Context, postrider.Expunge) error { return nil }
+
+func (deaf) Unfinished(context.Context) (int, error) { return 0, nil }
+
+func (deaf) List() string { return "" }
 
 func (deaf) Notify(postrider.EndpointID) {}
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,11 @@ func TestBadHeadersAreNotSent(t *testing.T) {
 		"expect":                 headers(postrider.Header{Name: "Expect", Value: "100-continue"}),
 		"a webhook header":       headers(postrider.Header{Name: "Webhook-Hops", Value: "0"}),
 		"a proxy header":         headers(postrider.Header{Name: "Proxy-Authorization", Value: "canary"}),
-		"one twice":              headers(postrider.Header{Name: "X-A", Value: "1"}, postrider.Header{Name: "x-a", Value: "2"}),
+		"a second traceparent": func(r *store.EndpointSnapshot) {
+			r.Endpoint.Policy.SendTraceParent = true
+			headers(postrider.Header{Name: "Traceparent", Value: "canary"})(r)
+		},
+		"one twice": headers(postrider.Header{Name: "X-A", Value: "1"}, postrider.Header{Name: "x-a", Value: "2"}),
 		"one of a scheme": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.Signatures = []postrider.Signature{github}
 			headers(postrider.Header{Name: "X-GitHub-Event", Value: "canary"})(r)
@@ -240,6 +245,51 @@ func TestHopsAreCounted(t *testing.T) {
 	if got := r.Only(t).Header.Get("Webhook-Hops"); got != "7" {
 		t.Errorf("Webhook-Hops: %q, want 7", got)
 	}
+}
+
+// TestTheTraceIsSentWhereTheEndpointAsks sends events with and without a producer's trace.
+func TestTheTraceIsSentWhereTheEndpointAsks(t *testing.T) {
+	t.Parallel()
+	parent, _ := postrider.ParseTraceParent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	asks := policy(func(p *postrider.Policy) { p.SendTraceParent = true })
+	for _, sampled := range []bool{false, true} {
+		e, flags := open(t, laptop()), "00"
+		if sampled {
+			e, flags = openWith(t, laptop(), glass{}, webhook.Options{Sampled: func(postrider.EventID) bool { return true }}), "01"
+		}
+		for _, from := range []postrider.TraceParent{{}, parent} {
+			r := testkit.NewReceiver(t, testkit.Status(500))
+			c := claimed(event(`{}`))
+			c.Event.TraceParent = from
+			want := "00-" + c.Event.Trace().String() + "-"
+			for attempt := range 2 {
+				c.Attempt = attempt + 1
+				a := reject(t, e, c, routed(r.URL, asks))
+				line := want + postrider.AttemptSpan(c.ID, c.Attempt).String() + "-" + flags
+				if got := r.Requests()[attempt].Header; !slices.Equal(got["Traceparent"], []string{line}) || got.Get("Tracestate") != "" {
+					t.Errorf("traceparent %q, tracestate %q, want %q alone", got["Traceparent"], got.Get("Tracestate"), line)
+				}
+				if !strings.Contains(string(a.RequestHead), "traceparent: "+line) {
+					t.Errorf("the recorded head has no traceparent:\n%s", a.RequestHead)
+				}
+			}
+			if reject(t, e, c, routed(r.URL)); len(r.Requests()[2].Header["Traceparent"]) != 0 {
+				t.Error("an endpoint that does not ask gets a traceparent")
+			}
+		}
+	}
+}
+
+// reject makes the attempt of a delivery, which its receiver rejects, so that its head is recorded.
+func reject(t *testing.T, e *door, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	a := e.Send(ctx, c, to)
+	if a.StatusCode != 500 {
+		t.Fatalf("attempt: %+v", a)
+	}
+	return a
 }
 
 // TestCompression: what is signed is the body before it is compressed.

@@ -246,7 +246,7 @@ func TestForbiddenTargetsNeverReachTheProxy(t *testing.T) {
 		opts.Reach, opts.Resolver = reach, &answers{list: [][]string{ips}}
 		e := open(t, opts)
 		for _, url := range urls {
-			if a := send(t, e, routed(url), time.Second); a.Outcome != postrider.OutcomeBlocked || a.Error != "target_forbidden" {
+			if a := send(t, e, routed(url), testkit.Patience); a.Outcome != postrider.OutcomeBlocked || a.Error != "target_forbidden" {
 				t.Errorf("Send to %q at %s: outcome %s, error %q", url, ips, a.Outcome, a.Error)
 			}
 		}
@@ -365,12 +365,7 @@ func TestProxyOfAnAttemptThatEnds(t *testing.T) {
 
 func TestProxyThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close()
-	opts := through(t, &testProxy{url: "http://" + listener.Addr().String()}, nil)
+	opts := through(t, &testProxy{url: "http://127.0.0.1:" + closedPort}, nil)
 	a := send(t, open(t, opts), routed("http://receiver.example/"), testkit.Patience)
 	if a.Outcome != postrider.OutcomeUnreachable || a.Error != "proxy_error" {
 		t.Errorf("outcome %s, error %q", a.Outcome, a.Error)

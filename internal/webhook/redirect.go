@@ -68,7 +68,7 @@ func (s *Sender) follow(ctx context.Context, x *exchange, d *draft, response egr
 
 // redirect returns the target that a response of t points to. Another host, or
 // another port of the same host, gets the event's bytes, its type and its id, but no
-// signature, credential or header of the endpoint. Otherwise a receiver with an open
+// signature, credential, trace or header of the endpoint. Otherwise a receiver with an open
 // redirect would hand the endpoint's secrets to any host. The parts stay left out if
 // that host points back to the first, because the path back was chosen by it.
 func (ts *targets) redirect(t *target, location string) (*target, error) {
@@ -85,7 +85,7 @@ func (ts *targets) redirect(t *target, location string) (*target, error) {
 		return &next, nil
 	}
 	next.server = egress.ServerOf(u, nil)
-	next.signer, next.tokens, next.ownLines, next.writesID = nil, nil, nil, true
+	next.signer, next.tokens, next.ownLines, next.writesID, next.sampled = nil, nil, nil, true, nil
 	return &next, nil
 }
 

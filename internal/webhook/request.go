@@ -94,12 +94,24 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 	header = append(header, "\r\nWebhook-Hops: "...)
 	header = strconv.AppendInt(header, int64(d.claimed.Event.Hops)+1, 10)
 	header = append(header, "\r\n"...)
+	if t.sampled != nil {
+		header = d.appendTraceParent(t, header)
+	}
 	if t.signer != nil {
 		if header, err = t.signer.AppendHeader(header, m); err != nil {
 			return header, err
 		}
 	}
 	return append(t.appendOwnLines(header, d.token), "\r\n"...), nil
+}
+
+// appendTraceParent appends the line that makes the receiver's spans children of this attempt's.
+// It tells the receiver nothing of the producer but its trace: not its span, not its tracestate.
+func (d *draft) appendTraceParent(t *target, header []byte) []byte {
+	e := d.claimed.Event
+	header = append(header, postrider.TraceParentHeader+": "...)
+	header = postrider.AppendTraceParent(header, e.Trace(), postrider.AttemptSpan(d.claimed.ID, d.claimed.Attempt), t.sampled(e.ID))
+	return append(header, "\r\n"...)
 }
 
 // appendOwnLines appends the header lines of the endpoint's own and its token.

@@ -48,6 +48,10 @@ type target struct {
 	namesType    bool // a scheme of the signer writes the delivery or the event type
 	gzip         bool // bodies are compressed
 	maxRedirects int  // redirects that an attempt follows; 0: none
+
+	// sampled reports whether the spans of an event are recorded; nil: requests have no
+	// traceparent.
+	sampled func(postrider.EventID) bool
 }
 
 // current reports whether the target still matches the endpoint's snapshot at that
@@ -75,14 +79,14 @@ func (t *target) current(to *store.EndpointSnapshot, now time.Time) bool {
 type targets struct {
 	egress *egress.Egress
 	vault  Vault
-	agent  string
+	opts   Options
 	cache  *cache.Cache[postrider.EndpointID, *target]
 }
 
-// newTargets returns an empty cache of targets. agent is the User-Agent.
-func newTargets(door *egress.Egress, vault Vault, agent string) *targets {
+// newTargets returns an empty cache of targets. The options have their defaults.
+func newTargets(door *egress.Egress, vault Vault, opts Options) *targets {
 	return &targets{
-		egress: door, vault: vault, agent: agent, cache: cache.New[postrider.EndpointID, *target](maxTargets),
+		egress: door, vault: vault, opts: opts, cache: cache.New[postrider.EndpointID, *target](maxTargets),
 	}
 }
 
@@ -172,7 +176,11 @@ func (ts *targets) makeUnsent(ctx context.Context, to *store.EndpointSnapshot, a
 // begin returns a target with what needs neither secrets nor the network.
 func (ts *targets) begin(e *postrider.Endpoint, u *url.URL) *target {
 	gzip := e.Policy.Compression == postrider.CompressionGzip
-	return &target{revision: e.Revision, url: u, prefix: ts.prefixOf(u, gzip), gzip: gzip, maxRedirects: e.Policy.MaxRedirects}
+	t := &target{revision: e.Revision, url: u, prefix: ts.prefixOf(u, gzip), gzip: gzip, maxRedirects: e.Policy.MaxRedirects}
+	if e.Policy.SendTraceParent {
+		t.sampled = ts.opts.Sampled
+	}
+	return t
 }
 
 func (ts *targets) decryptCredentials(ctx context.Context, e *postrider.Endpoint) (postrider.Credentials, error) {
@@ -269,5 +277,5 @@ func (ts *targets) prefixOf(u *url.URL, gzip bool) []byte {
 func (ts *targets) requestLine(u *url.URL) string {
 	return u.RequestURI() + " HTTP/1.1\r\n" +
 		"Host: " + u.Host + "\r\n" +
-		"User-Agent: " + ts.agent + "\r\n"
+		"User-Agent: " + ts.opts.UserAgent + "\r\n"
 }

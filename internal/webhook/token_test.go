@@ -160,7 +160,7 @@ func TestOAuthOneFetchAtATime(t *testing.T) {
 			}
 		})
 	}
-	if a := send(t, e, to, 50*time.Millisecond); a.Outcome != postrider.OutcomeUnreachable || a.Error != "auth_error: timeout" || a.Duration > grace {
+	if a := send(t, e, to, slow); a.Outcome != postrider.OutcomeUnreachable || a.Error != "auth_error: timeout" || a.Duration > slow+grace {
 		t.Errorf("one in a hurry: outcome %s, error %q after %v", a.Outcome, a.Error, a.Duration)
 	}
 	cancel()

@@ -60,7 +60,7 @@ func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method s
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	policy := &to.Endpoint.Policy
-	policy.Payload, policy.MaxRedirects = postrider.PayloadRaw, 0
+	policy.Payload, policy.MaxRedirects, policy.SendTraceParent = postrider.PayloadRaw, 0, false
 	switch method {
 	case VerifyChallenge:
 		return s.challenge(ctx, &to)

@@ -54,6 +54,10 @@ type Options struct {
 	RequestOrigin string           // WebHook-Request-Origin of CloudEvents handshakes; default: postrider
 	Now           func() time.Time // the store's time of day, for what is signed or recorded; default: the machine's
 	Log           *slog.Logger     // default: discard
+
+	// Sampled reports whether the spans of an event are recorded, for the header traceparent of
+	// endpoints that ask for it. Default: none are.
+	Sampled func(postrider.EventID) bool
 }
 
 // withDefaults replaces zero values. The two texts that get into headers lose the
@@ -63,6 +67,9 @@ func (o Options) withDefaults() Options {
 	o.RequestOrigin = cmp.Or(strings.Map(printable, o.RequestOrigin), "postrider")
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Sampled == nil {
+		o.Sampled = func(postrider.EventID) bool { return false }
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
@@ -100,8 +107,8 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 	opts = opts.withDefaults()
 	return &Sender{
 		egress:  door,
-		targets: newTargets(door, vault, opts.UserAgent),
-		unsent:  newTargets(door, placeholders{}, opts.UserAgent),
+		targets: newTargets(door, vault, opts),
+		unsent:  newTargets(door, placeholders{}, opts),
 		origin:  opts.RequestOrigin,
 		now:     opts.Now,
 		log:     opts.Log,

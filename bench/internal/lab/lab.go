@@ -27,6 +27,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"github.com/postrider/postrider/internal/testkit"
 )
@@ -35,10 +36,12 @@ const module = "github.com/postrider/postrider"
 
 // Lab is a folder with the built programs, the stores of a run and its logs.
 type Lab struct {
-	dir       string
-	cluster   *testkit.Cluster
-	processes []*Process
-	servers   int
+	dir     string
+	cluster *testkit.Cluster
+	servers int
+
+	mu        sync.Mutex
+	processes []*Process // guarded by mu: loads start beside each other
 }
 
 // Open builds the server and the named programs of bench in a fresh folder
@@ -78,6 +81,8 @@ func (l *Lab) build(ctx context.Context, packages []string) error {
 
 // Close ends what the lab started and removes its folder.
 func (l *Lab) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var errs []error
 	for _, p := range l.processes {
 		errs = append(errs, p.Kill())
@@ -86,6 +91,15 @@ func (l *Lab) Close() error {
 		errs = append(errs, l.cluster.Stop())
 	}
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
+}
+
+// Folder makes an empty folder, which Close removes.
+func (l *Lab) Folder(name string) (string, error) {
+	dir, err := os.MkdirTemp(l.dir, name)
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	return dir, nil
 }
 
 // Program returns the path of a built program.

@@ -149,6 +149,7 @@ type Load struct {
 	Duration    time.Duration
 	Size        int
 	Keyed       bool
+	End         <-chan struct{} // closed: the load ends before its Duration is over; nil: it does not
 }
 
 // LoadStats is what became of a load.
@@ -178,7 +179,7 @@ func (l *Lab) RunLoad(ctx context.Context, load Load) (LoadStats, error) {
 	if err != nil {
 		return LoadStats{}, err
 	}
-	if err := p.Wait(load.Duration + time.Minute); err != nil {
+	if err := p.waitOr(load.End, load.Duration+time.Minute); err != nil {
 		return LoadStats{}, err
 	}
 	var stats LoadStats

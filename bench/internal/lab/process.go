@@ -22,6 +22,7 @@ type Process struct {
 	name string
 	cmd  *exec.Cmd
 	log  *os.File
+	from int64 // where what it writes begins in the log
 
 	waiting sync.WaitGroup
 	exited  chan struct{}
@@ -35,7 +36,11 @@ func (l *Lab) Start(ctx context.Context, name string, out io.Writer, args ...str
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	p := &Process{name: name, log: log, exited: make(chan struct{})}
+	written, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), log.Close())
+	}
+	p := &Process{name: name, log: log, from: written, exited: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if out != nil {
@@ -50,6 +55,8 @@ func (l *Lab) Start(ctx context.Context, name string, out io.Writer, args ...str
 		p.err = p.cmd.Wait()
 		close(p.exited)
 	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.processes = append(l.processes, p)
 	return p, nil
 }
@@ -96,8 +103,38 @@ func (p *Process) Wait(within time.Duration) error {
 	}
 }
 
+// waitOr is [Process.Wait], until end is closed: then it asks the process to end.
+func (p *Process) waitOr(end <-chan struct{}, within time.Duration) error {
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	select {
+	case <-end:
+		return p.Terminate(time.Minute)
+	case <-p.exited:
+		return p.Wait(time.Minute)
+	case <-timeout.C:
+		return p.Wait(time.Millisecond) // it has had its time
+	}
+}
+
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// LastLine returns the last line that the process wrote with the text in it; empty: there is
+// none.
+func (p *Process) LastLine(with string) (string, error) {
+	text, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return "", fmt.Errorf("read the log of %s: %w", p.name, err)
+	}
+	var last string
+	for line := range strings.Lines(string(text[p.from:])) {
+		if strings.Contains(line, with) {
+			last = strings.TrimSpace(line)
+		}
+	}
+	return last, nil
+}
 
 // Tail returns the last lines of what the process wrote.
 func (p *Process) Tail() string {

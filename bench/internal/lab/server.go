@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ import (
 type ServerOptions struct {
 	Store string        // sqlite or postgres
 	Ready time.Duration // how long it may take to get ready; default 30 s
-	Args  []string      // further flags of postrider serve
+	Args  []string      // further flags of postrider serve; see Configure
 }
 
 // Server is a Postrider server with an empty store of its own, which outlives
@@ -82,15 +83,18 @@ func (s *Server) settle(ctx context.Context) error {
 	if s.ops, err = freeAddress(ctx); err != nil {
 		return err
 	}
-	s.args = append([]string{
+	s.args = []string{
 		s.lab.Program("postrider"), "serve", "--dev", "--log-level", "warn",
 		"--listen", s.address, "--ops-listen", s.ops, "--data-dir", s.dir,
-	}, s.opts.Args...)
+	}
 	if s.dsn != "" {
 		s.args = append(s.args, "--database-url", s.dsn)
 	}
 	return s.Restart(ctx)
 }
+
+// OnPostgres reports whether the server's store is PostgreSQL.
+func (s *Server) OnPostgres() bool { return s.dsn != "" }
 
 // database returns the name of the server's database.
 func (s *Server) database() string {
@@ -98,11 +102,14 @@ func (s *Server) database() string {
 	return name
 }
 
+// Configure replaces the further flags of the server, from its next start on.
+func (s *Server) Configure(args ...string) { s.opts.Args = args }
+
 // Restart starts the server's process, which must not run, and waits until it
 // is ready.
 func (s *Server) Restart(ctx context.Context) error {
 	var err error
-	if s.process, err = s.lab.Start(ctx, s.name, nil, s.args...); err != nil {
+	if s.process, err = s.lab.Start(ctx, s.name, nil, slices.Concat(s.args, s.opts.Args)...); err != nil {
 		return err
 	}
 	if err := s.untilReady(ctx); err != nil {
@@ -150,20 +157,53 @@ func (s *Server) untilReady(ctx context.Context) error {
 // Profile returns one of the profiles that net/http/pprof serves, allocs for
 // instance, or profile?seconds=5.
 func (s *Server) Profile(ctx context.Context, which string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/debug/pprof/"+which, nil)
+	return s.readOps(ctx, "/debug/pprof/"+which)
+}
+
+// Metrics returns what the server counts, as Prometheus reads it.
+func (s *Server) Metrics(ctx context.Context) (Metrics, error) {
+	text, err := s.readOps(ctx, "/metrics")
+	return Metrics(text), err
+}
+
+// readOps reads a path of the server's listener for operators.
+func (s *Server) readOps(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("profile the server: %w", err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	once := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := once.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("profile the server: %w", err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("profile the server: %s", answer.Status)
+		return nil, fmt.Errorf("read %s: %s", path, answer.Status)
 	}
 	return io.ReadAll(answer.Body)
+}
+
+// Metrics is the text of /metrics.
+type Metrics string
+
+// Lines returns the lines that begin so and count something: their value is not 0.
+func (m Metrics) Lines(begin string) (lines []string) {
+	for line := range strings.Lines(string(m)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, begin) && !strings.HasSuffix(line, " 0") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// Sum adds up the values of the lines that begin so.
+func (m Metrics) Sum(begin string) (sum float64) {
+	for _, line := range m.Lines(begin) {
+		value, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64) // one that is no number counts nothing
+		sum += value
+	}
+	return sum
 }
 
 // Key returns the admin key that was made when the store was new.

@@ -45,6 +45,11 @@ func (s *Store) DeleteAccount(_ context.Context, id postrider.AccountID) error {
 		}
 	}
 	s.endSessionsLocked(func(session postrider.Session) bool { return session.Account == id })
+	for _, d := range slices.Clone(s.destinations.rows) {
+		if d.Account == id {
+			s.destinations.remove(d.ID)
+		}
+	}
 	return nil
 }
 
@@ -53,6 +58,9 @@ func (s *Store) Accounts(_ context.Context, q store.AccountQuery) (store.Page[po
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return list(&s.accounts, q.Paging, q.ID, func(a postrider.Account) (postrider.Account, bool) {
+		if q.Retention {
+			return a, a.Retention != postrider.AccountRetention{}
+		}
 		return a, selects(q.UID, a.UID) && (a.DeletedAt.IsZero() || !q.ID.IsZero())
 	})
 }

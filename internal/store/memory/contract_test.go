@@ -2,12 +2,14 @@ package memory_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 	"github.com/postrider/postrider/internal/store/storetest"
+	"github.com/postrider/postrider/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,8 +20,15 @@ func TestContract(t *testing.T) { storetest.Run(t, open) }
 
 // TestModel is the model against itself: histories must be playable, and
 // nothing in them may hang on the clock.
-func TestModel(t *testing.T) { storetest.Model(t, open) }
+func TestModel(t *testing.T) {
+	if testkit.Plain(t) {
+		return
+	}
+	storetest.Model(t, open)
+}
 
 func TestNodes(t *testing.T) {
-	storetest.RunNodes(t, func(*testing.T) storetest.NodeStore { return memory.New(memory.Options{}) })
+	storetest.RunNodes(t, func(_ *testing.T, now func() time.Time) storetest.NodeStore {
+		return memory.New(memory.Options{Now: now})
+	})
 }

@@ -42,12 +42,18 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", next.ID, err)
 	}
 	e, ok := s.endpoints.get(next.ID)
+	if !ok && p.Most > 0 && s.endpointsOfLocked(next.Account) >= p.Most {
+		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", next.ID, &postrider.QuotaError{Account: next.Account, Quota: postrider.QuotaEndpoints, Limit: p.Most})
+	}
 	if !ok {
 		e = &endpoint{}
 		s.endpoints.put(next.ID, e)
 	}
+	next.StatusSince, next.FullSince = s.wall(), e.FullSince
 	if ok {
-		next.Kind = e.Kind
+		if next.Kind = e.Kind; next.Status == e.Status {
+			next.StatusSince = e.StatusSince
+		}
 	}
 	next.Revision++
 	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.wall()

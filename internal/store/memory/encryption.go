@@ -35,6 +35,9 @@ func (s *Store) EncryptedValues(_ context.Context, after store.EncryptedID, limi
 			list = append(list, store.EncryptedValue{ID: id, Bytes: bytes.Clone(value)})
 		}
 	}
+	for _, key := range s.archiveKeys.ids {
+		add(store.EncryptedID{Archive: key})
+	}
 	for _, e := range s.endpoints.rows {
 		add(store.EncryptedID{Endpoint: e.ID})
 		for _, secret := range slices.Backward(e.secrets) {
@@ -58,8 +61,12 @@ func (s *Store) Reencrypt(_ context.Context, list []store.Reencryption) (replace
 }
 
 // encryptedLocked returns a pointer to the stored value; nil: there is no such
-// endpoint or secret.
+// endpoint, secret or archive key.
 func (s *Store) encryptedLocked(id store.EncryptedID) *[]byte {
+	if !id.Archive.IsZero() {
+		key, _ := s.archiveKeys.get(id.Archive)
+		return key
+	}
 	e, ok := s.endpoints.get(id.Endpoint)
 	if !ok {
 		return nil

@@ -39,7 +39,7 @@ func (e *endpoint) health() (now postrider.EndpointHealth) {
 }
 
 // PutHealth implements [store.Upkeep].
-func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth) error {
+func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth, notices ...postrider.Notice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := s.endpoints.get(health.Endpoint)
@@ -58,10 +58,12 @@ func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth) er
 	}
 	health.Since = stored(health.Since)
 	e.history = append(e.history, health)
+	s.putNoticesLocked(notices)
 	if disables {
 		e.Status, e.StatusReason = postrider.EndpointDisabled, health.Reason
 		e.Revision++
 		e.UpdatedAt = s.wall()
+		e.StatusSince = e.UpdatedAt
 		s.changeLocked(e)
 	}
 	return nil

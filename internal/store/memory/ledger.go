@@ -50,7 +50,7 @@ func (s *Store) readLocked(d *delivery) postrider.Delivery {
 
 // waitFactsLocked returns what decides on why the delivery waits.
 func (s *Store) waitFactsLocked(d *delivery) postrider.WaitFacts {
-	f := postrider.WaitFacts{Leased: d.token != 0, Suspected: d.lane == postrider.LaneSuspect, Parked: d.parked}
+	f := postrider.WaitFacts{Leased: d.token != 0, Suspected: d.lane == postrider.LaneSuspect, Parked: d.parked, Held: s.hold.Held()}
 	if d.at >= 0 {
 		f.DueAt = s.clock.Shown(d.due)
 	}

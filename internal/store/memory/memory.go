@@ -45,34 +45,47 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	clock *store.Clock
 
-	mu          sync.Mutex
-	version     int64 // of the subscriptions
-	hold        postrider.Hold
-	heldUpTo    postrider.EventID // the last event before the hold; zero: there was none
-	keyring     []byte
-	accounts    table[postrider.AccountID, postrider.Account]
-	keys        table[postrider.KeyID, postrider.APIKey]
-	sessions    table[postrider.SessionID, postrider.Session]
-	audit       table[postrider.AuditID, postrider.AuditEntry]
-	inspections table[postrider.InspectionID, postrider.Inspection]
-	portal      postrider.Portal
-	logo        []byte // nil: none
-	types       map[string]postrider.EventType
-	endpoints   table[postrider.EndpointID, *endpoint]
-	events      table[postrider.EventID, *event]
-	deliveries  table[postrider.DeliveryID, *delivery]
-	lanes       map[laneKey]*lane
-	keyOwners   map[store.Key]ownedKey
-	sequences   map[orderingKey]int64
-	keyQueues   map[orderedKey]*keyQueue
-	parked      map[*delivery]struct{}
-	fanOuts     table[postrider.EventID, *fanOut]
-	replayJobs  table[postrider.ReplayID, *replayJob]
-	nodes       map[uint32]*node // by incarnation
-	owners      [store.Shards]*node
-	locks       map[uint32]int // that are held, by incarnation
-	listeners   map[chan string]struct{}
-	rollups     rollups
+	mu           sync.Mutex
+	version      int64 // of the subscriptions
+	hold         postrider.Hold
+	heldUpTo     postrider.EventID // the last event before the hold; zero: there was none
+	keyring      []byte
+	accounts     table[postrider.AccountID, postrider.Account]
+	keys         table[postrider.KeyID, postrider.APIKey]
+	sessions     table[postrider.SessionID, postrider.Session]
+	audit        table[postrider.AuditID, postrider.AuditEntry]
+	notices      table[postrider.NoticeID, postrider.Notice]
+	noticed      map[noticeKey]postrider.NoticeID // of notices
+	published    postrider.NoticeID               // see NoticesPublished
+	inspections  table[postrider.InspectionID, postrider.Inspection]
+	destinations table[postrider.DestinationID, destination]
+	portal       postrider.Portal
+	logo         []byte // nil: none
+	types        map[string]postrider.EventType
+	endpoints    table[postrider.EndpointID, *endpoint]
+	events       table[postrider.EventID, *event]
+	deliveries   table[postrider.DeliveryID, *delivery]
+	lanes        map[laneKey]*lane
+	keyOwners    map[store.Key]ownedKey
+	sequences    map[orderingKey]int64
+	keyQueues    map[orderedKey]*keyQueue
+	parked       map[*delivery]struct{}
+	fanOuts      table[postrider.EventID, *fanOut]
+	replayJobs   table[postrider.ReplayID, *replayJob]
+	expunges     table[postrider.ExpungeID, postrider.Expunge]
+	nodes        map[uint32]*node // by incarnation
+	owners       [store.Shards]*node
+	locks        map[uint32]int // that are held, by incarnation
+	listeners    map[chan string]struct{}
+	rollups      rollups
+	quotas       map[postrider.AccountID]store.AccountQuotas
+	quotaUse     map[postrider.AccountID]quotaUse
+
+	archiver      uint64              // the node that has the lease of the archive
+	archivesUntil time.Time           // when the lease ends
+	parts         []store.ArchivePart // by kind, day and number
+	archiveKeys   table[postrider.AccountID, *[]byte]
+	restored      map[restoredKey]store.RestoredRecord
 }
 
 var (
@@ -85,6 +98,7 @@ func New(opts Options) *Store {
 	clock := opts.withDefaults().Clock
 	return &Store{
 		clock:     clock,
+		noticed:   map[noticeKey]postrider.NoticeID{},
 		types:     map[string]postrider.EventType{},
 		lanes:     map[laneKey]*lane{},
 		keyOwners: map[store.Key]ownedKey{},
@@ -94,6 +108,9 @@ func New(opts Options) *Store {
 		nodes:     map[uint32]*node{},
 		locks:     map[uint32]int{},
 		listeners: map[chan string]struct{}{},
+		quotas:    map[postrider.AccountID]store.AccountQuotas{},
+		quotaUse:  map[postrider.AccountID]quotaUse{},
+		restored:  map[restoredKey]store.RestoredRecord{},
 		rollups: rollups{
 			wall:   clock.Wall,
 			deltas: map[delta]*postrider.Counts{},

@@ -77,7 +77,7 @@ func (s *Store) Members(context.Context) (members []store.Member, err error) {
 	for _, incarnation := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[incarnation]
 		m := store.Member{
-			Incarnation: incarnation, StartedAt: n.started, SeenAt: n.seen, Leaving: n.leaving, Dead: n.silent(now) || !n.free.IsZero(),
+			Incarnation: incarnation, StartedAt: s.clock.Shown(n.started), SeenAt: s.clock.Shown(n.seen), Leaving: n.leaving, Dead: n.silent(now) || !n.free.IsZero(),
 		}
 		for _, owner := range s.owners {
 			if owner == n {

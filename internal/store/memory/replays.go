@@ -133,6 +133,7 @@ func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) error {
 	if c.End != "" {
 		job.Status, job.Error, job.EndedAt = c.End, c.Error, stored(s.wall())
 	}
+	s.putNoticesLocked(c.Notices)
 	return nil
 }
 

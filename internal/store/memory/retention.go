@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -33,6 +34,12 @@ func (s *Store) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
 		return s.forgetHealthLocked(f), nil
 	case store.OldAudit:
 		return removeWhere(s.audit.ids, f.Limit, func(id postrider.AuditID) bool { return id.Time().Before(f.Before) }, s.audit.remove), nil
+	case store.OldNotices:
+		return removeWhere(s.notices.rows, f.Limit, func(n postrider.Notice) bool { return n.CreatedAt.Before(f.Before) }, func(n postrider.Notice) {
+			s.notices.remove(n.ID)
+			delete(s.noticed, noticeKeyOf(n))
+		}), nil
+	case store.OldKeys: // ForgetKeys deletes those of all accounts
 	}
 	return 0, nil
 }
@@ -55,58 +62,94 @@ func (s *Store) removeLocked(d *delivery) {
 }
 
 func (s *Store) forgetEventsLocked(f store.DeleteOld) int {
-	running := func(job *replayJob) bool { return job.Status == postrider.ReplayRunning }
-	if slices.ContainsFunc(s.replayJobs.rows, running) {
-		f.Before = f.Before.Add(-store.ReplayGrace)
-	}
-	needs := func(d *delivery) bool {
-		return d.status == postrider.Pending || d.deadLetter != nil && d.deadLetter.Resolution == ""
-	}
+	before := s.eventsBeforeLocked(f.Before)
+	may := s.deletableLocked(f)
 	return removeWhere(s.events.rows, f.Limit, func(e *event) bool {
-		_, fansOut := s.fanOuts.get(e.ID)
-		return e.ID.Time().Before(f.Before) && !fansOut && !slices.ContainsFunc(e.deliveries.rows, needs)
+		return e.ID.Time().Before(before) && may.allows(store.RowID(e.ID)) && !s.isNeededLocked(e)
 	}, func(e *event) {
-		s.events.remove(e.ID)
-		gone := *e.Event // claims share the old one
-		gone.Data = nil
-		e.Event = &gone
+		may.deleted(store.RowID(e.ID), 1)
+		s.forgetEventLocked(e)
 	})
 }
 
-// forgetAttemptsLocked removes the attempts of old deliveries. The attempt that ended a
-// delivery is all that is known of it, unless it is pending or has a dead letter.
-func (s *Store) forgetAttemptsLocked(f store.DeleteOld) int {
-	return removeWhere(s.deliveries.rows, f.Limit, func(d *delivery) bool {
-		return d.id.Time().Before(f.Before) && len(d.attempts) > 0
-	}, func(d *delivery) {
-		d.attempts = nil
-		if d.status != postrider.Pending && d.deadLetter == nil {
-			s.removeLocked(d)
-		}
+// eventsBeforeLocked returns the time before which events are old. While a replay job runs, they
+// stay for longer.
+func (s *Store) eventsBeforeLocked(before time.Time) time.Time {
+	running := func(job *replayJob) bool { return job.Status == postrider.ReplayRunning }
+	if slices.ContainsFunc(s.replayJobs.rows, running) {
+		return before.Add(-store.ReplayGrace)
+	}
+	return before
+}
+
+// isNeededLocked reports whether something needs the event.
+func (s *Store) isNeededLocked(e *event) bool {
+	_, fansOut := s.fanOuts.get(e.ID)
+	return fansOut || slices.ContainsFunc(e.deliveries.rows, func(d *delivery) bool {
+		return d.status == postrider.Pending || d.deadLetter != nil && d.deadLetter.Resolution == ""
 	})
+}
+
+func (s *Store) forgetEventLocked(e *event) {
+	s.events.remove(e.ID)
+	gone := *e.Event // claims share the old one
+	gone.Data = nil
+	e.Event = &gone
+}
+
+// forgetAttemptsLocked removes the attempts of old deliveries.
+func (s *Store) forgetAttemptsLocked(f store.DeleteOld) int {
+	may := s.deletableLocked(f)
+	return removeWhere(s.deliveries.rows, f.Limit, func(d *delivery) bool {
+		return d.id.Time().Before(f.Before) && len(d.attempts) > 0 && may.allows(store.RowID(d.id))
+	}, func(d *delivery) {
+		may.deleted(store.RowID(d.id), len(d.attempts))
+		s.keepAttemptsLocked(d, nil)
+	})
+}
+
+// keepAttemptsLocked leaves these of a delivery's attempts. The attempt that ended a delivery is
+// all that is known of it, unless it is pending or has a dead letter.
+func (s *Store) keepAttemptsLocked(d *delivery, attempts []postrider.Attempt) {
+	d.attempts = attempts
+	if len(attempts) == 0 && d.status != postrider.Pending && d.deadLetter == nil {
+		s.removeLocked(d)
+	}
 }
 
 // forgetBodiesLocked removes the heads and bodies of old attempts. The beginning of an
 // accepted response stays: it is part of the attempt.
 func (s *Store) forgetBodiesLocked(f store.DeleteOld) int {
-	forgotten := func(a postrider.Attempt) postrider.Attempt {
-		a.RequestHead, a.ResponseHead = nil, nil
-		if a.Outcome == postrider.OutcomeAccepted {
-			a.ResponseBody = a.ResponseBody[:min(len(a.ResponseBody), store.MaxAcceptedBody)]
-		} else {
-			a.ResponseBody = nil
-		}
-		return a
-	}
-	size := func(a postrider.Attempt) int { return len(a.RequestHead) + len(a.ResponseHead) + len(a.ResponseBody) }
+	may := s.deletableLocked(f)
 	return removeWhere(s.deliveries.rows, f.Limit, func(d *delivery) bool {
-		return d.id.Time().Before(f.Before) &&
-			slices.ContainsFunc(d.attempts, func(a postrider.Attempt) bool { return size(forgotten(a)) < size(a) })
+		return d.id.Time().Before(f.Before) && slices.ContainsFunc(d.attempts, hasBodies) && may.allows(store.RowID(d.id))
 	}, func(d *delivery) {
+		bodies := 0
 		for i, a := range d.attempts {
-			d.attempts[i] = forgotten(a)
+			if hasBodies(a) {
+				d.attempts[i] = forgottenBodies(a)
+				bodies++
+			}
 		}
+		may.deleted(store.RowID(d.id), bodies)
 	})
+}
+
+func hasBodies(a postrider.Attempt) bool { return sizeOfBodies(forgottenBodies(a)) < sizeOfBodies(a) }
+
+// forgottenBodies returns an attempt without its heads and its body.
+func forgottenBodies(a postrider.Attempt) postrider.Attempt {
+	a.RequestHead, a.ResponseHead = nil, nil
+	if a.Outcome == postrider.OutcomeAccepted {
+		a.ResponseBody = a.ResponseBody[:min(len(a.ResponseBody), store.MaxAcceptedBody)]
+	} else {
+		a.ResponseBody = nil
+	}
+	return a
+}
+
+func sizeOfBodies(a postrider.Attempt) int {
+	return len(a.RequestHead) + len(a.ResponseHead) + len(a.ResponseBody)
 }
 
 func (s *Store) forgetHealthLocked(f store.DeleteOld) (forgotten int) {

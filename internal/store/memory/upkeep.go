@@ -67,6 +67,7 @@ func (s *Store) DeleteEndpoints(_ context.Context, limit int) (deleted int, err 
 		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
 		e.Revision++
 		e.UpdatedAt = s.wall()
+		e.StatusSince = e.UpdatedAt
 		s.changeLocked(e)
 		deleted++
 	}

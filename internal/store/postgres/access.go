@@ -13,9 +13,11 @@ import (
 
 // Walks accounts_pkey. accounts_uid refuses a uid that another account has.
 const putAccountSQL = `
-	insert into accounts (id, uid, name, created_at)
-	values (@id, @uid, @name, @created_at)
-	on conflict (id) do update set uid = excluded.uid, name = excluded.name where accounts.deleted_at is null`
+	insert into accounts (id, uid, name, created_at, keep_events, keep_attempts, keep_bodies, keep_keys)
+	values (@id, @uid, @name, @created_at, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name, keep_events = excluded.keep_events,
+		keep_attempts = excluded.keep_attempts, keep_bodies = excluded.keep_bodies, keep_keys = excluded.keep_keys
+	where accounts.deleted_at is null`
 
 // PutAccount creates or changes an account, and its search terms. It may be repeated.
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
@@ -23,6 +25,8 @@ func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
 			tag, err := tx.Exec(ctx, putAccountSQL, pgx.NamedArgs{
 				"id": someUUID(a.ID), "uid": text(a.UID), "name": a.Name, "created_at": a.ID.Time(),
+				"keep_events": a.Retention.Events, "keep_attempts": a.Retention.Attempts,
+				"keep_bodies": a.Retention.Bodies, "keep_keys": a.Retention.IdempotencyKeys,
 			})
 			if err == nil && tag.RowsAffected() == 0 {
 				err = postrider.ErrNotFound
@@ -40,7 +44,7 @@ func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	return nil
 }
 
-// Walks accounts_pkey, api_keys_account and sessions_account.
+// Walks accounts_pkey, api_keys_account, sessions_account and notice_destinations_account.
 const deleteAccountSQL = `
 	with deleted as (
 		update accounts
@@ -57,6 +61,10 @@ const deleteAccountSQL = `
 		set revoked_at = now()
 		from deleted d
 		where s.account = d.id and s.revoked_at is null
+	), untold as (
+		delete from notice_destinations n
+		using deleted d
+		where n.account = d.id
 	)
 	select count(*) from deleted`
 
@@ -91,13 +99,15 @@ func (s *Store) write(ctx context.Context, statement string, args pgx.NamedArgs)
 	})
 }
 
-// Walks accounts_pkey, or accounts_uid by uid.
+// Walks accounts_pkey, accounts_uid by uid, or accounts_retention.
 const accountsSQL = `
-	select a.id, coalesce(a.uid, ''), a.name, a.created_at, a.deleted_at
+	select a.id, coalesce(a.uid, ''), a.name, a.created_at, a.deleted_at,
+		a.keep_events, a.keep_attempts, a.keep_bodies, a.keep_keys
 	from accounts a
 	where a.id < @before
 		and (@id::uuid is null or a.id = @id)
-		and (@id::uuid is not null or a.deleted_at is null)
+		and (@id::uuid is not null or @retention or a.deleted_at is null)
+		and (not @retention or a.keep_events + a.keep_attempts + a.keep_bodies + a.keep_keys > 0)
 		and (@uid::text is null or a.uid = @uid)
 	order by a.id desc
 	limit @limit`
@@ -109,9 +119,10 @@ func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[
 		return store.Page[postrider.Account]{}, err
 	}
 	accounts, err := list(ctx, s, query{accountsSQL, pgx.NamedArgs{
-		"before": before, "id": uuid(q.ID), "uid": text(q.UID), "limit": q.Size() + 1,
+		"before": before, "id": uuid(q.ID), "uid": text(q.UID), "retention": q.Retention, "limit": q.Size() + 1,
 	}}, func(row pgx.CollectableRow) (a postrider.Account, err error) {
-		err = row.Scan(toID(&a.ID), &a.UID, &a.Name, toTime(&a.CreatedAt), toTime(&a.DeletedAt))
+		err = row.Scan(toID(&a.ID), &a.UID, &a.Name, toTime(&a.CreatedAt), toTime(&a.DeletedAt),
+			&a.Retention.Events, &a.Retention.Attempts, &a.Retention.Bodies, &a.Retention.IdempotencyKeys)
 		return a, err
 	})
 	if err != nil {

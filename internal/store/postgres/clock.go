@@ -74,10 +74,10 @@ func (s *Store) readClock(ctx context.Context) (r store.Reading, err error) {
 	}
 	defer conn.Release()
 	var ahead int64
-	r.Asked = time.Now()
+	r.Asked = s.now()
 	row := conn.QueryRow(ctx, readClockSQL, pgx.NamedArgs{"self": int64(s.self.Load())})
 	err = row.Scan(toTime(&r.Wall), &ahead, &r.Version, toTime(&r.Witness))
-	r.Answered = time.Now()
+	r.Answered = s.now()
 	r.Ahead = time.Duration(ahead) * time.Microsecond
 	return r, err
 }

@@ -3,7 +3,9 @@ package postgres_test
 import (
 	"flag"
 	"testing"
+	"time"
 
+	"github.com/postrider/postrider/internal/store/postgres"
 	"github.com/postrider/postrider/internal/store/storetest"
 	"github.com/postrider/postrider/internal/testkit"
 )
@@ -22,5 +24,7 @@ func TestModel(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
-	storetest.RunNodes(t, func(t *testing.T) storetest.NodeStore { return openAt(t, freshDSN(t)) })
+	storetest.RunNodes(t, func(t *testing.T, now func() time.Time) storetest.NodeStore {
+		return openWith(t, freshDSN(t), postgres.Options{Now: now})
+	})
 }

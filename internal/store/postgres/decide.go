@@ -93,6 +93,7 @@ func (s *Store) replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 		"expiry": r.Expiry.Microseconds(), "by": r.By,
 	}
 	b := &pgx.Batch{}
+	b.Queue(replaysLockSQL)
 	b.Queue(lockOrderingKeysSQL, pgx.NamedArgs{"ids": uuids{someUUID(r.Delivery)}})
 	b.Queue(lockDeadLetterSQL, args)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {

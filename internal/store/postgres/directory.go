@@ -23,22 +23,22 @@ const raiseVersionSQL = `update subscriptions set version = version + 1 returnin
 
 // An id that exists already inserts nothing, which is a conflict.
 const insertEndpointSQL = `
-	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, policy,
+	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, status_since, policy,
 		credentials, verified_at, revision, version, created_at, updated_at)
-	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
+	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, now(), @policy,
 		@credentials, @verified_at, 1, @version, @created_at, now())
 	on conflict (id) do nothing
-	returning revision, updated_at, kind`
+	returning revision, updated_at, kind, status_since, full_since`
 
 // The compare-and-set of the revision: two people who edit one endpoint cannot overwrite
 // each other's change unseen. Walks endpoints_pkey.
 const updateEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
-		status_reason = @status_reason, policy = coalesce(@policy::text, policy), credentials = @credentials, verified_at = @verified_at,
+		status_reason = @status_reason, status_since = case when status = @status then status_since else now() end, policy = coalesce(@policy::text, policy), credentials = @credentials, verified_at = @verified_at,
 		revision = revision + 1, version = @version, updated_at = now()
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
-	returning revision, updated_at, kind`
+	returning revision, updated_at, kind, status_since, full_since`
 
 // Tells a conflict of revisions from an endpoint that does not exist. Walks
 // endpoints_pkey.
@@ -67,6 +67,9 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 			if err := putEndpoint(ctx, tx, &e, args); err != nil {
 				return err
 			}
+			if err := checkMost(ctx, tx, p); err != nil {
+				return err
+			}
 			if p.CloseCircuit {
 				if err := closeCircuit(ctx, tx, e.ID); err != nil {
 					return err
@@ -82,7 +85,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 	return e, nil
 }
 
-// putEndpoint stores the endpoint, and sets its revision and the time of the change.
+// putEndpoint stores the endpoint, and sets its revision and its times.
 func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx.NamedArgs) error {
 	if err := raiseVersion(ctx, tx, args); err != nil {
 		return err
@@ -91,7 +94,7 @@ func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx
 	if e.Revision == 0 {
 		statement = insertEndpointSQL
 	}
-	err := tx.QueryRow(ctx, statement, args).Scan(&e.Revision, toTime(&e.UpdatedAt), &e.Kind)
+	err := tx.QueryRow(ctx, statement, args).Scan(&e.Revision, toTime(&e.UpdatedAt), &e.Kind, toTime(&e.StatusSince), toTime(&e.FullSince))
 	if err == nil {
 		_, err = tx.Exec(ctx, putTermsSQL, termArgs(e.ID, e.Account, store.EndpointTerms(*e)))
 		return err
@@ -141,8 +144,8 @@ func touchEndpoint(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 }
 
 // The columns of scanEndpointAnd, in its order.
-const endpointColumns = `e.id, e.account, e.kind, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason,
-		e.policy, e.credentials, e.verified_at, e.revision, e.created_at, e.updated_at`
+const endpointColumns = `e.id, e.account, e.kind, coalesce(e.uid, ''), e.url, e.description, e.event_types, e.status, e.status_reason, e.status_since,
+		e.policy, e.credentials, e.full_since, e.verified_at, e.revision, e.created_at, e.updated_at`
 
 // Walks endpoints_pkey by id, endpoints_uid by uid, endpoints_account by
 // account, and endpoints_pkey backwards for all. A filter by circuit or health probes
@@ -196,8 +199,8 @@ func scanEndpoint(row pgx.CollectableRow) (e postrider.Endpoint, err error) {
 func scanEndpointAnd(row pgx.CollectableRow, e *postrider.Endpoint, more ...any) error {
 	var policy []byte
 	err := row.Scan(append([]any{
-		toID(&e.ID), toID(&e.Account), &e.Kind, &e.UID, &e.URL, &e.Description, &e.EventTypes, &e.Status, &e.StatusReason,
-		&policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
+		toID(&e.ID), toID(&e.Account), &e.Kind, &e.UID, &e.URL, &e.Description, &e.EventTypes, &e.Status, &e.StatusReason, toTime(&e.StatusSince),
+		&policy, &e.Credentials, toTime(&e.FullSince), toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
 	}, more...)...)
 	if err == nil {
 		store.SetPolicy(e, policy)

@@ -178,7 +178,9 @@ func (e *examination) tables(ctx context.Context) error {
 		err = e.conn.QueryRow(ctx, `select count(*) from endpoints`).Scan(&e.found.Endpoints)
 	}
 	if err == nil && exist["nodes"] {
-		err = e.conn.QueryRow(ctx, `select count(*) from nodes where not leaving and seen_at > now() - interval '1 minute'`).
+		err = e.conn.QueryRow(ctx, `
+			select count(*) from nodes n, clock c
+			where not n.leaving and n.seen_at > now() + c.ahead * interval '1 microsecond' - interval '1 minute'`).
 			Scan(&e.found.Connections.Nodes)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -55,14 +56,23 @@ func (s *Store) SwapKeyring(ctx context.Context, old, next []byte) (stored []byt
 	return stored, nil
 }
 
-// Two sorted walks, merged: the credentials of endpoints, and secrets. Credentials count
-// as the secret with the zero id, so they come before the secrets of their endpoint. Walks
+// Three sorted walks, merged: archive keys, the credentials of endpoints, and secrets.
+// Credentials count as the secret with the zero id, so they come before the secrets of their
+// endpoint; archive keys count as those of the zero endpoint. Walks archive_keys_pkey,
 // endpoints_credentials and endpoint_secrets_endpoint.
 const encryptedValuesSQL = `
-	select s.endpoint, s.secret, s.encrypted
+	select s.endpoint, s.secret, s.archive, s.encrypted
 	from (
 		(
-			select e.id as endpoint, '00000000-0000-0000-0000-000000000000'::uuid as secret, e.credentials as encrypted
+			select @zero::uuid as endpoint, @zero::uuid as secret, k.account as archive, k.encrypted
+			from archive_keys k
+			where k.account > @archive and @endpoint::uuid = @zero::uuid
+			order by k.account
+			limit @limit
+		)
+		union all
+		(
+			select e.id, @zero::uuid, @zero::uuid, e.credentials
 			from endpoints e
 			where e.credentials is not null and e.id > @endpoint
 			order by e.id
@@ -70,22 +80,23 @@ const encryptedValuesSQL = `
 		)
 		union all
 		(
-			select s.endpoint, s.id, s.encrypted
+			select s.endpoint, s.id, @zero::uuid, s.encrypted
 			from endpoint_secrets s
 			where (s.endpoint, s.id) > (@endpoint, @secret)
 			order by s.endpoint, s.id
 			limit @limit
 		)
 	) s
-	order by s.endpoint, s.secret
+	order by s.endpoint, s.secret, s.archive
 	limit @limit`
 
-// EncryptedValues lists encrypted secrets and credentials.
+// EncryptedValues lists archive keys, credentials and secrets.
 func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error) {
 	values, err := list(ctx, s, query{encryptedValuesSQL, pgx.NamedArgs{
-		"endpoint": someUUID(after.Endpoint), "secret": someUUID(after.Secret), "limit": limit,
+		"endpoint": someUUID(after.Endpoint), "secret": someUUID(after.Secret), "archive": someUUID(after.Archive),
+		"zero": someUUID(postrider.AccountID{}), "limit": limit,
 	}}, func(row pgx.CollectableRow) (v store.EncryptedValue, err error) {
-		err = row.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), &v.Bytes)
+		err = row.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), toID(&v.ID.Archive), &v.Bytes)
 		return v, err
 	})
 	if err != nil {
@@ -96,13 +107,13 @@ func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, li
 
 // Replaces values that are still the old ones. A value that somebody has changed meanwhile
 // does not match and stays; the caller lists it again. It is no change of the endpoint, so
-// neither its revision nor the version is raised. Walks endpoint_secrets_endpoint and
-// endpoints_credentials.
+// neither its revision nor the version is raised. Walks endpoint_secrets_endpoint,
+// endpoints_credentials and archive_keys_pkey.
 const reencryptSQL = `
 	with changes as materialized (
-		select r.endpoint, r.secret, r.old_value, r.new_value
-		from unnest(@endpoints::uuid[], @secrets::uuid[], @old::bytea[], @new::bytea[])
-			as r (endpoint, secret, old_value, new_value)
+		select r.endpoint, r.secret, r.archive, r.old_value, r.new_value
+		from unnest(@endpoints::uuid[], @secrets::uuid[], @archives::uuid[], @old::bytea[], @new::bytea[])
+			as r (endpoint, secret, archive, old_value, new_value)
 	), secrets as (
 		update endpoint_secrets s
 		set encrypted = c.new_value
@@ -115,20 +126,27 @@ const reencryptSQL = `
 		from changes c
 		where c.secret is null and e.id = c.endpoint and e.credentials = c.old_value
 		returning e.id
+	), archives as (
+		update archive_keys k
+		set encrypted = c.new_value
+		from changes c
+		where k.account = c.archive and k.encrypted = c.old_value
+		returning k.account
 	)
-	select (select count(*) from secrets) + (select count(*) from credentials)`
+	select (select count(*) from secrets) + (select count(*) from credentials) + (select count(*) from archives)`
 
 // Reencrypt replaces encrypted values that are still the old ones.
 func (s *Store) Reencrypt(ctx context.Context, list []store.Reencryption) (replaced int, err error) {
-	var endpoints, secrets uuids
+	var endpoints, secrets, archives uuids
 	var olds, news [][]byte
 	for _, r := range list {
 		endpoints, secrets = append(endpoints, someUUID(r.ID.Endpoint)), append(secrets, uuid(r.ID.Secret))
+		archives = append(archives, uuid(r.ID.Archive))
 		olds, news = append(olds, r.Old), append(news, r.New)
 	}
 	err = s.once(ctx, func() error {
 		return s.pool.QueryRow(ctx, reencryptSQL, pgx.NamedArgs{
-			"endpoints": endpoints, "secrets": secrets, "old": olds, "new": news,
+			"endpoints": endpoints, "secrets": secrets, "archives": archives, "old": olds, "new": news,
 		}).Scan(&replaced)
 	})
 	if err != nil {

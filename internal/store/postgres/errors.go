@@ -12,12 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // The SQLSTATEs that this package tells apart by themselves.
 const (
 	codeMoved      = "PR001" // raised by postrider_check_version
 	codeUnique     = "23505"
+	codeFull       = "53100" // disk full
 	codeTwice      = "21000" // on conflict do update met a row of its own statement
 	retryAttempts  = 5
 	retryJitterMax = 50 * time.Millisecond
@@ -108,6 +110,9 @@ func fault(err error) error {
 	case classConflict:
 		return fmt.Errorf("%w: %w", postrider.ErrConflict, err)
 	case classRetry, classUnsent, classUnknown, classBusy:
+		if isCode(err, codeFull) {
+			return fmt.Errorf("%w: %w", store.ErrFull, err)
+		}
 		return busyError{err}
 	case classOther:
 	}

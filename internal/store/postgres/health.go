@@ -44,7 +44,7 @@ func scanHealth(row pgx.CollectableRow) (s postrider.EndpointHealth, err error) 
 // health is not recorded either. Walks endpoints_pkey.
 const disableSQL = `
 	update endpoints
-	set status = 'disabled', status_reason = @reason, revision = revision + 1, version = @version, updated_at = now()
+	set status = 'disabled', status_reason = @reason, status_since = now(), revision = revision + 1, version = @version, updated_at = now()
 	where id = @endpoint and account = @account and status = 'enabled'`
 
 // Appends a health, if its number is the next one of the endpoint. If two nodes assess an
@@ -72,13 +72,23 @@ const insertHealthSQL = `
 const knownEndpointSQL = `select exists (select from endpoints where id = @endpoint and account = @account)`
 
 // PutHealth records a health, and disables the endpoint if the health is disabled.
-func (s *Store) PutHealth(ctx context.Context, health postrider.EndpointHealth) error {
+func (s *Store) PutHealth(ctx context.Context, health postrider.EndpointHealth, notices ...postrider.Notice) error {
+	told, err := noticeArgs(notices)
+	if err != nil {
+		return fmt.Errorf("put health of endpoint %s: %w", health.Endpoint, err)
+	}
 	args := pgx.NamedArgs{
 		"endpoint": someUUID(health.Endpoint), "account": someUUID(health.Account), "number": health.Number,
 		"status": string(health.Status), "reason": health.Reason, "warnings": health.Warnings, "since": health.Since,
 	}
-	err := s.once(ctx, func() error {
-		return s.tx(ctx, func(tx pgx.Tx) error { return putHealth(ctx, tx, health.Status, args) })
+	err = s.once(ctx, func() error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			err := putHealth(ctx, tx, health.Status, args)
+			if err == nil && len(notices) > 0 {
+				_, err = tx.Exec(ctx, insertNoticesSQL, told)
+			}
+			return err
+		})
 	})
 	if errors.Is(err, errUnchanged) {
 		var known bool

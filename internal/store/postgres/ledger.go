@@ -18,7 +18,7 @@ import (
 // ordering key; each backwards.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
-		e.sequence, e.hops, coalesce(e.idempotency_key, ''), @type::text is null or e.type = @type as matches, e.n = 10000 as last
+		e.sequence, e.hops, coalesce(e.idempotency_key, ''), e.trace_parent, @type::text is null or e.type = @type as matches, e.n = 10000 as last
 	from (
 		select e.*, row_number() over (order by e.id desc) as n
 		from events e
@@ -62,7 +62,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) {
 	e := &r.item
 	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops,
-		&e.IdempotencyKey, &r.matches, &r.last)
+		&e.IdempotencyKey, toTrace(&e.TraceParent), &r.matches, &r.last)
 	r.id, e.CreatedAt = e.ID, e.ID.Time()
 	return r, err
 }
@@ -74,33 +74,68 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 // rows in 30 partitions: under 1 ms; a view over the union, 276 ms.
 //
 // The branch of the queue walks queue_pkey or queue_event, and filters by account and
-// endpoint afterwards: an index by account would cost every delivery. The branches of
-// attempts and dead letters walk the one of their indexes that fits the filter; what was
+// endpoint afterwards: an index by account would cost every delivery. But the newest 10,000 of
+// the queue may all be others'. So deliveriesOfEndpointSQL finds the pending deliveries of its
+// endpoint by the indexes that the backlog is counted by (few), unless there are too many to
+// sort them.
+//
+// The branches of attempts and dead letters walk the one of their indexes that fits the filter; what was
 // skipped or cancelled is found by the attempts_decided indexes, what a replay job made by
 // queue_replay_job, attempts_replay_job and dead_letters_replay_job. @last probes queue_replays,
 // attempts_replays and dead_letters_replays for each row that matches otherwise.
 //
-// Everything else is looked up for the rows of the page alone, by primary keys,
-// endpoint_secrets_endpoint and queue_order_key: what the last attempt of a pending or
-// cancelled delivery showed, and the facts from which WaitFacts decides why a pending
-// delivery waits.
-const deliveriesSQL = `
+// The facts from which WaitFacts decides why a pending delivery waits are looked up for the
+// rows of the page alone, by primary keys, endpoint_secrets_endpoint and queue_order_key.
+// What the last attempt of a pending or cancelled delivery showed is read by lastAnswersSQL:
+// each mention of attempts here would be planned for all partitions.
+//
+// A plan for all arguments of deliveriesOfEndpointSQL walks attempts_endpoint and
+// dead_letters_endpoint, because the endpoint is no condition that may be left out. It compares
+// rows of attempts, and orders them by the endpoint too: else attempts_pkey, which has the
+// attempts of all endpoints, looks as cheap while the partition of the day is empty. It has no
+// @last: its subqueries would be planned for all partitions too.
+const (
+	deliveriesSQL = deliveryColumns + pendingBranch + pendingPage + endedBranch + endedOrder + endedColumns + endedLast + endedFrom + `(@endpoint::uuid is null or a.endpoint = @endpoint)` +
+		endedFilter + endedOrder + endedPage + endedOrder + deadBranch + `(@endpoint::uuid is null or l.endpoint = @endpoint)` + deliveryLookups
+	deliveriesOfEndpointSQL = fewOfEndpoint + deliveryColumns +
+		pendingBranch + ` and q.id = any (array(select f.id from few f)) and (select count(*) from few f) <= @few` + pendingPage +
+		pendingBranch + ` and (select count(*) from few f) > @few` + pendingPage + endedBranch + endpointOrder + endedColumns + endedFrom +
+		`(a.endpoint, a.delivery) >= (@endpoint, @from) and (a.endpoint, a.delivery) < (@endpoint, @before)` +
+		endedFilter + endpointOrder + endedPage + endpointOrder + deadBranch + `l.endpoint = @endpoint` + deliveryLookups
+
+	endedOrder    = `a.delivery desc, a.number desc`
+	endpointOrder = `a.endpoint desc, a.delivery desc, a.number desc`
+)
+
+// fewPending is how many pending deliveries an endpoint may have for deliveriesOfEndpointSQL to
+// read and sort all of them. With more, it walks the queue.
+const fewPending = 1000
+
+// The parts of both, in their order.
+const (
+	fewOfEndpoint = `
+	with few as materialized (
+		(select q.id from queue q where q.endpoint = @endpoint and q.due_at < 'infinity')
+		union all
+		(
+			select q.id
+			from queue q
+			where q.endpoint = @endpoint and q.ordering_key is not null and q.due_at = 'infinity'
+			order by q.endpoint, q.ordering_key, q.sequence
+			limit @few + 1
+		)
+		union all
+		(select q.id from queue q where q.endpoint = @endpoint and q.parked and q.ordering_key is null)
+		limit @few + 1
+	)`
+	deliveryColumns = `
 	select d.id, d.event, d.endpoint, d.account, d.type, d.status, d.reason, d.attempts, d.next_at, d.finished_at,
-		coalesce(d.status_code, (
-			select a.status_code
-			from attempts a
-			where a.delivery = d.id and a.status_code <> 0
-			order by a.number desc
-			limit 1), 0),
-		coalesce(d.error, (
-			select a.error
-			from attempts a
-			where a.delivery = d.id and a.outcome <> 'none'
-			order by a.number desc
-			limit 1), ''),
+		coalesce(d.status_code, 0), coalesce(d.error, ''), d.status_code is null and (d.attempts > 0 or d.status = 'cancelled'),
 		d.replayed_from, d.replay_job, d.suspected, d.parked, coalesce(d.leased, false), d.until, coalesce(e.status, ''),
-		coalesce(e.policy, ''), coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, c.paced_until, first.id, paused.delivery, d.matches, d.last
-	from (
+		coalesce(e.policy, ''), coalesce(e.signs, false), coalesce(c.status, ''), c.probe_at, c.paced_until, first.id, paused.delivery,
+		exists (select 1 from hold where since is not null), d.matches, d.last
+	from (`
+	pendingBranch = `
 		(
 			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
 				q.claims - (q.token is not null)::int as attempts, case when q.token is null then q.due_at end as next_at,
@@ -117,7 +152,8 @@ const deliveriesSQL = `
 					and (@status::text is null or @status = 'pending')
 					and (@id::uuid is null or q.id = @id)
 					and (@event::uuid is null or q.event = @event)
-					and (@job::uuid is null or q.replay_job = @job)
+					and (@job::uuid is null or q.replay_job = @job)`
+	pendingPage = `
 				order by q.id desc
 				limit 10000
 			) q
@@ -125,7 +161,8 @@ const deliveriesSQL = `
 			order by q.id desc
 			limit @limit
 		)
-		union all
+		union all`
+	endedBranch = `
 		(
 			select a.delivery, a.event, a.endpoint, a.account, a.type, a.status_after,
 				case when a.outcome = 'none' then a.error else '' end,
@@ -134,10 +171,12 @@ const deliveriesSQL = `
 				case when a.outcome <> 'none' then a.status_code end, case when a.outcome <> 'none' then a.error end,
 				a.replayed_from, a.replay_job, false, false, null, null, null, a.matches, a.n = 10000
 			from (
-				select a.*, row_number() over (order by a.delivery desc, a.number desc) as n,
+				select a.*, row_number() over (order by `
+	endedColumns = `) as n,
 					a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
 						and (@status::text is null or a.status_after = @status)
-						and (@type::text is null or a.type = @type)
+						and (@type::text is null or a.type = @type)`
+	endedLast = `
 						and not (@last and (
 							exists (
 								select from attempts r
@@ -147,22 +186,26 @@ const deliveriesSQL = `
 								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.delivery > a.delivery)
 							or exists (
 								select from queue r
-								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.id > a.delivery))) as matches
+								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.id > a.delivery)))`
+	endedFrom = ` as matches
 				from attempts a
 				where a.delivery >= @from and a.delivery < @before
 					and (@status::text is null or @status in ('delivered', 'cancelled', 'skipped'))
 					and (@id::uuid is null or a.delivery = @id)
 					and (@event::uuid is null or a.event = @event)
 					and (@account::uuid is null or a.account = @account)
-					and (@endpoint::uuid is null or a.endpoint = @endpoint)
+					and `
+	endedFilter = `
 					and (@job::uuid is null or a.replay_job = @job)
 					and (@status::text is null or @status not in ('cancelled', 'skipped')
 						or (a.outcome = 'none' and a.status_after = @status))
-				order by a.delivery desc, a.number desc
+				order by `
+	endedPage = `
 				limit 10000
 			) a
 			where a.matches or a.n = 10000
-			order by a.delivery desc, a.number desc
+			order by `
+	deadBranch = `
 			limit @limit
 		)
 		union all
@@ -178,7 +221,8 @@ const deliveriesSQL = `
 					and (@id::uuid is null or l.delivery = @id)
 					and (@event::uuid is null or l.event = @event)
 					and (@account::uuid is null or l.account = @account)
-					and (@endpoint::uuid is null or l.endpoint = @endpoint)
+					and `
+	deliveryLookups = `
 					and (@job::uuid is null or l.replay_job = @job)
 				order by l.delivery desc
 				limit 10000
@@ -218,24 +262,16 @@ const deliveriesSQL = `
 		limit 1
 	) paused on true
 	order by d.id desc`
+)
 
-// ofEndpoint makes deliveriesSQL read one endpoint, without knowing it: a plan for all
-// arguments then walks attempts_endpoint and dead_letters_endpoint. It compares rows of
-// attempts, and orders them by the endpoint too: else attempts_pkey, which has the attempts of
-// all endpoints, looks as cheap while the partition of the day is empty.
-var ofEndpoint = strings.NewReplacer(
-	"(@endpoint::uuid is null or a.endpoint = @endpoint)",
-	"(a.endpoint, a.delivery) >= (@endpoint, @from) and (a.endpoint, a.delivery) < (@endpoint, @before)",
-	"order by a.delivery desc, a.number desc", "order by a.endpoint desc, a.delivery desc, a.number desc",
-	"order by a.delivery, a.number", "order by a.endpoint, a.delivery, a.number",
-	"(@endpoint::uuid is null or l.endpoint = @endpoint)", "l.endpoint = @endpoint")
-
-// Deliveries lists deliveries of every status, newest first. To plan the statement anew, for
-// all partitions, takes longer than to run it. So the reads of two pages use the plan of the
-// pool, which knows no argument. For a delivery that is asked for by its id, the range of ids
-// is one id: each branch walks the primary key of one partition. For those of an endpoint, the
-// statement is ofEndpoint. What was skipped or cancelled, or belongs to an event or a job, has
-// indexes of its own, which only a plan with the arguments finds.
+// Deliveries lists deliveries of every status, newest first.
+//
+// To plan a statement for all partitions takes longer than to run it: on a new connection, whose
+// caches are empty, 40 ms for 30 days. So a delivery that is asked for by its id gets a plan for a range of one id,
+// which has one partition. The deliveries of an endpoint are listed by deliveriesOfEndpointSQL,
+// with the plan of the pool, which is made once for each connection. What was skipped or
+// cancelled, or belongs to an event or a job, has indexes of its own, which only a plan with
+// the arguments finds.
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
@@ -245,33 +281,76 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	id := string(q.ID[:])
 	switch {
 	case !q.ID.IsZero() && id >= string(from.Bytes[:]) && id < string(before.Bytes[:]):
-		from, before, read = someUUID(q.ID), someUUID(store.NextID(q.ID)), count[examined[postrider.Delivery]]
+		from, before = someUUID(q.ID), someUUID(store.NextID(q.ID))
 	case !q.Endpoint.IsZero() && q.ID.IsZero() && q.Event.IsZero() && q.ReplayJob.IsZero() && !q.Last &&
 		q.Status != postrider.Skipped && q.Status != postrider.Cancelled:
-		statement, read = ofEndpoint.Replace(inOrder(query{statement: statement}, q.Paging).statement), count[examined[postrider.Delivery]]
+		statement, read = deliveriesOfEndpointSQL, count[examined[postrider.Delivery]]
 	}
+	var unanswered uuids
 	rows, err := read(ctx, s, inOrder(query{statement, pgx.NamedArgs{
 		"from": from, "before": before, "id": uuid(q.ID), "event": uuid(q.Event), "account": uuid(q.Account),
 		"endpoint": uuid(q.Endpoint), "type": text(q.EventType), "status": text(string(q.Status)), "job": uuid(q.ReplayJob),
-		"last": q.Last, "limit": q.Size() + 1,
-	}}, q.Paging), scanDelivery(s.clock))
+		"last": q.Last, "few": fewPending, "limit": q.Size() + 1,
+	}}, q.Paging), scanDelivery(s.clock, &unanswered))
+	if err == nil && len(unanswered) > 0 {
+		err = s.addLastAnswers(ctx, rows, unanswered)
+	}
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
 	}
 	return cutExamined(rows, q.Paging), nil
 }
 
+// What the last attempts of deliveries showed. The plan knows the ids, so it has only the
+// partitions of their days. Walks attempts_pkey.
+const lastAnswersSQL = `
+	select a.delivery,
+		coalesce((array_agg(a.status_code order by a.number desc) filter (where a.status_code <> 0))[1], 0),
+		coalesce((array_agg(a.error order by a.number desc) filter (where a.outcome <> 'none'))[1], '')
+	from attempts a
+	where a.delivery = any (@ids)
+	group by a.delivery`
+
+// addLastAnswers adds the last status codes and errors to those of the deliveries that have
+// the ids. If a delivery gets an attempt between the two statements, its answer is of that one.
+func (s *Store) addLastAnswers(ctx context.Context, deliveries []examined[postrider.Delivery], ids uuids) error {
+	type answer struct {
+		delivery postrider.DeliveryID
+		code     int
+		text     string
+	}
+	answers, err := list(ctx, s, query{lastAnswersSQL, pgx.NamedArgs{"ids": ids}}, func(row pgx.CollectableRow) (a answer, err error) {
+		err = row.Scan(toID(&a.delivery), &a.code, &a.text)
+		return a, err
+	})
+	of := make(map[postrider.DeliveryID]answer, len(answers))
+	for _, a := range answers {
+		of[a.delivery] = a
+	}
+	for i := range deliveries {
+		d := &deliveries[i].item
+		if a, ok := of[d.ID]; ok {
+			d.LastStatusCode, d.LastError = a.code, a.text
+		}
+	}
+	return err
+}
+
 // scanDelivery reads a delivery. Times that decide are turned into times of day, and
-// WaitFacts decides why a pending delivery waits.
-func scanDelivery(clock *store.Clock) pgx.RowToFunc[examined[postrider.Delivery]] {
+// WaitFacts decides why a pending delivery waits. It appends the ids of the deliveries whose last
+// answer must be looked up.
+func scanDelivery(clock *store.Clock, unanswered *uuids) pgx.RowToFunc[examined[postrider.Delivery]] {
 	now, unreadable := clock.Wall(), store.UnreadablePolicies()
 	return func(row pgx.CollectableRow) (r examined[postrider.Delivery], err error) {
-		d, f, policy := &r.item, postrider.WaitFacts{}, ""
+		d, f, policy, look := &r.item, postrider.WaitFacts{}, "", false
 		err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
 			&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
-			toID(&d.ReplayedFrom), toID(&d.ReplayJob), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &policy, &f.Signs, &f.Circuit,
-			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), &r.matches, &r.last)
+			&look, toID(&d.ReplayedFrom), toID(&d.ReplayJob), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &policy, &f.Signs, &f.Circuit,
+			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), &f.Held, &r.matches, &r.last)
 		r.id = d.ID
+		if look {
+			*unanswered = append(*unanswered, someUUID(d.ID))
+		}
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
 		f.Suspected, f.Parked = d.Suspected, d.Parked
 		if d.Status == postrider.Pending {

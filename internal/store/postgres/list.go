@@ -29,7 +29,7 @@ type query struct {
 	args      pgx.NamedArgs
 }
 
-// Counts, and reads of one row by its id, get as long as lists. They keep the plans of the pool, which walk indexes alone: a
+// Counts, and the deliveries of an endpoint, get as long as lists. They keep the plans of the pool, which walk indexes alone: a
 // plan that sorts or makes a bitmap would read all that waits.
 const countSettingsSQL = `select set_config('statement_timeout', '2s', true)`
 
@@ -121,7 +121,8 @@ func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.U
 var oldestFirst = strings.NewReplacer(
 	"order by e.id desc", "order by e.id", "order by q.id desc", "order by q.id", "order by d.id desc", "order by d.id",
 	"order by a.delivery desc, a.number desc", "order by a.delivery, a.number",
-	"order by l.delivery desc", "order by l.delivery", "order by 1 desc", "order by 1")
+	"order by a.endpoint desc, a.delivery desc, a.number desc", "order by a.endpoint, a.delivery, a.number",
+	"order by l.delivery desc", "order by l.delivery", "order by n.id desc", "order by n.id", "order by 1 desc", "order by 1")
 
 // inOrder returns the query of a list in the order that the page asks for.
 func inOrder(q query, p store.Paging) query {

@@ -34,7 +34,7 @@ const lockMembershipSQL = `select pg_advisory_xact_lock(hashtext('postrider_node
 // nodes_pkey.
 const heartbeatSQL = `
 	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at, locked_on)
-	values (@incarnation, @instance, @now, @ttl, @leaving, now(), case when @locked then pg_postmaster_start_time() end)
+	values (@incarnation, @instance, @now, @ttl, @leaving, @now, case when @locked then pg_postmaster_start_time() end)
 	on conflict (incarnation) do update
 	set seen_at = excluded.seen_at, ttl = excluded.ttl, leaving = excluded.leaving, free_since = null,
 		locked_on = case when @locked then excluded.locked_on when not @unlocked then n.locked_on end
@@ -113,6 +113,7 @@ const membersSQL = `
 func (s *Store) Members(ctx context.Context) ([]store.Member, error) {
 	members, err := list(ctx, s, query{membersSQL, at(s.clock.Now(), pgx.NamedArgs{})}, func(row pgx.CollectableRow) (m store.Member, err error) {
 		err = row.Scan(&m.Incarnation, &m.Shards, toTime(&m.StartedAt), toTime(&m.SeenAt), &m.Leaving, &m.Dead)
+		m.StartedAt, m.SeenAt = s.clock.Shown(m.StartedAt), s.clock.Shown(m.SeenAt)
 		return m, err
 	})
 	if err != nil {

@@ -61,6 +61,7 @@ import (
 // Store is a [store.Store] in a PostgreSQL database.
 type Store struct {
 	pool  *pgxpool.Pool
+	now   func() time.Time // the machine's clock, which clock follows too
 	clock *store.Clock
 	log   *slog.Logger
 	self  atomic.Uint32 // incarnation of this process's node, set by its heartbeats; 0: it sends none
@@ -75,8 +76,9 @@ var (
 
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {
-	MaxConns int          // connections of the pool; default 16 (defaultConns)
-	Log      *slog.Logger // default: discard
+	Now      func() time.Time // the machine's clock; default time.Now
+	MaxConns int              // connections of the pool; default 16 (defaultConns)
+	Log      *slog.Logger     // default: discard
 }
 
 // defaultConns is Options.MaxConns of a server.
@@ -85,6 +87,9 @@ const defaultConns = 16
 func (o Options) withDefaults() Options {
 	o.MaxConns = cmp.Or(o.MaxConns, defaultConns)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return o
 }
 
@@ -109,7 +114,7 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}
-	s := &Store{pool: pool, clock: store.NewClock(nil), log: opts.Log}
+	s := &Store{pool: pool, now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log}
 	if err := errors.Join(s.MakePartitions(ctx), s.followClock(ctx), s.noticeRecovery(ctx)); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open postgres: %w", err)

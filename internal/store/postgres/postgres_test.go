@@ -20,7 +20,12 @@ func freshDSN(tb testing.TB) string {
 
 func openAt(tb testing.TB, dsn string) *postgres.Store {
 	tb.Helper()
-	s, err := postgres.Open(tb.Context(), dsn, postgres.Options{})
+	return openWith(tb, dsn, postgres.Options{})
+}
+
+func openWith(tb testing.TB, dsn string, opts postgres.Options) *postgres.Store {
+	tb.Helper()
+	s, err := postgres.Open(tb.Context(), dsn, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -208,10 +208,12 @@ func (s *Store) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[
 // position moved, it asks whether its own first try moved it.
 func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 	r := replaying{ReplayChunk: c, clock: s.clock}
-	var err, heldErr error
+	var err, heldErr, toldErr error
 	r.from, err = store.EncodeHeld(c.From.Held)
-	if r.to, heldErr = store.EncodeHeld(c.To.Held); err != nil || heldErr != nil {
-		return errors.Join(err, heldErr)
+	r.to, heldErr = store.EncodeHeld(c.To.Held)
+	r.told, toldErr = noticeArgs(c.Notices)
+	if err := errors.Join(err, heldErr, toldErr); err != nil {
+		return err
 	}
 	err = s.repeat(ctx, func(again bool) error {
 		r := r
@@ -235,7 +237,8 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 type replaying struct {
 	store.ReplayChunk
 	clock    *store.Clock
-	from, to string // the documents of From.Held and To.Held
+	from, to string        // the documents of From.Held and To.Held
+	told     pgx.NamedArgs // of Notices
 
 	job     postrider.ReplayJob // its Action, By and Note; set by begin
 	skipped map[string]int      // by reason; set by handle, with the handled ones under ""
@@ -340,6 +343,7 @@ func (r *replaying) begin(ctx context.Context, conn *pgxpool.Conn) error {
 		return row.Scan(&r.job.Action, &r.job.By, &r.job.Note)
 	})
 	if len(matches) > 0 {
+		b.Queue(replaysLockSQL)
 		b.Queue(lockReplayKeysSQL, pgx.NamedArgs{"matches": matches, "ordered": ordered})
 		b.Queue(lockDeadLettersSQL, pgx.NamedArgs{"matches": matches})
 	}
@@ -533,6 +537,9 @@ func (r *replaying) finish(ctx context.Context, conn *pgxpool.Conn, s *Store) er
 			"replay_pending": r.skipped["replay_pending"], "endpoint_deleted": r.skipped["endpoint_deleted"],
 			"resolved": r.skipped["resolved"],
 		})
+	}
+	if len(r.Notices) > 0 {
+		b.Queue(insertNoticesSQL, r.told)
 	}
 	b.Queue(commitSQL)
 	return conn.SendBatch(ctx, b).Close()

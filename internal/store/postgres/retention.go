@@ -12,87 +12,44 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What is deleted by row, each statement at most @limit rows, from the oldest on, by the
-// primary keys of replay_jobs and audit, by dead_letters_resolved and endpoint_health_past.
-// Jobs that have not ended are few. skip locked leaves rows to another node.
-const (
-	forgetDeadLettersSQL = `
-	with old as materialized (
-		select l.ctid as at
-		from dead_letters l
-		where l.resolved_at < @before
-		order by l.resolved_at
-		limit @limit
-		for update skip locked
-	), forgotten as (
-		delete from dead_letters l
-		using old
-		where l.ctid = old.at
-	)
-	select count(*) from old`
-	forgetReplayJobsSQL = `
-	with old as materialized (
-		select j.ctid as at
-		from replay_jobs j
-		where j.ended_at < @before
-		order by j.id
-		limit @limit
-		for update skip locked
-	), forgotten as (
-		delete from replay_jobs j
-		using old
-		where j.ctid = old.at
-	)
-	select count(*) from old`
-	forgetHealthSQL = `
-	with old as materialized (
-		select h.ctid as at
-		from endpoint_health h
-		where not h.last and h.since < @before
-		order by h.since
-		limit @limit
-		for update skip locked
-	), forgotten as (
-		delete from endpoint_health h
-		using old
-		where h.ctid = old.at
-	)
-	select count(*) from old`
-	forgetAuditSQL = `
-	with old as materialized (
-		select a.ctid as at
-		from audit a
-		where a.id < postrider_id_floor(@before)
-		order by a.id
-		limit @limit
-		for update skip locked
-	), forgotten as (
-		delete from audit a
-		using old
-		where a.ctid = old.at
-	)
-	select count(*) from old`
+// What is deleted by row, from the oldest on, by the primary keys of replay_jobs, notices and audit, by
+// dead_letters_resolved and endpoint_health_past. Jobs that have not ended are few.
+var (
+	forgetDeadLettersSQL = forgetRowsSQL("dead_letters", "r.resolved_at < @before order by r.resolved_at")
+	forgetReplayJobsSQL  = forgetRowsSQL("replay_jobs", "r.ended_at < @before order by r.id")
+	forgetHealthSQL      = forgetRowsSQL("endpoint_health", "not r.last and r.since < @before order by r.since")
+	forgetNoticesSQL     = forgetRowsSQL("notices", "r.id < postrider_id_floor(@before) order by r.id")
+	forgetAuditSQL       = forgetRowsSQL("audit", "r.id < postrider_id_floor(@before) order by r.id")
+
+	// Reads all of kept_events: few events are needed for so long.
+	forgetKeptSQL = forgetRowsSQL("kept_events", notNeededSQL)
 )
 
-// Deletes kept events that nothing needs any more. Reads all of kept_events: few events are
-// needed for so long. For each it probes queue_event, dead_letters_event and fanouts_pkey.
-// Scalar subqueries with limit 1 here and below: the planner cannot turn them into joins,
-// which read whole tables where it believes them to be empty.
-const forgetKeptSQL = `
+// notNeededSQL tells whether nothing needs the event r any more. It probes queue_event,
+// dead_letters_event and fanouts_pkey. Scalar subqueries with limit 1 here and below: the
+// planner cannot turn them into joins, which read whole tables where it believes them to be
+// empty.
+const notNeededSQL = `(select true from queue q where q.event = r.id limit 1) is null
+			and (select true from dead_letters l where l.event = r.id and l.resolved_at is null limit 1) is null
+			and (select true from fanouts f where f.event = r.id limit 1) is null`
+
+// forgetRowsSQL returns the statement that deletes up to @limit of the rows r of a table that
+// a condition and an order choose. skip locked leaves rows to another node.
+func forgetRowsSQL(table, which string) string {
+	return `
 	with old as materialized (
-		select k.ctid as at
-		from kept_events k
-		where (select true from queue q where q.event = k.id limit 1) is null
-			and (select true from dead_letters l where l.event = k.id and l.resolved_at is null limit 1) is null
-			and (select true from fanouts f where f.event = k.id limit 1) is null
+		select r.ctid as at
+		from ` + table + ` r
+		where ` + which + `
 		limit @limit
 		for update skip locked
 	), forgotten as (
-		delete from kept_events k
+		delete from ` + table + ` r
 		using old
-		where k.ctid = old.at
+		where r.ctid = old.at
 	)
 	select count(*) from old`
+}
 
 // DeleteOld deletes old rows, and of partitioned tables one day: the oldest.
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
@@ -103,7 +60,7 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
 		if err != nil || n > 0 {
 			return n, err
 		}
-		return s.forgetKept(ctx, what, f.Limit)
+		return s.forgetDay(ctx, what, s.forgetKept, f)
 	case store.OldAttempts:
 		return s.forgetDay(ctx, what, s.forgetHistory("attempts"), f)
 	case store.OldBodies:
@@ -116,6 +73,9 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
 		return s.upkeep(ctx, what, forgetHealthSQL, args)
 	case store.OldAudit:
 		return s.upkeep(ctx, what, forgetAuditSQL, args)
+	case store.OldNotices:
+		return s.upkeep(ctx, what, forgetNoticesSQL, args)
+	case store.OldKeys: // ForgetKeys deletes those of all accounts
 	}
 	return 0, fmt.Errorf("%s: unknown kind", what)
 }
@@ -141,6 +101,7 @@ type partition struct {
 	table   string // of the partition; a name of ours, which needs no quotes
 	from    time.Time
 	emptied bool // see forgetHistory
+	over    bool // see isOver
 }
 
 // ids returns the least id of the day, and that of the next one.
@@ -210,8 +171,9 @@ const keepEventsSQL = `
 // The last copy is made under the locks that the drop needs. A transaction that replays an
 // event has read it, so it has a lock on the table: it has committed, and its new delivery
 // is seen, or it begins afterwards, and finds the event among the kept ones or not at all.
-// The parent is locked first, as every statement does. If archives are ever made, this is
-// where a day that is not archived must be refused.
+// The parent is locked first, as every statement does.
+//
+// No event is added to a day that is over, so what is archived is counted without a lock.
 func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (int, error) {
 	var running bool
 	if err := tx.QueryRow(ctx, replayRunsSQL).Scan(&running); err != nil {
@@ -225,6 +187,9 @@ func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) 
 		return 0, err
 	}
 	oldest := days[0]
+	if ok, err := s.isArchived(ctx, tx, f, oldest); err != nil || !ok {
+		return 0, err
+	}
 	from, below := oldest.ids()
 	keep := func(limit any) (kept int, err error) {
 		err = tx.QueryRow(ctx, keepEventsSQL, pgx.NamedArgs{"from": from, "below": below, "limit": limit}).Scan(&kept)
@@ -239,13 +204,27 @@ func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) 
 	if _, err := keep(nil); err != nil {
 		return 0, err
 	}
-	_, err = tx.Exec(ctx, `drop table `+oldest.table)
-	return f.Limit, err
+	if _, err = tx.Exec(ctx, `drop table `+oldest.table); err != nil {
+		return 0, err
+	}
+	return f.Limit, noteDeleted(ctx, tx, f, oldest)
 }
 
-// forgetKept deletes kept events. It may be repeated: a repeat finds less to do.
-func (s *Store) forgetKept(ctx context.Context, what string, limit int) (int, error) {
-	return s.upkeep(ctx, what, forgetKeptSQL, pgx.NamedArgs{"limit": limit})
+// Who reads an event to replay it, and who deletes kept events, wait for each other here. Else an
+// event could go between the look at it and the commit of its new delivery. A day that is dropped
+// has a lock of its table for that.
+const (
+	replaysLockSQL = `select pg_advisory_xact_lock_shared(hashtext('postrider_replays'))`
+	noReplaysSQL   = `select pg_advisory_xact_lock(hashtext('postrider_replays'))`
+)
+
+// forgetKept deletes kept events. No replay looks at them meanwhile.
+func (s *Store) forgetKept(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (n int, err error) {
+	if _, err := tx.Exec(ctx, noReplaysSQL); err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, forgetKeptSQL, pgx.NamedArgs{"limit": f.Limit}).Scan(&n)
+	return n, err
 }
 
 // Whether a delivery of the day or an older one is pending. Walks queue_pkey.
@@ -260,7 +239,8 @@ const lateSettlements = 7 * 24 * time.Hour
 //
 // A delivery can be pending for longer than its attempts are kept, and each settlement needs
 // a partition that takes its row. So the day's partition is truncated and stays, marked by
-// a comment; it is dropped when no delivery of the day can be pending any more.
+// a comment; it is dropped when no delivery of the day can be pending any more. A day that
+// is not archived is left for later.
 func (s *Store) forgetHistory(parent string) func(context.Context, pgx.Tx, store.DeleteOld) (int, error) {
 	return func(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (int, error) {
 		days, err := daysBefore(ctx, tx, parent, f.Before)
@@ -268,24 +248,54 @@ func (s *Store) forgetHistory(parent string) func(context.Context, pgx.Tx, store
 			return 0, err
 		}
 		for _, d := range days {
-			if s.clock.Wall().Sub(d.from) > postrider.MaxExpiry+lateSettlements {
-				var pending bool
-				_, below := d.ids()
-				if err := tx.QueryRow(ctx, pendingBelowSQL, pgx.NamedArgs{"below": below}).Scan(&pending); err != nil {
-					return 0, err
-				}
-				if !pending {
-					_, err := tx.Exec(ctx, `lock table only `+parent+`, only `+d.table+` in access exclusive mode; drop table `+d.table)
-					return f.Limit, err
-				}
+			if d.over, err = s.isOver(ctx, tx, d); err != nil {
+				return 0, err
 			}
-			if !d.emptied {
-				_, err := tx.Exec(ctx, `truncate only `+d.table+`; comment on table `+d.table+` is 'emptied'`)
-				return f.Limit, err
+			if ready, err := s.mayEmpty(ctx, tx, f, d); err != nil {
+				return 0, err
+			} else if !ready {
+				continue
 			}
+			empty := `truncate only ` + d.table + `; comment on table ` + d.table + ` is 'emptied'`
+			if d.over {
+				empty = `lock table only ` + parent + `, only ` + d.table + ` in access exclusive mode; drop table ` + d.table
+			}
+			if _, err := tx.Exec(ctx, empty); err != nil {
+				return 0, err
+			}
+			return f.Limit, noteDeleted(ctx, tx, f, d)
 		}
 		return 0, nil
 	}
+}
+
+// isOver reports whether no delivery of the day can be pending any more.
+func (s *Store) isOver(ctx context.Context, tx pgx.Tx, d partition) (bool, error) {
+	if s.clock.Wall().Sub(d.from) <= postrider.MaxExpiry+lateSettlements {
+		return false, nil
+	}
+	var pending bool
+	_, below := d.ids()
+	err := tx.QueryRow(ctx, pendingBelowSQL, pgx.NamedArgs{"below": below}).Scan(&pending)
+	return err == nil && !pending, err
+}
+
+// mayEmpty reports whether a day is to be emptied, or dropped because it is over.
+//
+// With an archive, what was added since the day was emptied goes when it is archived too. The
+// day is locked meanwhile against settlements, which add such rows.
+func (s *Store) mayEmpty(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) (bool, error) {
+	if !f.Archived {
+		return d.over || !d.emptied, nil
+	}
+	var rows bool
+	if err := tx.QueryRow(ctx, `select exists (select from only `+d.table+`)`).Scan(&rows); err != nil || !rows && !d.over {
+		return false, err
+	}
+	if _, err := tx.Exec(ctx, `lock table only `+d.table+` in share mode`); err != nil {
+		return false, err
+	}
+	return s.isArchived(ctx, tx, f, d)
 }
 
 // Reads the ordering keys after a position, each with the last sequence that it gave and

@@ -70,6 +70,31 @@ func TestADayThatIsInUseStaysAndIsDroppedLater(t *testing.T) {
 	}
 }
 
+// An event that was kept must not go between the look of a replay at it and the commit of its new
+// delivery, which would have no event.
+func TestAKeptEventStaysWhileAReplayLooksAtIt(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	s, replay := openAt(t, dsn), connect(t, dsn)
+	long := time.Now().Add(-1000 * 24 * time.Hour) // no day is that old
+	tx, err := replay.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select pg_advisory_xact_lock_shared(hashtext('postrider_replays'))`); err != nil {
+		t.Fatal(err)
+	}
+	if err := forgetAll(t.Context(), s, store.OldEvents, long); !errors.Is(err, postrider.ErrBusy) {
+		t.Errorf("DeleteOld = %v while a replay looks at events, want ErrBusy", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := forgetAll(t.Context(), s, store.OldEvents, long); err != nil {
+		t.Errorf("DeleteOld = %v after the replay, want nil", err)
+	}
+}
+
 func TestOneNodeDropsDaysAtATime(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)

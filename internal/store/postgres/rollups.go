@@ -354,7 +354,10 @@ func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollu
 // says that there are more. pending are their pending deliveries, counted up to @most: by
 // queue_due, then the ordered ones that are not due, by queue_order_key, then the parked
 // ones, by queue_parked. The second walk steps over the heads of keys, which the first one
-// has counted, so all three end after @most rows each. The minimum is of the first due
+// has counted, so all three end after @most rows each. Each has a limit of its own: else the
+// planner joins, and while one endpoint has nearly all that waits, it reads the whole of queue_due
+// for another one. The second is ordered: else it may walk queue_ordered_expires_at, which has the
+// deliveries of all endpoints. The minimum is of the first due
 // delivery of each lane, by queue_due. Dead letters are counted by dead_letters_unresolved.
 const (
 	backlogOfEndpointSQL = `
@@ -371,11 +374,21 @@ const (
 	)` + backlogOfLookedSQL + `
 			where l.account = @account and` + backlogEnd
 	backlogOfLookedSQL = `, pending as (
-		(select from looked cross join queue q where q.endpoint = looked.id and q.due_at < 'infinity')
-		union all
-		(select from looked cross join queue q where q.endpoint = looked.id and q.ordering_key is not null and q.due_at = 'infinity')
-		union all
-		(select from looked cross join queue q where q.endpoint = looked.id and q.parked and q.ordering_key is null)
+		select
+		from looked
+		cross join lateral (
+			(select from queue q where q.endpoint = looked.id and q.due_at < 'infinity' limit @most)
+			union all
+			(
+				select
+				from queue q
+				where q.endpoint = looked.id and q.ordering_key is not null and q.due_at = 'infinity'
+				order by q.endpoint, q.ordering_key, q.sequence
+				limit @most
+			)
+			union all
+			(select from queue q where q.endpoint = looked.id and q.parked and q.ordering_key is null limit @most)
+		) q
 		limit @most
 	)` + backlogSQL
 )
@@ -489,7 +502,13 @@ const endpointStatesSQL = `
 		from (
 			(select from queue q where q.endpoint = e.id and q.due_at < 'infinity')
 			union all
-			(select from queue q where q.endpoint = e.id and q.ordering_key is not null and q.due_at = 'infinity')
+			(
+				select
+				from queue q
+				where q.endpoint = e.id and q.ordering_key is not null and q.due_at = 'infinity'
+				order by q.endpoint, q.ordering_key, q.sequence
+				limit @most
+			)
 			union all
 			(select from queue q where q.endpoint = e.id and q.parked and q.ordering_key is null)
 			limit @most

@@ -64,6 +64,14 @@ CREATE TABLE public.accounts (
     name text NOT NULL,
     created_at timestamp with time zone NOT NULL,
     deleted_at timestamp with time zone,
+    keep_events integer DEFAULT 0 NOT NULL,
+    keep_attempts integer DEFAULT 0 NOT NULL,
+    keep_bodies integer DEFAULT 0 NOT NULL,
+    keep_keys integer DEFAULT 0 NOT NULL,
+    CONSTRAINT accounts_keep_attempts_check CHECK ((keep_attempts >= 0)),
+    CONSTRAINT accounts_keep_bodies_check CHECK ((keep_bodies >= 0)),
+    CONSTRAINT accounts_keep_events_check CHECK ((keep_events >= 0)),
+    CONSTRAINT accounts_keep_keys_check CHECK ((keep_keys >= 0)),
     CONSTRAINT accounts_uid_check CHECK ((uid <> ''::text))
 );
 
@@ -72,6 +80,14 @@ COMMENT ON TABLE public.accounts IS 'The customers of the platform. Endpoints an
 COMMENT ON COLUMN public.accounts.uid IS 'The platform''s own name for the account; null: none.';
 
 COMMENT ON COLUMN public.accounts.deleted_at IS 'Null: it is not deleted. A deleted account keeps its row, because its history names it.';
+
+COMMENT ON COLUMN public.accounts.keep_events IS 'Days that the account''s events are kept; 0: as long as the server keeps them.';
+
+COMMENT ON COLUMN public.accounts.keep_attempts IS 'Likewise its attempts.';
+
+COMMENT ON COLUMN public.accounts.keep_bodies IS 'Likewise heads and bodies of its attempts.';
+
+COMMENT ON COLUMN public.accounts.keep_keys IS 'Likewise its idempotency keys.';
 
 CREATE TABLE public.events (
     id uuid NOT NULL,
@@ -83,16 +99,20 @@ CREATE TABLE public.events (
     hops smallint NOT NULL,
     sequence bigint NOT NULL,
     idempotency_key text,
+    trace_parent bytea,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT events_hops_check CHECK ((hops >= 0)),
     CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
-    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
+    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0))),
+    CONSTRAINT events_trace_parent_check CHECK ((octet_length(trace_parent) = 24))
 )
 PARTITION BY RANGE (id);
 
 COMMENT ON TABLE public.events IS 'What producers published: immutable bytes. A partition for each day of the ids.';
 
 COMMENT ON COLUMN public.events.idempotency_key IS 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
+
+COMMENT ON COLUMN public.events.trace_parent IS 'The trace and the span that the producer published the event in: 16 bytes and 8. Null: it gave none. Publish writes it.';
 
 CREATE TABLE public.kept_events (
     id uuid NOT NULL,
@@ -104,10 +124,12 @@ CREATE TABLE public.kept_events (
     hops smallint NOT NULL,
     sequence bigint NOT NULL,
     idempotency_key text,
+    trace_parent bytea,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT events_hops_check CHECK ((hops >= 0)),
     CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
-    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0)))
+    CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0))),
+    CONSTRAINT events_trace_parent_check CHECK ((octet_length(trace_parent) = 24))
 );
 
 COMMENT ON TABLE public.kept_events IS 'Events whose day was dropped, and that a pending delivery, an unresolved dead letter or a fan-out job needs. DeleteOld writes it, and deletes what is not needed any more.';
@@ -122,6 +144,7 @@ CREATE VIEW public.all_events AS
     events.hops,
     events.sequence,
     events.idempotency_key,
+    events.trace_parent,
     events.created_at
    FROM public.events
 UNION ALL
@@ -134,6 +157,7 @@ UNION ALL
     kept_events.hops,
     kept_events.sequence,
     kept_events.idempotency_key,
+    kept_events.trace_parent,
     kept_events.created_at
    FROM public.kept_events;
 
@@ -155,6 +179,51 @@ CREATE TABLE public.api_keys (
 COMMENT ON TABLE public.api_keys IS 'API keys; only the SHA-256 of a key is kept.';
 
 COMMENT ON COLUMN public.api_keys.account IS 'Null: the key reaches every account.';
+
+CREATE TABLE public.archive_keys (
+    account uuid NOT NULL,
+    encrypted bytea NOT NULL,
+    CONSTRAINT archive_keys_encrypted_check CHECK ((octet_length(encrypted) > 0))
+);
+
+COMMENT ON TABLE public.archive_keys IS 'The keys that the accounts'' archives are encrypted with, themselves encrypted. Without its key an account''s archives cannot be read by anyone.';
+
+CREATE TABLE public.archive_lease (
+    node bigint NOT NULL,
+    until timestamp with time zone NOT NULL,
+    single boolean DEFAULT true NOT NULL,
+    CONSTRAINT archive_lease_single_check CHECK (single)
+);
+
+COMMENT ON TABLE public.archive_lease IS 'At most one row: which node archives, and until when.';
+
+COMMENT ON COLUMN public.archive_lease.until IS 'By @now.';
+
+CREATE TABLE public.archive_parts (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    day timestamp with time zone NOT NULL,
+    number integer NOT NULL,
+    object text NOT NULL,
+    row_count bigint NOT NULL,
+    deleted bigint NOT NULL,
+    bytes bigint NOT NULL,
+    sha256 bytea NOT NULL,
+    after uuid NOT NULL,
+    last uuid NOT NULL,
+    made_at timestamp with time zone NOT NULL,
+    CONSTRAINT archive_parts_bytes_check CHECK ((bytes >= 0)),
+    CONSTRAINT archive_parts_check CHECK (((deleted >= 0) AND (deleted <= row_count))),
+    CONSTRAINT archive_parts_kind_check CHECK ((kind = ANY (ARRAY['events'::text, 'attempts'::text, 'bodies'::text]))),
+    CONSTRAINT archive_parts_number_check CHECK ((number >= 1)),
+    CONSTRAINT archive_parts_row_count_check CHECK ((row_count >= 0)),
+    CONSTRAINT archive_parts_sha256_check CHECK ((octet_length(sha256) = 32))
+);
+
+COMMENT ON TABLE public.archive_parts IS 'The parts of the archive: objects with the rows of a kind whose ids were made on a day, and are after one id, up to another.';
+
+COMMENT ON COLUMN public.archive_parts.day IS 'Its first instant, in UTC.';
+
+COMMENT ON COLUMN public.archive_parts.deleted IS 'Rows that were deleted since; of a part of single rows all, from the beginning. While an archive is set, DeleteOld deletes a day only if its parts have as many other rows as are stored.';
 
 CREATE TABLE public.attempt_bodies (
     delivery uuid NOT NULL,
@@ -356,8 +425,10 @@ CREATE TABLE public.endpoints (
     event_types text[] NOT NULL,
     status text NOT NULL,
     status_reason text NOT NULL,
+    status_since timestamp with time zone NOT NULL,
     policy text NOT NULL,
     credentials bytea,
+    full_since timestamp with time zone,
     verified_at timestamp with time zone,
     revision bigint NOT NULL,
     version bigint NOT NULL,
@@ -378,6 +449,8 @@ COMMENT ON COLUMN public.endpoints.policy IS 'The JSON document of store.EncodeP
 
 COMMENT ON COLUMN public.endpoints.credentials IS 'Encrypted; null: there are none.';
 
+COMMENT ON COLUMN public.endpoints.full_since IS 'Since when as many deliveries wait as the account may have; null: fewer do. MarkFull writes it.';
+
 COMMENT ON COLUMN public.endpoints.verified_at IS 'When its owner proved that this URL wants events; null: never.';
 
 COMMENT ON COLUMN public.endpoints.version IS 'The version of the endpoint''s last change: what subscriptions.version was raised to.';
@@ -390,6 +463,55 @@ CREATE TABLE public.event_types (
 );
 
 COMMENT ON TABLE public.event_types IS 'The catalogue of event types. It documents; it does not restrict.';
+
+CREATE TABLE public.expunges (
+    id uuid NOT NULL,
+    event uuid,
+    endpoint uuid,
+    account uuid NOT NULL,
+    made_by text NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    attempts bigint DEFAULT 0 NOT NULL,
+    dead_letters bigint DEFAULT 0 NOT NULL,
+    other bigint DEFAULT 0 NOT NULL,
+    archived bigint DEFAULT 0 NOT NULL,
+    digest bytea DEFAULT decode(repeat('00'::text, 32), 'hex'::text) NOT NULL,
+    empty_since timestamp with time zone,
+    archive_day timestamp with time zone,
+    archive_done boolean DEFAULT false NOT NULL,
+    archive_held boolean DEFAULT false NOT NULL,
+    archive_fault text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT expunges_archived_check CHECK ((archived >= 0)),
+    CONSTRAINT expunges_attempts_check CHECK ((attempts >= 0)),
+    CONSTRAINT expunges_dead_letters_check CHECK ((dead_letters >= 0)),
+    CONSTRAINT expunges_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT expunges_events_check CHECK ((events >= 0)),
+    CONSTRAINT expunges_other_check CHECK ((other >= 0))
+);
+
+COMMENT ON TABLE public.expunges IS 'Events, endpoints and accounts that were removed on request. A row stays as the proof: it has ids, counts and a digest.';
+
+COMMENT ON COLUMN public.expunges.event IS 'Null: the endpoint is removed, or the account.';
+
+COMMENT ON COLUMN public.expunges.endpoint IS 'Null: the event is removed, or the account.';
+
+COMMENT ON COLUMN public.expunges.archived IS 'Records that were removed from the archive.';
+
+COMMENT ON COLUMN public.expunges.digest IS 'postrider.ExpungeDigest of the events; zero: none was removed.';
+
+COMMENT ON COLUMN public.expunges.empty_since IS 'Since when nothing was found; null: something was found the last time.';
+
+COMMENT ON COLUMN public.expunges.archive_day IS 'The next day of ids to remove in the archive; null: it has not begun there.';
+
+COMMENT ON COLUMN public.expunges.archive_done IS 'All days of the archive were looked at.';
+
+COMMENT ON COLUMN public.expunges.archive_held IS 'Not all parts of the archive were there, or no archive is set.';
+
+COMMENT ON COLUMN public.expunges.archive_fault IS 'Why it did not go on in the archive the last time; empty: it did.';
+
+COMMENT ON COLUMN public.expunges.ended_at IS 'Null: it goes on.';
 
 CREATE TABLE public.fanouts (
     event uuid NOT NULL,
@@ -487,6 +609,74 @@ COMMENT ON COLUMN public.nodes.ttl IS 'Microseconds after seen_at at which the n
 COMMENT ON COLUMN public.nodes.locked_on IS 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
 
 COMMENT ON COLUMN public.nodes.free_since IS 'Since when other nodes see the lock of this node free, without a heartbeat of it in between; null: they see it held.';
+
+CREATE TABLE public.notice_destinations (
+    id uuid NOT NULL,
+    account uuid,
+    channel text NOT NULL,
+    address text NOT NULL,
+    language text NOT NULL,
+    kinds text[],
+    unsubscribed text[] NOT NULL,
+    confirmed_at timestamp with time zone,
+    refused_at timestamp with time zone,
+    ask text NOT NULL,
+    told_until uuid,
+    last_sent_at timestamp with time zone,
+    failures integer NOT NULL,
+    last_error text NOT NULL,
+    token bigint,
+    due_at timestamp with time zone NOT NULL,
+    CONSTRAINT notice_destinations_ask_check CHECK ((ask = ANY (ARRAY[''::text, 'confirmation'::text, 'test'::text]))),
+    CONSTRAINT notice_destinations_channel_check CHECK ((channel = ANY (ARRAY['email'::text, 'slack'::text]))),
+    CONSTRAINT notice_destinations_check CHECK (((confirmed_at IS NULL) = (told_until IS NULL))),
+    CONSTRAINT notice_destinations_failures_check CHECK ((failures >= 0))
+);
+
+COMMENT ON TABLE public.notice_destinations IS 'Where notices are sent. No row says what was sent: told_until does.';
+
+COMMENT ON COLUMN public.notice_destinations.account IS 'Null: the operator''s, for the notices of all accounts.';
+
+COMMENT ON COLUMN public.notice_destinations.kinds IS 'The kinds of notices that it gets; null: all.';
+
+COMMENT ON COLUMN public.notice_destinations.unsubscribed IS 'The kinds that its reader does not want; *: all.';
+
+COMMENT ON COLUMN public.notice_destinations.confirmed_at IS 'Null: it gets nothing but the message that asks for it.';
+
+COMMENT ON COLUMN public.notice_destinations.refused_at IS 'When the server refused the address for good; null: it did not.';
+
+COMMENT ON COLUMN public.notice_destinations.ask IS 'The message that a person asked for.';
+
+COMMENT ON COLUMN public.notice_destinations.told_until IS 'Notices with lesser ids are told.';
+
+COMMENT ON COLUMN public.notice_destinations.token IS 'Of the lease; null: it is not leased.';
+
+COMMENT ON COLUMN public.notice_destinations.due_at IS 'The earliest time of the next message, or the end of the lease.';
+
+CREATE TABLE public.notices (
+    id uuid NOT NULL,
+    account uuid,
+    kind text NOT NULL,
+    object text NOT NULL,
+    occurrence text NOT NULL,
+    details jsonb NOT NULL
+);
+
+COMMENT ON TABLE public.notices IS 'What people should be told: a row for each notice. The id carries the time. Append-only.';
+
+COMMENT ON COLUMN public.notices.account IS 'Whose notice it is; null: for operators alone.';
+
+COMMENT ON COLUMN public.notices.object IS 'Id of an endpoint or a replay job, or name of a chore.';
+
+COMMENT ON COLUMN public.notices.occurrence IS 'Tells it from other notices of its kind and object.';
+
+CREATE TABLE public.notices_published (
+    last uuid NOT NULL
+);
+
+COMMENT ON TABLE public.notices_published IS 'NoticesPublished: one row.';
+
+COMMENT ON COLUMN public.notices_published.last IS 'The last notice whose operational event was published, or needs none. All zeros: none yet.';
 
 CREATE TABLE public.ordering_keys (
     account uuid NOT NULL,
@@ -605,6 +795,40 @@ COMMENT ON COLUMN public.queue.ordering_key IS 'Set for ordered deliveries only,
 
 COMMENT ON COLUMN public.queue.pauses IS 'Whether its end as a dead letter pauses the key.';
 
+CREATE TABLE public.quota_use (
+    account uuid NOT NULL,
+    rate bigint NOT NULL,
+    burst bigint NOT NULL,
+    events double precision NOT NULL,
+    at timestamp with time zone NOT NULL,
+    asked bigint NOT NULL,
+    day date NOT NULL,
+    bytes bigint NOT NULL
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE public.quota_use IS 'What accounts with a limit have used on all nodes. A row is written at most ten times a second by each node.';
+
+COMMENT ON COLUMN public.quota_use.events IS 'How many events the account might publish at the time at; it grows by rate up to burst.';
+
+COMMENT ON COLUMN public.quota_use.asked IS 'Events that were ever published, those that were refused among them.';
+
+COMMENT ON COLUMN public.quota_use.bytes IS 'Data of the events that were accepted on the day, of UTC.';
+
+CREATE TABLE public.quotas (
+    account uuid NOT NULL,
+    events_per_second bigint NOT NULL,
+    burst bigint NOT NULL,
+    bytes_per_day bigint NOT NULL,
+    endpoints bigint NOT NULL,
+    backlog bigint NOT NULL,
+    version bigint NOT NULL
+);
+
+COMMENT ON TABLE public.quotas IS 'What single accounts may use, where that is not the default: 0 is the default, -1 no limit.';
+
+COMMENT ON COLUMN public.quotas.version IS 'The version of the last change: what subscriptions.version was raised to.';
+
 CREATE TABLE public.replay_jobs (
     id uuid NOT NULL,
     account uuid,
@@ -654,6 +878,28 @@ COMMENT ON COLUMN public.replay_jobs.cursor IS 'The last delivery that is done, 
 COMMENT ON COLUMN public.replay_jobs.held IS 'Endpoints that had too many of the job''s deliveries pending, each with the last delivery that is done of it: the JSON document of store.EncodeHeld.';
 
 COMMENT ON COLUMN public.replay_jobs.due_at IS 'When the job is due; with a token, when its lease ends.';
+
+CREATE TABLE public.restored_records (
+    id uuid NOT NULL,
+    number integer NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    account uuid NOT NULL,
+    event uuid NOT NULL,
+    endpoint uuid NOT NULL,
+    type text NOT NULL,
+    record bytea NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT restored_records_kind_check CHECK ((kind = ANY (ARRAY['events'::text, 'attempts'::text, 'bodies'::text]))),
+    CONSTRAINT restored_records_number_check CHECK ((number >= 0))
+);
+
+COMMENT ON TABLE public.restored_records IS 'Records that people have copied back from the archive: JSON. Nothing sends them.';
+
+COMMENT ON COLUMN public.restored_records.number IS 'Of the attempt; 0: an event.';
+
+COMMENT ON COLUMN public.restored_records.endpoint IS 'The zero id: an event.';
+
+COMMENT ON COLUMN public.restored_records.at IS 'When it was restored.';
 
 CREATE TABLE public.rollup_deltas (
     at timestamp with time zone NOT NULL,
@@ -774,6 +1020,15 @@ ALTER TABLE ONLY public.api_keys
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.archive_keys
+    ADD CONSTRAINT archive_keys_pkey PRIMARY KEY (account);
+
+ALTER TABLE ONLY public.archive_lease
+    ADD CONSTRAINT archive_lease_pkey PRIMARY KEY (single);
+
+ALTER TABLE ONLY public.archive_parts
+    ADD CONSTRAINT archive_parts_pkey PRIMARY KEY (kind, day, number);
+
 ALTER TABLE ONLY public.attempt_bodies
     ADD CONSTRAINT attempt_bodies_pkey PRIMARY KEY (delivery, number);
 
@@ -807,6 +1062,9 @@ ALTER TABLE ONLY public.event_types
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.expunges
+    ADD CONSTRAINT expunges_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.fanouts
     ADD CONSTRAINT fanouts_pkey PRIMARY KEY (event);
 
@@ -828,6 +1086,12 @@ ALTER TABLE ONLY public.keyring
 ALTER TABLE ONLY public.nodes
     ADD CONSTRAINT nodes_pkey PRIMARY KEY (incarnation);
 
+ALTER TABLE ONLY public.notice_destinations
+    ADD CONSTRAINT notice_destinations_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.notices
+    ADD CONSTRAINT notices_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.ordering_keys
     ADD CONSTRAINT ordering_keys_pkey PRIMARY KEY (ordering_key, account);
 
@@ -846,8 +1110,17 @@ ALTER TABLE ONLY public.probe
 ALTER TABLE ONLY public.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.quota_use
+    ADD CONSTRAINT quota_use_pkey PRIMARY KEY (account);
+
+ALTER TABLE ONLY public.quotas
+    ADD CONSTRAINT quotas_pkey PRIMARY KEY (account);
+
 ALTER TABLE ONLY public.replay_jobs
     ADD CONSTRAINT replay_jobs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.restored_records
+    ADD CONSTRAINT restored_records_pkey PRIMARY KEY (id, number, kind);
 
 ALTER TABLE ONLY public.rollup_positions
     ADD CONSTRAINT rollup_positions_pkey PRIMARY KEY (step);
@@ -879,6 +1152,10 @@ COMMENT ON INDEX public.accounts_deleted IS 'DeleteEndpoints: the accounts whose
 
 COMMENT ON INDEX public.accounts_pkey IS 'Accounts: one by id, and the list, newest first.';
 
+CREATE INDEX accounts_retention ON public.accounts USING btree (id) WHERE ((((keep_events + keep_attempts) + keep_bodies) + keep_keys) > 0);
+
+COMMENT ON INDEX public.accounts_retention IS 'Accounts with a retention of their own.';
+
 CREATE UNIQUE INDEX accounts_uid ON public.accounts USING btree (uid) WHERE ((uid IS NOT NULL) AND (deleted_at IS NULL));
 
 COMMENT ON INDEX public.accounts_uid IS 'Accounts by uid, which is unique among those that are not deleted.';
@@ -891,11 +1168,17 @@ COMMENT ON INDEX public.api_keys_hash_key IS 'Keys by hash: every request that i
 
 COMMENT ON INDEX public.api_keys_pkey IS 'Keys: the list, newest first; RevokeKey, TouchKey.';
 
+COMMENT ON INDEX public.archive_keys_pkey IS 'ArchiveKey, PutArchiveKey, DeleteArchiveKey, Reencrypt: one. EncryptedValues: all.';
+
+COMMENT ON INDEX public.archive_lease_pkey IS 'LeaseArchive. Keeps the table to its one row.';
+
+COMMENT ON INDEX public.archive_parts_pkey IS 'ArchiveDay, PutArchivePart, RedoArchiveDay, ArchiveParts, DeleteOld, ExpungeRows, ReplaceArchivePart: the parts of a day, in order.';
+
 COMMENT ON INDEX public.attempt_bodies_pkey IS 'Attempts of a delivery.';
 
 CREATE INDEX attempts_account ON ONLY public.attempts USING btree (account, delivery);
 
-COMMENT ON INDEX public.attempts_account IS 'Deliveries of an account, newest first.';
+COMMENT ON INDEX public.attempts_account IS 'Deliveries of an account, newest first. OldRows.';
 
 CREATE INDEX attempts_decided ON ONLY public.attempts USING btree (status_after, delivery) WHERE (outcome = 'none'::text);
 
@@ -1031,6 +1314,10 @@ CREATE INDEX endpoints_deleted ON public.endpoints USING btree (id) WHERE (statu
 
 COMMENT ON INDEX public.endpoints_deleted IS 'CancelDeleted: the endpoints whose queue must be emptied.';
 
+CREATE INDEX endpoints_full ON public.endpoints USING btree (id) WHERE ((full_since IS NOT NULL) AND (status <> 'deleted'::text));
+
+COMMENT ON INDEX public.endpoints_full IS 'EndpointBacklogs: the endpoints that are marked as full. Others are not in it.';
+
 COMMENT ON INDEX public.endpoints_pkey IS 'Endpoints: one by id, and the list of all, newest first.';
 
 CREATE UNIQUE INDEX endpoints_uid ON public.endpoints USING btree (account, uid) WHERE ((uid IS NOT NULL) AND (status <> 'deleted'::text));
@@ -1045,13 +1332,19 @@ COMMENT ON INDEX public.event_types_pkey IS 'EventTypes: the list by name.';
 
 CREATE INDEX events_account ON ONLY public.events USING btree (account, id);
 
-COMMENT ON INDEX public.events_account IS 'Events of an account, newest first.';
+COMMENT ON INDEX public.events_account IS 'Events of an account, newest first. OldRows.';
 
 CREATE INDEX events_order ON ONLY public.events USING btree (account, ordering_key, id) WHERE (ordering_key <> ''::text);
 
 COMMENT ON INDEX public.events_order IS 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
 
 COMMENT ON INDEX public.events_pkey IS 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
+
+COMMENT ON INDEX public.expunges_pkey IS 'Expunges: one, and the list, newest first. ExpungeRows, NoteExpunge, ReplaceArchivePart.';
+
+CREATE INDEX expunges_running ON public.expunges USING btree (id) WHERE (ended_at IS NULL);
+
+COMMENT ON INDEX public.expunges_running IS 'Expunges: those that go on. Ended ones are not in it.';
 
 CREATE INDEX fanouts_due_at ON public.fanouts USING btree (due_at);
 
@@ -1078,6 +1371,42 @@ COMMENT ON INDEX public.kept_events_pkey IS 'Claim and Events: one by id. Delete
 COMMENT ON INDEX public.keyring_pkey IS 'Keyring and SwapKeyring. Keeps the table to its one row.';
 
 COMMENT ON INDEX public.nodes_pkey IS 'Heartbeat, Reclaim, Forget: one node; the membership of all.';
+
+CREATE INDEX notice_destinations_account ON public.notice_destinations USING btree (account, id) WHERE (account IS NOT NULL);
+
+COMMENT ON INDEX public.notice_destinations_account IS 'Destinations of an account; PutDestination: how many it has; DeleteAccount.';
+
+CREATE UNIQUE INDEX notice_destinations_address ON public.notice_destinations USING btree (COALESCE(account, '00000000-0000-0000-0000-000000000000'::uuid), channel, address);
+
+COMMENT ON INDEX public.notice_destinations_address IS 'PutDestination: an address is there once.';
+
+CREATE INDEX notice_destinations_due ON public.notice_destinations USING btree (channel, due_at) WHERE (refused_at IS NULL);
+
+COMMENT ON INDEX public.notice_destinations_due IS 'ClaimDestinations.';
+
+CREATE INDEX notice_destinations_operator ON public.notice_destinations USING btree (id) WHERE (account IS NULL);
+
+COMMENT ON INDEX public.notice_destinations_operator IS 'Destinations of the operator; PutDestination: how many there are.';
+
+COMMENT ON INDEX public.notice_destinations_pkey IS 'Destinations: one by id, and the list of all; ChangeDestination, SettleDestination.';
+
+CREATE INDEX notices_account ON public.notices USING btree (account, id) WHERE (account IS NOT NULL);
+
+COMMENT ON INDEX public.notices_account IS 'Notices by account.';
+
+CREATE INDEX notices_kind ON public.notices USING btree (kind, id);
+
+COMMENT ON INDEX public.notices_kind IS 'Notices by kind.';
+
+CREATE INDEX notices_object ON public.notices USING btree (object, id);
+
+COMMENT ON INDEX public.notices_object IS 'Notices by object.';
+
+CREATE UNIQUE INDEX notices_once ON public.notices USING btree (kind, object, occurrence);
+
+COMMENT ON INDEX public.notices_once IS 'PutNotices: one notice for each fact, whichever nodes saw it.';
+
+COMMENT ON INDEX public.notices_pkey IS 'Notices, newest or oldest first. DeleteOld: the oldest.';
 
 COMMENT ON INDEX public.ordering_keys_pkey IS 'Publish: the upsert that assigns sequences. Settle, Cancel, Expire, Discard, Replay: the lock of a key. Find: the accounts that have a key, for which the key comes first.';
 
@@ -1121,6 +1450,14 @@ CREATE INDEX queue_replays ON public.queue USING btree (event, endpoint, id) WHE
 
 COMMENT ON INDEX public.queue_replays IS 'Deliveries with Last: the pending replays of an event. Other rows are not in it.';
 
+COMMENT ON INDEX public.quota_use_pkey IS 'SpendQuotas: the row of an account.';
+
+COMMENT ON INDEX public.quotas_pkey IS 'Quotas: those of one account. PutQuotas.';
+
+CREATE UNIQUE INDEX quotas_version ON public.quotas USING btree (version);
+
+COMMENT ON INDEX public.quotas_version IS 'Quotas: what changed after a version, in order.';
+
 CREATE INDEX replay_jobs_account ON public.replay_jobs USING btree (account, id) WHERE (account IS NOT NULL);
 
 COMMENT ON INDEX public.replay_jobs_account IS 'ReplayJobs of an account, newest first.';
@@ -1130,6 +1467,20 @@ COMMENT ON INDEX public.replay_jobs_pkey IS 'ReplayJobs: one, and the list, newe
 CREATE INDEX replay_jobs_running ON public.replay_jobs USING btree (id) WHERE (status = 'running'::text);
 
 COMMENT ON INDEX public.replay_jobs_running IS 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
+
+CREATE INDEX restored_records_account ON public.restored_records USING btree (account, id, number, kind);
+
+COMMENT ON INDEX public.restored_records_account IS 'RestoredRecords of an account.';
+
+CREATE INDEX restored_records_at ON public.restored_records USING btree (at);
+
+COMMENT ON INDEX public.restored_records_at IS 'ForgetRestored: the oldest.';
+
+CREATE INDEX restored_records_event ON public.restored_records USING btree (event, id, number, kind);
+
+COMMENT ON INDEX public.restored_records_event IS 'RestoredRecords of an event.';
+
+COMMENT ON INDEX public.restored_records_pkey IS 'RestoredRecords: all. PutRestored: one.';
 
 COMMENT ON INDEX public.rollup_positions_pkey IS 'FoldRollups, RollUp, ForgetRollups, Rollups: both.';
 

@@ -189,7 +189,7 @@ const (
 	raiseVersionsSQL   = `update subscriptions set version = version + @n returning version - @n`
 	deleteEndpointsSQL = `
 	update endpoints e
-	set status = 'deleted', status_reason = '', revision = e.revision + 1, version = @version + n.place, updated_at = now()
+	set status = 'deleted', status_reason = '', status_since = now(), revision = e.revision + 1, version = @version + n.place, updated_at = now()
 	from unnest(@ids::uuid[]) with ordinality as n (id, place)
 	where e.id = n.id and e.status <> 'deleted'`
 )

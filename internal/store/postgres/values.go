@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ type (
 	texts   = column[pgtype.Text]
 	numbers = column[pgtype.Int8] // of any integer type: the range is checked when they are encoded
 	times   = column[pgtype.Timestamptz]
+	traces  = column[trace]
 )
 
 // Dimensions returns nil for a nil column, which is null then.
@@ -46,6 +48,17 @@ func instant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t
 
 // text returns the string as a parameter; the empty string is null.
 func text(s string) pgtype.Text { return pgtype.Text{String: s, Valid: s != ""} }
+
+// trace is the trace of a producer as a parameter; none is null.
+type trace postrider.TraceParent
+
+// BytesValue returns what is stored.
+func (t *trace) BytesValue() ([]byte, error) {
+	if *t == (trace{}) {
+		return nil, nil
+	}
+	return t[:], nil
+}
 
 // someText returns the string as a parameter that is never null.
 func someText[S ~string](s S) pgtype.Text { return pgtype.Text{String: string(s), Valid: true} }
@@ -79,6 +92,24 @@ func (d intoID[I]) ScanUUID(v pgtype.UUID) error {
 	*d.id = I{}
 	if v.Valid {
 		*d.id = v.Bytes
+	}
+	return nil
+}
+
+// intoTrace scans a bytea into the trace of a producer; null is none.
+type intoTrace struct{ trace *postrider.TraceParent }
+
+func toTrace(p *postrider.TraceParent) intoTrace { return intoTrace{p} }
+
+// ScanBytes stores what was read.
+func (d intoTrace) ScanBytes(v []byte) error {
+	*d.trace = postrider.TraceParent{}
+	switch {
+	case v == nil:
+	case len(v) != len(d.trace):
+		return fmt.Errorf("scan %d bytes as a trace", len(v))
+	default:
+		*d.trace = postrider.TraceParent(v)
 	}
 	return nil
 }

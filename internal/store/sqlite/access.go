@@ -13,14 +13,19 @@ import (
 
 // By the key of accounts. accounts_uid refuses a uid that another account has.
 const putAccountSQL = `
-	insert into accounts (id, uid, name, created_at) values (@id, @uid, @name, @created_at)
-	on conflict (id) do update set uid = excluded.uid, name = excluded.name where deleted_at is null`
+	insert into accounts (id, uid, name, created_at, keep_events, keep_attempts, keep_bodies, keep_keys)
+	values (@id, @uid, @name, @created_at, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name, keep_events = excluded.keep_events,
+		keep_attempts = excluded.keep_attempts, keep_bodies = excluded.keep_bodies, keep_keys = excluded.keep_keys
+	where deleted_at is null`
 
 // PutAccount creates or changes an account; see [store.Access].
 func (s *Store) PutAccount(ctx context.Context, a postrider.Account) error {
 	return change(ctx, s, "put account", func(ctx context.Context, tx *tx) error {
 		err := found(tx.count(ctx, putAccountSQL, sql.Named("id", blob(a.ID)), sql.Named("uid", textOrNull(a.UID)),
-			sql.Named("name", a.Name), sql.Named("created_at", micros(a.ID.Time()))))
+			sql.Named("name", a.Name), sql.Named("created_at", micros(a.ID.Time())),
+			sql.Named("keep_events", a.Retention.Events), sql.Named("keep_attempts", a.Retention.Attempts),
+			sql.Named("keep_bodies", a.Retention.Bodies), sql.Named("keep_keys", a.Retention.IdempotencyKeys)))
 		if err != nil {
 			return err
 		}
@@ -45,19 +50,27 @@ func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) 
 		if err := tx.exec(ctx, revokeKeysSQL, id, now); err != nil {
 			return err
 		}
-		return tx.exec(ctx, endAccountSessionsSQL, id, now)
+		if err := tx.exec(ctx, endAccountSessionsSQL, id, now); err != nil {
+			return err
+		}
+		return tx.exec(ctx, deleteAccountDestinationsSQL, id)
 	})
 }
 
-// From the end of the key of accounts, or by accounts_uid.
+// From the end of the key of accounts, by accounts_uid, or from the end of accounts_retention.
 const (
-	accountsSQL = `
-	select id, uid, name, created_at, deleted_at from accounts
+	accountColumns = `id, uid, name, created_at, deleted_at, keep_events, keep_attempts, keep_bodies, keep_keys`
+	accountsSQL    = `
+	select ` + accountColumns + ` from accounts
 	where id < @below and (@id is null or id = @id) and (@id is not null or deleted_at is null)
 	order by id desc limit @limit`
 	accountsByUIDSQL = `
-	select id, uid, name, created_at, deleted_at from accounts
+	select ` + accountColumns + ` from accounts
 	where uid = @uid and deleted_at is null and id < @below and (@id is null or id = @id)
+	order by id desc limit @limit`
+	accountsOfRetentionSQL = `
+	select ` + accountColumns + ` from accounts
+	where keep_events + keep_attempts + keep_bodies + keep_keys > 0 and id < @below
 	order by id desc limit @limit`
 )
 
@@ -68,12 +81,16 @@ func (s *Store) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[
 		return store.Page[postrider.Account]{}, err
 	}
 	statement := accountsSQL
-	if q.UID != "" {
+	switch {
+	case q.Retention:
+		statement = accountsOfRetentionSQL
+	case q.UID != "":
 		statement = accountsByUIDSQL
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("uid", q.UID))
 	accounts, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, a *postrider.Account) error {
-		return rows.Scan(toID(&a.ID), toString(&a.UID), &a.Name, toTime(&a.CreatedAt), toTime(&a.DeletedAt))
+		return rows.Scan(toID(&a.ID), toString(&a.UID), &a.Name, toTime(&a.CreatedAt), toTime(&a.DeletedAt),
+			&a.Retention.Events, &a.Retention.Attempts, &a.Retention.Bodies, &a.Retention.IdempotencyKeys)
 	})
 	return store.Cut(accounts, q.Paging, func(a postrider.Account) string { return key(a.ID) }), s.explain("list accounts", err)
 }

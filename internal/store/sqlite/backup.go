@@ -30,6 +30,7 @@ type Backup struct {
 	Events  int            // that it has
 	Pending int            // deliveries
 	Hold    postrider.Hold // every backup is held; a copy made by hand may not be
+	Unnoted error          // of Copy: why the folder of the store does not say that the backup was made; nil: it does
 }
 
 const (
@@ -50,7 +51,8 @@ const (
 // time passes as the step took: at most half of the disk's time is taken from publishes,
 // and a sync of theirs never waits for more than one step.
 //
-// The copy is marked as held, so that every store that is made from it starts held.
+// The copy is marked as held, so that every store that is made from it starts held. How it
+// ended is noted in dir, for [ReadLastBackup].
 func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b Backup, err error) {
 	defer func() {
 		if err != nil {
@@ -63,6 +65,7 @@ func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b 
 	if err := checkDirectory(dir); err != nil {
 		return Backup{}, err
 	}
+	defer func() { b.Unnoted = noteBackup(dir, b, err) }()
 	if _, err := os.Lstat(to); err == nil {
 		return Backup{}, fmt.Errorf("%s exists already", to)
 	}
@@ -187,7 +190,9 @@ const (
 	allEncryptedSQL = `
 	select credentials from endpoints where credentials is not null
 	union all
-	select encrypted from endpoint_secrets`
+	select encrypted from endpoint_secrets
+	union all
+	select encrypted from archive_keys`
 )
 
 func eachEncrypted(ctx context.Context, db *sql.DB, do func([]byte) error) (err error) {

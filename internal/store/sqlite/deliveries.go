@@ -34,7 +34,7 @@ const (
 // status, reason, attempts, next_at, finished_at, replayed_from, replay_job, last_code, last_error,
 // suspected, parked, and then the [postrider.WaitFacts] of pending deliveries: leased,
 // until, endpoint_status, policy, signs, circuit_status, probe_at, paced_until, head,
-// paused_by. The branches of ended deliveries have nulls there.
+// paused_by, held. The branches of ended deliveries have nulls there.
 //
 // The inner select of a branch finds the rows of the page; the outer one looks up the rest
 // for these rows alone.
@@ -60,7 +60,8 @@ const (
 			order by first.sequence limit 1) end as head,
 		case when ordering_key is not null then (
 			select delivery from paused_keys
-			where paused_keys.endpoint = this.endpoint and paused_keys.ordering_key = this.ordering_key) end as paused_by
+			where paused_keys.endpoint = this.endpoint and paused_keys.ordering_key = this.ordering_key) end as paused_by,
+		exists (select 1 from hold where since is not null) as held
 	from (
 		select id, event, endpoint, account, type, 'pending' as status, '' as reason,
 			claims - (token is not null) as attempts,
@@ -81,7 +82,7 @@ const (
 	selectDead = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
-		last_code, last_error, 0, 0, 0, null, null, null, 0, null, null, null, null, null
+		last_code, last_error, 0, 0, 0, null, null, null, 0, null, null, null, null, null, 0
 	from (
 		select delivery as id, event, endpoint, account, type, 'dead' as status, reason, attempts, null as next_at,
 			died_at as finished_at, replayed_from, replay_job, last_status_code as last_code, last_error
@@ -99,7 +100,7 @@ const (
 	selectEnded = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
-		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, null, 0, null, null, null, null, null
+		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, null, 0, null, null, null, null, null, 0
 	from (
 		select delivery as id, event, endpoint, account, type, status_after as status,
 			case outcome when 'none' then error else '' end as reason,
@@ -136,7 +137,8 @@ const replayedSince = `(
 //   - one delivery: the keys;
 //   - of an event: the indexes on event;
 //   - of a replay job: queue_replay_job, dead_letters_replay_job, attempts_replay_job;
-//   - of an endpoint: queue_due, dead_letters_endpoint, attempts_endpoint;
+//   - of an endpoint: queue_due, whose rows are sorted, or the key of queue from its end, if
+//     many of them wait; dead_letters_endpoint, attempts_endpoint;
 //   - of an account: the key of queue from its end, because an index by account would
 //     cost every delivery; dead_letters_account, attempts_account;
 //   - all: the keys from their ends;
@@ -147,6 +149,7 @@ const (
 	deliveriesOfEventSQL    = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded + `event = @event` + filterEnded
 	deliveriesOfJobSQL      = selectPending + `replay_job = @job` + filterPending + selectDead + `replay_job = @job` + filterDead + selectEnded + `replay_job = @job` + filterEnded
 	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + `endpoint = @endpoint` + filterEnded
+	deliveriesOfQueuedSQL   = selectPending + `true` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + `endpoint = @endpoint` + filterEnded
 	deliveriesOfAccountSQL  = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + `account = @account` + filterEnded
 	decidedOfEndpointSQL    = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + decided + ` and endpoint = @endpoint` + filterEnded
 	decidedOfAccountSQL     = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + decided + ` and account = @account` + filterEnded
@@ -160,12 +163,20 @@ const decided = `outcome = 'none' and status_after = @status`
 // Deliveries lists deliveries of every status; see [store.Ledger]. A delivery that ends
 // while the list is read is not listed twice: the statement sees one commit.
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
-	ask, err := deliveriesQuery(q)
+	queued, err := s.isQueued(ctx, q)
+	if err != nil {
+		return store.Page[postrider.Delivery]{}, s.explain("list deliveries", err)
+	}
+	ask, err := deliveriesQuery(q, queued)
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, err
 	}
 	ask.args = append(ask.args, sql.Named("wall", micros(s.wall())))
-	stop, err := bound[postrider.DeliveryID](ctx, s, deliveryWalks(q, ask.args), q.Paging)
+	walks := deliveryWalks(q, ask.args)
+	if queued {
+		walks = append(walks, query{pendingStopSQL, ask.args})
+	}
+	stop, err := bound[postrider.DeliveryID](ctx, s, walks, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, s.explain("list deliveries", err)
 	}
@@ -173,8 +184,26 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	return cutBound(deliveries, q.Paging, stop, func(d postrider.Delivery) postrider.DeliveryID { return d.ID }), s.explain("list deliveries", err)
 }
 
+// Whether more than 1,000 deliveries of an endpoint wait. By queue_due.
+const isQueuedSQL = `
+	select count(*) > 1000 from (select 1 from queue where endpoint = @endpoint limit 1001)`
+
+// isQueued reports whether the list is of an endpoint with a long queue. No index has an
+// endpoint's pending deliveries by id, because it would cost every delivery. A thousand
+// are sorted in 3 ms, but 50,000 took 60 (2026-11): then the list walks the key of queue, which
+// finds those of an endpoint that has many soon, and stops after 10,000 rows.
+func (s *Store) isQueued(ctx context.Context, q store.DeliveryQuery) (bool, error) {
+	pending := q.Status == "" || q.Status == postrider.Pending
+	if q.Endpoint.IsZero() || !pending || !q.ID.IsZero() || !q.Event.IsZero() || !q.ReplayJob.IsZero() {
+		return false, nil
+	}
+	queued, err := list(ctx, s, query{isQueuedSQL, []any{sql.Named("endpoint", blob(q.Endpoint))}},
+		func(rows *sql.Rows, many *bool) error { return rows.Scan(many) })
+	return err == nil && queued[0], err
+}
+
 // Where the branches of a page of deliveries stop, by the indexes of the statements above.
-// Those of an endpoint in queue are sorted, and have no such place.
+// Those of an endpoint in queue that are sorted have no such place.
 const (
 	pendingStopSQL          = `select id from queue where @status in ('', 'pending')` + idStops
 	deadStopSQL             = deadLettersStopSelect + `@status in ('', 'dead')` + deliveryStops
@@ -210,8 +239,8 @@ func deliveryWalks(q store.DeliveryQuery, args []any) []query {
 }
 
 // deliveriesQuery returns the statement for the most selective filter that q has. The
-// other filters are conditions of each statement.
-func deliveriesQuery(q store.DeliveryQuery) (query, error) {
+// other filters are conditions of each statement. queued: see isQueued.
+func deliveriesQuery(q store.DeliveryQuery, queued bool) (query, error) {
 	args, err := window[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
 		return query{}, err
@@ -227,6 +256,8 @@ func deliveriesQuery(q store.DeliveryQuery) (query, error) {
 		statement = deliveriesOfJobSQL
 	case !q.Endpoint.IsZero() && decided:
 		statement = decidedOfEndpointSQL
+	case queued:
+		statement = deliveriesOfQueuedSQL
 	case !q.Endpoint.IsZero():
 		statement = deliveriesOfEndpointSQL
 	case !q.Account.IsZero() && decided:
@@ -253,7 +284,7 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 			&d.Reason, &d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), toID(&d.ReplayedFrom), toID(&d.ReplayJob),
 			&d.LastStatusCode, &d.LastError, toFlag(&d.Suspected), toFlag(&d.Parked),
 			toFlag(&f.Leased), toTime(&f.DueAt), toString(&f.Endpoint), toString(&policy), toFlag(&f.Signs), toString(&f.Circuit),
-			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy))
+			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), toFlag(&f.Held))
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
 		f.Suspected, f.Parked = d.Suspected, d.Parked
 		if d.Status == postrider.Pending {
@@ -267,7 +298,7 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 // delivery reads one delivery inside a job, with the job's own changes. A delivery of
 // another account is ErrNotFound; the zero account is any.
 func delivery(ctx context.Context, tx *tx, account postrider.AccountID, id postrider.DeliveryID) (postrider.Delivery, error) {
-	ask, err := deliveriesQuery(store.DeliveryQuery{ID: id, Account: account})
+	ask, err := deliveriesQuery(store.DeliveryQuery{ID: id, Account: account}, false)
 	if err != nil {
 		return postrider.Delivery{}, err
 	}

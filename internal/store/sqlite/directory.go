@@ -18,14 +18,14 @@ import (
 // Both by the key of endpoints; endpoints_uid refuses.
 const (
 	createEndpointSQL = `
-	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, policy,
+	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, status_since, policy,
 		credentials, verified_at, revision, version, created_at, updated_at)
-	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, @policy,
+	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, @now, @policy,
 		@credentials, @verified_at, @revision, @version, @created_at, @now)`
 	changeEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
-		status_reason = @status_reason, policy = coalesce(@policy, policy), credentials = @credentials, verified_at = @verified_at,
+		status_reason = @status_reason, status_since = case when status = @status then status_since else @now end, policy = coalesce(@policy, policy), credentials = @credentials, verified_at = @verified_at,
 		revision = @revision, version = @version, updated_at = @now
 	where id = @id`
 )
@@ -47,6 +47,9 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 		e.Kind = cmp.Or(e.Kind, postrider.KindHTTP)
 		statement, err := putStatement(ctx, tx, &e)
 		if err != nil {
+			return postrider.Endpoint{}, err
+		}
+		if err := checkMost(ctx, tx, p); err != nil {
 			return postrider.Endpoint{}, err
 		}
 		version, err := raiseVersion(ctx, tx)
@@ -81,28 +84,32 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 }
 
 // By the key of endpoints.
-const storedEndpointSQL = `select account, kind, status, revision, created_at from endpoints where id = @id`
+const storedEndpointSQL = `select account, kind, status, status_since, full_since, revision, created_at from endpoints where id = @id`
 
 // putStatement returns the statement that stores the endpoint, or the error that refuses
-// it, and sets the time of creation and the kind, which never change. It compares the revision: of two
+// it, and sets the times that the store keeps, and the kind. It compares the revision: of two
 // people who edit an endpoint at once, the second gets ErrConflict.
 func putStatement(ctx context.Context, tx *tx, e *postrider.Endpoint) (string, error) {
 	var was postrider.Endpoint
 	err := tx.row(ctx, storedEndpointSQL, sql.Named("id", blob(e.ID))).Scan(
-		toID(&was.Account), toString(&was.Kind), toString(&was.Status), &was.Revision, toTime(&was.CreatedAt))
+		toID(&was.Account), toString(&was.Kind), toString(&was.Status), toTime(&was.StatusSince), toTime(&was.FullSince),
+		&was.Revision, toTime(&was.CreatedAt))
 	unknown := errors.Is(err, sql.ErrNoRows)
 	switch {
 	case err != nil && !unknown:
 		return "", err
 	case unknown && e.Revision == 0:
-		e.CreatedAt = e.ID.Time()
+		e.CreatedAt, e.StatusSince, e.FullSince = e.ID.Time(), tx.wall, time.Time{}
 		return createEndpointSQL, nil
 	case unknown, was.Account != e.Account, was.Status == postrider.EndpointDeleted:
 		return "", postrider.ErrNotFound
 	case was.Revision != e.Revision:
 		return "", postrider.ErrConflict
 	}
-	e.CreatedAt, e.Kind = was.CreatedAt, was.Kind
+	e.CreatedAt, e.Kind, e.StatusSince, e.FullSince = was.CreatedAt, was.Kind, was.StatusSince, was.FullSince
+	if was.Status != e.Status {
+		e.StatusSince = tx.wall
+	}
 	return changeEndpointSQL, nil
 }
 
@@ -116,8 +123,8 @@ func raiseVersion(ctx context.Context, tx *tx) (version int64, err error) {
 }
 
 // The columns of scanEndpoint, in its order.
-const endpointColumns = `id, account, kind, uid, url, description, event_types, endpoints.status, status_reason, policy,
-		credentials, verified_at, revision, created_at, updated_at`
+const endpointColumns = `id, account, kind, uid, url, description, event_types, endpoints.status, status_reason, status_since, policy,
+		credentials, full_since, verified_at, revision, created_at, updated_at`
 
 // The end of each statement that lists endpoints.
 const endpointsFilter = ` and id < @below
@@ -183,7 +190,7 @@ func scanEndpointAnd(rows *sql.Rows, e *postrider.Endpoint, more ...any) error {
 	var types, policy string
 	err := rows.Scan(append([]any{
 		toID(&e.ID), toID(&e.Account), toString(&e.Kind), toString(&e.UID), &e.URL, &e.Description, &types, toString(&e.Status),
-		&e.StatusReason, &policy, &e.Credentials, toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
+		&e.StatusReason, toTime(&e.StatusSince), &policy, &e.Credentials, toTime(&e.FullSince), toTime(&e.VerifiedAt), &e.Revision, toTime(&e.CreatedAt), toTime(&e.UpdatedAt),
 	}, more...)...)
 	if err != nil {
 		return err

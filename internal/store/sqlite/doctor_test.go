@@ -231,9 +231,7 @@ func TestTheIntegrityCheckIsBounded(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	begun := time.Now()
-	found := sqlite.Examine(ctx, dir)
-	if found.Checked || found.Damage != "" || time.Since(begun) > 5*time.Second {
-		t.Errorf("Examine = %+v after %s, want a check that did not end", found, time.Since(begun))
+	if found := sqlite.Examine(ctx, dir); found.Checked || found.Damage != "" {
+		t.Errorf("Examine = %+v, want a check that did not end", found)
 	}
 }

@@ -426,3 +426,28 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 		t.Errorf("Open = %v, want a refusal", err)
 	}
 }
+
+// TestAStoreThatWasClosedCanBeOpenedWhileAProcessIsStarted has other goroutines start processes
+// all the time: until such a process runs its program, it has a copy of every open file.
+func TestAStoreThatWasClosedCanBeOpenedWhileAProcessIsStarted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	var starters sync.WaitGroup
+	for range 4 {
+		starters.Go(func() {
+			for ctx.Err() == nil {
+				if err := exec.CommandContext(ctx, "true").Run(); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 50 {
+		if err := open(t, dir, sqlite.Options{}).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	starters.Wait()
+}

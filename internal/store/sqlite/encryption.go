@@ -51,23 +51,37 @@ const encryptedValuesSQL = `
 	where (endpoint, id) > (@endpoint, @secret)
 	order by endpoint, secret limit @limit`
 
-// EncryptedValues lists encrypted secrets and credentials; see [store.Encryption].
-func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error) {
-	values, err := list(ctx, s, query{encryptedValuesSQL, []any{
-		sql.Named("endpoint", blob(after.Endpoint)), sql.Named("secret", blob(after.Secret)), sql.Named("limit", limit),
+// By the key of archive_keys.
+const archiveKeysSQL = `select account, encrypted from archive_keys where account > @archive order by account limit @limit`
+
+// EncryptedValues lists archive keys, and then credentials and secrets; see
+// [store.Encryption].
+func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) (values []store.EncryptedValue, err error) {
+	const doing = "list encrypted values"
+	if after.Endpoint.IsZero() {
+		values, err = list(ctx, s, query{archiveKeysSQL, []any{sql.Named("archive", blob(after.Archive)), sql.Named("limit", limit)}},
+			func(rows *sql.Rows, v *store.EncryptedValue) error { return rows.Scan(toID(&v.ID.Archive), &v.Bytes) })
+		if err != nil || len(values) == limit {
+			return values, s.explain(doing, err)
+		}
+	}
+	more, err := list(ctx, s, query{encryptedValuesSQL, []any{
+		sql.Named("endpoint", blob(after.Endpoint)), sql.Named("secret", blob(after.Secret)), sql.Named("limit", limit-len(values)),
 	}}, func(rows *sql.Rows, v *store.EncryptedValue) error {
 		return rows.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), &v.Bytes)
 	})
-	return values, s.explain("list encrypted values", err)
+	return append(values, more...), s.explain(doing, err)
 }
 
-// A value that somebody has changed meanwhile does not match @old and stays. Both find
-// their row by its primary key.
+// A value that somebody has changed meanwhile does not match @old and stays. Each finds
+// its row by its primary key.
 const (
 	reencryptSecretSQL = `
 	update endpoint_secrets set encrypted = @new where id = @secret and endpoint = @endpoint and encrypted = @old`
 	reencryptCredentialsSQL = `
 	update endpoints set credentials = @new where id = @endpoint and credentials = @old`
+	reencryptArchiveSQL = `
+	update archive_keys set encrypted = @new where account = @archive and encrypted = @old`
 )
 
 // Reencrypt replaces encrypted values that are still the old ones; see [store.Encryption].
@@ -75,10 +89,13 @@ func (s *Store) Reencrypt(ctx context.Context, list []store.Reencryption) (int, 
 	return write(ctx, s, "reencrypt values", func(ctx context.Context, tx *tx) (replaced int, err error) {
 		for _, r := range list {
 			statement := reencryptSecretSQL
-			if r.ID.Secret.IsZero() {
+			switch {
+			case !r.ID.Archive.IsZero():
+				statement = reencryptArchiveSQL
+			case r.ID.Secret.IsZero():
 				statement = reencryptCredentialsSQL
 			}
-			n, err := tx.count(ctx, statement, sql.Named("endpoint", blob(r.ID.Endpoint)),
+			n, err := tx.count(ctx, statement, sql.Named("endpoint", blob(r.ID.Endpoint)), sql.Named("archive", blob(r.ID.Archive)),
 				sql.Named("secret", blob(r.ID.Secret)), sql.Named("old", r.Old), sql.Named("new", r.New))
 			if err != nil {
 				return 0, err

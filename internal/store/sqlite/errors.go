@@ -9,6 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // class says what an error of SQLite means for the job or the list that met it.
@@ -68,6 +69,9 @@ func Temporary(err error) bool {
 
 // explained adds the kind by which callers tell errors apart: ErrBusy or ErrConflict.
 func explained(err error) error {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_FULL {
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
 	switch classOf(err) {
 	case classBusy:
 		return fmt.Errorf("%w: %w", postrider.ErrBusy, err)

@@ -103,6 +103,12 @@ func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, err
 // It starts at the group of the cursor, or above all of the account or endpoint. The dead
 // letters of a group are counted up to 1,000, so a page costs the same however many there
 // are. The cursor is a dead letter of the last group; its row stays, with the same cause.
+//
+// Each step must begin below its group. SQLite enters an index at the end of what equals a
+// row that is compared, so the row has an empty delivery, which no dead letter has. The plus
+// signs take the affinity from the columns of groups: with it, SQLite does not use the index
+// for texts and numbers. Without either, a step walks over all of the endpoint's dead letters
+// (2026-11: 104 ms for a page, 200,000 dead letters).
 const deadLetterGroupsSQL = `
 	with recursive groups (newest, account, endpoint, reason, code, error) as (
 		select null, account, endpoint, reason, last_status_code, last_error from dead_letters where delivery = @cursor
@@ -113,7 +119,7 @@ const deadLetterGroupsSQL = `
 		from groups g join dead_letters l on l.delivery = (
 			select delivery from dead_letters
 			where resolved_at is null
-				and (account, endpoint, reason, last_status_code, last_error) < (g.account, g.endpoint, g.reason, g.code, g.error)
+				and (account, endpoint, reason, last_status_code, last_error, delivery) < (g.account, g.endpoint, +g.reason, +g.code, +g.error, x'')
 				and (account, endpoint) >= (@from_account, @from_endpoint)
 			order by account desc, endpoint desc, reason desc, last_status_code desc, last_error desc, delivery desc
 			limit 1)
@@ -125,9 +131,10 @@ const deadLetterGroupsSQL = `
 			where l.resolved_at is null and l.account = g.account and l.endpoint = g.endpoint and l.reason = g.reason
 				and l.last_status_code = g.code and l.last_error = g.error
 			limit 1000)),
-		(select min(l.delivery) from dead_letters l
+		(select l.delivery from dead_letters l
 			where l.resolved_at is null and l.account = g.account and l.endpoint = g.endpoint and l.reason = g.reason
-				and l.last_status_code = g.code and l.last_error = g.error),
+				and l.last_status_code = g.code and l.last_error = g.error
+			order by l.delivery limit 1),
 		newest
 	from groups g
 	where newest is not null`

@@ -49,7 +49,7 @@ const (
 	endpointStatusSQL = `select status from endpoints where id = @id and account = @account`
 	disableSQL        = `
 	update endpoints
-	set status = 'disabled', status_reason = @reason, revision = revision + 1, version = @version, updated_at = @now
+	set status = 'disabled', status_reason = @reason, status_since = @now, revision = revision + 1, version = @version, updated_at = @now
 	where id = @id`
 )
 
@@ -64,7 +64,7 @@ const (
 
 // PutHealth records a health, and disables the endpoint if the health is disabled; see
 // [store.Upkeep].
-func (s *Store) PutHealth(ctx context.Context, p postrider.EndpointHealth) error {
+func (s *Store) PutHealth(ctx context.Context, p postrider.EndpointHealth, notices ...postrider.Notice) error {
 	return change(ctx, s, "put health", func(ctx context.Context, tx *tx) error {
 		if err := refuseHealth(ctx, tx, p); err != nil {
 			return err
@@ -84,9 +84,14 @@ func (s *Store) PutHealth(ctx context.Context, p postrider.EndpointHealth) error
 		if err := tx.exec(ctx, outdateHealthSQL, endpoint, number); err != nil {
 			return err
 		}
-		return tx.exec(ctx, insertHealthSQL, endpoint, number,
+		err := tx.exec(ctx, insertHealthSQL, endpoint, number,
 			sql.Named("account", blob(p.Account)), sql.Named("status", string(p.Status)), sql.Named("reason", p.Reason),
 			sql.Named("warnings", p.Warnings), sql.Named("since", micros(p.Since)))
+		if err != nil {
+			return err
+		}
+		_, err = putNotices(ctx, tx, notices)
+		return err
 	})
 }
 

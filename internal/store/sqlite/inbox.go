@@ -201,7 +201,7 @@ type newRows struct {
 func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
 	r.events = append(r.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
 		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, textOrNull(event.IdempotencyKey),
-		micros(event.ID.Time()))
+		traceOrNull(event.TraceParent), micros(event.ID.Time()))
 	if !e.FanOutUpTo.IsZero() {
 		r.fanOuts = append(r.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
 			blob(postrider.EndpointID{}), micros(tx.now), micros(event.ID.Time()))
@@ -266,7 +266,7 @@ func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocke
 // arguments. Their number is an argument in insert.
 const (
 	insertEventsSQL = `
-	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at) values `
+	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, trace_parent, created_at) values `
 	insertQueueSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses, expires_at) values `
 	insertFanOutsSQL = `
@@ -278,7 +278,7 @@ const (
 // insert runs the bulk inserts of the tables that get rows.
 func (r *newRows) insert(ctx context.Context, tx *tx) error {
 	return errors.Join(
-		tx.execAll(ctx, bulk{insertEventsSQL, "", 10}, r.events),
+		tx.execAll(ctx, bulk{insertEventsSQL, "", 11}, r.events),
 		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, r.queue),
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, r.skipped),
 		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, r.fanOuts),
@@ -297,7 +297,7 @@ const claimFanOutsSQL = `
 
 // By the key of events.
 const fanOutEventSQL = `
-	select account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, created_at from events where id = @id`
+	select account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, trace_parent, created_at from events where id = @id`
 
 // ClaimFanOuts leases fan-out jobs; see [store.Inbox].
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
@@ -316,7 +316,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 		for i := range jobs {
 			e := &jobs[i].Event
 			err := tx.row(ctx, fanOutEventSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type,
-				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, toString(&e.IdempotencyKey), toTime(&e.CreatedAt))
+				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, toString(&e.IdempotencyKey), toTrace(&e.TraceParent), toTime(&e.CreatedAt))
 			if err != nil {
 				return nil, err
 			}
@@ -344,7 +344,7 @@ const fanOutChunkSQL = `
 // FanOut stores a chunk of a fan-out job; see [store.Inbox]. Token and cursor are compared
 // and changed by one statement. So a chunk is stored once, also if it comes late or twice.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
-	return change(ctx, s, "fan out", func(ctx context.Context, tx *tx) error {
+	return changeInBulk(ctx, s, "fan out", func(ctx context.Context, tx *tx) error {
 		statement := moveFanOutSQL
 		if c.Done {
 			statement = endFanOutSQL

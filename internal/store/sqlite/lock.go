@@ -59,13 +59,14 @@ func lock(dir string) (_ *fileLock, err error) {
 }
 
 // release gives the lock back. Without clean the text stays, and the next process checks
-// the database.
+// the database. It unlocks before it closes: a process that is being started at this moment
+// has a copy of the open file until it runs its program, and the lock would last as long.
 func (l *fileLock) release(clean bool) error {
 	var err error
 	if clean {
 		err = l.file.Truncate(0)
 	}
-	return errors.Join(err, l.file.Close())
+	return errors.Join(err, unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
 }
 
 // lockState reports whether a process has the store of dir open, and whether the last one
@@ -84,7 +85,8 @@ func lockState(dir string) (inUse, unclean bool, err error) {
 		inUse, err = true, nil
 	}
 	stat, unknown := file.Stat()
-	if err := errors.Join(err, unknown, file.Close()); err != nil {
+	unlocked := unix.Flock(int(file.Fd()), unix.LOCK_UN) // see release
+	if err := errors.Join(err, unknown, unlocked, file.Close()); err != nil {
 		return false, false, err
 	}
 	return inUse, !inUse && stat.Size() > 0, nil

@@ -35,6 +35,19 @@ var statements = map[string]string{
 	"audit_of_key":                       auditOfKeySQL,
 	"audit_of_object":                    auditOfObjectSQL,
 	"audit_of_session":                   auditOfSessionSQL,
+	"notice_insert":                      insertNoticeSQL,
+	"notices":                            noticesSQL,
+	"notices_of_account":                 noticesOfAccountSQL,
+	"notices_of_kind":                    noticesOfKindSQL,
+	"notices_of_object":                  noticesOfObjectSQL,
+	"notices_oldest_first":               oldestFirst.Replace(noticesOfAccountSQL),
+	"put_quotas":                         putQuotasSQL,
+	"quotas":                             quotasSQL,
+	"spend_quota":                        spendQuotaSQL,
+	"quota_use":                          quotaUseSQL,
+	"backlog_next":                       nextBacklogSQL,
+	"backlog_count":                      countBacklogSQL,
+	"mark_full":                          markFullSQL,
 	"changes":                            changesSQL,
 	"circuit":                            circuitSQL,
 	"circuits":                           circuitsSQL,
@@ -70,6 +83,8 @@ var statements = map[string]string{
 	"deliveries":                         deliveriesSQL,
 	"deliveries_of_account":              deliveriesOfAccountSQL,
 	"deliveries_of_endpoint":             deliveriesOfEndpointSQL,
+	"deliveries_of_queued":               deliveriesOfQueuedSQL,
+	"is_queued":                          isQueuedSQL,
 	"deliveries_of_job":                  deliveriesOfJobSQL,
 	"deliveries_of_event":                deliveriesOfEventSQL,
 	"delivery":                           deliverySQL,
@@ -100,18 +115,56 @@ var statements = map[string]string{
 	"sessions_by_account":                sessionsByAccountSQL,
 	"sessions_by_code":                   sessionsByCodeSQL,
 	"sessions_by_hash":                   sessionsByHashSQL,
+	"claim_destination":                  claimDestinationSQL,
+	"delete_account_destinations":        deleteAccountDestinationsSQL,
+	"destination":                        destinationSQL,
+	"destinations":                       destinationsSQL,
+	"destinations_of_account":            destinationsOfAccountSQL,
+	"needy_destinations":                 needyDestinationsSQL,
 	"inspection":                         inspectionSQL,
 	"inspections":                        inspectionsSQL,
 	"forget_inspections":                 forgetInspectionsSQL,
+	"archived_attempts":                  archivedAttemptsSQL,
+	"archived_bodies":                    archivedBodiesSQL,
+	"archived_events":                    archivedEventsSQL,
+	"only_attempt":                       onlyAttemptSQL,
+	"only_body":                          onlyBodySQL,
+	"only_event":                         onlyEventSQL,
+	"archive_count_attempts":             countAttemptsSQL,
+	"archive_count_bodies":               countBodiesSQL,
+	"archive_count_events":               countEventsSQL,
+	"archive_keys":                       archiveKeysSQL,
+	"archive_parts":                      archivePartsSQL,
+	"archive_parts_of_day":               partsOfDaySQL,
+	"archive_put_part":                   putPartSQL,
+	"archive_count_expunged":             countExpungedSQL,
+	"archive_replace_part":               replacePartSQL,
+	"delete_archived_attempts":           deleteArchivedAttemptsSQL,
+	"delete_archived_bodies":             deleteArchivedBodiesSQL,
+	"deletable_events":                   deletableEventsSQL,
+	"encrypted_values":                   encryptedValuesSQL,
+	"forget_restored":                    forgetRestoredSQL,
+	"restored":                           restoredSQL,
+	"restored_of_account":                restoredOfAccountSQL,
+	"restored_of_event":                  restoredOfEventSQL,
 	"forget_attempts":                    forgetAttemptsSQL,
 	"forget_audit":                       forgetAuditSQL,
 	"forget_bodies":                      forgetBodiesSQL,
+	"forget_notices":                     forgetNoticesSQL,
 	"forget_dead_letters":                forgetDeadLettersSQL,
 	"forget_event":                       forgetEventSQL,
 	"forget_events":                      forgottenEventsSQL,
 	"forget_health":                      forgetHealthSQL,
 	"forget_ordering_key":                forgetOrderingKeySQL,
 	"forget_replay_jobs":                 forgetReplayJobsSQL,
+	"accounts_of_retention":              accountsOfRetentionSQL,
+	"delete_attempt":                     deleteAttemptSQL,
+	"delete_body":                        deleteBodySQL,
+	"delete_key":                         deleteKeySQL,
+	"old_attempts":                       oldAttemptsSQL,
+	"old_bodies":                         oldBodiesSQL,
+	"old_events":                         oldEventsSQL,
+	"old_keys":                           oldKeysSQL,
 	"ordering_keys":                      orderingKeysSQL,
 	"replay_runs":                        replayRunsSQL,
 	"trim_inspections":                   trimInspectionsSQL,
@@ -141,7 +194,6 @@ var statements = map[string]string{
 	"replay_released":                    keyReleasedSQL,
 	"replays_pending":                    replaysPendingSQL,
 	"resolution":                         resolutionSQL,
-	"encrypted_values":                   encryptedValuesSQL,
 	"roll_up":                            rollUpSQL,
 	"rollup":                             rollupSQL,
 	"rollup_types":                       rollupTypesSQL,
@@ -187,6 +239,80 @@ func TestQueryPlans(t *testing.T) {
 	}
 	if diff := cmp.Diff(names, kept); diff != "" {
 		t.Errorf("files of plans (-want +got):\n%s", diff)
+	}
+}
+
+// walksAll are the statements that walk a table from its end without a condition, or sort what
+// they find, with the reason why they may.
+var walksAll = map[string]string{
+	"backlog_of_all":         "stops after @most rows",
+	"backlog_next":           "stops at the first account with a limit of its own",
+	"claim_fan_outs":         "jobs are few",
+	"claim_replay_jobs":      "jobs that run are few",
+	"decided_of_endpoint":    "its branch of pending deliveries is skipped, because none is skipped or cancelled",
+	"deleted":                "endpoints that were just deleted",
+	"deleted_pauses":         "endpoints that were just deleted",
+	"deliveries_of_endpoint": "sorts at most 1,000: see isQueued",
+	"endpoint_states":        "sorts the endpoints of a page",
+	"expired":                "what has expired is among the oldest",
+	"find":                   "sorts what it found, which is bounded",
+	"find_of_account":        "sorts what it found, which is bounded",
+	"forget_replay_jobs":     "jobs are few",
+	"newest_event":           "stops at the first row",
+	"orphaned":               "accounts that were just deleted",
+	"replay_runs":            "stops at the first row",
+	"replays_pending":        "groups the pending deliveries of one replay job, a thousand",
+	"needy_destinations":     "sorts the addresses that are due for a message, of which there are few at a time",
+	"take_deltas":            "stops after @limit rows, all of which it deletes",
+}
+
+// A plan has a line for each walk. A sort is a sibling of the walk whose rows it sorts.
+var (
+	walkLine  = regexp.MustCompile(`^( *)(SCAN|SEARCH) (\w+)(.*)`)
+	sortLine  = regexp.MustCompile(`^( *)USE TEMP B-TREE FOR (ORDER|GROUP|DISTINCT)`)
+	tableName = regexp.MustCompile(`(?m)^create table (\w+)`)
+)
+
+// walks reports whether a plan walks over one of the tables from its end, or sorts what it
+// finds there. Tables of an alias are known by their index alone.
+func walks(plan string, tables map[string]bool) bool {
+	found := map[string]bool{} // by the indent of siblings: whether the last walk is of a table
+	for line := range strings.Lines(plan) {
+		if m := sortLine.FindStringSubmatch(line); m != nil && found[m[1]] {
+			return true
+		}
+		if m := walkLine.FindStringSubmatch(line); m != nil {
+			ofTable := tables[m[3]] || strings.Contains(m[4], " USING ")
+			if m[2] == "SCAN" && ofTable {
+				return true
+			}
+			maps.DeleteFunc(found, func(indent string, _ bool) bool { return len(indent) > len(m[1]) })
+			found[m[1]] = ofTable
+		}
+	}
+	return false
+}
+
+func TestNoStatementWalksAWholeTable(t *testing.T) {
+	t.Parallel()
+	schema, err := os.ReadFile(filepath.Join("migrations", "0001_tables.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := map[string]bool{}
+	for _, m := range tableName.FindAllStringSubmatch(string(schema), -1) {
+		tables[m[1]] = true
+	}
+	delete(tables, "hold") // it has one row
+	for name := range statements {
+		plan, err := os.ReadFile(filepath.Join("testdata", "plans", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, allowed := walksAll[name]
+		if got := walks(string(plan), tables); got != allowed {
+			t.Errorf("%s: walks a whole table or sorts: %v; it is in walksAll: %v", name, got, allowed)
+		}
 	}
 }
 

@@ -194,7 +194,7 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 	if err != nil || heldErr != nil {
 		return errors.Join(err, heldErr)
 	}
-	return change(ctx, s, "replay", func(ctx context.Context, tx *tx) error {
+	return changeInBulk(ctx, s, "replay", func(ctx context.Context, tx *tx) error {
 		r := replaying{tx: tx, job: postrider.ReplayJob{ID: c.Job}}
 		err := tx.row(ctx, moveReplayJobSQL, sql.Named("id", blob(c.Job)), sql.Named("token", int64(c.Token)),
 			sql.Named("from", blob(c.From.Cursor)), sql.Named("held", from), sql.Named("to", blob(c.To.Cursor)), sql.Named("hold", to), sql.Named("until", micros(tx.now.Add(c.Lease))),
@@ -215,6 +215,9 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 			if err := releaseLowest(ctx, tx, k); err != nil {
 				return err
 			}
+		}
+		if _, err := putNotices(ctx, tx, c.Notices); err != nil {
+			return err
 		}
 		return tx.exec(ctx, countReplaysSQL, sql.Named("id", blob(c.Job)), sql.Named("handled", r.job.Handled),
 			sql.Named("bytes_gone", r.job.Skipped.BytesGone), sql.Named("replay_pending", r.job.Skipped.ReplayPending),

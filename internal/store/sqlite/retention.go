@@ -32,7 +32,7 @@ const forgetEventSQL = `
 const replayRunsSQL = `select exists (select 1 from replay_jobs where status = 'running')`
 
 // What is deleted in the order of its age. Of each table, the walk begins at its oldest row:
-// by the keys of attempts, attempt_bodies, replay_jobs and audit, by dead_letters_resolved
+// by the keys of attempts, attempt_bodies, replay_jobs, audit and notices, by dead_letters_resolved
 // and endpoint_health_past. Jobs that have not ended are few.
 const (
 	forgetAttemptsSQL = `
@@ -51,6 +51,8 @@ const (
 		select endpoint, number from endpoint_health where not last and since < @before order by since limit @limit)`
 	forgetAuditSQL = `
 	delete from audit where id in (select id from audit where id < @before order by id limit @limit)`
+	forgetNoticesSQL = `
+	delete from notices where id in (select id from notices where id < @before order by id limit @limit)`
 )
 
 // forgetSQL has the statement of each kind whose rows go whatever else there is, and whether
@@ -65,11 +67,22 @@ var forgetSQL = map[store.Kind]struct {
 	store.OldReplayJobs:  {forgetReplayJobsSQL, false},
 	store.OldHealth:      {forgetHealthSQL, false},
 	store.OldAudit:       {forgetAuditSQL, true},
+	store.OldNotices:     {forgetNoticesSQL, true},
 }
 
 // DeleteOld deletes old rows; see [store.Retention].
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
 	doing := "forget " + string(f.Kind)
+	if f.Kind == store.OldEvents && f.Archived {
+		grace, err := s.replayGrace(ctx)
+		if err != nil {
+			return 0, s.explain(doing, err)
+		}
+		f.Before = f.Before.Add(-grace)
+	}
+	if f.Archived {
+		return s.forgetArchived(ctx, doing, f)
+	}
 	if f.Kind == store.OldEvents {
 		n, err := s.forgetEvents(ctx, f)
 		return n, s.explain(doing, err)
@@ -79,10 +92,19 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
 	if statement.byID {
 		before = blob(floor(f.Before))
 	}
-	return write(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
+	return writeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
 		n, err := tx.count(ctx, statement.text, sql.Named("before", before), sql.Named("limit", f.Limit))
 		return int(n), err
 	})
+}
+
+// replayGrace returns for how much longer events stay: not 0 while a replay job runs.
+func (s *Store) replayGrace(ctx context.Context) (time.Duration, error) {
+	running, err := list(ctx, s, query{replayRunsSQL, nil}, func(rows *sql.Rows, runs *bool) error { return rows.Scan(runs) })
+	if err != nil || !running[0] {
+		return 0, err
+	}
+	return store.ReplayGrace, nil
 }
 
 // floor returns the least id made at the time or later.
@@ -91,20 +113,18 @@ func floor(at time.Time) postrider.EventID {
 }
 
 func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error) {
-	running, err := list(ctx, s, query{replayRunsSQL, nil}, func(rows *sql.Rows, runs *bool) error { return rows.Scan(runs) })
+	grace, err := s.replayGrace(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if running[0] {
-		f.Before = f.Before.Add(-store.ReplayGrace)
-	}
+	f.Before = f.Before.Add(-grace)
 	ids, err := list(ctx, s, query{forgottenEventsSQL, []any{
 		sql.Named("before", blob(floor(f.Before))), sql.Named("limit", f.Limit),
 	}}, func(rows *sql.Rows, id *postrider.EventID) error { return rows.Scan(toID(id)) })
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	err = change(ctx, s, "delete events", func(ctx context.Context, tx *tx) error {
+	err = changeInBulk(ctx, s, "delete events", func(ctx context.Context, tx *tx) error {
 		for _, id := range ids {
 			if err := tx.exec(ctx, forgetEventSQL, sql.Named("id", blob(id))); err != nil {
 				return err
@@ -137,7 +157,7 @@ func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey,
 	if err != nil || len(keys) == 0 {
 		return store.OrderingKey{}, s.explain(doing, err)
 	}
-	err = change(ctx, s, doing, func(ctx context.Context, tx *tx) error {
+	err = changeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) error {
 		for _, k := range keys {
 			if err := tx.exec(ctx, forgetOrderingKeySQL, sql.Named("key", k.Key), sql.Named("account", blob(k.Account))); err != nil {
 				return err
@@ -157,7 +177,7 @@ const freeSQL = `select (select freelist_count from pragma_freelist_count), (sel
 // Shrink gives free pages back; see [store.Retention]. The file has the list of what each
 // page is for (auto_vacuum, see writing), so its last pages can move to free ones.
 func (s *Store) Shrink(ctx context.Context, limit int) (int, error) {
-	return write(ctx, s, "shrink the file", func(ctx context.Context, tx *tx) (int, error) {
+	return writeInBulk(ctx, s, "shrink the file", func(ctx context.Context, tx *tx) (int, error) {
 		var free, pages, left int
 		if err := tx.row(ctx, freeSQL).Scan(&free, &pages); err != nil || free < pages/4 {
 			return 0, err

@@ -1,14 +1,20 @@
 -- What the migrations add up to. Made by go test -update; do not edit.
 
 CREATE TABLE accounts (
-    id         blob primary key check (length(id) = 16),
-    uid        text check (uid <> ''),
-    name       text not null,
-    created_at integer not null,
-    deleted_at integer
+    id            blob primary key check (length(id) = 16),
+    uid           text check (uid <> ''),
+    name          text not null,
+    created_at    integer not null,
+    deleted_at    integer,
+    keep_events   integer not null default 0 check (keep_events >= 0),
+    keep_attempts integer not null default 0 check (keep_attempts >= 0),
+    keep_bodies   integer not null default 0 check (keep_bodies >= 0),
+    keep_keys     integer not null default 0 check (keep_keys >= 0)
 ) strict, without rowid;
 
 CREATE INDEX accounts_deleted on accounts (id) where deleted_at is not null;
+
+CREATE INDEX accounts_retention on accounts (id) where keep_events + keep_attempts + keep_bodies + keep_keys > 0;
 
 CREATE UNIQUE INDEX accounts_uid on accounts (uid) where uid is not null and deleted_at is null;
 
@@ -25,6 +31,32 @@ CREATE TABLE api_keys (
 ) strict, without rowid;
 
 CREATE INDEX api_keys_account on api_keys (account) where account is not null;
+
+CREATE TABLE archive_keys (
+    account   blob primary key check (length(account) = 16),
+    encrypted blob not null check (length(encrypted) > 0)
+) strict, without rowid;
+
+CREATE TABLE archive_lease (
+    node  integer not null,
+    until integer not null,
+    only  integer primary key default 1 check (only = 1)
+) strict;
+
+CREATE TABLE archive_parts (
+    kind      text not null check (kind in ('events', 'attempts', 'bodies')),
+    day       integer not null,
+    number    integer not null check (number >= 1),
+    object    text not null,
+    row_count integer not null check (row_count >= 0),
+    deleted   integer not null check (deleted between 0 and row_count),
+    bytes     integer not null check (bytes >= 0),
+    sha256    blob not null check (length(sha256) = 32),
+    after     blob not null check (length(after) = 16),
+    last      blob not null check (length(last) = 16),
+    made_at   integer not null,
+    primary key (kind, day, number)
+) strict, without rowid;
 
 CREATE TABLE attempt_bodies (
     delivery      blob not null check (length(delivery) = 16),
@@ -165,7 +197,7 @@ CREATE INDEX dead_letters_replays on dead_letters (event, endpoint, delivery) wh
 
 CREATE INDEX dead_letters_resolved on dead_letters (resolved_at) where resolved_at is not null;
 
-CREATE INDEX dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
+CREATE INDEX dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery, resolved_at)
     where resolved_at is null;
 
 CREATE TABLE endpoint_health (
@@ -207,8 +239,10 @@ CREATE TABLE endpoints (
     event_types   text not null check (json_type(event_types) = 'array'),
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
+    status_since  integer not null,
     policy        text not null check (json_valid(policy)),
     credentials   blob check (length(credentials) > 0),
+    full_since    integer,
     verified_at   integer,
     revision      integer not null check (revision >= 1),
     version       integer not null,
@@ -221,6 +255,8 @@ CREATE INDEX endpoints_account on endpoints (account, id) where status <> 'delet
 CREATE INDEX endpoints_credentials on endpoints (id) where credentials is not null;
 
 CREATE INDEX endpoints_deleted on endpoints (id) where status = 'deleted';
+
+CREATE INDEX endpoints_full on endpoints (id) where full_since is not null and status <> 'deleted';
 
 CREATE UNIQUE INDEX endpoints_uid on endpoints (account, uid) where uid is not null and status <> 'deleted';
 
@@ -243,6 +279,7 @@ CREATE TABLE events (
     sequence     integer not null,
     hops         integer not null check (hops >= 0),
     idempotency_key text check (idempotency_key <> ''),
+    trace_parent blob check (length(trace_parent) = 24),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;
@@ -250,6 +287,29 @@ CREATE TABLE events (
 CREATE INDEX events_account on events (account, id);
 
 CREATE INDEX events_order on events (account, ordering_key, id) where ordering_key <> '';
+
+CREATE TABLE expunges (
+    id           blob primary key check (length(id) = 16),
+    event        blob check (length(event) = 16),
+    endpoint     blob check (length(endpoint) = 16),
+    account      blob not null check (length(account) = 16),
+    made_by      text not null,
+    events       integer not null default 0 check (events >= 0),
+    attempts     integer not null default 0 check (attempts >= 0),
+    dead_letters integer not null default 0 check (dead_letters >= 0),
+    other        integer not null default 0 check (other >= 0),
+    archived     integer not null default 0 check (archived >= 0),
+    digest       blob not null default (zeroblob(32)) check (length(digest) = 32),
+    empty_since  integer,
+    archive_day  integer,
+    archive_done integer not null default 0 check (archive_done in (0, 1)),
+    archive_held integer not null default 0 check (archive_held in (0, 1)),
+    archive_fault text not null default '',
+    created_at   integer not null,
+    ended_at     integer
+) strict, without rowid;
+
+CREATE INDEX expunges_running on expunges (id) where ended_at is null;
 
 CREATE TABLE fanouts (
     event      blob primary key check (length(event) = 16),
@@ -297,6 +357,53 @@ CREATE INDEX inspections_endpoint on inspections (endpoint, id);
 CREATE TABLE keyring (
     text blob not null check (length(text) > 0),
     only integer primary key default 1 check (only = 1)
+) strict;
+
+CREATE TABLE notice_destinations (
+    id           blob primary key check (length(id) = 16),
+    account      blob check (length(account) = 16),
+    channel      text not null check (channel in ('email', 'slack')),
+    address      text not null,
+    language     text not null,
+    kinds        text check (json_type(kinds) = 'array'),
+    unsubscribed text not null check (json_type(unsubscribed) = 'array'),
+    confirmed_at integer,
+    refused_at   integer,
+    ask          text not null check (ask in ('', 'confirmation', 'test')),
+    told_until   blob check (length(told_until) = 16),
+    last_sent_at integer,
+    failures     integer not null check (failures >= 0),
+    last_error   text not null,
+    token        integer,
+    due_at       integer not null,
+    check ((confirmed_at is null) = (told_until is null))
+) strict;
+
+CREATE INDEX notice_destinations_account on notice_destinations (account, id) where account is not null;
+
+CREATE UNIQUE INDEX notice_destinations_address on notice_destinations (ifnull(account, x''), channel, address);
+
+CREATE INDEX notice_destinations_due on notice_destinations (channel, due_at) where refused_at is null;
+
+CREATE TABLE notices (
+    id         blob primary key check (length(id) = 16),
+    account    blob check (length(account) = 16),
+    kind       text not null,
+    object     text not null,
+    occurrence text not null,
+    details    text not null check (json_valid(details))
+) strict, without rowid;
+
+CREATE INDEX notices_account on notices (account, id) where account is not null;
+
+CREATE INDEX notices_kind on notices (kind, id);
+
+CREATE INDEX notices_object on notices (object, id);
+
+CREATE UNIQUE INDEX notices_once on notices (kind, object, occurrence);
+
+CREATE TABLE notices_published (
+    last blob not null check (length(last) = 16)
 ) strict;
 
 CREATE TABLE ordering_keys (
@@ -368,6 +475,29 @@ CREATE INDEX queue_replay_job on queue (replay_job, id) where replay_job is not 
 
 CREATE INDEX queue_replays on queue (event, endpoint, id) where replayed_from is not null;
 
+CREATE TABLE quota_use (
+    account blob primary key check (length(account) = 16),
+    rate    integer not null,
+    burst   integer not null,
+    events  real not null,
+    at      integer not null,
+    asked   integer not null,
+    day     integer not null,
+    bytes   integer not null
+) strict, without rowid;
+
+CREATE TABLE quotas (
+    account           blob primary key check (length(account) = 16),
+    events_per_second integer not null,
+    burst             integer not null,
+    bytes_per_day     integer not null,
+    endpoints         integer not null,
+    backlog           integer not null,
+    version           integer not null
+) strict, without rowid;
+
+CREATE UNIQUE INDEX quotas_version on quotas (version);
+
 CREATE TABLE replay_jobs (
     id              blob primary key check (length(id) = 16),
     account         blob check (length(account) = 16),
@@ -397,6 +527,25 @@ CREATE TABLE replay_jobs (
 CREATE INDEX replay_jobs_account on replay_jobs (account, id) where account is not null;
 
 CREATE INDEX replay_jobs_running on replay_jobs (id) where status = 'running';
+
+CREATE TABLE restored_records (
+    id       blob not null check (length(id) = 16),
+    number   integer not null check (number >= 0),
+    kind     text not null check (kind in ('events', 'attempts', 'bodies')),
+    account  blob not null check (length(account) = 16),
+    event    blob not null check (length(event) = 16),
+    endpoint blob not null check (length(endpoint) = 16),
+    type     text not null,
+    record   blob not null,
+    at       integer not null,
+    primary key (id, number, kind)
+) strict;
+
+CREATE INDEX restored_records_account on restored_records (account, id, number, kind);
+
+CREATE INDEX restored_records_at on restored_records (at);
+
+CREATE INDEX restored_records_event on restored_records (event, id, number, kind);
 
 CREATE TABLE rollup_deltas (
     id      integer primary key,

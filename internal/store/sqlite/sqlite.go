@@ -67,7 +67,9 @@ type Store struct {
 	clock  *store.Clock
 	log    *slog.Logger
 
-	close func() error // end, once
+	checkpoints sync.WaitGroup // of runCheckpoints
+	stop        func()         // ends it; set by open
+	close       func() error   // end, once
 }
 
 var _ store.Store = (*Store)(nil)
@@ -224,13 +226,17 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 		return err
 	}
 	s.writer = newWriter(conn, s.clock, opts.OnFatal)
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.writer.start(context.WithoutCancel(ctx))
+	s.checkpoints.Go(func() { s.runCheckpoints(ctx) })
 	return nil
 }
 
 // end finishes the calls under way and gives the directory back. The mark of an unclean
 // stop stays if the file can no longer be trusted, so that the next start checks it.
 func (s *Store) end() error {
+	s.stop()
+	s.checkpoints.Wait()
 	err := s.writer.stop()
 	clean := s.writer.fatal() == nil
 	for _, statement := range s.lists.Range {
@@ -263,8 +269,8 @@ const pageSize = 4096
 //     without tables alone, and must precede journal_mode, which writes the first page.
 //   - journal_mode wal and synchronous full: readers do not wait for the writer, and
 //     every commit is synced.
-//   - wal_autocheckpoint: the log is written back every 4,000 pages, 16 MB, and
-//     journal_size_limit cuts its file to 64 MiB afterwards.
+//   - wal_autocheckpoint: if runCheckpoints cannot keep up, a commit writes the log back from
+//     16,000 pages on, 64 MiB, which is where journal_size_limit cuts its file.
 //   - cache_size: ids grow with time, so 32 MiB hold the pages that are written to. With
 //     64 MiB nothing was faster (100,000 deliveries in batches of 100, 2026-11), and the
 //     process 64 MiB larger, with the readers at 16 instead of 4 MiB each.
@@ -277,7 +283,7 @@ func writing(opts Options) url.Values {
 		"foreign_keys(1)",
 		"cell_size_check(1)",
 		"journal_size_limit(67108864)",
-		"wal_autocheckpoint(4000)",
+		"wal_autocheckpoint(16000)",
 		"temp_store(memory)",
 		"cache_size(-32768)",
 	}

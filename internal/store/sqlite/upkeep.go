@@ -108,7 +108,7 @@ const (
 	limit @limit`
 	deleteEndpointSQL = `
 	update endpoints
-	set status = 'deleted', status_reason = '', revision = revision + 1, version = @version, updated_at = @now
+	set status = 'deleted', status_reason = '', status_since = @now, revision = revision + 1, version = @version, updated_at = @now
 	where id = @id and status <> 'deleted'`
 )
 

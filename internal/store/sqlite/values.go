@@ -44,6 +44,14 @@ func textOrNull(s string) any {
 	return s
 }
 
+// traceOrNull returns the trace as an argument; none is null.
+func traceOrNull(p postrider.TraceParent) any {
+	if p.IsZero() {
+		return nil
+	}
+	return p[:]
+}
+
 // bytesOrNull returns the bytes as an argument; none are null.
 func bytesOrNull(b []byte) any {
 	if len(b) == 0 {
@@ -207,4 +215,23 @@ func (d intoToken) Scan(v any) error {
 func tuples(rows, columns int) string {
 	tuple := "(" + strings.Repeat(",?", columns)[1:] + ")"
 	return strings.Repeat(","+tuple, rows)[1:]
+}
+
+// intoTrace scans the trace of a producer; null is none.
+type intoTrace struct{ trace *postrider.TraceParent }
+
+func toTrace(p *postrider.TraceParent) intoTrace { return intoTrace{p} }
+
+// Scan stores what was read.
+func (d intoTrace) Scan(v any) error {
+	*d.trace = postrider.TraceParent{}
+	b, ok := v.([]byte)
+	switch {
+	case v == nil:
+	case !ok || len(b) != len(d.trace):
+		return fmt.Errorf("scan %T as a trace", v)
+	default:
+		*d.trace = postrider.TraceParent(b)
+	}
+	return nil
 }

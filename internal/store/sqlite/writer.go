@@ -17,6 +17,10 @@ import (
 // waits for the others.
 const maxGroup = 256
 
+// maxPassed is how many groups may go before a bulk job that waits. While publishes come all
+// the time, every ninth transaction is a bulk job.
+const maxPassed = 8
+
 // writer runs jobs one after the other on the one connection that writes.
 //
 // The problem: a commit must sync the disk, which takes milliseconds, and SQLite allows
@@ -27,28 +31,36 @@ const maxGroup = 256
 // arrive while it commits form the next group. An idle writer starts at once: there is no
 // timer, and the longer a commit takes, the more jobs share the next one.
 //
+// A bulk job writes many rows and is in no hurry: a chunk of a replay or of a fan-out, or of
+// what retention deletes. It has a transaction of its own, and other jobs go before it: a
+// publish waits for one that runs, and for none that waits.
+//
 // Each job of a group runs under a savepoint. A job that fails, by a conflict for example,
 // is undone alone; the others are committed. No caller hears of success before the commit,
 // so what a caller was told is on disk.
 //
-// The writer is also the order of everything: a job sees all jobs before it and none after
-// it. The rules of the store need no other lock.
+// The writer is also the order of everything: a job sees all jobs that ran before it and none
+// after it. The rules of the store need no other lock.
 //
 // A panic in a job is not recovered and ends the process. Its transaction is never
 // committed; the next process finds the file as of the last commit, checks it, and makes
 // due what was leased (recoverLeases).
 type writer struct {
-	tx      *tx                   // belongs to loop until stop has waited for it
-	onFatal func(error)           // called once, when broken is set
-	waiting *batch.Queue[*job]    // added by do, taken by loop
-	broken  atomic.Pointer[error] // why nothing is written any more; set by distrust, nil: it is
-	running sync.WaitGroup        // of loop
+	tx        *tx                   // belongs to loop until stop has waited for it
+	onFatal   func(error)           // called once, when broken is set
+	waiting   *batch.Queue[*job]    // added by do, taken by loop
+	committed batch.Signal          // set after each commit, for runCheckpoints
+	bulk      []*job                // bulk jobs that were taken, in their order; belongs to loop
+	passed    int                   // groups that went before the first of bulk; belongs to loop
+	broken    atomic.Pointer[error] // why nothing is written any more; set by distrust, nil: it is
+	running   sync.WaitGroup        // of loop
 }
 
 // job is one call's work. It may run twice (see commit), so a run must not rely on what an
 // earlier run has left in memory.
 type job struct {
 	run     func(context.Context, *tx) error
+	bulk    bool        // it runs alone, when no other job waits or maxPassed groups went before it
 	decided atomic.Bool // set once: by the writer when it starts the job, or by the caller when it withdraws it
 	done    chan error  // gets the result, after the commit
 }
@@ -56,9 +68,10 @@ type job struct {
 // newWriter returns a writer for the connection, which belongs to it from then on.
 func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer {
 	return &writer{
-		tx:      &tx{conn: conn, clock: clock, statements: map[statement]*sql.Stmt{}},
-		onFatal: onFatal,
-		waiting: batch.NewQueue[*job](),
+		tx:        &tx{conn: conn, clock: clock, statements: map[statement]*sql.Stmt{}},
+		onFatal:   onFatal,
+		waiting:   batch.NewQueue[*job](),
+		committed: batch.NewSignal(),
 	}
 }
 
@@ -66,10 +79,10 @@ func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer 
 // was being done. The result is kept outside of the job, so that the last run's counts.
 func write[T any](ctx context.Context, s *Store, doing string, run func(context.Context, *tx) (T, error)) (T, error) {
 	var result, nothing T
-	err := s.writer.do(ctx, func(ctx context.Context, tx *tx) (err error) {
+	err := s.writer.do(ctx, &job{run: func(ctx context.Context, tx *tx) (err error) {
 		result, err = run(ctx, tx)
 		return err
-	})
+	}})
 	if err != nil {
 		return nothing, fmt.Errorf("%s: %w", doing, explained(err))
 	}
@@ -81,6 +94,25 @@ func change(ctx context.Context, s *Store, doing string, run func(context.Contex
 	_, err := write(ctx, s, doing, func(ctx context.Context, tx *tx) (struct{}, error) {
 		return struct{}{}, run(ctx, tx)
 	})
+	return err
+}
+
+// writeInBulk is write for a job that writes many rows at a time and is in no hurry, and that
+// returns how many. Publishes go before it.
+func writeInBulk(ctx context.Context, s *Store, doing string, run func(context.Context, *tx) (int, error)) (n int, err error) {
+	err = s.writer.do(ctx, &job{bulk: true, run: func(ctx context.Context, tx *tx) (err error) {
+		n, err = run(ctx, tx)
+		return err
+	}})
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", doing, explained(err))
+	}
+	return n, nil
+}
+
+// changeInBulk is writeInBulk for a job without a result.
+func changeInBulk(ctx context.Context, s *Store, doing string, run func(context.Context, *tx) error) error {
+	_, err := writeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) { return 0, run(ctx, tx) })
 	return err
 }
 
@@ -108,11 +140,11 @@ func (w *writer) fatal() error {
 // the cause; nothing happens then. If the writer has started it, the caller waits for the
 // result even though ctx has ended: otherwise it could not know whether the change was
 // made. The compare-and-swap of decided makes sure that exactly one of the two happens.
-func (w *writer) do(ctx context.Context, run func(context.Context, *tx) error) error {
+func (w *writer) do(ctx context.Context, j *job) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	j := &job{run: run, done: make(chan error, 1)}
+	j.done = make(chan error, 1)
 	if !w.waiting.Add(j) {
 		return errClosed
 	}
@@ -133,12 +165,35 @@ func (w *writer) loop(ctx context.Context) {
 	withdrawn := func(j *job) bool { return !j.decided.CompareAndSwap(false, true) }
 	for open := true; open; {
 		_, open = <-w.waiting.Ready()
-		for jobs := w.waiting.Take(maxGroup); len(jobs) > 0; jobs = w.waiting.Take(maxGroup) {
+		for jobs := w.next(); len(jobs) > 0; jobs = w.next() {
 			if group := slices.DeleteFunc(jobs, withdrawn); len(group) > 0 {
 				w.commit(ctx, group)
 			}
 		}
 	}
+}
+
+// next returns the jobs of the next transaction: those that wait, or one bulk job; none:
+// nothing waits.
+func (w *writer) next() []*job {
+	if len(w.bulk) == 0 || w.passed < maxPassed {
+		var group []*job
+		for _, j := range w.waiting.Take(maxGroup) {
+			if j.bulk {
+				w.bulk = append(w.bulk, j)
+			} else {
+				group = append(group, j)
+			}
+		}
+		if len(group) > 0 {
+			w.passed += min(len(w.bulk), 1)
+			return group
+		}
+	}
+	w.passed = 0
+	first := w.bulk[:min(len(w.bulk), 1)]
+	w.bulk = w.bulk[len(first):]
+	return first
 }
 
 // commit runs a group and finishes its jobs.
@@ -222,6 +277,7 @@ func (w *writer) runGroup(ctx context.Context, group []*job) ([]error, error) {
 	if err := w.tx.exec(ctx, "commit"); err != nil {
 		return nil, errors.Join(fmt.Errorf("commit: %w", err), w.tx.rollback(ctx))
 	}
+	w.committed.Set()
 	return errs, nil
 }
 

@@ -15,7 +15,7 @@ import (
 var access = []verb{
 	{"PutAccount", []sentence{
 		{"it creates the account", putAccountCreates},
-		{"it changes the uid and name of the one with this id", putAccountChanges},
+		{"it changes the uid, name and retention of the one with this id", putAccountChanges},
 		{"a uid that another account has is ErrConflict", putAccountConflict},
 		{"of parallel accounts with one uid exactly one is created", putAccountInParallel},
 	}},
@@ -85,6 +85,7 @@ func putAccountChanges(w *world) {
 	w.ok(w.PutAccount(w.Context(), a))
 	w.ok(w.PutAccount(w.Context(), a))
 	a.UID, a.Name = "", "Another name"
+	a.Retention = postrider.AccountRetention{Events: 1, Attempts: 2, Bodies: 3, IdempotencyKeys: 4}
 	w.ok(w.PutAccount(w.Context(), a))
 	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
 }
@@ -197,6 +198,13 @@ func accountsFilters(w *world) {
 	selects(w, store.AccountQuery{UID: "b"}, list, []postrider.AccountID{b.ID})
 	selects(w, store.AccountQuery{ID: a.ID, UID: "b"}, list, nil)
 	selects(w, store.AccountQuery{UID: "c"}, list, nil)
+	selects(w, store.AccountQuery{Retention: true}, list, nil)
+	a.Retention, b.Retention = postrider.AccountRetention{Events: 1}, postrider.AccountRetention{IdempotencyKeys: 2}
+	w.ok(w.PutAccount(w.Context(), a))
+	w.ok(w.PutAccount(w.Context(), b))
+	w.ok(w.PutAccount(w.Context(), w.newAccount("c")))
+	w.ok(w.DeleteAccount(w.Context(), a.ID))
+	selects(w, store.AccountQuery{Retention: true}, list, []postrider.AccountID{b.ID, a.ID})
 }
 
 func accountsCursor(w *world) {

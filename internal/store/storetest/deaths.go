@@ -33,8 +33,9 @@ func RunDeaths(t *testing.T, open func(*testing.T) (s store.Store, next func() s
 		t.Run(s.text, func(t *testing.T) {
 			t.Parallel()
 			opened, next := open(t)
-			w := &world{T: t, Store: opened, ids: store.NewIDs(time.Now, nil)}
+			w := &world{T: t, Store: opened, ids: store.NewIDs(opened.Clock().Wall, nil)}
 			w.restart = func() { w.Store = next() }
+			w.beginDay()
 			s.check(w)
 		})
 	}

@@ -15,6 +15,8 @@ import (
 
 var directory = []verb{
 	{"PutEndpoint", []sentence{
+		{"an account that has Most endpoints gets no new one, and its endpoints can be changed", putMost},
+		{"of parallel calls with Most exactly those up to it succeed", putMostInParallel},
 		{"an endpoint of revision 0 is created and comes back as stored", putEndpointCreates},
 		{"an endpoint of the same revision is changed", putEndpointChanges},
 		{"another revision is ErrConflict", putEndpointConflict},
@@ -28,6 +30,7 @@ var directory = []verb{
 		{"a policy of every form comes back", putEndpointPolicy},
 		{"credentials and the time of verification come back, and go", putEndpointCredentials},
 		{"the kind is http where none is given, and never changes", putEndpointKind},
+		{"StatusSince is the time of the change that gave the endpoint its status", putEndpointStatusSince},
 		{"with a PolicyError it leaves the stored policy, without one it replaces it", putEndpointUnreadable},
 	}},
 	{"Endpoints", []sentence{
@@ -88,7 +91,23 @@ func putEndpointKind(w *world) {
 	w.same("the URL that is stored", w.found(inspector.ID).URL, "")
 }
 
-var ignoreUpdated = cmpopts.IgnoreFields(postrider.Endpoint{}, "UpdatedAt")
+func putEndpointStatusSince(w *world) {
+	e := w.put(w.draft(w.account()))
+	w.near("since when a new endpoint is enabled", e.StatusSince.Sub(w.now()), 0)
+	since := e.StatusSince
+	e.Description, e.StatusSince = "changed", w.now().Add(long)
+	e = w.put(e)
+	w.same("since when an endpoint is enabled whose description changes", e.StatusSince, since)
+	e.Status = postrider.EndpointPaused
+	w.passed(0)
+	e = w.put(e)
+	if !e.StatusSince.After(since) {
+		w.Errorf("the endpoint is paused since %v, and was enabled since %v", e.StatusSince, since)
+	}
+	w.same("since when it is stored to be paused", w.found(e.ID).StatusSince, e.StatusSince)
+}
+
+var ignoreUpdated = cmpopts.IgnoreFields(postrider.Endpoint{}, "UpdatedAt", "StatusSince")
 
 // found reads one endpoint.
 func (w *world) found(id postrider.EndpointID) postrider.Endpoint {
@@ -250,7 +269,7 @@ func putEndpointPolicy(w *world) {
 				Kind: postrider.AuthOAuth2, TokenURL: "https://acme.example/token", ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
 			},
 			TLS:          postrider.TLS{Certificate: "a certificate", Authorities: "another"},
-			MaxRedirects: 3, Compression: postrider.CompressionGzip,
+			MaxRedirects: 3, Compression: postrider.CompressionGzip, SendTraceParent: true,
 		}
 		w.put(e)
 		w.same("the stored policy", w.found(e.ID).Policy, e.Policy)

@@ -63,6 +63,7 @@ func findNames(w *world) {
 		"zoë": {e.ID, a.ID}, "ZOË'S FLOW": {e.ID, a.ID}, "billing": {e.ID}, "billing of z": {e.ID}, "lowers": nil,
 		"hooks.flowers": {e.ID}, "FLOWERS.example": {e.ID}, "https://hooks.flowers.example:8443/in": {e.ID},
 		"https://hooks.flowers.example:8443/in/7?x=2": {e.ID}, "hooks.flowers.example/in": nil, "ooks": nil,
+		"/in": {e.ID}, "/in/7": {e.ID}, "/IN/7": {e.ID}, "/7": {e.ID}, "in/7": nil, "/n/7": nil, "/in/8": nil,
 		a.UID: {a.ID}, e.UID: {e.ID}, "%": nil, "_": nil,
 	} {
 		w.same("what "+text+" finds", w.find(postrider.AccountID{}, text), want)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,7 @@ var (
 		{"one that is disabled is ErrConflict where the endpoint is not enabled, and not recorded", putHealthNotEnabled},
 		{"a number that is not the next is ErrConflict", putHealthNumber},
 		{"of parallel changes of one number exactly one counts", putHealthInParallel},
+		{"the notices of the change are stored with it, and not without it", putHealthNotices},
 		{"an endpoint that does not exist is ErrNotFound", putHealthNotFound},
 	}
 	healthInputsSentences = []sentence{
@@ -316,6 +318,7 @@ func putHealthDisables(w *world) {
 	got := w.found(e.ID)
 	w.same("the endpoint", got, want, ignoreUpdated)
 	w.near("when it was changed", got.UpdatedAt.Sub(w.now()), 0)
+	w.same("since when it is disabled", got.StatusSince, got.UpdatedAt)
 	c := w.changes(version, 10)
 	w.same("the version", c.Version, version+1)
 	w.same("what changed", routedIDs(c.Endpoints), []postrider.EndpointID{e.ID})
@@ -359,6 +362,16 @@ func putHealthInParallel(w *world) {
 	}
 	callers.Wait()
 	w.same("how many counted", counted.Load(), int32(1))
+}
+
+func putHealthNotices(w *world) {
+	e := w.endpoint()
+	first, second, refused := w.newNotice(), w.newNotice(), w.newNotice()
+	w.ok(w.PutHealth(w.Context(), w.health(e, 1), first))
+	w.ok(w.PutHealth(w.Context(), w.disabling(e, 2), second))
+	w.refuses(w.PutHealth(w.Context(), w.disabling(e, 3), refused), postrider.ErrConflict)
+	w.refuses(w.PutHealth(w.Context(), w.health(e, 2), refused), postrider.ErrConflict)
+	w.same("the notices", w.notices(store.NoticeQuery{}), []postrider.Notice{second, first})
 }
 
 func putHealthNotFound(w *world) {
@@ -493,28 +506,30 @@ func ended(e postrider.Endpoint, at time.Time, delivered, dead int) store.Seen {
 
 // healthInputsOfDay has a delivery die every seven minutes of 25 hours.
 func healthInputsOfDay(w *world) {
-	e := w.endpoint()
-	now := w.now()
-	if next := now.Truncate(time.Minute).Add(time.Minute); next.Sub(now) < 10*time.Second { // the minutes must be the same to the end
-		w.passed(next.Sub(now) + time.Second)
-		now = w.now()
-	}
-	since := store.HealthSince(now, postrider.EndpointHealth{})
-	want := postrider.HealthInput{Endpoint: e.ID, Account: e.Account, Enabled: true}
-	var all []store.Seen
-	for at := now.Truncate(time.Minute).Add(-25 * time.Hour); !at.After(now); at = at.Add(7 * time.Minute) {
-		all = append(all, ended(e, at, 2, 1))
-		if !at.Before(since) {
-			want.Delivered += 2
-			want.Dead++
+	var last postrider.EndpointID
+	w.steadily(time.Minute, func() (compare func()) {
+		e, others, now := w.endpoint(), last, w.now()
+		last = e.ID
+		since := store.HealthSince(now, postrider.EndpointHealth{})
+		want := postrider.HealthInput{Endpoint: e.ID, Account: e.Account, Enabled: true}
+		var all []store.Seen
+		for at := now.Truncate(time.Minute).Add(-25 * time.Hour); !at.After(now); at = at.Add(7 * time.Minute) {
+			all = append(all, ended(e, at, 2, 1))
+			if !at.Before(since) {
+				want.Delivered += 2
+				want.Dead++
+			}
 		}
-	}
-	all = append(all, ended(e, since, 0, 1), ended(e, since.Add(-time.Minute), 0, 1))
-	want.Dead++
-	w.see(all...)
-	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
-	w.rollUpAll(250, func() {
-		w.same("after a part was rolled up", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
+		all = append(all, ended(e, since, 0, 1), ended(e, since.Add(-time.Minute), 0, 1))
+		want.Dead++
+		w.see(all...)
+		found := [][]postrider.HealthInput{w.records(others, 10)}
+		w.rollUpAll(250, func() { found = append(found, w.records(others, 10)) })
+		return func() {
+			for parts, records := range found {
+				w.same(fmt.Sprintf("the records after %d parts were rolled up", parts), records, []postrider.HealthInput{want})
+			}
+		}
 	})
 }
 

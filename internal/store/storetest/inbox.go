@@ -60,7 +60,7 @@ func publishAnswersInOrder(w *world) {
 	e := w.endpoint()
 	first, second := w.to(e), w.to(e)
 	a, b, c := w.event(e.Account, first), w.event(e.Account), w.event(e.Account, second)
-	a.Event.APIVersion, a.Event.Hops = "2026-01-01", 2
+	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent = "2026-01-01", 2, traced
 	got := w.publish(store.Batch{a, b}, store.Batch{c})
 	w.same("Publish", got, []store.Published{
 		{Conflict: -1, Events: []store.PublishedEvent{{ID: a.Event.ID}, {ID: b.Event.ID}}},
@@ -74,6 +74,9 @@ func publishAnswersInOrder(w *world) {
 	}, cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt", "Waiting"))
 	w.same("what is queued", deliveryIDs(w.claim(e, postrider.LaneFirst, 10), claimedID), []postrider.DeliveryID{first.ID, second.ID})
 }
+
+// traced is the trace of a producer, and its span.
+var traced = postrider.TraceParent{0: 0xab, 15: 1, 16: 0xcd, 23: 2}
 
 // stored reads one event.
 func (w *world) stored(id postrider.EventID) postrider.Event {

@@ -148,7 +148,7 @@ func matchesEnded(w *world) {
 	w.cancel(pending[0])
 	for i, c := range w.claim(e, postrider.LaneFirst, 3) {
 		s := []func(postrider.Claimed) store.Settlement{dead, delivered, dead}[i](c)
-		s.Attempt.StartedAt = w.now()
+		s.Attempt.StartedAt = w.stamp()
 		w.settle(s)
 	}
 	w.same("what a dry run counts", w.matches(job), ids)

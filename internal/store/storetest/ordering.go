@@ -161,13 +161,18 @@ func orderBySequence(w *world) {
 }
 
 func orderWaits(w *world) {
-	e := w.endpoint()
-	first, second := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
-	first.Deliveries[0].Wait = time.Second
-	w.publish(store.Batch{first, second})
-	w.claimExactly(e)
-	w.passed(time.Second)
-	w.deliverInOrder(e, first.Deliveries[0].ID, second.Deliveries[0].ID)
+	waiting, e := w.endpoint(), w.endpoint()
+	line := func(e postrider.Endpoint, wait time.Duration) (ids []postrider.DeliveryID) {
+		first, second := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
+		first.Deliveries[0].Wait = wait
+		w.publish(store.Batch{first, second})
+		return []postrider.DeliveryID{first.Deliveries[0].ID, second.Deliveries[0].ID}
+	}
+	line(waiting, long)
+	ids := line(e, brief)
+	w.passed(brief)
+	w.claimExactly(waiting)
+	w.deliverInOrder(e, ids...)
 }
 
 func orderPaused(w *world) {
@@ -215,16 +220,17 @@ func orderInParallel(w *world) {
 }
 
 // orderEndsInParallel publishes one key while workers end what is due, so that
-// inserts meet ends. Of two that overlap one must see the other. The key is stuck if
-// nothing is claimed for 20 s.
+// inserts meet ends. Of two that overlap one must see the other. When nothing overlaps any
+// more, the key is stuck if something is left and nothing is due.
 func orderEndsInParallel(w *world) {
 	const publishers, each = 4, 20
 	e := w.endpoint()
 	version := w.version()
-	var work sync.WaitGroup
+	var publishing, working sync.WaitGroup
 	var claimed atomic.Int64
+	var published atomic.Bool
 	for range publishers {
-		work.Go(func() {
+		publishing.Go(func() {
 			for range each {
 				event := w.orderedEvent(e, "o", postrider.SkipDead)
 				if _, err := w.Publish(w.Context(), store.Publish{Version: version, Batches: []store.Batch{{event}}}); err != nil {
@@ -233,29 +239,33 @@ func orderEndsInParallel(w *world) {
 			}
 		})
 	}
-	var last atomic.Int64 // when something was claimed, in ms
-	last.Store(time.Now().UnixMilli())
+	endOne := func() (ended bool) {
+		claims, err := w.claimAll(e)
+		if err != nil || len(claims.Items) > 1 {
+			w.Errorf("claimed %d deliveries of one key: %v", len(claims.Items), err)
+		}
+		for _, c := range claims.Items {
+			if n := claimed.Add(1); c.Event.Sequence != n {
+				w.Errorf("sequence %d was claimed as number %d", c.Event.Sequence, n)
+			}
+			if _, err := w.Settle(w.Context(), []store.Settlement{delivered(c)}); err != nil {
+				w.Errorf("Settle: %v", err)
+			}
+		}
+		return len(claims.Items) > 0
+	}
 	for range 2 {
-		work.Go(func() {
-			for claimed.Load() < publishers*each && time.Now().UnixMilli() < last.Load()+20_000 && !w.Failed() {
-				claims, err := w.claimAll(e)
-				if err != nil || len(claims.Items) > 1 {
-					w.Errorf("claimed %d deliveries of one key: %v", len(claims.Items), err)
-					return
-				}
-				for _, c := range claims.Items {
-					last.Store(time.Now().UnixMilli())
-					if n := claimed.Add(1); c.Event.Sequence != n {
-						w.Errorf("sequence %d was claimed as number %d", c.Event.Sequence, n)
-					}
-					if _, err := w.Settle(w.Context(), []store.Settlement{delivered(c)}); err != nil {
-						w.Errorf("Settle: %v", err)
-					}
-				}
+		working.Go(func() {
+			for !published.Load() && !w.Failed() {
+				endOne()
 			}
 		})
 	}
-	work.Wait()
+	publishing.Wait()
+	published.Store(true)
+	working.Wait()
+	for !w.Failed() && endOne() {
+	}
 	w.same("how many were delivered", int(claimed.Load()), publishers*each)
 	w.same("what is left", w.orderedKeys(e), []store.OrderedKey{})
 }

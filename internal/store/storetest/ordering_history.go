@@ -30,7 +30,8 @@ type orders struct {
 // keepOrder plays random histories of ordered deliveries.
 func keepOrder(t *testing.T, open func(*testing.T) store.Store) {
 	t.Helper()
-	tested, ids := open(t), store.NewIDs(time.Now, new([32]byte))
+	tested := open(t)
+	ids := store.NewIDs(tested.Clock().Wall, new([32]byte))
 	rapid.Check(t, func(t *rapid.T) {
 		o := &orders{T: t, tested: tested, ids: ids, last: map[string]int64{}}
 		o.begin()

@@ -94,9 +94,9 @@ func claimUpToN(w *world) {
 func claimLongestDueFirst(w *world) {
 	e := w.endpoint()
 	late := w.to(e)
-	late.Wait = time.Second
+	late.Wait = brief
+	want := append(w.pending(e, 2), late.ID) // they are due first, and were made last
 	w.publish(store.Batch{w.event(e.Account, late)})
-	want := append(w.pending(e, 2), late.ID)
 	w.passed(late.Wait)
 	w.same("what was claimed", deliveryIDs(w.claim(e, postrider.LaneFirst, 10), claimedID), want)
 }
@@ -288,15 +288,14 @@ func claimNoticesLoss(w *world) {
 }
 
 // noticesLoss waits until the brief lease of a delivery is long over, and checks that
-// its lost attempt has the time of do, which notices the loss. It allows for what the
-// clock of a store may be wrong by.
+// its lost attempt has the time of do, which notices the loss.
 func (w *world) noticesLoss(id postrider.DeliveryID, do func()) {
 	w.Helper()
 	w.passed(brief)
 	w.passed(brief)
-	from := w.now().Add(-brief / 2)
+	from := w.stamp()
 	do()
-	to := w.now().Add(brief / 2)
+	to := w.stamp()
 	lost := 0
 	for _, a := range w.attempts(w.delivery(id)) {
 		if a.Outcome != postrider.OutcomeLost {
@@ -440,7 +439,7 @@ func claimItems(w *world) {
 	d := w.to(e)
 	event := w.event(e.Account, d)
 	event.Event.APIVersion, event.Event.OrderingKey, event.Event.IdempotencyKey = "2026-01-01", "o", "k"
-	event.Event.Hops = 3
+	event.Event.Hops, event.Event.TraceParent = 3, traced
 	w.publish(store.Batch{event})
 	token := w.token()
 	claims, err := w.Claim(w.Context(), store.Claim{Token: token, Wants: []store.Want{

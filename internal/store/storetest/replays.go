@@ -36,7 +36,7 @@ var replays = []verb{
 		{"each match gets a new delivery in the bulk lane, linked, and its dead letter is resolved", replayChunkMakes},
 		{"a chunk with another token or from another position is ErrFenced and stores nothing", replayChunkFenced},
 		{"of parallel chunks exactly one is stored", replayChunkInParallel},
-		{"the last chunk ends the job, and says why it failed", replayChunkEnds},
+		{"the last chunk ends the job, stores its notices, and says why it failed", replayChunkEnds},
 		{"a match that cannot be replayed is counted by its reason and does not fail the others", replayChunkSkips},
 		{"a discard resolves each dead letter by the job's name and note", replayChunkDiscards},
 	}},
@@ -59,10 +59,11 @@ var replays = []verb{
 	}},
 }
 
-// newJob is a job for the deliveries of an endpoint that is not stored yet.
+// newJob is a job for the deliveries of an endpoint that is not stored yet. What the store
+// recorded before it was created ended before.
 func (w *world) newJob(e postrider.Endpoint, statuses ...postrider.Status) postrider.ReplayJob {
 	return postrider.ReplayJob{
-		ID: newID[postrider.ReplayID](w), CreatedAt: w.now(), Action: postrider.ActionReplay, PerSecond: 10, By: "support", Note: "mended",
+		ID: newID[postrider.ReplayID](w), CreatedAt: w.stamp(), Action: postrider.ActionReplay, PerSecond: 10, By: "support", Note: "mended",
 		Filter: postrider.ReplayFilter{Account: e.Account, Endpoint: e.ID, Statuses: statuses},
 	}
 }
@@ -379,14 +380,16 @@ func replayChunkEnds(w *world) {
 	e := w.endpoint()
 	job, token := w.runningJob(w.newJob(e, postrider.Dead))
 	last := w.chunkOf(job, token, w.deadLetters(e, 1)...)
-	last.End = postrider.ReplayDone
+	last.End, last.Notices = postrider.ReplayDone, []postrider.Notice{w.newNotice()}
 	w.replayed(last)
 	got := w.readJob(job.ID)
 	w.same("Status", got.Status, postrider.ReplayDone)
 	w.near("EndedAt", got.EndedAt.Sub(w.now()), 0)
 	w.noJob()
-	err := w.ReplayChunk(w.Context(), w.chunkOf(got, token))
-	w.refuses(err, postrider.ErrFenced)
+	late := w.chunkOf(got, token)
+	late.Notices = []postrider.Notice{w.newNotice()}
+	w.refuses(w.ReplayChunk(w.Context(), late), postrider.ErrFenced)
+	w.same("the notices", w.notices(store.NoticeQuery{}), last.Notices)
 
 	job, token = w.runningJob(w.newJob(e, postrider.Dead))
 	failed := w.chunkOf(job, token)

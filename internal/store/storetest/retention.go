@@ -23,6 +23,7 @@ var retention = []verb{
 		{"replay jobs that have ended go, and others stay", forgetReplayJobs},
 		{"changes of health go, and the last one of each endpoint stays", forgetHealth},
 		{"audit entries go", forgetAudit},
+		{"notices go", forgetNotices},
 	}},
 	{"ForgetOrderingKeys", []sentence{
 		{"a key of which no event is stored is deleted: its next event has the sequence 1", forgetOrderingKeys},
@@ -108,6 +109,10 @@ func forgetCounts(w *world) {
 func forgetEventsPending(w *world) {
 	e := w.endpoint()
 	ids := w.pending(e, 2*forgetLimit+1)
+	last := w.event(e.Account, w.to(e))
+	last.Event.TraceParent = traced
+	w.publish(store.Batch{last})
+	ids = append(ids, last.Deliveries[0].ID)
 	gone := w.ended(w.endpoint())
 	for range 2 { // the second time, some stores have them elsewhere
 		w.forget(store.OldEvents, all)
@@ -118,6 +123,7 @@ func forgetEventsPending(w *world) {
 	}
 	items := w.claim(e, postrider.LaneFirst, 100)
 	w.same("claimed", deliveryIDs(items, claimedID), ids)
+	w.same("the claimed event with a trace", *items[len(items)-1].Event, last.Event)
 	for _, item := range items {
 		w.same("the claimed event", *item.Event, w.stored(item.Event.ID))
 		w.settle(delivered(item))
@@ -286,6 +292,16 @@ func forgetAudit(w *world) {
 	w.same("young entries", len(w.entries(store.AuditQuery{})), forgetLimit+1)
 	w.forget(store.OldAudit, all)
 	w.same("old entries", len(w.entries(store.AuditQuery{})), 0)
+}
+
+func forgetNotices(w *world) {
+	for range forgetLimit + 1 {
+		w.told(w.newNotice())
+	}
+	w.forget(store.OldNotices, time.Hour)
+	w.same("young notices", len(w.notices(store.NoticeQuery{})), forgetLimit+1)
+	w.forget(store.OldNotices, all)
+	w.same("old notices", len(w.notices(store.NoticeQuery{})), 0)
 }
 
 // forgetOrder examines all ordering keys, limit at a time.

@@ -539,10 +539,23 @@ func statesCount(w *world) {
 	w.fold()
 	want := []store.EndpointState{{Endpoint: e.ID, Pending: 4, Delivered: 3, Dead: 2}, {Endpoint: other.ID, Delivered: 1}}
 	w.same("the states", w.states(e.ID, other.ID), want)
-	since := store.DayBefore(w.now())
-	w.see(ended(e, since.Add(-time.Minute), 1, 1), ended(e, since, 5, 0), ended(e, since.Add(90*time.Minute), 0, 6))
-	want[0].Delivered, want[0].Dead = 8, 8
-	w.rollUpAll(2, func() { w.same("the states of the day", w.states(e.ID, other.ID), want) })
+	statesOfDay(w)
+}
+
+// statesOfDay has deliveries end on both sides of the beginning of the day.
+func statesOfDay(w *world) {
+	w.steadily(time.Hour, func() (compare func()) {
+		e, other := w.endpoint(), w.endpoint()
+		since := store.DayBefore(w.now())
+		w.see(ended(e, since.Add(-time.Minute), 1, 1), ended(e, since, 5, 0), ended(e, since.Add(90*time.Minute), 0, 6))
+		var found [][]store.EndpointState
+		w.rollUpAll(2, func() { found = append(found, w.states(e.ID, other.ID)) })
+		return func() {
+			for _, states := range found {
+				w.same("the states", states, []store.EndpointState{{Endpoint: e.ID, Delivered: 5, Dead: 6}, {Endpoint: other.ID}})
+			}
+		}
+	})
 }
 
 func statesStop(w *world) {

@@ -18,7 +18,14 @@
 //   - Ids carry the present time; deliveries belong to endpoints that were put,
 //     and those to accounts that were put.
 //   - Nothing reads a clock but the store's own, and nothing sleeps: leases are
-//     short, and what must come is polled for.
+//     short, and what must come is polled for. In [RunNodes] the clock stands still,
+//     unless the test moves it.
+//   - No sentence begins in the last minute of a day of UTC.
+//
+// What a test must not rely on, because a machine may stop it for a while: that a lease of
+// brief still lasts, that two statements are in one minute, or that the ids of the test, the
+// Wall of the store's clock and the times that the store records agree to less than some
+// seconds. [world.stamp] and [world.steadily] are for that.
 //
 // Write amplification, plans and crashes are each store's own to test.
 package storetest
@@ -26,6 +33,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,11 +48,11 @@ import (
 // Run checks a store against the contract. open returns an empty store that is
 // closed when the test ends.
 func Run(t *testing.T, open func(*testing.T) store.Store) {
-	for _, role := range [][]verb{inbox, queue, directory, access, sessions, inspections, encryption, ledger, finder, rollups, replays, upkeep, retention, holding, texts} {
+	for _, role := range [][]verb{inbox, queue, directory, access, sessions, destinations, inspections, encryption, ledger, finder, rollups, replays, upkeep, retention, oldRows, archive, holding, notices, quotas, expunges, texts} {
 		for _, v := range role {
 			t.Run(v.method, func(t *testing.T) {
 				t.Parallel()
-				hold(t, open, v.sentences)
+				hold(t, v.sentences, func(t *testing.T) *world { return &world{Store: open(t)} })
 			})
 		}
 	}
@@ -57,14 +65,35 @@ type NodeStore interface {
 }
 
 // RunNodes checks the role [store.Nodes]. open returns an empty store that is
-// closed when the test ends.
-func RunNodes(t *testing.T, open func(*testing.T) NodeStore) {
+// closed when the test ends, and whose machine's clock is now.
+func RunNodes(t *testing.T, open func(t *testing.T, now func() time.Time) NodeStore) {
 	for _, v := range nodes {
 		t.Run(v.method, func(t *testing.T) {
 			t.Parallel()
-			hold(t, func(t *testing.T) store.Store { return open(t) }, v.sentences)
+			hold(t, v.sentences, func(t *testing.T) *world {
+				m := &machine{at: time.Now()}
+				return &world{Store: open(t, m.now), machine: m}
+			})
 		})
 	}
+}
+
+// machine is a clock that stands still unless a test moves it.
+type machine struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (m *machine) now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at
+}
+
+func (m *machine) move(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = m.at.Add(d)
 }
 
 // verb is a method of a role and what its comment says.
@@ -79,13 +108,15 @@ type sentence struct {
 	check func(*world)
 }
 
-func hold(t *testing.T, open func(*testing.T) store.Store, sentences []sentence) {
+func hold(t *testing.T, sentences []sentence, open func(*testing.T) *world) {
 	t.Helper()
 	for _, s := range sentences {
 		t.Run(s.text, func(t *testing.T) {
 			t.Parallel()
-			w := &world{T: t, Store: open(t), ids: store.NewIDs(time.Now, nil)}
+			w := open(t)
+			w.T, w.ids = t, store.NewIDs(w.Clock().Wall, nil)
 			w.Nodes, _ = w.Store.(store.Nodes)
+			w.beginDay()
 			s.check(w)
 		})
 	}
@@ -101,10 +132,11 @@ const (
 type world struct {
 	*testing.T
 	store.Store
-	store.Nodes // nil unless the store has the role
-	ids         *store.IDs
+	store.Nodes            // nil unless the store has the role
+	ids         *store.IDs // by the store's clock, as in a server: this machine's can be milliseconds off
 	tokens      atomic.Int64
-	restart     func() // lets the process that uses the store die; nil where nodes die
+	machine     *machine // that the store's clock follows; nil: the real one
+	restart     func()   // lets the process that uses the store die; nil where nodes die
 }
 
 func newID[I ~[16]byte](w *world) I { return store.NewID[I](w.ids) }
@@ -151,11 +183,52 @@ func (w *world) eventually(what string, done func() bool) {
 	}
 }
 
-// passed waits until the store's clock has moved on by d.
+// passed waits until the store's clock has moved on by d, or moves it by that.
 func (w *world) passed(d time.Duration) {
 	w.Helper()
 	until := w.Clock().Now().Add(d)
+	for w.machine != nil {
+		left := until.Sub(w.Clock().Now())
+		if left < 0 {
+			return
+		}
+		w.machine.move(left + time.Microsecond)
+	}
 	w.eventually("the clock moves on", func() bool { return w.Clock().Now().After(until) })
+}
+
+// beginDay waits for the next day of UTC if the present one is about to end.
+func (w *world) beginDay() {
+	w.Helper()
+	const margin = time.Minute
+	if left := time.Until(store.DayOf(time.Now().Add(margin))); left > 0 {
+		next := time.NewTimer(left)
+		defer next.Stop()
+		<-next.C
+	}
+}
+
+// stamp returns the time of day by the clock by which the store stamps what it records.
+// Stamps of one store may be compared, however its Clock is corrected.
+func (w *world) stamp() time.Time {
+	w.Helper()
+	w.ok(w.PutPortal(w.Context(), w.portal()))
+	return w.portal().UpdatedAt
+}
+
+// steadily runs a check, which may read the clock, until it ends in the unit of time in which it
+// began. It then calls what the check returned, which compares.
+func (w *world) steadily(unit time.Duration, check func() (compare func())) {
+	w.Helper()
+	const off = time.Second // of the clocks of a store and of this machine
+	for {
+		begun := time.Now().Add(-off)
+		compare := check()
+		if ended := time.Now().Add(off); ended.Truncate(unit).Equal(begun.Truncate(unit)) {
+			compare()
+			return
+		}
+	}
 }
 
 func (w *world) now() time.Time {

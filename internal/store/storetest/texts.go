@@ -42,6 +42,11 @@ func textsAreTexts(w *world) {
 		w.ok(w.AppendAudit(w.Context(), entry))
 		w.same("the audit entry", w.entries(store.AuditQuery{Action: text, ObjectID: text}), []postrider.AuditEntry{entry})
 
+		notice := w.newNotice()
+		notice.Kind, notice.Object, notice.Occurrence, notice.Details = postrider.NoticeKind(text), text, text, map[string]string{text: text}
+		w.told(notice)
+		w.same("the notice", w.notices(store.NoticeQuery{Kind: notice.Kind, Object: text}), []postrider.Notice{notice})
+
 		w.eventType(text, text)
 		types, err := w.EventTypes(w.Context(), store.EventTypeQuery{Name: text})
 		w.ok(err)

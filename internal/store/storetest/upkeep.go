@@ -107,15 +107,19 @@ func expireLimit(w *world) {
 }
 
 func expireHeld(w *world) {
-	e := w.endpoint()
-	id := w.expiring(e, 1, 0)[0]
-	w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: time.Second})
+	held, e := w.endpoint(), w.endpoint()
+	holds := w.expiring(held, 1, 0)[0]
+	w.claimOne(held, postrider.LaneFirst)
 	w.passed(brief)
 	w.same("how many expired under a lease", w.expire(10), 0)
-	w.eventually("it expires after its lease", func() bool { return w.expire(10) == 1 })
+	id := w.expiring(e, 1, 0)[0]
+	w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 1, Lease: brief})
+	w.passed(brief)
+	w.same("how many expired after their lease", w.expire(10), 1)
 	if got := w.delivery(id); got.Status != postrider.Dead || got.Reason != postrider.ReasonExpired {
 		w.Errorf("the delivery is %+v, want dead as expired", got)
 	}
+	w.same("one whose lease lasts", w.delivery(holds).Status, postrider.Pending)
 }
 
 func expireStale(w *world) {

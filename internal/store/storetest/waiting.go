@@ -33,6 +33,9 @@ func deliveriesWaiting(w *world) {
 	e = w.put(e, w.secret(e.ID))
 	id := w.pending(e, 1)[0]
 	w.waits(id, because(postrider.WaitDue))
+	w.putHold()
+	w.waits(id, because(postrider.WaitHeld))
+	w.resume()
 	c := w.claimOne(e, postrider.LaneFirst)
 	w.waits(id, because(postrider.WaitInFlight))
 	w.settle(retry(c, long))

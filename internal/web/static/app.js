@@ -4,6 +4,7 @@
 
 const main = () => document.getElementById("main");
 const words = document.body.dataset; // of the catalogue
+const spans = JSON.parse(words.spans ?? "[]"); // the units of relative times, of the server
 const status = (text) => { document.getElementById("status").textContent = text; };
 
 // --- Pages: a link or form of this audience swaps <main> ---
@@ -139,16 +140,35 @@ function tellTimes() {
   const fill = (text, value) => text.replace(/\{\w+\}/, value);
   for (const time of document.querySelectorAll("time[datetime]")) {
     const ahead = (Date.parse(time.dateTime) - Date.now()) / 1000, seconds = Math.abs(ahead);
-    const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60]].find(([, size]) => seconds >= size) ?? ["s", 1];
-    const span = fill(words[unit], Math.floor(seconds / size));
+    const unit = spans.find(({ size, end }) => !end || Math.round(seconds / size) < end);
+    const span = fill(words[unit.name], Math.round(seconds / unit.size));
     const text = seconds < 1 ? words.now : fill(ahead < 0 ? words.ago : words.in, span);
     if (time.textContent !== text) time.textContent = text;
   }
 }
 
-// enhance shows the buttons that need scripts, in a new part of the page.
+// A box with data-select-all selects every box of its form that has the name. It shows
+// whether all of them are selected, or some.
+document.addEventListener("change", (e) => {
+  if (e.target.type === "checkbox" && e.target.form) selectAll(e.target.form, e.target);
+});
+
+function selectAll(form, changed) {
+  const all = form.querySelector("[data-select-all]");
+  if (!all) return;
+  const boxes = [...form.querySelectorAll(`input[name="${all.dataset.selectAll}"]`)];
+  if (changed === all) for (const box of boxes) box.checked = all.checked;
+  const n = boxes.filter((box) => box.checked).length;
+  all.checked = n > 0 && n === boxes.length;
+  all.indeterminate = n > 0 && n < boxes.length;
+}
+
+// enhance shows the buttons that need scripts, in a new part of the page, and the current tab
+// where the line of tabs is longer than the screen.
 function enhance(part) {
+  for (const tab of part.querySelectorAll(".tabs [aria-current]")) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 48;
   for (const button of part.querySelectorAll("[data-tail-pause]")) button.hidden = !main().querySelector("[data-tail]");
+  for (const label of part.querySelectorAll("[data-select]")) label.hidden = false;
   if (navigator.clipboard) for (const button of part.querySelectorAll("[data-copy]")) button.hidden = false;
 }
 
@@ -211,8 +231,11 @@ function share(url, receive) {
 let renewing = false, again = false; // again: something has changed since a fetch or a load began
 let away = 0; // the timer of the next try, while the server cannot renew the page; 0: it can
 
+// folds counts the open folds of a part. Some are open from the start.
+const folds = (part) => part.querySelectorAll("details[open]").length;
+
 // renew loads the page again and replaces its live parts, except the part that has the
-// focus, an open fold or the selected row. If the server cannot tell what is there, the
+// focus, a fold that the person opened or closed, or the selected row. If the server cannot tell what is there, the
 // page says so, and tries again. While another page is being loaded it waits: the server may
 // have read that page before the change.
 async function renew() {
@@ -221,7 +244,7 @@ async function renew() {
   renewing = true;
   const visit = visits, at = location.href;
   try {
-    const response = await fetch(at, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    const response = await fetch(at, { headers: { Accept: "text/html", "Postrider-Renewal": "yes" }, credentials: "same-origin" });
     if (response.status >= 500) {
       mark(false);
       outdated(true);
@@ -241,9 +264,9 @@ async function renew() {
     if (!response.ok || response.redirected) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     if (visit !== visits || at !== location.href) { again = true; return; } // the person has gone on to another page
-    for (const old of main().querySelectorAll("[data-live][id]")) {
+    for (const old of main().querySelectorAll("[data-live][id], #hold")) {
       const fresh = page.getElementById(old.id);
-      if (!fresh || old.contains(document.activeElement) || old.querySelector("details[open], tr.selected, input:checked")) continue;
+      if (!fresh || old.contains(document.activeElement) || old.querySelector("tr.selected, input:checked") || folds(old) !== folds(fresh)) continue;
       const next = document.adoptNode(fresh);
       enhance(next);
       if (next.innerHTML !== old.innerHTML) old.replaceWith(next);

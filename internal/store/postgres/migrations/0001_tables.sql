@@ -7,16 +7,57 @@ create table accounts (
     uid        text check (uid <> ''),
     name       text not null,
     created_at timestamptz not null,
-    deleted_at timestamptz
+    deleted_at timestamptz,
+    keep_events   integer not null default 0 check (keep_events >= 0),
+    keep_attempts integer not null default 0 check (keep_attempts >= 0),
+    keep_bodies   integer not null default 0 check (keep_bodies >= 0),
+    keep_keys     integer not null default 0 check (keep_keys >= 0)
 );
 create unique index accounts_uid on accounts (uid) where uid is not null and deleted_at is null;
 create index accounts_deleted on accounts (id) where deleted_at is not null;
+create index accounts_retention on accounts (id) where keep_events + keep_attempts + keep_bodies + keep_keys > 0;
 comment on table accounts is 'The customers of the platform. Endpoints and events belong to one.';
 comment on column accounts.uid is 'The platform''s own name for the account; null: none.';
 comment on index accounts_pkey is 'Accounts: one by id, and the list, newest first.';
 comment on column accounts.deleted_at is 'Null: it is not deleted. A deleted account keeps its row, because its history names it.';
+comment on column accounts.keep_events is 'Days that the account''s events are kept; 0: as long as the server keeps them.';
+comment on column accounts.keep_attempts is 'Likewise its attempts.';
+comment on column accounts.keep_bodies is 'Likewise heads and bodies of its attempts.';
+comment on column accounts.keep_keys is 'Likewise its idempotency keys.';
+comment on index accounts_retention is 'Accounts with a retention of their own.';
 comment on index accounts_uid is 'Accounts by uid, which is unique among those that are not deleted.';
 comment on index accounts_deleted is 'DeleteEndpoints: the accounts whose endpoints must be deleted.';
+
+create table quotas (
+    account           uuid primary key,
+    events_per_second bigint not null,
+    burst             bigint not null,
+    bytes_per_day     bigint not null,
+    endpoints         bigint not null,
+    backlog           bigint not null,
+    version           bigint not null
+);
+create unique index quotas_version on quotas (version);
+comment on table quotas is 'What single accounts may use, where that is not the default: 0 is the default, -1 no limit.';
+comment on column quotas.version is 'The version of the last change: what subscriptions.version was raised to.';
+comment on index quotas_pkey is 'Quotas: those of one account. PutQuotas.';
+comment on index quotas_version is 'Quotas: what changed after a version, in order.';
+
+create table quota_use (
+    account uuid primary key,
+    rate    bigint not null,
+    burst   bigint not null,
+    events  double precision not null,
+    at      timestamptz not null,
+    asked   bigint not null,
+    day     date not null,
+    bytes   bigint not null
+) with (fillfactor = 50);
+comment on table quota_use is 'What accounts with a limit have used on all nodes. A row is written at most ten times a second by each node.';
+comment on column quota_use.events is 'How many events the account might publish at the time at; it grows by rate up to burst.';
+comment on column quota_use.asked is 'Events that were ever published, those that were refused among them.';
+comment on column quota_use.bytes is 'Data of the events that were accepted on the day, of UTC.';
+comment on index quota_use_pkey is 'SpendQuotas: the row of an account.';
 
 create table api_keys (
     id           uuid primary key,
@@ -125,6 +166,45 @@ comment on column portal.logo is 'A PNG; null: there is none.';
 comment on index portal_pkey is 'Keeps the table to its one row.';
 insert into portal (name, colour, frame_origins) values ('', '', '{}');
 
+create table notice_destinations (
+    id           uuid primary key,
+    account      uuid,
+    channel      text not null check (channel in ('email', 'slack')),
+    address      text not null,
+    language     text not null,
+    kinds        text[],
+    unsubscribed text[] not null,
+    confirmed_at timestamptz,
+    refused_at   timestamptz,
+    ask          text not null check (ask in ('', 'confirmation', 'test')),
+    told_until   uuid,
+    last_sent_at timestamptz,
+    failures     integer not null check (failures >= 0),
+    last_error   text not null,
+    token        bigint,
+    due_at       timestamptz not null,
+    check ((confirmed_at is null) = (told_until is null))
+);
+create unique index notice_destinations_address on notice_destinations (coalesce(account, '00000000-0000-0000-0000-000000000000'), channel, address);
+create index notice_destinations_account on notice_destinations (account, id) where account is not null;
+create index notice_destinations_operator on notice_destinations (id) where account is null;
+create index notice_destinations_due on notice_destinations (channel, due_at) where refused_at is null;
+comment on table notice_destinations is 'Where notices are sent. No row says what was sent: told_until does.';
+comment on column notice_destinations.account is 'Null: the operator''s, for the notices of all accounts.';
+comment on column notice_destinations.kinds is 'The kinds of notices that it gets; null: all.';
+comment on column notice_destinations.unsubscribed is 'The kinds that its reader does not want; *: all.';
+comment on column notice_destinations.confirmed_at is 'Null: it gets nothing but the message that asks for it.';
+comment on column notice_destinations.refused_at is 'When the server refused the address for good; null: it did not.';
+comment on column notice_destinations.ask is 'The message that a person asked for.';
+comment on column notice_destinations.told_until is 'Notices with lesser ids are told.';
+comment on column notice_destinations.token is 'Of the lease; null: it is not leased.';
+comment on column notice_destinations.due_at is 'The earliest time of the next message, or the end of the lease.';
+comment on index notice_destinations_pkey is 'Destinations: one by id, and the list of all; ChangeDestination, SettleDestination.';
+comment on index notice_destinations_address is 'PutDestination: an address is there once.';
+comment on index notice_destinations_account is 'Destinations of an account; PutDestination: how many it has; DeleteAccount.';
+comment on index notice_destinations_operator is 'Destinations of the operator; PutDestination: how many there are.';
+comment on index notice_destinations_due is 'ClaimDestinations.';
+
 create table event_types (
     name        text collate "C" primary key,
     description text not null,
@@ -168,8 +248,10 @@ create table endpoints (
     event_types   text[] not null,
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
+    status_since  timestamptz not null,
     policy        text not null,
     credentials   bytea check (octet_length(credentials) > 0),
+    full_since    timestamptz,
     verified_at   timestamptz,
     revision      bigint not null check (revision >= 1),
     version       bigint not null,
@@ -181,10 +263,12 @@ create unique index endpoints_version on endpoints (version);
 create index endpoints_account on endpoints (account, id) where status <> 'deleted';
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
 create index endpoints_credentials on endpoints (id) where credentials is not null;
+create index endpoints_full on endpoints (id) where full_since is not null and status <> 'deleted';
 comment on table endpoints is 'Where events are sent, which types are subscribed to, and the policy of sending.';
 comment on column endpoints.kind is 'It never changes. An inspector has no URL.';
 comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.';
 comment on column endpoints.credentials is 'Encrypted; null: there are none.';
+comment on column endpoints.full_since is 'Since when as many deliveries wait as the account may have; null: fewer do. MarkFull writes it.';
 comment on column endpoints.verified_at is 'When its owner proved that this URL wants events; null: never.';
 comment on column endpoints.version is 'The version of the endpoint''s last change: what subscriptions.version was raised to.';
 comment on index endpoints_pkey is 'Endpoints: one by id, and the list of all, newest first.';
@@ -193,6 +277,7 @@ comment on index endpoints_version is 'Changes: what changed after a version, in
 comment on index endpoints_account is 'Endpoints of an account, newest first. DeleteEndpoints: those of a deleted one.';
 comment on index endpoints_deleted is 'CancelDeleted: the endpoints whose queue must be emptied.';
 comment on index endpoints_credentials is 'EncryptedValues: the endpoints that have credentials. Reencrypt: one.';
+comment on index endpoints_full is 'EndpointBacklogs: the endpoints that are marked as full. Others are not in it.';
 
 create table inspections (
     id         uuid primary key,
@@ -295,6 +380,35 @@ comment on index endpoint_health_pkey is 'HealthHistory: the changes of an endpo
 comment on index endpoint_health_past is 'DeleteOld: the changes that are not the last ones, oldest first.';
 comment on index endpoint_health_unhealthy is 'HealthInputs: the endpoints that are not healthy now. Endpoints: whether one is.';
 
+create table notices (
+    id         uuid primary key,
+    account    uuid,
+    kind       text not null,
+    object     text not null,
+    occurrence text not null,
+    details    jsonb not null
+);
+create unique index notices_once on notices (kind, object, occurrence);
+create index notices_account on notices (account, id) where account is not null;
+create index notices_kind on notices (kind, id);
+create index notices_object on notices (object, id);
+comment on table notices is 'What people should be told: a row for each notice. The id carries the time. Append-only.';
+comment on column notices.account is 'Whose notice it is; null: for operators alone.';
+comment on column notices.object is 'Id of an endpoint or a replay job, or name of a chore.';
+comment on column notices.occurrence is 'Tells it from other notices of its kind and object.';
+comment on index notices_pkey is 'Notices, newest or oldest first. DeleteOld: the oldest.';
+comment on index notices_once is 'PutNotices: one notice for each fact, whichever nodes saw it.';
+comment on index notices_account is 'Notices by account.';
+comment on index notices_kind is 'Notices by kind.';
+comment on index notices_object is 'Notices by object.';
+
+create table notices_published (
+    last uuid not null
+);
+insert into notices_published values ('00000000-0000-0000-0000-000000000000');
+comment on table notices_published is 'NoticesPublished: one row.';
+comment on column notices_published.last is 'The last notice whose operational event was published, or needs none. All zeros: none yet.';
+
 create table probe (
     id integer primary key check (id = 1),
     at timestamptz not null
@@ -353,6 +467,7 @@ create table events (
     hops         smallint not null check (hops >= 0),
     sequence     bigint not null,
     idempotency_key text check (idempotency_key <> ''),
+    trace_parent bytea check (octet_length(trace_parent) = 24),
     created_at   timestamptz not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) partition by range (id);
@@ -361,8 +476,9 @@ create index events_order on events (account, ordering_key, id) where ordering_k
 alter table events add primary key (id);
 comment on table events is 'What producers published: immutable bytes. A partition for each day of the ids.';
 comment on column events.idempotency_key is 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
+comment on column events.trace_parent is 'The trace and the span that the producer published the event in: 16 bytes and 8. Null: it gave none. Publish writes it.';
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
-comment on index events_account is 'Events of an account, newest first.';
+comment on index events_account is 'Events of an account, newest first. OldRows.';
 comment on index events_order is 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
 
 -- A day of events is dropped as a whole. What is needed of it moves here before. The view is
@@ -537,7 +653,7 @@ comment on column attempts.timing is 'The parts of the duration, by store.Encode
 comment on column attempts.was_lost is 'True: the record has taken the place of one that said lost, by which the rollups have counted it; null: it has not.';
 comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
 comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
-comment on index attempts_account is 'Deliveries of an account, newest first.';
+comment on index attempts_account is 'Deliveries of an account, newest first. OldRows.';
 comment on index attempts_event is 'Deliveries and Attempts of an event.';
 comment on index attempts_decided_endpoint is 'Deliveries of an endpoint that were skipped or cancelled. Requests are not in it.';
 comment on index attempts_decided_account is 'Deliveries of an account that were skipped or cancelled. Requests are not in it.';
@@ -636,6 +752,103 @@ comment on column replay_jobs.due_at is 'When the job is due; with a token, when
 comment on index replay_jobs_pkey is 'ReplayJobs: one, and the list, newest first. SetReplayJob, ReplayChunk.';
 comment on index replay_jobs_account is 'ReplayJobs of an account, newest first.';
 comment on index replay_jobs_running is 'ClaimReplayJobs: the jobs that run, oldest first. Ended ones are not in it.';
+
+-- What is archived, and the copies that people have fetched back.
+
+create table archive_parts (
+    kind      text collate "C" not null check (kind in ('events', 'attempts', 'bodies')),
+    day       timestamptz not null,
+    number    integer not null check (number >= 1),
+    object    text not null,
+    row_count bigint not null check (row_count >= 0),
+    deleted   bigint not null check (deleted between 0 and row_count),
+    bytes     bigint not null check (bytes >= 0),
+    sha256    bytea not null check (octet_length(sha256) = 32),
+    after     uuid not null,
+    last      uuid not null,
+    made_at   timestamptz not null,
+    primary key (kind, day, number)
+);
+comment on table archive_parts is 'The parts of the archive: objects with the rows of a kind whose ids were made on a day, and are after one id, up to another.';
+comment on column archive_parts.day is 'Its first instant, in UTC.';
+comment on column archive_parts.deleted is 'Rows that were deleted since; of a part of single rows all, from the beginning. While an archive is set, DeleteOld deletes a day only if its parts have as many other rows as are stored.';
+comment on index archive_parts_pkey is 'ArchiveDay, PutArchivePart, RedoArchiveDay, ArchiveParts, DeleteOld, ExpungeRows, ReplaceArchivePart: the parts of a day, in order.';
+
+create table archive_keys (
+    account   uuid primary key,
+    encrypted bytea not null check (octet_length(encrypted) > 0)
+);
+comment on table archive_keys is 'The keys that the accounts'' archives are encrypted with, themselves encrypted. Without its key an account''s archives cannot be read by anyone.';
+comment on index archive_keys_pkey is 'ArchiveKey, PutArchiveKey, DeleteArchiveKey, Reencrypt: one. EncryptedValues: all.';
+
+create table archive_lease (
+    node   bigint not null,
+    until  timestamptz not null,
+    single boolean primary key default true check (single)
+);
+comment on table archive_lease is 'At most one row: which node archives, and until when.';
+comment on column archive_lease.until is 'By @now.';
+comment on index archive_lease_pkey is 'LeaseArchive. Keeps the table to its one row.';
+
+create table restored_records (
+    id       uuid not null,
+    number   integer not null check (number >= 0),
+    kind     text collate "C" not null check (kind in ('events', 'attempts', 'bodies')),
+    account  uuid not null,
+    event    uuid not null,
+    endpoint uuid not null,
+    type     text not null,
+    record   bytea not null,
+    at       timestamptz not null,
+    primary key (id, number, kind)
+);
+create index restored_records_event on restored_records (event, id, number, kind);
+create index restored_records_account on restored_records (account, id, number, kind);
+create index restored_records_at on restored_records (at);
+comment on table restored_records is 'Records that people have copied back from the archive: JSON. Nothing sends them.';
+comment on column restored_records.number is 'Of the attempt; 0: an event.';
+comment on column restored_records.endpoint is 'The zero id: an event.';
+comment on column restored_records.at is 'When it was restored.';
+comment on index restored_records_pkey is 'RestoredRecords: all. PutRestored: one.';
+comment on index restored_records_event is 'RestoredRecords of an event.';
+comment on index restored_records_account is 'RestoredRecords of an account.';
+comment on index restored_records_at is 'ForgetRestored: the oldest.';
+
+-- What was removed on request. A row stays as the proof.
+create table expunges (
+    id           uuid primary key,
+    event        uuid,
+    endpoint     uuid,
+    account      uuid not null,
+    made_by      text not null,
+    events       bigint not null default 0 check (events >= 0),
+    attempts     bigint not null default 0 check (attempts >= 0),
+    dead_letters bigint not null default 0 check (dead_letters >= 0),
+    other        bigint not null default 0 check (other >= 0),
+    archived     bigint not null default 0 check (archived >= 0),
+    digest       bytea not null default decode(repeat('00', 32), 'hex') check (octet_length(digest) = 32),
+    empty_since  timestamptz,
+    archive_day  timestamptz,
+    archive_done boolean not null default false,
+    archive_held boolean not null default false,
+    archive_fault text not null default '',
+    created_at   timestamptz not null,
+    ended_at     timestamptz
+);
+create index expunges_running on expunges (id) where ended_at is null;
+comment on table expunges is 'Events, endpoints and accounts that were removed on request. A row stays as the proof: it has ids, counts and a digest.';
+comment on column expunges.event is 'Null: the endpoint is removed, or the account.';
+comment on column expunges.endpoint is 'Null: the event is removed, or the account.';
+comment on column expunges.digest is 'postrider.ExpungeDigest of the events; zero: none was removed.';
+comment on column expunges.empty_since is 'Since when nothing was found; null: something was found the last time.';
+comment on column expunges.archived is 'Records that were removed from the archive.';
+comment on column expunges.archive_day is 'The next day of ids to remove in the archive; null: it has not begun there.';
+comment on column expunges.archive_done is 'All days of the archive were looked at.';
+comment on column expunges.archive_held is 'Not all parts of the archive were there, or no archive is set.';
+comment on column expunges.archive_fault is 'Why it did not go on in the archive the last time; empty: it did.';
+comment on column expunges.ended_at is 'Null: it goes on.';
+comment on index expunges_pkey is 'Expunges: one, and the list, newest first. ExpungeRows, NoteExpunge, ReplaceArchivePart.';
+comment on index expunges_running is 'Expunges: those that go on. Ended ones are not in it.';
 
 -- What is counted.
 

@@ -7,19 +7,56 @@
 -- Who may do what.
 
 -- The customers of the platform. Endpoints and events belong to one. deleted_at is
--- null until an account is deleted; its row stays, because its history names it. The
--- key serves Accounts, newest first.
+-- null until an account is deleted; its row stays, because its history names it. keep_ is
+-- the account's own retention of events, attempts, bodies and idempotency keys in days; 0: the
+-- server's. The key serves Accounts, newest first.
 create table accounts (
-    id         blob primary key check (length(id) = 16),
-    uid        text check (uid <> ''),
-    name       text not null,
-    created_at integer not null,
-    deleted_at integer
+    id            blob primary key check (length(id) = 16),
+    uid           text check (uid <> ''),
+    name          text not null,
+    created_at    integer not null,
+    deleted_at    integer,
+    keep_events   integer not null default 0 check (keep_events >= 0),
+    keep_attempts integer not null default 0 check (keep_attempts >= 0),
+    keep_bodies   integer not null default 0 check (keep_bodies >= 0),
+    keep_keys     integer not null default 0 check (keep_keys >= 0)
 ) strict, without rowid;
 -- Accounts by uid, which is unique among those that are not deleted.
 create unique index accounts_uid on accounts (uid) where uid is not null and deleted_at is null;
 -- DeleteEndpoints: the accounts whose endpoints must be deleted.
 create index accounts_deleted on accounts (id) where deleted_at is not null;
+-- Accounts with a retention of their own.
+create index accounts_retention on accounts (id) where keep_events + keep_attempts + keep_bodies + keep_keys > 0;
+
+-- What single accounts may use, where that is not the default: 0 is the default, -1 no
+-- limit. version is what subscriptions.version was raised to by the last change. The key
+-- serves PutQuotas and Quotas of one account.
+create table quotas (
+    account           blob primary key check (length(account) = 16),
+    events_per_second integer not null,
+    burst             integer not null,
+    bytes_per_day     integer not null,
+    endpoints         integer not null,
+    backlog           integer not null,
+    version           integer not null
+) strict, without rowid;
+-- Quotas: what changed after a version, in order.
+create unique index quotas_version on quotas (version);
+
+-- What accounts with a limit have used. events is how many events the account might
+-- publish at the time at, which grows by rate up to burst; asked counts the events that
+-- were ever published, refused ones too; bytes are of the day, which is counted from 1970.
+-- The key serves SpendQuotas.
+create table quota_use (
+    account blob primary key check (length(account) = 16),
+    rate    integer not null,
+    burst   integer not null,
+    events  real not null,
+    at      integer not null,
+    asked   integer not null,
+    day     integer not null,
+    bytes   integer not null
+) strict, without rowid;
 
 -- API keys; only the SHA-256 of a key is kept. account null: every account.
 -- Its key serves Keys, RevokeKey and TouchKey; the unique hash serves every
@@ -111,6 +148,39 @@ create table portal (
 ) strict;
 insert into portal (name, colour, frame_origins) values ('', '', '[]');
 
+-- Where notices are sent. No row says what was sent: told_until does, notices with lesser
+-- ids are told. account null: the operator's, for the notices of all accounts. kinds null:
+-- all. unsubscribed has the kinds that its reader does not want; *: all. confirmed_at null:
+-- it gets nothing but the message that asks for it. refused_at: when the server refused the
+-- address for good. ask is the message that a person asked for. token null: it is not
+-- leased. due_at: the earliest time of the next message, or the end of the lease. The key
+-- serves Destinations, ChangeDestination and SettleDestination.
+create table notice_destinations (
+    id           blob primary key check (length(id) = 16),
+    account      blob check (length(account) = 16),
+    channel      text not null check (channel in ('email', 'slack')),
+    address      text not null,
+    language     text not null,
+    kinds        text check (json_type(kinds) = 'array'),
+    unsubscribed text not null check (json_type(unsubscribed) = 'array'),
+    confirmed_at integer,
+    refused_at   integer,
+    ask          text not null check (ask in ('', 'confirmation', 'test')),
+    told_until   blob check (length(told_until) = 16),
+    last_sent_at integer,
+    failures     integer not null check (failures >= 0),
+    last_error   text not null,
+    token        integer,
+    due_at       integer not null,
+    check ((confirmed_at is null) = (told_until is null))
+) strict;
+-- PutDestination: an address is there once, and how many an account has.
+create unique index notice_destinations_address on notice_destinations (ifnull(account, x''), channel, address);
+-- Destinations of an account, newest first; DeleteAccount.
+create index notice_destinations_account on notice_destinations (account, id) where account is not null;
+-- ClaimDestinations.
+create index notice_destinations_due on notice_destinations (channel, due_at) where refused_at is null;
+
 -- The catalogue of event types. It documents; it does not restrict.
 create table event_types (
     name        text primary key,
@@ -140,7 +210,8 @@ insert into hold (reason) values ('');
 
 -- Where events are sent, which types are subscribed to, and the policy of sending. policy
 -- is the document of store.EncodePolicy; version is what subscriptions.version was raised to
--- by the endpoint's last change; credentials are encrypted, null: there are none.
+-- by the endpoint's last change; credentials are encrypted, null: there are none; full_since
+-- is since when as many deliveries wait as the account may have, null: fewer do.
 create table endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
@@ -151,8 +222,10 @@ create table endpoints (
     event_types   text not null check (json_type(event_types) = 'array'),
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
+    status_since  integer not null,
     policy        text not null check (json_valid(policy)),
     credentials   blob check (length(credentials) > 0),
+    full_since    integer,
     verified_at   integer,
     revision      integer not null check (revision >= 1),
     version       integer not null,
@@ -169,6 +242,8 @@ create index endpoints_account on endpoints (account, id) where status <> 'delet
 create index endpoints_deleted on endpoints (id) where status = 'deleted';
 -- EncryptedValues: the endpoints that have credentials.
 create index endpoints_credentials on endpoints (id) where credentials is not null;
+-- EndpointBacklogs: the endpoints that are marked as full. Others are not in it.
+create index endpoints_full on endpoints (id) where full_since is not null and status <> 'deleted';
 
 -- Requests that inspector endpoints got: the newest hundred of each, for a day. The id
 -- carries the time. document has the header and the verdicts, by
@@ -229,7 +304,8 @@ create table keyring (
 
 -- What producers published: immutable bytes. Its rows are long, so they have
 -- rowids and are stored in the order of their inserts. idempotency_key is null where the
--- producer gave none; it is found by the key of idempotency_keys.
+-- producer gave none; it is found by the key of idempotency_keys. trace_parent is the trace
+-- and the span that the producer published the event in, 16 bytes and 8; null: it gave none.
 create table events (
     id           blob primary key check (length(id) = 16),
     account      blob not null check (length(account) = 16),
@@ -240,10 +316,11 @@ create table events (
     sequence     integer not null,
     hops         integer not null check (hops >= 0),
     idempotency_key text check (idempotency_key <> ''),
+    trace_parent blob check (length(trace_parent) = 24),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;
--- Events of an account, newest first.
+-- Events of an account, newest first. OldRows.
 create index events_account on events (account, id);
 -- Events of an ordering key, newest first. Events without a key are not in it and cost nothing.
 create index events_order on events (account, ordering_key, id) where ordering_key <> '';
@@ -411,7 +488,7 @@ create table attempts (
 ) strict, without rowid;
 -- Deliveries of an endpoint, newest first.
 create index attempts_endpoint on attempts (endpoint, delivery);
--- Deliveries of an account, newest first.
+-- Deliveries of an account, newest first. OldRows.
 create index attempts_account on attempts (account, delivery);
 -- Deliveries and Attempts of an event.
 create index attempts_event on attempts (event);
@@ -471,8 +548,10 @@ create index dead_letters_event on dead_letters (event);
 create index dead_letters_reason_account on dead_letters (account, reason, delivery);
 create index dead_letters_reason on dead_letters (reason, delivery);
 -- DeadLetterGroups: a skip scan of the endpoints and causes, and the count of each.
--- Backlog: those of all, of an account or of an endpoint.
-create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery)
+-- Backlog: those of all, of an account or of an endpoint. resolved_at is always null in it,
+-- and is there so that a count need not look at the rows: SQLite does not conclude it from
+-- the condition.
+create index dead_letters_unresolved on dead_letters (account, endpoint, reason, last_status_code, last_error, delivery, resolved_at)
     where resolved_at is null;
 -- DeleteOld: the resolved ones, oldest first.
 create index dead_letters_resolved on dead_letters (resolved_at) where resolved_at is not null;
@@ -515,6 +594,89 @@ create table replay_jobs (
 create index replay_jobs_account on replay_jobs (account, id) where account is not null;
 -- ClaimReplayJobs: the jobs that run. Ended ones are not in it.
 create index replay_jobs_running on replay_jobs (id) where status = 'running';
+
+-- What is archived, and the copies that people have fetched back.
+
+-- The parts of the archive: objects with the rows of a kind whose ids were made on a day
+-- (its first instant) and are after one id, up to another. deleted is how many of the rows
+-- were deleted since; of a part of single rows all, from the beginning. While an archive is
+-- set, DeleteOld deletes no other rows. The key serves all.
+create table archive_parts (
+    kind      text not null check (kind in ('events', 'attempts', 'bodies')),
+    day       integer not null,
+    number    integer not null check (number >= 1),
+    object    text not null,
+    row_count integer not null check (row_count >= 0),
+    deleted   integer not null check (deleted between 0 and row_count),
+    bytes     integer not null check (bytes >= 0),
+    sha256    blob not null check (length(sha256) = 32),
+    after     blob not null check (length(after) = 16),
+    last      blob not null check (length(last) = 16),
+    made_at   integer not null,
+    primary key (kind, day, number)
+) strict, without rowid;
+
+-- The keys that the accounts' archives are encrypted with, themselves encrypted. Without its
+-- key an account's archives cannot be read by anyone.
+create table archive_keys (
+    account   blob primary key check (length(account) = 16),
+    encrypted blob not null check (length(encrypted) > 0)
+) strict, without rowid;
+
+-- At most one row: which node archives, and until when. until is a time of @now.
+create table archive_lease (
+    node  integer not null,
+    until integer not null,
+    only  integer primary key default 1 check (only = 1)
+) strict;
+
+-- Records that people have copied back from the archive: JSON. Nothing sends them. The key
+-- serves RestoredRecords. number is 0 of an event, and endpoint the zero id.
+create table restored_records (
+    id       blob not null check (length(id) = 16),
+    number   integer not null check (number >= 0),
+    kind     text not null check (kind in ('events', 'attempts', 'bodies')),
+    account  blob not null check (length(account) = 16),
+    event    blob not null check (length(event) = 16),
+    endpoint blob not null check (length(endpoint) = 16),
+    type     text not null,
+    record   blob not null,
+    at       integer not null,
+    primary key (id, number, kind)
+) strict;
+-- RestoredRecords of an event, and of an account.
+create index restored_records_event on restored_records (event, id, number, kind);
+create index restored_records_account on restored_records (account, id, number, kind);
+-- ForgetRestored: the oldest.
+create index restored_records_at on restored_records (at);
+
+-- What was removed on request: an event, an endpoint, or else the account. A row stays as the proof: it has ids,
+-- counts and postrider.ExpungeDigest of the events, which is zero when none was removed. empty_since is since when nothing
+-- was found; null: something was found the last time. archive_day is the next day of ids to remove in the archive; null:
+-- it has not begun there. archive_held: not all parts of the archive were there. archive_fault is why it did not go on there
+-- the last time. The key serves ExpungeRows, NoteExpunge and the list of all.
+create table expunges (
+    id           blob primary key check (length(id) = 16),
+    event        blob check (length(event) = 16),
+    endpoint     blob check (length(endpoint) = 16),
+    account      blob not null check (length(account) = 16),
+    made_by      text not null,
+    events       integer not null default 0 check (events >= 0),
+    attempts     integer not null default 0 check (attempts >= 0),
+    dead_letters integer not null default 0 check (dead_letters >= 0),
+    other        integer not null default 0 check (other >= 0),
+    archived     integer not null default 0 check (archived >= 0),
+    digest       blob not null default (zeroblob(32)) check (length(digest) = 32),
+    empty_since  integer,
+    archive_day  integer,
+    archive_done integer not null default 0 check (archive_done in (0, 1)),
+    archive_held integer not null default 0 check (archive_held in (0, 1)),
+    archive_fault text not null default '',
+    created_at   integer not null,
+    ended_at     integer
+) strict, without rowid;
+-- Expunges: those that go on. Ended ones are not in it.
+create index expunges_running on expunges (id) where ended_at is null;
 
 -- What is counted.
 
@@ -577,6 +739,31 @@ create table endpoint_health (
 create index endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
 -- DeleteOld: the changes that are not the last ones, oldest first.
 create index endpoint_health_past on endpoint_health (since) where not last;
+
+-- What people should be told: a row for each notice. The id carries the time. account null:
+-- for operators alone. object is the id of an endpoint or a replay job, or the name of a chore;
+-- occurrence tells a notice from others of its kind and object. Append-only.
+create table notices (
+    id         blob primary key check (length(id) = 16),
+    account    blob check (length(account) = 16),
+    kind       text not null,
+    object     text not null,
+    occurrence text not null,
+    details    text not null check (json_valid(details))
+) strict, without rowid;
+-- PutNotices: one notice for each fact.
+create unique index notices_once on notices (kind, object, occurrence);
+-- Notices by account, by kind and by object.
+create index notices_account on notices (account, id) where account is not null;
+create index notices_kind on notices (kind, id);
+create index notices_object on notices (object, id);
+
+-- NoticesPublished: one row. The last notice whose operational event was published, or needs
+-- none; all zeros: none yet.
+create table notices_published (
+    last blob not null check (length(last) = 16)
+) strict;
+insert into notices_published values (zeroblob(16));
 
 -- ProbeWrite: one row that is written in order to learn whether the store accepts
 -- writes. padding fills a page of its own, so that a full disk is noticed.

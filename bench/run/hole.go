@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// hole is a server that accepts connections and never says a word: a mail server, a bucket or a
+// collector that hangs.
+type hole struct {
+	listener  net.Listener
+	accepting sync.WaitGroup
+
+	mu    sync.Mutex
+	taken []net.Conn
+	at    []time.Time // of each
+}
+
+// hole starts a hole and returns its address. It lives as long as the environment.
+func (w *environment) hole(ctx context.Context) (address string, err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("start a server that hangs: %w", err)
+	}
+	h := &hole{listener: listener}
+	h.accepting.Go(h.accept)
+	w.holes = append(w.holes, h)
+	w.closers = append(w.closers, h.close)
+	return listener.Addr().String(), nil
+}
+
+// accept takes connections until the listener is closed.
+func (h *hole) accept() {
+	for {
+		conn, err := h.listener.Accept()
+		if err != nil {
+			return
+		}
+		h.mu.Lock()
+		h.taken, h.at = append(h.taken, conn), append(h.at, time.Now())
+		h.mu.Unlock()
+	}
+}
+
+func (h *hole) close() error {
+	err := h.listener.Close()
+	h.accepting.Wait()
+	errs := []error{err}
+	for _, conn := range h.taken {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// takenConnections returns how many connections the holes of the environment have taken since the
+// server was started, those that it has given up among them.
+func (w *environment) takenConnections() (n int) {
+	for _, h := range w.holes {
+		h.mu.Lock()
+		for _, at := range h.at {
+			if at.After(w.started) {
+				n++
+			}
+		}
+		h.mu.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// variant is how a server is observed while a scenario runs.
+type variant struct {
+	name    string
+	scraped bool    // a Prometheus reads /metrics every five seconds
+	share   float64 // of the events that are traced, for a collector in this process; 0: no traces are sent
+}
+
+// plain is the variant that the others are compared with.
+const plain = "plain"
+
+var allVariants = []variant{{plain, false, 0}, {"metrics", true, 0}, {"traces1", true, 0.01}, {"traces100", true, 1}}
+
+// variantsOf returns the variants of -variants.
+func variantsOf(names string) (chosen []variant, err error) {
+	if names == "" {
+		names = plain
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		at := slices.IndexFunc(allVariants, func(v variant) bool { return v.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("-variants: there is no variant %q", name)
+		}
+		chosen = append(chosen, allVariants[at])
+	}
+	return chosen, nil
+}
+
+// inOrder returns what is measured in a round: every second round in the opposite order, so that
+// a machine that gets slower favours no variant.
+func inOrder(wanted []chosen, round int) []chosen {
+	wanted = slices.Clone(wanted)
+	if round%2 == 1 {
+		slices.Reverse(wanted)
+	}
+	return wanted
+}
+
+// measured is what a scenario showed in a round.
+type measured struct {
+	chosen
+	shown shown
+}
+
+// What is compared with plain.
+const (
+	ofPlain    = perSecond + " ÷ plain"
+	costServer = "CPU/delivery, server"
+)
+
+// against compares a variant with plain in the same round.
+func (m measured) against(done []measured) (figures []figure) {
+	at := slices.IndexFunc(done, func(p measured) bool {
+		return p.variant.name == plain && p.name == m.name && p.store == m.store
+	})
+	if m.variant.name == plain || at < 0 {
+		return nil
+	}
+	value := func(of measured, name string) float64 {
+		for _, f := range of.figures(of.shown) {
+			if f.name == name {
+				return f.value
+			}
+		}
+		return 0
+	}
+	for _, name := range []string{perSecond, costServer} {
+		if base := value(done[at], name); base > 0 {
+			figures = append(figures, ratio(name+" ÷ plain", value(m, name), base))
+		}
+	}
+	if m.variant.share > 0 {
+		dropped := 0.0
+		for _, r := range m.shown.readings {
+			dropped = max(dropped, r.dropped)
+		}
+		figures = append(figures, count("spans that the collector got", m.shown.spans.Load()),
+			figure{"spans dropped, at the last look", "%.0f", dropped})
+	}
+	return figures
+}
+
+// startVariant starts the collector of the variant, and returns the flags of its server.
+func (w *environment) startVariant(ctx context.Context) (flags []string, err error) {
+	if w.variant.share == 0 {
+		return nil, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start a collector: %w", err)
+	}
+	c := &collector{spans: w.spans}
+	server := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) }) // until it is closed
+	w.closers = append(w.closers, func() error {
+		err := server.Close()
+		serving.Wait()
+		return err
+	})
+	return []string{"--otlp-url", "http://" + listener.Addr().String(), "--trace-sample", fmt.Sprint(w.variant.share)}, nil
+}
+
+// collector is a receiver of OTLP over HTTP. It counts spans and keeps none: what is measured is
+// the server that sends them.
+type collector struct{ spans *atomic.Int64 }
+
+// ServeHTTP implements [http.Handler].
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
+	n, ok := spansOf(body, 1, 2, 2) // TracesData.resource_spans, ResourceSpans.scope_spans, ScopeSpans.spans
+	if err != nil || !ok || r.URL.Path != "/v1/traces" {
+		http.Error(w, "this is no request of OTLP", http.StatusBadRequest)
+		return
+	}
+	c.spans.Add(n)
+	w.Header().Set("Content-Type", "application/x-protobuf") // an empty body is a response without faults
+}
+
+// spansOf counts the messages at the end of a path of field numbers. ok is false if the message
+// cannot be read.
+func spansOf(message []byte, path ...protowire.Number) (n int64, ok bool) {
+	if len(path) == 0 {
+		return 1, true
+	}
+	for len(message) > 0 {
+		number, kind, length := protowire.ConsumeTag(message)
+		if length < 0 {
+			return 0, false
+		}
+		message = message[length:]
+		if number == path[0] && kind == protowire.BytesType {
+			inner, length := protowire.ConsumeBytes(message)
+			if length < 0 {
+				return 0, false
+			}
+			within, ok := spansOf(inner, path[1:]...)
+			if !ok {
+				return 0, false
+			}
+			n, message = n+within, message[length:]
+			continue
+		}
+		if length = protowire.ConsumeFieldValue(number, kind, message); length < 0 {
+			return 0, false
+		}
+		message = message[length:]
+	}
+	return n, true
+}
+
+// scraped does what first does, if anything, and reads the metrics of each node every five
+// seconds while the phase lasts, as a Prometheus does.
+func scraped(first action) action {
+	return func(ctx context.Context, w *environment, r *reading) error {
+		var scraping sync.WaitGroup
+		var err error
+		scraping.Go(func() { err = w.scrape(ctx, r) })
+		var firstErr error
+		if first != nil {
+			firstErr = first(ctx, w, r)
+		}
+		scraping.Wait()
+		return errors.Join(firstErr, err)
+	}
+}
+
+func (w *environment) scrape(ctx context.Context, r *reading) error {
+	for began := time.Now(); time.Since(began) < r.phase.lasts && ctx.Err() == nil; pause(ctx, 5*time.Second) {
+		r.dropped = 0
+		for _, node := range w.nodes {
+			metrics, err := node.Metrics(ctx)
+			if err != nil {
+				return err
+			}
+			r.dropped += metrics.Sum("postrider_trace_spans_dropped_total")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package client
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+// ArchivePartFilter selects parts of the archive. A zero field selects all.
+type ArchivePartFilter struct {
+	Kind     string    // events, attempts or bodies
+	From, To time.Time // days of the ids, from From on and before To
+	Paging
+}
+
+// ArchiveFilter selects records of the archive. A zero field selects all.
+type ArchiveFilter struct {
+	Event     postrider.EventID
+	Account   string // id or uid
+	Endpoint  postrider.EndpointID
+	EventType string
+	From, To  time.Time // days of the ids, from From on and before To
+	Paging
+}
+
+// RestoredFilter selects records that were restored. A zero field selects all.
+type RestoredFilter struct {
+	Event    postrider.EventID
+	Account  string // id or uid
+	Endpoint postrider.EndpointID
+	Paging
+}
+
+// day returns a day as a parameter; the zero time is none.
+func day(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.DateOnly)
+}
+
+// ArchiveParts lists the parts of the archive, by kind, day and number.
+func (c *Client) ArchiveParts(ctx context.Context, f ArchivePartFilter) (apitypes.Page[apitypes.ArchivePart], error) {
+	return get[apitypes.Page[apitypes.ArchivePart]](ctx, c, "/archive/parts"+query(f.Paging, "kind", f.Kind, "from", day(f.From), "to", day(f.To)))
+}
+
+// VerifyArchivePart reads a part of the archive, and says whether it is what was written.
+func (c *Client) VerifyArchivePart(ctx context.Context, part string) (apitypes.ArchivePart, error) {
+	return get[apitypes.ArchivePart](ctx, c, "/archive/parts/"+url.PathEscape(part))
+}
+
+// SearchArchive makes a step of a search in the archive, of about five seconds. The next one begins
+// at the NextCursor.
+func (c *Client) SearchArchive(ctx context.Context, f ArchiveFilter) (apitypes.ArchiveFound, error) {
+	return get[apitypes.ArchiveFound](ctx, c, "/archive/records"+query(f.Paging, "event", idText(f.Event), "account", f.Account,
+		"endpoint", idText(f.Endpoint), "event_type", f.EventType, "from", day(f.From), "to", day(f.To)))
+}
+
+// RestoreArchive makes a step of a restore: it copies what a step of a search finds back into the
+// database, to look at. It may be repeated.
+func (c *Client) RestoreArchive(ctx context.Context, r apitypes.ArchiveRestore) (apitypes.ArchiveRestored, error) {
+	return post[apitypes.ArchiveRestored](ctx, c, "/archive/restores", r)
+}
+
+// RestoredRecords lists the records that were restored, by id.
+func (c *Client) RestoredRecords(ctx context.Context, f RestoredFilter) (apitypes.Page[apitypes.ArchiveRecord], error) {
+	return get[apitypes.Page[apitypes.ArchiveRecord]](ctx, c, "/archive/restored"+query(f.Paging, "event", idText(f.Event), "account", f.Account,
+		"endpoint", idText(f.Endpoint)))
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/app"
+)
+
+// archiveOfflineCmd is the group of commands that read the archive without a server: of a database
+// that was restored from a backup, for example, beside the one that serves.
+type archiveOfflineCmd struct {
+	List   archiveOfflineListCmd   `cmd:"" help:"List the parts of the archive."`
+	Verify archiveOfflineVerifyCmd `cmd:"" help:"Read the parts of the archive, compare their checksums and decrypt them. Exits with 1 if one is damaged."`
+	Search archiveOfflineSearchCmd `cmd:"" help:"Print the archived records of an event, an account or an endpoint, as NDJSON."`
+}
+
+// archived holds the settings that each command of the group needs.
+type archived struct {
+	app.StoreConfig   `embed:""`
+	app.ArchiveConfig `embed:""`
+}
+
+// Help returns the text above the flags in the help of the commands.
+func (archived) Help() string {
+	return "Opens the store itself, with the settings of the server. On SQLite no server may run on it meanwhile; on PostgreSQL any number may. " +
+		"docs/operate/archive.md describes the archive."
+}
+
+// with runs do with the archive that the settings name.
+func (a archived) with(ctx context.Context, sources *app.Sources, do func(*app.ArchiveReader) error) error {
+	err := sources.Check(func(named func(string) string) error {
+		return errors.Join(a.StoreConfig.Validate(named), a.ArchiveConfig.Validate(named))
+	})
+	if err != nil {
+		return err
+	}
+	reader, err := app.OpenArchive(ctx, a.StoreConfig, a.ArchiveConfig)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(reader), reader.Close())
+}
+
+type archiveOfflineListCmd struct {
+	archived    `embed:""`
+	archiveDays `embed:""`
+
+	JSON bool `name:"json" help:"Print the parts as JSON."`
+}
+
+// Run lists parts.
+func (c *archiveOfflineListCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
+		parts := []apitypes.ArchivePart{}
+		err := r.Parts(ctx, app.ArchiveFilter{From: c.From, To: c.To}, false, func(p apitypes.ArchivePart) error {
+			parts = append(parts, p)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return archiveTable.all(t, c.JSON, parts)
+	})
+}
+
+type archiveOfflineVerifyCmd struct {
+	archived    `embed:""`
+	archiveDays `embed:""`
+}
+
+// Run verifies parts.
+func (c *archiveOfflineVerifyCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
+		var v verifying
+		err := r.Parts(ctx, app.ArchiveFilter{From: c.From, To: c.To}, true, func(p apitypes.ArchivePart) error { return v.part(t, p) })
+		if err != nil {
+			return err
+		}
+		return v.end(t)
+	})
+}
+
+type archiveOfflineSearchCmd struct {
+	archived      `embed:""`
+	archiveFilter `embed:""`
+}
+
+// Run searches the archive.
+func (c *archiveOfflineSearchCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
+		filter := app.ArchiveFilter{Event: c.Event, Endpoint: c.Endpoint, Type: c.EventType, From: c.From, To: c.To}
+		if c.Account != "" {
+			var err error
+			if filter.Account, err = postrider.ParseID[postrider.AccountID](c.Account); err != nil {
+				return misused("--account: must be an id, acc_…")
+			}
+		}
+		sum, err := r.Search(ctx, filter, t.line)
+		if err != nil {
+			return err
+		}
+		return t.sum("found", sum.Records, sum.Parts, sum.Expunged)
+	})
+}

@@ -1,0 +1,18 @@
+package contract_test
+
+// driveExpunges removes an event and an account, and asks for what cannot be removed.
+func (c *caller) driveExpunges() {
+	c.want(201, "POST /accounts", object{"uid": "leaving", "name": "Leaving Ltd."})
+	event := c.want(202, "POST /events", object{"account": "leaving", "type": "gone", "data": 1}).id("id")
+	c.want(422, "POST /expunges", object{})
+	c.want(422, "POST /expunges", object{"event": "evt_01h455vb4pex5vsknk084sn02q"})
+	c.want(202, "POST /expunges", object{"event": event})
+	endpoint := c.endpoint("left", "/status/200", object{"account": "leaving"})
+	c.want(202, "POST /expunges", object{"endpoint": endpoint})
+	removal := c.want(202, "POST /expunges", object{"account": "leaving"}).id("id")
+	c.want(200, "GET /expunges?limit=2", nil)
+	c.want(200, "GET /expunges/"+removal, nil)
+	c.want(404, "GET /expunges/xpg_01h455vb4pex5vsknk084sn02q", nil)
+	for c.send(request{route: "POST /hold/resume"}).status == 409 { // until both have removed everything
+	}
+}

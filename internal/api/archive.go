@@ -1,0 +1,317 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Archive reads what retention has archived. An error that is neither of the package postrider's
+// nor store.ErrArchiveDamaged says that it cannot be read now.
+type Archive interface {
+	// AccountOf returns the account of an archived event, or postrider.ErrNotFound.
+	AccountOf(ctx context.Context, event postrider.EventID) (postrider.AccountID, error)
+	// Parts lists parts by kind, day and number.
+	Parts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error)
+	// Verify reads a part, and compares it with what was written.
+	Verify(ctx context.Context, p store.ArchivePart) (store.ArchiveVerified, error)
+	// Search reads for about five seconds, and goes on from a cursor.
+	Search(ctx context.Context, q store.ArchiveQuery) (store.ArchiveFound, error)
+	// Restore copies what Search finds into the store.
+	Restore(ctx context.Context, q store.ArchiveQuery) (store.ArchiveFound, error)
+}
+
+// archive registers the routes of the archive.
+func (rt *router) archive() {
+	const steps = "A step reads for about five seconds and returns what it has found; next_cursor is the cursor of the next step. "
+	codes := []string{"no_archive", "archive_unavailable", "archive_damaged"}
+	handle(rt, route{
+		name: "list-archive-parts", path: "GET /archive/parts",
+		summary: "List the parts of the archive, by kind, day and number",
+		codes:   codes[:1],
+		scope:   postrider.ScopeAdmin,
+	}, rt.listArchiveParts)
+	handle(rt, route{
+		name: "verify-archive-part", path: "GET /archive/parts/{part}",
+		summary:     "Read a part of the archive and verify it",
+		description: "The object is compared with its checksum, decrypted, and its records are counted. A damaged part is no error.",
+		codes:       codes[:2],
+		scope:       postrider.ScopeAdmin,
+	}, rt.verifyArchivePart)
+	handle(rt, route{
+		name: "search-archive", path: "GET /archive/records",
+		summary:     "Search the archive",
+		description: steps + "Without an event or days, the whole archive is read.",
+		codes:       codes,
+		scope:       postrider.ScopeAdmin,
+	}, rt.searchArchive)
+	handle(rt, route{
+		name: "restore-archive", path: "POST /archive/restores",
+		summary: "Copy records of the archive back into the database, to look at",
+		description: steps + "Nothing sends the records, and they are in no list of events or deliveries. They are deleted after --keep-restored. " +
+			"A step may be repeated.",
+		codes: codes, receiverTime: archiveTime,
+		scope: postrider.ScopeAdmin, body: apitypes.ArchiveRestore{},
+	}, rt.restoreArchive)
+	handle(rt, route{
+		name: "list-restored-records", path: "GET /archive/restored",
+		summary: "List the records that were restored, by id",
+		scope:   postrider.ScopeAdmin,
+	}, rt.listRestored)
+}
+
+// archiveTime is the time limit of what reads the archive, besides that of the store.
+const archiveTime = 30 * time.Second
+
+// archiveFailed is the response to an error of the archive. The log has the error.
+func archiveFailed(err error) error {
+	switch {
+	case errors.Is(err, store.ErrArchiveDamaged):
+		return conflict("archive_damaged", err.Error())
+	case err == nil, errors.Is(err, postrider.ErrNotFound), errors.Is(err, postrider.ErrInvalid), errors.Is(err, postrider.ErrBusy): // the store's
+		return err
+	}
+	return errors.Join(&apiError{
+		class: postrider.ErrBusy, code: "archive_unavailable", detail: "the archive cannot be read now; the log has the cause",
+	}, err)
+}
+
+// errNoArchive is the response of a server without an archive.
+var errNoArchive = conflict("no_archive", "the server has no archive: --archive names one")
+
+// archivedEvent finds an event in the archive. It has its id and its account alone.
+func (s *server) archivedEvent(ctx context.Context, text string) (postrider.Event, error) {
+	id, err := parseID[postrider.EventID](text)
+	if err != nil || s.Archive == nil {
+		return postrider.Event{}, errors.Join(err, postrider.ErrNotFound)
+	}
+	account, err := s.Archive.AccountOf(ctx, id)
+	return postrider.Event{ID: id, Account: account}, archiveFailed(err)
+}
+
+// ArchiveDays has the query parameters that filter by the days of ids.
+type ArchiveDays struct {
+	From string `query:"from" format:"date" doc:"First day (UTC) of the events, or of the deliveries of attempts and bodies."`
+	To   string `query:"to" format:"date" doc:"Day before which to stop."`
+}
+
+// of returns the days; zero times are no limit.
+func (d ArchiveDays) of() (from, to time.Time, err error) {
+	if from, err = parseDay("from", d.From); err == nil {
+		to, err = parseDay("to", d.To)
+	}
+	return from, to, err
+}
+
+func parseDay(field, text string) (day time.Time, err error) {
+	if text == "" {
+		return day, nil
+	}
+	if day, err = time.Parse(time.DateOnly, text); err != nil {
+		return day, invalid(field, postrider.FaultMalformed, "must be a day like 2026-11-23")
+	}
+	return day, nil
+}
+
+// partID returns the id of a part: events-2026-11-23-1.
+func partID(p store.ArchivePart) string {
+	return fmt.Sprintf("%s-%s-%d", p.Kind, p.Day.UTC().Format(time.DateOnly), p.Number)
+}
+
+// parsePart returns the kind, day and number of a part's id, or postrider.ErrNotFound.
+func parsePart(id string) (p store.ArchivePart, err error) {
+	kind, rest, _ := strings.Cut(id, "-")
+	at := strings.LastIndexByte(rest, '-')
+	if at < 0 {
+		return p, postrider.ErrNotFound
+	}
+	p.Kind = store.Kind(kind)
+	var errs [2]error
+	p.Day, errs[0] = time.Parse(time.DateOnly, rest[:at])
+	p.Number, errs[1] = strconv.Atoi(rest[at+1:])
+	if errors.Join(errs[:]...) != nil || p.Number < 1 {
+		return p, postrider.ErrNotFound
+	}
+	return p, nil
+}
+
+// ViewArchivePart returns a part in the form of a response.
+func ViewArchivePart(p store.ArchivePart) apitypes.ArchivePart {
+	return apitypes.ArchivePart{
+		ID: partID(p), Kind: string(p.Kind), Day: p.Day.UTC().Format(time.DateOnly), Number: p.Number, Object: p.Object,
+		Rows: p.Rows, RowsDeleted: p.Deleted, Bytes: p.Bytes, SHA256: hex.EncodeToString(p.SHA256[:]), MadeAt: instant(p.MadeAt),
+	}
+}
+
+// listArchiveParts lists parts. The cursor is the id of the last one.
+func (s *server) listArchiveParts(ctx context.Context, in *struct {
+	Kind string `query:"kind" enum:"events,attempts,bodies"`
+	ArchiveDays
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.ArchivePart]], error) {
+	if s.Archive == nil {
+		return nil, errNoArchive
+	}
+	q := store.ArchiveParts{Kind: store.Kind(in.Kind), Limit: in.Limit + 1}
+	var err error
+	if q.From, q.To, err = in.ArchiveDays.of(); err != nil {
+		return nil, err
+	}
+	if in.Cursor != "" {
+		if q.After, err = parsePart(in.Cursor); err != nil {
+			return nil, invalid("cursor", postrider.FaultMalformed, "must be a next_cursor of the same list")
+		}
+	}
+	parts, err := s.Archive.Parts(ctx, q)
+	page := store.Page[store.ArchivePart]{Items: parts}
+	if len(parts) > in.Limit {
+		page.Items, page.Next = parts[:in.Limit], partID(parts[in.Limit-1])
+	}
+	return respondPage(ViewArchivePart)(page, err)
+}
+
+// verifyArchivePart reads a part.
+func (s *server) verifyArchivePart(ctx context.Context, in *struct {
+	Part string `path:"part"`
+},
+) (*reply[apitypes.ArchivePart], error) {
+	if s.Archive == nil {
+		return nil, errNoArchive
+	}
+	wanted, err := parsePart(in.Part)
+	if err != nil {
+		return nil, err
+	}
+	before := wanted
+	before.Number--
+	found, err := s.Archive.Parts(ctx, store.ArchiveParts{
+		Kind: wanted.Kind, From: wanted.Day, To: wanted.Day.AddDate(0, 0, 1), After: before, Limit: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 || found[0].Number != wanted.Number {
+		return nil, postrider.ErrNotFound
+	}
+	verified, err := s.Archive.Verify(ctx, found[0])
+	if err != nil && !errors.Is(err, store.ErrArchiveDamaged) {
+		return nil, archiveFailed(err)
+	}
+	view := ViewArchivePart(found[0])
+	view.Verification = ViewArchiveVerified(verified, err)
+	return respond(view), nil
+}
+
+// ViewArchiveVerified returns what was found when a part was verified in the form of a response.
+func ViewArchiveVerified(v store.ArchiveVerified, err error) *apitypes.ArchiveVerification {
+	view := &apitypes.ArchiveVerification{Whole: err == nil, RowsRead: v.Rows, RowsExpunged: v.Expunged, AccountsRead: v.Accounts}
+	if err != nil {
+		fault := err.Error()
+		view.Fault = &fault
+	}
+	return view
+}
+
+func viewRecord(r store.RestoredRecord) apitypes.ArchiveRecord {
+	view := apitypes.ArchiveRecord{
+		Kind: string(r.Kind), ID: postrider.DeliveryID(r.ID).String(), Number: orNull(r.Number), Account: orNull(r.Account),
+		Event: orNull(r.Event), Endpoint: orNull(r.Endpoint), EventType: r.Type, RestoredAt: timeOrNull(r.At), Record: r.Record,
+	}
+	if r.Kind == store.OldEvents {
+		view.ID = r.Event.String()
+	}
+	return view
+}
+
+// searchArchive makes a step of a search.
+func (s *server) searchArchive(ctx context.Context, in *struct {
+	Event     string `query:"event" doc:"Id of the event. Its deliveries are looked for on the day of the event and the next, unless to says more."`
+	Account   string `query:"account" doc:"Id or uid of the account."`
+	Endpoint  string `query:"endpoint" doc:"Id of the endpoint: only attempts and bodies."`
+	EventType string `query:"event_type"`
+	ArchiveDays
+	Paging
+},
+) (*reply[apitypes.ArchiveFound], error) {
+	q, err := s.archiveQuery(ctx, apitypes.ArchiveRestore{
+		Event: in.Event, Account: in.Account, Endpoint: in.Endpoint, EventType: in.EventType, From: in.From, To: in.To, Cursor: in.Cursor,
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.Limit = in.Limit
+	found, err := s.Archive.Search(ctx, q)
+	if err != nil {
+		return nil, archiveFailed(err)
+	}
+	view := apitypes.ArchiveFound{
+		Data: make([]apitypes.ArchiveRecord, 0, len(found.Records)), NextCursor: orNull(found.Next), PartsRead: found.Parts, RowsExpunged: found.Expunged,
+	}
+	for _, r := range found.Records {
+		view.Data = append(view.Data, viewRecord(r))
+	}
+	return respond(view), nil
+}
+
+// archiveQuery returns what a request selects of the archive.
+func (s *server) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (q store.ArchiveQuery, err error) {
+	if s.Archive == nil {
+		return q, errNoArchive
+	}
+	q = store.ArchiveQuery{Type: by.EventType, Cursor: by.Cursor}
+	var errs [4]error
+	q.Event, errs[0] = filtered[postrider.EventID]("event", by.Event)
+	q.Endpoint, errs[1] = filtered[postrider.EndpointID]("endpoint", by.Endpoint)
+	q.From, q.To, errs[2] = ArchiveDays{by.From, by.To}.of()
+	q.Account, errs[3] = s.resolveAccount(ctx, by.Account)
+	return q, errors.Join(errs[:]...)
+}
+
+// restoreArchive makes a step of a restore.
+func (s *server) restoreArchive(ctx context.Context, _ *struct{}) (*reply[apitypes.ArchiveRestored], error) {
+	var body apitypes.ArchiveRestore
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	q, err := s.archiveQuery(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	q.Limit = store.MaxLimit
+	found, err := s.Archive.Restore(ctx, q)
+	if err != nil {
+		return nil, archiveFailed(err)
+	}
+	infoOf(ctx).note("records", strconv.Itoa(len(found.Records)))
+	return respond(apitypes.ArchiveRestored{
+		Records: len(found.Records), NextCursor: orNull(found.Next), PartsRead: found.Parts, RowsExpunged: found.Expunged,
+	}), nil
+}
+
+// listRestored lists the records that were restored.
+func (s *server) listRestored(ctx context.Context, in *struct {
+	Event    string `query:"event"`
+	Account  string `query:"account" doc:"Id or uid of the account."`
+	Endpoint string `query:"endpoint"`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.ArchiveRecord]], error) {
+	q := store.RestoredQuery{Paging: in.Paging.of()}
+	var errs [3]error
+	q.Event, errs[0] = filtered[postrider.EventID]("event", in.Event)
+	q.Endpoint, errs[1] = filtered[postrider.EndpointID]("endpoint", in.Endpoint)
+	q.Account, errs[2] = s.resolveAccount(ctx, in.Account)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	return respondPage(viewRecord)(s.Store.RestoredRecords(ctx, q))
+}

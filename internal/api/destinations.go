@@ -1,0 +1,356 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const (
+	// maxDestinations is how many destinations an account may have; the operator, too.
+	maxDestinations = 20
+	// maxEmail is the longest email address (RFC 5321), maxWebhook the longest URL of a
+	// webhook, in bytes.
+	maxEmail, maxWebhook = 254, 1024
+)
+
+// destinations registers the routes of the destinations of notices.
+func (rt *router) destinations() {
+	read, write := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite
+	const limits = "An account may have 20 destinations."
+	handle(rt, route{
+		name: "create-notice-destination", path: "POST /notice-destinations",
+		summary:     "Add a destination of notices",
+		description: "An email address gets a message with a link, and nothing else until its reader follows the link. " + limits,
+		codes:       []string{"destination_exists", "too_many_destinations", "public_url_missing", "mail_missing", "too_often"},
+		scope:       write, status: 201, body: apitypes.DestinationCreate{},
+	}, rt.createDestination)
+	handle(rt, route{
+		name: "list-notice-destinations", path: "GET /notice-destinations",
+		summary: "List destinations of notices, newest first",
+		scope:   read,
+	}, rt.listDestinations)
+	handle(rt, route{
+		name: "get-notice-destination", path: "GET /notice-destinations/{destination}",
+		summary: "Get a destination of notices",
+		scope:   read,
+	}, rt.getDestination)
+	handle(rt, route{
+		name: "update-notice-destination", path: "PATCH /notice-destinations/{destination}",
+		summary:     "Change a destination of notices",
+		description: "A field that is left out keeps its value.",
+		scope:       write, body: apitypes.DestinationUpdate{},
+	}, rt.changeDestination)
+	handle(rt, route{
+		name: "delete-notice-destination", path: "DELETE /notice-destinations/{destination}",
+		summary: "Delete a destination of notices",
+		scope:   write, status: 204,
+	}, rt.deleteDestination)
+	handle(rt, route{
+		name: "ask-notice-destination", path: "POST /notice-destinations/{destination}/confirmation",
+		summary:     "Send the message that asks the reader of an email address to confirm it",
+		description: "An account can have ten such messages sent at once, then one every six minutes, and three to one address, then one an hour.",
+		codes:       []string{"destination_no_email", "public_url_missing", "mail_missing", "too_often"},
+		scope:       write,
+	}, rt.confirmDestination)
+	handle(rt, route{
+		name: "test-notice-destination", path: "POST /notice-destinations/{destination}/test",
+		summary:     "Send a test message to a destination of notices",
+		description: "The message is sent soon after; last_sent_at and last_error say what became of it.",
+		codes:       []string{"destination_unconfirmed", "destination_unsubscribed", "too_often"},
+		scope:       write,
+	}, rt.testDestination)
+}
+
+// destinationPath names a destination.
+type destinationPath struct {
+	Destination string `path:"destination"`
+}
+
+// viewDestination returns what puts a destination into the form of a response.
+func viewDestination(ctx context.Context) func(postrider.Destination) apitypes.Destination {
+	bound := !infoOf(ctx).caller.Account.IsZero()
+	return func(d postrider.Destination) apitypes.Destination {
+		// The detail about the mail server may have an address of the platform's network.
+		if name, _, _ := strings.Cut(d.LastError, ":"); bound && name == string(postrider.FailureMailServer) {
+			d.LastError = name
+		}
+		return fullDestination(d)
+	}
+}
+
+// fullDestination returns a destination as an operator may see it.
+func fullDestination(d postrider.Destination) apitypes.Destination {
+	view := apitypes.Destination{
+		ID: d.ID, Account: orNull(d.Account), Channel: d.Channel, Address: d.Address, Language: d.Language,
+		Unsubscribed: append([]postrider.NoticeKind{}, d.Unsubscribed...), State: d.State(), Asked: orNull(d.Ask),
+		CreatedAt: instant(d.CreatedAt), ConfirmedAt: timeOrNull(d.ConfirmedAt), LastSentAt: timeOrNull(d.LastSentAt),
+		Failures: d.Failures, LastError: orNull(d.LastError),
+	}
+	if d.Channel == postrider.ChannelSlack {
+		view.Address = maskWebhook(d.Address)
+	}
+	if d.Kinds != nil {
+		view.Kinds = &d.Kinds
+	}
+	return view
+}
+
+// maskWebhook returns the URL of a webhook without what makes it a secret: its host and its
+// last four characters.
+func maskWebhook(raw string) string {
+	at, err := url.Parse(raw)
+	if err != nil || len(raw) < 4 {
+		return postrider.Masked
+	}
+	return at.Scheme + "://" + at.Host + "/…" + strings.ToValidUTF8(raw[len(raw)-4:], "")
+}
+
+// createDestination adds a destination. The scopes of a caller of all accounts say nothing of
+// the operator's destinations, which get the notices of the installation: these are an
+// admin's.
+func (s *server) createDestination(ctx context.Context, _ *none) (*reply[apitypes.Destination], error) {
+	var body apitypes.DestinationCreate
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	account, err := s.resolveLiveAccount(ctx, "account", body.Account)
+	d := postrider.Destination{
+		ID: store.NewID[postrider.DestinationID](s.IDs), Account: account, Channel: body.Channel, Language: body.Language,
+	}
+	if d.Language == "" {
+		d.Language = "en"
+	}
+	if kinds, given := body.Kinds.Get(); given {
+		d.Kinds = append([]postrider.NoticeKind{}, kinds...)
+	}
+	var addressErr error
+	d.Address, addressErr = s.checkAddress(d, body.Address)
+	if err := errors.Join(err, addressErr, checkLanguage(d.Language), checkKinds(d.Kinds)); err != nil {
+		return nil, err
+	}
+	if err := s.mayManage(ctx, d); err != nil {
+		return nil, err
+	}
+	if d.Channel == postrider.ChannelSlack { // who knows the URL may post to it
+		d.ConfirmedAt = s.Store.Clock().Wall()
+	} else if d.Ask, err = postrider.AskConfirmation, s.allowConfirmation(d); err != nil {
+		return nil, err
+	}
+	err = s.Store.PutDestination(ctx, d, maxDestinations)
+	switch {
+	case errors.Is(err, store.ErrTooMany):
+		return nil, conflict("too_many_destinations", fmt.Sprintf("there are %d destinations already", maxDestinations))
+	case errors.Is(err, postrider.ErrConflict):
+		return nil, conflict("destination_exists", "there is a destination with this address already")
+	}
+	return respondWith(viewDestination(ctx))(s.findDestination(ctx, d.ID.String()))
+}
+
+// mayManage refuses the operator's destinations to all but admins.
+func (s *server) mayManage(ctx context.Context, d postrider.Destination) error {
+	if d.Account.IsZero() && !infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
+		return &apiError{class: errForbidden, detail: "destinations of the operator need a key with the scope admin; name an account for one of its own"}
+	}
+	return nil
+}
+
+// allowConfirmation reports whether a confirmation can be sent, and counts it.
+func (s *server) allowConfirmation(d postrider.Destination) error {
+	if !s.opts.Mail {
+		return errNoMail
+	}
+	if s.opts.PublicURL == "" {
+		return errNoPublicURL
+	}
+	if err := s.confirmations.allow(d.Account); err != nil {
+		return err
+	}
+	return s.addresses.allow(d.Address)
+}
+
+// errNoMail is the response to an email address without a mail server.
+var errNoMail = &apiError{
+	class: postrider.ErrInvalid, code: "mail_missing",
+	detail: "emails need a mail server, which is not set: start the server with --smtp-url (POSTRIDER_SMTP_URL)",
+}
+
+// checkAddress returns the address in the form in which it is stored. The URL of an account's
+// webhook must be one that endpoints may have, too; the operator's may be anywhere.
+func (s *server) checkAddress(d postrider.Destination, address string) (string, error) {
+	wrong := func(reason string) error { return invalid("address", postrider.FaultMalformed, reason) }
+	switch {
+	case address == "":
+		return "", invalid("address", postrider.FaultRequired, "is required")
+	case d.Channel == postrider.ChannelEmail:
+		parsed, err := mail.ParseAddress(address)
+		local, domain, _ := strings.Cut(address, "@")
+		if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmail || !isASCII(address) || !strings.Contains(domain, ".") {
+			return "", wrong("must be an email address like ann@acme.example")
+		}
+		return local + "@" + strings.ToLower(domain), nil
+	case d.Channel != postrider.ChannelSlack:
+		return "", invalid("channel", postrider.FaultNotAChoice, "must be email or slack")
+	case len(address) > maxWebhook:
+		return "", tooLong("address", maxWebhook, "is too long")
+	case d.Account.IsZero():
+		at, err := url.Parse(address)
+		if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || at.User != nil {
+			return "", wrong("must be a URL like https://hooks.slack.com/services/…")
+		}
+		return address, nil
+	}
+	canonical, err := s.Guard.CheckURL(address)
+	if fault, ok := errors.AsType[*postrider.InvalidError](err); ok {
+		return "", invalid("address", fault.Code, fault.Reason)
+	}
+	return canonical, err
+}
+
+// isASCII reports whether the text has only visible ASCII characters. Other addresses need
+// SMTPUTF8 of every server on their way.
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// checkLanguage refuses a language that messages do not have.
+func checkLanguage(language string) error {
+	if !slices.Contains(postrider.MessageLanguages, language) {
+		return invalid("language", postrider.FaultNotAChoice, "must be "+strings.Join(postrider.MessageLanguages, " or "))
+	}
+	return nil
+}
+
+// checkKinds refuses kinds that do not exist, and repeated ones.
+func checkKinds(kinds []postrider.NoticeKind) error {
+	var faults []error
+	for i, kind := range kinds {
+		field := fmt.Sprintf("kinds[%d]", i)
+		switch {
+		case !slices.Contains(postrider.NoticeKinds, kind):
+			faults = append(faults, invalid(field, postrider.FaultNotAChoice, "must be a kind of notice"))
+		case slices.Contains(kinds[:i], kind):
+			faults = append(faults, invalid(field, postrider.FaultRepeated, "must be there once"))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// listDestinations lists the destinations that all given filters select.
+func (s *server) listDestinations(ctx context.Context, in *struct {
+	Account  string `query:"account" doc:"Id or uid of the account."`
+	Operator bool   `query:"operator" doc:"Whether to list only the operator's; default false."`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Destination]], error) {
+	account, err := s.resolveAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	return respondPage(viewDestination(ctx))(s.Store.Destinations(ctx, store.DestinationQuery{Account: account, Operator: in.Operator, Paging: in.Paging.of()}))
+}
+
+// findDestination returns the destination if the caller may see it.
+func (s *server) findDestination(ctx context.Context, text string) (postrider.Destination, error) {
+	id, err := parseID[postrider.DestinationID](text)
+	if err != nil {
+		return postrider.Destination{}, err
+	}
+	d, err := first(s.Store.Destinations(ctx, store.DestinationQuery{ID: id, Account: infoOf(ctx).caller.Account}))
+	infoOf(ctx).account = d.Account
+	return d, err
+}
+
+func (s *server) getDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+	return respondWith(viewDestination(ctx))(s.findDestination(ctx, in.Destination))
+}
+
+// ownDestination returns the destination if the caller may change it.
+func (s *server) ownDestination(ctx context.Context, text string) (postrider.Destination, error) {
+	d, err := s.findDestination(ctx, text)
+	if err == nil {
+		err = s.mayManage(ctx, d)
+	}
+	return d, err
+}
+
+// changeDestination changes the language and the kinds.
+func (s *server) changeDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+	var body apitypes.DestinationUpdate
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	d, err := s.ownDestination(ctx, in.Destination)
+	if err != nil {
+		return nil, err
+	}
+	c := store.ChangeDestination{ID: d.ID}
+	if body.Language != nil {
+		c.Language, err = *body.Language, checkLanguage(*body.Language)
+	}
+	kinds := d.Kinds
+	set(&kinds, body.Kinds, nil)
+	if c.Kinds = &kinds; errors.Join(err, checkKinds(kinds)) != nil {
+		return nil, errors.Join(err, checkKinds(kinds))
+	}
+	changed, err := s.Store.ChangeDestination(ctx, c)
+	infoOf(ctx).changed(fullDestination(d), fullDestination(changed))
+	return respondWith(viewDestination(ctx))(changed, err)
+}
+
+func (s *server) deleteDestination(ctx context.Context, in *destinationPath) (*none, error) {
+	d, err := s.ownDestination(ctx, in.Destination)
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Store.DeleteDestination(ctx, d.ID)
+}
+
+// confirmDestination asks the sender for the message with the link.
+func (s *server) confirmDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+	d, err := s.ownDestination(ctx, in.Destination)
+	if err == nil && d.Channel != postrider.ChannelEmail {
+		err = conflict("destination_no_email", "only an email address needs to be confirmed")
+	}
+	if err == nil {
+		err = s.allowConfirmation(d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskConfirmation}))
+}
+
+// testDestination asks the sender for a test message.
+func (s *server) testDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+	d, err := s.ownDestination(ctx, in.Destination)
+	if err == nil && d.ConfirmedAt.IsZero() {
+		err = conflict("destination_unconfirmed", "its reader has not confirmed the address")
+	}
+	if err == nil && slices.Contains(d.Unsubscribed, postrider.AllKinds) {
+		err = conflict("destination_unsubscribed", "its reader wants no messages; ask for a confirmation again")
+	}
+	if err == nil {
+		err = s.tests.allow(d.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskTest}))
+}
+
+// The limits of messages that people ask for: they leave for addresses of third parties.
+const (
+	confirmEvery = 6 * time.Minute // for an account, after ten
+	addressEvery = time.Hour       // for an address, after three
+	testEvery    = time.Minute     // for a destination, after three
+)

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Expunger removes what people may demand to be removed.
+type Expunger interface {
+	// Begin begins an expunge. It goes on by itself, and after a restart.
+	Begin(ctx context.Context, e postrider.Expunge) error
+	// Unfinished returns how many expunges have not removed everything yet.
+	Unfinished(ctx context.Context) (int, error)
+	// List returns the path of the list from which a restored store learns what to remove
+	// again; empty: there is none.
+	List() string
+}
+
+// expunges registers the routes of expunges.
+func (rt *router) expunges() {
+	handle(rt, route{
+		name: "create-expunge", path: "POST /expunges",
+		summary: "Remove an event, an endpoint or an account with all that is stored about it",
+		description: "It cannot be undone. An endpoint or account is deleted first. What is pending is cancelled. " +
+			"The removal goes on after a restart of the server; 15 minutes after the last row was found, since an attempt may be under way, the archive follows, and then it ends. " +
+			"An event that only the archive has is found there.",
+		codes: []string{"archive_unavailable", "archive_damaged"}, receiverTime: archiveTime,
+		scope: postrider.ScopeAdmin, status: 202, body: apitypes.ExpungeCreate{}, empty: true,
+	}, rt.createExpunge)
+	handle(rt, route{
+		name: "list-expunges", path: "GET /expunges",
+		summary: "List expunges, newest first",
+		scope:   postrider.ScopeAdmin,
+	}, rt.listExpunges)
+	handle(rt, route{
+		name: "get-expunge", path: "GET /expunges/{expunge}",
+		summary: "Get an expunge with its progress",
+		scope:   postrider.ScopeAdmin,
+	}, rt.getExpunge)
+}
+
+// createExpunge begins an expunge of the one object that the body names.
+func (s *server) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitypes.Expunge], error) {
+	var body apitypes.ExpungeCreate
+	if err := decode(ctx, &body); err != nil {
+		return nil, err
+	}
+	e := postrider.Expunge{ID: store.NewID[postrider.ExpungeID](s.IDs), By: infoOf(ctx).caller.Name, CreatedAt: s.Store.Clock().Wall()}
+	if err := s.fillExpunge(ctx, &e, body); err != nil {
+		return nil, err
+	}
+	if err := s.Expunger.Begin(ctx, e); err != nil {
+		return nil, err
+	}
+	return respondWith(s.viewExpunge)(first(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
+}
+
+// fillExpunge sets what the expunge removes. Deleted endpoints and accounts are found by id, and
+// an event whose bytes are gone by its deliveries, or in the archive.
+func (s *server) fillExpunge(ctx context.Context, e *postrider.Expunge, body apitypes.ExpungeCreate) error {
+	named := 0
+	for _, name := range []string{body.Event, body.Endpoint, body.Account} {
+		if name != "" {
+			named++
+		}
+	}
+	switch {
+	case named != 1:
+		return invalid("event", postrider.FaultContradictory, "name exactly one of event, endpoint and account")
+	case body.Event != "":
+		event, err := s.findEvent(ctx, body.Event)
+		if errors.Is(err, postrider.ErrNotFound) {
+			event, err = s.archivedEvent(ctx, body.Event)
+		}
+		e.Event, e.Account = event.ID, event.Account
+		return inField("event", err)
+	case body.Endpoint != "":
+		endpoint, err := s.findEndpoint(ctx, body.Endpoint)
+		e.Endpoint, e.Account = endpoint.ID, endpoint.Account
+		return inField("endpoint", err)
+	}
+	account, err := s.visibleAccount(ctx, body.Account)
+	e.Account = account.ID
+	infoOf(ctx).account = account.ID
+	return inField("account", err)
+}
+
+// inField says in which field the name is of an object that does not exist.
+func inField(field string, err error) error {
+	if errors.Is(err, postrider.ErrNotFound) {
+		return invalid(field, postrider.FaultUnknown, "must be the id of an existing "+field)
+	}
+	return err
+}
+
+func (s *server) listExpunges(ctx context.Context, in *struct {
+	Running bool `query:"running" doc:"Only those that have not ended."`
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Expunge]], error) {
+	return respondPage(s.viewExpunge)(s.Store.Expunges(ctx, store.ExpungeQuery{Running: in.Running, Paging: in.Paging.of()}))
+}
+
+func (s *server) getExpunge(ctx context.Context, in *struct {
+	Expunge string `path:"expunge"`
+},
+) (*reply[apitypes.Expunge], error) {
+	id, err := parseID[postrider.ExpungeID](in.Expunge)
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(s.viewExpunge)(first(s.Store.Expunges(ctx, store.ExpungeQuery{ID: id})))
+}
+
+func (s *server) viewExpunge(e postrider.Expunge) apitypes.Expunge {
+	view := apitypes.Expunge{
+		ID: e.ID, Event: orNull(e.Event), Endpoint: orNull(e.Endpoint), Account: e.Account, CreatedBy: e.By,
+		CreatedAt: instant(e.CreatedAt), EndedAt: timeOrNull(e.EndedAt),
+		Removed: apitypes.ExpungeCounts(e.Removed), SHA256: hex.EncodeToString(e.Digest[:]), ArchiveError: orNull(e.Archive.Fault),
+		StillHeld: []string{"backups_without_list", "audit_log", "logs"},
+	}
+	if s.Expunger.List() != "" {
+		view.StillHeld[0] = "backups"
+	}
+	if e.Archive.Held {
+		view.StillHeld = append(view.StillHeld, "archive")
+	}
+	return view
+}

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/archive"
+	"github.com/postrider/postrider/internal/secrets"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// ArchiveReader reads the archive of a store for a command. It opens the store itself: with
+// SQLite no server may run on it.
+type ArchiveReader struct {
+	archive keptArchive
+	store   store.Store
+}
+
+// errNoArchive refuses a command without the setting.
+var errNoArchive = errors.New("there is no archive: name it with --archive, as the server has it")
+
+// OpenArchive opens the store and the archive that the settings name.
+func OpenArchive(ctx context.Context, c StoreConfig, at ArchiveConfig) (*ArchiveReader, error) {
+	if at.Archive == "" {
+		return nil, errNoArchive
+	}
+	if err := c.mustHaveStore(); err != nil {
+		return nil, err
+	}
+	o := commandOptions()
+	opened, err := openStore(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := secrets.Open(ctx, c.keys(), opened, o.log)
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	kept, err := at.openArchive(opened, keys.Vault, o.log)
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return &ArchiveReader{kept, opened}, nil
+}
+
+// Close closes the archive and the store.
+func (r *ArchiveReader) Close() error {
+	r.archive.close()
+	return r.store.Close()
+}
+
+// ArchiveFilter selects records of the archive, or parts; a zero field does not filter. From
+// and To are days: of the ids of events, or of the deliveries of attempts and bodies.
+type ArchiveFilter struct {
+	Account  postrider.AccountID
+	Event    postrider.EventID
+	Endpoint postrider.EndpointID
+	Type     string
+	From, To time.Time
+}
+
+// Parts calls do with the parts of the days of the filter. With verify each is read and
+// compared first; a part that is not whole has a Fault, and is no error.
+func (r *ArchiveReader) Parts(ctx context.Context, f ArchiveFilter, verify bool, do func(apitypes.ArchivePart) error) error {
+	const page = 100
+	for q := (store.ArchiveParts{From: f.From, To: f.To, Limit: page}); ; {
+		parts, err := r.archive.Parts(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, p := range parts {
+			shown := api.ViewArchivePart(p)
+			if verify {
+				found, err := r.archive.Verify(ctx, p)
+				shown.Verification = api.ViewArchiveVerified(found, err)
+			}
+			if err := errors.Join(ctx.Err(), do(shown)); err != nil {
+				return err
+			}
+		}
+		if len(parts) < page {
+			return nil
+		}
+		q.After = parts[len(parts)-1]
+	}
+}
+
+// ArchiveSearch is the result of a search.
+type ArchiveSearch struct {
+	Records  int   // that were found
+	Parts    int   // that were read
+	Expunged int64 // records of these parts that nobody can read
+}
+
+// Search calls do with the JSON of the records that the filter selects.
+func (r *ArchiveReader) Search(ctx context.Context, f ArchiveFilter, do func(kind string, record []byte) error) (sum ArchiveSearch, err error) {
+	q := archive.Query{Account: f.Account, Event: f.Event, Endpoint: f.Endpoint, Type: f.Type, From: f.From, To: f.To, Limit: store.MaxLimit}
+	for {
+		found, err := r.archive.Search(ctx, q)
+		if err != nil {
+			return sum, err
+		}
+		sum.Records, sum.Parts, sum.Expunged = sum.Records+len(found.Records), sum.Parts+found.Parts, sum.Expunged+found.Expunged
+		for _, record := range found.Records {
+			if err := do(string(record.Kind), record.Record); err != nil {
+				return sum, err
+			}
+		}
+		if q.Cursor = found.Next; q.Cursor == "" {
+			return sum, nil
+		}
+	}
+}

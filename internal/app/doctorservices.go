@@ -1,0 +1,134 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/postrider/postrider/internal/archive"
+	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/messenger"
+)
+
+// mailPatience bounds each step with the mail server.
+const mailPatience = 4 * time.Second
+
+// examineMail goes with the mail server as far as an email does, and sends none. Without a mail
+// server there is no check.
+func (c Config) examineMail(ctx context.Context) []doctor.Check {
+	email, ok := c.email()
+	if !ok {
+		return nil
+	}
+	email.Timeout = mailPatience
+	failed, err := email.Check(ctx)
+	if err != nil {
+		return one(doctor.Warning(doctor.MailServer, "%s: %s: %s", email.Address, failed, err).Change("%s", mailRemedies[failed]))
+	}
+	return one(doctor.Okay(doctor.MailServer, "%s accepts emails from %s", email.Address, email.From.Address))
+}
+
+// mailRemedies say what to change when a step with the mail server fails.
+var mailRemedies = map[messenger.Step]string{
+	messenger.StepConnect: "correct --smtp-url, or let this machine reach the mail server; many networks close port 25. Deliveries work without it",
+	messenger.StepEncrypt: "let --smtp-url begin with smtp:// if the mail server offers STARTTLS (port 587), or with smtps:// if it begins with TLS (port 465), " +
+		"name it as its certificate does, and set --smtp-ca-file if the certificate is of your own authority",
+	messenger.StepLogin:  "correct the user of --smtp-url and the password in POSTRIDER_SMTP_PASSWORD or --smtp-password-file",
+	messenger.StepSender: "set --smtp-from to an address from which the mail server lets this user send",
+}
+
+// examineArchive does with a small object all that the archive does with its own. Without an
+// archive there is no check.
+func (c Config) examineArchive(ctx context.Context) []doctor.Check {
+	u, err := url.Parse(c.Archive)
+	switch {
+	case c.Archive == "" || err != nil:
+		return nil
+	case u.Scheme == "s3":
+		return examineBucket(ctx, c.bucket(u))
+	}
+	return c.examineArchiveFolder(ctx, filepath.FromSlash(u.Path))
+}
+
+// examineArchiveFolder checks an archive that is a folder. With PostgreSQL nobody knows whether
+// it shares a disk with the database.
+func (c Config) examineArchiveFolder(ctx context.Context, folder string) []doctor.Check {
+	err := archive.Probe(ctx, archive.Folder(folder))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return one(doctor.Failure(doctor.ArchiveAccess, "%s", err).
+			Change("mount the disk of the archive, or make the folder %s: the server does not make it, so that it never fills the disk below", folder))
+	case err != nil:
+		return one(doctor.Failure(doctor.ArchiveAccess, "%s", err).
+			Change("let the user of the server write to %s (chown, chmod 700), and free space on its disk", folder))
+	}
+	checks := one(doctor.Okay(doctor.ArchiveAccess, "%s can be written, read and listed", folder))
+	if data := c.sqliteDir(); data != "" {
+		if same, err := doctor.SameDisk(folder, existing(data)); err == nil && same {
+			return append(checks, doctor.Warning(doctor.ArchiveDisk, "%s and the data folder %s are on one file system", folder, data).
+				Change("put the archive on another disk: on this one it takes the space that deleting is to free, and is lost with it"))
+		}
+	}
+	if space, err := doctor.SpaceOf(folder); err == nil {
+		checks = append(checks, space.Check(doctor.ArchiveDisk, folder))
+	}
+	return checks
+}
+
+// existing returns the path, or the nearest folder above it that exists.
+func existing(path string) string {
+	for {
+		if _, err := doctor.SpaceOf(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// bucketSkew is the difference of clocks from which the check warns. Servers refuse requests
+// from 15 minutes on.
+const bucketSkew = 5 * time.Minute
+
+// examineBucket checks an archive that is a bucket.
+func examineBucket(ctx context.Context, bucket archive.Bucket) (checks []doctor.Check) {
+	target, err := archive.OpenS3(bucket)
+	if err == nil {
+		defer target.Close()
+		err = archive.Probe(ctx, target)
+	}
+	if err == nil {
+		checks = one(doctor.Okay(doctor.ArchiveAccess, "objects of the bucket %s at %s can be written, read, listed and deleted", bucket.Name, bucket.Endpoint))
+	} else {
+		checks = one(doctor.Failure(doctor.ArchiveAccess, "bucket %s at %s: %s", bucket.Name, bucket.Endpoint, err).Change("%s", bucketRemedy(archive.Code(err))))
+	}
+	there, err := bucket.ServerTime(ctx)
+	if err != nil { // the other check says that the server is away
+		return checks
+	}
+	skew := time.Since(there).Abs().Round(time.Second)
+	if skew > bucketSkew {
+		return append(checks, doctor.Warning(doctor.ArchiveClock, "the clocks of this machine and of %s differ by %s", bucket.Endpoint, skew).
+			Change("let NTP set the clock of this machine: from 15 minutes on the server refuses everything"))
+	}
+	return append(checks, doctor.Okay(doctor.ArchiveClock, "the clock of this machine and that of %s agree", bucket.Endpoint))
+}
+
+// bucketRemedy says what to change when the server of a bucket refuses with a code.
+func bucketRemedy(code string) string {
+	switch code {
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch":
+		return "correct --archive-access-key and the secret in POSTRIDER_ARCHIVE_SECRET_KEY or --archive-secret-key-file"
+	case "AccessDenied":
+		return "give the access key the rights s3:PutObject, s3:GetObject and s3:DeleteObject for the objects of the bucket, and s3:ListBucket for the bucket"
+	case "NoSuchBucket":
+		return "make the bucket, or correct its name in --archive"
+	case "RequestTimeTooSkewed":
+		return "let NTP set the clock of this machine"
+	case "AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException":
+		return "set --archive-region to the region of the bucket, and --archive-endpoint to the server of that region"
+	}
+	return "correct --archive-endpoint and --archive, or let this machine reach the server of the bucket"
+}

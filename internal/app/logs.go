@@ -1,0 +1,120 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// logged are the packages that write log lines, and whose level can be set apart. The server
+// itself is "app", the databases are "store".
+var logged = []string{
+	"api", "app", "archive", "dispatch", "expunge", "ingest", "inspect", "janitor", "messenger", "notify", "observe", "quota", "replay", "rollup", "routing", "secrets", "store",
+	"telemetry", "traces", "web", "webhook",
+}
+
+// levels are the lowest levels that are logged: of packages that are named, and of all others.
+type levels struct {
+	others slog.Level
+	of     map[string]slog.Level
+}
+
+// parseLevels reads a text such as info,dispatch=debug,egress=warn.
+func parseLevels(text string) (levels, error) {
+	l := levels{others: slog.LevelInfo, of: map[string]slog.Level{}}
+	set := map[string]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, level, named := strings.Cut(strings.TrimSpace(part), "=")
+		if !named {
+			name, level = "", name
+		}
+		parsed, ok := levelOf(level)
+		switch {
+		case !ok:
+			return levels{}, fmt.Errorf("must be debug, info, warn or error, and perhaps another one for a package, as in info,dispatch=debug; %q is none", level)
+		case named && !slices.Contains(logged, name):
+			like := ""
+			if similar := closest(name, logged); similar != "" {
+				like = "; is " + similar + " meant?"
+			}
+			return levels{}, fmt.Errorf("has no package %q%s (%s)", name, like, strings.Join(logged, ", "))
+		case set[name]:
+			return levels{}, fmt.Errorf("sets %s twice", cmp.Or(name, "the level of all other packages"))
+		case named:
+			l.of[name] = parsed
+		default:
+			l.others = parsed
+		}
+		set[name] = true
+	}
+	return l, nil
+}
+
+// levelOf returns the level of that name.
+func levelOf(name string) (slog.Level, bool) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if strings.EqualFold(level.String(), name) && strings.ToLower(name) == name {
+			return level, true
+		}
+	}
+	return 0, false
+}
+
+// at returns the lowest level of a package that is logged.
+func (l levels) at(name string) slog.Level {
+	if level, ok := l.of[name]; ok {
+		return level
+	}
+	return l.others
+}
+
+// Logger returns the logger that the settings describe. It writes to w.
+func Logger(c Config, w io.Writer) *slog.Logger {
+	set, err := parseLevels(c.LogLevel)
+	if err != nil { // Validate has refused it
+		set = levels{others: slog.LevelInfo}
+	}
+	opts := &slog.HandlerOptions{Level: slog.LevelDebug} // leveled decides
+	var handler slog.Handler = slog.NewJSONHandler(w, opts)
+	if c.format() == "text" {
+		handler = slog.NewTextHandler(w, opts)
+	}
+	return slog.New(leveled{handler, set, set.at("app")})
+}
+
+// logOf returns the logger of a package. A log that was not made by [Logger] has one level for
+// all.
+func logOf(log *slog.Logger, name string) *slog.Logger {
+	if h, ok := log.Handler().(leveled); ok {
+		h.least = h.set.at(name)
+		return slog.New(h)
+	}
+	return log
+}
+
+// leveled is a handler that logs what is at least of a level.
+type leveled struct {
+	slog.Handler
+
+	set   levels
+	least slog.Level
+}
+
+// Enabled implements [slog.Handler].
+func (h leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= h.least }
+
+// WithAttrs implements [slog.Handler].
+func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
+// WithGroup implements [slog.Handler].
+func (h leveled) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}

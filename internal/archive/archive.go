@@ -1,0 +1,361 @@
+// Package archive copies what retention is about to delete into an archive: a folder, or a
+// bucket of an S3-compatible server.
+//
+//	a := archive.New(target, store, vault, archive.Options{})
+//	more, err := a.Archive(ctx, store.OldEvents, before) // a part of a day
+//
+// A day of a kind (events, attempts, bodies) becomes parts of about 16 MiB of JSON. A part is
+// an object and its manifest, a JSON document. The object has a segment for each account: its
+// records as NDJSON, compressed with zstd and encrypted with AES-256-GCM under the account's
+// own key. docs/operate/archive.md has the format, for those who read it without this program.
+//
+// It promises:
+//
+//   - A part is recorded in the store after its object and its manifest were written, read back
+//     and compared. [store.Retention.DeleteOld] deletes nothing that no part has.
+//   - Rows that are deleted one by one, before their day, get parts of their own ([Archive.ArchiveRows]).
+//   - A part that a dying node has written and not recorded is recorded by the next one, if it
+//     still has the rows that are stored; it is not written twice.
+//   - One node at a time archives. It holds one part in memory, and rests as long as it works.
+//   - An archive that is away, full or hanging ends the work on a part within PartTime, with
+//     an error that says which. Nothing is deleted then, and nothing else waits.
+//   - What is expunged is removed from objects that are there already ([Archive.Expunge]): each
+//     is replaced by one without it, with the records of others byte for byte as they were.
+//   - Without the key of an account nobody can read its segments; those of others stay readable
+//     (store.DeleteArchiveKey, which an expunge of the account calls).
+package archive
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Target is where objects are kept. An error of Read for an object that does not exist
+// matches [fs.ErrNotExist].
+type Target interface {
+	// Write stores an object whole, in place of one of that name. After an error there may be
+	// a part of it, or all.
+	Write(ctx context.Context, name string, content []byte) error
+	// Read returns an object.
+	Read(ctx context.Context, name string) ([]byte, error)
+	// List returns the names of the objects that begin with the prefix, which ends with a slash.
+	List(ctx context.Context, prefix string) ([]string, error)
+	// Delete deletes an object. One that does not exist is no error.
+	Delete(ctx context.Context, name string) error
+}
+
+// Vault makes and decrypts the keys of accounts. secrets.Vault is one.
+type Vault interface {
+	// NewArchiveKey returns a new key, and the bytes to store for it.
+	NewArchiveKey(ctx context.Context, account postrider.AccountID) (key [32]byte, encrypted []byte, err error)
+	// DecryptArchiveKey returns the key of which the bytes were stored.
+	DecryptArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) (key [32]byte, err error)
+}
+
+// Store is what an archive needs of a store.
+type Store interface {
+	store.Archive
+	store.Restored
+
+	// NoteExpunge is [store.Expunges]'s.
+	NoteExpunge(ctx context.Context, e postrider.Expunge) error
+	// ReplaceArchivePart is [store.Expunges]'s.
+	ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) error
+	// Now is [store.Upkeep]'s.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Options tunes an [Archive]. The zero value is the production default.
+type Options struct {
+	PartBytes int           // JSON of a part, so that memory is bounded: default 16 MiB
+	PartTime  time.Duration // bound of the work on one part: default 2 minutes
+	Log       *slog.Logger  // default: discard
+}
+
+func (o Options) withDefaults() Options {
+	o.PartBytes = cmp.Or(o.PartBytes, 16<<20)
+	o.PartTime = cmp.Or(o.PartTime, 2*time.Minute)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Archive writes and reads the archive of a store. Its methods may be called from any
+// goroutine.
+type Archive struct {
+	target Target
+	store  Store
+	keys   keys
+	opts   Options
+	node   uint64     // that has the lease; random
+	work   sync.Mutex // of the one that writes objects: a part that is archived, or an expunge
+
+	mu   sync.Mutex
+	days map[store.Kind]*day // the day of each kind that is being archived; an entry goes when it is done, and after an error
+}
+
+// day is a day that is being archived.
+type day struct {
+	store.ArchiveDay
+
+	redone bool // its parts were forgotten once in this round
+}
+
+// New returns the archive of a store.
+func New(target Target, s Store, vault Vault, opts Options) *Archive {
+	var node [8]byte
+	rand.Read(node[:])
+	return &Archive{
+		target: target, store: s, keys: keys{store: s, vault: vault},
+		opts: opts.withDefaults(), node: binary.BigEndian.Uint64(node[:]) >> 1, days: map[store.Kind]*day{},
+	}
+}
+
+// Archive archives the next part of the oldest day of a kind that ended at before or earlier.
+// It reports whether there may be more; then it has rested as long as that took. If another
+// node is at it, it does nothing.
+func (a *Archive) Archive(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error) {
+	begun := time.Now()
+	err = a.bounded(ctx, func(ctx context.Context) (err error) {
+		more, err = a.next(ctx, kind, before)
+		return err
+	})
+	if err != nil {
+		a.forget(kind)
+		return false, fmt.Errorf("archive %s: %w", kind, err)
+	}
+	if more {
+		batch.SleepOr(ctx, time.Since(begun), nil)
+	}
+	return more, nil
+}
+
+// errSlow is the cause of the end of a part that takes too long.
+var errSlow = errors.New("the archive is too slow")
+
+// bounded runs do, alone on this node and within PartTime.
+func (a *Archive) bounded(ctx context.Context, do func(context.Context) error) error {
+	a.work.Lock()
+	defer a.work.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.PartTime, errSlow)
+	defer cancel()
+	err := do(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+		return fmt.Errorf("%w: %w", errSlow, err)
+	}
+	return err
+}
+
+func (a *Archive) forget(kind store.Kind) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.days, kind)
+}
+
+// next archives a part.
+func (a *Archive) next(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error) {
+	mine, err := a.store.LeaseArchive(ctx, a.node, 2*a.opts.PartTime)
+	if err != nil || !mine {
+		a.forget(kind)
+		return false, err
+	}
+	d, err := a.day(ctx, kind, before)
+	if err != nil || d == nil {
+		return false, err
+	}
+	p, err := a.read(ctx, store.ArchiveRows{Kind: kind, Day: d.Day, After: d.After()})
+	if err != nil {
+		return false, err
+	}
+	if len(p.rows) == 0 {
+		return true, a.finish(ctx, kind, d)
+	}
+	made, err := a.write(ctx, store.ArchivePart{Kind: kind, Day: d.Day, Number: d.Next, After: d.After()}, p)
+	if err == nil {
+		err = a.store.PutArchivePart(ctx, made)
+	}
+	if err != nil {
+		return false, err
+	}
+	d.Parts, d.Next = append(d.Parts, made), d.Next+1
+	return true, nil
+}
+
+// day returns the day of a kind that is being archived; nil: there is none.
+func (a *Archive) day(ctx context.Context, kind store.Kind, before time.Time) (*day, error) {
+	a.mu.Lock()
+	d := a.days[kind]
+	a.mu.Unlock()
+	if d != nil {
+		return d, nil
+	}
+	found, err := a.store.ArchiveDay(ctx, kind, before)
+	if err != nil || found.Day.IsZero() {
+		return nil, err
+	}
+	d = &day{ArchiveDay: found}
+	if err := a.adopt(ctx, kind, d); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.days[kind] = d
+	return d, nil
+}
+
+// finish ends the work on a day of which no more rows are found. If its parts have another
+// number of rows than are stored now, rows were added behind a part: the attempts of a
+// delivery that was still pending. The day is then archived again, and the old objects go.
+// Twice in a row is an error, so that it cannot go on forever.
+func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
+	now, err := a.store.ArchiveDay(ctx, kind, d.Day.AddDate(0, 0, 1))
+	if err != nil {
+		return err
+	}
+	if !now.Day.Equal(d.Day) {
+		a.forget(kind)
+		return nil
+	}
+	if d.redone {
+		return fmt.Errorf("%s of %s have changed again while they were archived", kind, dayText(d.Day))
+	}
+	forgotten, err := a.store.RedoArchiveDay(ctx, kind, d.Day)
+	if err != nil {
+		return err
+	}
+	a.opts.Log.InfoContext(ctx, "a day is archived again, because rows were added to it", "kind", kind, "day", dayText(d.Day))
+	for _, p := range forgotten {
+		if err := a.remove(ctx, p.Object); err != nil {
+			a.opts.Log.WarnContext(ctx, "an old object of the archive stays", "object", p.Object, "error", err)
+		}
+	}
+	if now, err = a.store.ArchiveDay(ctx, kind, d.Day.AddDate(0, 0, 1)); err != nil {
+		return err
+	}
+	d.ArchiveDay, d.redone = now, true
+	return nil
+}
+
+// adopt records the part that the last node had written and not recorded, and deletes the
+// objects that it left without a manifest. A manifest is never deleted here: after the
+// database was restored from an old backup, the archive may know more than the database.
+func (a *Archive) adopt(ctx context.Context, kind store.Kind, d *day) error {
+	names, err := a.target.List(ctx, folderOf(kind, d.Day))
+	if err != nil {
+		return err
+	}
+	next := partPrefix(kind, d.Day, d.Next)
+	for _, name := range names {
+		switch object, isManifest := strings.CutSuffix(name, manifestSuffix); {
+		case !isManifest && !slices.Contains(names, manifestName(name)) && strings.HasPrefix(name, next):
+			if err := a.target.Delete(ctx, name); err != nil {
+				return err
+			}
+		case isManifest && strings.HasPrefix(object, next):
+			if err := a.adoptPart(ctx, kind, d, object+objectSuffix); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adoptPart records the next part of a day if it is whole, and has as many rows as are stored
+// between its ends.
+func (a *Archive) adoptPart(ctx context.Context, kind store.Kind, d *day, object string) error {
+	m, err := a.verify(ctx, store.ArchivePart{Kind: kind, Object: object})
+	if err != nil || m.After != textOf(kind, d.After()) {
+		return a.ctxErr(ctx, err)
+	}
+	p, err := m.part()
+	if err != nil {
+		return nil //nolint:nilerr // it is another program's
+	}
+	var stored int64
+	err = a.store.ArchiveRows(ctx, store.ArchiveRows{Kind: kind, Day: d.Day, After: p.After}, func(r store.ArchivedRow) bool {
+		id := r.ID()
+		if bytes.Compare(id[:], p.Last[:]) > 0 {
+			return false
+		}
+		stored++
+		return true
+	})
+	if err != nil || stored != p.Rows {
+		return err
+	}
+	if err := a.store.PutArchivePart(ctx, p); err != nil {
+		return err
+	}
+	d.Parts, d.Next = append(d.Parts, p), d.Next+1
+	return nil
+}
+
+// ctxErr returns the error if it says that the time is over: otherwise an object that cannot
+// be verified is none that may be adopted.
+func (a *Archive) ctxErr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+// write stores a part and its manifest, and reads both back. part says what it is: its Kind, Day,
+// Number and After.
+func (a *Archive) write(ctx context.Context, part store.ArchivePart, p *pending) (store.ArchivePart, error) {
+	var random [4]byte
+	rand.Read(random[:])
+	part.Object = fmt.Sprintf("%s%x%s", partPrefix(part.Kind, part.Day, part.Number), random, objectSuffix)
+	part.Rows, part.Last = int64(len(p.rows)), p.last
+	now, err := a.store.Now(ctx)
+	if err != nil {
+		return part, err
+	}
+	part.MadeAt = now.UTC().Truncate(time.Second)
+	object, segments, err := a.seal(ctx, part.Object, p)
+	if err != nil {
+		return part, err
+	}
+	part.Bytes, part.SHA256 = int64(len(object)), sha256.Sum256(object)
+	return part, a.putBoth(ctx, newManifest(part, segments), object)
+}
+
+// putBoth writes an object and its manifest, and reads both back.
+func (a *Archive) putBoth(ctx context.Context, m manifest, content []byte) error {
+	if err := a.put(ctx, m.Object, content); err != nil {
+		return err
+	}
+	return a.put(ctx, manifestName(m.Object), m.encode())
+}
+
+// put writes an object and compares it with what can be read afterwards.
+func (a *Archive) put(ctx context.Context, name string, content []byte) error {
+	if err := a.target.Write(ctx, name, content); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	back, err := a.target.Read(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read %s back: %w", name, err)
+	}
+	if !bytes.Equal(back, content) {
+		return fmt.Errorf("read %s back: it has other bytes than were written", name)
+	}
+	return nil
+}
+
+// isGone reports whether an object does not exist, in an archive that is there.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errAway) }

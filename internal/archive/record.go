@@ -1,0 +1,144 @@
+package archive
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Records are what the lines of a segment are, one type for each kind. Fields are only ever
+// added. Bytes are base64. docs/operate/archive.md describes them.
+
+// eventRecord is an event.
+type eventRecord struct {
+	ID             postrider.EventID   `json:"id"`
+	Account        postrider.AccountID `json:"account"`
+	Type           string              `json:"type"`
+	APIVersion     string              `json:"api_version,omitempty"`
+	OrderingKey    string              `json:"ordering_key,omitempty"`
+	Sequence       int64               `json:"sequence,omitempty"`
+	Hops           int                 `json:"hops,omitempty"`
+	IdempotencyKey string              `json:"idempotency_key,omitempty"`
+	TraceParent    []byte              `json:"trace_parent,omitempty"` // the producer's trace and span: 16 bytes and 8
+	CreatedAt      time.Time           `json:"created_at"`
+	Data           []byte              `json:"data"` // as base64: the bytes that were signed
+}
+
+// attemptRecord is an attempt, or a decision without a request. The last one of a delivery has
+// its final status.
+type attemptRecord struct {
+	names
+
+	Outcome      postrider.Outcome    `json:"outcome"`
+	StatusCode   int                  `json:"status_code,omitempty"`
+	Error        string               `json:"error,omitempty"`
+	RetryAfterMS int64                `json:"retry_after_ms,omitempty"`
+	StartedAt    time.Time            `json:"started_at"`
+	DurationUS   int64                `json:"duration_us"`
+	Timing       *timingRecord        `json:"timing,omitempty"`
+	Stale        bool                 `json:"stale,omitempty"`
+	StatusAfter  postrider.Status     `json:"status_after"`
+	NextAt       *time.Time           `json:"next_at,omitempty"`
+	FinalURL     string               `json:"final_url,omitempty"`
+	ReplayedFrom postrider.DeliveryID `json:"replayed_from,omitzero"`
+	ReplayJob    postrider.ReplayID   `json:"replay_job,omitzero"`
+	// The beginning of the response of an accepted attempt; longer ones are bodies.
+	ResponseBody []byte `json:"response_body,omitempty"`
+}
+
+// names say which attempt of what a record is.
+type names struct {
+	Delivery postrider.DeliveryID `json:"delivery"`
+	Number   int                  `json:"number"`
+	Event    postrider.EventID    `json:"event,omitzero"`
+	Endpoint postrider.EndpointID `json:"endpoint,omitzero"`
+	Account  postrider.AccountID  `json:"account,omitzero"`
+	Type     string               `json:"type,omitempty"` // of the event
+}
+
+type timingRecord struct {
+	DNSUS       int64 `json:"dns_us,omitempty"`
+	ConnectUS   int64 `json:"connect_us,omitempty"`
+	TLSUS       int64 `json:"tls_us,omitempty"`
+	FirstByteUS int64 `json:"first_byte_us,omitempty"`
+	Reused      bool  `json:"reused,omitempty"`
+}
+
+// bodyRecord has the heads and the body of an attempt.
+type bodyRecord struct {
+	names
+
+	RequestHead  []byte `json:"request_head,omitempty"`
+	ResponseHead []byte `json:"response_head,omitempty"`
+	ResponseBody []byte `json:"response_body,omitempty"`
+}
+
+// encodeRecord appends the line of a row.
+func encodeRecord(to *bytes.Buffer, kind store.Kind, r store.ArchivedRow) error {
+	lines := json.NewEncoder(to)
+	lines.SetEscapeHTML(false)
+	if err := lines.Encode(recordOf(kind, r)); err != nil {
+		return fmt.Errorf("encode %s: %w", textOf(kind, r.ID()), err)
+	}
+	return nil
+}
+
+func recordOf(kind store.Kind, r store.ArchivedRow) any {
+	if e := r.Event; e != nil {
+		var trace []byte
+		if !e.TraceParent.IsZero() {
+			trace = e.TraceParent[:]
+		}
+		return eventRecord{
+			TraceParent: trace,
+			ID:          e.ID, Account: e.Account, Type: e.Type, APIVersion: e.APIVersion, OrderingKey: e.OrderingKey, Sequence: e.Sequence,
+			Hops: e.Hops, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
+		}
+	}
+	a := r.Attempt
+	of := names{a.Delivery, a.Number, a.Event, a.Endpoint, r.Account, r.EventType}
+	if kind == store.OldBodies {
+		return bodyRecord{of, a.RequestHead, a.ResponseHead, a.ResponseBody}
+	}
+	record := attemptRecord{
+		names: of, Outcome: a.Outcome, StatusCode: a.StatusCode, Error: a.Error, RetryAfterMS: a.RetryAfter.Milliseconds(),
+		StartedAt: a.StartedAt.UTC(), DurationUS: a.Duration.Microseconds(), Stale: a.Stale, StatusAfter: a.StatusAfter, FinalURL: a.FinalURL,
+		ReplayedFrom: r.ReplayedFrom, ReplayJob: r.ReplayJob, ResponseBody: a.ResponseBody,
+	}
+	if !a.NextAt.IsZero() {
+		next := a.NextAt.UTC()
+		record.NextAt = &next
+	}
+	if t := a.Timing; t != (postrider.Timing{}) {
+		record.Timing = &timingRecord{
+			t.DNS.Microseconds(), t.Connect.Microseconds(), t.TLS.Microseconds(), t.FirstByte.Microseconds(), t.Reused,
+		}
+	}
+	return record
+}
+
+// named is what a search reads of a record of any kind.
+type named struct {
+	names
+
+	ID postrider.EventID `json:"id"`
+}
+
+// decodeRecord reads a line of a segment. The record keeps the bytes of the line.
+func decodeRecord(kind store.Kind, line []byte) (r store.RestoredRecord, err error) {
+	var n named
+	if err := json.Unmarshal(line, &n); err != nil {
+		return r, fmt.Errorf("read a record: %w", err)
+	}
+	r = store.RestoredRecord{
+		Kind: kind, ID: store.RowID(n.Delivery), Number: n.Number, Account: n.Account, Event: n.Event, Endpoint: n.Endpoint, Type: n.Type, Record: line,
+	}
+	if kind == store.OldEvents {
+		r.ID, r.Event = store.RowID(n.ID), n.ID
+	}
+	return r, nil
+}

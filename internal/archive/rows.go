@@ -1,0 +1,90 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// ArchiveRows archives rows that are about to be deleted one by one: those of accounts that keep
+// less than the server. rows are in the order of [store.CompareRows], and of days that Archive
+// does not archive yet. It makes one part, of the first of these days. It returns which rows may
+// be deleted then, and which are left to do, after it has rested as long as that took. If another
+// node archives, all are left.
+//
+// Such a part has some of the rows of its ids. The books say from the beginning that its rows are
+// deleted, so that the day, when its time comes, is archived without them; a row that stays after
+// all is archived a second time then. Rows of a day of which other parts are left are neither
+// archived nor may they be deleted: these parts may have them, and go with their day. There is
+// such a day if the server was told to keep its rows for longer after they were archived.
+func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
+	begun := time.Now()
+	err = a.bounded(ctx, func(ctx context.Context) (err error) {
+		archived, left, err = a.apart(ctx, kind, rows)
+		return err
+	})
+	if err != nil {
+		return nil, rows, fmt.Errorf("archive single %s: %w", kind, err)
+	}
+	if len(archived) > 0 {
+		batch.SleepOr(ctx, time.Since(begun), nil)
+	}
+	return archived, left, nil
+}
+
+// apart archives the first rows as a part.
+func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
+	mine, err := a.store.LeaseArchive(ctx, a.node, 2*a.opts.PartTime)
+	if err != nil || !mine {
+		return nil, rows, err
+	}
+	day := store.DayOf(rows[0].ID.Time())
+	ofDay, left := cut(rows, func(r store.OldRow) bool { return !store.DayOf(r.ID.Time()).Equal(day) })
+	parts, err := a.store.ArchiveParts(ctx, store.ArchiveParts{Kind: kind, From: day, To: day.AddDate(0, 0, 1), Limit: maxParts})
+	if err != nil || slices.ContainsFunc(parts, func(p store.ArchivePart) bool { return p.Deleted < p.Rows }) {
+		return nil, left, err
+	}
+	p, err := a.read(ctx, store.ArchiveRows{Kind: kind, Day: day, Only: ofDay})
+	if err != nil || len(p.rows) == 0 { // they are gone
+		return nil, left, err
+	}
+	if p.full {
+		_, left = cut(rows, func(r store.OldRow) bool { return bytes.Compare(r.ID[:], p.last[:]) > 0 })
+	}
+	part := store.ArchivePart{Kind: kind, Day: day, Number: 1, After: before(p.rows[0].ID)}
+	if len(parts) > 0 {
+		part.Number = parts[len(parts)-1].Number + 1
+	}
+	if part, err = a.write(ctx, part, p); err != nil {
+		return nil, nil, err
+	}
+	part.Deleted = part.Rows
+	return p.rows, left, a.store.PutArchivePart(ctx, part)
+}
+
+// cut splits rows before the first one that is beyond the end.
+func cut(rows []store.OldRow, beyond func(store.OldRow) bool) (before, after []store.OldRow) {
+	if i := slices.IndexFunc(rows, beyond); i >= 0 {
+		return rows[:i], rows[i:]
+	}
+	return rows, nil
+}
+
+// maxParts is more than the parts of a kind and day.
+const maxParts = 1 << 20
+
+// before returns the id that precedes one. With it as After, no node takes the part for one of
+// all rows from the end of the last part on, and adopts it.
+func before(id store.RowID) store.RowID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]--; id[i] != 0xff {
+			break
+		}
+	}
+	return id
+}

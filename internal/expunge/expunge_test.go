@@ -1,0 +1,370 @@
+package expunge_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/archive"
+	"github.com/postrider/postrider/internal/expunge"
+	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/secrets"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
+)
+
+// world is a store with an account, an endpoint and some events, one of which was delivered.
+type world struct {
+	*testing.T
+	*memory.Store
+
+	ids      *store.IDs
+	endpoint postrider.Endpoint
+	events   []postrider.EventID // the first one is delivered, the others are pending
+	log      bytes.Buffer
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, Store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, nil)}
+	account := store.NewID[postrider.AccountID](w.ids)
+	w.ok(w.PutAccount(t.Context(), postrider.Account{ID: account, Name: "Eve Ltd.", CreatedAt: account.Time()}))
+	var err error
+	w.endpoint, err = w.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](w.ids), Account: account, Kind: postrider.KindHTTP, URL: "https://eve.example/",
+		EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+	}})
+	w.ok(err)
+	for n := range 3 {
+		event := postrider.Event{ID: store.NewID[postrider.EventID](w.ids), Account: account, Type: "order.made", Data: []byte(`{"name":"Eve"}`), CreatedAt: time.Now()}
+		_, err := w.Publish(t.Context(), store.Publish{Version: 1, Batches: []store.Batch{{{Event: event, Deliveries: []store.NewDelivery{{
+			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, Expiry: 30 * 24 * time.Hour,
+		}}}}}})
+		w.ok(err)
+		w.events = append(w.events, event.ID)
+		if n == 0 {
+			w.deliver()
+		}
+	}
+	return w
+}
+
+// deliver settles the only delivery that is due.
+func (w *world) deliver() {
+	w.Helper()
+	w.settle(w.claim())
+}
+
+func (w *world) claim() postrider.Claimed {
+	w.Helper()
+	claims, err := w.Claim(w.Context(), store.Claim{Token: 1, Wants: []store.Want{{Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, N: 1, Lease: time.Minute}}})
+	w.ok(err)
+	return claims.Items[0]
+}
+
+func (w *world) settle(c postrider.Claimed) {
+	w.Helper()
+	_, err := w.Settle(w.Context(), []store.Settlement{{
+		Claimed: c, Attempt: postrider.Attempt{Delivery: c.ID, Number: c.Attempt, Event: c.Event.ID, Outcome: postrider.OutcomeAccepted, StatusCode: 200, ResponseBody: []byte("Eve, thank you")},
+		Transition: postrider.Transition{To: postrider.Delivered},
+	}})
+	w.ok(err)
+}
+
+func (w *world) expunge() postrider.Expunge {
+	id := store.NewID[postrider.ExpungeID](w.ids)
+	return postrider.Expunge{ID: id, Account: w.endpoint.Account, By: "Olga", CreatedAt: id.Time()}
+}
+
+// run runs a runner until the end of the returned function.
+func (w *world) run(opts expunge.Options) (r *expunge.Runner, end func()) {
+	opts.Log = slog.New(slog.NewTextHandler(&w.log, nil))
+	opts.CancelDeleted = func() {
+		_, err := w.DeleteEndpoints(w.Context(), 100)
+		w.ok(err)
+		_, err = w.Store.CancelDeleted(w.Context(), 100)
+		w.ok(err)
+	}
+	r = expunge.New(w.Store, opts)
+	ctx, cancel := context.WithCancel(w.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx) })
+	return r, func() { cancel(); running.Wait() }
+}
+
+// left returns how many events and deliveries are stored, and the expunges.
+func (w *world) left() (events, deliveries int, expunges []postrider.Expunge) {
+	w.Helper()
+	e, err := w.Events(w.Context(), store.EventQuery{})
+	w.ok(err)
+	d, err := w.Deliveries(w.Context(), store.DeliveryQuery{})
+	w.ok(err)
+	x, err := w.Expunges(w.Context(), store.ExpungeQuery{})
+	w.ok(err)
+	return len(e.Items), len(d.Items), x.Items
+}
+
+func TestWhatIsExpungedIsGone(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		choose             func(*world, *postrider.Expunge)
+		events, deliveries int // that stay
+	}{
+		"a delivered event": {func(w *world, e *postrider.Expunge) { e.Event = w.events[0] }, 2, 2},
+		"a pending event":   {func(w *world, e *postrider.Expunge) { e.Event = w.events[1] }, 2, 2},
+		"an endpoint":       {func(w *world, e *postrider.Expunge) { e.Endpoint = w.endpoint.ID }, 3, 0},
+		"an account":        {func(*world, *postrider.Expunge) {}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				r, end := w.run(expunge.Options{Chunk: 1})
+				defer end()
+				e := w.expunge()
+				test.choose(w, &e)
+				_, err := w.PutArchiveKey(t.Context(), e.Account, []byte("encrypted"))
+				w.ok(err)
+				w.ok(r.Begin(t.Context(), e))
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				events, deliveries, x := w.left()
+				if there, err := w.DeleteArchiveKey(t.Context(), w.endpoint.Account); err != nil || there != (name != "an account") {
+					t.Errorf("the key of the account's archives is there: %v, %v", there, err)
+				}
+				if events != test.events || deliveries != test.deliveries || x[0].EmptySince.IsZero() || !x[0].EndedAt.IsZero() {
+					t.Errorf("%d events and %d deliveries are left, want %d and %d; %+v", events, deliveries, test.events, test.deliveries, x[0])
+				}
+				time.Sleep(20 * time.Minute)
+				synctest.Wait()
+				if _, _, x = w.left(); x[0].EndedAt.IsZero() {
+					t.Errorf("it has not ended: %+v", x[0])
+				}
+				audit, err := w.AuditEntries(t.Context(), store.AuditQuery{Action: "expunged"})
+				w.ok(err)
+				kind, id := expunge.Object(e)
+				if len(audit.Items) != 1 || audit.Items[0].Object != kind || audit.Items[0].ObjectID != id || audit.Items[0].Name != "Olga" || len(audit.Items[0].Details["sha256"]) != 64 {
+					t.Errorf("the proof is %+v", audit.Items)
+				}
+				if text := w.log.String(); strings.Contains(text, "Eve") || !strings.Contains(text, "expunged") {
+					t.Errorf("the log says %s", text)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAttemptUnderWayLeavesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		under := w.claim()
+		r, end := w.run(expunge.Options{})
+		defer end()
+		e := w.expunge()
+		e.Event = under.Event.ID
+		w.ok(r.Begin(t.Context(), e))
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		w.settle(under) // a slow receiver has responded
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		page, err := w.Attempts(t.Context(), store.AttemptQuery{Event: under.Event.ID})
+		w.ok(err)
+		if _, _, x := w.left(); len(page.Items) != 0 || x[0].EndedAt.IsZero() {
+			t.Errorf("attempts %+v are left; %+v", page.Items, x[0])
+		}
+	})
+}
+
+func TestARestoredStoreExpungesAgain(t *testing.T) {
+	t.Parallel()
+	list := filepath.Join(t.TempDir(), "expunged.ndjson")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.expunge()
+		w.ok(expunge.New(w.Store, expunge.Options{List: list}).Begin(t.Context(), e))
+		text, err := os.ReadFile(list)
+		w.ok(err)
+		// A crash has cut the write of another one.
+		w.ok(os.WriteFile(list, append(text, []byte("\n{\"id\":\"xpg_01")...), 0o600))
+
+		restored := newWorld(t) // it has the same objects
+		restored.endpoint.Account = e.Account
+		w.ok(restored.PutAccount(t.Context(), postrider.Account{ID: e.Account, Name: "Eve Ltd."}))
+		r, end := restored.run(expunge.Options{List: list})
+		defer end()
+		w.ok(r.Recover(t.Context()))
+		w.ok(r.Recover(t.Context())) // at each start
+		if n, err := r.Unfinished(t.Context()); n != 1 || err != nil {
+			t.Fatalf("unfinished: %d, %v, want 1", n, err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n, err := r.Unfinished(t.Context()); n != 0 || err != nil {
+			t.Errorf("unfinished after two minutes: %d, %v, want 0", n, err)
+		}
+		accounts, err := restored.Accounts(t.Context(), store.AccountQuery{ID: e.Account})
+		w.ok(err)
+		if a := accounts.Items[0]; a.Name != "" || a.DeletedAt.IsZero() {
+			t.Errorf("the account is %+v", a)
+		}
+	})
+}
+
+func TestListsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	folder := t.TempDir()
+	faulty := filepath.Join(folder, "faulty")
+	w.ok(os.WriteFile(faulty, []byte("{\"id\":\"xpg_01h455vb4pex5vsknk084sn02q\"}\n"), 0o600))
+	if err := expunge.New(w.Store, expunge.Options{List: faulty}).Recover(t.Context()); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("a line without account: %v", err)
+	}
+	r := expunge.New(w.Store, expunge.Options{List: folder})
+	if err := r.Begin(t.Context(), w.expunge()); err == nil {
+		t.Error("a folder was taken for a list")
+	}
+	if _, _, x := w.left(); len(x) != 0 {
+		t.Errorf("an expunge that is not on the list has begun: %+v", x)
+	}
+}
+
+// archived archives all that is stored, and returns the archive and its folder.
+func (w *world) archived() (a *archive.Archive, folder string) {
+	w.Helper()
+	keyring, err := secrets.NewKeyring(rand.Reader)
+	w.ok(err)
+	folder = filepath.Join(w.TempDir(), "archive")
+	w.ok(os.Mkdir(folder, 0o700))
+	a = archive.New(archive.Folder(folder), w.Store, secrets.New(keyring), archive.Options{})
+	for _, kind := range []store.Kind{store.OldBodies, store.OldAttempts, store.OldEvents} {
+		for more := true; more; {
+			more, err = a.Archive(w.Context(), kind, time.Now().Add(48*time.Hour))
+			w.ok(err)
+		}
+	}
+	return a, folder
+}
+
+func TestWhileTheArchiveIsAwayAnExpungeGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, folder := w.archived()
+		var mu sync.Mutex
+		var chores []error // of the archive
+		r, end := w.run(expunge.Options{Archive: a, ChoreDone: func(c observe.ChoreDone) {
+			mu.Lock()
+			defer mu.Unlock()
+			chores = append(chores, c.Err)
+		}})
+		defer end()
+		w.ok(os.Rename(folder, folder+".away"))
+		for i := range 2 {
+			e := w.expunge()
+			e.Event = w.events[i]
+			w.ok(r.Begin(t.Context(), e))
+		}
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		events, deliveries, x := w.left()
+		if events != 1 || deliveries != 1 {
+			t.Errorf("%d events and %d deliveries are stored, want 1 and 1", events, deliveries)
+		}
+		for _, e := range x {
+			if !e.EndedAt.IsZero() || !strings.Contains(e.Archive.Fault, "the archive is away") || e.Removed.Archived != 0 {
+				t.Errorf("while the archive is away, the expunge is %+v", e)
+			}
+		}
+		mu.Lock()
+		tried := slices.Clone(chores)
+		mu.Unlock()
+		if len(tried) < 3 || len(tried) > 6 || tried[0] == nil {
+			t.Errorf("the archive was tried %d times in five minutes, with %v; want once a minute", len(tried), tried)
+		}
+		w.ok(os.Rename(folder+".away", folder))
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		_, _, x = w.left()
+		if x[0].Removed.Archived != 1 || x[1].Removed.Archived != 2 { // the second event was not attempted
+			t.Errorf("%d and %d records were removed, want 1 and 2", x[0].Removed.Archived, x[1].Removed.Archived)
+		}
+		for _, e := range x {
+			if e.EndedAt.IsZero() || e.Archive.Fault != "" || e.Archive.Held {
+				t.Errorf("when the archive is back, the expunge is %+v", e)
+			}
+		}
+		audit, err := w.AuditEntries(t.Context(), store.AuditQuery{Action: "expunged"})
+		w.ok(err)
+		if len(audit.Items) != 2 || audit.Items[1].Details["archived"] != "2" {
+			t.Errorf("the proof is %+v", audit.Items)
+		}
+	})
+}
+
+func TestWithoutItsArchiveAnExpungeSaysThatItIsHeld(t *testing.T) {
+	t.Parallel()
+	for name, held := range map[string]bool{"archived before": true, "never archived": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if held {
+					w.archived()
+				}
+				r, end := w.run(expunge.Options{})
+				defer end()
+				e := w.expunge()
+				e.Event = w.events[0]
+				w.ok(r.Begin(t.Context(), e))
+				time.Sleep(20 * time.Minute)
+				synctest.Wait()
+				if _, _, x := w.left(); x[0].EndedAt.IsZero() || x[0].Archive.Held != held {
+					t.Errorf("the expunge is %+v, want it held: %v", x[0], held)
+				}
+			})
+		})
+	}
+}
+
+func FuzzList(f *testing.F) {
+	f.Add([]byte("{\"id\":\"xpg_01h455vb4pex5vsknk084sn02q\",\"account\":\"acc_01h455vb4pex5vsknk084sn02q\"}\n"))
+	f.Add([]byte("\n{\"id\":1}\n{"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		list := filepath.Join(t.TempDir(), "list")
+		if err := os.WriteFile(list, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := memory.New(memory.Options{})
+		if err := expunge.New(s, expunge.Options{List: list}).Recover(t.Context()); err != nil {
+			return
+		}
+		page, err := s.Expunges(t.Context(), store.ExpungeQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Items {
+			if e.ID.IsZero() || e.Account.IsZero() {
+				t.Errorf("%q lists %+v", text, e)
+			}
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package expunge
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/postrider/postrider"
+)
+
+// line is one line of the list, as JSON.
+type line struct {
+	ID       postrider.ExpungeID  `json:"id"`
+	Event    postrider.EventID    `json:"event,omitzero"`
+	Endpoint postrider.EndpointID `json:"endpoint,omitzero"`
+	Account  postrider.AccountID  `json:"account"`
+}
+
+// appendTo adds the expunge to the list, on disk. Several servers may add to one list: an
+// expunge is one write at its end. The write begins a new line, since a crash may have cut the
+// one before.
+func appendTo(list string, e postrider.Expunge) error {
+	if list == "" {
+		return nil
+	}
+	text, err := json.Marshal(line{e.ID, e.Event, e.Endpoint, e.Account})
+	if err != nil {
+		return fmt.Errorf("add to the list of expunges: %w", err)
+	}
+	file, err := os.OpenFile(list, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("add to the list of expunges: %w", err)
+	}
+	_, err = file.Write(slices.Concat([]byte{'\n'}, text, []byte{'\n'}))
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("add to the list of expunges: %w", err)
+	}
+	return nil
+}
+
+// readList returns the expunges of the list, the oldest first; none: there is no list yet. A
+// line that was cut by a crash stands for nothing: its expunge was not begun.
+func readList(list string) (listed []postrider.Expunge, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	file, err := os.Open(list)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the list of expunges: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 || !bytes.HasSuffix(text, []byte("}")) {
+			continue
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil || l.ID.IsZero() || l.Account.IsZero() {
+			return nil, fmt.Errorf("read the list of expunges: %s, line %d: must be an object with id and account", list, n)
+		}
+		listed = append(listed, postrider.Expunge{
+			ID: l.ID, Event: l.Event, Endpoint: l.Endpoint, Account: l.Account, By: "the list of expunges", CreatedAt: l.ID.Time(),
+		})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the list of expunges: %w", err)
+	}
+	return listed, nil
+}

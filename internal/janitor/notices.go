@@ -1,0 +1,287 @@
+package janitor
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// NoticeLimits say when people get a notice of what the janitor sees, besides the changes of
+// an endpoint's health. A zero field stands for its default.
+type NoticeLimits struct {
+	// CircuitOpen is how long an endpoint whose circuit is not closed has accepted
+	// nothing. Default 1 hour.
+	CircuitOpen time.Duration
+
+	// DeadLetters is how many deliveries of an endpoint became dead letters within
+	// [postrider.HealthSpan]. Default 100.
+	DeadLetters int
+}
+
+func (l NoticeLimits) withDefaults() NoticeLimits {
+	l.CircuitOpen = cmp.Or(l.CircuitOpen, time.Hour)
+	l.DeadLetters = cmp.Or(l.DeadLetters, 100)
+	return l
+}
+
+// The least time between two notices of a fact that lasts.
+const (
+	daily  = 24 * time.Hour
+	weekly = 7 * daily
+)
+
+// tell stores the notices that are new, and tells observers of them.
+func (j *Janitor) tell(ctx context.Context, notices ...postrider.Notice) error {
+	put, err := j.store.PutNotices(ctx, j.numbered(notices...))
+	j.told(put...)
+	return err
+}
+
+// numbered gives notices their ids.
+func (j *Janitor) numbered(notices ...postrider.Notice) []postrider.Notice {
+	for i := range notices {
+		notices[i].ID = store.NewID[postrider.NoticeID](j.opts.IDs)
+		notices[i].CreatedAt = notices[i].ID.Time()
+	}
+	return notices
+}
+
+// told tells observers of notices that are stored.
+func (j *Janitor) told(notices ...postrider.Notice) {
+	for _, n := range notices {
+		j.opts.Hooks.Noticed.Call(n)
+	}
+}
+
+// reminder tells of facts that last, each of an object: one notice in a period. The store's
+// notices say when the last one was, whichever node wrote it; the reminder remembers that,
+// so that it asks once for each object and period. A chore has a reminder of its own.
+type reminder struct {
+	*Janitor
+
+	period time.Duration
+	last   map[string]time.Time // of the last notice, by object; those of the last period
+	swept  time.Time            // when last was last cleared of older ones
+}
+
+// tell writes the notice unless there was one of its kind and object within the period.
+func (r *reminder) tell(ctx context.Context, n postrider.Notice, now time.Time) error {
+	if now.Sub(r.swept) >= r.period {
+		maps.DeleteFunc(r.last, func(_ string, at time.Time) bool { return now.Sub(at) >= r.period })
+		r.swept = now
+	}
+	if at, known := r.last[n.Object]; known && now.Sub(at) < r.period {
+		return nil
+	}
+	page, err := r.store.Notices(ctx, store.NoticeQuery{Kind: n.Kind, Object: n.Object, Paging: store.Paging{Limit: 1}})
+	if err != nil {
+		return err
+	}
+	at := now
+	if len(page.Items) > 0 && now.Sub(page.Items[0].CreatedAt) < r.period {
+		at = page.Items[0].CreatedAt
+	} else if err := r.Janitor.tell(ctx, n.Every(r.period, now)); err != nil {
+		return err
+	}
+	if r.last == nil {
+		r.last = map[string]time.Time{}
+	}
+	r.last[n.Object] = at
+	return nil
+}
+
+// circuitWatcher is the chore that tells of circuits that have not been closed for long, in
+// the order of their endpoints.
+type circuitWatcher struct {
+	*Janitor
+
+	after postrider.EndpointID               // the last endpoint of this round; zero: the round begins
+	told  map[postrider.EndpointID]time.Time // FailingSince of the circuits that the last round found
+	found map[postrider.EndpointID]time.Time // likewise of this round, which has come to after
+}
+
+// chunk tells of the circuits of the next page. One that it has told of costs nothing more.
+func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
+	limit := min(w.opts.Chunk, store.MaxLimit)
+	circuits, err := w.store.Circuits(ctx, store.CircuitQuery{Failing: true, After: w.after, Limit: limit})
+	if err != nil {
+		return did, err
+	}
+	now, err := w.store.Now(ctx)
+	if err != nil {
+		return did, err
+	}
+	if w.found == nil {
+		w.found = map[postrider.EndpointID]time.Time{}
+	}
+	var open []postrider.Circuit
+	for _, c := range circuits {
+		if _, is := c.Notice(postrider.AccountID{}, now, w.opts.Notice.CircuitOpen); !is {
+			continue
+		}
+		if w.told[c.Endpoint] != c.FailingSince {
+			open = append(open, c)
+		}
+		w.found[c.Endpoint] = c.FailingSince
+	}
+	if err := w.tellOf(ctx, open, now); err != nil {
+		w.found = nil // the next round begins where this one stands, and tells again
+		return did, err
+	}
+	did = chunk{rows: len(open), more: len(circuits) >= limit}
+	if did.more {
+		w.after = circuits[len(circuits)-1].Endpoint
+	} else {
+		w.after, w.told, w.found = postrider.EndpointID{}, w.found, nil
+	}
+	return did, nil
+}
+
+// tellOf writes the notices of circuits. Their accounts are those of their endpoints.
+func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, now time.Time) error {
+	if len(open) == 0 {
+		return nil
+	}
+	ids := make([]postrider.EndpointID, len(open))
+	for i, c := range open {
+		ids[i] = c.Endpoint
+	}
+	endpoints, err := w.store.Endpoints(ctx, store.EndpointQuery{IDs: ids, Paging: store.Paging{Limit: store.MaxLimit}})
+	if err != nil {
+		return err
+	}
+	accounts := map[postrider.EndpointID]postrider.AccountID{}
+	for _, e := range endpoints.Items {
+		accounts[e.ID] = e.Account
+	}
+	var notices []postrider.Notice
+	for _, c := range open {
+		account, found := accounts[c.Endpoint]
+		if n, is := c.Notice(account, now, w.opts.Notice.CircuitOpen); found && is {
+			notices = append(notices, n)
+		}
+	}
+	return w.tell(ctx, notices...)
+}
+
+// deathWatcher is the chore that tells of endpoints of which many deliveries have died, in the
+// order of their ids. It is apart from the assessor, so that health never waits for a notice.
+type deathWatcher struct {
+	reminder
+
+	after postrider.EndpointID // the last endpoint that it looked at; zero: the round begins
+}
+
+// chunk looks at the next endpoints.
+func (w *deathWatcher) chunk(ctx context.Context) (did chunk, err error) {
+	inputs, err := w.store.HealthInputs(ctx, w.after, w.opts.Chunk)
+	if err != nil {
+		return did, err
+	}
+	now, err := w.store.Now(ctx)
+	if err != nil {
+		return did, err
+	}
+	limit := w.opts.Notice.DeadLetters
+	for _, in := range inputs {
+		if in.Enabled && in.Dead >= int64(limit) {
+			did.rows++
+			err := w.tell(ctx, postrider.Notice{
+				Account: in.Account, Kind: postrider.NoticeDeadLetters, Object: in.Endpoint.String(),
+				Details: map[string]string{"count": strconv.FormatInt(in.Dead, 10), "limit": strconv.Itoa(limit)},
+			}, now)
+			if err != nil {
+				return did, err
+			}
+		}
+		w.after = in.Endpoint
+	}
+	if did.more = len(inputs) >= w.opts.Chunk; !did.more {
+		w.after = postrider.EndpointID{}
+	}
+	return did, nil
+}
+
+// expiryLead is how long before the first discard people are told of it: twice the period of
+// these notices, so that each dead letter is told of a week ahead or more.
+const expiryLead = 2 * weekly
+
+// expiryWatcher is the chore that tells of dead letters that will be discarded soon. It looks
+// at each endpoint once a day, with one probe of an index.
+type expiryWatcher struct {
+	reminder
+
+	cursor string // of the next page of endpoints; empty: the round begins
+}
+
+// chunk looks at a page of endpoints.
+func (w *expiryWatcher) chunk(ctx context.Context) (did chunk, err error) {
+	now, err := w.store.Now(ctx)
+	if err != nil {
+		return did, err
+	}
+	endpoints, err := w.store.Endpoints(ctx, store.EndpointQuery{Paging: store.Paging{Cursor: w.cursor, Limit: min(w.opts.Chunk, 100)}})
+	if err != nil {
+		return did, err
+	}
+	keep := w.opts.Keep.DeadLetters
+	before := now.Add(min(expiryLead, keep/2) - keep)
+	for _, e := range endpoints.Items {
+		oldest, err := w.store.DeadLetters(ctx, store.DeadLetterQuery{
+			Account: e.Account, Endpoint: e.ID, Span: store.Span{To: before}, Paging: store.Paging{Limit: 1, OldestFirst: true},
+		})
+		if err != nil {
+			return did, err
+		}
+		for _, letter := range oldest.Items {
+			did.rows++
+			err := w.tell(ctx, postrider.Notice{
+				Account: e.Account, Kind: postrider.NoticeExpiring, Object: e.ID.String(),
+				Details: map[string]string{"discarded_at": letter.Delivery.Time().Add(keep).Format(time.RFC3339)},
+			}, now)
+			if err != nil {
+				return did, err
+			}
+		}
+	}
+	w.cursor = endpoints.Next
+	did.more = endpoints.Next != ""
+	return did, nil
+}
+
+// failingAfter is how long a chore fails before people are told. A lock that somebody holds,
+// or a database that restarts, is over before.
+const failingAfter = time.Hour
+
+// failures is how a chore fails.
+type failures struct {
+	reminder
+
+	since time.Time // of the first failure in a row; zero: it does not fail
+}
+
+// failed notes a failure of a chore, and tells people if it keeps failing. What tells them may
+// fail for the same reason; the next failure tries again.
+func (f *failures) failed(ctx context.Context, chore string, cause error) {
+	now := time.Now()
+	if f.since.IsZero() {
+		f.since = now
+	}
+	if now.Sub(f.since) < failingAfter {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err := f.tell(ctx, postrider.Notice{
+		Kind: postrider.NoticeChore, Object: chore,
+		Details: map[string]string{"failing_since": f.since.UTC().Format(time.RFC3339), "error": cause.Error()},
+	}, now)
+	if err != nil {
+		f.opts.Log.WarnContext(ctx, "notice not written", "kind", string(postrider.NoticeChore), "object", chore, "error", err)
+	}
+}

@@ -1,0 +1,153 @@
+package quota
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// BacklogStore is what [Backlogs] need of a store.
+type BacklogStore interface {
+	// EndpointBacklogs is [store.Quotas]'s.
+	EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) ([]postrider.EndpointBacklog, error)
+	// MarkFull is [store.Quotas]'s.
+	MarkFull(ctx context.Context, m store.MarkFull) ([]postrider.Notice, error)
+	// Clock is [store.Queue]'s.
+	Clock() *store.Clock
+}
+
+// BacklogOptions tunes [Backlogs].
+type BacklogOptions struct {
+	Default int64                      // limit of accounts that have none of their own; 0: none
+	Leads   func() bool                // whether this node counts, of all nodes; default: it does
+	Notify  func(postrider.EndpointID) // is told of a change of the store, so that this node reads it at once; default: nobody is
+	IDs     *store.IDs                 // of notices; default: the time of this machine
+	Hooks   observe.Hooks              // default: nobody observes
+	Log     *slog.Logger               // default: discard
+}
+
+// Backlogs marks the endpoints whose backlog is full, so that all nodes skip new events for
+// them ([postrider.EndpointBacklog]).
+//
+// One node at a time counts, by rounds over all endpoints with pending deliveries:
+//
+//	0 s   the endpoint may have 10,000 deliveries, and 9,900 wait
+//	1 s   10,000 wait. Nobody knows it
+//	5 s   the next round counts 10,000, and marks the endpoint. From this commit on no node
+//	      commits a delivery for it: the mark raises the version of the subscriptions, which
+//	      each publish checks. 10,400 wait
+//	5 min 9,000 wait; a round takes the mark away
+//
+// So a publish does nothing for this quota but read a field of the routing table. A backlog
+// may grow above its limit by what is published in one round, by replays, and by tests.
+type Backlogs struct {
+	store BacklogStore
+	opts  BacklogOptions
+}
+
+// NewBacklogs returns what marks the endpoints of the store.
+func NewBacklogs(s BacklogStore, opts BacklogOptions) *Backlogs {
+	if opts.Leads == nil {
+		opts.Leads = func() bool { return true }
+	}
+	if opts.Notify == nil {
+		opts.Notify = func(postrider.EndpointID) {}
+	}
+	if opts.IDs == nil {
+		opts.IDs = store.NewIDs(time.Now, nil)
+	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	return &Backlogs{s, opts}
+}
+
+const (
+	// roundEvery is the least time from the beginning of a round to the next.
+	roundEvery = 5 * time.Second
+	// restFactor bounds the load: after each page a round rests for so many times as long as
+	// the page took the store. A round over few and short backlogs takes milliseconds; one
+	// that has to count millions takes minutes, at a twentieth of one connection.
+	restFactor = 19
+	// A page has at most so many endpoints, and counts about so many deliveries.
+	pageEndpoints  = 250
+	pageDeliveries = 50_000
+)
+
+// Run counts until ctx ends, on the node that leads. It always returns nil: a round that fails
+// is over, and the next one begins at the first endpoint.
+func (b *Backlogs) Run(ctx context.Context) error {
+	for {
+		begun := time.Now()
+		if b.opts.Leads() {
+			rows, err := b.round(ctx)
+			if err != nil && ctx.Err() == nil {
+				b.opts.Log.WarnContext(ctx, "backlogs not counted", "error", err)
+			}
+			if ctx.Err() == nil {
+				b.opts.Hooks.ChoreDone.Call(observe.ChoreDone{Name: "mark full backlogs", Took: time.Since(begun), Rows: rows, Err: err})
+			}
+		}
+		if !batch.Sleep(ctx, max(0, roundEvery-time.Since(begun))) {
+			return nil
+		}
+	}
+}
+
+// round looks at all endpoints, a page at a time, and returns how many it marked anew.
+func (b *Backlogs) round(ctx context.Context) (changed int, err error) {
+	q := store.BacklogsQuery{Max: pageEndpoints, Count: pageDeliveries, Default: b.opts.Default}
+	for {
+		begun := time.Now()
+		page, err := b.store.EndpointBacklogs(ctx, q)
+		if err != nil || len(page) == 0 {
+			return changed, err
+		}
+		n, err := b.mark(ctx, page)
+		if changed += n; err != nil {
+			return changed, err
+		}
+		q.After = page[len(page)-1].Endpoint
+		if !batch.Sleep(ctx, restFactor*time.Since(begun)) || !b.opts.Leads() {
+			return changed, nil
+		}
+	}
+}
+
+// mark stores which endpoints of a page are full and were not, and the other way round.
+func (b *Backlogs) mark(ctx context.Context, page []postrider.EndpointBacklog) (changed int, err error) {
+	var m store.MarkFull
+	for _, e := range page {
+		switch full := e.IsFull(); {
+		case full == !e.Full.IsZero():
+		case full:
+			m.Full = append(m.Full, e.Endpoint)
+			n := e.Notice(b.store.Clock().Wall())
+			n.ID = store.NewID[postrider.NoticeID](b.opts.IDs)
+			n.CreatedAt = n.ID.Time()
+			m.Notices = append(m.Notices, n)
+		default:
+			m.Free = append(m.Free, e.Endpoint)
+		}
+	}
+	if changed = len(m.Full) + len(m.Free); changed == 0 {
+		return 0, nil
+	}
+	told, err := b.store.MarkFull(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range told {
+		b.opts.Hooks.Noticed.Call(n)
+	}
+	for _, ids := range [][]postrider.EndpointID{m.Full, m.Free} {
+		for _, id := range ids {
+			b.opts.Notify(id)
+		}
+	}
+	return changed, nil
+}

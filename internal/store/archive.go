@@ -1,0 +1,246 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+// Archive keeps the books of what is copied to the archive before [Retention.DeleteOld]
+// deletes it, and the keys that the copies are encrypted with. Package archive makes the
+// copies. See docs/operate/archive.md.
+//
+// Three kinds are archived: OldEvents, OldAttempts and OldBodies. A day of a kind is copied in
+// parts, each the rows of a range of ids. Day is the day of UTC in which the ids were made.
+type Archive interface {
+	// LeaseArchive gives a node the right to archive for the next d, or longer if it has it. It
+	// returns false while the lease of another node lasts.
+	LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error)
+
+	// ArchiveDay returns the oldest day that ended at before or earlier, and of which another
+	// number of rows is stored than its parts have, with these parts. A zero Day: there is none.
+	ArchiveDay(ctx context.Context, kind Kind, before time.Time) (ArchiveDay, error)
+
+	// ArchiveRows calls yield with rows of a kind in the order of their ids, those of a delivery
+	// by number, until it returns false or there are no more. yield must not call the store.
+	ArchiveRows(ctx context.Context, q ArchiveRows, yield func(ArchivedRow) bool) error
+
+	// PutArchivePart records a part that is written and was read back. It is
+	// postrider.ErrConflict unless Number and After are those that ArchiveDay says.
+	//
+	// A part that is put with all its rows deleted has those that DeleteRows deletes next: some
+	// of the rows of its ids. Its After may be any, and DeleteOld does not count it. It is
+	// postrider.ErrConflict while rows of another part of its day are left.
+	PutArchivePart(ctx context.Context, p ArchivePart) error
+
+	// RedoArchiveDay forgets the parts of a day of which no row is deleted yet, and returns them:
+	// the rows that are stored are archived again, those of parts that are deleted in part too.
+	RedoArchiveDay(ctx context.Context, kind Kind, day time.Time) ([]ArchivePart, error)
+
+	// ArchiveParts lists parts by kind, day and number, from the one after q.After.
+	ArchiveParts(ctx context.Context, q ArchiveParts) ([]ArchivePart, error)
+
+	// ArchiveKey returns the encrypted key of an account's archives, or postrider.ErrNotFound.
+	// EncryptedValues lists these keys too.
+	ArchiveKey(ctx context.Context, account postrider.AccountID) ([]byte, error)
+
+	// PutArchiveKey stores the encrypted key of an account that has none, and returns the one
+	// that is stored afterwards.
+	PutArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) ([]byte, error)
+
+	// DeleteArchiveKey deletes the key of an account, and reports whether there was one. Nobody
+	// can read the account's archives then.
+	DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (bool, error)
+}
+
+// ArchiveDay is a day whose rows are to be archived.
+type ArchiveDay struct {
+	Day   time.Time
+	Rows  int64         // that are stored now
+	Parts []ArchivePart // of which not all rows are deleted, by number
+	Next  int           // number of the next part
+}
+
+// Archived returns how many of the day's rows its parts have.
+func (d ArchiveDay) Archived() (rows int64) {
+	for _, p := range d.Parts {
+		rows += p.Rows - p.Deleted
+	}
+	return rows
+}
+
+// After returns the position of the next part.
+func (d ArchiveDay) After() RowID {
+	if len(d.Parts) == 0 {
+		return RowID{}
+	}
+	return d.Parts[len(d.Parts)-1].Last
+}
+
+// RowID is the id of an archived row: an event's, or the delivery's of an attempt.
+type RowID [16]byte
+
+// Time returns when the id was made.
+func (id RowID) Time() time.Time { return postrider.EventID(id).Time() }
+
+// DayOf returns the day of UTC of a time.
+func DayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
+
+// ArchiveRows asks for the rows of a kind and day whose id is greater than After.
+type ArchiveRows struct {
+	Kind  Kind
+	Day   time.Time
+	After RowID
+	Only  []OldRow // these of the day's rows, in the order of CompareRows; nil: all
+}
+
+// ArchivedRow is a row to archive. Of Event and Attempt one is set.
+type ArchivedRow struct {
+	Account postrider.AccountID // zero: it is not known, because the attempt of the body is gone
+	Event   *postrider.Event    // with its data
+	// Attempt is an attempt without its heads and its body but for the beginning of an accepted
+	// response, or, of OldBodies, an attempt with nothing but them and its names.
+	Attempt      *postrider.Attempt
+	EventType    string // of the Attempt's event
+	ReplayedFrom postrider.DeliveryID
+	ReplayJob    postrider.ReplayID
+}
+
+// ID returns the row's id.
+func (r ArchivedRow) ID() RowID {
+	if r.Event != nil {
+		return RowID(r.Event.ID)
+	}
+	return RowID(r.Attempt.Delivery)
+}
+
+// Name returns the name of the row.
+func (r ArchivedRow) Name() OldRow {
+	if r.Attempt != nil {
+		return OldRow{ID: r.ID(), Number: r.Attempt.Number}
+	}
+	return OldRow{ID: r.ID()}
+}
+
+// ArchivePart is the record of a part of a day: an object of the archive.
+type ArchivePart struct {
+	Kind    Kind
+	Day     time.Time
+	Number  int    // from 1, in the order in which the parts of the day were made
+	Object  string // name in the archive
+	Rows    int64
+	Deleted int64 // rows that were deleted since; DeleteOld counts the others
+	Bytes   int64 // size of the object
+	SHA256  [32]byte
+	After   RowID // the part has the rows after this id,
+	Last    RowID // up to this one
+	MadeAt  time.Time
+}
+
+// Follows returns where the rows that are left of the other parts of the day must end when the
+// part is put; zero: none must be left.
+func (p ArchivePart) Follows() RowID {
+	if p.Deleted > 0 {
+		return RowID{}
+	}
+	return p.After
+}
+
+// ArchiveParts asks for parts. A zero Kind or time does not filter.
+type ArchiveParts struct {
+	Kind     Kind
+	From, To time.Time   // days from From on and before To
+	After    ArchivePart // its Kind, Day and Number alone; the zero one: from the first
+	Limit    int
+}
+
+// ArchiveQuery selects records of the archive; a zero field does not filter. Without the id of an
+// event or days, all days are read.
+type ArchiveQuery struct {
+	Kind     Kind
+	Account  postrider.AccountID
+	Event    postrider.EventID
+	Endpoint postrider.EndpointID
+	Type     string    // of the event
+	From, To time.Time // days of the ids from From on and before To: of an event's, or of a delivery's
+
+	Cursor string // an [ArchiveFound.Next]; empty: from the start
+	Limit  int    // records; 0: 50
+}
+
+// ArchiveFound is the result of a step of a search in the archive.
+type ArchiveFound struct {
+	Records  []RestoredRecord
+	Parts    int    // that were read
+	Expunged int64  // records of these parts that nobody can read
+	Next     string // the cursor of the next step; empty: this was the last
+}
+
+// ArchiveVerified is the result of verifying a part of the archive.
+type ArchiveVerified struct {
+	Rows      int64 // that were read
+	Expunged  int64 // that nobody can read: the key of their account was destroyed
+	Accounts  int   // whose records were read
+	Destroyed int   // accounts whose key was destroyed
+}
+
+// ErrArchiveDamaged says that a part of the archive is not what was written: it is gone, cut or
+// changed.
+var ErrArchiveDamaged = errors.New("the archive is damaged")
+
+// Restored are records that people have copied back from the archive. Nothing sends them.
+type Restored interface {
+	// PutRestored stores records. One that is stored already gets the new time.
+	PutRestored(ctx context.Context, records []RestoredRecord) error
+
+	// RestoredRecords lists restored records by id and then by number, oldest first.
+	RestoredRecords(ctx context.Context, q RestoredQuery) (Page[RestoredRecord], error)
+
+	// ForgetRestored deletes up to limit records that were restored before the time, and returns
+	// how many.
+	ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// RestoredRecord is a record that was read from the archive.
+type RestoredRecord struct {
+	Kind     Kind
+	ID       RowID
+	Number   int // of the attempt; 0: an event
+	Account  postrider.AccountID
+	Event    postrider.EventID
+	Endpoint postrider.EndpointID // zero: an event
+	Type     string               // of the event
+	Record   []byte               // JSON, as in the archive
+	At       time.Time            // when it was restored
+}
+
+// RestoredQuery filters restored records; a zero field does not filter.
+type RestoredQuery struct {
+	Account  postrider.AccountID
+	Event    postrider.EventID
+	Endpoint postrider.EndpointID
+	Paging
+}
+
+// RestoredKey returns the key of a record for [Cut]: its id, its number and its kind.
+func RestoredKey(r RestoredRecord) string {
+	return string(binary.BigEndian.AppendUint32(r.ID[:], uint32(r.Number))) + string(r.Kind)
+}
+
+// RestoredAfter returns the record after which a page begins: its ID, Number and Kind. Without
+// a cursor they are zero.
+func RestoredAfter(p Paging) (r RestoredRecord, err error) {
+	key, err := p.Key()
+	switch {
+	case err != nil || key == "":
+		return r, err
+	case len(key) < len(r.ID)+4:
+		return r, errCursor
+	}
+	copy(r.ID[:], key)
+	r.Number, r.Kind = int(binary.BigEndian.Uint32([]byte(key[len(r.ID):]))), Kind(key[len(r.ID)+4:])
+	return r, nil
+}

@@ -1,0 +1,298 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Walks accounts_pkey and quotas_pkey.
+const putQuotasSQL = `
+	insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
+	select a.id, @events, @burst, @bytes, @endpoints, @backlog, @version
+	from accounts a
+	where a.id = @account and a.deleted_at is null
+	on conflict (account) do update set events_per_second = excluded.events_per_second, burst = excluded.burst,
+		bytes_per_day = excluded.bytes_per_day, endpoints = excluded.endpoints, backlog = excluded.backlog, version = excluded.version`
+
+// PutQuotas replaces the quotas of an account. It may be repeated. The lock of the version
+// makes changes visible in the order of their versions; see raiseVersionSQL.
+func (s *Store) PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) error {
+	err := s.repeat(ctx, func(bool) error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			args := pgx.NamedArgs{
+				"account": someUUID(account), "events": q.EventsPerSecond, "burst": q.Burst, "bytes": q.BytesPerDay,
+				"endpoints": q.Endpoints, "backlog": q.Backlog,
+			}
+			if err := raiseVersion(ctx, tx, args); err != nil {
+				return err
+			}
+			tag, err := tx.Exec(ctx, putQuotasSQL, args)
+			if err == nil && tag.RowsAffected() == 0 {
+				err = postrider.ErrNotFound
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("put quotas of account %s: %w", account, err)
+	}
+	return nil
+}
+
+// Walks quotas_version, or quotas_pkey by account.
+const quotasSQL = `
+	select q.account, q.events_per_second, q.burst, q.bytes_per_day, q.endpoints, q.backlog, q.version
+	from quotas q
+	where q.version > @after and (@account::uuid is null or q.account = @account)
+	order by q.version
+	limit @limit`
+
+// Quotas lists the quotas of accounts.
+func (s *Store) Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQuotas, error) {
+	found, err := list(ctx, s, query{quotasSQL, pgx.NamedArgs{
+		"account": uuid(q.Account), "after": q.After, "limit": cmp.Or(q.Limit, math.MaxInt32),
+	}}, func(row pgx.CollectableRow) (a store.AccountQuotas, err error) {
+		err = row.Scan(toID(&a.Account), &a.Quotas.EventsPerSecond, &a.Quotas.Burst, &a.Quotas.BytesPerDay, &a.Quotas.Endpoints,
+			&a.Quotas.Backlog, &a.Version)
+		return a, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list quotas: %w", err)
+	}
+	return found, nil
+}
+
+// A row that is new holds a full burst, less what was spent; so "excluded.burst -
+// excluded.events" is what was spent. The rows are locked in the order of the arguments,
+// which all nodes sort, so that no two calls wait for each other. Walks quota_use_pkey.
+const spendQuotasSQL = `
+	insert into quota_use as u (account, rate, burst, events, at, asked, day, bytes)
+	select s.account, s.rate, s.burst, s.burst - s.events, @now::timestamptz, s.asked, @day::date, s.bytes
+	from unnest(@accounts::uuid[], @rates::bigint[], @bursts::bigint[], @events::bigint[], @asked::bigint[], @bytes::bigint[])
+		as s (account, rate, burst, events, asked, bytes)
+	on conflict (account) do update set
+		rate = excluded.rate, burst = excluded.burst,
+		events = least(excluded.burst, u.events + excluded.rate * greatest(0, extract(epoch from excluded.at - u.at)::double precision))
+			- (excluded.burst - excluded.events),
+		at = greatest(u.at, excluded.at), asked = u.asked + excluded.asked,
+		bytes = excluded.bytes + case when u.day = excluded.day then u.bytes else 0 end, day = excluded.day
+	returning u.account, u.events, u.asked, u.bytes`
+
+// SpendQuotas adds what accounts have used. It is not repeated when its reply is lost: what
+// was spent would count twice.
+func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) ([]store.QuotaState, error) {
+	args := spendColumns(spends)
+	day, _ := store.QuotaDay(s.clock.Wall())
+	args["day"] = pgtype.Date{Time: day, Valid: true}
+	spent := map[postrider.AccountID]store.QuotaState{}
+	err := s.once(ctx, func() error {
+		args["now"] = s.clock.Now()
+		rows, _ := s.pool.Query(ctx, spendQuotasSQL, args)
+		states, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q store.QuotaState, err error) {
+			err = row.Scan(toID(&q.Account), &q.Events, &q.Asked, &q.Bytes)
+			return q, err
+		})
+		for _, state := range states {
+			spent[state.Account] = state
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("spend quotas: %w", err)
+	}
+	states := make([]store.QuotaState, len(spends))
+	for i, p := range spends {
+		states[i] = spent[p.Account]
+	}
+	return states, nil
+}
+
+// spendColumns returns the arguments of spendQuotasSQL, sorted by account.
+func spendColumns(spends []store.QuotaSpend) pgx.NamedArgs {
+	sorted := slices.Clone(spends)
+	slices.SortFunc(sorted, func(a, b store.QuotaSpend) int { return a.Account.Compare(b.Account) })
+	accounts := uuids{}
+	rates, bursts, events, asked, bytes := numbers{}, numbers{}, numbers{}, numbers{}, numbers{}
+	for _, p := range sorted {
+		accounts, rates, bursts = append(accounts, someUUID(p.Account)), append(rates, number(p.Rate)), append(bursts, number(p.Burst))
+		events, asked, bytes = append(events, number(p.Events)), append(asked, number(p.Asked)), append(bytes, number(p.Bytes))
+	}
+	return pgx.NamedArgs{
+		"accounts": accounts, "rates": rates, "bursts": bursts, "events": events, "asked": asked, "bytes": bytes, "now": nil, "day": nil,
+	}
+}
+
+// Counts the endpoints of an account. Walks endpoints_account.
+const countEndpointsSQL = `select count(*) from endpoints e where e.account = @account and e.status <> 'deleted'`
+
+// Walks quota_use_pkey.
+const quotaUseSQL = `
+	select coalesce(greatest(0, u.burst - u.events - u.rate * greatest(0, extract(epoch from @now::timestamptz - u.at)::double precision)), 0),
+		case when u.day = @day::date then u.bytes else 0 end, (` + countEndpointsSQL + `)
+	from (values (@account::uuid)) as a (account)
+	left join quota_use u on u.account = a.account`
+
+// QuotaUse returns what an account uses.
+func (s *Store) QuotaUse(ctx context.Context, account postrider.AccountID) (use postrider.QuotaUse, err error) {
+	day, ends := store.QuotaDay(s.clock.Wall())
+	found, err := count(ctx, s, query{quotaUseSQL, pgx.NamedArgs{
+		"account": someUUID(account), "now": s.clock.Now(), "day": pgtype.Date{Time: day, Valid: true},
+	}}, func(row pgx.CollectableRow) (u postrider.QuotaUse, err error) {
+		err = row.Scan(&u.Missing, &u.Bytes, &u.Endpoints)
+		return u, err
+	})
+	if err != nil {
+		return use, fmt.Errorf("read the use of quotas of account %s: %w", account, err)
+	}
+	use = found[0]
+	use.DayEnds = ends
+	return use, nil
+}
+
+// checkMost refuses a new endpoint, which is inserted already, of an account that has more
+// than it may have. The caller has the lock of the version, so that parallel calls are
+// counted too.
+func checkMost(ctx context.Context, tx pgx.Tx, p store.PutEndpoint) error {
+	if p.Most == 0 || p.Endpoint.Revision > 0 {
+		return nil
+	}
+	var n int64
+	err := tx.QueryRow(ctx, countEndpointsSQL, pgx.NamedArgs{"account": someUUID(p.Endpoint.Account)}).Scan(&n)
+	if err == nil && n > p.Most {
+		err = &postrider.QuotaError{Account: p.Endpoint.Account, Quota: postrider.QuotaEndpoints, Limit: p.Most}
+	}
+	return err
+}
+
+// The backlogs of the next endpoints. Each step of the recursion enters an index at the next
+// endpoint that it has, however many rows lie between: queue_due, queue_order_key for those
+// whose rows all wait for their keys, queue_parked, and endpoints_full. Then it counts, as
+// endpointStatesSQL does, and stops at the limit of the endpoint's account. The next step is
+// not made when @count rows were counted. So a call reads at most as many, and those of its
+// last endpoint. Without any limit only endpoints_full is read. Walks endpoints_pkey and
+// quotas_pkey for each endpoint. Without the offset the planner would look for the next
+// endpoint six times, once for each use of its id.
+const endpointBacklogsSQL = `
+	with recursive limited (yes) as materialized (
+		select @default::bigint > 0 or exists (select from quotas q where q.backlog > 0)
+	), looked (id, account, most, waiting, full_since, place, counted) as (
+		select @after::uuid, null::uuid, 0::bigint, 0::bigint, null::timestamptz, 0, 0::bigint
+		union all
+		select next.id, e.account, e.most, c.waiting, e.full_since, l.place + 1, l.counted + c.waiting
+		from looked l
+		cross join lateral (
+			select least(
+				(
+					select q.endpoint
+					from queue q
+					where (select yes from limited) and q.endpoint > l.id and q.due_at < 'infinity'
+					order by q.endpoint, q.lane, q.due_at
+					limit 1
+				),
+				(
+					select q.endpoint
+					from queue q
+					where (select yes from limited) and q.endpoint > l.id and q.ordering_key is not null
+					order by q.endpoint, q.ordering_key, q.sequence
+					limit 1
+				),
+				(
+					select q.endpoint
+					from queue q
+					where (select yes from limited) and q.endpoint > l.id and q.parked
+					order by q.endpoint
+					limit 1
+				),
+				(
+					select f.id
+					from endpoints f
+					where f.id > l.id and f.full_since is not null and f.status <> 'deleted'
+					order by f.id
+					limit 1
+				)) as id
+			offset 0
+		) next
+		left join lateral (
+			select e.account, e.full_since, greatest(0, coalesce(
+				(select nullif(a.backlog, 0) from quotas a where a.account = e.account limit 1), @default::bigint)) as most
+			from endpoints e
+			where e.id = next.id and e.status <> 'deleted'
+			limit 1
+		) e on true
+		cross join lateral (
+			select count(*) as waiting
+			from (
+				(select from queue q where q.endpoint = next.id and q.due_at < 'infinity')
+				union all
+				(select from queue q where q.endpoint = next.id and q.ordering_key is not null and q.due_at = 'infinity')
+				union all
+				(select from queue q where q.endpoint = next.id and q.parked and q.ordering_key is null)
+				limit coalesce(e.most, 0)
+			) q
+		) c
+		where next.id is not null and l.place < @max and l.counted < @count
+	)
+	select id, account, coalesce(most, 0), waiting, full_since
+	from looked
+	where place > 0
+	order by place`
+
+// EndpointBacklogs returns the backlogs of the next endpoints.
+func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (backlogs []postrider.EndpointBacklog, err error) {
+	err = s.repeat(ctx, func(bool) error {
+		rows, _ := s.pool.Query(ctx, endpointBacklogsSQL, pgx.NamedArgs{
+			"after": someUUID(q.After), "max": q.Max, "default": q.Default, "count": q.Count,
+		})
+		backlogs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b postrider.EndpointBacklog, err error) {
+			err = row.Scan(toID(&b.Endpoint), toID(&b.Account), &b.Limit, &b.Waiting, toTime(&b.Full))
+			return b, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the backlogs of endpoints: %w", err)
+	}
+	return backlogs, nil
+}
+
+// The first @full ids are full, the others are not any more. Versions are unique: each
+// endpoint gets one of its own. Walks endpoints_pkey.
+const markFullSQL = `
+	update endpoints e
+	set full_since = case when n.place <= @full then coalesce(e.full_since, now()) end, version = @version + n.place
+	from unnest(@ids::uuid[]) with ordinality as n (id, place)
+	where e.id = n.id and e.status <> 'deleted'`
+
+// MarkFull marks endpoints as full, or takes the mark from them.
+func (s *Store) MarkFull(ctx context.Context, m store.MarkFull) (put []postrider.Notice, err error) {
+	ids := uuids{}
+	for _, id := range slices.Concat(m.Full, m.Free) {
+		ids = append(ids, someUUID(id))
+	}
+	err = s.repeat(ctx, func(bool) error {
+		return s.tx(ctx, func(tx pgx.Tx) error {
+			var version int64
+			if err := tx.QueryRow(ctx, raiseVersionsSQL, pgx.NamedArgs{"n": len(ids)}).Scan(&version); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, markFullSQL, pgx.NamedArgs{"ids": ids, "full": len(m.Full), "version": version}); err != nil {
+				return err
+			}
+			put, err = putNotices(ctx, tx, m.Notices)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mark full endpoints: %w", err)
+	}
+	return put, nil
+}

@@ -1,0 +1,353 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// One row, which the first call makes.
+const leaseArchiveSQL = `
+	insert into archive_lease (node, until, only) values (@node, @until, 1)
+	on conflict (only) do update set node = excluded.node, until = excluded.until
+	where node = @node or until <= @now`
+
+// LeaseArchive leases the right to archive; see [store.Archive].
+func (s *Store) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error) {
+	return write(ctx, s, "lease the archive", func(ctx context.Context, tx *tx) (bool, error) {
+		n, err := tx.count(ctx, leaseArchiveSQL, sql.Named("node", int64(node)), sql.Named("now", micros(tx.now)), //nolint:gosec // the bits count
+			sql.Named("until", micros(tx.now.Add(d))))
+		return n > 0, err
+	})
+}
+
+// archived has the statements of a kind that is archived.
+type archived struct {
+	first string // reads the least id from @from on
+	count string // counts the rows from @from on and before @below, that are after @after and not after @last
+	rows  string // reads rows of the day after a position, at most @limit
+	only  string // reads one row
+	scan  func(*sql.Rows, *store.ArchivedRow) error
+}
+
+// The rows of a day that a part has, or that a day has: by the key of the table.
+const (
+	ofEventIDs = ` where id >= @from and id < @below and id > @after and id <= @last`
+	ofDelivery = ` where delivery >= @from and delivery < @below and delivery > @after and delivery <= @last`
+)
+
+// By the keys of events, attempts and attempt_bodies.
+const (
+	firstEventSQL    = `select id from events where id >= @from order by id limit 1`
+	firstAttemptSQL  = `select delivery from attempts where delivery >= @from order by delivery limit 1`
+	firstBodySQL     = `select delivery from attempt_bodies where delivery >= @from order by delivery limit 1`
+	countEventsSQL   = `select count(*) from events` + ofEventIDs
+	countAttemptsSQL = `select count(*) from attempts` + ofDelivery
+	countBodiesSQL   = `select count(*) from attempt_bodies` + ofDelivery
+
+	archivedEventsSQL = archivedEvents + ` where id >= @from and id < @below and id > @after
+	order by id limit @limit`
+	archivedAttemptsSQL = archivedAttempts + `
+	where delivery >= @from and delivery < @below and (delivery, attempts.number) > (@after, @number)
+	order by delivery, attempts.number limit @limit`
+	archivedBodiesSQL = archivedBodies + `
+	where b.delivery >= @from and b.delivery < @below and (b.delivery, b.number) > (@after, @number)
+	order by b.delivery, b.number limit @limit`
+
+	onlyEventSQL   = archivedEvents + ` where id = @id`
+	onlyAttemptSQL = archivedAttempts + ` where delivery = @id and attempts.number = @number`
+	onlyBodySQL    = archivedBodies + ` where b.delivery = @id and b.number = @number`
+
+	archivedEvents = `
+	select id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, trace_parent, created_at
+	from events`
+	archivedAttempts = `
+	select ` + attemptsColumns + `, null, null, response_start, account, type, replayed_from, replay_job
+	from attempts`
+	archivedBodies = `
+	select b.delivery, b.number, a.event, a.endpoint, a.account, coalesce(a.type, ''), b.request_head, b.response_head, b.response_body
+	from attempt_bodies b left join attempts a on a.delivery = b.delivery and a.number = b.number`
+)
+
+// archivedKinds has what is archived.
+var archivedKinds = map[store.Kind]archived{
+	store.OldEvents:   {firstEventSQL, countEventsSQL, archivedEventsSQL, onlyEventSQL, scanArchivedEvent},
+	store.OldAttempts: {firstAttemptSQL, countAttemptsSQL, archivedAttemptsSQL, onlyAttemptSQL, scanArchivedAttempt},
+	store.OldBodies:   {firstBodySQL, countBodiesSQL, archivedBodiesSQL, onlyBodySQL, scanArchivedBody},
+}
+
+func scanArchivedEvent(rows *sql.Rows, r *store.ArchivedRow) error {
+	r.Event = &postrider.Event{}
+	err := scanEvent(rows, r.Event)
+	r.Account = r.Event.Account
+	return err
+}
+
+func scanArchivedAttempt(rows *sql.Rows, r *store.ArchivedRow) error {
+	r.Attempt = &postrider.Attempt{}
+	var timing []byte
+	a := r.Attempt
+	err := rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toString(&a.Outcome), &a.StatusCode,
+		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Error, &a.Stale, toString(&a.StatusAfter),
+		toTime(&a.NextAt), toString(&a.FinalURL), &timing, &a.RequestHead, &a.ResponseHead, &a.ResponseBody,
+		toID(&r.Account), &r.EventType, toID(&r.ReplayedFrom), toID(&r.ReplayJob))
+	if err == nil {
+		a.Timing, err = store.DecodeTiming(timing)
+	}
+	return err
+}
+
+func scanArchivedBody(rows *sql.Rows, r *store.ArchivedRow) error {
+	r.Attempt = &postrider.Attempt{}
+	a := r.Attempt
+	return rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toID(&r.Account), &r.EventType,
+		&a.RequestHead, &a.ResponseHead, &a.ResponseBody)
+}
+
+// idsOf returns the arguments of the ids of a day between two positions, as ofEventIDs has
+// them. The walk begins at @from, so it is the later of the day's first id and the position.
+func idsOf(day time.Time, after, upTo store.RowID) []any {
+	return []any{
+		sql.Named("from", blob(store.Later(store.RowID(floor(day)), after))), sql.Named("below", blob(floor(day.AddDate(0, 0, 1)))),
+		sql.Named("after", blob(after)), sql.Named("last", blob(upTo)),
+	}
+}
+
+// The parts of a day by the key of archive_parts.
+const (
+	partsColumns  = `kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at`
+	partsOfDaySQL = `
+	select ` + partsColumns + ` from archive_parts
+	where kind = @kind and day = @day order by number`
+)
+
+func scanPart(rows *sql.Rows, p *store.ArchivePart) error {
+	var sum []byte
+	err := rows.Scan(toString(&p.Kind), toTime(&p.Day), &p.Number, &p.Object, &p.Rows, &p.Deleted, &p.Bytes, &sum,
+		toID(&p.After), toID(&p.Last), toTime(&p.MadeAt))
+	copy(p.SHA256[:], sum)
+	return err
+}
+
+// ArchiveDay finds a day to archive; see [store.Archive]. It steps from day to day: the first
+// row after a day tells the next one.
+func (s *Store) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time) (store.ArchiveDay, error) {
+	day, err := s.archiveDay(ctx, kind, before)
+	return day, s.explain("find a day to archive", err)
+}
+
+func (s *Store) archiveDay(ctx context.Context, kind store.Kind, before time.Time) (store.ArchiveDay, error) {
+	statements := archivedKinds[kind]
+	for from := (time.Time{}); ; from = from.AddDate(0, 0, 1) {
+		least := store.RowID{}
+		if !from.IsZero() {
+			least = store.RowID(floor(from))
+		}
+		found, err := list(ctx, s, query{statements.first, []any{sql.Named("from", blob(least))}},
+			func(rows *sql.Rows, id *store.RowID) error { return rows.Scan(toID(id)) })
+		if err != nil || len(found) == 0 {
+			return store.ArchiveDay{}, err
+		}
+		from = store.DayOf(found[0].Time())
+		if from.AddDate(0, 0, 1).After(before) {
+			return store.ArchiveDay{}, nil
+		}
+		day, err := s.partsOfDay(ctx, kind, from)
+		if err != nil || day.Rows != day.Archived() {
+			return day, err
+		}
+	}
+}
+
+// partsOfDay reads a day with its parts.
+func (s *Store) partsOfDay(ctx context.Context, kind store.Kind, at time.Time) (store.ArchiveDay, error) {
+	day := store.ArchiveDay{Day: at, Next: 1}
+	counts, err := list(ctx, s, query{archivedKinds[kind].count, idsOf(at, store.RowID{}, last)},
+		func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
+	if err != nil {
+		return day, err
+	}
+	day.Rows = counts[0]
+	parts, err := list(ctx, s, query{partsOfDaySQL, []any{sql.Named("kind", string(kind)), sql.Named("day", micros(at))}}, scanPart)
+	for _, p := range parts {
+		day.Next = p.Number + 1
+		if p.Deleted < p.Rows {
+			day.Parts = append(day.Parts, p)
+		}
+	}
+	return day, err
+}
+
+// archivePage is how many rows are read at once to be archived.
+const archivePage = 500
+
+// ArchiveRows reads rows to archive, a page at a time; see [store.Archive]. A row may have a
+// megabyte, so a page is not held in memory.
+func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) error {
+	kind := archivedKinds[q.Kind]
+	if q.Only != nil {
+		wants := true
+		for _, r := range q.Only {
+			err := s.eachArchived(ctx, query{kind.only, rowArgs(r)}, kind.scan, func(r store.ArchivedRow) bool {
+				wants = yield(r)
+				return wants
+			})
+			if err != nil || !wants {
+				return s.explain("read rows to archive", err)
+			}
+		}
+		return nil
+	}
+	after, number := q.After, int64(1<<31)
+	for {
+		n, wants := 0, true
+		err := s.eachArchived(ctx, query{kind.rows, append(idsOf(q.Day, after, last)[:3],
+			sql.Named("number", number), sql.Named("limit", archivePage))},
+			kind.scan, func(r store.ArchivedRow) bool {
+				n++
+				if after = r.ID(); r.Attempt != nil {
+					number = int64(r.Attempt.Number)
+				}
+				wants = yield(r)
+				return wants
+			})
+		if err != nil || !wants || n < archivePage {
+			return s.explain("read rows to archive", err)
+		}
+	}
+}
+
+// eachArchived calls yield with each row of a query until it returns false.
+func (s *Store) eachArchived(
+	ctx context.Context, q query, scan func(*sql.Rows, *store.ArchivedRow) error, yield func(store.ArchivedRow) bool,
+) (err error) {
+	statement, err := s.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
+	if err != nil {
+		return err
+	}
+	rows, err := statement.QueryContext(ctx, q.args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var r store.ArchivedRow
+		if err := scan(rows, &r); err != nil {
+			return err
+		}
+		if !yield(r) {
+			return nil
+		}
+	}
+	return rows.Err()
+}
+
+// By the key of archive_parts. A part is stored if it is the next one of its day, and the rows
+// that are left of others end at @follows.
+const putPartSQL = `
+	insert into archive_parts (kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at)
+	select @kind, @day, @number, @object, @rows, @deleted, @bytes, @sha256, @after, @last, @made_at
+	where @number = 1 + coalesce((select max(number) from archive_parts where kind = @kind and day = @day), 0)
+		and @follows = coalesce((
+			select last from archive_parts
+			where kind = @kind and day = @day and deleted < row_count order by number desc limit 1), zeroblob(16))`
+
+// PutArchivePart records a part; see [store.Archive].
+func (s *Store) PutArchivePart(ctx context.Context, p store.ArchivePart) error {
+	return change(ctx, s, "put archive part", func(ctx context.Context, tx *tx) error {
+		n, err := tx.count(ctx, putPartSQL, sql.Named("kind", string(p.Kind)), sql.Named("day", micros(p.Day)), sql.Named("number", p.Number),
+			sql.Named("object", p.Object), sql.Named("rows", p.Rows), sql.Named("deleted", p.Deleted), sql.Named("bytes", p.Bytes), sql.Named("sha256", p.SHA256[:]),
+			sql.Named("after", blob(p.After)), sql.Named("follows", blob(p.Follows())), sql.Named("last", blob(p.Last)), sql.Named("made_at", micros(p.MadeAt)))
+		if err == nil && n == 0 {
+			return fmt.Errorf("%w: another part is recorded", postrider.ErrConflict)
+		}
+		return err
+	})
+}
+
+// By the key of archive_parts.
+const (
+	untouchedPartsSQL = `
+	select ` + partsColumns + ` from archive_parts
+	where kind = @kind and day = @day and deleted = 0 order by number`
+	forgetPartsSQL = `delete from archive_parts where kind = @kind and day = @day and deleted = 0`
+	endPartsSQL    = `update archive_parts set row_count = deleted where kind = @kind and day = @day and deleted < row_count`
+)
+
+// RedoArchiveDay forgets parts of a day; see [store.Archive].
+func (s *Store) RedoArchiveDay(ctx context.Context, kind store.Kind, day time.Time) ([]store.ArchivePart, error) {
+	return write(ctx, s, "archive a day again", func(ctx context.Context, tx *tx) ([]store.ArchivePart, error) {
+		args := []any{sql.Named("kind", string(kind)), sql.Named("day", micros(day))}
+		rows, err := tx.query(ctx, untouchedPartsSQL, args...)
+		if err != nil {
+			return nil, err
+		}
+		forgotten, err := collect(rows, scanPart)
+		if err != nil {
+			return nil, err
+		}
+		return forgotten, errors.Join(tx.exec(ctx, forgetPartsSQL, args...), tx.exec(ctx, endPartsSQL, args...))
+	})
+}
+
+// By the key of archive_parts, from a position.
+const archivePartsSQL = `
+	select ` + partsColumns + ` from archive_parts
+	where (kind, day, number) > (@kind_after, @day_after, @number_after)
+		and (@kind = '' or kind = @kind) and (@from is null or day >= @from) and (@to is null or day < @to)
+	order by kind, day, number limit @limit`
+
+// ArchiveParts lists parts; see [store.Archive].
+func (s *Store) ArchiveParts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error) {
+	parts, err := list(ctx, s, query{archivePartsSQL, []any{
+		sql.Named("kind", string(q.Kind)), sql.Named("from", microsOrNull(q.From)), sql.Named("to", microsOrNull(q.To)),
+		sql.Named("kind_after", string(q.After.Kind)), sql.Named("day_after", micros(q.After.Day)),
+		sql.Named("number_after", q.After.Number), sql.Named("limit", q.Limit),
+	}}, scanPart)
+	return parts, s.explain("list archive parts", err)
+}
+
+// By the key of archive_keys.
+const (
+	archiveKeySQL       = `select encrypted from archive_keys where account = @account`
+	putArchiveKeySQL    = `insert into archive_keys (account, encrypted) values (@account, @encrypted) on conflict (account) do nothing`
+	deleteArchiveKeySQL = `delete from archive_keys where account = @account`
+)
+
+// ArchiveKey returns the key of an account's archives; see [store.Archive].
+func (s *Store) ArchiveKey(ctx context.Context, account postrider.AccountID) ([]byte, error) {
+	found, err := list(ctx, s, query{archiveKeySQL, []any{sql.Named("account", blob(account))}},
+		func(rows *sql.Rows, key *[]byte) error { return rows.Scan(key) })
+	if err == nil && len(found) == 0 {
+		err = postrider.ErrNotFound
+	}
+	if err != nil {
+		return nil, s.explain("read archive key", err)
+	}
+	return found[0], nil
+}
+
+// PutArchiveKey stores the first key of an account's archives; see [store.Archive].
+func (s *Store) PutArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) ([]byte, error) {
+	return write(ctx, s, "put archive key", func(ctx context.Context, tx *tx) (stored []byte, err error) {
+		err = tx.exec(ctx, putArchiveKeySQL, sql.Named("account", blob(account)), sql.Named("encrypted", encrypted))
+		if err != nil {
+			return nil, err
+		}
+		err = tx.row(ctx, archiveKeySQL, sql.Named("account", blob(account))).Scan(&stored)
+		return stored, err
+	})
+}
+
+// DeleteArchiveKey deletes the key of an account's archives; see [store.Archive].
+func (s *Store) DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (bool, error) {
+	return write(ctx, s, "delete archive key", func(ctx context.Context, tx *tx) (bool, error) {
+		n, err := tx.count(ctx, deleteArchiveKeySQL, sql.Named("account", blob(account)))
+		return n > 0, err
+	})
+}

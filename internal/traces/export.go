@@ -1,0 +1,245 @@
+package traces
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	resource "go.opentelemetry.io/proto/otlp/resource/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
+)
+
+const (
+	// maxBatch is how many spans one request has at most, about 250 KB.
+	maxBatch = 512
+	// gather is how long the first span of a batch waits for others.
+	gather = time.Second
+	// requestTime bounds one request to the collector.
+	requestTime = 10 * time.Second
+	// The pause after a request that failed doubles from the least to the most.
+	leastPause, mostPause = time.Second, 30 * time.Second
+	// giveUp is how long a batch is sent again before it is dropped. Then the spans behind it
+	// have their turn.
+	giveUp = time.Minute
+	// lastWait is how long the last spans may take after the server began to end.
+	lastWait = 2 * time.Second
+	// logEvery is how often dropped spans are logged at most.
+	logEvery = time.Minute
+)
+
+// Run sends what is recorded until ctx ends, and then what is left, within lastWait. It is
+// called once, returns nil, and leaves no connection open.
+func (t *Tracer) Run(ctx context.Context) error {
+	defer t.door.CloseIdleConnections()
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWait, cancel) })()
+	e := exporter{Tracer: t}
+	for open := true; open; {
+		select {
+		case <-t.spans.Ready():
+			open = batch.Sleep(ctx, gather)
+		case <-ctx.Done():
+			open = false
+		}
+		e.sendWaiting(ctx, work)
+	}
+	return nil
+}
+
+// exporter is the part of a tracer that only Run's goroutine uses.
+type exporter struct {
+	*Tracer
+
+	logged time.Time // when dropped spans were logged last; zero: never
+}
+
+// sendWaiting sends the spans that wait, and those that are recorded meanwhile.
+func (e *exporter) sendWaiting(ctx, work context.Context) {
+	for spans := e.spans.Take(maxBatch); len(spans) > 0; spans = e.spans.Take(maxBatch) {
+		e.send(ctx, work, spans)
+	}
+}
+
+// send sends a batch, again and again for giveUp while the collector is away or busy. The end
+// of ctx cuts a pause; then work allows one last request.
+func (e *exporter) send(ctx, work context.Context, spans []span) {
+	body, err := e.encode(spans)
+	begun := time.Now()
+	for pause := leastPause; err == nil; pause = min(2*pause, mostPause) {
+		var again time.Duration
+		again, err = e.post(work, body)
+		switch {
+		case err == nil:
+			e.sent.Add(int64(len(spans)))
+			return
+		case again < 0 || ctx.Err() != nil || time.Since(begun) > giveUp:
+		default:
+			err = nil
+			batch.Sleep(ctx, min(max(pause, again), mostPause))
+		}
+	}
+	e.dropped.Add(int64(len(spans)))
+	if e.logged.IsZero() || time.Since(e.logged) > logEvery {
+		e.logged = time.Now()
+		e.opts.Log.WarnContext(ctx, "spans dropped", "spans", len(spans), "dropped", e.dropped.Load(), "error", err)
+	}
+}
+
+// post makes one request. With an error, again is the least time after which the collector wants
+// it again; negative: it refused it, and will again.
+func (t *Tracer) post(ctx context.Context, body []byte) (again time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
+	if err != nil {
+		return -1, fmt.Errorf("send spans: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/x-protobuf")
+	request.Header.Set("User-Agent", "Postrider/"+t.opts.Version)
+	for name, value := range t.opts.Headers {
+		request.Header.Set(name, value)
+	}
+	response, err := t.door.RoundTrip(request)
+	if err != nil {
+		return 0, fmt.Errorf("send spans: %w", err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
+		return 0, nil
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0: it names no seconds
+		again = time.Duration(min(max(seconds, 0), int(mostPause/time.Second))) * time.Second
+	default:
+		again = -1
+	}
+	return again, fmt.Errorf("send spans: the collector answers %s", response.Status)
+}
+
+// Check sends a request without spans, to learn whether the collector accepts requests.
+func (t *Tracer) Check(ctx context.Context) error {
+	defer t.door.CloseIdleConnections()
+	_, err := t.post(ctx, nil)
+	return err
+}
+
+// encode returns the body of a request. TracesData has the form of ExportTraceServiceRequest,
+// whose package would bring gRPC with it.
+func (t *Tracer) encode(spans []span) ([]byte, error) {
+	scope := &trace.ScopeSpans{Scope: &common.InstrumentationScope{Name: "postrider", Version: t.opts.Version}}
+	for i := range spans {
+		scope.Spans = append(scope.Spans, spans[i].proto())
+	}
+	body, err := proto.Marshal(&trace.TracesData{ResourceSpans: []*trace.ResourceSpans{{
+		Resource: &resource.Resource{Attributes: attributes{}.
+			text("service.name", "postrider").text("service.version", t.opts.Version).text("service.instance.id", t.opts.Node)},
+		ScopeSpans: []*trace.ScopeSpans{scope},
+	}}})
+	if err != nil {
+		return nil, fmt.Errorf("encode spans: %w", err)
+	}
+	return body, nil
+}
+
+// The flags of a recorded span, and of one whose parent is another program's.
+const (
+	flagSampled = 0x01
+	flagRemote  = 0x300 // it is known whether the parent is another program's, and it is
+)
+
+// proto returns the span as OTLP has it.
+func (s *span) proto() *trace.Span {
+	p := &trace.Span{
+		TraceId: s.trace[:], SpanId: s.id[:], Flags: flagSampled,
+		StartTimeUnixNano: uint64(s.begun.UnixNano()), EndTimeUnixNano: uint64(s.begun.Add(s.took).UnixNano()),
+	}
+	if s.parent != (postrider.SpanID{}) {
+		p.ParentSpanId = s.parent[:]
+	}
+	if s.link != (postrider.SpanID{}) {
+		p.Links = []*trace.Span_Link{{TraceId: s.trace[:], SpanId: s.link[:], Flags: flagSampled}}
+	}
+	of := attributes{}.text("postrider.event", s.event.String()).text("postrider.account", s.account.String()).text("postrider.event_type", s.of)
+	switch s.kind {
+	case kindPublish:
+		p.Name, p.Kind = "publish", trace.Span_SPAN_KIND_SERVER
+		if p.ParentSpanId != nil {
+			p.Flags |= flagRemote
+		}
+		of = of.number("postrider.events", s.events).number("postrider.deliveries", s.deliveries)
+	case kindCommit:
+		p.Name, p.Kind = "commit", trace.Span_SPAN_KIND_INTERNAL
+		of = of.number("postrider.commit.events", s.events).number("postrider.commit.deliveries", s.deliveries)
+	case kindChunk:
+		p.Name, p.Kind = "fan out", trace.Span_SPAN_KIND_INTERNAL
+		of = of.number("postrider.deliveries", s.deliveries)
+	case kindAttempt:
+		p.Name, p.Kind = "attempt", trace.Span_SPAN_KIND_CLIENT
+		of = s.describeAttempt(of)
+		if s.attempt.outcome != postrider.OutcomeAccepted {
+			p.Status = &trace.Status{Code: trace.Status_STATUS_CODE_ERROR, Message: s.attempt.error}
+		}
+	}
+	p.Attributes = of
+	return p
+}
+
+// describeAttempt appends the attributes of an attempt.
+func (s *span) describeAttempt(of attributes) attributes {
+	of = of.text("postrider.delivery", s.claimed.id.String()).text("postrider.endpoint", s.claimed.endpoint.String()).
+		number("postrider.attempt", s.claimed.number).text("postrider.lane", string(s.claimed.lane)).
+		text("postrider.outcome", string(s.attempt.outcome)).text("postrider.status", string(s.transition.To)).
+		text("postrider.reason", s.transition.Reason).
+		duration("postrider.retry_in_ms", s.transition.After).
+		duration("postrider.dns_ms", s.attempt.timing.DNS).duration("postrider.connect_ms", s.attempt.timing.Connect).
+		duration("postrider.tls_ms", s.attempt.timing.TLS).duration("postrider.first_byte_ms", s.attempt.timing.FirstByte)
+	if s.attempt.status != 0 {
+		of = of.number("http.response.status_code", s.attempt.status)
+	}
+	if s.attempt.error != "" {
+		of = of.text("error.type", s.attempt.error)
+	}
+	if !s.claimed.replayedFrom.IsZero() {
+		of = of.text("postrider.replayed_from", s.claimed.replayedFrom.String())
+	}
+	if s.attempt.stale {
+		of = append(of, &common.KeyValue{Key: "postrider.stale", Value: &common.AnyValue{Value: &common.AnyValue_BoolValue{BoolValue: true}}})
+	}
+	return of
+}
+
+// attributes are what describes a span.
+type attributes []*common.KeyValue
+
+// text appends a text, unless it is empty.
+func (a attributes) text(key, value string) attributes {
+	if value == "" {
+		return a
+	}
+	return append(a, &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: value}}})
+}
+
+// number appends a number.
+func (a attributes) number(key string, value int) attributes {
+	return append(a, &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: int64(value)}}})
+}
+
+// duration appends a duration in milliseconds, unless it is zero.
+func (a attributes) duration(key string, value time.Duration) attributes {
+	if value == 0 {
+		return a
+	}
+	ms := float64(value) / float64(time.Millisecond)
+	return append(a, &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_DoubleValue{DoubleValue: ms}}})
+}

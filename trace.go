@@ -1,0 +1,137 @@
+package postrider
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+)
+
+// TraceID names a trace of W3C Trace Context: all spans of one event have the same.
+type TraceID [16]byte
+
+// String returns the id in hexadecimal digits, as tools for traces show it.
+func (t TraceID) String() string { return hex.EncodeToString(t[:]) }
+
+// SpanID names a span within its trace.
+type SpanID [8]byte
+
+// String returns the id in hexadecimal digits.
+func (s SpanID) String() string { return hex.EncodeToString(s[:]) }
+
+// TraceParent is the trace that a producer published an event in, and the producer's span: 16
+// bytes and 8. The header traceparent of the publish has it. Zero: the producer gave none.
+// Whether the producer records its trace is not kept: this server decides for itself
+// ([Sampled]).
+type TraceParent [24]byte
+
+// IsZero reports whether the producer gave none.
+func (p TraceParent) IsZero() bool { return p == TraceParent{} }
+
+// Trace returns the producer's trace.
+func (p TraceParent) Trace() TraceID { return TraceID(p[:16]) }
+
+// Span returns the producer's span.
+func (p TraceParent) Span() SpanID { return SpanID(p[16:]) }
+
+// TraceParentHeader is the name of the header, as the specification writes it. Receivers and
+// senders ignore its case.
+const TraceParentHeader = "traceparent"
+
+// traceParentLength is the length of the header traceparent in version 00:
+// 00-<32 digits of the trace>-<16 of the span>-<2 of flags>.
+const traceParentLength = 55
+
+// ParseTraceParent reads the header traceparent of W3C Trace Context, level 1. It reports
+// false for any text that is not exactly of that form: other letters than 0 to 9 and a to
+// f, an id of zeros, version ff, or more than the version allows. A header of a later
+// version is read as far as version 00 goes, as the specification demands.
+func ParseTraceParent(text string) (p TraceParent, ok bool) {
+	if len(text) < traceParentLength || text[2] != '-' || text[35] != '-' || text[52] != '-' {
+		return TraceParent{}, false
+	}
+	version, ids, flags := text[:2], text[3:35]+text[36:52], text[53:traceParentLength]
+	if strings.ContainsFunc(version+ids+flags, notHex) || version == "ff" {
+		return TraceParent{}, false
+	}
+	rest := text[traceParentLength:]
+	if rest != "" && (version == "00" || rest[0] != '-') {
+		return TraceParent{}, false
+	}
+	if _, err := hex.Decode(p[:], []byte(ids)); err != nil || p.Trace() == (TraceID{}) || p.Span() == (SpanID{}) {
+		return TraceParent{}, false
+	}
+	return p, true
+}
+
+// notHex reports whether the letter is no digit of Trace Context, which has no capital ones.
+func notHex(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }
+
+// AppendTraceParent appends a header traceparent of version 00. Sampled says whether the span
+// is recorded.
+func AppendTraceParent(b []byte, trace TraceID, span SpanID, sampled bool) []byte {
+	b = hex.AppendEncode(append(b, "00-"...), trace[:])
+	b = hex.AppendEncode(append(b, '-'), span[:])
+	if sampled {
+		return append(b, "-01"...)
+	}
+	return append(b, "-00"...)
+}
+
+// Trace returns the trace of the event: the producer's, or else the bytes of the event's own
+// id. So every node knows it, for as long as the event is kept.
+func (e *Event) Trace() TraceID {
+	if e.TraceParent.IsZero() {
+		return TraceID(e.ID)
+	}
+	return e.TraceParent.Trace()
+}
+
+// The spans that an event has once. Their ids are computed from the event's, as those of
+// attempts are from the delivery's, so that any node can name a span that another node
+// recorded, or that a sample left out.
+const (
+	spanPublish = iota + 1
+	spanCommit
+)
+
+// PublishSpan returns the id of the span of the event's publish.
+func PublishSpan(id EventID) SpanID { return spanOf(id, spanPublish) }
+
+// CommitSpan returns the id of the span of the commit that stored the event. Its children
+// are the attempts and the chunks of a fan-out job.
+func CommitSpan(id EventID) SpanID { return spanOf(id, spanCommit) }
+
+// ChunkSpan returns the id of the span of a fan-out job's chunk, which began behind an
+// endpoint.
+func ChunkSpan(id EventID, behind EndpointID) SpanID {
+	return spanOf(id, mixed(behind, 0))
+}
+
+// AttemptSpan returns the id of the span of an attempt. No two attempts of a delivery have the
+// same number, so no two requests have the same span.
+func AttemptSpan(id DeliveryID, attempt int) SpanID { return spanOf(id, uint64(attempt)) }
+
+// Sampled reports whether the spans of an event are recorded, if a share of all events is, from
+// 0 to 1. Its id alone decides, which the server makes: all nodes with the same share agree,
+// and no producer can have its events recorded.
+func Sampled(id EventID, share float64) bool { return float64(mixed(id, 0)>>11)/(1<<53) < share }
+
+// spanOf returns a span's id, which must not be all zeros.
+func spanOf[I ~[16]byte](id I, which uint64) (s SpanID) {
+	binary.BigEndian.PutUint64(s[:], max(1, mixed(id, which)))
+	return s
+}
+
+// mixed returns bits that look random, for an id and a number: each bit of them changes about
+// half of the result. The steps are those of SplitMix64.
+func mixed[I ~[16]byte](id I, number uint64) uint64 {
+	b := [16]byte(id)
+	x := uint64(0)
+	for _, part := range [...]uint64{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:]), number} {
+		x += part + 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+	}
+	return x
+}

@@ -99,8 +99,7 @@ func streamTail(v *visit) error {
 
 // tail is the source of streamTail.
 func (s *stream) tail(ctx context.Context, w observe.Watch) (feed func()) {
-	t, leave := s.h.tails.join(s.visit, w)
-	_, seen := t.since(tailCounts{})
+	t, seen, leave := s.h.tails.join(s.visit, w)
 	return func() {
 		defer leave()
 		for sleep(ctx, tailEvery) {
@@ -122,8 +121,10 @@ data: {"html":"`)}, rows...)
 	}
 }
 
-// join returns the tail of the visit's key; leave ends it, if no other stream has joined.
-func (all *tails) join(v *visit, w observe.Watch) (t *tail, leave func()) {
+// join returns the tail of the visit's key, and the counts from which the stream sends: those
+// of now, or zero for a tail that begins, whose first rows are the stream's too. leave ends
+// the tail, if no other stream has joined.
+func (all *tails) join(v *visit, w observe.Watch) (t *tail, from tailCounts, leave func()) {
 	key := tailKey{w, v.session.Caller.Account, v.who, v.text, v.zone.String()}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -131,9 +132,11 @@ func (all *tails) join(v *visit, w observe.Watch) (t *tail, leave func()) {
 	if t == nil {
 		t = all.begin(v, w)
 		all.of[key] = t
+	} else {
+		_, from = t.since(from)
 	}
 	t.streams++
-	return t, func() {
+	return t, from, func() {
 		all.mu.Lock()
 		t.streams--
 		last := t.streams == 0

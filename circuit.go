@@ -18,9 +18,9 @@ type Circuit struct {
 	Endpoint     EndpointID
 	Status       CircuitStatus
 	Reason       string        // why it opened the last time; empty: it never did
-	OpenedAt     time.Time     // zero: it is closed
+	OpenedAt     time.Time     // since when it is not closed; zero: it is closed
 	ProbeAt      time.Time     // open: time of the next probe; half open: the probe's deadline
-	Cooldown     time.Duration // between opening and probe, the last time it opened; 0: the endpoint has recovered
+	Cooldown     time.Duration // between the failed attempt that opened it, or its last probe, and the next probe; 0: the endpoint has recovered
 	FailingSince time.Time     // first failure since the last accepted attempt, once that is a minute ago or the circuit opened; zero: not failing
 	PacedUntil   time.Time     // nothing is sent before, by the receiver's Retry-After; zero: it never asked
 	RateFullAt   time.Time     // when the endpoint's [Bucket] is full again; zero: unknown

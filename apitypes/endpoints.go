@@ -87,9 +87,9 @@ type EndpointVerification struct {
 type Circuit struct {
 	Status        postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: one attempt, the probe, is under way."`
 	Reason        *string                 `json:"reason" enum:"failures_in_row,failure_ratio,probe_failed,manual" doc:"Why the circuit opened the last time. Null: it never opened."`
-	OpenedAt      *Time                   `json:"opened_at" format:"date-time"`
+	OpenedAt      *Time                   `json:"opened_at" format:"date-time" doc:"Time since which the circuit is not closed. Null: it is closed."`
 	ProbeAt       *Time                   `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends."`
-	CooldownMS    int64                   `json:"cooldown_ms" doc:"Time from the last opening to its probe. 0: the circuit has recovered since."`
+	CooldownMS    int64                   `json:"cooldown_ms" doc:"Time from the attempt that opened the circuit, or from its last probe, to the next probe. 0: the circuit has recovered since."`
 	FailingSince  *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or with the first failure that comes a minute after it. Null: the last attempt did not fail, or the streak is younger."`
 	PacedUntil    *Time                   `json:"paced_until" format:"date-time" doc:"No attempt is made before this time: the receiver asked for it with Retry-After. Null: it never asked."`
 	Failures      int                     `json:"failures" doc:"Number of attempts in a row that failed, when the circuit was last stored."`

@@ -21,7 +21,7 @@ type deliveriesCmd struct {
 	Request  deliveriesRequestCmd  `cmd:"" help:"Show the request of an attempt, what is signed of it, and a curl command. Signatures and credentials are masked."`
 	Cancel   deliveriesCancelCmd   `cmd:"" help:"Cancel a pending delivery."`
 	Retry    deliveriesRetryCmd    `cmd:"" help:"Retry a waiting delivery now."`
-	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if five servers died while sending it."`
+	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if it is suspected of killing servers, and five more died while it was the only suspect that was sent."`
 }
 
 // deliveryTable shows deliveries, as lists, replays and cancellations print them.

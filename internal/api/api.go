@@ -270,7 +270,8 @@ func New(deps Deps, opts Options) *Handler {
 		opts:  opts.withDefaults(),
 		names: newTTLCache[string, accountName](keyFresh),
 		// A burst of five and one every 12 s: at most ten in any minute.
-		manualSends: newLimiter[postrider.EndpointID](12*time.Second, 5, ""),
+		manualSends: newLimiter[postrider.EndpointID](12*time.Second, 5,
+			"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"),
 		links: newLimiter[payer](100*time.Millisecond, 100,
 			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
 		confirmations: newLimiter[postrider.AccountID](confirmEvery, 10,

@@ -143,7 +143,7 @@ func (rt *router) deliveries() {
 	handle(rt, route{
 		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
 		summary:     "Release a parked delivery",
-		description: "It is sent again, alone. A delivery is parked if five servers died while sending it.",
+		description: "It is sent again, alone. A delivery is parked if it is suspected of killing servers, and five more died while it was the only suspect that was sent.",
 		codes:       []string{"delivery_not_parked"},
 		scope:       operate,
 	}, rt.releaseDelivery)

@@ -41,7 +41,7 @@ var (
 	errStarting     = errors.New("the server is starting")
 	errLoop         = errors.New("the event is in a loop of webhook senders")
 	errUnaudited    = errors.New("the audit entry was not stored")
-	errTooOften     = errors.New("the endpoint was tested or verified too often")
+	errTooOften     = errors.New("the same was done too often")
 )
 
 // errorClass is the response to all errors of one class.
@@ -69,7 +69,7 @@ var errorClasses = []errorClass{
 	{errTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json in UTF-8"},
 	{errEncoding, 415, "unsupported_media_type", "the body must not be compressed: send it without a Content-Encoding"},
-	{errTooOften, 429, "too_often", "an endpoint is tested or verified at most five times at once, then once every 12 seconds, and a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"},
+	{errTooOften, 429, "too_often", "the same was done too often; the detail names the limit, and Retry-After the wait"},
 	{errOverBudget, 429, "overloaded", "the server has no memory for the body of this request; see Retry-After"},
 	{errLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is no resource with this id or name"},

@@ -2,35 +2,42 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Ready asks a server once whether it should get traffic, at /readyz of its listener
-// for operators. It returns nil if so. An error says what the server answered, or
-// why nothing was answered within five seconds. No API key is needed.
-func Ready(ctx context.Context, opsURL string) error {
+// for operators. An error says what a server answered that should not, or why nothing was
+// answered within five seconds. The warnings of one that should say what a person has to do:
+// it is held after a restore, or its disk fills. No API key is needed.
+func Ready(ctx context.Context, opsURL string) (warnings []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(opsURL, "/")+"/readyz", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	transport := &http.Transport{DisableKeepAlives: true} // and no proxy: the server is near
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return fmt.Errorf("ask whether the server is ready: %w", err)
+		return nil, fmt.Errorf("ask whether the server is ready: %w", err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
 	if err != nil {
-		return fmt.Errorf("ask whether the server is ready: %w", err)
+		return nil, fmt.Errorf("ask whether the server is ready: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the server is not ready: %d %s", response.StatusCode, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("the server is not ready: %d %s", response.StatusCode, strings.TrimSpace(string(text)))
 	}
-	return nil
+	var report struct{ Held, Disk string }
+	if err := json.Unmarshal(text, &report); err != nil {
+		return nil, fmt.Errorf("read whether the server is ready: %w", err)
+	}
+	return slices.DeleteFunc([]string{report.Held, report.Disk}, func(w string) bool { return w == "" }), nil
 }

@@ -59,7 +59,8 @@ func (p published) checkImage(t *testing.T) {
 	begun := time.Now()
 	api, ops := c.start(t, root)
 	for ready := false; !ready; {
-		ready = client.Ready(t.Context(), "http://"+ops) == nil
+		_, err := client.Ready(t.Context(), "http://"+ops)
+		ready = err == nil
 		if time.Since(begun) > patience {
 			t.Fatal("the server in the image does not get ready")
 		}

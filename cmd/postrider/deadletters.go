@@ -55,10 +55,11 @@ func (c *deadLettersListCmd) Run(ctx context.Context, t terminal) error {
 
 // deadLetterGroupTable shows groups of dead letters.
 var deadLetterGroupTable = tableOf[apitypes.DeadLetterGroup]{
-	[]string{"ENDPOINT", "REASON", "LAST", "COUNT", "OLDEST", "NEWEST"},
+	[]string{"ENDPOINT", "REASON", "LAST", "COUNT", "OLDEST", "NEWEST", "ACCOUNT"},
 	func(g apitypes.DeadLetterGroup) []string {
 		return []string{
 			g.Endpoint.String(), g.Reason, last(g.LastStatusCode, g.LastError), strconv.Itoa(g.Count), moment(&g.OldestAt), moment(&g.NewestAt),
+			g.Account.String(),
 		}
 	},
 }

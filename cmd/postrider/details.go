@@ -77,15 +77,32 @@ func textOf(value any) string {
 		return authText(v.Value())
 	case apitypes.Optional[apitypes.TLS]:
 		return tlsText(v.Value())
+	case apitypes.Pace:
+		return paceText(v)
 	}
 	// A pointer is an optional field of the API: nil is null.
 	if p := reflect.ValueOf(value); p.Kind() == reflect.Pointer {
 		if p.IsNil() {
 			return ""
 		}
-		return fmt.Sprint(p.Elem().Interface())
+		return textOf(p.Elem().Interface())
 	}
 	return fmt.Sprint(value)
+}
+
+// paceText says how many attempts are in flight, of how many, and why not more.
+func paceText(p apitypes.Pace) string {
+	text := fmt.Sprintf("%d in flight, at most %d", p.InFlight, p.Slots)
+	if p.Slots < p.Limit {
+		text += fmt.Sprintf(" of %d", p.Limit)
+	}
+	if p.Reason != nil {
+		text += " (" + *p.Reason + ")"
+	}
+	if p.ResumesAt != nil {
+		text += ", none before " + moment(p.ResumesAt)
+	}
+	return text
 }
 
 // spanText returns a field in milliseconds as flags take durations. It is empty for

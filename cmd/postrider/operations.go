@@ -34,10 +34,11 @@ type endpointsTroubledCmd struct {
 
 // troubledTable shows endpoints that need a person.
 var troubledTable = tableOf[apitypes.TroubledEndpoint]{
-	[]string{"ENDPOINT", "STATUS", "REASONS", "FAILING SINCE", "OLDEST DUE FOR", "DEAD LETTERS", "URL"},
+	[]string{"ENDPOINT", "STATUS", "REASONS", "FAILING SINCE", "OLDEST DUE FOR", "DEAD LETTERS", "ACCOUNT", "URL"},
 	func(e apitypes.TroubledEndpoint) []string {
 		return []string{
-			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), spanText(e.OldestDueMS), atLeast(e.DeadLetters, e.DeadMore), e.URL,
+			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), spanText(e.OldestDueMS), atLeast(e.DeadLetters, e.DeadMore),
+			e.Account.String(), e.URL,
 		}
 	},
 }

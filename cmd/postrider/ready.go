@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
@@ -30,9 +31,10 @@ func (c *readyCmd) Run(ctx context.Context, t terminal, sources *app.Sources) er
 	if ip := net.ParseIP(cmp.Or(host, "::")); ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	if err := client.Ready(ctx, "http://"+net.JoinHostPort(host, port)); err != nil {
+	warnings, err := client.Ready(ctx, "http://"+net.JoinHostPort(host, port))
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(t.out, "the server is ready")
+	_, err = fmt.Fprintln(t.out, strings.Join(append([]string{"the server is ready"}, warnings...), "\n"))
 	return err
 }

@@ -37,7 +37,8 @@ A setting has one name in four places; the first one that has it counts:
 | default | |
 
 A server reads its settings, and the files that they name, once at its start: **every change needs a restart**. ` + "`postrider config check`" + `
-prints the effective settings, where each comes from, and every fault, with secrets masked. Lists have commas between their
+prints each setting, where it comes from, and every fault, with secrets masked; with a fault its exit status is 2. Run it with the
+` + "`--config`" + ` and the variables of the server. What ` + "`--dev`" + ` changes is in the server's first line of the log. Lists have commas between their
 values, or are lists of YAML. Durations are like ` + "`90s`, `15m`, `24h` or `7d`" + `.
 
 `

@@ -83,7 +83,7 @@ func (c Config) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
 	found, err := postgres.Examine(ctx, dsn)
 	if err != nil {
 		return one(doctor.Failure(doctor.Connect, "%s%s: %s", unreached(err), maskURL(dsn), err).
-			Change("correct --database-url, the password or pg_hba.conf; the other checks of the database need a connection"))
+			Change("start the database if it is down, or see why it hangs; if it runs, correct --database-url, the password or pg_hba.conf. The other checks of the database need a connection"))
 	}
 	found.Pooler.PollOnly = c.PollOnly
 	if nodes > 0 {

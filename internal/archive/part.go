@@ -183,12 +183,14 @@ var unknownAccount = postrider.AccountID{15: 1}
 // read gathers rows, up to PartBytes of JSON, and all rows of the last delivery.
 func (a *Archive) read(ctx context.Context, q store.ArchiveRows) (*pending, error) {
 	p := &pending{accounts: map[postrider.AccountID]*lines{}}
+	pace := pace{begun: time.Now()}
 	var wrong error
 	err := a.store.ArchiveRows(ctx, q, func(r store.ArchivedRow) bool {
 		if p.full = p.bytes >= a.opts.PartBytes && r.ID() != p.last; p.full {
 			return false
 		}
 		wrong = p.add(q.Kind, r)
+		pace.rest(ctx)
 		return wrong == nil && ctx.Err() == nil
 	})
 	if err == nil && ctx.Err() != nil {
@@ -220,15 +222,18 @@ func (p *pending) add(kind store.Kind, r store.ArchivedRow) error {
 // overhead is what encryption adds to a segment: the nonce and the tag.
 const overhead = 12 + 16
 
+// blockBytes is how much is compressed without a rest: about a millisecond's work.
+const blockBytes = 128 << 10
+
 // seal compresses and encrypts the records of each account. It returns the object and where
 // the segments are.
 func (a *Archive) seal(ctx context.Context, object string, p *pending) (content []byte, segments []segment, err error) {
-	compressor, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	var compressed bytes.Buffer
+	compressor, err := zstd.NewWriter(&compressed, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return nil, nil, err
 	}
-	defer compressor.Close()
-	var compressed []byte
+	pace := pace{begun: time.Now()}
 	for _, account := range slices.SortedFunc(maps.Keys(p.accounts), postrider.AccountID.Compare) {
 		key, err := a.keys.ofWriter(ctx, account)
 		if err != nil {
@@ -239,9 +244,19 @@ func (a *Archive) seal(ctx context.Context, object string, p *pending) (content 
 			return nil, nil, err
 		}
 		records := p.accounts[account]
-		compressed = compressor.EncodeAll(records.Bytes(), compressed[:0])
+		compressed.Reset()
+		compressor.Reset(&compressed)
+		for block := range slices.Chunk(records.Bytes(), blockBytes) {
+			if _, err := compressor.Write(block); err != nil {
+				return nil, nil, err
+			}
+			pace.rest(ctx)
+		}
+		if err := compressor.Close(); err != nil {
+			return nil, nil, err
+		}
 		offset := len(content)
-		content = encrypt(content, aead, compressed, authenticated(object, account))
+		content = encrypt(content, aead, compressed.Bytes(), authenticated(object, account))
 		segments = append(segments, segment{
 			Account: account, Offset: int64(offset), Bytes: int64(len(content) - offset), Rows: records.rows, Key: keyName(key),
 		})

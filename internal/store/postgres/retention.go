@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -109,6 +110,28 @@ func (d partition) ids() (from, below pgtype.UUID) {
 	return floor(d.from, 0), floor(d.from.AddDate(0, 0, 1), 0)
 }
 
+// Whether anything else has a lock of a table.
+const inUseSQL = `
+	select exists (
+		select from pg_locks l
+		where l.relation = @table::text::regclass and l.pid <> pg_backend_pid()
+			and l.database = (select oid from pg_database where datname = current_database())
+	)`
+
+// errInUse says that a day has to wait for the end of a vacuum, a backup or a long query.
+var errInUse = errors.New("it is in use")
+
+// notInUse returns an error if the lock of a day would have to wait. Whoever waits for it makes
+// all publishes wait behind it, until the wait is given up.
+func notInUse(ctx context.Context, tx pgx.Tx, d partition) error {
+	var used bool
+	err := tx.QueryRow(ctx, inUseSQL, pgx.NamedArgs{"table": d.table}).Scan(&used)
+	if err == nil && used {
+		err = fmt.Errorf("%s: %w", d.table, errInUse)
+	}
+	return err
+}
+
 // daysBefore lists the partitions of a table that end at the time or before, oldest first.
 func daysBefore(ctx context.Context, tx pgx.Tx, parent string, before time.Time) ([]partition, error) {
 	rows, _ := tx.Query(ctx, daysOfParentSQL, pgx.NamedArgs{"parent": parent, "before": before})
@@ -187,6 +210,9 @@ func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) 
 		return 0, err
 	}
 	oldest := days[0]
+	if err := notInUse(ctx, tx, oldest); err != nil {
+		return 0, err
+	}
 	if ok, err := s.isArchived(ctx, tx, f, oldest); err != nil || !ok {
 		return 0, err
 	}
@@ -286,10 +312,16 @@ func (s *Store) isOver(ctx context.Context, tx pgx.Tx, d partition) (bool, error
 // day is locked meanwhile against settlements, which add such rows.
 func (s *Store) mayEmpty(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) (bool, error) {
 	if !f.Archived {
-		return d.over || !d.emptied, nil
+		if d.emptied && !d.over {
+			return false, nil
+		}
+		return true, notInUse(ctx, tx, d)
 	}
 	var rows bool
 	if err := tx.QueryRow(ctx, `select exists (select from only `+d.table+`)`).Scan(&rows); err != nil || !rows && !d.over {
+		return false, err
+	}
+	if err := notInUse(ctx, tx, d); err != nil {
 		return false, err
 	}
 	if _, err := tx.Exec(ctx, `lock table only `+d.table+` in share mode`); err != nil {

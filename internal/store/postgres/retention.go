@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -118,18 +118,26 @@ const inUseSQL = `
 			and l.database = (select oid from pg_database where datname = current_database())
 	)`
 
-// errInUse says that a day has to wait for the end of a vacuum, a backup or a long query.
-var errInUse = errors.New("it is in use")
+// A lock of a day is tried when nothing else has one. A list or a chore that has it ends soon; a
+// vacuum, a backup or a person's query may not.
+const (
+	inUseFor   = time.Second           // how long the end of others is waited for
+	inUseEvery = 50 * time.Millisecond // between two looks
+)
 
-// notInUse returns an error if the lock of a day would have to wait. Whoever waits for it makes
-// all publishes wait behind it, until the wait is given up.
+// notInUse waits until the lock of a day need not wait, or returns an error. Whoever waits for a
+// lock makes all publishes wait behind it, until the wait is given up.
 func notInUse(ctx context.Context, tx pgx.Tx, d partition) error {
-	var used bool
-	err := tx.QueryRow(ctx, inUseSQL, pgx.NamedArgs{"table": d.table}).Scan(&used)
-	if err == nil && used {
-		err = fmt.Errorf("%s: %w", d.table, errInUse)
+	for end := time.Now().Add(inUseFor); ; {
+		var used bool
+		err := tx.QueryRow(ctx, inUseSQL, pgx.NamedArgs{"table": d.table}).Scan(&used)
+		switch {
+		case err != nil || !used:
+			return err
+		case time.Now().After(end) || !batch.Sleep(ctx, inUseEvery):
+			return fmt.Errorf("%s is in use: %w", d.table, postrider.ErrBusy)
+		}
 	}
-	return err
 }
 
 // daysBefore lists the partitions of a table that end at the time or before, oldest first.

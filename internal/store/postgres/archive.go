@@ -164,10 +164,16 @@ func archiveDay(ctx context.Context, tx pgx.Tx, kind store.Kind, before time.Tim
 	return store.ArchiveDay{}, nil
 }
 
+// A count of a day takes one processor, and not all, for which deliveries would wait.
+const countAloneSQL = `set local max_parallel_workers_per_gather = 0`
+
 // partsOfDay reads a day with its parts. It names the partition, so that the statement locks
 // no other one.
 func partsOfDay(ctx context.Context, tx pgx.Tx, kind store.Kind, d partition) (day store.ArchiveDay, err error) {
 	day = store.ArchiveDay{Day: d.from.UTC(), Next: 1}
+	if _, err := tx.Exec(ctx, countAloneSQL); err != nil {
+		return day, err
+	}
 	if err := tx.QueryRow(ctx, `select count(*) from only `+d.table).Scan(&day.Rows); err != nil {
 		return day, err
 	}

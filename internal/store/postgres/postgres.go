@@ -176,8 +176,7 @@ func setParams(params map[string]string) {
 	params["enable_hashjoin"] = "off"
 	params["enable_mergejoin"] = "off"
 	params["enable_memoize"] = "off"
-	params["max_parallel_workers_per_gather"] = "0" // a chore that counts a day must not take all processors
-	params["jit"] = "off"                           // the penalties of the switches above would set it off
+	params["jit"] = "off" // the penalties of the switches above would set it off
 }
 
 const (

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -121,8 +120,8 @@ const inUseSQL = `
 // A lock of a day is tried when nothing else has one. A list or a chore that has it ends soon; a
 // vacuum, a backup or a person's query may not.
 const (
-	inUseFor   = time.Second           // how long the end of others is waited for
-	inUseEvery = 50 * time.Millisecond // between two looks
+	inUseFor      = time.Second // how long the end of others is waited for
+	inUsePauseSQL = `select pg_sleep(0.05)`
 )
 
 // notInUse waits until the lock of a day need not wait, or returns an error. Whoever waits for a
@@ -134,8 +133,11 @@ func notInUse(ctx context.Context, tx pgx.Tx, d partition) error {
 		switch {
 		case err != nil || !used:
 			return err
-		case time.Now().After(end) || !batch.Sleep(ctx, inUseEvery):
+		case time.Now().After(end):
 			return fmt.Errorf("%s is in use: %w", d.table, postrider.ErrBusy)
+		}
+		if _, err := tx.Exec(ctx, inUsePauseSQL); err != nil {
+			return err
 		}
 	}
 }

@@ -182,6 +182,10 @@ type swept struct {
 	bytes   int64
 }
 
+// pollEvery is the time between two reads of the server's metrics: each takes it a few
+// milliseconds, for which a delivery waits, and p99 must not show them.
+const pollEvery = 2 * time.Second
+
 // untilSwept waits until the chores of all kinds have done a round: their names begin with
 // archive or forget.
 func untilSwept(chore string) action {
@@ -210,7 +214,7 @@ func untilSwept(chore string) action {
 				}
 				return r.swept.readArchive()
 			}
-			pause(ctx, 200*time.Millisecond)
+			pause(ctx, pollEvery)
 		}
 	}
 }

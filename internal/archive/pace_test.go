@@ -9,7 +9,9 @@ import (
 func TestAPartRestsWhileItIsMade(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ worked, want time.Duration }{
-		{workTime - 1, 0}, {workTime, restFactor * workTime}, {2 * time.Millisecond, restFactor * 2 * time.Millisecond},
+		{workTime - 1, 0},
+		{workTime, restFactor * workTime},
+		{2 * time.Millisecond, restFactor * 2 * time.Millisecond},
 		{time.Second, maxRest},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import "github.com/postrider/postrider"
 // Node is a server that shares the store.
 type Node struct {
 	ID        uint32 `json:"id" doc:"Number of this run of the server. Each start has another."`
+	Host      string `json:"host" doc:"Name of its machine. Empty: the machine has none."`
 	Status    string `json:"status" enum:"alive,leaving,dead" doc:"leaving: it ends and gives up its shards. dead: it has not sent a heartbeat in time, and another server reclaims what it had under way."`
 	Shards    int    `json:"shards" doc:"Number of the 256 shards of the endpoints that it owns."`
 	StartedAt *Time  `json:"started_at" format:"date-time" doc:"Null: the store is used by one process, which is this one."`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -16,9 +17,9 @@ type nodesCmd struct {
 
 // nodeTable shows nodes.
 var nodeTable = tableOf[apitypes.Node]{
-	[]string{"ID", "STATUS", "SHARDS", "STARTED", "SEEN"},
+	[]string{"ID", "HOST", "STATUS", "SHARDS", "STARTED", "SEEN"},
 	func(n apitypes.Node) []string {
-		return []string{strconv.FormatUint(uint64(n.ID), 10), n.Status, strconv.Itoa(n.Shards), moment(n.StartedAt), moment(&n.SeenAt)}
+		return []string{strconv.FormatUint(uint64(n.ID), 10), cmp.Or(n.Host, "-"), n.Status, strconv.Itoa(n.Shards), moment(n.StartedAt), moment(&n.SeenAt)}
 	},
 }
 

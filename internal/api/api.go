@@ -213,6 +213,8 @@ type Options struct {
 	// PublicURL is the URL by which people reach this server, without a path. One-time
 	// links begin with it. Empty: no links are made.
 	PublicURL string
+	// Host is the name of this server's machine, for people. Empty: it has none.
+	Host string
 	// Quotas are the limits of accounts that have none of their own. Default: none.
 	Quotas postrider.Quotas
 	// Mail is true if there is a mail server. Without one, no email address can be added.

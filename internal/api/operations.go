@@ -40,7 +40,7 @@ func (s *server) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[a
 		return nil, err
 	}
 	if s.Cluster == nil {
-		alone := apitypes.Node{ID: 1, Status: "alive", Shards: store.Shards, SeenAt: instant(now)}
+		alone := apitypes.Node{ID: 1, Host: s.opts.Host, Status: "alive", Shards: store.Shards, SeenAt: instant(now)}
 		return respond(apitypes.List[apitypes.Node]{Data: []apitypes.Node{alone}}), nil
 	}
 	members, err := s.Cluster.Members(ctx)
@@ -49,7 +49,10 @@ func (s *server) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[a
 	}
 	nodes := make([]apitypes.Node, 0, len(members))
 	for _, m := range members {
-		n := apitypes.Node{ID: m.Incarnation, Status: "alive", Shards: m.Shards, StartedAt: timeOrNull(m.StartedAt), SeenAt: instant(m.SeenAt)}
+		n := apitypes.Node{
+			ID: m.Incarnation, Host: m.Host, Status: "alive", Shards: m.Shards,
+			StartedAt: timeOrNull(m.StartedAt), SeenAt: instant(m.SeenAt),
+		}
 		switch {
 		case m.Dead:
 			n.Status = "dead"

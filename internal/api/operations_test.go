@@ -16,9 +16,9 @@ import (
 
 func TestNodes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldOf(t, api.Options{Host: "hooks-1"})
 	got := w.want(200, "GET /nodes", "").data()
-	if len(got) != 1 || got[0]["status"] != "alive" || got[0]["shards"] != 256.0 || got[0]["started_at"] != nil {
+	if len(got) != 1 || got[0]["host"] != "hooks-1" || got[0]["status"] != "alive" || got[0]["shards"] != 256.0 || got[0]["started_at"] != nil {
 		t.Errorf("the nodes of a store of one process are %v", got)
 	}
 	reader := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})

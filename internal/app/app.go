@@ -194,7 +194,7 @@ func (a *App) handler() *api.Handler {
 		Notifier: a.table, Pacer: a.dispatcher, Canceller: a.janitor, Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
-		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Quotas: a.config.quotas(), Retention: a.config.retention(),
+		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Host: hostname(), Quotas: a.config.quotas(), Retention: a.config.retention(),
 		Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: logOf(a.log, "api"),
 	})
 }
@@ -252,7 +252,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Concurrency:     a.config.Concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
-		Cluster:         dispatch.Cluster{Nodes: nodes, PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
+		Cluster:         dispatch.Cluster{Nodes: nodes, Host: hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
 		Hooks:           a.observer.Hooks,
 		Log:             logOf(a.log, "dispatch"),
 	})

@@ -69,9 +69,14 @@ func (a *App) newTracer() *traces.Tracer {
 func (c Config) traces(o traces.Options) traces.Options {
 	o.URL, o.Share, o.Version = c.OTLPURL, c.TraceSample, Version()
 	o.Headers, _ = c.headers() // Validate has checked them
-	host, _ := os.Hostname()
-	o.Node = cmp.Or(host, "unknown")
+	o.Node = cmp.Or(hostname(), "unknown")
 	return o
+}
+
+// hostname returns the name of this machine, for people; empty: it has none.
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
 }
 
 // traced returns the hooks of the tracer, and which events are recorded. Without a tracer

@@ -103,6 +103,7 @@ type Options struct {
 type Cluster struct {
 	Nodes       store.Nodes   // nil: there are no others, and no heartbeats
 	Incarnation uint32        // of this node, in every token; default random; two nodes must not share one
+	Host        string        // name of this node's machine, for people
 	TTL         time.Duration // how long a heartbeat renews the ownership of shards; default 5 s
 	Heartbeat   time.Duration // between two heartbeats; default 1 s, so that four may be lost
 	Poll        time.Duration // between two polls for deliveries that others committed; default 1 s

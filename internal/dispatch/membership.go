@@ -115,6 +115,7 @@ func (c *cluster) join(ctx context.Context) error {
 	case <-limit.C:
 	case <-ctx.Done():
 	}
+	c.log.InfoContext(ctx, "node joins", "incarnation", c.opts.Incarnation, "host", c.opts.Host)
 	_, err := c.sendHeartbeat(ctx, store.Heartbeat{})
 	if errors.Is(err, postrider.ErrConflict) {
 		return fmt.Errorf("join: incarnation %d is another node's: %w", c.opts.Incarnation, err)
@@ -127,7 +128,7 @@ func (c *cluster) join(ctx context.Context) error {
 func (c *cluster) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.Membership, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.TTL, errCallTimeout)
 	defer cancel()
-	h.Incarnation, h.Instance, h.TTL = c.opts.Incarnation, c.instance, c.opts.TTL
+	h.Incarnation, h.Instance, h.Host, h.TTL = c.opts.Incarnation, c.instance, c.opts.Host, c.opts.TTL
 	return c.opts.Nodes.Heartbeat(ctx, h)
 }
 
@@ -277,15 +278,17 @@ func (c *cluster) runReclaimer(ctx context.Context, done <-chan struct{}) {
 func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 	const limit = 5000
 	all := true
+	hosts := c.hosts(ctx) // a node that is reclaimed is not listed any more
 	for _, incarnation := range dead {
+		log := c.log.With("incarnation", incarnation, "host", hosts[incarnation])
 		for {
 			n, err := c.reclaimSome(ctx, incarnation, limit)
 			if err != nil {
-				c.log.WarnContext(ctx, "dead node not reclaimed", "incarnation", incarnation, "error", err)
+				log.WarnContext(ctx, "dead node not reclaimed", "error", err)
 				all = false
 				break
 			}
-			c.log.WarnContext(ctx, "dead node reclaimed", "incarnation", incarnation, "deliveries", n)
+			log.WarnContext(ctx, "dead node reclaimed", "deliveries", n)
 			if n > 0 { // each had an attempt
 				c.lost.Call(n)
 			}
@@ -298,6 +301,22 @@ func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 		c.notify(ctx, verbMembership)
 	}
 	return all
+}
+
+// hosts returns the names of the nodes' machines, for the log. If they cannot be read there
+// are none: the reclaim matters more.
+func (c *cluster) hosts(ctx context.Context) map[uint32]string {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
+	defer cancel()
+	members, err := c.opts.Nodes.Members(ctx)
+	if err != nil {
+		c.log.WarnContext(ctx, "names of dead nodes not read", "error", err)
+	}
+	hosts := make(map[uint32]string, len(members))
+	for _, m := range members {
+		hosts[m.Incarnation] = m.Host
+	}
+	return hosts
 }
 
 func (c *cluster) reclaimSome(ctx context.Context, incarnation uint32, limit int) (int, error) {

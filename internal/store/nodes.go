@@ -69,7 +69,7 @@ type Nodes interface {
 	Forget(ctx context.Context, incarnation uint32) error
 
 	// Members lists the nodes that are alive, and the dead ones that are not
-	// reclaimed yet, each with the number of its shards, by incarnation.
+	// reclaimed yet, each with its machine and the number of its shards, by incarnation.
 	Members(ctx context.Context) ([]Member, error)
 
 	// Wake sends a short message to every node that listens. It may be lost.
@@ -87,6 +87,7 @@ type Nodes interface {
 type Heartbeat struct {
 	Incarnation uint32
 	Instance    [16]byte      // drawn at start: tells two nodes of one incarnation apart
+	Host        string        // name of the node's machine, for people; stored with the first heartbeat
 	TTL         time.Duration // without another heartbeat for so long, the node is dead
 	Release     []uint8       // shards that the node gives up; it has nothing of them in flight or leased
 	Leaving     bool          // the node ends: it gets no more shards
@@ -96,6 +97,7 @@ type Heartbeat struct {
 // Member is a node, as people see it.
 type Member struct {
 	Incarnation uint32
+	Host        string    // name of its machine; empty: the machine has none
 	Shards      int       // number of shards that it owns
 	StartedAt   time.Time // of its first heartbeat
 	SeenAt      time.Time // of its last heartbeat

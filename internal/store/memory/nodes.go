@@ -13,6 +13,7 @@ import (
 
 type node struct {
 	instance [16]byte
+	host     string
 	started  time.Time // of its first heartbeat
 	seen     time.Time // of its last heartbeat
 	until    time.Time // its last heartbeat holds until then
@@ -51,7 +52,7 @@ func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membershi
 	n := s.nodes[b.Incarnation]
 	switch {
 	case n == nil:
-		n = &node{instance: b.Instance, started: s.now()}
+		n = &node{instance: b.Instance, host: b.Host, started: s.now()}
 		s.nodes[b.Incarnation] = n
 	case n.instance != b.Instance:
 		return store.Membership{}, fmt.Errorf("heartbeat of incarnation %d: another instance has it: %w", b.Incarnation, postrider.ErrConflict)
@@ -77,7 +78,8 @@ func (s *Store) Members(context.Context) (members []store.Member, err error) {
 	for _, incarnation := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[incarnation]
 		m := store.Member{
-			Incarnation: incarnation, StartedAt: s.clock.Shown(n.started), SeenAt: s.clock.Shown(n.seen), Leaving: n.leaving, Dead: n.silent(now) || !n.free.IsZero(),
+			Incarnation: incarnation, Host: n.host, StartedAt: s.clock.Shown(n.started), SeenAt: s.clock.Shown(n.seen),
+			Leaving: n.leaving, Dead: n.silent(now) || !n.free.IsZero(),
 		}
 		for _, owner := range s.owners {
 			if owner == n {

@@ -33,8 +33,8 @@ const lockMembershipSQL = `select pg_advisory_xact_lock(hashtext('postrider_node
 // has it no longer. No row is returned if another instance has the incarnation. Walks
 // nodes_pkey.
 const heartbeatSQL = `
-	insert into nodes as n (incarnation, instance, seen_at, ttl, leaving, started_at, locked_on)
-	values (@incarnation, @instance, @now, @ttl, @leaving, @now, case when @locked then pg_postmaster_start_time() end)
+	insert into nodes as n (incarnation, instance, host, seen_at, ttl, leaving, started_at, locked_on)
+	values (@incarnation, @instance, @host, @now, @ttl, @leaving, @now, case when @locked then pg_postmaster_start_time() end)
 	on conflict (incarnation) do update
 	set seen_at = excluded.seen_at, ttl = excluded.ttl, leaving = excluded.leaving, free_since = null,
 		locked_on = case when @locked then excluded.locked_on when not @unlocked then n.locked_on end
@@ -104,7 +104,7 @@ const acquireShardsSQL = `
 
 // Reads all of two tables of few rows.
 const membersSQL = `
-	select n.incarnation, (select count(*) from shards s where s.owner = n.incarnation), n.started_at, n.seen_at, n.leaving,
+	select n.incarnation, n.host, (select count(*) from shards s where s.owner = n.incarnation), n.started_at, n.seen_at, n.leaving,
 		n.seen_at + n.ttl * interval '1 microsecond' <= @now or n.free_since is not null
 	from nodes n
 	order by n.incarnation`
@@ -112,7 +112,7 @@ const membersSQL = `
 // Members lists the nodes.
 func (s *Store) Members(ctx context.Context) ([]store.Member, error) {
 	members, err := list(ctx, s, query{membersSQL, at(s.clock.Now(), pgx.NamedArgs{})}, func(row pgx.CollectableRow) (m store.Member, err error) {
-		err = row.Scan(&m.Incarnation, &m.Shards, toTime(&m.StartedAt), toTime(&m.SeenAt), &m.Leaving, &m.Dead)
+		err = row.Scan(&m.Incarnation, &m.Host, &m.Shards, toTime(&m.StartedAt), toTime(&m.SeenAt), &m.Leaving, &m.Dead)
 		m.StartedAt, m.SeenAt = s.clock.Shown(m.StartedAt), s.clock.Shown(m.SeenAt)
 		return m, err
 	})
@@ -144,7 +144,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Members
 // heartbeat; this one does not get them back, because it has its share already or leaves.
 func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (store.Membership, error) {
 	args := pgx.NamedArgs{
-		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "ttl": b.TTL.Microseconds(),
+		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "host": b.Host, "ttl": b.TTL.Microseconds(),
 		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
 	}
 	s.self.Store(b.Incarnation)

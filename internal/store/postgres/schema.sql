@@ -591,6 +591,7 @@ COMMENT ON TABLE public.keyring IS 'At most one row: the text of the keyring tha
 CREATE TABLE public.nodes (
     incarnation bigint NOT NULL,
     instance bytea NOT NULL,
+    host text NOT NULL,
     seen_at timestamp with time zone NOT NULL,
     ttl bigint NOT NULL,
     leaving boolean NOT NULL,
@@ -603,6 +604,8 @@ CREATE TABLE public.nodes (
 );
 
 COMMENT ON TABLE public.nodes IS 'The nodes that are alive, and the dead ones that are not reclaimed yet.';
+
+COMMENT ON COLUMN public.nodes.host IS 'Name of its machine, for people. Written by its first heartbeat; empty: the machine has none.';
 
 COMMENT ON COLUMN public.nodes.ttl IS 'Microseconds after seen_at at which the node is dead.';
 

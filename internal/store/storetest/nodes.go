@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,7 @@ type member struct {
 
 func (w *world) member(incarnation uint32) *member {
 	m := &member{world: w, Heartbeat: store.Heartbeat{Incarnation: incarnation, TTL: long}}
+	m.Host = fmt.Sprintf("host-%d", incarnation)
 	m.Instance = newID[[16]byte](w)
 	return m
 }

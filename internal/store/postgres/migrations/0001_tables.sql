@@ -421,6 +421,7 @@ comment on index probe_pkey is 'ProbeWrite: the row.';
 create table nodes (
     incarnation bigint primary key check (incarnation between 0 and 4294967295),
     instance    bytea not null check (octet_length(instance) = 16),
+    host        text not null,
     seen_at     timestamptz not null,
     ttl         bigint not null check (ttl > 0),
     leaving     boolean not null,
@@ -429,6 +430,7 @@ create table nodes (
     free_since  timestamptz
 );
 comment on table nodes is 'The nodes that are alive, and the dead ones that are not reclaimed yet.';
+comment on column nodes.host is 'Name of its machine, for people. Written by its first heartbeat; empty: the machine has none.';
 comment on column nodes.locked_on is 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
 comment on column nodes.free_since is 'Since when other nodes see the lock of this node free, without a heartbeat of it in between; null: they see it held.';
 comment on column nodes.ttl is 'Microseconds after seen_at at which the node is dead.';

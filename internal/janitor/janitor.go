@@ -209,7 +209,8 @@ func (j *Janitor) counted(do func(ctx context.Context) (int, error)) func(contex
 }
 
 // pause is the time between two chunks of a round, in which the store has time for publishes and
-// settlements: to expire 100,000 deliveries takes 200 chunks and 2 s of pauses.
+// settlements: to expire 100,000 deliveries takes 200 chunks and 2 s of pauses. SQLite rests more,
+// inside of each chunk.
 const pause = 10 * time.Millisecond
 
 // repeat does a chore until ctx ends. A chunk that left more is followed by the next

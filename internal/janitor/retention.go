@@ -81,25 +81,30 @@ type aged struct {
 }
 
 // forget returns the chore that deletes old rows. Those that are archived are archived first,
-// and only what is archived is deleted: what another node has archived too.
+// and only what is archived is deleted: what another node has archived too. A round archives
+// until nothing is left to archive, and then deletes: to ask before each chunk whether a day
+// is archived would count its rows each time.
 func (j *Janitor) forget(k aged, archived bool, wait time.Duration) chore {
 	name := "forget " + string(k.kind)
 	if archived {
 		name = "archive " + string(k.kind)
 	}
+	complete := !archived // what is old is archived, as far as this round knows
 	return chore{name: name, wait: wait, do: func(ctx context.Context) (chunk, error) {
 		now, err := j.store.Now(ctx)
 		if err != nil {
 			return chunk{}, err
 		}
 		before := now.Add(-k.age)
-		if archived {
+		if !complete {
 			if more, err := j.opts.Archive.Archive(ctx, k.kind, before); err != nil || more {
 				return chunk{more: more}, err
 			}
 		}
 		n, err := j.store.DeleteOld(ctx, store.DeleteOld{Kind: k.kind, Before: before, Limit: j.opts.Chunk, Archived: archived})
-		return chunk{rows: n, more: n >= j.opts.Chunk}, err
+		more := n >= j.opts.Chunk
+		complete = !archived || more && err == nil
+		return chunk{rows: n, more: more}, err
 	}}
 }
 

@@ -45,8 +45,9 @@ type Retention interface {
 	// returns the idempotency keys of the events.
 	OldRows(ctx context.Context, q OldRows) (rows []OldRow, last RowID, err error)
 
-	// DeleteRows deletes single rows that OldRows has returned, in one transaction, and returns
-	// how many. A row that is gone is not counted, and an event that is needed since stays.
+	// DeleteRows deletes single rows that OldRows has returned, and returns how many. An error
+	// may come after some of them. A row that is gone is not counted, and an event that is
+	// needed since stays.
 	// After the deletion of its idempotency key, a publish with the key is a new event.
 	//
 	// While an archive is set, the caller has archived the rows.

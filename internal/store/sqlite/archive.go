@@ -28,11 +28,12 @@ func (s *Store) LeaseArchive(ctx context.Context, node uint64, d time.Duration) 
 
 // archived has the statements of a kind that is archived.
 type archived struct {
-	first string // reads the least id from @from on
-	count string // counts the rows from @from on and before @below, that are after @after and not after @last
-	rows  string // reads rows of the day after a position, at most @limit
-	only  string // reads one row
-	scan  func(*sql.Rows, *store.ArchivedRow) error
+	first  string // reads the least id from @from on
+	count  string // counts the rows from @from on and before @below, that are after @after and not after @last
+	stored string // lists their ids, and whether each may go
+	rows   string // reads rows of the day after a position, at most @limit
+	only   string // reads one row
+	scan   func(*sql.Rows, *store.ArchivedRow) error
 }
 
 // The rows of a day that a part has, or that a day has: by the key of the table.
@@ -76,9 +77,9 @@ const (
 
 // archivedKinds has what is archived.
 var archivedKinds = map[store.Kind]archived{
-	store.OldEvents:   {firstEventSQL, countEventsSQL, archivedEventsSQL, onlyEventSQL, scanArchivedEvent},
-	store.OldAttempts: {firstAttemptSQL, countAttemptsSQL, archivedAttemptsSQL, onlyAttemptSQL, scanArchivedAttempt},
-	store.OldBodies:   {firstBodySQL, countBodiesSQL, archivedBodiesSQL, onlyBodySQL, scanArchivedBody},
+	store.OldEvents:   {firstEventSQL, countEventsSQL, eventsOfPartSQL, archivedEventsSQL, onlyEventSQL, scanArchivedEvent},
+	store.OldAttempts: {firstAttemptSQL, countAttemptsSQL, attemptsOfPartSQL, archivedAttemptsSQL, onlyAttemptSQL, scanArchivedAttempt},
+	store.OldBodies:   {firstBodySQL, countBodiesSQL, bodiesOfPartSQL, archivedBodiesSQL, onlyBodySQL, scanArchivedBody},
 }
 
 func scanArchivedEvent(rows *sql.Rows, r *store.ArchivedRow) error {

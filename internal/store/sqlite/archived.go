@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"sync"
 
 	"github.com/postrider/postrider/internal/store"
 )
@@ -14,106 +16,146 @@ const deletablePartsSQL = `
 	where kind = @kind and day <= @latest and deleted < row_count
 	order by day, number`
 
-// Deletes rows that a part has, from the least on. By the keys of attempts and
-// attempt_bodies.
+// The rows that are stored of a part's ids, and whether each may go. By the keys of events,
+// attempts and attempt_bodies; what needs an event is probed as in forgottenEventsSQL.
 const (
-	deleteArchivedAttemptsSQL = `
-	delete from attempts where (delivery, number) in (
-		select delivery, number from attempts` + ofDelivery + ` order by delivery, number limit @limit)`
-	deleteArchivedBodiesSQL = `
-	delete from attempt_bodies where (delivery, number) in (
-		select delivery, number from attempt_bodies` + ofDelivery + ` order by delivery, number limit @limit)`
+	eventsOfPartSQL   = `select id, 0, true` + unneededSQL + ` from events` + ofEventIDs + ` order by id`
+	attemptsOfPartSQL = `select delivery, number, true from attempts` + ofDelivery + ` order by delivery, number`
+	bodiesOfPartSQL   = `select delivery, number, true from attempt_bodies` + ofDelivery + ` order by delivery, number`
 )
 
-// Finds events of a part that nothing needs. Like forgottenEventsSQL.
-const deletableEventsSQL = `
-	select id from events` + ofEventIDs + unneededSQL + `
-	order by id limit @limit`
-
+// A part that was made again or changed meanwhile is not counted. By the key of archive_parts.
 const countDeletedSQL = `
-	update archive_parts set deleted = deleted + @n where kind = @kind and day = @day and number = @number`
+	update archive_parts set deleted = deleted + @n
+	where kind = @kind and day = @day and number = @number
+		and row_count = @rows and deleted = @deleted and made_at = @made_at`
 
-// forgetArchived deletes up to f.Limit rows that are archived: of the first part of which
-// rows can go. The rows of the part are counted in the transaction that deletes them: a row
-// that was stored after the part was made is never deleted with it.
-func (s *Store) forgetArchived(ctx context.Context, doing string, f store.DeleteOld) (int, error) {
-	parts, err := list(ctx, s, query{deletablePartsSQL, []any{
-		sql.Named("kind", string(f.Kind)), sql.Named("latest", micros(f.Before.AddDate(0, 0, -1))),
-	}}, scanPart)
-	if err != nil {
-		return 0, s.explain(doing, err)
-	}
-	for _, p := range parts {
-		n, err := s.forgetPart(ctx, doing, p, f)
-		if err != nil || n > 0 {
-			return n, err
-		}
-	}
-	return 0, nil
+// archivedRows has, for each kind, the rows of the part that is being deleted. It lives from
+// one call to the next, because the rows of a part are tens of thousands: to count them for
+// every few rows took the processor and the cache from all others.
+type archivedRows struct {
+	mu    sync.Mutex
+	parts map[store.Kind]partRows
 }
 
-// forgetPart deletes rows of a part. Fewer than f.Limit are counted as f.Limit, because
-// another part may follow.
-func (s *Store) forgetPart(ctx context.Context, doing string, p store.ArchivePart, f store.DeleteOld) (int, error) {
-	ids := idsOf(p.Day, p.After, p.Last)
-	var unneeded []store.RowID
-	if f.Kind == store.OldEvents { // found beside the writer: it steps over the events that stay
+// partRows are rows that a part has and that may be deleted.
+type partRows struct {
+	part store.ArchivePart // as of the last transaction that deleted some of them
+	rows []store.OldRow
+}
+
+// take returns the rows of a kind, which are the caller's then. None: there are none.
+func (a *archivedRows) take(kind store.Kind) partRows {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	taken := a.parts[kind]
+	delete(a.parts, kind)
+	return taken
+}
+
+func (a *archivedRows) put(kind store.Kind, p partRows) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.parts == nil {
+		a.parts = map[store.Kind]partRows{}
+	}
+	a.parts[kind] = p
+}
+
+// forgetArchived deletes up to f.Limit rows that are archived: of the first part of which
+// rows can go. Fewer are counted as f.Limit, because another part may follow.
+//
+// The problem: a row may be stored with an old id after its part was made, and must not be
+// deleted with it. So the rows of a part are listed in one statement, beside the writer, and
+// are used only if they are as many as the part has left. Exactly these rows are deleted, and
+// one that is stored later is not among them.
+func (s *Store) forgetArchived(ctx context.Context, doing string, f store.DeleteOld) (int, error) {
+	latest := f.Before.AddDate(0, 0, -1)
+	taken := s.archived.take(f.Kind)
+	if len(taken.rows) == 0 || taken.part.Day.After(latest) {
 		var err error
-		unneeded, err = list(ctx, s, query{deletableEventsSQL, append(ids[:4:4], sql.Named("limit", f.Limit))},
-			func(rows *sql.Rows, id *store.RowID) error { return rows.Scan(toID(id)) })
-		if err != nil || len(unneeded) == 0 {
+		if taken, err = s.nextPart(ctx, f.Kind, query{deletablePartsSQL, []any{
+			sql.Named("kind", string(f.Kind)), sql.Named("latest", micros(latest)),
+		}}); err != nil || len(taken.rows) == 0 {
 			return 0, s.explain(doing, err)
 		}
 	}
-	n, err := writeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) (_ int, err error) {
-		var n int64
-		if ok, err := isArchived(ctx, tx, p); err != nil || !ok {
-			return 0, err
-		}
-		limited := append(ids[:4:4], sql.Named("limit", f.Limit))
-		if f.Kind == store.OldAttempts {
-			n, err = tx.count(ctx, deleteArchivedAttemptsSQL, limited...)
-		}
-		if f.Kind == store.OldBodies {
-			n, err = tx.count(ctx, deleteArchivedBodiesSQL, limited...)
-		}
-		for _, id := range unneeded {
-			deleted, err := tx.count(ctx, forgetEventSQL, sql.Named("id", blob(id)))
-			if err != nil {
-				return 0, err
-			}
-			n += deleted
-		}
-		if err != nil || n == 0 {
-			return 0, err
-		}
-		return int(n), tx.exec(ctx, countDeletedSQL, sql.Named("n", n), sql.Named("kind", string(p.Kind)),
-			sql.Named("day", micros(p.Day)), sql.Named("number", p.Number))
+	_, err := inPieces(ctx, min(f.Limit, len(taken.rows)), func(size int) (int, error) {
+		n, err := s.forgetOfPart(ctx, taken.part, taken.rows[:size])
+		taken.part.Deleted += int64(n)
+		taken.rows = taken.rows[size:]
+		return size, err
 	})
-	if err != nil || n == 0 {
+	if errors.Is(err, errPartChanged) {
+		return f.Limit, nil
+	}
+	if err != nil {
 		return 0, err
 	}
+	s.archived.put(f.Kind, taken)
 	return f.Limit, nil
 }
 
-// isArchived reports whether the part has all rows that are stored of its ids. Attempts wait
-// for the bodies of their day.
-func isArchived(ctx context.Context, tx *tx, p store.ArchivePart) (bool, error) {
-	var stored, bodies int64
-	if err := tx.row(ctx, archivedKinds[p.Kind].count, idsOf(p.Day, p.After, p.Last)...).Scan(&stored); err != nil {
-		return false, err
+// nextPart returns the first part of which rows can go, with these rows. Without rows: there
+// is none.
+func (s *Store) nextPart(ctx context.Context, kind store.Kind, q query) (partRows, error) {
+	parts, err := list(ctx, s, q, scanPart)
+	if err != nil {
+		return partRows{}, err
 	}
-	if p.Kind == store.OldAttempts {
-		if err := tx.row(ctx, countBodiesSQL, idsOf(p.Day, store.RowID{}, last)...).Scan(&bodies); err != nil {
-			return false, err
+	for _, p := range parts {
+		rows, err := s.rowsOfPart(ctx, kind, p)
+		if err != nil || len(rows) > 0 {
+			return partRows{p, rows}, err
 		}
 	}
-	var expected int64
-	err := tx.row(ctx, leftOfPartSQL, sql.Named("kind", string(p.Kind)), sql.Named("day", micros(p.Day)), sql.Named("number", p.Number)).Scan(&expected)
-	return err == nil && stored == expected && bodies == 0, err
+	return partRows{}, nil
 }
 
-// Read in the transaction: the part may have been archived again since it was listed. By the
-// key of archive_parts.
-const leftOfPartSQL = `
-	select coalesce(max(row_count - deleted), -1) from archive_parts where kind = @kind and day = @day and number = @number`
+// rowsOfPart lists the rows of a part that can go. There are none while rows are stored that
+// the part does not have. Attempts wait for the bodies of their day, which have no account of
+// their own.
+func (s *Store) rowsOfPart(ctx context.Context, kind store.Kind, p store.ArchivePart) ([]store.OldRow, error) {
+	if kind == store.OldAttempts { // first: a body that comes afterwards comes with an attempt, which is counted
+		bodies, err := list(ctx, s, query{countBodiesSQL, idsOf(p.Day, store.RowID{}, last)},
+			func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
+		if err != nil || bodies[0] > 0 {
+			return nil, err
+		}
+	}
+	found, err := list(ctx, s, query{archivedKinds[kind].stored, idsOf(p.Day, p.After, p.Last)},
+		func(rows *sql.Rows, r *store.ExaminedRow) error {
+			return rows.Scan(toID(&r.ID), &r.Number, toFlag(&r.Goes))
+		})
+	if err != nil || int64(len(found)) != p.Rows-p.Deleted {
+		return nil, err
+	}
+	var rows []store.OldRow
+	for _, r := range found {
+		if r.Goes {
+			rows = append(rows, r.OldRow)
+		}
+	}
+	return rows, nil
+}
+
+// errPartChanged undoes a deletion of rows whose part was made again or changed meanwhile. The
+// next call lists the rows of the parts that there are then.
+var errPartChanged = errors.New("the part has changed")
+
+// forgetOfPart deletes rows of a part in one transaction, and counts them in it.
+func (s *Store) forgetOfPart(ctx context.Context, p store.ArchivePart, rows []store.OldRow) (int, error) {
+	remove := removeOld(p.Kind)
+	return writeInBulk(ctx, s, remove.doing, func(ctx context.Context, tx *tx) (int, error) {
+		n, err := remove.each(ctx, tx, rows)
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		counted, err := tx.count(ctx, countDeletedSQL, sql.Named("n", n), sql.Named("kind", string(p.Kind)), sql.Named("day", micros(p.Day)),
+			sql.Named("number", p.Number), sql.Named("rows", p.Rows), sql.Named("deleted", p.Deleted), sql.Named("made_at", micros(p.MadeAt)))
+		if err == nil && counted == 0 {
+			err = errPartChanged
+		}
+		return n, err
+	})
+}

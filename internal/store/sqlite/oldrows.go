@@ -76,16 +76,14 @@ func (s *Store) OldRows(ctx context.Context, q store.OldRows) ([]store.OldRow, s
 
 // DeleteRows deletes single rows; see [store.Retention].
 func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (int, error) {
-	return writeInBulk(ctx, s, "delete old "+string(kind), func(ctx context.Context, tx *tx) (deleted int, err error) {
-		for _, r := range rows {
-			n, err := tx.count(ctx, oldRows[kind].remove, rowArgs(r)...)
-			if err != nil {
-				return 0, err
-			}
-			deleted += int(n)
-		}
-		return deleted, nil
-	})
+	return removeOld(kind).pieces(ctx, s, rows)
+}
+
+// removeOld deletes old rows of a kind.
+func removeOld(kind store.Kind) byRow[store.OldRow] {
+	return byRow[store.OldRow]{"delete old " + string(kind), func(ctx context.Context, tx *tx, r store.OldRow) (int64, error) {
+		return tx.count(ctx, oldRows[kind].remove, rowArgs(r)...)
+	}}
 }
 
 // rowArgs returns the parameters that name a row.

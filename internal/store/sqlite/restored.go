@@ -71,8 +71,5 @@ const forgetRestoredSQL = `
 
 // ForgetRestored deletes restored records; see [store.Restored].
 func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error) {
-	return write(ctx, s, "forget restored records", func(ctx context.Context, tx *tx) (int, error) {
-		n, err := tx.count(ctx, forgetRestoredSQL, sql.Named("before", micros(before)), sql.Named("limit", limit))
-		return int(n), err
-	})
+	return s.forget(ctx, "forget restored records", limit, query{forgetRestoredSQL, []any{sql.Named("before", micros(before))}})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -92,9 +93,16 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
 	if statement.byID {
 		before = blob(floor(f.Before))
 	}
-	return writeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
-		n, err := tx.count(ctx, statement.text, sql.Named("before", before), sql.Named("limit", f.Limit))
-		return int(n), err
+	return s.forget(ctx, doing, f.Limit, query{statement.text, []any{sql.Named("before", before)}})
+}
+
+// forget deletes up to limit rows by pieces, with a statement that has a @limit.
+func (s *Store) forget(ctx context.Context, doing string, limit int, q query) (int, error) {
+	return inPieces(ctx, limit, func(size int) (int, error) {
+		return writeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
+			n, err := tx.count(ctx, q.text, append(slices.Clip(q.args), sql.Named("limit", size))...)
+			return int(n), err
+		})
 	})
 }
 
@@ -124,14 +132,9 @@ func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	err = changeInBulk(ctx, s, "delete events", func(ctx context.Context, tx *tx) error {
-		for _, id := range ids {
-			if err := tx.exec(ctx, forgetEventSQL, sql.Named("id", blob(id))); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	_, err = byRow[postrider.EventID]{"delete events", func(ctx context.Context, tx *tx, id postrider.EventID) (int64, error) {
+		return tx.count(ctx, forgetEventSQL, sql.Named("id", blob(id)))
+	}}.pieces(ctx, s, ids)
 	return len(ids), err
 }
 
@@ -157,14 +160,9 @@ func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey,
 	if err != nil || len(keys) == 0 {
 		return store.OrderingKey{}, s.explain(doing, err)
 	}
-	err = changeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) error {
-		for _, k := range keys {
-			if err := tx.exec(ctx, forgetOrderingKeySQL, sql.Named("key", k.Key), sql.Named("account", blob(k.Account))); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	_, err = byRow[store.OrderingKey]{doing, func(ctx context.Context, tx *tx, k store.OrderingKey) (int64, error) {
+		return tx.count(ctx, forgetOrderingKeySQL, sql.Named("key", k.Key), sql.Named("account", blob(k.Account)))
+	}}.pieces(ctx, s, keys)
 	if err != nil || len(keys) < limit {
 		return store.OrderingKey{}, err
 	}
@@ -177,15 +175,20 @@ const freeSQL = `select (select freelist_count from pragma_freelist_count), (sel
 // Shrink gives free pages back; see [store.Retention]. The file has the list of what each
 // page is for (auto_vacuum, see writing), so its last pages can move to free ones.
 func (s *Store) Shrink(ctx context.Context, limit int) (int, error) {
-	return writeInBulk(ctx, s, "shrink the file", func(ctx context.Context, tx *tx) (int, error) {
-		var free, pages, left int
-		if err := tx.row(ctx, freeSQL).Scan(&free, &pages); err != nil || free < pages/4 {
-			return 0, err
-		}
-		if _, err := tx.conn.ExecContext(ctx, fmt.Sprintf("pragma incremental_vacuum(%d)", limit)); err != nil {
-			return 0, err
-		}
-		err := tx.row(ctx, freeSQL).Scan(&left, &pages)
-		return free - left, err
+	return inPieces(ctx, limit, func(size int) (int, error) {
+		return writeInBulk(ctx, s, "shrink the file", func(ctx context.Context, tx *tx) (int, error) { return shrink(ctx, tx, size) })
 	})
+}
+
+// shrink gives up to limit free pages back in a transaction.
+func shrink(ctx context.Context, tx *tx, limit int) (int, error) {
+	var free, pages, left int
+	if err := tx.row(ctx, freeSQL).Scan(&free, &pages); err != nil || free < pages/4 {
+		return 0, err
+	}
+	if _, err := tx.conn.ExecContext(ctx, fmt.Sprintf("pragma incremental_vacuum(%d)", limit)); err != nil {
+		return 0, err
+	}
+	err := tx.row(ctx, freeSQL).Scan(&left, &pages)
+	return free - left, err
 }

@@ -67,6 +67,8 @@ type Store struct {
 	clock  *store.Clock
 	log    *slog.Logger
 
+	archived archivedRows
+
 	checkpoints sync.WaitGroup // of runCheckpoints
 	stop        func()         // ends it; set by open
 	close       func() error   // end, once

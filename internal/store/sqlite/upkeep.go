@@ -43,28 +43,24 @@ func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err e
 	if err != nil || len(ids) == 0 {
 		return 0, 0, s.explain("expire deliveries", err)
 	}
-	expired, err = write(ctx, s, "expire deliveries", func(ctx context.Context, tx *tx) (int, error) {
-		lost = 0
-		return countEach(ids, func(id postrider.DeliveryID) (bool, error) { return expire(ctx, tx, id, &lost) })
+	_, err = inPieces(ctx, len(ids), func(size int) (int, error) {
+		var unfinished int
+		expiry := byRow[postrider.DeliveryID]{"expire deliveries", func(ctx context.Context, tx *tx, id postrider.DeliveryID) (int64, error) {
+			return counted(expire(ctx, tx, id, &unfinished))
+		}}
+		n, err := writeInBulk(ctx, s, expiry.doing, func(ctx context.Context, tx *tx) (int, error) {
+			unfinished = 0
+			return expiry.each(ctx, tx, ids[:size])
+		})
+		if err == nil {
+			expired, lost, ids = expired+n, lost+unfinished, ids[size:]
+		}
+		return size, err
 	})
 	return expired, lost, err
 }
 
 func scanDeliveryID(rows *sql.Rows, id *postrider.DeliveryID) error { return rows.Scan(toID(id)) }
-
-// countEach calls do for each id, and returns for how many it did something.
-func countEach(ids []postrider.DeliveryID, do func(postrider.DeliveryID) (bool, error)) (done int, err error) {
-	for _, id := range ids {
-		did, err := do(id)
-		if err != nil {
-			return 0, err
-		}
-		if did {
-			done++
-		}
-	}
-	return done, nil
-}
 
 // expire makes one delivery a dead letter, if it still should be. If a lease has ended
 // without a settlement, its attempt is recorded as lost, as when it is taken over.
@@ -122,21 +118,13 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (int, error) {
 	if err != nil || len(ids) == 0 {
 		return 0, s.explain(doing, err)
 	}
-	return write(ctx, s, doing, func(ctx context.Context, tx *tx) (deleted int, err error) {
-		for _, id := range ids {
-			version, err := raiseVersion(ctx, tx)
-			if err != nil {
-				return 0, err
-			}
-			n, err := tx.count(ctx, deleteEndpointSQL, sql.Named("id", blob(id)), sql.Named("version", version),
-				sql.Named("now", micros(tx.wall)))
-			if err != nil {
-				return 0, err
-			}
-			deleted += int(n)
+	return byRow[postrider.EndpointID]{doing, func(ctx context.Context, tx *tx, id postrider.EndpointID) (int64, error) {
+		version, err := raiseVersion(ctx, tx)
+		if err != nil {
+			return 0, err
 		}
-		return deleted, nil
-	})
+		return tx.count(ctx, deleteEndpointSQL, sql.Named("id", blob(id)), sql.Named("version", version), sql.Named("now", micros(tx.wall)))
+	}}.pieces(ctx, s, ids)
 }
 
 // By endpoints_deleted, then queue_due, and by the key of paused_keys.
@@ -167,16 +155,16 @@ func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
 		return 0, s.explain(doing, err)
 	}
 	// Deleted endpoints stay so: what was found needs no second look.
-	return write(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
-		for _, dead := range pauses {
-			if _, err := unpause(ctx, tx, dead); err != nil {
-				return 0, err
-			}
-		}
-		return countEach(ids, func(id postrider.DeliveryID) (bool, error) {
-			return cancel(ctx, tx, id, postrider.ReasonEndpointDeleted)
-		})
-	})
+	_, err = byRow[postrider.DeliveryID]{doing, func(ctx context.Context, tx *tx, dead postrider.DeliveryID) (int64, error) {
+		_, err := unpause(ctx, tx, dead)
+		return 0, err
+	}}.pieces(ctx, s, pauses)
+	if err != nil {
+		return 0, err
+	}
+	return byRow[postrider.DeliveryID]{doing, func(ctx context.Context, tx *tx, id postrider.DeliveryID) (int64, error) {
+		return counted(cancel(ctx, tx, id, postrider.ReasonEndpointDeleted))
+	}}.pieces(ctx, s, ids)
 }
 
 // By idempotency_keys_created_at, from the oldest on.
@@ -190,10 +178,8 @@ const forgetKeysSQL = `
 // ForgetKeys deletes old idempotency keys; see [store.Upkeep]. A publish with such a key
 // is a new event afterwards.
 func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return write(ctx, s, "forget keys", func(ctx context.Context, tx *tx) (int, error) {
-		n, err := tx.count(ctx, forgetKeysSQL, sql.Named("before", micros(tx.wall.Add(-age))), sql.Named("limit", limit))
-		return int(n), err
-	})
+	before := micros(s.clock.Wall().Add(-age))
+	return s.forget(ctx, "forget keys", limit, query{forgetKeysSQL, []any{sql.Named("before", before)}})
 }
 
 // Writes one row over and over. The row has a page of its own, so that a full disk is

@@ -47,6 +47,7 @@ var archive = []verb{
 		{"an event that is needed stays, and goes later", deleteArchivedNeeded},
 		{"an attempt that was recorded after the part was made stays with its day, until it is archived", deleteArchivedLate},
 		{"attempts go after the bodies of their day", deleteArchivedBodiesFirst},
+		{"a day that is to be archived again stays, though some of it went before", deleteArchivedRedone},
 	}},
 	{"RestoredRecords", []sentence{
 		{"records are listed by id and number, a page at a time, and filtered", restoredRecords},
@@ -290,6 +291,26 @@ func putPartInParallel(w *world) {
 	nodes.Wait()
 	w.same("recorded", recorded.Load(), int32(1))
 	w.same("parts", len(w.archiveDay(store.OldEvents).Parts), 1)
+}
+
+func deleteArchivedRedone(w *world) {
+	e := w.endpoint()
+	for range 5 {
+		w.ended(e)
+	}
+	today := store.DayOf(w.now())
+	w.archiveAll(store.OldEvents, 10)
+	_, err := w.DeleteOld(w.Context(), store.DeleteOld{Kind: store.OldEvents, Before: w.soon(), Limit: 2, Archived: true})
+	w.ok(err)
+	w.ok(w.MakePartitions(w.Context()))
+	left := len(w.rows(store.OldEvents, today, store.RowID{})) // none, if a day goes as a whole
+	_, err = w.RedoArchiveDay(w.Context(), store.OldEvents, today)
+	w.ok(err)
+	w.forgetArchived(store.OldEvents)
+	w.same("events", len(w.rows(store.OldEvents, today, store.RowID{})), left)
+	w.archiveAll(store.OldEvents, 10)
+	w.forgetArchived(store.OldEvents)
+	w.same("events after the day was archived again", len(w.rows(store.OldEvents, today, store.RowID{})), 0)
 }
 
 func redoArchiveDay(w *world) {

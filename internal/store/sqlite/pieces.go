@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider/internal/batch"
+)
+
+// What retention deletes, and what expires or is cancelled in bulk, goes by pieces: pieceRows
+// rows, or pages of the file, in one transaction, and then a rest of pieceRest. A publish or a settlement waits for a transaction
+// that runs. With 500 rows, and a count of 40,000 others, that took 40 ms; 50 rows take half a
+// millisecond, and the sync of the disk. At most 4,000 rows a second go, 350 million a day.
+const (
+	pieceRows = 50
+	pieceRest = 10 * time.Millisecond
+)
+
+// inPieces calls do with the size of each piece until limit rows are done, or a piece was not
+// full, and returns how many rows that were.
+func inPieces(ctx context.Context, limit int, do func(size int) (int, error)) (done int, err error) {
+	for done < limit {
+		size := min(limit-done, pieceRows)
+		n, err := do(size)
+		done += n
+		if err != nil || n < size || done == limit {
+			return done, err
+		}
+		if !batch.Sleep(ctx, pieceRest) {
+			return done, context.Cause(ctx)
+		}
+	}
+	return done, nil
+}
+
+// byRow changes rows one by one.
+type byRow[T any] struct {
+	doing string                                       // what is being done, for errors
+	do    func(context.Context, *tx, T) (int64, error) // changes one row, and returns 1 if there was something to change
+}
+
+// pieces changes the rows by pieces, and returns how many there were to change.
+func (r byRow[T]) pieces(ctx context.Context, s *Store, rows []T) (changed int, err error) {
+	_, err = inPieces(ctx, len(rows), func(size int) (int, error) {
+		piece := rows[:size]
+		rows = rows[size:]
+		n, err := writeInBulk(ctx, s, r.doing, func(ctx context.Context, tx *tx) (int, error) { return r.each(ctx, tx, piece) })
+		changed += n
+		return size, err
+	})
+	return changed, err
+}
+
+// each changes the rows in a transaction.
+func (r byRow[T]) each(ctx context.Context, tx *tx, rows []T) (changed int, err error) {
+	for _, row := range rows {
+		n, err := r.do(ctx, tx, row)
+		if err != nil {
+			return 0, err
+		}
+		changed += int(n)
+	}
+	return changed, nil
+}
+
+// counted returns what byRow.do returns, of a change that says whether there was something.
+func counted(did bool, err error) (int64, error) {
+	if err != nil || !did {
+		return 0, err
+	}
+	return 1, nil
+}

@@ -73,10 +73,11 @@ func (c Config) traces(o traces.Options) traces.Options {
 	return o
 }
 
-// hostname returns the name of this machine, for people; empty: it has none.
+// hostname returns the name of this machine, for people; empty: it has none. The kernel takes
+// any bytes for a name, PostgreSQL does not.
 func hostname() string {
 	name, _ := os.Hostname()
-	return name
+	return strings.ToValidUTF8(name, "?")
 }
 
 // traced returns the hooks of the tracer, and which events are recorded. Without a tracer

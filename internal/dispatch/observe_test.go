@@ -91,7 +91,7 @@ func TestLostAttemptsAreReported(t *testing.T) {
 			t.Errorf("%d lost attempts were reported after a lease ended, want 1", got)
 		}
 
-		if _, err := h.store.Heartbeat(t.Context(), store.Heartbeat{Incarnation: 3, Instance: [16]byte{3}, TTL: 5 * time.Second}); err != nil {
+		if _, err := h.store.Heartbeat(t.Context(), store.Heartbeat{Incarnation: 3, Instance: [16]byte{3}, Host: "hooks-3", TTL: 5 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		lease(h.endpoint(nil), 3, 3<<32|1, time.Hour)
@@ -106,6 +106,9 @@ func TestLostAttemptsAreReported(t *testing.T) {
 		line := regexp.MustCompile(`level=WARN msg="delivery attempted" delivery.id=dlv_\S+ delivery.event=evt_\S+ delivery.endpoint=ep_\S+ delivery.attempt=1 delivery.trace=\w+ outcome=lost status=pending`)
 		if lines := line.FindAllString(log.String(), -1); len(lines) != 4 {
 			t.Errorf("%d lost attempts have a log line, want 4:\n%s", len(lines), log.String())
+		}
+		if want := `msg="dead node reclaimed" incarnation=3 host=hooks-3 deliveries=3`; !strings.Contains(log.String(), want) {
+			t.Errorf("no line of the log has %s:\n%s", want, log.String())
 		}
 	})
 }

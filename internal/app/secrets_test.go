@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -296,16 +297,31 @@ func (l *load) end(t *testing.T, servers ...*client.Client) {
 		l.wantShown(t, api)
 	}
 	for _, event := range l.events {
-		eventually(t, "delivered", func() bool {
-			page, err := servers[0].EventDeliveries(t.Context(), event, client.Paging{Limit: 250})
-			return err == nil && !slices.ContainsFunc(page.Data, func(d apitypes.Delivery) bool {
-				if d.Attempts > 1 {
-					t.Fatalf("delivery %s took %d attempts: %v", d.ID, d.Attempts, d.LastError)
-				}
-				return d.Status != postrider.Delivered
-			})
-		})
+		wantDelivered(t, servers[0], event)
 	}
+}
+
+// wantDelivered waits until every delivery of an event is delivered. An attempt that failed is
+// an error at once.
+func wantDelivered(t *testing.T, api *client.Client, event postrider.EventID) {
+	t.Helper()
+	var found []apitypes.Delivery
+	defer func() {
+		if t.Failed() {
+			text, _ := json.Marshal(found)
+			t.Logf("deliveries of %s at the last look: %s", event, text)
+		}
+	}()
+	eventually(t, "delivered", func() bool {
+		page, err := api.EventDeliveries(t.Context(), event, client.Paging{Limit: 250})
+		found = page.Data
+		return err == nil && !slices.ContainsFunc(found, func(d apitypes.Delivery) bool {
+			if d.Attempts > 1 || d.LastError != nil {
+				t.Fatalf("delivery %s was not delivered at the first attempt", d.ID)
+			}
+			return d.Status != postrider.Delivered
+		})
+	})
 }
 
 func (l *load) wantShown(t *testing.T, api *client.Client) {
@@ -367,12 +383,14 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	}
 }
 
-// node runs a server on a PostgreSQL database, in a folder of its own.
+// node runs a server on a PostgreSQL database, in a folder of its own. If the test fails, its
+// warnings are printed.
 func node(t *testing.T, dsn, key string, args ...string) *client.Client {
 	t.Helper()
 	env := map[string]string{"POSTRIDER_DATABASE_URL": dsn}
 	config := storeAt(t, env, append([]string{"--data-dir", t.TempDir()}, args...)...)
-	server, err := app.New(t.Context(), config, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	server, err := app.New(t.Context(), config, log)
 	if err != nil {
 		t.Fatal(err)
 	}

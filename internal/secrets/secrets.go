@@ -22,6 +22,8 @@
 //     therefore used from then on, and no value is encrypted with a key that only
 //     one process has.
 //   - A key that a vault has read once decrypts as long as the vault lives.
+//   - A value that was read before rotations dropped its key is read again, so that a
+//     server which never met that key decrypts it too.
 //   - If the keys do not decrypt the stored values, the start fails. It never
 //     continues with new keys.
 //   - No error and no text of a Keyring or a KeyID contains a byte of a key or of a
@@ -69,6 +71,7 @@ func Open(ctx context.Context, l Location, values store.Encryption, log *slog.Lo
 		return nil, err
 	}
 	s := &Secrets{Vault: v, values: values, source: from, log: log}
+	v.stored = s.stored
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,15 @@ func (s *Secrets) check(ctx context.Context) error {
 		checked += len(list)
 		return checked < checkedValues, nil
 	})
+}
+
+// stored returns an encrypted value as it is stored now; nil: it is not stored any more.
+func (s *Secrets) stored(ctx context.Context, id store.EncryptedID) ([]byte, error) {
+	list, err := s.values.EncryptedValues(ctx, id.Before(), 1)
+	if err != nil || len(list) == 0 || list[0].ID != id {
+		return nil, err
+	}
+	return list[0].Bytes, nil
 }
 
 // logUnreadable logs the ids of a value that cannot be decrypted, never its bytes.

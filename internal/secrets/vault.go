@@ -52,6 +52,9 @@ const (
 type Vault struct {
 	// Reads the current keyring. Nil: the keyring never changes.
 	source func(context.Context) (Keyring, error)
+	// Reads an encrypted value as it is stored now; nil bytes: it is not stored any
+	// more. Nil: values come from nowhere else. Open sets it.
+	stored func(context.Context, store.EncryptedID) ([]byte, error)
 	// Every key that the vault has read. adopt replaces the set; readers take no
 	// lock.
 	keys atomic.Pointer[keyset]
@@ -154,7 +157,7 @@ func (v *Vault) EncryptSecret(ctx context.Context, s *postrider.Secret, text str
 
 // DecryptSecret returns the text of a secret.
 func (v *Vault) DecryptSecret(ctx context.Context, s postrider.Secret) (string, error) {
-	text, err := v.decrypt(ctx, s.Encrypted, store.EncryptedID{Secret: s.ID})
+	text, err := v.decrypt(ctx, s.Encrypted, store.EncryptedID{Endpoint: s.Endpoint, Secret: s.ID})
 	if err != nil {
 		return "", fmt.Errorf("decrypt secret %s: %w", s.ID, err)
 	}
@@ -294,7 +297,28 @@ func (v *Vault) encrypt(plain []byte, id store.EncryptedID) []byte {
 // decrypt returns the plain text of a value of the row with this id. It returns
 // ErrDamaged if the tag does not match, and an [UnknownKeyError] if no source has
 // the key.
+//
+// The caller may have read the value long ago: a node keeps those of its endpoints in
+// memory until the endpoint changes, and a rotation is no change of it. If rotations have
+// encrypted the stored value again since, and dropped the key that the caller's value needs,
+// the stored one is decrypted instead.
 func (v *Vault) decrypt(ctx context.Context, value []byte, id store.EncryptedID) ([]byte, error) {
+	plain, err := v.open(ctx, value, id)
+	if _, unknown := errors.AsType[*UnknownKeyError](err); !unknown || v.stored == nil {
+		return plain, err
+	}
+	stored, readErr := v.stored(ctx, id)
+	switch {
+	case readErr != nil:
+		return nil, fmt.Errorf("%w; the stored value could not be read: %w", err, readErr)
+	case stored == nil, bytes.Equal(stored, value):
+		return nil, err
+	}
+	return v.open(ctx, stored, id)
+}
+
+// open is decrypt for the value alone.
+func (v *Vault) open(ctx context.Context, value []byte, id store.EncryptedID) ([]byte, error) {
 	key, err := KeyOf(value)
 	if err != nil {
 		return nil, err

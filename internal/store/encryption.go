@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/postrider/postrider"
 )
@@ -43,6 +44,20 @@ type EncryptedID struct {
 // Compare orders ids by endpoint, then by secret, then by account.
 func (id EncryptedID) Compare(other EncryptedID) int {
 	return cmp.Or(id.Endpoint.Compare(other.Endpoint), id.Secret.Compare(other.Secret), id.Archive.Compare(other.Archive))
+}
+
+// Before returns the id that sorts directly before id, so that a list after it begins with
+// id: the one that is less by one, read as a number of 48 bytes.
+func (id EncryptedID) Before() EncryptedID {
+	for _, part := range [][]byte{id.Archive[:], id.Secret[:], id.Endpoint[:]} {
+		for i := range slices.Backward(part) {
+			part[i]--
+			if part[i] != 0xff { // nothing is borrowed
+				return id
+			}
+		}
+	}
+	return id
 }
 
 // EncryptedValue is a secret, the credentials of an endpoint or an archive key as stored.

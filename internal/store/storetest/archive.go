@@ -376,6 +376,7 @@ func archiveKey(w *world) {
 	w.same("the encrypted values", w.encrypted(store.EncryptedID{}, 10), append(keys, secrets...))
 	w.same("after the first key", w.encrypted(keys[0].ID, 1), keys[1:])
 	w.same("after the last key", w.encrypted(keys[1].ID, 10), secrets)
+	w.same("the last key alone", w.encrypted(keys[1].ID.Before(), 1), keys[1:])
 	w.same("reencrypted", w.reencrypt(reencryptions(keys)...), 2)
 	stored, err = w.ArchiveKey(w.Context(), other)
 	w.ok(err)

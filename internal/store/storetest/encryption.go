@@ -22,6 +22,7 @@ var encryption = []verb{
 	{"EncryptedValues", []sentence{
 		{"secrets and credentials are ordered by their ids", encryptedOrder},
 		{"at most limit values come after the id", encryptedPages},
+		{"the first value after the id before a value's is that value", encryptedOne},
 		{"expired secrets and those of deleted endpoints are listed", encryptedLeftovers},
 	}},
 	{"Reencrypt", []sentence{
@@ -128,6 +129,13 @@ func encryptedOrder(w *world) {
 	w.same("the encrypted values", w.encrypted(store.EncryptedID{}, 10), want)
 	first := []store.EncryptedID{{Endpoint: endpoints[0].ID}, {Endpoint: endpoints[0].ID, Secret: w.secrets(endpoints[0].ID)[0].ID}}
 	w.same("the credentials of an endpoint come before its secrets", []store.EncryptedID{want[0].ID, want[1].ID}, first)
+}
+
+func encryptedOne(w *world) {
+	_, values := w.encryptedEndpoints()
+	for _, want := range values {
+		w.same("the value", w.encrypted(want.ID.Before(), 1), []store.EncryptedValue{want})
+	}
 }
 
 func encryptedPages(w *world) {

@@ -95,9 +95,9 @@ func (c *Core) owned(id postrider.EndpointID) *endpoint {
 
 // configure applies the settings. One endpoint gets at most 32 of the node's slots, or a
 // quarter of them if that is more. Nothing is sent to an endpoint without settings, and
-// the core forgets which lanes may wait: an EndpointChanged or a scan names them again. An
-// endpoint whose policy cannot be read is treated as if it were paused: nothing starts,
-// and its lanes are remembered.
+// the core forgets which lanes may wait: the EndpointChanged with its settings, or a scan,
+// finds them again. An endpoint whose policy cannot be read is treated as if it were
+// paused: nothing starts, and its lanes are remembered.
 func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.settings = settings
 	if settings == nil {
@@ -124,11 +124,13 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 
 // apply configures the endpoint if it is in memory, and adopts a newer circuit. If
 // deliveries may be due, this node looks for them in all lanes, or names the endpoint to
-// the node that owns it.
+// the node that owns it. They may be due, too, for an endpoint that was named to this node
+// before its settings were known here: another node made it, and accepted an event for it.
 func (in EndpointChanged) apply(c *Core, now time.Time) {
 	id := in.Endpoint
 	if ep := c.endpoints[id]; ep != nil {
 		was := ep.host
+		in.Due = in.Due || ep.settings == nil && in.Settings != nil
 		c.configure(ep, in.Settings)
 		if in.Settings != nil && in.Settings.Circuit.Generation > ep.breaker.Generation {
 			c.circuits.adopt(now, ep, in.Settings.Circuit)

@@ -102,6 +102,19 @@ func TestNothingGrows(t *testing.T) {
 	}
 }
 
+func TestAnEndpointThatWasNamedTooEarlyIsLookedAtWhenItIsKnown(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, Options{})
+	id := h.endpoint("a.example", nil)
+	known := h.routed[id]
+	delete(h.routed, id)
+	h.publish(id, 1)
+	h.expect(id, 0, "nothing is sent to an endpoint that is not known")
+	h.routed[id] = known
+	h.step(changed{id})
+	h.expect(id, 1, "it has settings now")
+}
+
 func TestAnIdleEndpointIsForgottenAtTheSecondInspection(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})

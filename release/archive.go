@@ -145,15 +145,18 @@ func (r *release) writePacked(w io.Writer, files []file) error {
 func (r *release) writeArchive(w io.Writer, p *program) error {
 	folder := "postrider_" + r.number() + "/"
 	files, err := r.read(map[string]string{
-		"LICENSE": folder + "LICENSE", "README.md": folder + "README.md", "docs/operate/install.md": folder + "INSTALL.md",
+		"LICENSE": folder + "LICENSE", "README.md": folder + "README.md", "CHANGELOG.md": folder + "CHANGELOG.md",
 		"deploy/systemd/postrider.service": folder + "postrider.service", "deploy/systemd/postrider.sysusers": folder + "postrider.sysusers",
 		"deploy/systemd/postrider.yaml": folder + "postrider.yaml", "deploy/compose.yaml": folder + "compose.yaml",
 	}, 0o644)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"prometheus", "grafana"} { // beside compose.yaml, which mounts them
-		more, err := r.readFolder("deploy/"+name, folder+name)
+	for source, name := range map[string]string{
+		"docs/operate":      "docs/operate",                            // as in the repository, so that the links between its pages work
+		"deploy/prometheus": "prometheus", "deploy/grafana": "grafana", // beside compose.yaml, which mounts them
+	} {
+		more, err := r.readFolder(source, folder+name)
 		if err != nil {
 			return err
 		}

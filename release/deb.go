@@ -83,17 +83,15 @@ func (r *release) debFiles(p *program) ([]file, error) {
 		"deploy/deb/copyright":              docFolder + "copyright",
 		"README.md":                         docFolder + "README.md",
 	}
-	pages, err := filepath.Glob(filepath.Join(r.root, "docs", "operate", "*.md"))
-	if err != nil {
-		return nil, err
-	}
-	for _, page := range pages {
-		wanted["docs/operate/"+filepath.Base(page)] = docFolder + "docs/operate/" + filepath.Base(page)
-	}
 	files, err := r.read(wanted, 0o644)
 	if err != nil {
 		return nil, err
 	}
+	handbook, err := r.readFolder("docs/operate", docFolder+"docs/operate")
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, handbook...)
 	changes, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (p published) checkArchive(t *testing.T) {
 	run(t, folder, "tar", "-xzf", p.file("linux_amd64.tar.gz"))
 	folder = filepath.Join(folder, "postrider_1.9.7-rc.1")
 	for _, name := range []string{
-		"LICENSE", "README.md", "INSTALL.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers", "postrider.yaml", "compose.yaml",
+		"LICENSE", "README.md", "CHANGELOG.md", "docs/operate/install.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers", "postrider.yaml", "compose.yaml",
 		"prometheus/prometheus.yml", "prometheus/postrider.rules.yml", "grafana/postrider.json", "grafana/provisioning/datasources/prometheus.yaml",
 	} {
 		if len(readFile(t, filepath.Join(folder, name))) == 0 {

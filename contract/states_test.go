@@ -529,6 +529,7 @@ func (c *caller) driveRestart() {
 	c.endpoint("killed", "/wait/killed", later, object{"timeout_ms": 30000})
 	_, killed := c.publish("killed")
 	c.reached("/wait/killed")
+	c.want(200, "GET /deliveries/"+killed, nil) // whose attempt is under way
 	c.endpoint("blocked", "/status/200", later)
 	c.restart(syscall.SIGKILL, "--verify-endpoints=challenge")
 	c.attempted(killed, "lost")

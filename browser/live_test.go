@@ -17,7 +17,7 @@ func TestTailShowsADelivery(t *testing.T) {
 	tb := w.visitors[operator].newTab(t)
 	tb.open("/dashboard/tail")
 	tb.sees("Waiting for the next attempt")
-	tb.streaming(1)
+	tb.live()
 	w.publish(t, "acme", "order.created", nil)
 	tb.sees("order.created", "Delivered")
 }
@@ -159,6 +159,7 @@ func TestPagesSurviveTheDatabase(t *testing.T) {
 	for tb := range tabs {
 		tb.seesNo("This page is out of date", "Reconnecting")
 	}
+	tail.live() // an attempt of before is in the list alone
 	_, delivery := w.publish(t, "acme", "order.paid", nil)
 	w.settled(t, delivery, "delivered")
 	list.sees("order.paid")
@@ -171,11 +172,22 @@ func TestPagesSurviveTheDatabase(t *testing.T) {
 	}
 }
 
+// live waits until the page says that it shows what happens from now on.
+func (tb *tab) live() {
+	tb.Helper()
+	eventually(tb.T, func() string {
+		if !eval[bool](tb, "Boolean(document.querySelector('[data-live-mark]:not([hidden], .off)'))") {
+			return tb.path() + " is not live"
+		}
+		return ""
+	})
+}
+
 // streaming waits until the tab has n streams open.
 func (tb *tab) streaming(n int) {
 	tb.Helper()
 	eventually(tb.T, func() string {
-		if urls := tb.seen.streams(); len(urls) != n {
+		if _, urls := tb.seen.requests(); len(urls) != n {
 			return "the streams are " + tb.path() + fmt.Sprint(" ", urls)
 		}
 		return ""

@@ -70,6 +70,3 @@ func saying(status int, text string) http.HandlerFunc {
 		_, _ = io.WriteString(w, text)
 	}
 }
-
-// hanging answers nothing for as long as the sender waits.
-func hanging(_ http.ResponseWriter, request *http.Request) { <-request.Context().Done() }

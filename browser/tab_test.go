@@ -13,7 +13,6 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -183,12 +182,6 @@ func (tb *tab) scheme(name string) {
 func (tb *tab) withoutScripts() {
 	tb.Helper()
 	call(tb, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-}
-
-// front makes the tab the one that its window shows.
-func (tb *tab) front() {
-	tb.Helper()
-	call(tb, page.BringToFront, cdp.Empty{})
 }
 
 // An element is what assistive technology knows of a part of the page.
@@ -381,8 +374,8 @@ func (tb *tab) rest() {
 		if ready, err := tryEval[bool](tb, "document.readyState == 'complete'"); err != nil || !ready {
 			return "the page is not loaded"
 		}
-		if idle := tb.seen.idle(); idle < 100*time.Millisecond {
-			return "the network is busy"
+		if idle, loading := tb.seen.idle(); len(loading) > 0 || idle < 100*time.Millisecond {
+			return fmt.Sprint("the network is busy with ", loading)
 		}
 		return ""
 	})

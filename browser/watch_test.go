@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -26,16 +27,22 @@ type watch struct {
 
 	mu        sync.Mutex
 	faults    []string
-	kinds     map[network.RequestID]network.ResourceType
 	bytes     float64   // that came, of all answers that ended
 	last      time.Time // when a request began or ended
-	open      map[network.RequestID]string
+	open      map[network.RequestID]request
 	answering sync.WaitGroup // of dialogs
+}
+
+// request is one that has begun and not ended.
+type request struct {
+	url    string
+	kind   network.ResourceType
+	loader cdp.LoaderID // of the document that it is for; empty: a worker's
 }
 
 func newWatch(tb *tab) *watch {
 	tb.Helper()
-	w := &watch{tab: tb, kinds: map[network.RequestID]network.ResourceType{}, open: map[network.RequestID]string{}}
+	w := &watch{tab: tb, open: map[network.RequestID]request{}}
 	for _, err := range []error{
 		chromedp.Listen(tb.ctx, w.note),
 		enable(tb, network.Enable, network.EnableParams{}),
@@ -96,6 +103,10 @@ func (w *watch) note(event any) {
 		w.ended(e.RequestID)
 	case *network.EventLoadingFailed:
 		w.ended(e.RequestID)
+	case *page.EventFrameNavigated:
+		if e.Frame.ParentID == "" {
+			w.left(e.Frame.LoaderID)
+		}
 	}
 }
 
@@ -114,8 +125,7 @@ func described(objects ...*runtime.RemoteObject) string {
 }
 
 func (w *watch) began(e *network.EventRequestWillBeSent) {
-	w.kinds[e.RequestID] = e.Type
-	w.open[e.RequestID] = e.Request.URL
+	w.open[e.RequestID] = request{e.Request.URL, e.Type, e.LoaderID}
 	w.last = time.Now()
 	to, err := url.Parse(e.Request.URL)
 	if err != nil || (to.Scheme == "http" || to.Scheme == "https") && !strings.HasPrefix(e.Request.URL, w.tab.base+"/") {
@@ -128,30 +138,35 @@ func (w *watch) ended(id network.RequestID) {
 	w.last = time.Now()
 }
 
-// idle returns for how long the tab has loaded nothing. A stream of events is
-// no load.
-func (w *watch) idle() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id := range w.open {
-		if w.kinds[id] != network.ResourceTypeEventSource {
-			return 0
-		}
-	}
-	return time.Since(w.last)
+// left ends the requests of the documents before this one: Chromium does not say of all of
+// them that they ended.
+func (w *watch) left(loader cdp.LoaderID) {
+	maps.DeleteFunc(w.open, func(_ network.RequestID, r request) bool {
+		return r.loader != "" && r.loader != loader
+	})
 }
 
-// streams returns the URLs of the event streams that the tab has open.
-func (w *watch) streams() []string {
+// idle returns for how long no request has begun or ended, and what is being loaded.
+func (w *watch) idle() (since time.Duration, loading []string) {
+	loading, _ = w.requests()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var urls []string
-	for id, url := range w.open {
-		if w.kinds[id] == network.ResourceTypeEventSource {
-			urls = append(urls, url)
+	return time.Since(w.last), loading
+}
+
+// requests returns the URLs of the open requests: those of pages and their parts, and those
+// of event streams.
+func (w *watch) requests() (loads, streams []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.open {
+		if r.kind == network.ResourceTypeEventSource {
+			streams = append(streams, r.url)
+		} else {
+			loads = append(loads, r.url)
 		}
 	}
-	return urls
+	return loads, streams
 }
 
 // restart forgets how many bytes came.

@@ -144,6 +144,11 @@ func TestPagesSurviveTheDatabase(t *testing.T) {
 		tb.rest()
 		eval[any](tb, "window.opened = true") // gone after a reload
 	}
+	eval[any](tail, `(() => {
+		const real = EventSource
+		window.streams = 0
+		window.EventSource = class extends real { constructor(url) { super(url); window.streams++ } }
+	})()`)
 	database.stop(t)
 	for tb := range tabs {
 		// A stream looks every 15 seconds whether its session lives, and may know it
@@ -159,11 +164,14 @@ func TestPagesSurviveTheDatabase(t *testing.T) {
 	for tb := range tabs {
 		tb.seesNo("This page is out of date", "Reconnecting")
 	}
-	tail.live() // an attempt of before is in the list alone
+	tail.live()
 	_, delivery := w.publish(t, "acme", "order.paid", nil)
 	w.settled(t, delivery, "delivered")
 	list.sees("order.paid")
 	tail.sees("order.paid")
+	if n := eval[int](tail, "window.streams"); n > 0 {
+		t.Errorf("the tail opened %d streams anew, which miss what happens meanwhile", n)
+	}
 	for tb := range tabs {
 		if !eval[bool](tb, "window.opened === true") {
 			t.Errorf("%s was loaded again", tb.path())

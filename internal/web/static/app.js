@@ -256,10 +256,8 @@ async function renew() {
       clearTimeout(away);
       away = 0;
       outdated(false);
-      leave?.(); // the stream may have ended, too
-      leave = null;
-      watched = "";
-      watch();
+      if (streams) mark(true); // it has missed nothing
+      else { leave?.(); leave = null; watched = ""; watch(); }
     }
     if (!response.ok || response.redirected) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -323,17 +321,16 @@ document.addEventListener("click", (e) => {
 
 let leave = null; // leaves the stream of the page before
 let watched = ""; // URL of the stream of this page; empty: it has none
+let streams = false; // the stream is open, as far as it has told this page
 
 function watch() {
   const tail = main().querySelector("[data-tail]");
   const url = !base ? "" : tail ? base + "/live/tail" + location.search : main().querySelector("[data-live]") ? base + "/live" : "";
-  if (url !== watched) { leave?.(); leave = null; mark(null); }
+  if (url !== watched) { leave?.(); leave = null; streams = false; mark(null); }
   if (!url || url === watched) { watched = url; return; }
   watched = url;
   leave = share(url, ({ name, data }) => {
-    if (name === "on") mark(true);
-    if (name === "off") mark(false);
-    if (name === "gone") mark(null);
+    if (name === "on" || name === "off" || name === "gone") { streams = name === "on"; mark(name === "gone" ? null : streams); }
     // What happened between the page and the stream is in no message: renew once. And
     // why a stream is gone for good, its page knows.
     if (name === "changed" || name === "gone" || (name === "seen" || name === "on") && !tail) renew();

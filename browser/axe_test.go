@@ -54,6 +54,8 @@ func (tb *tab) barriers() (serious, minor []string) {
 	if !eval[bool](tb, "typeof axe == 'object'") {
 		eval[any](tb, source+";0")
 	}
+	// Of a transition that goes on axe-core would judge a colour that lasts for 120 ms.
+	eval[any](tb, "document.getAnimations().forEach((running) => running.finish())")
 	found := eval[[]finding](tb, `axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => ({
 		ID: v.id, Impact: v.impact, Help: v.help,
 		Nodes: v.nodes.slice(0, 5).map(n => ({HTML: n.html.slice(0, 300), FailureSummary: n.failureSummary}))})))`)

@@ -54,7 +54,7 @@ func (tb *tab) barriers() (serious, minor []string) {
 	if !eval[bool](tb, "typeof axe == 'object'") {
 		eval[any](tb, source+";0")
 	}
-	// Of a transition that goes on axe-core would judge a colour that lasts for 120 ms.
+	// axe-core would judge the colours of a transition, which lasts for 120 ms.
 	eval[any](tb, "document.getAnimations().forEach((running) => running.finish())")
 	found := eval[[]finding](tb, `axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => ({
 		ID: v.id, Impact: v.impact, Help: v.help,

@@ -53,7 +53,7 @@ type Vault struct {
 	// Reads the current keyring. Nil: the keyring never changes.
 	source func(context.Context) (Keyring, error)
 	// Reads an encrypted value as it is stored now; nil bytes: it is not stored any
-	// more. Nil: values come from nowhere else. Open sets it.
+	// more. Nil: no value is read again. Open sets it.
 	stored func(context.Context, store.EncryptedID) ([]byte, error)
 	// Every key that the vault has read. adopt replaces the set; readers take no
 	// lock.

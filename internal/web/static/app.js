@@ -256,7 +256,7 @@ async function renew() {
       clearTimeout(away);
       away = 0;
       outdated(false);
-      if (streams) mark(true); // it has missed nothing
+      if (connected) mark(true); // it has missed nothing
       else { leave?.(); leave = null; watched = ""; watch(); }
     }
     if (!response.ok || response.redirected) return;
@@ -321,16 +321,16 @@ document.addEventListener("click", (e) => {
 
 let leave = null; // leaves the stream of the page before
 let watched = ""; // URL of the stream of this page; empty: it has none
-let streams = false; // the stream is open, as far as it has told this page
+let connected = false; // what the stream of this page told last: it is open
 
 function watch() {
   const tail = main().querySelector("[data-tail]");
   const url = !base ? "" : tail ? base + "/live/tail" + location.search : main().querySelector("[data-live]") ? base + "/live" : "";
-  if (url !== watched) { leave?.(); leave = null; streams = false; mark(null); }
+  if (url !== watched) { leave?.(); leave = null; connected = false; mark(null); }
   if (!url || url === watched) { watched = url; return; }
   watched = url;
   leave = share(url, ({ name, data }) => {
-    if (name === "on" || name === "off" || name === "gone") { streams = name === "on"; mark(name === "gone" ? null : streams); }
+    if (name === "on" || name === "off" || name === "gone") { connected = name === "on"; mark(name === "gone" ? null : connected); }
     // What happened between the page and the stream is in no message: renew once. And
     // why a stream is gone for good, its page knows.
     if (name === "changed" || name === "gone" || (name === "seen" || name === "on") && !tail) renew();

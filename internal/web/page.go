@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -458,11 +459,17 @@ func statusOf(err error) int {
 // back returns the page that the form was on; the base if that is unknown.
 func (v *visit) back() string { return pageOr(v.base, v.form("back")) }
 
-// pageOr returns the path if it is one of a page below the base, else the base. The path
-// comes from the browser: a redirect to it must not lead to another site.
-func pageOr(base, path string) string {
-	if path == base || strings.HasPrefix(path, base+"/") || strings.HasPrefix(path, base+"?") {
-		return path
+// pageOr returns the path with its query if it is one of a page below the base, else the
+// base. The path comes from the browser: a redirect to it must not lead to another site.
+// A path that [http.Redirect] would shorten, or with a backslash, which browsers read as a
+// slash, is refused: /dashboard/../\host would lead to that host.
+func pageOr(base, to string) string {
+	u, err := url.Parse(to)
+	switch {
+	case err != nil || u.Scheme != "" || u.Host != "" || strings.Contains(u.Path, `\`) || path.Clean(u.Path) != u.Path:
+		return base
+	case u.Path == base || strings.HasPrefix(u.Path, base+"/"):
+		return to
 	}
 	return base
 }

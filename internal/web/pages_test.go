@@ -231,6 +231,8 @@ func TestLogin(t *testing.T) {
 	for next, want := range map[string]string{
 		"/dashboard/endpoints?status=paused": "/dashboard/endpoints?status=paused",
 		"https://evil.example/":              "/dashboard", "//evil.example": "/dashboard", "/dashboardevil": "/dashboard", `/\evil`: "/dashboard",
+		`/dashboard/../\evil.example`: "/dashboard", "/dashboard/..//evil.example": "/dashboard", "/dashboard/%2e%2e/%5cevil.example": "/dashboard",
+		"/dashboard//evil.example": "/dashboard", `/dashboard\..\\evil.example`: "/dashboard", "/dashboard/./x": "/dashboard",
 	} {
 		got := w.as("nobody", "POST /login", url.Values{"key": {"key of operator"}, "next": {next}})
 		if got.status != http.StatusSeeOther || got.header.Get("Location") != want {

@@ -168,7 +168,11 @@ func (v *visit) stream(w observe.Watch, from source) error {
 	defer waiting.Wait()
 	defer cancel() // before the wait
 	s := &stream{visit: v, messages: make(chan [][]byte)}
-	waiting.Go(from(s, ctx, w))
+	feed := from(s, ctx, w)
+	waiting.Go(func() {
+		defer cancel() // a feed that ends by itself ends the stream
+		feed()
+	})
 	s.begin()
 	s.run(ctx)
 	return nil
@@ -200,7 +204,10 @@ func (s *stream) ticks(ctx context.Context, w observe.Watch) (feed func()) {
 	next := s.h.Live.Subscribe(ctx, w)
 	return func() {
 		for {
-			if _, _, err := next(); err != nil || s.h.streams.ticks.Wait(ctx) != nil || !s.send(ctx, changed) || !sleep(ctx, tickEvery) {
+			if _, _, err := next(); err != nil || s.h.streams.ticks.Wait(ctx) != nil || s.loggedOut(ctx) {
+				return
+			}
+			if !s.send(ctx, changed) || !sleep(ctx, tickEvery) {
 				return
 			}
 		}
@@ -216,6 +223,13 @@ func (s *stream) send(ctx context.Context, parts ...[]byte) bool {
 	case s.messages <- parts:
 		return true
 	}
+}
+
+// loggedOut reports whether the session has ended, as far as this node knows. While the store
+// is away it has not: nobody can have ended it here meanwhile.
+func (s *stream) loggedOut(ctx context.Context) bool {
+	_, err := s.h.Sessions.Find(ctx, s.token(s.who))
+	return errors.Is(err, postrider.ErrNotFound)
 }
 
 // sleep waits, and reports whether ctx has not ended.

@@ -106,7 +106,7 @@ func (s *stream) tail(ctx context.Context, w observe.Watch) (feed func()) {
 			if _, now := t.since(seen); now == seen {
 				continue
 			}
-			if s.h.streams.tails.Wait(ctx) != nil {
+			if s.h.streams.tails.Wait(ctx) != nil || s.loggedOut(ctx) {
 				return
 			}
 			rows, now := t.since(seen)
@@ -150,14 +150,18 @@ func (all *tails) join(v *visit, w observe.Watch) (t *tail, from tailCounts, lea
 	}
 }
 
-// begin starts a tail. It may live longer than the visit that it is for: it renders by a
-// copy of the visit.
+// begin starts a tail. It may live longer than the visit and the session that it is for: it
+// renders by a copy of the visit, and reads names as a caller who may read what all watchers
+// of the tail may, and no more.
 func (all *tails) begin(v *visit, w observe.Watch) *tail {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(v.r.Context()))
 	var running sync.WaitGroup
 	t := &tail{end: func() { cancel(); running.Wait() }}
 	shown := *v
 	shown.names = names{}
+	shown.session.Caller = postrider.Caller{
+		Name: "live tail", Account: v.session.Caller.Account, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}, Request: v.w.id,
+	}
 	shown.connect()
 	next := v.h.Live.Subscribe(ctx, w)
 	running.Go(func() { t.run(ctx, &shown, next) })

@@ -275,6 +275,31 @@ func TestATailThatIsOpenForLongTellsTimesFromNow(t *testing.T) {
 	})
 }
 
+func TestATailEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/dashboard/live/tail", "/dashboard/live"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWatching(t)
+			ended, other := w.tail("operator", path, 0), w.tail("viewer", path, 0)
+			w.hub.attempt(w.account.ID, "order.created", 1)
+			time.Sleep(5 * time.Second)
+			before := ended.Body.Len()
+			if err := w.sessions.Logout(t.Context(), "operator"); err != nil {
+				t.Fatal(err)
+			}
+			w.hub.attempt(w.account.ID, "order.created", 2)
+			time.Sleep(5 * time.Second)
+			if got := ended.Body.String()[before:]; got != "" {
+				t.Errorf("%s sends %q after its session ended", path, got)
+			}
+			if sent := strings.Count(other.Body.String(), "event: "); sent != 2 {
+				t.Errorf("%s sends the other session %d of 2 messages: %s", path, sent, other.Body)
+			}
+			w.end()
+		})
+	}
+}
+
 // counting counts the subscriptions.
 type counting struct {
 	hub

@@ -163,7 +163,8 @@ func (s *server) readBody(a *responseWriter, b body) error {
 }
 
 // readFault maps an error of reading to the error that decides the response:
-// too large, too slow, over the budget, server stopping, or a broken connection.
+// too large, too slow, over the budget, server stopping, malformed chunks, or a broken
+// connection.
 func readFault(err error, limit int64) error {
 	switch {
 	case errors.Is(err, errOverBudget), errors.Is(err, errDraining):
@@ -172,6 +173,8 @@ func readFault(err error, limit int64) error {
 		return tooLarge(limit)
 	case isTimeout(err):
 		return errSlowBody
+	case !isCut(err):
+		return fmt.Errorf("read body: %w: %w", errBadChunks, err)
 	}
 	return fmt.Errorf("read body: %w: %w", errBroken, err)
 }
@@ -180,6 +183,13 @@ func readFault(err error, limit int64) error {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// isCut reports whether a read failed because the connection ended. net/http has no type for
+// its other errors: they say that a chunked body breaks the rules of RFC 9112, 7.1.
+func isCut(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, io.ErrClosedPipe) || errors.As(err, new(net.Error))
 }
 
 // tooLarge returns the 413 that states the limit of the route, in bytes.

@@ -145,7 +145,7 @@ func (rt *router) problems(r route) map[string]*huma.Response {
 		codes = append(codes, "not_found")
 	}
 	if r.body != nil {
-		codes = append(codes, "timeout", "too_large", "unsupported_media_type", "overloaded")
+		codes = append(codes, "malformed", "timeout", "too_large", "unsupported_media_type", "overloaded")
 	}
 	byStatus := map[int][]errorClass{}
 	for _, k := range slices.Concat(errorClasses, exactClasses, []errorClass{internalClass}) {

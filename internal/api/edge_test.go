@@ -84,14 +84,17 @@ type exchange struct {
 	left    bool          // the server answered and kept the connection
 }
 
-// begin sends the head of a request.
+// begin sends the head of a request. A length below zero: without a Content-Length.
 func (e *edge) begin(key, route string, length int, headers ...string) *exchange {
 	e.Helper()
 	client, server := net.Pipe()
 	e.dialed <- server
 	c := &exchange{Conn: client, began: time.Now()}
 	method, path, _ := strings.Cut(route, " ")
-	head := fmt.Sprintf("%s /v1/webhooks%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", method, path, length)
+	head := fmt.Sprintf("%s /v1/webhooks%s HTTP/1.1\r\nHost: x\r\n", method, path)
+	if length >= 0 {
+		head += fmt.Sprintf("Content-Length: %d\r\n", length)
+	}
 	if key != "" {
 		head += "Authorization: Bearer " + key + "\r\n"
 	}
@@ -203,6 +206,26 @@ func TestABodyThatIsSlowIsGivenUpAfterTenSeconds(t *testing.T) {
 					t.Errorf("the connection of a 408 is closed %v after the answer", c.closed-c.took)
 				}
 			})
+		})
+	}
+}
+
+func TestMalformedChunksAreRefused(t *testing.T) {
+	t.Parallel()
+	for body, status := range map[string]int{
+		"-1\r\n":                400,
+		"FFFFFFFFFFFFFFFFF\r\n": 400,
+		"1;" + strings.Repeat("x", 20<<10) + "\r\n": 400,
+		"2\r\n{}x\r\n":         400,
+		"2\r\n{}\r\n0\r\n\r\n": 422, // an event without fields
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEdge(t, api.Options{})
+			c := e.begin(e.admin, "POST /events", -1, "Transfer-Encoding: chunked").send(body, len(body), 1, 0)
+			wait(t, c)
+			if c.answer.StatusCode != status {
+				t.Errorf("chunks %.20q = %d %s, want %d", body, c.answer.StatusCode, c.text, status)
+			}
 		})
 	}
 }

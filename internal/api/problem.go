@@ -37,6 +37,7 @@ var (
 	errOverBudget   = errors.New("the budget for request bodies is used up")
 	errStoreTimeout = errors.New("the store did not respond in time")
 	errBroken       = errors.New("the body did not arrive")
+	errBadChunks    = errors.New("the chunks of the body are malformed")
 	errDraining     = errors.New("the server is stopping")
 	errStarting     = errors.New("the server is starting")
 	errLoop         = errors.New("the event is in a loop of webhook senders")
@@ -61,6 +62,7 @@ type errorClass struct {
 // class that matches decides. So an error that matches two classes, such as
 // errTooLarge and ErrInvalid, gets the status of the earlier one.
 var errorClasses = []errorClass{
+	{errBadChunks, 400, "malformed", "the chunks of the body are malformed"},
 	{errUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
 	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
 	{errUnaudited, 503, "unavailable", "what was done could not be recorded in the audit log, so it is not confirmed. The request may have taken effect"},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestProfilesAreForThisMachineAlone(t *testing.T) {
+func TestProfilesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	handler := opsHandler(&readiness{}, metrics)
@@ -27,7 +27,15 @@ func TestProfilesAreForThisMachineAlone(t *testing.T) {
 		{"", "/debug/pprof/cmdline", http.StatusForbidden},
 		{"10.0.0.8:4711", "/metrics", http.StatusOK},
 		{"10.0.0.8:4711", "/livez", http.StatusOK},
+		{"127.0.0.1:4711", "http://evil.example/debug/pprof/heap", http.StatusForbidden},
+		{"127.0.0.1:4711", "http://evil.example:9090/metrics", http.StatusForbidden},
+		{"127.0.0.1:4711", "http://localhost:9090/metrics", http.StatusOK},
+		{"127.0.0.1:4711", "http://[::1]:9090/debug/pprof/cmdline", http.StatusOK},
+		{"10.0.0.8:4711", "http://postrider.internal:9090/metrics", http.StatusOK},
 	} {
+		if tt.path[0] == '/' {
+			tt.path = "http://127.0.0.1:9090" + tt.path
+		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, tt.path, nil)
 		r.RemoteAddr = tt.from
 		r.Header.Set("X-Forwarded-For", "127.0.0.1")

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -241,7 +243,7 @@ func opsHandler(ready *readiness, metrics http.Handler) http.Handler {
 		status, report := ready.report(r.Context())
 		respond(w, status, report)
 	})
-	mux.Handle("GET /metrics", metrics)
+	mux.Handle("GET /metrics", onOwnName(metrics))
 	mux.HandleFunc("GET /debug/pprof/", onLoopback(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/cmdline", onLoopback(pprof.Cmdline))
 	mux.HandleFunc("GET /debug/pprof/profile", onLoopback(pprof.Profile))
@@ -254,13 +256,43 @@ func opsHandler(ready *readiness, metrics http.Handler) http.Handler {
 // header does not count: only a connection from this machine has a loopback address.
 func onLoopback(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !from.Addr().Unmap().IsLoopback() {
-			respond(w, http.StatusForbidden, map[string]any{"status": "profiles are served to this machine alone"})
+		if !fromLoopback(r) {
+			respond(w, http.StatusForbidden, map[string]any{"status": "profiles are served to this machine only"})
 			return
 		}
-		next(w, r)
+		onOwnName(next).ServeHTTP(w, r)
 	}
+}
+
+// onOwnName refuses requests of this machine whose Host is a foreign name. A site that a browser
+// on this machine shows could let its name resolve to 127.0.0.1 and read what is served here
+// (DNS rebinding). An IP address, localhost and the name of the machine are its own.
+func onOwnName(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fromLoopback(r) && !isOwnName(r.Host) {
+			respond(w, http.StatusForbidden, map[string]any{"status": "the Host of the request is not this machine: use its address, localhost or its host name"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// fromLoopback reports whether the connection of the request comes from this machine.
+func fromLoopback(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// isOwnName reports whether a Host, with or without a port, names this machine.
+func isOwnName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	own, err := os.Hostname()
+	return strings.EqualFold(host, "localhost") || err == nil && strings.EqualFold(host, own)
 }
 
 // respond writes a JSON response that no proxy may cache.

@@ -25,6 +25,7 @@ type OIDCConfig struct {
 	OIDCViewers          []string `name:"oidc-viewers" setting:"" group:"Login" placeholder:"VALUE" help:"Values of the claim whose people may look, separated by commas."`
 	OIDCSupport          []string `name:"oidc-support" setting:"" group:"Login" placeholder:"VALUE" help:"Values of the claim whose people may look, pause, test and replay, separated by commas."`
 	OIDCAdmins           []string `name:"oidc-admins" setting:"" group:"Login" placeholder:"VALUE" help:"Values of the claim whose people may do everything, separated by commas."`
+	OIDCAudiences        []string `name:"oidc-audiences" setting:"" group:"Login" placeholder:"ID" help:"Audiences that the provider's id tokens may name beside this client, separated by commas. Some providers add the id of a project. Default: none, and such tokens are refused."`
 	OIDCDomains          []string `name:"oidc-domains" setting:"" group:"Login" placeholder:"DOMAIN" help:"Domains of the verified email addresses that may log in, separated by commas. Default: any."`
 }
 
@@ -74,7 +75,7 @@ func (c OIDCConfig) identity(publicURL string, sessions people) web.Identity {
 	secret, _ := c.secret() // validate has read it
 	return directory{sessions, identity.New(identity.Options{
 		Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, ClientSecret: secret, RedirectURL: publicURL + "/login/oidc/callback",
-		RoleClaim: c.OIDCRoleClaim, Viewers: c.OIDCViewers, Supporters: c.OIDCSupport, Admins: c.OIDCAdmins, Domains: c.OIDCDomains,
+		RoleClaim: c.OIDCRoleClaim, Viewers: c.OIDCViewers, Supporters: c.OIDCSupport, Admins: c.OIDCAdmins, Audiences: c.OIDCAudiences, Domains: c.OIDCDomains,
 	})}
 }
 

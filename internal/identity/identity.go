@@ -43,6 +43,7 @@ type Options struct {
 	Viewers      []string // values of the claim that make a viewer
 	Supporters   []string // values of the claim that make a supporter
 	Admins       []string // values of the claim that make an admin
+	Audiences    []string // that an id token may name beside the client
 	Domains      []string // of the verified email addresses that may log in; empty: any
 }
 
@@ -124,11 +125,36 @@ func (p *Provider) Finish(ctx context.Context, attempt string, query url.Values)
 	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(parts[1])) != 1 {
 		return postrider.Session{}, refused("the id token has another nonce")
 	}
+	if err := p.checkToken(token); err != nil {
+		return postrider.Session{}, err
+	}
 	claims, err := p.claims(ctx, found, token, tokens)
 	if err != nil {
 		return postrider.Session{}, err
 	}
 	return p.person(token, claims)
+}
+
+// checkToken checks the rules of OpenID Connect Core, 2 and 3.1.3.7, that go-oidc leaves to its
+// callers: the subject, further audiences and the authorized party.
+func (p *Provider) checkToken(token *oidc.IDToken) error {
+	var also struct {
+		AuthorizedParty *string `json:"azp"`
+	}
+	if err := token.Claims(&also); err != nil {
+		return fmt.Errorf("read id token: %w: %w", postrider.ErrNotFound, err)
+	}
+	trusted := append([]string{p.opts.ClientID}, p.opts.Audiences...)
+	foreign := func(audience string) bool { return !slices.Contains(trusted, audience) }
+	switch {
+	case token.Subject == "" || len(token.Subject) > maxSubject || strings.ContainsFunc(token.Subject, unicode.IsControl):
+		return refused("the id token has no subject of OpenID Connect")
+	case slices.ContainsFunc(token.Audience, foreign):
+		return refused("the id token has an audience that is neither this client nor one of --oidc-audiences")
+	case also.AuthorizedParty != nil && *also.AuthorizedParty != p.opts.ClientID:
+		return refused("the id token was issued to another client (azp)")
+	}
+	return nil
 }
 
 // claims returns the claims of the id token. If it has no email or no roles, the claims of
@@ -170,12 +196,9 @@ func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider
 	if name == "" {
 		name = token.Subject
 	}
-	if len(token.Subject) > maxSubject || strings.ContainsFunc(token.Subject, unicode.IsControl) {
-		return postrider.Session{}, refused("the subject of the person is no subject of OpenID Connect")
-	}
 	if len(p.opts.Domains) > 0 {
-		at := strings.LastIndexByte(email, '@')
-		inDomain := func(domain string) bool { return at > 0 && strings.EqualFold(email[at+1:], domain) }
+		user, host, _ := strings.Cut(email, "@") // with a second @ the host is no domain
+		inDomain := func(domain string) bool { return user != "" && strings.EqualFold(host, domain) }
 		if claims["email_verified"] != true || !slices.ContainsFunc(p.opts.Domains, inDomain) {
 			return postrider.Session{}, refused("the person has no verified email address of an allowed domain")
 		}

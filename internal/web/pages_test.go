@@ -270,6 +270,20 @@ func TestLoginNeedsHTTPS(t *testing.T) {
 	}
 }
 
+// Behind a proxy that ends TLS, a session cookie without __Host- is one that another host of the
+// domain has planted, so that a person works in the session of somebody else.
+func TestAPlantedSessionCookieIsIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for cookie, status := range map[string]int{"postrider-dashboard": http.StatusSeeOther, "__Host-postrider-dashboard": http.StatusOK} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://hooks.example/dashboard/endpoints", nil)
+		r.AddCookie(&http.Cookie{Name: cookie, Value: "operator"})
+		if got := w.send(r); got.status != status {
+			t.Errorf("a page with the cookie %s = %d, want %d", cookie, got.status, status)
+		}
+	}
+}
+
 func TestPortalLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{PublicURL: "https://hooks.example"})

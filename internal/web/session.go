@@ -199,15 +199,20 @@ func (v *visit) overHTTPS() bool {
 
 // secure refuses a login by plain HTTP, unless the browser is on the same machine.
 func (v *visit) secure() error {
+	if v.overHTTPS() || v.isLocal() {
+		return nil
+	}
+	return errInsecure
+}
+
+// isLocal reports whether the browser is on the same machine, by the host that it asked for.
+func (v *visit) isLocal() bool {
 	host, _, err := net.SplitHostPort(v.r.Host)
 	if err != nil {
 		host = v.r.Host
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	if v.overHTTPS() || host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback() {
-		return nil
-	}
-	return errInsecure
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback()
 }
 
 // cookie returns the value of a cookie. Empty: the browser sent none.
@@ -244,8 +249,15 @@ func (v *visit) setCookie(name, value string, age time.Duration) {
 	http.SetCookie(v.w, c)
 }
 
-// token returns the session token that the browser has for the audience.
-func (v *visit) token(who audience) string { return v.cookie(who.cookie()) }
+// token returns the session token that the browser has for the audience. A token without
+// __Host- counts only on the same machine, where a login works without TLS: elsewhere another
+// host of the domain has planted it, to log the person in as somebody else.
+func (v *visit) token(who audience) string {
+	if _, err := v.r.Cookie(cookieName(who.cookie(), true)); err != nil && !v.isLocal() {
+		return ""
+	}
+	return v.cookie(who.cookie())
+}
 
 // setSession gives the browser the token of a session; empty: it ended.
 func (v *visit) setSession(who audience, token string, s Session) {

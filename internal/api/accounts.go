@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -220,13 +221,22 @@ func checkDays(field string, days apitypes.Optional[int], longest int) error {
 	}
 }
 
-// checkUID refuses uids that could be mistaken for an id.
+// checkUID refuses uids that could be mistaken for an id, that the path of a URL cannot have,
+// and that turn the text around them on a page.
 func checkUID(uid string) error {
-	if strings.HasPrefix(uid, "acc_") || strings.HasPrefix(uid, "ep_") {
+	switch {
+	case strings.HasPrefix(uid, "acc_") || strings.HasPrefix(uid, "ep_"):
 		return invalid("uid", postrider.FaultMalformed, "must not look like an id")
+	case uid == "." || uid == "..":
+		return invalid("uid", postrider.FaultMalformed, "must not be . or .., which a URL cannot end with")
+	case !isText(uid) || strings.ContainsFunc(uid, isBidiControl):
+		return invalid("uid", postrider.FaultMalformed, "must be UTF-8 without control characters")
 	}
 	return checkText("uid", uid, maxName)
 }
+
+// isBidiControl reports whether the character sets the direction of the text after it.
+func isBidiControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
 // findAccount returns the account with this id or uid.
 func (s *server) findAccount(ctx context.Context, name string) (postrider.Account, error) {

@@ -61,7 +61,8 @@ func TestACallInsideIsAnsweredAsAnyClients(t *testing.T) {
 		Scopes: []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite},
 	})
 	read := do("GET /endpoints", "")
-	if len(read.data()) != 1 || read.data()[0]["id"] != acme.endpoint || read.header.Get("Request-Id") != "req_page" {
+	if len(read.data()) != 1 || read.data()[0]["id"] != acme.endpoint || read.header.Get("Request-Id") != "req_page" ||
+		read.header.Get("Cache-Control") != "no-store" || read.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("endpoints = %d %s %v, want those of acme under the page's request id", read.status, read.text, read.header)
 	}
 	for _, tt := range []struct {

@@ -58,6 +58,11 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"later fields", "POST /endpoints", `{"account": "acme", "url": "https://x", "event_types": ["*"], "filter": {}, "transform": {}}`, []string{"filter", "transform"}},
 		{"account", "POST /accounts", `{"uid": "acc_1", "name": 5}`, []string{"name"}},
 		{"uid like an id", "POST /accounts", `{"uid": "acc_1"}`, []string{"uid"}},
+		{"uid with a line break", "POST /accounts", `{"uid": "a\r\nb"}`, []string{"uid"}},
+		{"uid with a next line", "POST /accounts", `{"uid": "a\u0085b"}`, []string{"uid"}},
+		{"uid that turns text around", "POST /accounts", `{"uid": "a\u202eb"}`, []string{"uid"}},
+		{"uid of a folder", "POST /accounts", `{"uid": "."}`, []string{"uid"}},
+		{"uid of the folder above", "POST /endpoints", `{"account": "acme", "uid": "..", "url": "https://x", "event_types": ["*"]}`, []string{"uid"}},
 		{"key", "POST /api-keys", `{"name": "", "scopes": ["root"], "expires_at": "2001-01-01T00:00:00Z"}`, []string{"name", "scopes[0]", "expires_at"}},
 		{"bound admin", "POST /api-keys", `{"name": "x", "scopes": ["admin"], "account": "acme"}`, []string{"scopes[0]"}},
 		{"event type", "POST /event-types", `{"name": "*"}`, []string{"name"}},
@@ -218,6 +223,7 @@ func checkProblem(t *testing.T, got response) {
 	}
 	if got.body["type"] != "about:blank" || got.body["title"] != http.StatusText(got.status) ||
 		got.body["status"] != float64(got.status) || got.body["detail"] == "" ||
+		got.header.Get("Cache-Control") != "no-store" || got.header.Get("X-Content-Type-Options") != "nosniff" ||
 		got.body["request_id"] != got.header.Get("Request-Id") || got.body["request_id"] == "" {
 		t.Errorf("not a problem of ours: %s", got.text)
 	}

@@ -99,10 +99,20 @@ func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The name is canonical already, so a direct assignment saves the work of
 	// Set.
-	a.Header()["Request-Id"] = []string{a.info.id}
+	header := a.Header()
+	header["Request-Id"] = []string{a.info.id}
+	header["Cache-Control"], header["X-Content-Type-Options"] = noStore, noSniff
 	defer b.record(a) // also after http.ErrAbortHandler
 	b.serve(a)
 }
+
+// The headers of every response: responses have secrets and data of customers, which no cache
+// may keep and no browser may take for a page. Responses share the values, because none of them
+// changes them; a handler may set others.
+var (
+	noStore = []string{"no-store"}
+	noSniff = []string{"nosniff"}
+)
 
 // requestID returns req_ and 64 random bits in hex. It need not be secret, so
 // the fast generator suffices.

@@ -158,7 +158,7 @@ type readiness struct {
 type check func(ctx context.Context) error
 
 // opened sets the checks, which need the open store: the store responds, its writes
-// succeed, deliveries make progress, and this machine's clock is right.
+// succeed, deliveries make progress, the node is a member, and this machine's clock is right.
 func (r *readiness) opened(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,6 +172,7 @@ func (r *readiness) opened(a *App) {
 		},
 		a.writes.check,
 		func(context.Context) error { return a.dispatcher.Progressing() },
+		func(context.Context) error { return a.dispatcher.Joined() },
 		a.clock.check,
 	}
 }

@@ -41,6 +41,8 @@ type cluster struct {
 
 	others       atomic.Bool                       // there are other nodes; set by each heartbeat
 	owned        atomic.Pointer[schedule.ShardSet] // as of the last heartbeat; nil: there was none
+	stored       atomic.Pointer[time.Time]         // when the last heartbeat that was stored was sent; nil: there was none
+	refused      atomic.Pointer[error]             // why the last heartbeat was not stored; nil: it was
 	heartbeatNow batch.Signal                      // the membership has changed: do not wait for the interval
 	gained       batch.Signal                      // this node has new shards, or a dead node was reclaimed
 	missed       batch.Signal                      // wake-ups for this node were missed, or not named
@@ -162,9 +164,12 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			d.opts.Log.WarnContext(ctx, "heartbeat not stored", "error", err)
+			d.cluster.refused.Store(&err)
 			d.progress.failed(err)
 		case err == nil:
 			last = asked
+			d.cluster.stored.Store(&asked)
+			d.cluster.refused.Store(nil)
 			dead := membership.Gone
 			// After the store was away for all nodes, all of them were silent. They get
 			// TTL to send a heartbeat before they are taken for dead.
@@ -239,6 +244,26 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 		d.cluster.notify(ctx, verbMembership)
 	}
 	return m, nil
+}
+
+// Joined returns an error while this node may serve no endpoint: none of its heartbeats of the
+// last TTL is stored. Without other nodes there are no heartbeats, and it returns nil.
+func (d *Dispatcher) Joined() error {
+	if d.opts.Cluster.Nodes == nil {
+		return nil
+	}
+	stored, refused := d.cluster.stored.Load(), d.cluster.refused.Load()
+	var err error
+	switch {
+	case stored == nil:
+		err = errors.New("this server serves no endpoint: no heartbeat of it is stored yet")
+	case time.Since(*stored) > d.opts.Cluster.TTL:
+		err = fmt.Errorf("this server serves no endpoint: no heartbeat of it has been stored for %v", time.Since(*stored).Round(time.Second))
+	}
+	if err != nil && refused != nil {
+		err = fmt.Errorf("%w: %w", err, *refused)
+	}
+	return err
 }
 
 // Leads reports whether this node does what one node does for all: it is alone, or it owned

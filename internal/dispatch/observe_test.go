@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -132,6 +133,39 @@ func TestARepeatedCallOfTheStoreIsLoggedByItsName(t *testing.T) {
 			if !strings.Contains(log.String(), `msg="call of the store failed, trying again" call=`+name) {
 				t.Errorf("the log has no line for the call %s:\n%s", name, log.String())
 			}
+		}
+	})
+}
+
+func TestANodeWithoutAStoredHeartbeatHasNotJoined(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t)
+		n := &node{connection: &connection{Store: r.store, calls: map[string]int{}, fails: map[string]bool{"beat": true}}}
+		r.queue = n.connection
+		stop := r.run(dispatch.Options{Cluster: dispatch.Cluster{Nodes: n.connection, Incarnation: 1}})
+		time.Sleep(8 * time.Second)
+		if err := r.d.Joined(); err == nil || !strings.Contains(err.Error(), "no heartbeat of it is stored yet") || !errors.Is(err, errAway) {
+			t.Errorf("before the first heartbeat: %v", err)
+		}
+		n.set(func(c *connection) { c.fails["beat"] = false })
+		time.Sleep(2 * time.Second)
+		if err := r.d.Joined(); err != nil {
+			t.Errorf("with heartbeats: %v", err)
+		}
+		n.set(func(c *connection) { c.fails["beat"] = true })
+		time.Sleep(4 * time.Second)
+		if err := r.d.Joined(); err != nil {
+			t.Errorf("4 s after the last heartbeat: %v, the lease is 5 s", err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := r.d.Joined(); err == nil || !errors.Is(err, errAway) {
+			t.Errorf("6 s after the last heartbeat: %v", err)
+		}
+		n.set(func(c *connection) { c.fails["beat"] = false })
+		time.Sleep(2 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }

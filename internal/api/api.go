@@ -285,15 +285,15 @@ func New(deps Deps, opts Options) *Handler {
 	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 	s.keys = newKeyring(deps.Store, s.opts)
 	s.sessions = newSessions(s)
-	return &Handler{requestLogger: &requestLogger{next: s.router(), log: s.opts.Log, hooks: s.opts.Hooks}, bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}}
+	return &Handler{requestLogger: newRequestLogger(s.router(), s.opts.Log, s.opts.Hooks), bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}}
 }
 
 // Starting returns the handler of a server whose store is not open yet. It
 // responds to every request with 503 and Retry-After.
 func Starting(log *slog.Logger) http.Handler {
-	return &requestLogger{log: log, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return newRequestLogger(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
-	})}
+	}), log, observe.Hooks{})
 }
 
 // server has the state that all routes share. New sets its fields, which are

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -354,6 +358,32 @@ func TestOneLineIsLoggedForARequest(t *testing.T) {
 	if n := strings.Count(log, "\n"); n != 1 || strings.Contains(log, w.admin) {
 		t.Errorf("%d lines, or the key itself: %s", n, log)
 	}
+}
+
+func TestRefusalsOfOneKindShareALineASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		h := api.Starting(slog.New(slog.NewTextHandler(&log, nil)))
+		for range 5000 { // 700 a second
+			time.Sleep(time.Second / 700)
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/webhooks/events", http.NoBody))
+		}
+		time.Sleep(5 * time.Second)
+		lines, told := strings.Count(log.String(), "\n"), 0
+		for _, count := range regexp.MustCompile(`requests=(\d+)`).FindAllStringSubmatch(log.String(), -1) {
+			n, _ := strconv.Atoi(count[1])
+			told += n
+		}
+		if lines > 9 || told != 4999 {
+			t.Errorf("%d lines name %d more refusals; want 4999 in 9 lines: %s", lines, told, &log)
+		}
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/webhooks/events", http.NoBody))
+		if n := strings.Count(log.String(), "request answered"); n != 2 {
+			t.Errorf("%d refusals have a line of their own, want the first one and one after a pause", n)
+		}
+		time.Sleep(2 * time.Second)
+	})
 }
 
 type broken struct{ err error }

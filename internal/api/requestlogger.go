@@ -18,14 +18,20 @@ import (
 )
 
 // requestLogger is the outermost middleware. It assigns the request id,
-// recovers panics, and writes one log line for each request. Everything that happens
-// to a request happens inside of it, so no response is without an id and no request
-// without its line.
+// recovers panics, and writes one log line for each request; refusals share lines.
+// Everything that happens to a request happens inside of it, so no response is without
+// an id and no request without its line.
 type requestLogger struct {
 	next http.Handler
 	log  *slog.Logger
 	// hooks hear of each response, of panics too.
-	hooks observe.Hooks
+	hooks    observe.Hooks
+	refusals *refusals
+}
+
+// newRequestLogger returns a middleware that logs the requests of next.
+func newRequestLogger(next http.Handler, log *slog.Logger, hooks observe.Hooks) *requestLogger {
+	return &requestLogger{next: next, log: log, hooks: hooks, refusals: &refusals{log: log}}
 }
 
 // requestInfo has the facts about a request that its handler and its log line
@@ -167,6 +173,9 @@ func (b *requestLogger) record(a *responseWriter) {
 	}
 	// The attributes are not built for a level that is not logged.
 	if !b.log.Enabled(r.Context(), level) {
+		return
+	}
+	if refuses(a.status) && !b.refusals.first(r.Context(), refusal{r.Pattern, c.problem, classOf(c.err).detail, level}) {
 		return
 	}
 	attrs := append(make([]slog.Attr, 0, 13),

@@ -497,9 +497,9 @@ func (v verbs) MakePartitions(ctx context.Context) (err error) {
 }
 
 // ProbeWrite implements [store.Upkeep].
-func (v verbs) ProbeWrite(ctx context.Context) (err error) {
+func (v verbs) ProbeWrite(ctx context.Context, space int) (err error) {
 	defer v.done("ProbeWrite", time.Now(), &err)
-	return v.Store.ProbeWrite(ctx)
+	return v.Store.ProbeWrite(ctx, space)
 }
 
 // HealthInputs implements [store.Upkeep].

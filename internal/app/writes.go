@@ -24,12 +24,19 @@ const (
 	probeEvery = time.Second
 	// probeTime is the time-out of a probe.
 	probeTime = 4 * time.Second
+	// probeSpace is the room that a probe needs after a write found the disk full, in bytes.
+	probeSpace = 1 << 20
 )
 
 // writes is a store that observes whether its writes succeed. It learns that from
 // the publishes and settlements that pass through it. While there are none and
 // /readyz is asked, it learns it from a probe: a small write. If nobody asks, there
 // is no probe.
+//
+// On a full disk some writes still find room in pages that exist, so a success proves
+// nothing there. From the first write that found the disk full on, only a probe that
+// needs room proves that writes succeed. A load balancer that follows /readyz so gets
+// one answer until there is room.
 type writes struct {
 	store.Store
 
@@ -48,6 +55,8 @@ type writes struct {
 	// after a write has succeeded.
 	failedAt time.Time
 	failed   error
+	// A write found the disk full, and no probe since then has found room.
+	full bool
 	// When the last probe ended, and its error; nil: it succeeded.
 	probed  time.Time
 	refused error
@@ -94,10 +103,11 @@ func (w *writes) end(err error) {
 	w.underWay--
 	w.moved = time.Now()
 	switch {
-	case err == nil:
+	case err == nil && !w.full:
 		w.at, w.failed = w.moved, nil
 	case unwritable(err):
 		w.failedAt, w.failed = w.moved, err
+		w.full = w.full || errors.Is(err, store.ErrFull)
 	}
 }
 
@@ -105,7 +115,7 @@ func (w *writes) end(err error) {
 // errors refuse the request, or mean that the caller has given up.
 func unwritable(err error) bool {
 	for _, other := range []error{
-		store.ErrMoved, postrider.ErrInvalid, postrider.ErrConflict, postrider.ErrNotFound,
+		nil, store.ErrMoved, postrider.ErrInvalid, postrider.ErrConflict, postrider.ErrNotFound,
 		postrider.ErrFenced, postrider.ErrGone, context.Canceled,
 	} {
 		if errors.Is(err, other) {
@@ -173,18 +183,33 @@ func (w *writes) Run(ctx context.Context) error {
 		case <-w.asked:
 		}
 		bounded, cancel := context.WithTimeout(ctx, probeTime)
-		err := w.ProbeWrite(bounded)
+		space := w.space()
+		err := w.ProbeWrite(bounded, space)
 		cancel()
-		w.finishProbe(err)
+		w.finishProbe(err, space > 0)
 	}
 }
 
-// finishProbe records the result of a probe and wakes the requests that wait for it.
-func (w *writes) finishProbe(err error) {
+// space returns how many bytes of room the next probe needs.
+func (w *writes) space() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.full {
+		return probeSpace
+	}
+	return 0
+}
+
+// finishProbe records the result of a probe, which may have needed room, and wakes the requests
+// that wait for it.
+func (w *writes) finishProbe(err error, room bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.probed, w.refused = time.Now(), err
-	if err == nil {
+	if err == nil && w.full && !room { // the disk became full while the probe was under way
+		w.refused = w.failed
+	}
+	if w.full = w.full && !(err == nil && room) || errors.Is(err, store.ErrFull); err == nil && !w.full {
 		w.at, w.failed = w.probed, nil
 	}
 	close(w.probing)

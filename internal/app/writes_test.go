@@ -22,6 +22,7 @@ type troubled struct {
 	mu     sync.Mutex
 	err    error
 	hang   chan struct{} // closed: a write goes on
+	full   bool          // a probe that needs room fails
 	probes int
 }
 
@@ -45,10 +46,14 @@ func (s *troubled) Publish(context.Context, store.Publish) ([]store.Published, e
 	return nil, s.write()
 }
 
-func (s *troubled) ProbeWrite(context.Context) error {
+func (s *troubled) ProbeWrite(_ context.Context, space int) error {
 	s.mu.Lock()
 	s.probes++
+	full := s.full && space > 0
 	s.mu.Unlock()
+	if full {
+		return store.ErrFull
+	}
 	return s.write()
 }
 
@@ -103,6 +108,45 @@ func TestAServerIsNotReadyWhileItsWritesFail(t *testing.T) {
 		publish()
 		if err := check(); err != nil {
 			t.Errorf("a publish that the store refused: %v, want no reason", err)
+		}
+	})
+}
+
+// On a full disk a write that fits into its page succeeds now and then: settlements, publishes and
+// small probes. The verdict stays.
+func TestAFullDiskHasOneVerdictUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	watched(t, func(t *testing.T, s *troubled, w *writes, check func() error) {
+		publish := func(err error) {
+			s.set(err)
+			_, _ = w.Publish(t.Context(), store.Publish{})
+			s.set(nil)
+		}
+		s.full = true
+		publish(fmt.Errorf("%w: no space left on device", store.ErrFull))
+		for second := range 60 {
+			if second%7 == 3 { // one publish fits
+				publish(nil)
+			}
+			if second%13 == 5 {
+				publish(fmt.Errorf("%w: no space left on device", store.ErrFull))
+			}
+			if err := check(); err == nil {
+				t.Fatalf("after %d s of a full disk the server is ready", second)
+			}
+			time.Sleep(time.Second)
+		}
+		s.mu.Lock()
+		s.full = false
+		s.mu.Unlock()
+		time.Sleep(writeFailed)
+		if err := check(); err != nil {
+			t.Errorf("once there is room: %v", err)
+		}
+		publish(nil)
+		probes := s.probes
+		if err := check(); err != nil || s.probes != probes {
+			t.Errorf("afterwards a write proves it again: %v, %d probes", err, s.probes-probes)
 		}
 	})
 }

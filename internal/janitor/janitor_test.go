@@ -153,7 +153,7 @@ func (u *upkeep) DeadLetters(_ context.Context, q store.DeadLetterQuery) (page s
 	return page, nil
 }
 
-func (u *upkeep) ProbeWrite(context.Context) error { return nil }
+func (u *upkeep) ProbeWrite(context.Context, int) error { return nil }
 
 func (u *upkeep) PutHealth(context.Context, postrider.EndpointHealth, ...postrider.Notice) error {
 	return nil

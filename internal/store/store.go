@@ -567,8 +567,9 @@ type Upkeep interface {
 	MakePartitions(ctx context.Context) error
 
 	// ProbeWrite commits a write as every other is committed, of a row that no
-	// other method reads.
-	ProbeWrite(ctx context.Context) error
+	// other method reads. If space is not 0, it is ErrFull unless the disk of a
+	// database on another machine has that many bytes of room.
+	ProbeWrite(ctx context.Context, space int) error
 
 	// HealthInputs returns what [postrider.HealthInput.Assess] needs of the
 	// endpoints that may have to change: those that are not deleted and have a

@@ -114,7 +114,7 @@ func (s *Store) ForgetKeys(_ context.Context, age time.Duration, limit int) (int
 func (s *Store) MakePartitions(context.Context) error { return nil }
 
 // ProbeWrite does nothing: memory can always be written.
-func (s *Store) ProbeWrite(context.Context) error { return nil }
+func (s *Store) ProbeWrite(context.Context, int) error { return nil }
 
 // Now implements [store.Upkeep].
 func (s *Store) Now(context.Context) (time.Time, error) { return s.wall(), nil }

@@ -366,10 +366,27 @@ const probeWriteSQL = `
 	insert into probe (id, at) values (1, now())
 	on conflict (id) do update set at = excluded.at`
 
+// Fills a temporary file with @space bytes: each number takes 14 there. PostgreSQL deletes it
+// at once, and no table grows.
+const (
+	probeMemorySQL = `select set_config('work_mem', '64kB', true)`
+	probeSpaceSQL  = `select count(*) from generate_series(1, @space::int / 14)`
+)
+
 // ProbeWrite commits a write, to learn whether the database accepts writes: its disk may
-// be full, or it may have become a standby.
-func (s *Store) ProbeWrite(ctx context.Context) error {
-	if err := s.write(ctx, probeWriteSQL, nil); err != nil {
+// be full, or it may have become a standby. On a full disk the row fits into its page, where
+// publishes need new ones; so the probe needs as much room as some of them.
+func (s *Store) ProbeWrite(ctx context.Context, space int) error {
+	err := s.repeat(ctx, func(bool) error {
+		var b pgx.Batch
+		if space > 0 {
+			b.Queue(probeMemorySQL)
+			b.Queue(probeSpaceSQL, pgx.NamedArgs{"space": space})
+		}
+		b.Queue(probeWriteSQL)
+		return s.pool.SendBatch(ctx, &b).Close()
+	})
+	if err != nil {
 		return fmt.Errorf("probe write: %w", err)
 	}
 	return nil

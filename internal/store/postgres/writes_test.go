@@ -69,3 +69,25 @@ func rowWrites(t *testing.T, conn *pgx.Conn) map[string]int64 {
 	}
 	return writes
 }
+
+// On a full disk the row of the probe fits into its page, so the probe needs room of its own. A
+// limit of temporary files stands in for the disk.
+func TestAProbeNeedsTheRoomThatItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	conn := connect(t, dsn)
+	limit := `alter role current_user in database ` + conn.Config().Database + ` set temp_file_limit = '512kB'`
+	if _, err := conn.Exec(t.Context(), limit); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, dsn)
+	if err := s.ProbeWrite(t.Context(), 0); err != nil {
+		t.Errorf("a probe that needs none: %v", err)
+	}
+	if err := s.ProbeWrite(t.Context(), 256<<10); err != nil {
+		t.Errorf("a probe that finds its room: %v", err)
+	}
+	if err := s.ProbeWrite(t.Context(), 1<<20); err == nil {
+		t.Error("a probe that does not find its room succeeds")
+	}
+}

@@ -188,8 +188,9 @@ const probeWriteSQL = `
 	insert into probe (id, at, padding) values (1, @now, zeroblob(4096))
 	on conflict (id) do update set at = excluded.at, padding = excluded.padding`
 
-// ProbeWrite commits a write; see [store.Upkeep].
-func (s *Store) ProbeWrite(ctx context.Context) error {
+// ProbeWrite commits a write; see [store.Upkeep]. The disk is of this machine, and package app
+// measures it.
+func (s *Store) ProbeWrite(ctx context.Context, _ int) error {
 	return change(ctx, s, "probe write", func(ctx context.Context, tx *tx) error {
 		_, err := tx.count(ctx, probeWriteSQL, sql.Named("now", micros(tx.wall)))
 		return err

@@ -37,7 +37,7 @@ var upkeep = []verb{
 		{"it may be called at any time", makePartitions},
 	}},
 	{"ProbeWrite", []sentence{
-		{"it commits a write that no other method reads", probeWrite},
+		{"it commits a write that no other method reads, whatever room it asks for", probeWrite},
 	}},
 	{"HealthInputs", healthInputsSentences},
 	{"PutHealth", putHealthSentences},
@@ -298,8 +298,8 @@ func makePartitions(w *world) {
 func probeWrite(w *world) {
 	e := w.endpoint()
 	w.pending(e, 2)
-	for range 2 {
-		w.ok(w.ProbeWrite(w.Context()))
+	for _, space := range []int{0, 0, 1 << 20} {
+		w.ok(w.ProbeWrite(w.Context(), space))
 	}
 	w.same("claimed", len(w.claim(e, postrider.LaneFirst, 3)), 2)
 }

@@ -53,6 +53,10 @@ import (
 // a program that deletes idle keys from ordering_keys must keep those that have rows in
 // queue or paused_keys.
 //
+// Ordered rows are found by their sequence. A condition on the ordering key would let the
+// planner walk all of queue_order_key, which costs nothing while statistics say that
+// nothing is ordered.
+//
 // Walks queue_pkey, paused_keys_delivery, ordering_keys_pkey.
 const lockOrderingKeysSQL = `
 	select
@@ -63,7 +67,7 @@ const lockOrderingKeysSQL = `
 			(
 				select q.account, q.ordering_key
 				from queue q
-				where q.id = d.id and q.ordering_key is not null
+				where q.id = d.id and q.sequence is not null
 				limit 1
 			)
 			union all
@@ -99,7 +103,7 @@ const orderedSQL = `
 	cross join lateral (
 		select q.*
 		from queue q
-		where q.id = d.id and q.ordering_key is not null and (d.token is null or q.token = d.token)
+		where q.id = d.id and q.sequence is not null and (d.token is null or q.token = d.token)
 		limit 1
 		for update
 	) q

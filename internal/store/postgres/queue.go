@@ -406,13 +406,13 @@ const dueCountedSQL = dueLanesSQL + `
 
 // The same for deliveries whose id is greater than @newer. The dispatcher asks for these
 // every second, and for everything only now and then. Ids grow with time, so the new rows
-// are at the end of queue_pkey. materialized keeps the planner from walking all of
-// queue_due instead, which has the order of the group by.
+// are at the end of queue_pkey. materialized, and a condition that queue_due does not imply,
+// keep the planner from walking all of queue_due instead, which has the order of the group by.
 const dueNewerSQL = `
 	with young as materialized (
 		select q.endpoint, q.lane, q.due_at
 		from queue q
-		where q.id > @newer and q.due_at < 'infinity'
+		where q.id > @newer and q.due_at <> 'infinity'
 	)
 	select endpoint, lane, (extract(epoch from due_at - @now::timestamptz) * 1e6)::bigint, 0, 0, 0
 	from (

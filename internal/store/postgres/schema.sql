@@ -1435,9 +1435,9 @@ CREATE INDEX queue_order_key ON public.queue USING btree (endpoint, ordering_key
 
 COMMENT ON INDEX public.queue_order_key IS 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
 
-CREATE INDEX queue_ordered_expires_at ON public.queue USING btree (expires_at) WHERE (ordering_key IS NOT NULL);
+CREATE INDEX queue_ordered_expires_at ON public.queue USING btree (expires_at) WHERE (pauses IS NOT NULL);
 
-COMMENT ON INDEX public.queue_ordered_expires_at IS 'Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.';
+COMMENT ON INDEX public.queue_ordered_expires_at IS 'Expire: the ordered rows that have expired. Its predicate is in that statement only: to the planner an index without rows is the cheapest for every statement that implies its predicate.';
 
 CREATE INDEX queue_parked ON public.queue USING btree (endpoint) WHERE parked;
 

@@ -71,7 +71,7 @@ var expireOrdered = ending{
 	find: `
 	select q.id
 	from queue q
-	where q.ordering_key is not null
+	where q.pauses is not null
 		and q.expires_at <= @now
 		and (q.token is null or q.due_at <= @now)
 	order by q.expires_at

@@ -582,7 +582,7 @@ create table queue (
 );
 create index queue_due on queue (endpoint, lane, due_at, id) where due_at < 'infinity';
 create index queue_event on queue (event);
-create index queue_ordered_expires_at on queue (expires_at) where ordering_key is not null;
+create index queue_ordered_expires_at on queue (expires_at) where pauses is not null;
 create index queue_parked on queue (endpoint) where parked;
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 create index queue_replay_job on queue (replay_job, id) where replay_job is not null;
@@ -604,7 +604,7 @@ comment on index queue_parked is 'CancelDeleted: the parked rows of an endpoint,
 comment on index queue_order_key is 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
 comment on index queue_replay_job is 'Deliveries of a replay job. ReplayJobs and ReplaysPending: how many are pending. Other rows are not in it.';
 comment on index queue_replays is 'Deliveries with Last: the pending replays of an event. Other rows are not in it.';
-comment on index queue_ordered_expires_at is 'Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.';
+comment on index queue_ordered_expires_at is 'Expire: the ordered rows that have expired. Its predicate is in that statement only: to the planner an index without rows is the cheapest for every statement that implies its predicate.';
 
 -- What happened.
 

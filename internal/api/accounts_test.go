@@ -39,7 +39,7 @@ func TestAnAccountIsDeleted(t *testing.T) {
 	if n, err := w.store.DeleteEndpoints(t.Context(), 10); err != nil || n != 1 {
 		t.Errorf("deleted %d endpoints, %v", n, err)
 	}
-	if n, err := w.store.CancelDeleted(t.Context(), 10); err != nil || n != 1 {
+	if n, _, err := w.store.CancelDeleted(t.Context(), 10); err != nil || n != 1 {
 		t.Errorf("cancelled %d deliveries, %v", n, err)
 	}
 	has(t, "its endpoint", w.want(200, "GET /endpoints/"+acme.endpoint, "").body, map[string]any{"status": "deleted"})

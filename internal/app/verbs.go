@@ -449,7 +449,7 @@ func (v verbs) DeleteEndpoints(ctx context.Context, limit int) (_ int, err error
 }
 
 // CancelDeleted implements [store.Upkeep].
-func (v verbs) CancelDeleted(ctx context.Context, limit int) (_ int, err error) {
+func (v verbs) CancelDeleted(ctx context.Context, limit int) (_, _ int, err error) {
 	defer v.done("CancelDeleted", time.Now(), &err)
 	return v.Store.CancelDeleted(ctx, limit)
 }

@@ -99,7 +99,7 @@ func (w *world) run(opts expunge.Options) (r *expunge.Runner, end func()) {
 	opts.CancelDeleted = func() {
 		_, err := w.DeleteEndpoints(w.Context(), 100)
 		w.ok(err)
-		_, err = w.Store.CancelDeleted(w.Context(), 100)
+		_, _, err = w.Store.CancelDeleted(w.Context(), 100)
 		w.ok(err)
 	}
 	r = expunge.New(w.Store, opts)

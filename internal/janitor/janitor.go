@@ -143,6 +143,11 @@ type chore struct {
 	do   func(ctx context.Context) (chunk, error)
 	now  <-chan struct{} // ends the wait for the next round; nil: nothing does
 	wait time.Duration   // from the end of a round to the next; 0: Options.Every
+
+	// again is the first wait after a round that now began, or that did something. It doubles
+	// from round to round, up to wait. 0: each round is followed by wait. It is for work that a
+	// round may have to leave for seconds: a delivery under a lease.
+	again time.Duration
 }
 
 // chunk is what a chore did in one transaction.
@@ -172,19 +177,16 @@ func (j *Janitor) chores() []chore {
 		}},
 		{name: "expire deliveries", do: j.counted(func(ctx context.Context) (int, error) {
 			expired, lost, err := j.store.Expire(ctx, j.opts.Chunk)
-			if lost > 0 {
-				j.opts.Hooks.AttemptsLost.Call(lost)
-			}
-			j.ended(postrider.Dead, postrider.ReasonExpired, expired)
+			j.ended(postrider.Dead, postrider.ReasonExpired, expired, lost)
 			return expired, err
 		})},
-		{name: "cancel deliveries of deleted endpoints", now: j.cancel, do: j.counted(func(ctx context.Context) (int, error) {
+		{name: "cancel deliveries of deleted endpoints", now: j.cancel, again: time.Second, do: j.counted(func(ctx context.Context) (int, error) {
 			deleted, err := j.store.DeleteEndpoints(ctx, j.opts.Chunk)
 			if err != nil {
 				return 0, err
 			}
-			cancelled, err := j.store.CancelDeleted(ctx, j.opts.Chunk)
-			j.ended(postrider.Cancelled, postrider.ReasonEndpointDeleted, cancelled)
+			cancelled, lost, err := j.store.CancelDeleted(ctx, j.opts.Chunk)
+			j.ended(postrider.Cancelled, postrider.ReasonEndpointDeleted, cancelled, lost)
 			return max(deleted, cancelled), err
 		})},
 		{name: "forget idempotency keys", do: j.counted(func(ctx context.Context) (int, error) {
@@ -219,6 +221,7 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 	const firstRetry = time.Second
 	begun, rows := time.Now(), 0
 	failures := failures{reminder: reminder{Janitor: j, period: daily}}
+	again := cmp.Or(c.wait, j.opts.Every) // the wait after a round
 	for retry := firstRetry; ; {
 		wait := cmp.Or(c.wait, j.opts.Every)
 		did, err := c.do(ctx)
@@ -240,9 +243,17 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 			wait, retry, failures.since = pause, firstRetry, time.Time{}
 		default:
 			retry, failures.since = firstRetry, time.Time{}
+			if again = min(2*again, wait); c.again > 0 && rows > 0 {
+				again = c.again
+			}
+			wait = again
 		}
+		slept := time.Now()
 		if !batch.SleepOr(ctx, wait, c.now) {
 			return
+		}
+		if c.again > 0 && time.Since(slept) < wait { // now began it
+			again = c.again / 2
 		}
 		if !more {
 			begun, rows = time.Now(), 0
@@ -250,8 +261,11 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 	}
 }
 
-// ended tells observers of deliveries that a chore ended.
-func (j *Janitor) ended(status postrider.Status, reason string, n int) {
+// ended tells observers of deliveries that a chore ended, and of the attempts that were lost by that.
+func (j *Janitor) ended(status postrider.Status, reason string, n, lost int) {
+	if lost > 0 {
+		j.opts.Hooks.AttemptsLost.Call(lost)
+	}
 	if n > 0 {
 		j.opts.Hooks.Ended.Call(observe.Ended{Status: status, Reason: reason, N: n})
 	}

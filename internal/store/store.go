@@ -555,9 +555,10 @@ type Upkeep interface {
 	// PutEndpoint would, and returns how many.
 	DeleteEndpoints(ctx context.Context, limit int) (int, error)
 
-	// CancelDeleted cancels up to limit pending deliveries of deleted
-	// endpoints, with a record each, and returns how many.
-	CancelDeleted(ctx context.Context, limit int) (int, error)
+	// CancelDeleted cancels up to limit pending deliveries of deleted endpoints that no
+	// worker holds, with a record each, and returns how many, and how many of their attempts
+	// it recorded as lost. What a worker holds gets the result of its attempt.
+	CancelDeleted(ctx context.Context, limit int) (cancelled, lost int, err error)
 
 	// ForgetKeys deletes up to limit idempotency keys older than age and
 	// returns how many.

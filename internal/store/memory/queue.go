@@ -193,6 +193,9 @@ func (d *delivery) lease(token postrider.Token, now time.Time, lease time.Durati
 	d.token, d.due = token, now.Add(lease)
 }
 
+// leased reports whether a worker holds the delivery.
+func (d *delivery) leased(now time.Time) bool { return d.token != 0 && d.due.After(now) }
+
 // lose records the attempt under way as lost.
 func (d *delivery) lose(now time.Time) {
 	d.losses++

@@ -38,10 +38,7 @@ func (s *Store) Expire(_ context.Context, limit int) (n, lost int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	expired := s.queuedLocked(limit, func(d *delivery) bool {
-		leased := d.token != 0 && d.due.After(now)
-		return !leased && !d.expires.After(now)
-	})
+	expired := s.queuedLocked(limit, func(d *delivery) bool { return !d.leased(now) && !d.expires.After(now) })
 	for _, d := range expired {
 		if d.token != 0 {
 			d.lose(now)
@@ -75,7 +72,7 @@ func (s *Store) DeleteEndpoints(_ context.Context, limit int) (deleted int, err 
 }
 
 // CancelDeleted implements [store.Upkeep].
-func (s *Store) CancelDeleted(_ context.Context, limit int) (int, error) {
+func (s *Store) CancelDeleted(_ context.Context, limit int) (cancelled, lost int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -88,11 +85,15 @@ func (s *Store) CancelDeleted(_ context.Context, limit int) (int, error) {
 			k.pausedBy = nil
 		}
 	}
-	orphans := s.queuedLocked(limit, func(d *delivery) bool { return deleted(d.endpoint) })
+	orphans := s.queuedLocked(limit, func(d *delivery) bool { return !d.leased(now) && deleted(d.endpoint) })
 	for _, d := range orphans {
+		if d.token != 0 {
+			d.lose(now)
+			lost++
+		}
 		s.cancelLocked(d, postrider.ReasonEndpointDeleted, now)
 	}
-	return len(orphans), nil
+	return len(orphans), lost, nil
 }
 
 // ForgetKeys implements [store.Upkeep].

@@ -34,9 +34,9 @@
 //   - It is parked: no token; due_at is infinity, parked is true. Reclaim puts it there
 //     after several nodes died with it. MakeDue makes it due.
 //
-// Settle deletes a leased row whose delivery has ended. Cancel and CancelDeleted can
-// delete a row in every state; Expire too, except a row under a valid lease. A token has
-// the incarnation of its node in its upper 32 bits.
+// Settle deletes a leased row whose delivery has ended. Cancel can delete a row in every
+// state; Expire and CancelDeleted too, except a row under a valid lease. A token has the
+// incarnation of its node in its upper 32 bits.
 //
 // History ends by the day: DeleteOld drops or empties the partition of a day (retention.go).
 package postgres

@@ -17,10 +17,11 @@ import (
 // It walks queue_pkey from the oldest row on. What has expired was created before most of
 // what has not, so the walk stops soon; an index on expires_at would cost every delivery.
 // If the lease of a dead node has ended, the attempt under way is recorded as lost. skip
-// locked leaves rows to a settlement that is under way.
+// locked leaves rows to a settlement that is under way. Everything is recorded of the rows
+// that were deleted, not of those that were found (see cancelDeletedSQL).
 const expireSQL = `
 	with expired as materialized (
-		select q.ctid as at, q.*
+		select q.ctid as at
 		from queue q
 		where q.expires_at <= @now
 			and (q.token is null or q.due_at <= @now)
@@ -29,7 +30,7 @@ const expireSQL = `
 		limit @limit
 		for update skip locked
 	)` + expiredDeadLettersSQL + `
-	select count(*), count(token) from expired`
+	select count(*), count(token) from ended`
 
 // The common part of both ways to expire: delete the rows, record lost attempts, and write
 // the dead letters with what their last attempts show (see insertDeadLetterSQL).
@@ -37,30 +38,34 @@ const expiredDeadLettersSQL = `, ended as (
 		delete from queue q
 		using expired
 		where q.ctid = expired.at
-	), lost as (
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
-			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
-		from expired
-		where token is not null
-		on conflict (delivery, number) do nothing
-	), dead_letter as (
+		returning q.*
+	)` + endedLeasesSQL + `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, replay_job, died_at)
 		select d.id, d.event, d.endpoint, d.account, d.type, 'expired', d.claims, ` + lastStatusCodeSQL + `,
 			case when d.token is not null then 'server_died' else ` + lastErrorSQL + ` end,
 			d.replayed_from, d.replay_job, now()
-		from expired d
+		from ended d
 		on conflict (delivery) do nothing
 	), counted as (
 		` + insertDeltaSQL + `
 		select endpoint, account, type, 'none' as outcome, 0 as number, 'dead' as status
-		from expired
+		from ended
 		union all
 		select endpoint, account, type, 'lost', claims, 'pending'
-		from expired
+		from ended
 		where token is not null
 		` + insertDeltaEnd + `
+	)`
+
+// Of the rows that were deleted, those whose lease had ended: the attempt under way is lost.
+const endedLeasesSQL = `, lost as (
+		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
+		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
+		from ended
+		where token is not null
+		on conflict (delivery, number) do nothing
 	)`
 
 // The same for ordered deliveries, in two steps, because their keys must be locked before
@@ -78,10 +83,10 @@ var expireOrdered = ending{
 	limit @limit`,
 	end: `
 	with expired as materialized (
-		select q.*
+		select q.at
 		from unnest(@ids::uuid[]) as d (id)
 		cross join lateral (
-			select q.ctid as at, q.*
+			select q.ctid as at
 			from queue q
 			where q.id = d.id
 				and q.expires_at <= @now
@@ -89,16 +94,14 @@ var expireOrdered = ending{
 			limit 1
 		) q
 	)` + expiredDeadLettersSQL + `
-	select id, token is not null from expired`,
+	select id, token is not null from ended`,
 	dead: true,
 }
 
 // Expire turns deliveries whose time is over into dead letters, those without an order
 // first. Each of the two kinds is one transaction.
 func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
-	err = s.repeat(ctx, func(bool) error {
-		return s.pool.QueryRow(ctx, expireSQL, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()}).Scan(&expired, &lost)
-	})
+	expired, lost, err = s.end(ctx, expireSQL, limit)
 	if err != nil {
 		return 0, 0, fmt.Errorf("expire deliveries: %w", err)
 	}
@@ -221,31 +224,37 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, er
 	return deleted, nil
 }
 
-// Cancels deliveries of deleted endpoints that have no order. A delivery under a lease is
-// cancelled too; its attempt settles as stale. waiting and parked are two walks, because
-// queue_due does not have the parked rows. Pauses of deleted endpoints end as well: no
-// delivery waits for them any more.
+// Cancels deliveries of deleted endpoints that have no order. One under a valid lease is
+// left to its settlement, because its request may be accepted. waiting and parked are two
+// walks, because queue_due does not have the parked rows. Pauses of deleted endpoints end
+// as well: no delivery waits for them any more.
+//
+// Everything is recorded of the rows that ended has deleted. gone can have rows that it does
+// not delete: a claim or a release may commit between the snapshot of the statement and the
+// row's lock. The lock then returns the newest version of the row, which the snapshot does
+// not have, and delete finds no row there. The next call finds it.
 //
 // Walks endpoints_deleted, and for each endpoint queue_due and queue_parked;
 // paused_keys_pkey for the pauses.
 const cancelDeletedSQL = `
 	with waiting as materialized (
-		select d.*
+		select d.at
 		from endpoints e
 		cross join lateral (
-			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job
+			select q.ctid as at
 			from queue q
 			where q.endpoint = e.id and q.due_at < 'infinity' and q.ordering_key is null
+				and (q.token is null or q.due_at <= @now)
 			limit @limit
 			for update skip locked
 		) d
 		where e.status = 'deleted'
 		limit @limit
 	), parked as materialized (
-		select d.*
+		select d.at
 		from endpoints e
 		cross join lateral (
-			select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job
+			select q.ctid as at
 			from queue q
 			where q.endpoint = e.id and q.parked and q.ordering_key is null
 			limit @limit
@@ -254,10 +263,10 @@ const cancelDeletedSQL = `
 		where e.status = 'deleted'
 		limit @limit
 	), gone as materialized (
-		select at, id, claims, event, endpoint, account, type, replayed_from, replay_job
+		select at
 		from waiting
 		union all
-		select at, id, claims, event, endpoint, account, type, replayed_from, replay_job
+		select at
 		from parked
 		limit @limit
 	), resumed as (
@@ -265,29 +274,35 @@ const cancelDeletedSQL = `
 		using endpoints e
 		where e.status = 'deleted' and p.endpoint = e.id
 	)` + cancelGoneSQL + `
-	select count(*) from gone`
+	select count(*), count(token) from ended`
 
-// The common part of both ways to cancel: delete the rows and record the decisions.
+// The common part of both ways to cancel: delete the rows, and record lost attempts and the
+// decisions.
 const cancelGoneSQL = `, ended as (
 		delete from queue q
 		using gone
 		where q.ctid = gone.at
-	), recorded as (
+		returning q.*
+	)` + endedLeasesSQL + `, recorded as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
 		select id, claims + 1, event, endpoint, account, type, 'none', 0, 'endpoint_deleted', 0, now(), 0, false,
 			'cancelled', replayed_from, replay_job
-		from gone
+		from ended
 	), counted as (
 		` + insertDeltaSQL + `
 		select endpoint, account, type, 'none' as outcome, 0 as number, 'cancelled' as status
-		from gone
+		from ended
+		union all
+		select endpoint, account, type, 'lost', claims, 'pending'
+		from ended
+		where token is not null
 		` + insertDeltaEnd + `
 	)`
 
 // The same for ordered deliveries, in two steps for the reason given at expireOrdered.
 // find walks endpoints_deleted, and for each endpoint queue_order_key; end walks
-// queue_pkey. end needs no second test: deleted endpoints stay deleted.
+// queue_pkey, and tests the lease again. Deleted endpoints stay deleted.
 var cancelOrdered = ending{
 	find: `
 	select d.id
@@ -296,36 +311,49 @@ var cancelOrdered = ending{
 		select q.id
 		from queue q
 		where q.endpoint = e.id and q.ordering_key is not null
+			and (q.token is null or q.due_at <= @now)
 		limit @limit
 	) d
 	where e.status = 'deleted'
 	limit @limit`,
 	end: `
 	with gone as materialized (
-		select q.*
+		select q.at
 		from unnest(@ids::uuid[]) as d (id)
 		cross join lateral (
-			select q.ctid as at, q.*
+			select q.ctid as at
 			from queue q
-			where q.id = d.id
+			where q.id = d.id and (q.token is null or q.due_at <= @now)
 			limit 1
 		) q
 	)` + cancelGoneSQL + `
-	select id, false from gone`,
+	select id, token is not null from ended`,
 }
 
 // CancelDeleted cancels pending deliveries of deleted endpoints, those without an order
-// first.
-func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
-	n, err := s.upkeep(ctx, "cancel deliveries of deleted endpoints", cancelDeletedSQL, pgx.NamedArgs{"limit": limit})
-	if err != nil || n >= limit {
-		return n, err
-	}
-	ordered, _, err := s.endOrdered(ctx, cancelOrdered, limit-n)
+// first. Each of the two kinds is one transaction.
+func (s *Store) CancelDeleted(ctx context.Context, limit int) (cancelled, lost int, err error) {
+	cancelled, lost, err = s.end(ctx, cancelDeletedSQL, limit)
 	if err != nil {
-		return 0, fmt.Errorf("cancel ordered deliveries of deleted endpoints: %w", err)
+		return 0, 0, fmt.Errorf("cancel deliveries of deleted endpoints: %w", err)
 	}
-	return n + ordered, nil
+	if cancelled >= limit {
+		return cancelled, lost, nil
+	}
+	ordered, lostOrdered, err := s.endOrdered(ctx, cancelOrdered, limit-cancelled)
+	if err != nil {
+		return cancelled, lost, fmt.Errorf("cancel ordered deliveries of deleted endpoints: %w", err)
+	}
+	return cancelled + ordered, lost + lostOrdered, nil
+}
+
+// end runs a statement that ends deliveries and returns how many, and how many of their
+// attempts it recorded as lost.
+func (s *Store) end(ctx context.Context, statement string, limit int) (ended, lost int, err error) {
+	err = s.repeat(ctx, func(bool) error {
+		return s.pool.QueryRow(ctx, statement, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()}).Scan(&ended, &lost)
+	})
+	return ended, lost, err
 }
 
 // Deletes the oldest keys, a bounded number at a time. skip locked leaves keys that

@@ -103,10 +103,16 @@ func refuseReplay(ctx context.Context, tx *tx, d postrider.Delivery) error {
 	return nil
 }
 
+// A person's cancel removes the row whoever leases it; the janitor's only when nobody does.
 // By the key of queue.
-const cancelSQL = `
+const (
+	cancelSQL = `
 	delete from queue where id = @id
 	returning ` + removedColumns
+	cancelFreeSQL = `
+	delete from queue where id = @id and (token is null or due_at <= @now)
+	returning ` + removedColumns
+)
 
 // Cancel ends a pending delivery; see [store.Ledger].
 func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
@@ -118,25 +124,39 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery,
 		if d.Status != postrider.Pending {
 			return postrider.Delivery{}, fmt.Errorf("it is %s: %w", d.Status, postrider.ErrConflict)
 		}
-		if _, err := cancel(ctx, tx, c.Delivery, postrider.ReasonCancelled); err != nil {
+		rows, err := tx.query(ctx, cancelSQL, sql.Named("id", blob(c.Delivery)))
+		if err != nil {
+			return postrider.Delivery{}, err
+		}
+		if _, err := cancelled(ctx, tx, rows, postrider.ReasonCancelled); err != nil {
 			return postrider.Delivery{}, err
 		}
 		return delivery(ctx, tx, d.Account, d.ID)
 	})
 }
 
-// cancel removes a delivery from the queue, records the decision under the number after
-// the last attempt, and advances its ordering key. It reports whether the delivery was
-// there. An attempt under way goes on; its settlement finds no row and is recorded as
-// stale.
-func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string) (bool, error) {
-	rows, err := tx.query(ctx, cancelSQL, sql.Named("id", blob(id)))
+// cancelOrphan cancels a delivery of a deleted endpoint, unless a worker holds it: its request may
+// be accepted. A lease that has ended leaves a lost attempt.
+func cancelOrphan(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error) {
+	rows, err := tx.query(ctx, cancelFreeSQL, sql.Named("id", blob(id)), sql.Named("now", micros(tx.now)))
 	if err != nil {
 		return false, err
 	}
+	gone, err := cancelled(ctx, tx, rows, postrider.ReasonEndpointDeleted)
+	if err != nil || gone.id.IsZero() || gone.token == 0 {
+		return !gone.id.IsZero(), err
+	}
+	*lost++
+	return true, recordLost(ctx, tx, gone.pending)
+}
+
+// cancelled records the decision about the row that was removed from the queue, under the number
+// after its last attempt, and advances its ordering key. It returns the row; zero: there was none.
+// An attempt under way goes on; its settlement finds no row and is recorded as stale.
+func cancelled(ctx context.Context, tx *tx, rows *sql.Rows, reason string) (removed, error) {
 	gone, err := collect(rows, scanRemoved)
 	if err != nil || len(gone) == 0 {
-		return false, err
+		return removed{}, err
 	}
 	p := gone[0]
 	decision := record{
@@ -149,10 +169,10 @@ func cancel(ctx context.Context, tx *tx, id postrider.DeliveryID, reason string)
 	tx.tally(decision)
 	err = tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, decision))
 	if err != nil {
-		return false, err
+		return removed{}, err
 	}
 	_, err = p.position.advance(ctx, tx, postrider.DeliveryID{})
-	return true, err
+	return p, err
 }
 
 // Discard resolves a dead letter without a replay; see [store.Ledger]. If it pauses its

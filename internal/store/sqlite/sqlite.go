@@ -33,8 +33,8 @@
 //   - It is parked: no token; due_at is never, parked is 1. Starts put it there after
 //     several processes died with it. MakeDue makes it due.
 //
-// Settle deletes a leased row whose delivery has ended. Cancel and CancelDeleted can
-// delete a row in every state; Expire too, except a row under a valid lease.
+// Settle deletes a leased row whose delivery has ended. Cancel can delete a row in every
+// state; Expire and CancelDeleted too, except a row under a valid lease.
 //
 // The package needs a local disk. It does not delete history.
 package sqlite

@@ -43,21 +43,33 @@ func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err e
 	if err != nil || len(ids) == 0 {
 		return 0, 0, s.explain("expire deliveries", err)
 	}
+	return endings{"expire deliveries", expire}.each(ctx, s, ids)
+}
+
+// endings ends deliveries that nobody settles.
+type endings struct {
+	doing string
+	end   func(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error)
+}
+
+// each ends the deliveries by pieces. It returns how many were ended, and how many of their attempts
+// were recorded as lost.
+func (e endings) each(ctx context.Context, s *Store, ids []postrider.DeliveryID) (ended, lost int, err error) {
 	_, err = inPieces(ctx, len(ids), func(size int) (int, error) {
 		var unfinished int
-		expiry := byRow[postrider.DeliveryID]{"expire deliveries", func(ctx context.Context, tx *tx, id postrider.DeliveryID) (int64, error) {
-			return counted(expire(ctx, tx, id, &unfinished))
+		each := byRow[postrider.DeliveryID]{e.doing, func(ctx context.Context, tx *tx, id postrider.DeliveryID) (int64, error) {
+			return counted(e.end(ctx, tx, id, &unfinished))
 		}}
-		n, err := writeInBulk(ctx, s, expiry.doing, func(ctx context.Context, tx *tx) (int, error) {
+		n, err := writeInBulk(ctx, s, e.doing, func(ctx context.Context, tx *tx) (int, error) {
 			unfinished = 0
-			return expiry.each(ctx, tx, ids[:size])
+			return each.each(ctx, tx, ids[:size])
 		})
 		if err == nil {
-			expired, lost, ids = expired+n, lost+unfinished, ids[size:]
+			ended, lost, ids = ended+n, lost+unfinished, ids[size:]
 		}
 		return size, err
 	})
-	return expired, lost, err
+	return ended, lost, err
 }
 
 func scanDeliveryID(rows *sql.Rows, id *postrider.DeliveryID) error { return rows.Scan(toID(id)) }
@@ -80,8 +92,7 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bo
 	}
 	if p.token != 0 {
 		*lost++
-		tx.tally(p.lost(tx.wall))
-		if err := tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost(tx.wall))); err != nil {
+		if err := recordLost(ctx, tx, p.pending); err != nil {
 			return false, err
 		}
 	}
@@ -127,12 +138,18 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (int, error) {
 	}}.pieces(ctx, s, ids)
 }
 
+// recordLost records the attempt of a row whose lease ended without a settlement.
+func recordLost(ctx context.Context, tx *tx, p pending) error {
+	tx.tally(p.lost(tx.wall))
+	return tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost(tx.wall)))
+}
+
 // By endpoints_deleted, then queue_due, and by the key of paused_keys.
 const (
 	deletedSQL = `
 	select q.id
 	from endpoints e cross join queue q on q.endpoint = e.id
-	where e.status = 'deleted'
+	where e.status = 'deleted' and (q.token is null or q.due_at <= @now)
 	limit @limit`
 	deletedPausesSQL = `
 	select p.delivery
@@ -143,28 +160,26 @@ const (
 
 // CancelDeleted cancels deliveries of deleted endpoints and ends the pauses of their
 // ordering keys; see [store.Upkeep].
-func (s *Store) CancelDeleted(ctx context.Context, limit int) (int, error) {
+func (s *Store) CancelDeleted(ctx context.Context, limit int) (n, lost int, err error) {
 	const doing = "cancel deliveries of deleted endpoints"
-	most := []any{sql.Named("limit", limit)}
-	ids, err := list(ctx, s, query{deletedSQL, most}, scanDeliveryID)
+	most := sql.Named("limit", limit)
+	ids, err := list(ctx, s, query{deletedSQL, []any{most, sql.Named("now", micros(s.now()))}}, scanDeliveryID)
 	if err != nil {
-		return 0, s.explain(doing, err)
+		return 0, 0, s.explain(doing, err)
 	}
-	pauses, err := list(ctx, s, query{deletedPausesSQL, most}, scanDeliveryID)
+	pauses, err := list(ctx, s, query{deletedPausesSQL, []any{most}}, scanDeliveryID)
 	if err != nil || len(ids)+len(pauses) == 0 {
-		return 0, s.explain(doing, err)
+		return 0, 0, s.explain(doing, err)
 	}
-	// Deleted endpoints stay so: what was found needs no second look.
+	// Deleted endpoints stay so: of what was found only the leases need a second look.
 	_, err = byRow[postrider.DeliveryID]{doing, func(ctx context.Context, tx *tx, dead postrider.DeliveryID) (int64, error) {
 		_, err := unpause(ctx, tx, dead)
 		return 0, err
 	}}.pieces(ctx, s, pauses)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return byRow[postrider.DeliveryID]{doing, func(ctx context.Context, tx *tx, id postrider.DeliveryID) (int64, error) {
-		return counted(cancel(ctx, tx, id, postrider.ReasonEndpointDeleted))
-	}}.pieces(ctx, s, ids)
+	return endings{doing, cancelOrphan}.each(ctx, s, ids)
 }
 
 // By idempotency_keys_created_at, from the oldest on.

@@ -76,7 +76,7 @@ func (w *world) deleteEndpoint(e postrider.Endpoint) {
 	e = w.found(e.ID)
 	e.Status = postrider.EndpointDeleted
 	w.put(e)
-	_, err := w.CancelDeleted(w.Context(), 1000)
+	_, _, err := w.CancelDeleted(w.Context(), 1000)
 	w.ok(err)
 }
 

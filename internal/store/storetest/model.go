@@ -283,7 +283,10 @@ func (h *history) keepUp() {
 			n, _, err := s.Expire(h.Context(), 100)
 			return n, err
 		},
-		func(s store.Store) (int, error) { return s.CancelDeleted(h.Context(), 100) },
+		func(s store.Store) (int, error) {
+			n, _, err := s.CancelDeleted(h.Context(), 100)
+			return n, err
+		},
 		func(s store.Store) (int, error) {
 			h.published = nil // a repeat after its keys are gone may be told apart
 			return s.ForgetKeys(h.Context(), 0, 100)

@@ -27,6 +27,9 @@ var upkeep = []verb{
 		{"at most limit of them, and it returns how many", cancelDeletedLimit},
 		{"those of other endpoints are left alone", cancelDeletedOthers},
 		{"the pauses of their ordering keys go with them", cancelDeletedPauses},
+		{"one that a worker holds is left to the result of its attempt", cancelDeletedLeased},
+		{"one whose lease has ended is cancelled after a lost attempt", cancelDeletedLost},
+		{"beside workers each delivery gets one result, which every list and count has", cancelDeletedLedger},
 	}},
 	{"ForgetKeys", []sentence{
 		{"keys older than age are deleted and may be used again", forgetKeysOld},
@@ -204,8 +207,9 @@ func deleteEndpointsAnnounces(w *world) {
 
 func (w *world) cancelDeleted(limit int) int {
 	w.Helper()
-	n, err := w.CancelDeleted(w.Context(), limit)
+	n, lost, err := w.CancelDeleted(w.Context(), limit)
 	w.ok(err)
+	w.same("attempts recorded as lost", lost, 0)
 	return n
 }
 

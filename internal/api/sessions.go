@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -45,6 +48,32 @@ type Sessions struct {
 	// logins limits the tries to log in, begins those to begin a login at the identity
 	// provider, opens those to open a one-time link.
 	logins, begins, opens door
+	// refused collects the logins that were refused until the next audit entry.
+	refused burst
+}
+
+// burstTime is the least time between two audit entries of refused logins.
+const burstTime = 10 * time.Minute
+
+// burst makes one audit entry of many failures that follow each other, so that a client without
+// a key cannot fill the audit log.
+type burst struct {
+	mu       sync.Mutex
+	next     time.Time // of the next entry, at the earliest
+	failures int       // since the last entry
+}
+
+// count counts a failure. due: it gets an audit entry, with the number of failures since the
+// entry before.
+func (b *burst) count(now time.Time) (failures int, due bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures++
+	if now.Before(b.next) {
+		return 0, false
+	}
+	failures, b.failures, b.next = b.failures, 0, now.Add(burstTime)
+	return failures, true
 }
 
 // door limits the tries to log in, or to open links: of each client, and of all clients.
@@ -54,8 +83,8 @@ type door struct {
 }
 
 // try counts a try of the client. The addresses of one IPv6 network of 64 bits count as
-// one client. A private address is most likely that of a proxy, behind which are many
-// clients, so it counts for the limit of all clients alone.
+// one client. A private address is most likely that of a proxy that --trusted-proxies does not
+// name, behind which are many clients, so it counts for the limit of all clients only.
 //
 // A client at its own limit does not use up the limit of all: it could lock everybody
 // out. The limit of all is tried before a new network is kept in memory, so it bounds
@@ -100,19 +129,16 @@ func secretText(prefix string) (text string, hash [32]byte) {
 
 // Login makes a session of an operator from the text of an API key. The session has the
 // scopes and the account of the key. A key that may not read webhooks opens no page and
-// is refused like an unknown one.
+// is refused like an unknown one. A right key counts for no limit of tries: it has 256 random
+// bits, and nobody may lock out those who have it.
 func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (token string, made postrider.Session, err error) {
-	if err := s.logins.try(from); err != nil {
-		return "", made, err
-	}
 	entry := postrider.AuditEntry{Action: actionLogin, Details: clientOf(from)}
 	known, err := s.keyOf(ctx, key)
 	if err == nil && !known.caller.Allows(postrider.ScopeWebhooksRead) {
 		entry.Key, entry.Name, err = known.ID, known.Name, postrider.ErrNotFound
 	}
 	if errors.Is(err, postrider.ErrNotFound) {
-		entry.Outcome = "unauthorized"
-		return "", made, errors.Join(err, s.append(ctx, entry))
+		return "", made, errors.Join(cmp.Or(s.logins.try(from), err), s.refuse(ctx, entry))
 	}
 	if err != nil {
 		return "", made, err
@@ -120,6 +146,19 @@ func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (toke
 	return s.open(ctx, postrider.Session{
 		Kind: postrider.SessionOperator, Name: known.Name, Key: known.ID, Account: known.Account, Scopes: known.Scopes,
 	}, entry)
+}
+
+// refuse counts a login that was refused, and audits the entry if it is the first of a burst.
+func (s *Sessions) refuse(ctx context.Context, entry postrider.AuditEntry) error {
+	failures, due := s.refused.count(time.Now())
+	if !due {
+		return nil
+	}
+	entry.Outcome = "unauthorized"
+	if failures > 1 {
+		entry.Details["failures"] = strconv.Itoa(failures)
+	}
+	return s.append(ctx, entry)
 }
 
 // keyOf returns the active key with the text.
@@ -151,8 +190,7 @@ func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate fu
 	person, err := authenticate(ctx)
 	if errors.Is(err, postrider.ErrNotFound) {
 		s.opts.Log.InfoContext(ctx, "the identity provider's login was refused", "client", from.String(), "error", err)
-		entry.Outcome = "unauthorized"
-		return "", made, errors.Join(err, s.append(ctx, entry))
+		return "", made, errors.Join(err, s.refuse(ctx, entry))
 	}
 	if err != nil {
 		return "", made, err
@@ -237,13 +275,14 @@ func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, e
 	return session, err
 }
 
-// Redeem opens a one-time link. A code works once.
+// Redeem opens a one-time link. A code works once. A right code counts for no limit of tries,
+// as in Login.
 func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (token string, session postrider.Session, err error) {
-	if err := s.opens.try(from); err != nil {
-		return "", session, err
-	}
 	token, hash := secretText("prs_")
 	session, err = s.Store.RedeemCode(ctx, store.RedeemCode{Code: sha256.Sum256([]byte(code)), Token: hash})
+	if errors.Is(err, postrider.ErrNotFound) {
+		return "", session, cmp.Or(s.opens.try(from), err)
+	}
 	if err != nil {
 		return "", session, err
 	}

@@ -272,9 +272,12 @@ func TestTriesAreLimited(t *testing.T) {
 				t.Fatalf("try %d: %v", i, err)
 			}
 		}
-		same := netip.MustParseAddr("2001:db8::2") // of the same network, and the right key
-		if _, _, err := w.sessions().Login(t.Context(), w.admin, same); !errors.Is(err, postrider.ErrBusy) {
+		same := netip.MustParseAddr("2001:db8::2") // of the same network
+		if _, _, err := w.sessions().Login(t.Context(), "wrong", same); !errors.Is(err, postrider.ErrBusy) {
 			t.Errorf("the eleventh try: %v, want ErrBusy", err)
+		}
+		if _, _, err := w.sessions().Login(t.Context(), w.admin, same); err != nil {
+			t.Errorf("the right key after ten wrong ones: %v", err)
 		}
 		for i := range 61 {
 			want := postrider.ErrNotFound
@@ -312,6 +315,9 @@ func TestTriesAreLimited(t *testing.T) {
 				refused++
 			}
 		}
+		if _, _, err := w.sessions().Login(t.Context(), w.admin, loopback); err != nil {
+			t.Errorf("the right key while all clients are at their limit: %v", err)
+		}
 		if refused < 90 {
 			t.Errorf("of 300 tries from as many networks %d were refused, want about 100", refused)
 		}
@@ -320,6 +326,26 @@ func TestTriesAreLimited(t *testing.T) {
 		}
 		if got := w.do(w.admin, "POST /portal-sessions", `{"account": "acme"}`); got.status != 429 || got.header.Get("Retry-After") == "" {
 			t.Errorf("link 101 = %d %s", got.status, got.text)
+		}
+	})
+}
+
+// TestABurstOfFailedLoginsIsOneAuditEntry has a stranger try for an hour.
+func TestABurstOfFailedLoginsIsOneAuditEntry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newPeople(t)
+		for range 3600 {
+			_, _, _ = w.sessions().Login(t.Context(), "wrong", loopback)
+			time.Sleep(time.Second)
+		}
+		entries := w.want(200, "GET /audit?action=login&limit=250", "").data()
+		if len(entries) != 6 {
+			t.Fatalf("%d audit entries of an hour of failed logins, want 6", len(entries))
+		}
+		details, _ := entries[0]["details"].(map[string]any)
+		if details["failures"] != "600" || entries[0]["outcome"] != "unauthorized" {
+			t.Errorf("the last entry is %v, want 600 failures", entries[0])
 		}
 	})
 }

@@ -37,11 +37,12 @@ type Config struct {
 	MailConfig      `embed:""`
 
 	// The listeners. Dev loosens what Validate and egress allow; see effective.
-	Listen       string `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
-	OpsListen    string `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the listener for operators (/livez, /readyz, /metrics, pprof), host:port. Keep it private. Profiles are served to this machine alone."`
-	MetricsWorst int    `name:"metrics-worst" setting:"" group:"Server" default:"0" help:"Endpoints with the most failed attempts that /metrics names by their ids, 0 to 10."`
-	PublicURL    string `name:"public-url" setting:"" group:"Server" placeholder:"URL" help:"URL by which people reach this server, without a path, for example https://hooks.example.com. Links to the customer portal begin with it, and cookies are Secure if it is https. Default: none, and no links are made; with --dev the address of the API."`
-	Dev          bool   `name:"dev" setting:"" group:"Server" help:"For development: allow http URLs, loopback and private addresses and every port, and log as text. Never set it in production."`
+	Listen         string         `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
+	OpsListen      string         `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the listener for operators (/livez, /readyz, /metrics, pprof), host:port. Keep it private. Profiles are served to this machine alone."`
+	MetricsWorst   int            `name:"metrics-worst" setting:"" group:"Server" default:"0" help:"Endpoints with the most failed attempts that /metrics names by their ids, 0 to 10."`
+	PublicURL      string         `name:"public-url" setting:"" group:"Server" placeholder:"URL" help:"URL by which people reach this server, without a path, for example https://hooks.example.com. Links to the customer portal begin with it, and cookies are Secure if it is https. Default: none, and no links are made; with --dev the address of the API."`
+	TrustedProxies []netip.Prefix `name:"trusted-proxies" setting:"" group:"Server" placeholder:"CIDR" help:"Networks of the reverse proxies in front of this server, separated by commas, for example 10.0.0.0/8. Their X-Forwarded-For says which client a login comes from. Default: none, and all clients behind a proxy share the limit of logins that fail."`
+	Dev            bool           `name:"dev" setting:"" group:"Server" help:"For development: allow http URLs, loopback and private addresses and every port, and log as text. Never set it in production."`
 
 	// Limits of the API.
 	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"Time that the store has for a publish or another write before the response is a 503, 100ms to 1m. After a 503 the write may still happen, so repeat it with the same idempotency key."`

@@ -29,7 +29,10 @@ func (a *App) newFront(handler *api.Handler) *front {
 	return &front{Handler: handler, pages: web.New(web.Deps{
 		API: handler.As, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store, Standard: api.StandardPolicy(), Live: liveAttempts{a.live},
 		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
-	}, web.Options{PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()), Version: Version(), Log: logOf(a.log, "web")})}
+	}, web.Options{
+		PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()),
+		TrustedProxies: a.config.TrustedProxies, Version: Version(), Log: logOf(a.log, "web"),
+	})}
 }
 
 // EndBodies gives up the request bodies that are being read, and ends the streams of

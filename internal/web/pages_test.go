@@ -3,6 +3,7 @@ package web_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -266,6 +267,32 @@ func TestLoginNeedsHTTPS(t *testing.T) {
 			t.Errorf("login over %s = %d", origin, got.status)
 		case secure && (got.status != http.StatusSeeOther || got.cookie[0].Name != "__Host-postrider-dashboard" || !got.cookie[0].Secure):
 			t.Errorf("login over %s = %d with %v", origin, got.status, got.cookie)
+		}
+	}
+}
+
+func TestTheClientBehindATrustedProxyIsKnown(t *testing.T) {
+	t.Parallel()
+	proxies := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.0.0.0/8")}
+	for _, tt := range []struct {
+		connection, forwarded, want string
+	}{
+		{"127.0.0.1:4711", "203.0.113.7", "203.0.113.7"},
+		{"127.0.0.1:4711", "198.51.100.1, 203.0.113.7,10.1.2.3", "203.0.113.7"}, // the client wrote the first
+		{"127.0.0.1:4711", "2001:db8::7", "2001:db8::7"},
+		{"127.0.0.1:4711", "10.0.0.1, 10.0.0.2", "10.0.0.1"},
+		{"127.0.0.1:4711", "", "127.0.0.1"},
+		{"127.0.0.1:4711", "203.0.113.7, unknown", "127.0.0.1"},
+		{"192.0.2.1:4711", "203.0.113.7", "192.0.2.1"}, // no trusted proxy
+	} {
+		w := newWorld(t, web.Options{TrustedProxies: proxies})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/login", strings.NewReader("key=wrong"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("X-Forwarded-For", tt.forwarded)
+		r.RemoteAddr = tt.connection
+		w.send(r)
+		if w.sessions.from.String() != tt.want {
+			t.Errorf("%s through %s comes from %s, want %s", tt.forwarded, tt.connection, w.sessions.from, tt.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -269,12 +270,23 @@ func (v *visit) setSession(who audience, token string, s Session) {
 	v.setCookie(who.cookie(), token, age)
 }
 
-// remote returns the address of the client's connection; behind a proxy, of the
-// proxy.
+// remote returns the address of the client: of its connection, or, if that is a trusted proxy's,
+// the last address of X-Forwarded-For that is none. What stands before it, the client may have
+// written.
 func (v *visit) remote() netip.Addr {
 	at, err := netip.ParseAddrPort(v.r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
-	return at.Addr().Unmap()
+	from := at.Addr().Unmap()
+	passed := strings.Split(strings.Join(v.r.Header["X-Forwarded-For"], ","), ",")
+	for _, hop := range slices.Backward(passed) {
+		trusted := func(p netip.Prefix) bool { return p.Contains(from) }
+		before, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil || !slices.ContainsFunc(v.h.opts.TrustedProxies, trusted) {
+			break
+		}
+		from = before.Unmap()
+	}
+	return from
 }

@@ -32,6 +32,7 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -72,6 +73,8 @@ type Options struct {
 	// Emails says that notices can be sent by email: there is a mail server, and a public URL
 	// for the links.
 	Emails bool
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
 	// PageTime is the time limit for the calls of the API that one page makes.
 	// After it the response is a 503. Default 10 s.
 	PageTime time.Duration

@@ -204,6 +204,7 @@ func (w *world) settle(endpoint postrider.EndpointID, a postrider.Attempt, polic
 
 // sessions has sessions by their tokens, which are the names of people.
 type sessions struct {
+	from netip.Addr // of the last login
 	mu   sync.Mutex
 	of   map[string]web.Session
 	gone map[string]bool // codes and keys that are used up
@@ -245,7 +246,10 @@ func (s *sessions) Find(_ context.Context, token string) (web.Session, error) {
 	return found, nil
 }
 
-func (s *sessions) Login(ctx context.Context, key string, _ netip.Addr) (string, web.Session, error) {
+func (s *sessions) Login(ctx context.Context, key string, from netip.Addr) (string, web.Session, error) {
+	s.mu.Lock()
+	s.from = from
+	s.mu.Unlock()
 	if key == "too often" {
 		return "", web.Session{}, web.ErrTooManyTries
 	}

@@ -22,6 +22,7 @@ type Attempt struct {
 	RequestHead  []byte        // as sent, with signatures and credentials [Masked]
 	ResponseHead []byte        // as received, at most 16 KiB, with credentials [Masked]
 	ResponseBody []byte        // as received, at most 16 KiB
+	Excused      bool          // it uses up no place in the retry schedule and says nothing about the endpoint; set by the sender, not stored
 	Stale        bool          // another node had taken the lease over when the attempt was settled: it changed nothing
 	StatusAfter  Status        // of the delivery, as this attempt left it; pending if Stale or lost: those move nothing
 	NextAt       time.Time     // time of the delivery's next attempt; zero: there is none
@@ -63,6 +64,19 @@ const (
 	// OutcomeNone: a decision without a request, for example that the delivery has
 	// expired.
 	OutcomeNone Outcome = "none"
+)
+
+// OutcomePostponed is the outcome of an attempt that was not made, because of one of
+// [ServerFailures]: no byte of a request left. It is never recorded. The lease is given
+// back, so nothing of the delivery is used up, and the endpoint gets its next attempt
+// after a back-off of [PostponedAtFirst] to [PostponedAtMost].
+const OutcomePostponed Outcome = "postponed"
+
+// The first wait of an endpoint after a postponed attempt, and the longest: each attempt
+// that is postponed again doubles it.
+const (
+	PostponedAtFirst = time.Second
+	PostponedAtMost  = 30 * time.Second
 )
 
 // Outcomes lists every outcome.

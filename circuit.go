@@ -100,7 +100,7 @@ const (
 func (b *Breaker) Record(a *Attempt, probe bool, now time.Time, p CircuitPolicy) bool {
 	probe = probe && b.Status == CircuitHalfOpen // else a person set it meanwhile, or an earlier probe came back
 	switch a.Outcome {
-	case OutcomeLost, OutcomeNone:
+	case OutcomeLost, OutcomeNone, OutcomePostponed:
 		return false // it says nothing of the endpoint
 	case OutcomeAccepted:
 		b.vouched = vouchedAnswers

@@ -1,5 +1,7 @@
 package postrider
 
+import "slices"
+
 // Failure classifies why an attempt failed. [Attempt].Error begins with one; a
 // detail may follow after a colon. docs/operate/endpoints.md says what each means.
 type Failure string
@@ -36,7 +38,6 @@ const (
 	FailureOwnTLS         Failure = "invalid_tls"
 	FailureUnsigned       Failure = "no_active_secret"
 	FailureNoKey          Failure = "no_key_for_scheme"
-	FailureSecrets        Failure = "secret_unavailable"
 	FailureCanceled       Failure = "canceled"
 	FailureInternal       Failure = "internal"
 	FailureServerDied     Failure = "server_died"
@@ -49,9 +50,25 @@ var Failures = []Failure{
 	FailureRefused, FailureNoRoute, FailureReset, FailureConnectTimeout, FailureConnect, FailureProxy,
 	FailureTLSExpired, FailureTLSName, FailureTLSAuthority, FailureTLSCertificate, FailureTLSRefused, FailureTLSTimeout, FailureTLS,
 	FailureTimeout, FailureCut, FailureBadResponse, FailureStatus, FailureRedirect, FailureDowngrade,
-	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey, FailureSecrets,
+	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey,
 	FailureCanceled, FailureInternal, FailureServerDied,
 }
+
+// The failures of this server. They are no fault of the endpoint: an attempt that one of
+// them prevents is [OutcomePostponed], and no attempt records it. docs/operate/endpoints.md
+// says what each means.
+const (
+	FailureDescriptors Failure = "out_of_descriptors" // this process, or this machine, may open no more files
+	FailurePorts       Failure = "out_of_ports"       // no local port is left for the address
+	FailureMemory      Failure = "out_of_memory"      // the kernel has no memory for a socket
+	FailureSecrets     Failure = "secret_unavailable" // a stored secret or credential cannot be decrypted
+)
+
+// ServerFailures lists every failure of this server.
+var ServerFailures = []Failure{FailureDescriptors, FailurePorts, FailureMemory, FailureSecrets}
+
+// IsServers reports whether the failure is one of [ServerFailures].
+func (f Failure) IsServers() bool { return slices.Contains(ServerFailures, f) }
 
 // FailureError is an error that ended an attempt, with the failure that the
 // attempt records for it. Err is for operators: it may hold an address.

@@ -41,7 +41,8 @@ type Transition struct {
 // ARCHITECTURE.md is a row of TestSettle.
 //
 // A throttled attempt uses up a place in the retry schedule like any other
-// failure; its Retry-After only lengthens the wait. A lost attempt uses up none.
+// failure; its Retry-After only lengthens the wait. A lost attempt uses up none, nor does
+// one that is excused.
 func Settle(c Claimed, a Attempt, p Policy) Transition {
 	switch {
 	case a.Outcome == OutcomeAccepted:
@@ -50,6 +51,8 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 		return Transition{To: Dead, Reason: ReasonGone, DisableEndpoint: true}
 	case a.Outcome == OutcomeLost:
 		return Transition{To: Pending, Step: c.Step}
+	case a.Excused:
+		return Transition{To: Pending, Step: c.Step, After: PostponedAtFirst}
 	case isClientError(a.StatusCode) && p.ClientErrors == DeadLetterClientErrors:
 		return Transition{To: Dead, Reason: ReasonClientError}
 	}

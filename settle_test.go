@@ -48,6 +48,12 @@ func answered(code int, retryAfter time.Duration) postrider.Attempt {
 	}
 }
 
+func excused(code int) postrider.Attempt {
+	a := answered(code, 0)
+	a.Excused = true
+	return a
+}
+
 func pendingAt(step int, after time.Duration) postrider.Transition {
 	return postrider.Transition{To: postrider.Pending, Step: step, After: after}
 }
@@ -138,6 +144,7 @@ var settleRows = []settleRow{
 	},
 	{"a lost node keeps the place in the schedule", claimedAfter(1), shown(postrider.OutcomeLost), retrying, pendingAt(1, 0)},
 	{"a lost node at the last step gives another attempt", lastStep, shown(postrider.OutcomeLost), retrying, pendingAt(2, 0)},
+	{"an excused attempt keeps the place in the schedule", lastStep, excused(401), strict, pendingAt(2, time.Second)},
 	{"lost nodes alone never end it", claimedAfter(100), shown(postrider.OutcomeLost), retrying, pendingAt(1, 0)},
 }
 

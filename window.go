@@ -41,6 +41,9 @@ type PaceReason string
 
 // The reasons. The first that applies is named.
 const (
+	// PacePostponed means that the server could not make the last attempt, because it lacks
+	// descriptors, ports, memory or the key of a secret.
+	PacePostponed PaceReason = "postponed"
 	// PaceRetryAfter means that the receiver asked for time with Retry-After.
 	PaceRetryAfter PaceReason = "retry_after"
 	// PaceNoResponse means that the last attempt got no response, so that one is in flight at a time.
@@ -137,6 +140,6 @@ func (p *AdaptiveTimeout) Record(o Outcome) {
 		p.timeouts++
 	case OutcomeAccepted, OutcomeRejected, OutcomeGone, OutcomeThrottled:
 		p.timeouts = 0
-	case OutcomeUnreachable, OutcomeBroken, OutcomeBlocked, OutcomeLost, OutcomeNone:
+	case OutcomeUnreachable, OutcomeBroken, OutcomeBlocked, OutcomeLost, OutcomeNone, OutcomePostponed:
 	}
 }

@@ -104,7 +104,7 @@ type Pace struct {
 	Slots     int     `json:"slots" doc:"Number of attempts that may be in flight now: the concurrency window, or the probe of an open circuit."`
 	Limit     int     `json:"limit" doc:"Number of attempts that may be in flight while the endpoint accepts everything: concurrency, as far as one endpoint may have slots of a server."`
 	InFlight  int     `json:"in_flight" doc:"Number of attempts in flight."`
-	Reason    *string `json:"reason" enum:"retry_after,no_response,window,rate" doc:"Why less is sent than the limit. retry_after: the receiver asked for time. no_response: the last attempt got no response. window: the endpoint throttled or failed until lately, and the window grows with each accepted attempt. rate: the rate of the policy is used up. Null: nothing holds it back."`
+	Reason    *string `json:"reason" enum:"postponed,retry_after,no_response,window,rate" doc:"Why less is sent than the limit. postponed: the server could not make the last attempt, because it lacks something, such as file descriptors or the key of a secret. retry_after: the receiver asked for time. no_response: the last attempt got no response. window: the endpoint throttled or failed until lately, and the window grows with each accepted attempt. rate: the rate of the policy is used up. Null: nothing holds it back."`
 	ResumesAt *Time   `json:"resumes_at" format:"date-time" doc:"Nothing is sent before this time. Null: attempts may start."`
 }
 

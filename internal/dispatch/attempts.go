@@ -57,6 +57,9 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 			// delivery is the loop's.
 			defer hook(observe.AttemptFinished{Delivery: delivery.Claimed, Attempt: delivery.Result})
 		}
+		if r := &delivery.Result; r.Outcome == postrider.OutcomePostponed {
+			defer d.opts.Hooks.Postponed.Call(postrider.Failure(r.Error))
+		}
 		d.post(schedule.Attempted{Delivery: delivery})
 	}()
 	delivery.Result = d.sender.Send(ctx, started.Add(delivery.Timeout), &delivery.Claimed, delivery.To)

@@ -23,6 +23,8 @@
 //   - Of several nodes one serves an endpoint, so that all limits hold for all
 //     nodes together. A node that dies is replaced within a second if the store sees
 //     that its connection is gone, and within ten seconds otherwise.
+//   - What this machine lacks costs no delivery an attempt and opens no circuit: the lease
+//     is given back, and the endpoint waits for 1 s, and up to 30 s if it lasts.
 //   - A request leaves only while its lease covers its deadline, so a delivery
 //     is attempted by one node at a time, and by another if that one dies.
 //   - Every request that left is settled, or its lease ends and it is recorded
@@ -66,7 +68,8 @@ var ErrDrainTimeout = errors.New("the time to finish attempts is over")
 type Sender interface {
 	// Send makes the attempt that c is leased for, and returns its record. It
 	// returns soon after the deadline, or after ctx has ended, whichever comes
-	// first. It changes neither c nor to.
+	// first. It changes neither c nor to. An attempt with [postrider.OutcomePostponed] was
+	// not made: nothing left this machine.
 	Send(ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot) postrider.Attempt
 }
 

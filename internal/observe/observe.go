@@ -56,6 +56,7 @@ type Hooks struct {
 	Claimed         Hook[Claimed]                  // a claim came back
 	AttemptStarted  Hook[postrider.Claimed]        // a request is about to leave
 	AttemptFinished Hook[AttemptFinished]          // a request is over; it is not settled yet
+	Postponed       Hook[postrider.Failure]        // an attempt was not made, because of this failure of the server; after AttemptFinished
 	Settled         Hook[Settled]                  // an attempt is on record and its delivery has moved
 	DeadLetter      Hook[Settled]                  // likewise, and the delivery is dead; after Settled
 	AttemptsLost    Hook[int]                      // so many attempts of nodes that died are on record as lost; a stale settlement may replace one
@@ -257,6 +258,7 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		Claimed:         guard(o, hooks.Claimed),
 		AttemptStarted:  guard(o, hooks.AttemptStarted),
 		AttemptFinished: guard(o, hooks.AttemptFinished),
+		Postponed:       guard(o, hooks.Postponed),
 		Settled:         guard(o, hooks.Settled),
 		DeadLetter:      guard(o, hooks.DeadLetter),
 		AttemptsLost:    guard(o, hooks.AttemptsLost),
@@ -296,6 +298,7 @@ func Join(all ...Hooks) (joined Hooks) {
 			Claimed:         both(joined.Claimed, h.Claimed),
 			AttemptStarted:  both(joined.AttemptStarted, h.AttemptStarted),
 			AttemptFinished: both(joined.AttemptFinished, h.AttemptFinished),
+			Postponed:       both(joined.Postponed, h.Postponed),
 			Settled:         both(joined.Settled, h.Settled),
 			DeadLetter:      both(joined.DeadLetter, h.DeadLetter),
 			AttemptsLost:    both(joined.AttemptsLost, h.AttemptsLost),

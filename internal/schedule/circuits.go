@@ -73,7 +73,7 @@ func (cs *circuits) probe(now time.Time, ep *endpoint) {
 		cs.setProbe(ep, noProbe) // the delivery that it was meant for has gone
 	}
 	if ep.probe != noProbe || ep.storing || cs.core.draining || !ep.isDue(now) ||
-		now.Before(ep.breaker.PacedUntil) || now.Before(ep.breaker.ProbeAt) {
+		now.Before(ep.breaker.PacedUntil) || now.Before(ep.breaker.ProbeAt) || now.Before(ep.postponedUntil) {
 		return
 	}
 	if cs.probes >= cs.limit {

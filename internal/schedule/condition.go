@@ -23,10 +23,12 @@ type condition struct {
 	bucket  postrider.Bucket            // of its rate; valid while metered
 	metered bool                        // bucket is known; false until the first attempt after the endpoint came into memory or its rate changed
 
-	rateBlockedUntil time.Time // nothing starts before, because its rate is used up or it throttled its only slot; zero: it may
-	respondedAt      time.Time // when its last response was read; zero: there was none
-	unresponsive     bool      // an attempt of the current streak of failures got no response
-	class            class     // which slots it may use; set by updateDegraded
+	rateBlockedUntil time.Time     // nothing starts before, because its rate is used up or it throttled its only slot; zero: it may
+	respondedAt      time.Time     // when its last response was read; zero: there was none
+	postponed        time.Duration // the wait after the last postponed attempt; 0: an attempt was made since
+	postponedUntil   time.Time     // nothing starts before, because this node could not make the last attempt; zero: it may
+	unresponsive     bool          // an attempt of the current streak of failures got no response
+	class            class         // which slots it may use; set by updateDegraded
 }
 
 // isOpen reports whether the circuit is open or half open, so that only a probe is sent.
@@ -41,7 +43,7 @@ func (cd *condition) probing() bool { return cd.probe == probeGranted || cd.prob
 func (cd *condition) isQuiet(now time.Time) bool {
 	return cd.breaker.Quiet() && !cd.storing && cd.window.Open() && cd.timeout == postrider.AdaptiveTimeout{} &&
 		!cd.breaker.PacedUntil.After(now) && !cd.breaker.RateFullAt.After(now) &&
-		!cd.rateBlockedUntil.After(now) && !cd.bucket.FullAt.After(now)
+		!cd.rateBlockedUntil.After(now) && !cd.postponedUntil.After(now) && !cd.bucket.FullAt.After(now)
 }
 
 // rateBlocks reports whether the rate blocks the endpoint for more than a second. Then
@@ -72,10 +74,12 @@ func (c *Core) Pace(now time.Time, id postrider.EndpointID) (postrider.Pace, boo
 		return postrider.Pace{}, false
 	}
 	p := postrider.Pace{Slots: ep.maxInFlight(), Limit: ep.limit, InFlight: ep.inFlight}
-	if at := later(ep.breaker.PacedUntil, ep.rateBlockedUntil); at.After(now) {
+	if at := later(later(ep.breaker.PacedUntil, ep.rateBlockedUntil), ep.postponedUntil); at.After(now) {
 		p.ResumesAt = at.Add(c.wall).UTC()
 	}
 	switch {
+	case ep.postponedUntil.After(now):
+		p.Reason = postrider.PacePostponed
 	case ep.breaker.PacedUntil.After(now):
 		p.Reason = postrider.PaceRetryAfter
 	case ep.unresponsive:
@@ -145,6 +149,8 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 //     least a second later than the stored one, so that the next owner honours
 //     it.
 //
+// An excused attempt says nothing about the endpoint: this node lacked something.
+//
 // While this node drains, an attempt without a response says nothing: the node may
 // have cut it itself.
 func (c *Core) recordAttempt(now time.Time, ep *endpoint, d *Delivery, pace time.Duration) {
@@ -152,6 +158,11 @@ func (c *Core) recordAttempt(now time.Time, ep *endpoint, d *Delivery, pace time
 	if d.Probe && ep.probe == probeInFlight {
 		c.circuits.setProbe(ep, noProbe)
 	}
+	if a.Excused {
+		ep.postpone(now)
+		return
+	}
+	ep.postponed = 0
 	noResponse := a.Outcome == postrider.OutcomeUnreachable || a.Outcome == postrider.OutcomeTimedOut || a.Outcome == postrider.OutcomeBroken
 	if noResponse && c.draining {
 		return

@@ -18,6 +18,8 @@ func (c *Core) HeldBy(now time.Time, id postrider.EndpointID) (postrider.HeldBy,
 		return postrider.HeldByRestore, true
 	case !ep.enabled:
 		return postrider.HeldByPause, true
+	case now.Before(ep.postponedUntil):
+		return postrider.HeldByNothing, true
 	case ep.isOpen():
 		return postrider.HeldByCircuit, true
 	case now.Before(ep.breaker.PacedUntil):

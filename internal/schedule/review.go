@@ -76,17 +76,18 @@ func (s *shards) mayServe(ep *endpoint) bool { return ep.enabled && s.serves(ep.
 
 // gated reports whether nothing may start for the endpoint, nor be claimed. Each
 // condition says who opens the gate: a person or the membership (mayServe), time
-// (PacedUntil), or a probe (the circuit).
+// (PacedUntil, and postponedUntil after an attempt that this node could not make), or a
+// probe (the circuit).
 func (s *shards) gated(now time.Time, ep *endpoint) bool {
-	return !s.mayServe(ep) || now.Before(ep.breaker.PacedUntil) || ep.isOpen() && !ep.probing()
+	return !s.mayServe(ep) || now.Before(ep.breaker.PacedUntil) || now.Before(ep.postponedUntil) || ep.isOpen() && !ep.probing()
 }
 
-// gateOpens returns when a gated endpoint is to be reviewed: when its Retry-After has
-// passed or, with an open circuit, when a probe is allowed and something is due to
+// gateOpens returns when a gated endpoint is to be reviewed: when its Retry-After and its
+// postponement have passed or, with an open circuit, when a probe is allowed and something is due to
 // probe with. Zero: time alone does not open the gate.
 func (ep *endpoint) gateOpens() time.Time {
 	if !ep.isOpen() || ep.probe != noProbe {
-		return ep.breaker.PacedUntil
+		return later(ep.breaker.PacedUntil, ep.postponedUntil)
 	}
 	var first time.Time
 	for _, l := range ep.lanes {
@@ -97,7 +98,7 @@ func (ep *endpoint) gateOpens() time.Time {
 	if first.IsZero() {
 		return time.Time{} // nothing to probe with
 	}
-	return later(later(first, ep.breaker.ProbeAt), ep.breaker.PacedUntil)
+	return later(later(later(first, ep.breaker.ProbeAt), ep.breaker.PacedUntil), ep.postponedUntil)
 }
 
 // nextDue returns the first time after now at which the endpoint has to be reviewed

@@ -57,6 +57,12 @@ func (in Attempted) apply(c *Core, now time.Time) {
 	c.slots.addInFlight(ep, -1)
 	c.hosts.notFull(ep.host)
 	c.slots.addCredit(ep, -1)
+	if d.Result.Outcome == postrider.OutcomePostponed {
+		c.giveBackUnmade(now, ep, d)
+		c.review(now, ep)
+		c.reviewHost(now, ep.host)
+		return
+	}
 	ep.noteLatency(d.Result.Duration)
 
 	t := postrider.Settle(d.Claimed, d.Result, d.To.Endpoint.Policy)

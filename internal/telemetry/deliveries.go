@@ -17,6 +17,7 @@ type deliveries struct {
 	attempts    map[postrider.Outcome]*[len(numbers)]prometheus.Counter
 	lost        prometheus.Counter
 	stale       prometheus.Counter
+	postponed   map[postrider.Failure]prometheus.Counter
 	byStatus    map[postrider.Status]prometheus.Counter
 	skipped     map[string]prometheus.Counter // by reason
 	deadLetters *prometheus.CounterVec
@@ -37,6 +38,8 @@ func newDeliveries(f factory) deliveries {
 		attempts: map[postrider.Outcome]*[len(numbers)]prometheus.Counter{},
 		lost:     f.counter("attempts_lost_total", "Attempts whose server died before it recorded them."),
 		stale:    f.counter("settlements_stale_total", "Attempts that ended after another server had taken their delivery over."),
+		postponed: children(postrider.ServerFailures,
+			f.counters("attempts_postponed_total", "Attempts that were not made, because this server lacks something.", "failure").WithLabelValues),
 		byStatus: children([]postrider.Status{postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped},
 			f.counters("deliveries_total", "Deliveries that ended, by their final status.", "status").WithLabelValues),
 		skipped: children([]string{postrider.ReasonEndpointDisabled, postrider.ReasonEndpointDeleted, postrider.ReasonBacklogFull},
@@ -85,6 +88,13 @@ func (m *Metrics) settled(s observe.Settled) {
 	}
 	if s.Transition.To != postrider.Pending {
 		d.ended(s.Transition.To, s.Transition.Reason, 1)
+	}
+}
+
+// postpone counts an attempt that was not made.
+func (d *deliveries) postpone(why postrider.Failure) {
+	if c := d.postponed[why]; c != nil {
+		c.Inc()
 	}
 }
 

@@ -98,6 +98,7 @@ func (m *Metrics) Hooks() observe.Hooks {
 		Committed:      m.committed,
 		Responded:      m.ingest.responded,
 		Claimed:        m.node.claimed,
+		Postponed:      m.deliveries.postpone,
 		Settled:        m.settled,
 		AttemptsLost:   func(n int) { m.deliveries.lost.Add(float64(n)) },
 		Ended:          func(e observe.Ended) { m.deliveries.ended(e.Status, e.Reason, e.N) },

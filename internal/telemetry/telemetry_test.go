@@ -168,6 +168,7 @@ func used(t testing.TB) *telemetry.Metrics {
 	h.StoreCalled.Call(observe.StoreCall{Verb: "Publish", Err: errors.New("disk")})
 	h.Backup.Call(observe.Backup{Kind: observe.BackupCopy, SucceededAt: time.UnixMilli(1_800_000_000_500)})
 	h.Backup.Call(observe.Backup{Kind: observe.BackupLog, Failing: true})
+	h.Postponed.Call(postrider.FailurePorts)
 	h.Violated.Call("attempt_panicked")
 	return m
 }
@@ -241,6 +242,8 @@ func TestHooksAreCounted(t *testing.T) {
 		`postrider_backup_last_success_timestamp_seconds{kind="log"}`:                            0,
 		`postrider_backup_failing{kind="copy"}`:                                                  0,
 		`postrider_backup_failing{kind="log"}`:                                                   1,
+		`postrider_attempts_postponed_total{failure="out_of_ports"}`:                             1,
+		`postrider_attempts_postponed_total{failure="out_of_descriptors"}`:                       0,
 		`postrider_invariants_violated_total{invariant="attempt_panicked"}`:                      1,
 		`postrider_invariants_violated_total{invariant="request_panicked"}`:                      0,
 		`postrider_hook_panics_total`:                                                            2,

@@ -88,7 +88,7 @@ func (v *visit) sending(p *endpointPage) sending {
 		return say("retry_after")
 	}
 	if slow, args := slowedBy(pace, now, e.Rate.Value(), s.Next); slow != "" {
-		if slow != "rate" {
+		if slow != "rate" && slow != "postponed" {
 			s.Next = time.Time{} // of the concurrency window: at once
 		}
 		return say(slow, append(args, "rate", v.rateWords(e.Rate.Value()))...)
@@ -198,6 +198,8 @@ func lastFailed(newest []apitypes.Delivery) bool {
 func slowedBy(pace apitypes.Pace, now apitypes.StatsNow, rate apitypes.Rate, next time.Time) (string, []any) {
 	reason := deref(pace.Reason)
 	switch {
+	case reason == string(postrider.PacePostponed):
+		return "postponed", nil
 	case reason == string(postrider.PaceRate), reason == string(postrider.PaceWindow) && !next.IsZero() && rate.Attempts > 0:
 		return "rate", nil
 	case reason == string(postrider.PaceNoResponse):

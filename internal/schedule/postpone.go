@@ -1,0 +1,45 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// giveBackUnmade gives the lease of an attempt back that was started and could not be made,
+// because this node lacks something: no byte of a request left. Nothing is used up, neither
+// of the delivery nor of the endpoint's circuit, rate or round of suspects. The endpoint
+// gets nothing more until a back-off has passed, also from what is prefetched: its next
+// delivery would fail in the same way.
+func (c *Core) giveBackUnmade(now time.Time, ep *endpoint, d *Delivery) {
+	if d.Probe && ep.probe == probeInFlight {
+		c.circuits.setProbe(ep, noProbe)
+	}
+	if r := ep.policy.Rate; r.Attempts > 0 && ep.metered {
+		ep.bucket.FullAt = ep.bucket.FullAt.Add(-r.Interval())
+		ep.rateBlockedUntil = time.Time{}
+		if r.Interval() >= slowRate {
+			ep.breaker.RateFullAt = ep.bucket.FullAt
+		}
+	}
+	l := laneIndex(d.Lane)
+	if l == suspectLane {
+		delete(c.suspects.recent, d.ID)
+		c.suspects.notAttempted(1)
+	}
+	ep.postpone(now)
+	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
+	c.shards.busy[ep.shard]++ // until it is committed
+	c.noteDue(ep, l, now)
+}
+
+// postpone has the endpoint wait: 1 s, and twice as long each time up to 30 s. Attempts that
+// were in flight together count once.
+func (ep *endpoint) postpone(now time.Time) {
+	if now.Before(ep.postponedUntil) {
+		return
+	}
+	ep.postponed = min(max(2*ep.postponed, postrider.PostponedAtFirst), postrider.PostponedAtMost)
+	ep.postponedUntil = now.Add(ep.postponed)
+}

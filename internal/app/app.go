@@ -123,7 +123,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 		Log: logOf(log, "telemetry"),
 	})
 	a.disk = newDisk(c.sqliteDir(), func(used float64) { a.observer.Disk.Call(used) }, logOf(log, "app"))
-	a.observer = observe.New(observe.Join(hooks(log), observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed}, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced), logOf(log, "observe"))
+	a.observer = observe.New(observe.Join(hooks(log), observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed, Postponed: a.readiness.postponed.add}, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced), logOf(log, "observe"))
 	a.gate.set(starting{api.Starting(logOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: logOf(log, "web")})})
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
@@ -211,6 +211,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	}
 	ports, anyPort, _ := a.config.ports() // Validate has checked them
 	proxy, _ := a.config.proxy()          // checked by Validate, too
+	files, concurrency := a.config.descriptors(ctx, a.log)
 	a.egress = egress.New(egress.Options{
 		Reach: egress.Reach{
 			AllowHTTP: a.config.allowsHTTP(),
@@ -219,7 +220,8 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 			Ports:     ports,
 			AnyPort:   anyPort || a.config.Dev,
 		},
-		Proxy: proxy,
+		Proxy:       proxy,
+		Descriptors: files, LocalPorts: localPorts(),
 	})
 	_, sampled := a.traced()
 	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
@@ -249,7 +251,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: logOf(a.log, "inspect"),
 	})
 	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, senders{a.sender, a.inspector}, dispatch.Options{
-		Concurrency:     a.config.Concurrency,
+		Concurrency:     concurrency,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
 		Cluster:         dispatch.Cluster{Nodes: nodes, Host: hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},

@@ -150,6 +150,8 @@ type readiness struct {
 	clock  *clock         // for the offset in the report; nil: the store is not open
 	table  *routing.Table // for the hold in the report; nil: the store is not open
 	disk   *disk          // for the disk in the report; nil: the store is not open
+
+	postponed postponed // attempts, for the report
 }
 
 // check returns why the server is not ready, or nil. All checks of one request
@@ -227,6 +229,9 @@ func (r *readiness) report(ctx context.Context) (int, map[string]any) {
 		if note := r.disk.note(); note != "" { // the rest of the API is served, and deliveries are sent
 			report["disk"] = note
 		}
+	}
+	if note := r.postponed.note(time.Now()); note != "" {
+		report["postponed"] = note
 	}
 	return status, report
 }

@@ -16,6 +16,7 @@ type conn struct {
 	server   Server
 
 	idleSince time.Time // set by the pool
+	closed    func()    // called once when it is closed; nil: it was, or nothing counts it
 	interrupt func()    // ends every current and later read and write, until the deadline is set again
 
 	socket net.Conn
@@ -96,7 +97,13 @@ func (c *conn) usable(deadline time.Time) bool {
 
 // abort closes the socket. Closing TLS would first send an alert and wait for a
 // server that does not read.
-func (c *conn) abort() { c.socket.Close() }
+func (c *conn) abort() {
+	c.socket.Close()
+	if c.closed != nil {
+		c.closed()
+		c.closed = nil
+	}
+}
 
 // isAlert reports whether the other side ended TLS with an alert. In TLS 1.3 a
 // client certificate is refused like this when the request was already written.

@@ -7,13 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/postrider/postrider"
 )
-
-// maxLookups is how many names are looked up at a time; further lookups wait.
-const maxLookups = 1024
 
 // dialer makes connections to checked addresses.
 type dialer struct {
@@ -23,6 +22,13 @@ type dialer struct {
 	net      net.Dialer    // asks the guard before it connects
 	proxy    *proxy        // nil: none
 	tls      *tlsConfig
+	lacked   atomic.Pointer[lack] // of a socket for the DNS, the last one; nil: there was none
+}
+
+// lack is what this machine lacked at a time.
+type lack struct {
+	at      time.Time
+	failure postrider.Failure
 }
 
 // dial returns a new connection to the server, after the TLS handshake if it is
@@ -49,7 +55,8 @@ func (d *dialer) dial(ctx context.Context, to Server, timing *postrider.Timing) 
 //
 // If all fail, the error is that of the last address, with two exceptions. An
 // address that this machine has no route to explains nothing if another address
-// failed for a better reason. A forbidden address ends the round trip at once.
+// failed for a better reason. An address that was not tried, because this machine lacks
+// something, explains more than the others. A forbidden address ends the round trip at once.
 func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timing) (*conn, error) {
 	host, port, err := net.SplitHostPort(to.Address)
 	if err != nil {
@@ -77,7 +84,8 @@ func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timin
 		}
 		// That this machine has no IPv6 says less than what the other
 		// addresses did.
-		if f := connectError(err); failed == nil || f.Failure != postrider.FailureNoRoute {
+		f := connectError(err)
+		if failed == nil || f.Failure.IsServers() || f.Failure != postrider.FailureNoRoute && !failed.Failure.IsServers() {
 			failed = f
 		}
 		if failed.Failure == postrider.FailureForbidden || ctx.Err() != nil {
@@ -106,13 +114,30 @@ func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn
 		if err := d.guard.check(address); err != nil {
 			return nil, err
 		}
-		return d.proxy.connect(ctx, address)
+		begun := time.Now()
+		c, err := d.proxy.connect(ctx, address)
+		return c, d.explain(err, begun)
 	}
 	socket, err := d.net.DialContext(ctx, "tcp", address)
+	if isErrno(err, syscall.EADDRNOTAVAIL) && !hasRoute(ctx, address) {
+		return nil, &postrider.FailureError{Failure: postrider.FailureNoRoute, Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return newConn(socket)
+}
+
+// hasRoute reports whether this machine has an address from which the other one can be
+// reached. A UDP socket that connects sends nothing, and does not need one of the ports of
+// TCP, which may be used up.
+func hasRoute(ctx context.Context, address string) bool {
+	c, err := new(net.Dialer).DialContext(ctx, "udp", address)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // resolve returns the addresses of a host, all of them allowed. If one is
@@ -158,7 +183,31 @@ func (d *dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) 
 		return nil, ctx.Err()
 	}
 	defer func() { <-d.lookups }()
-	return d.resolver.LookupNetIP(ctx, "ip", name)
+	begun := time.Now()
+	ips, err := d.resolver.LookupNetIP(ctx, "ip", name)
+	return ips, d.explain(err, begun)
+}
+
+// newResolver returns the pure Go resolver. The resolver of the C library also reads
+// spellings like 0x7f.1, and its lookups cannot be canceled.
+func (d *dialer) newResolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if f := serverFailure(err); f != "" {
+			d.lacked.Store(&lack{time.Now(), f})
+		}
+		return c, err
+	}}
+}
+
+// explain returns the error of something that began then and may have asked the DNS, as a
+// failure of this machine if a lookup lacked a socket meanwhile: [net.DNSError] has the
+// text of its cause and not its code.
+func (d *dialer) explain(err error, begun time.Time) error {
+	if l := d.lacked.Load(); err != nil && l != nil && !l.at.Before(begun) {
+		return &postrider.FailureError{Failure: l.failure, Err: err}
+	}
+	return err
 }
 
 // LocalPrefixes returns the addresses of this machine's interfaces, for

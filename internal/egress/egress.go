@@ -27,6 +27,9 @@
 //     different authorities, share neither connections nor TLS sessions.
 //   - A response costs at most 16 KiB of header and 24 KiB of body in memory;
 //     16 KiB of the body are returned.
+//   - It leaves descriptors to the rest of the process, and half of the local ports to
+//     other servers ([Connections]). A round trip that would need more, or that the machine
+//     has no descriptor, port or memory for, fails with one of [postrider.ServerFailures].
 //   - No error repeats a URL, a header or a body.
 //
 // One round trip goes like this:
@@ -62,6 +65,9 @@ type Options struct {
 	Proxy    *url.URL       // from [ParseProxy]; makes every connection, to addresses that were checked here. nil: none
 	Resolver Resolver       // default: the pure Go resolver
 	RootCAs  *x509.CertPool // authorities that servers' certificates must come from; nil: the system's
+
+	Descriptors uint64 // files that this process may open; see [Connections]. 0: connections are not bounded
+	LocalPorts  int    // that connections of this machine may have; 0: connections to one server are not bounded
 }
 
 // Reach says which targets are allowed. The zero value is the production
@@ -96,11 +102,6 @@ func (o Options) withDefaults() Options {
 	if o.Ports == nil {
 		o.Ports = []uint16{80, 443, 8080, 8443}
 	}
-	if o.Resolver == nil {
-		// The resolver of the C library also reads spellings like 0x7f.1, and
-		// its lookups cannot be canceled.
-		o.Resolver = &net.Resolver{PreferGo: true}
-	}
 	return o
 }
 
@@ -109,6 +110,7 @@ type Egress struct {
 	guard  *guard
 	dialer *dialer
 	pool   *pool
+	room   *room
 
 	// clientTLSs has the configurations of endpoints with their own TLS, by the
 	// digest of their certificate, key and authorities. Making one costs a millisecond.
@@ -119,17 +121,20 @@ type Egress struct {
 func New(opts Options) *Egress {
 	opts = opts.withDefaults()
 	g := newGuard(opts.Reach)
+	d := &dialer{
+		guard:   g,
+		lookups: make(chan struct{}, lookups(opts.Descriptors)),
+		net:     net.Dialer{ControlContext: g.control},
+		tls:     newTLSConfig(opts.RootCAs),
+	}
+	own := d.newResolver()
+	d.proxy = newProxy(opts.Proxy, opts.RootCAs, own)
+	if d.resolver = opts.Resolver; d.resolver == nil {
+		d.resolver = own
+	}
 	return &Egress{
-		guard: g,
-		pool:  newPool(),
-		dialer: &dialer{
-			guard:    g,
-			resolver: opts.Resolver,
-			lookups:  make(chan struct{}, maxLookups),
-			net:      net.Dialer{ControlContext: g.control},
-			proxy:    newProxy(opts.Proxy, opts.RootCAs),
-			tls:      newTLSConfig(opts.RootCAs),
-		},
+		guard: g, dialer: d, pool: newPool(),
+		room:       newRoom(Connections(opts.Descriptors), opts.LocalPorts/2),
 		clientTLSs: cache.New[[sha256.Size]byte, *ClientTLS](maxClientTLS),
 	}
 }

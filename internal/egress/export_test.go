@@ -64,3 +64,18 @@ func (p Pool) Get(address string) net.Conn {
 
 // Close closes the pool.
 func (p Pool) Close() { p.pool.close() }
+
+// HasRoute is hasRoute.
+var HasRoute = hasRoute
+
+// Room counts connections.
+type Room struct{ *room }
+
+// NewRoom returns room for so many connections, and so many to one host and port.
+func NewRoom(most, mostOf int) Room { return Room{newRoom(most, mostOf)} }
+
+// Take is take.
+func (r Room) Take(address string) error { return r.take(address) }
+
+// Free is free.
+func (r Room) Free(address string) { r.free(address) }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 
 	"github.com/postrider/postrider"
@@ -44,7 +45,10 @@ func TimedOut(err error) bool {
 // lookupError returns the failure of a DNS lookup.
 func lookupError(err error) *postrider.FailureError {
 	var dns *net.DNSError
+	f, classified := errors.AsType[*postrider.FailureError](err)
 	switch {
+	case classified:
+		return f
 	case TimedOut(err):
 		return &postrider.FailureError{Failure: postrider.FailureDNSTimeout, Err: err}
 	case errors.As(err, &dns) && dns.IsNotFound:
@@ -66,27 +70,42 @@ func connectError(err error) *postrider.FailureError {
 // before a byte of the request was written. The texts of system errors are never
 // compared, only their codes.
 func connectFailure(err error) postrider.Failure {
-	is := func(codes ...syscall.Errno) bool {
-		for _, code := range codes {
-			if errors.Is(err, code) {
-				return true
-			}
-		}
-		return false
-	}
+	is := func(codes ...syscall.Errno) bool { return isErrno(err, codes...) }
 	switch {
 	case errors.Is(err, errForbidden):
 		return postrider.FailureForbidden
+	case serverFailure(err) != "":
+		return serverFailure(err)
 	case TimedOut(err):
 		return postrider.FailureConnectTimeout
 	case is(syscall.ECONNREFUSED):
 		return postrider.FailureRefused
-	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT):
+	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN, syscall.EAFNOSUPPORT):
 		return postrider.FailureNoRoute
 	case is(syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE), errors.Is(err, io.EOF):
 		return postrider.FailureReset
 	}
 	return postrider.FailureConnect
+}
+
+// isErrno reports whether the error has one of the codes of the operating system.
+func isErrno(err error, codes ...syscall.Errno) bool {
+	return slices.ContainsFunc(codes, func(code syscall.Errno) bool { return errors.Is(err, code) })
+}
+
+// serverFailure returns what this machine lacks, if that is why nothing was sent; empty: it
+// is not. EADDRNOTAVAIL is also the error of an address that this machine has no route to:
+// [dialer.connectTo] tells the two apart.
+func serverFailure(err error) postrider.Failure {
+	switch {
+	case isErrno(err, syscall.EMFILE, syscall.ENFILE):
+		return postrider.FailureDescriptors
+	case isErrno(err, syscall.EADDRNOTAVAIL):
+		return postrider.FailurePorts
+	case isErrno(err, syscall.ENOBUFS, syscall.ENOMEM):
+		return postrider.FailureMemory
+	}
+	return ""
 }
 
 // handshakeError returns the failure of a TLS handshake.
@@ -99,6 +118,8 @@ func handshakeError(err error) *postrider.FailureError {
 	)
 	failure := postrider.FailureTLS
 	switch {
+	case serverFailure(err) != "":
+		failure = serverFailure(err)
 	case errors.As(err, &name):
 		failure = postrider.FailureTLSName
 	case errors.As(err, &authority):

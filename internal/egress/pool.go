@@ -79,6 +79,17 @@ func (p *pool) armLocked(wait time.Duration) {
 	p.timer.Reset(wait)
 }
 
+// evict removes the oldest connection of all and returns it, to be closed without the
+// lock; nil: there is none.
+func (p *pool) evict() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.total == 0 {
+		return nil
+	}
+	return p.popLocked(p.oldestLocked())
+}
+
 // popLocked removes the oldest connection to the server.
 func (p *pool) popLocked(to Server) *conn {
 	idle := p.idle[to]

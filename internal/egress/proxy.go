@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -53,12 +54,13 @@ func ParseProxy(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// newProxy returns the proxy of a URL from ParseProxy, nil for nil.
-func newProxy(u *url.URL, roots *x509.CertPool) *proxy {
+// newProxy returns the proxy of a URL from ParseProxy, nil for nil. The resolver finds the
+// proxy itself.
+func newProxy(u *url.URL, roots *x509.CertPool, resolver *net.Resolver) *proxy {
 	if u == nil {
 		return nil
 	}
-	p := &proxy{address: u.Host, net: net.Dialer{Resolver: &net.Resolver{PreferGo: true}}}
+	p := &proxy{address: u.Host, net: net.Dialer{Resolver: resolver}}
 	password, _ := u.User.Password()
 	if u.Scheme == "socks5" {
 		if u.User != nil {
@@ -78,11 +80,12 @@ func newProxy(u *url.URL, roots *x509.CertPool) *proxy {
 }
 
 // connect returns a connection through the proxy to the address, an IP and a
-// port that the guard allows. Every error is the failure of the proxy.
+// port that the guard allows. Every error is the failure of the
+// proxy, or of this machine.
 func (p *proxy) connect(ctx context.Context, address string) (*conn, error) {
 	c, err := p.dial(ctx, address)
 	if err != nil {
-		return nil, &postrider.FailureError{Failure: postrider.FailureProxy, Err: err}
+		return nil, &postrider.FailureError{Failure: cmp.Or(serverFailure(err), postrider.FailureProxy), Err: err}
 	}
 	return c, nil
 }

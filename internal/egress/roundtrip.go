@@ -138,14 +138,26 @@ func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Respons
 
 // dial returns a new connection, which has the deadline of x. Dialing needs the
 // deadline as a context, which costs a timer; an open connection has it as a
-// deadline of its socket.
+// deadline of its socket. An idle connection is closed if there is no room for another one.
 func (e *Egress) dial(ctx context.Context, to Server, x *Exchange) (*conn, error) {
 	ctx, cancel := x.Limit(ctx)
 	defer cancel()
-	c, err := e.dialer.dial(ctx, to, &x.Timing)
-	if err != nil {
+	for e.room.full() {
+		idle := e.pool.evict()
+		if idle == nil {
+			break
+		}
+		idle.abort()
+	}
+	if err := e.room.take(to.Address); err != nil {
 		return nil, err
 	}
+	c, err := e.dialer.dial(ctx, to, &x.Timing)
+	if err != nil {
+		e.room.free(to.Address)
+		return nil, err
+	}
+	c.closed = func() { e.room.free(to.Address) }
 	c.socket.SetDeadline(x.Deadline)
 	return c, nil
 }

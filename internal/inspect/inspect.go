@@ -82,6 +82,9 @@ func (i *Inspector) Send(ctx context.Context, deadline time.Time, c *postrider.C
 		a.Outcome, a.StatusCode, a.Error = postrider.OutcomeUnreachable, 0, string(postrider.FailureInternal)
 		if failure, ok := errors.AsType[*postrider.FailureError](err); ok {
 			a.Error = string(failure.Failure)
+			if failure.Failure.IsServers() {
+				a.Outcome = postrider.OutcomePostponed
+			}
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			a.Outcome, a.Error = postrider.OutcomeTimedOut, string(postrider.FailureTimeout)

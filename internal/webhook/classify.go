@@ -38,7 +38,7 @@ func classifyResponse(a *postrider.Attempt, r *egress.Response, now time.Time) {
 func classifyError(ctx context.Context, a *postrider.Attempt, err error, sent bool) {
 	if redirect, ok := errors.AsType[*redirectError](err); ok && !egress.Ended(ctx) {
 		classifyResponse(a, &redirect.response, a.StartedAt)
-		a.Error = redirect.text()
+		a.Error, a.Excused = redirect.text(), egress.FailureOf(redirect.err, false).IsServers()
 		return
 	}
 	outcome, f := classifyFailure(ctx, err, sent)
@@ -60,9 +60,12 @@ func classifyFailure(ctx context.Context, err error, sent bool) (postrider.Outco
 	e, early := errors.AsType[*postrider.FailureError](err)
 	is := func(f postrider.Failure) bool { return early && e.Failure == f }
 	canceled := errors.Is(ctx.Err(), context.Canceled)
+	f := egress.FailureOf(err, sent)
 	switch {
 	// Decided by us, before anything was sent: no deadline and no stop explains it
 	// better.
+	case f.IsServers() && !sent:
+		return postrider.OutcomePostponed, f
 	case is(postrider.FailureForbidden) && !sent:
 		return postrider.OutcomeBlocked, postrider.FailureForbidden
 	case is(postrider.FailureAuth) && !sent && !canceled:
@@ -81,9 +84,9 @@ func classifyFailure(ctx context.Context, err error, sent bool) (postrider.Outco
 		return postrider.OutcomeUnreachable, postrider.FailureCanceled
 	// Nothing but the connection is to blame.
 	case early || !sent:
-		return postrider.OutcomeUnreachable, egress.FailureOf(err, sent)
+		return postrider.OutcomeUnreachable, f
 	}
-	return postrider.OutcomeBroken, egress.FailureOf(err, sent)
+	return postrider.OutcomeBroken, f
 }
 
 // statusError returns the error of an attempt whose response is neither 2xx nor

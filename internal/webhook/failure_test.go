@@ -1,18 +1,23 @@
 package webhook_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/testkit"
+	"github.com/postrider/postrider/internal/webhook"
 )
 
 // TestConnectionsThatAreNotMade connects to addresses that refuse in ways of
@@ -42,6 +47,53 @@ func TestConnectionsThatAreNotMade(t *testing.T) {
 				t.Errorf("outcome %s, error %q, head %q; want unreachable, %q, nothing sent", a.Outcome, a.Error, a.RequestHead, tt.want)
 			}
 		})
+	}
+}
+
+// TestPromise2WhatThisServerLacksIsNoAttempt has one connection for all receivers, which one
+// of them keeps busy. What needs another one is postponed: a request, and the fetch of a
+// token. A redirect is followed no further, and the request that left is recorded and
+// excused. The log says it once, with a count.
+func TestPromise2WhatThisServerLacksIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	opts := laptop()
+	opts.Descriptors, opts.LocalPorts = 20, 2 // two connections, one to each server
+	log := new(bytes.Buffer)
+	e := openWith(t, opts, glass{}, webhook.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	hold := make(chan struct{})
+	busy := testkit.NewReceiver(t, func(w http.ResponseWriter, _ testkit.Request) { <-hold; w.WriteHeader(200) })
+	var first postrider.Attempt
+	var under sync.WaitGroup
+	under.Go(func() { first = send(t, e, routed(busy.URL), testkit.Patience) })
+	busy.Wait(t, 1)
+
+	r := testkit.NewReceiver(t, func(w http.ResponseWriter, _ testkit.Request) {
+		w.Header().Set("Location", busy.URL)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	follows := policy(func(p *postrider.Policy) { p.MaxRedirects = 1 })
+	for _, tt := range []struct {
+		name    string
+		to      store.EndpointSnapshot
+		outcome postrider.Outcome
+		error   string
+		excused bool
+	}{
+		{"a request", routed(busy.URL), postrider.OutcomePostponed, "out_of_ports", false},
+		{"a token", routed(r.URL, granted(busy.URL)), postrider.OutcomePostponed, "out_of_ports", false},
+		{"a redirect", routed(r.URL, follows), postrider.OutcomeRejected, "redirect: out_of_ports: to " + busy.URL, true},
+	} {
+		a := send(t, e, tt.to, testkit.Patience)
+		if a.Outcome != tt.outcome || a.Error != tt.error || a.Excused != tt.excused || a.Excused != (a.RequestHead != nil) {
+			t.Errorf("%s: outcome %s, error %q, excused %t, head %q", tt.name, a.Outcome, a.Error, a.Excused, a.RequestHead)
+		}
+	}
+	close(hold)
+	if under.Wait(); first.Outcome != postrider.OutcomeAccepted {
+		t.Errorf("the busy receiver: %s, %s", first.Outcome, first.Error)
+	}
+	if n := strings.Count(log.String(), "attempts postponed"); n < 1 || n > 3 {
+		t.Errorf("%d lines for three attempts: %s", n, log)
 	}
 }
 

@@ -123,6 +123,8 @@ func (s *tokenSource) token(ctx context.Context) (string, error) {
 		switch {
 		case request.err == nil:
 			return request.token, nil
+		case egress.FailureOf(request.err, false).IsServers():
+			return "", request.err // not the fault of the token server
 		case !errors.Is(request.err, errGivenUp) || egress.Ended(ctx):
 			return "", failure(postrider.FailureAuth, request.err)
 		}

@@ -21,7 +21,8 @@
 //     if the endpoint wants that. They contain the event's data exactly as it was
 //     published.
 //   - Secrets are decrypted when they are needed. An endpoint whose secret cannot
-//     be decrypted gets no request.
+//     be decrypted gets no request. That is the operator's failure, like a machine without
+//     descriptors: the attempt is postponed and not made ([postrider.OutcomePostponed]).
 //   - No text of an attempt, an error or a log line has a secret, a credential,
 //     a token, a signature or the query of a URL. Of a request's header, only
 //     fields that are known to be harmless are recorded.
@@ -100,6 +101,8 @@ type Sender struct {
 	origin  string
 	now     func() time.Time
 	log     *slog.Logger
+
+	postponed perSecond // attempts that this server's own fault prevented
 }
 
 // New returns a Sender that sends through door and decrypts secrets with vault.
@@ -131,14 +134,37 @@ func (s *Sender) Send(
 	}
 	cause := s.attempt(ctx, deadline, &a, draft{claimed: c, to: to, at: a.StartedAt})
 	a.Duration = time.Since(started)
-	if cause != nil {
-		level := slog.LevelDebug
-		if a.Error == string(postrider.FailureSecrets) { // only an operator can mend this
-			level = slog.LevelError
+	switch {
+	case a.Outcome == postrider.OutcomePostponed || a.Excused:
+		if n := s.postponed.count(started); n > 0 {
+			s.log.ErrorContext(ctx, "attempts postponed, because this server lacks something",
+				"attempts", n, "last", *c, "class", a.Error, "cause", cause)
 		}
-		s.log.Log(ctx, level, "attempt failed", "delivery", *c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
+	case cause != nil:
+		s.log.DebugContext(ctx, "attempt failed", "delivery", *c, "outcome", string(a.Outcome), "class", a.Error, "cause", cause)
 	}
 	return a
+}
+
+// perSecond counts what is logged once a second.
+type perSecond struct {
+	mu       sync.Mutex
+	n        int
+	loggedAt time.Time
+}
+
+// count counts one more. It returns how many there were since the last line, if that was
+// a second ago, and else 0: then nothing is logged.
+func (p *perSecond) count(now time.Time) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n++
+	if now.Sub(p.loggedAt) < time.Second {
+		return 0
+	}
+	n := p.n
+	p.n, p.loggedAt = 0, now
+	return n
 }
 
 // attempt makes the attempt and records in a what it showed. It returns why it

@@ -68,6 +68,38 @@ func TestObserversHearWhatTheDispatcherDoes(t *testing.T) {
 	})
 }
 
+// TestPromise2APostponedAttemptIsNoRecord has a node that cannot make an endpoint's attempt
+// twice. The third is the delivery's first, and the only one that is recorded.
+func TestPromise2APostponedAttemptIsNoRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var postponed, settled atomic.Int64
+		var log bytes.Buffer
+		h := newHarness(t)
+		h.respond = func(postrider.Claimed) postrider.Attempt {
+			if postponed.Load() < 2 {
+				return postrider.Attempt{Outcome: postrider.OutcomePostponed, Error: string(postrider.FailureDescriptors)}
+			}
+			return accepted(time.Millisecond)
+		}
+		n := h.node(1, dispatch.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Hooks: observe.Hooks{
+			Postponed: func(postrider.Failure) { postponed.Add(1) }, Settled: func(observe.Settled) { settled.Add(1) },
+		}})
+		id := h.endpoint(func(p *postrider.Policy) { p.Retry = postrider.RetryPolicy{Delays: []time.Duration{0}} })
+		time.Sleep(5 * time.Second)
+		h.publish(id, 1, true)
+		time.Sleep(2500 * time.Millisecond)
+		if postponed.Load() != 2 || settled.Load() != 0 {
+			t.Errorf("after 2.5 s: %d postponed, %d settled; want 2 and none", postponed.Load(), settled.Load())
+		}
+		time.Sleep(time.Second)
+		end(t, n)
+		if line := `delivery.attempt=1 `; settled.Load() != 1 || !strings.Contains(log.String(), line) {
+			t.Errorf("%d settled; no line has %s: %s", settled.Load(), line, log.String())
+		}
+	})
+}
+
 // TestLostAttemptsAreReported lets a lease end that nobody settles, and then a node
 // that has leased three deliveries.
 func TestLostAttemptsAreReported(t *testing.T) {

@@ -159,8 +159,8 @@ type readiness struct {
 // response.
 type check func(ctx context.Context) error
 
-// opened sets the checks, which need the open store: the store responds, its writes
-// succeed, deliveries make progress, the node is a member, and this machine's clock is right.
+// opened sets the checks, which need the open store: the store responds, its tables
+// are those of this program, its writes succeed, deliveries make progress, the node is a member, and this machine's clock is right.
 func (r *readiness) opened(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *readiness) opened(a *App) {
 			if _, err := a.store.Now(ctx); err != nil {
 				return errors.New("the store does not respond")
 			}
-			return nil
+			return a.store.CheckTables(ctx)
 		},
 		a.writes.check,
 		func(context.Context) error { return a.dispatcher.Progressing() },

@@ -496,6 +496,12 @@ func (v verbs) MakePartitions(ctx context.Context) (err error) {
 	return v.Store.MakePartitions(ctx)
 }
 
+// CheckTables implements [store.Upkeep].
+func (v verbs) CheckTables(ctx context.Context) (err error) {
+	defer v.done("CheckTables", time.Now(), &err)
+	return v.Store.CheckTables(ctx)
+}
+
 // ProbeWrite implements [store.Upkeep].
 func (v verbs) ProbeWrite(ctx context.Context, space int) (err error) {
 	defer v.done("ProbeWrite", time.Now(), &err)

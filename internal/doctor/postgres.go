@@ -38,6 +38,8 @@ type Setting struct {
 type Migrations struct {
 	Has   int64 // in the database; 0: there are no tables yet
 	Knows int64 // of this program
+
+	Unlike error // why tables of a version that this program knows are not its own; nil: they are
 }
 
 // Connections says how many connections a database allows and has.
@@ -130,6 +132,9 @@ func (m Migrations) check(name Name) Check {
 	case m.Has > m.Knows:
 		return Failure(name, "the tables have version %d, and this program knows %d: a newer Postrider has changed them", m.Has, m.Knows).
 			Change("install the Postrider that the other servers run; this one refuses the database")
+	case m.Unlike != nil:
+		return Failure(name, "%s", m.Unlike).
+			Change("run the program that made the tables, or give this one an empty database or data folder; postrider serve refuses these tables and changes nothing")
 	case m.Has < m.Knows:
 		return Warning(name, "the tables have version %d, and this program has %d", m.Has, m.Knows).
 			Change("make a backup; postrider migrate, or the next postrider serve, changes the tables")

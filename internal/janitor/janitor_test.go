@@ -153,6 +153,8 @@ func (u *upkeep) DeadLetters(_ context.Context, q store.DeadLetterQuery) (page s
 	return page, nil
 }
 
+func (u *upkeep) CheckTables(context.Context) error { return nil }
+
 func (u *upkeep) ProbeWrite(context.Context, int) error { return nil }
 
 func (u *upkeep) PutHealth(context.Context, postrider.EndpointHealth, ...postrider.Notice) error {

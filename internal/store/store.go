@@ -567,6 +567,10 @@ type Upkeep interface {
 	// MakePartitions makes the partitions of the coming days, if the store has any.
 	MakePartitions(ctx context.Context) error
 
+	// CheckTables returns an error if the tables are no longer those of this program, or
+	// of a later one that allows this one beside it.
+	CheckTables(ctx context.Context) error
+
 	// ProbeWrite commits a write as every other is committed, of a row that no
 	// other method reads. If space is not 0, it is ErrFull unless the disk of a
 	// database on another machine has that many bytes of room.

@@ -114,6 +114,9 @@ func (s *Store) ForgetKeys(_ context.Context, age time.Duration, limit int) (int
 // MakePartitions does nothing: there are none.
 func (s *Store) MakePartitions(context.Context) error { return nil }
 
+// CheckTables does nothing: memory has no tables.
+func (s *Store) CheckTables(context.Context) error { return nil }
+
 // ProbeWrite does nothing: memory can always be written.
 func (s *Store) ProbeWrite(context.Context, int) error { return nil }
 

@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/store"
@@ -126,9 +124,6 @@ func (e *examination) settings(ctx context.Context) error {
 	return nil
 }
 
-// ownTables matches the tables of the migrations.
-var ownTables = regexp.MustCompile(`(?m)^create table (\w+) \(`)
-
 // What the role may do with the tables that exist.
 const tablesSQL = `
 	select c.relname::text, pg_has_role(c.relowner, 'usage'),
@@ -139,17 +134,12 @@ const tablesSQL = `
 
 // tables reads which tables exist, what the role may do with them, and their version.
 func (e *examination) tables(ctx context.Context) error {
-	names := []string{migrationsTable}
-	var err error
-	e.found.Tables.Knows, err = readMigrations(func(text []byte) {
-		for _, table := range ownTables.FindAllSubmatch(text, -1) {
-			names = append(names, string(table[1]))
-		}
-	})
+	own, err := store.ReadMigrations(migrations)
 	if err != nil {
 		return err
 	}
-	rows, err := e.conn.Query(ctx, tablesSQL, pgx.NamedArgs{"tables": names})
+	e.found.Tables.Knows = own.Newest().Version
+	rows, err := e.conn.Query(ctx, tablesSQL, pgx.NamedArgs{"tables": append([]string{migrationsTable}, own.Names...)})
 	if err != nil {
 		return fmt.Errorf("read the rights of the role: %w", err)
 	}
@@ -186,24 +176,12 @@ func (e *examination) tables(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the tables: %w", err)
 	}
-	return nil
-}
-
-// readMigrations calls read with the text of each migration, and returns the version of
-// the last one.
-func readMigrations(read func(text []byte)) (version int64, err error) {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
-	for _, file := range files {
-		text, unread := migrations.ReadFile(file)
-		number, _, _ := strings.Cut(strings.TrimPrefix(file, "migrations/"), "_")
-		n, wrong := strconv.ParseInt(number, 10, 64)
-		if err = errors.Join(err, unread, wrong); err != nil {
-			return 0, fmt.Errorf("read the migrations: %w", err)
-		}
-		version = max(version, n)
-		read(text)
+	if has := e.found.Tables.Has; has > 0 && has <= e.found.Tables.Knows && len(e.found.Denied) == 0 {
+		db := stdlib.OpenDB(*e.config)
+		_, e.found.Tables.Unlike = own.Inspect(ctx, db, has, tableStatements(own.Names))
+		return db.Close()
 	}
-	return version, err
+	return nil
 }
 
 // Sessions of servers and of this command do not count as those of others. Workers of

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"github.com/postrider/postrider/internal/store"
 )
 
 //go:embed migrations/*.sql
@@ -32,7 +35,7 @@ func Migrate(ctx context.Context, dsn string) error {
 	if err != nil {
 		return fmt.Errorf("migrate postgres: %w", err)
 	}
-	if err := migrate(ctx, config.ConnConfig); err != nil {
+	if err := migrate(ctx, config.ConnConfig, migrations); err != nil {
 		return fmt.Errorf("migrate postgres: %w", err)
 	}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
@@ -49,8 +52,8 @@ func Migrate(ctx context.Context, dsn string) error {
 // migrate applies the migrations that the database does not have. A session lock lets one
 // node of several do it; the others wait for a minute (lockPeriod × lockTries) and find
 // them applied.
-func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
-	files, err := fs.Sub(migrations, "migrations")
+func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS) (err error) {
+	steps, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return err
 	}
@@ -60,7 +63,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	}
 	db := stdlib.OpenDB(*config)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithDisableGlobalRegistry(true),
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, steps, goose.WithDisableGlobalRegistry(true),
 		goose.WithSessionLocker(locker), goose.WithTableName(migrationsTable))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
@@ -72,8 +75,73 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	if has > knows {
 		return fmt.Errorf("the schema has version %d, and this program knows %d: a newer program has changed it", has, knows)
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("apply migrations: %w", fault(err))
+	own, err := store.ReadMigrations(files)
+	if err != nil {
+		return err
 	}
-	return nil
+	return own.Migrate(ctx, db, has, tableStatements(own.Names), func() error {
+		if _, err := provider.Up(ctx); err != nil {
+			return fmt.Errorf("apply migrations: %w", fault(err))
+		}
+		return nil
+	})
+}
+
+// The facts about the tables that migrations made. They do not depend on the major version of the
+// server, and not on partitions, which a day makes and ends. Constraints have their name and kind:
+// the server may show their text in another way after an upgrade.
+const factsSQL = `
+	with ours as (
+		select c.oid, c.relname
+		from pg_class c
+		where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+			and c.relname = any(string_to_array('TABLES', ' '))
+	), columns as (
+		select a.attrelid, o.relname || '.' || a.attname as name, format_type(a.atttypid, a.atttypmod) as type, a.attnotnull,
+			a.atthasdef or a.attidentity <> '' as defaults
+		from pg_attribute a
+		join ours o on o.oid = a.attrelid
+		where a.attnum > 0 and not a.attisdropped
+	)
+	select 'column ' || name || ' ' || type from columns
+	union all
+	select 'not null ' || name from columns where attnotnull
+	union all
+	select 'default ' || name from columns where defaults
+	union all
+	select 'constraint ' || o.relname || ' ' || k.conname || ' ' || k.contype::text
+	from pg_constraint k
+	join ours o on o.oid = k.conrelid
+	where k.contype in ('p', 'u', 'c', 'f', 'x')
+	union all
+	select 'unique index ' || o.relname || ' ' || i.relname
+	from pg_index x
+	join ours o on o.oid = x.indrelid
+	join pg_class i on i.oid = x.indexrelid
+	where x.indisunique
+	order by 1`
+
+// notedSQL walks tables_noted_pkey.
+const (
+	notedSQL = `select version, fingerprint, oldest, facts from tables_noted where id = 1`
+	noteSQL  = `
+	insert into tables_noted as t (id, version, fingerprint, oldest, facts) values (1, $1, $2, $3, $4)
+	on conflict (id) do update
+	set version = excluded.version, fingerprint = excluded.fingerprint, oldest = excluded.oldest, facts = excluded.facts
+	where t.version <= excluded.version`
+)
+
+// tableStatements returns the statements about the tables with these names.
+func tableStatements(names []string) store.TablesSQL {
+	return store.TablesSQL{Noted: notedSQL, Note: noteSQL, Facts: strings.Replace(factsSQL, "TABLES", strings.Join(names, " "), 1)}
+}
+
+// CheckTables compares what the store notes of its tables with this program.
+func (s *Store) CheckTables(ctx context.Context) error {
+	var noted store.Tables
+	var facts string
+	if err := s.pool.QueryRow(ctx, notedSQL).Scan(&noted.Version, &noted.Fingerprint, &noted.Oldest, &facts); err != nil {
+		return fmt.Errorf("check the tables: %w", fault(err))
+	}
+	return s.migrations.Beside(noted)
 }

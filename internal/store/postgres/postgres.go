@@ -46,6 +46,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -66,6 +67,8 @@ type Store struct {
 	log   *slog.Logger
 	self  atomic.Uint32 // incarnation of this process's node, set by its heartbeats; 0: it sends none
 
+	migrations store.Migrations // of this program
+
 	sessions sessions // of Hold
 }
 
@@ -79,6 +82,8 @@ type Options struct {
 	Now      func() time.Time // the machine's clock; default time.Now
 	MaxConns int              // connections of the pool; default 16 (defaultConns)
 	Log      *slog.Logger     // default: discard
+
+	Migrations fs.FS // with the folder migrations; default: those of this program
 }
 
 // defaultConns is Options.MaxConns of a server.
@@ -90,12 +95,15 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Migrations == nil {
+		o.Migrations = migrations
+	}
 	return o
 }
 
 // Open connects to the database that dsn names, brings its schema up to date
 // and makes the partitions of the coming days. It refuses a server that is not
-// durable or too old, and a schema that is newer than this program.
+// durable or too old, and a schema that is newer than this program or of another build.
 func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	config, err := parse(dsn)
@@ -105,7 +113,11 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err := inspect(ctx, config.ConnConfig, opts.Log); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
-	if err := migrate(ctx, config.ConnConfig); err != nil {
+	own, err := store.ReadMigrations(opts.Migrations)
+	if err != nil {
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	if err := migrate(ctx, config.ConnConfig, opts.Migrations); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	config.MaxConns = int32(opts.MaxConns)
@@ -114,7 +126,7 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}
-	s := &Store{pool: pool, now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log}
+	s := &Store{pool: pool, now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log, migrations: own}
 	if err := errors.Join(s.MakePartitions(ctx), s.followClock(ctx), s.noticeRecovery(ctx)); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open postgres: %w", err)

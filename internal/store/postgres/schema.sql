@@ -1014,6 +1014,23 @@ CREATE TABLE public.subscriptions (
 
 COMMENT ON TABLE public.subscriptions IS 'One row: the number of changes of endpoints and secrets. A change locks the row until its commit, so versions become visible in their order.';
 
+CREATE TABLE public.tables_noted (
+    id integer NOT NULL,
+    version bigint NOT NULL,
+    fingerprint text NOT NULL,
+    oldest bigint NOT NULL,
+    facts text NOT NULL,
+    CONSTRAINT tables_noted_id_check CHECK ((id = 1))
+);
+
+COMMENT ON TABLE public.tables_noted IS 'One row that each migration writes: which tables these are, so that a program of another state refuses them.';
+
+COMMENT ON COLUMN public.tables_noted.fingerprint IS 'Of the statements of all migrations up to the version.';
+
+COMMENT ON COLUMN public.tables_noted.oldest IS 'Programs that know this version of the tables, or a later one, may use them.';
+
+COMMENT ON COLUMN public.tables_noted.facts IS 'The columns and constraints, a line each.';
+
 ALTER TABLE ONLY public.accounts
     ADD CONSTRAINT accounts_pkey PRIMARY KEY (id);
 
@@ -1148,6 +1165,9 @@ ALTER TABLE ONLY public.shards
 
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (single);
+
+ALTER TABLE ONLY public.tables_noted
+    ADD CONSTRAINT tables_noted_pkey PRIMARY KEY (id);
 
 CREATE INDEX accounts_deleted ON public.accounts USING btree (id) WHERE (deleted_at IS NOT NULL);
 
@@ -1528,6 +1548,8 @@ COMMENT ON INDEX public.sessions_pkey IS 'Sessions: the list, newest first; Revo
 COMMENT ON INDEX public.shards_pkey IS 'Heartbeat: all of them.';
 
 COMMENT ON INDEX public.subscriptions_pkey IS 'Keeps the table to its one row.';
+
+COMMENT ON INDEX public.tables_noted_pkey IS 'CheckTables: the row.';
 
 CREATE TRIGGER audit_is_final BEFORE UPDATE ON public.audit FOR EACH ROW EXECUTE FUNCTION public.audit_is_final();
 

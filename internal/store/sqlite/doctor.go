@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +30,12 @@ func Examine(ctx context.Context, dir string) doctor.SQLite {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		e.dir = absolute
 	}
-	e.found.Tables.Knows = newestMigration()
+	own, err := ownMigrations()
+	if e.own = own; err != nil {
+		e.found.Unread = err
+		return e.found
+	}
+	e.found.Tables.Knows = own.Newest().Version
 	e.folder(ctx)
 	if e.found.Remote != nil || !e.found.HasStore {
 		return e.found
@@ -46,19 +49,8 @@ func Examine(ctx context.Context, dir string) doctor.SQLite {
 // examination is one call of Examine.
 type examination struct {
 	dir   string // absolute
+	own   store.Migrations
 	found doctor.SQLite
-}
-
-// newestMigration returns the version of the last migration.
-func newestMigration() (newest int64) {
-	files, _ := fs.Glob(migrations, "migrations/*.sql") // the pattern is right
-	for _, file := range files {
-		number, _, _ := strings.Cut(strings.TrimPrefix(file, "migrations/"), "_")
-		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
-			newest = max(newest, n)
-		}
-	}
-	return newest
 }
 
 // folder looks at the directory, or at the nearest one above it that exists: the disk is
@@ -227,6 +219,9 @@ func (e *examination) tables(ctx context.Context, db *sql.DB) error {
 	}
 	if !newest.IsZero() {
 		e.found.Ahead = time.Until(newest.Time())
+	}
+	if e.found.Tables.Has <= e.found.Tables.Knows {
+		_, e.found.Tables.Unlike = e.own.Inspect(ctx, db, e.found.Tables.Has, tableStatements(e.own.Names))
 	}
 	return nil
 }

@@ -451,3 +451,36 @@ func TestAStoreThatWasClosedCanBeOpenedWhileAProcessIsStarted(t *testing.T) {
 	stop()
 	starters.Wait()
 }
+
+func TestTablesOfAnotherContentAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := newRig(t, dir, sqlite.Options{})
+	r.ok(r.Close())
+	for _, tt := range []struct{ change, undo, why string }{
+		{"create index more on accounts (name)", "", ""},
+		{"alter table accounts add column note text not null default ''", "", ""},
+		{"create table mine (id integer primary key)", "", ""},
+		{"alter table subscriptions rename column version to other", "alter table subscriptions rename column other to version", "no column subscriptions.version integer"},
+		{"update tables_noted set fingerprint = fingerprint || 'x'", "update tables_noted set fingerprint = rtrim(fingerprint, 'x')", "other content"},
+		{"alter table tables_noted rename to gone", "alter table gone rename to tables_noted", "do not say of which content"},
+	} {
+		db := raw(t, dir)
+		_, err := db.ExecContext(t.Context(), tt.change)
+		r.ok(err)
+		opened, err := sqlite.Open(t.Context(), dir, sqlite.Options{})
+		if tt.why == "" {
+			r.ok(err)
+			r.ok(opened.Close())
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%s: Open = %v, want %q", tt.change, err, tt.why)
+		}
+		if unlike := sqlite.Examine(t.Context(), dir).Tables.Unlike; unlike == nil || !strings.Contains(unlike.Error(), tt.why) {
+			t.Errorf("%s: doctor says %v", tt.change, unlike)
+		}
+		_, err = db.ExecContext(t.Context(), tt.undo)
+		r.ok(err)
+	}
+}

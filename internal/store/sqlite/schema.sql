@@ -618,3 +618,11 @@ CREATE TABLE subscriptions (
     version integer not null,
     only    integer primary key default 1 check (only = 1)
 ) strict;
+
+CREATE TABLE tables_noted (
+    id          integer primary key check (id = 1),
+    version     integer not null,
+    fingerprint text not null,
+    oldest      integer not null,
+    facts       text not null
+) strict;

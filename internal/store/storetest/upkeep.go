@@ -39,6 +39,9 @@ var upkeep = []verb{
 	{"MakePartitions", []sentence{
 		{"it may be called at any time", makePartitions},
 	}},
+	{"CheckTables", []sentence{
+		{"it accepts the tables of the program that opened the store", func(w *world) { w.ok(w.CheckTables(w.Context())) }},
+	}},
 	{"ProbeWrite", []sentence{
 		{"it commits a write that no other method reads, whatever room it asks for", probeWrite},
 	}},

@@ -416,6 +416,19 @@ create table probe (
 comment on table probe is 'ProbeWrite: one row that is written in order to learn whether the database accepts writes.';
 comment on index probe_pkey is 'ProbeWrite: the row.';
 
+create table tables_noted (
+    id          integer primary key check (id = 1),
+    version     bigint not null,
+    fingerprint text not null,
+    oldest      bigint not null,
+    facts       text not null
+);
+comment on table tables_noted is 'One row that each migration writes: which tables these are, so that a program of another state refuses them.';
+comment on column tables_noted.fingerprint is 'Of the statements of all migrations up to the version.';
+comment on column tables_noted.oldest is 'Programs that know this version of the tables, or a later one, may use them.';
+comment on column tables_noted.facts is 'The columns and constraints, a line each.';
+comment on index tables_noted_pkey is 'CheckTables: the row.';
+
 -- Which nodes are alive, and which shards each of them owns.
 
 create table nodes (

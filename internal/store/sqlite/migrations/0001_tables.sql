@@ -765,6 +765,18 @@ create table notices_published (
 ) strict;
 insert into notices_published values (zeroblob(16));
 
+-- One row that each migration writes: which tables these are, so that a program of another
+-- state refuses them. fingerprint is of the statements of all migrations up to the version;
+-- programs that know the version oldest, or a later one, may use the tables; facts has the
+-- columns and constraints, a line each.
+create table tables_noted (
+    id          integer primary key check (id = 1),
+    version     integer not null,
+    fingerprint text not null,
+    oldest      integer not null,
+    facts       text not null
+) strict;
+
 -- ProbeWrite: one row that is written in order to learn whether the store accepts
 -- writes. padding fills a page of its own, so that a full disk is noticed.
 create table probe (

@@ -16,8 +16,8 @@
 //   - Rows that are deleted one by one, before their day, get parts of their own ([Archive.ArchiveRows]).
 //   - A part that a dying node has written and not recorded is recorded by the next one, if it
 //     still has the rows that are stored; it is not written twice.
-//   - One node at a time archives. It holds one part in memory, and rests nine times as long as
-//     it works on it, and once more as long as the part took.
+//   - One node at a time archives, by a lease (lease.go). It holds one part in memory, and rests
+//     nine times as long as it works on it, and once more as long as the part took.
 //   - An archive that is away, full or hanging ends the work on a part within PartTime, with
 //     an error that says which. Nothing is deleted then, and nothing else waits.
 //   - What is expunged is removed from objects that are there already ([Archive.Expunge]): each
@@ -32,7 +32,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -103,8 +102,8 @@ type Archive struct {
 	store  Store
 	keys   keys
 	opts   Options
-	node   uint64     // that has the lease; random
 	work   sync.Mutex // of the one that writes objects: a part that is archived, or an expunge
+	lease  lease      // under which it does
 
 	mu   sync.Mutex
 	days map[store.Kind]*day // the day of each kind that is being archived; an entry goes when it is done, and after an error
@@ -119,17 +118,15 @@ type day struct {
 
 // New returns the archive of a store.
 func New(target Target, s Store, vault Vault, opts Options) *Archive {
-	var node [8]byte
-	rand.Read(node[:])
 	return &Archive{
-		target: target, store: s, keys: keys{store: s, vault: vault},
-		opts: opts.withDefaults(), node: binary.BigEndian.Uint64(node[:]) >> 1, days: map[store.Kind]*day{},
+		target: target, store: s, keys: keys{store: s, vault: vault}, lease: newLease(s),
+		opts: opts.withDefaults(), days: map[store.Kind]*day{},
 	}
 }
 
 // Archive archives the next part of the oldest day of a kind that ended at before or earlier.
 // It reports whether there may be more; then it has rested as long as that took. If another
-// node is at it, it does nothing.
+// node is at it, it rests: that node may die, and leave more.
 func (a *Archive) Archive(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error) {
 	begun := time.Now()
 	err = a.bounded(ctx, func(ctx context.Context) (err error) {
@@ -138,6 +135,12 @@ func (a *Archive) Archive(ctx context.Context, kind store.Kind, before time.Time
 	})
 	if err != nil {
 		a.forget(kind)
+	}
+	if errors.Is(err, errArchiving) {
+		batch.SleepOr(ctx, leaseRenewed, nil)
+		return true, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("archive %s: %w", kind, err)
 	}
 	if more {
@@ -149,13 +152,14 @@ func (a *Archive) Archive(ctx context.Context, kind store.Kind, before time.Time
 // errSlow is the cause of the end of a part that takes too long.
 var errSlow = errors.New("the archive is too slow")
 
-// bounded runs do, alone on this node and within PartTime.
+// bounded runs do, alone of all nodes and within PartTime. While another node archives, it is
+// errArchiving.
 func (a *Archive) bounded(ctx context.Context, do func(context.Context) error) error {
 	a.work.Lock()
 	defer a.work.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.PartTime, errSlow)
 	defer cancel()
-	err := do(ctx)
+	err := a.lease.run(ctx, do)
 	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
 		return fmt.Errorf("%w: %w", errSlow, err)
 	}
@@ -170,11 +174,6 @@ func (a *Archive) forget(kind store.Kind) {
 
 // next archives a part.
 func (a *Archive) next(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error) {
-	mine, err := a.store.LeaseArchive(ctx, a.node, 2*a.opts.PartTime)
-	if err != nil || !mine {
-		a.forget(kind)
-		return false, err
-	}
 	d, err := a.day(ctx, kind, before)
 	if err != nil || d == nil {
 		return false, err
@@ -188,13 +187,21 @@ func (a *Archive) next(ctx context.Context, kind store.Kind, before time.Time) (
 	}
 	made, err := a.write(ctx, store.ArchivePart{Kind: kind, Day: d.Day, Number: d.Next, After: d.After()}, p)
 	if err == nil {
-		err = a.store.PutArchivePart(ctx, made)
+		err = a.record(ctx, made)
 	}
 	if err != nil {
 		return false, err
 	}
 	d.Parts, d.Next = append(d.Parts, made), d.Next+1
 	return true, nil
+}
+
+// record records a part that was written.
+func (a *Archive) record(ctx context.Context, p store.ArchivePart) error {
+	if err := a.lease.held(); err != nil {
+		return err
+	}
+	return a.store.PutArchivePart(ctx, p)
 }
 
 // day returns the day of a kind that is being archived; nil: there is none.
@@ -257,7 +264,7 @@ func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
 // database was restored from an old backup, the archive may know more than the database.
 func (a *Archive) adopt(ctx context.Context, kind store.Kind, d *day) error {
 	names, err := a.target.List(ctx, folderOf(kind, d.Day))
-	if err != nil {
+	if err = cmp.Or(err, a.lease.held()); err != nil {
 		return err
 	}
 	next := partPrefix(kind, d.Day, d.Next)
@@ -299,7 +306,7 @@ func (a *Archive) adoptPart(ctx context.Context, kind store.Kind, d *day, object
 	if err != nil || stored != p.Rows {
 		return err
 	}
-	if err := a.store.PutArchivePart(ctx, p); err != nil {
+	if err := a.record(ctx, p); err != nil {
 		return err
 	}
 	d.Parts, d.Next = append(d.Parts, p), d.Next+1

@@ -453,23 +453,6 @@ func (w *world) rows(kind store.Kind) (n int) {
 	return n
 }
 
-func TestOneNodeArchivesAtATime(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.deliver(0, 10)
-	target := archive.Folder(t.TempDir())
-	first, second := w.open(target, archive.Options{PartBytes: 1}), w.open(target, archive.Options{PartBytes: 1})
-	if more, err := first.Archive(t.Context(), store.OldEvents, later()); !more || err != nil {
-		t.Fatalf("the first node: more %v, %v", more, err)
-	}
-	if more, err := second.Archive(t.Context(), store.OldEvents, later()); more || err != nil {
-		t.Errorf("the second node: more %v, %v, want that it does nothing", more, err)
-	}
-	if n := len(w.parts()); n != 1 {
-		t.Errorf("there are %d parts, want 1", n)
-	}
-}
-
 func TestExpungeMakesOneAccountUnreadable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

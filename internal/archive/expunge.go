@@ -44,9 +44,6 @@ func (a *Archive) Expunge(ctx context.Context, e postrider.Expunge) (postrider.E
 	return e, nil
 }
 
-// errArchiving says that another node has the lease.
-var errArchiving = errors.New("another server is archiving")
-
 // expungeDay looks at the objects of the next day. An object at a time is bounded by PartTime.
 func (a *Archive) expungeDay(ctx context.Context, e postrider.Expunge) (postrider.Expunge, error) {
 	for _, kind := range []store.Kind{store.OldEvents, store.OldAttempts, store.OldBodies} {
@@ -54,11 +51,11 @@ func (a *Archive) expungeDay(ctx context.Context, e postrider.Expunge) (postride
 			continue
 		}
 		x := expunging{Archive: a, of: e, kind: kind}
-		if err := a.leased(ctx, x.list); err != nil {
+		if err := a.bounded(ctx, x.list); err != nil {
 			return e, err
 		}
 		for _, object := range x.objects {
-			if err := a.leased(ctx, func(ctx context.Context) error { return x.object(ctx, object) }); err != nil {
+			if err := a.bounded(ctx, func(ctx context.Context) error { return x.object(ctx, object) }); err != nil {
 				return e, err
 			}
 		}
@@ -71,20 +68,6 @@ func (a *Archive) expungeDay(ctx context.Context, e postrider.Expunge) (postride
 	e.Archive.Day, e.Archive.Fault = e.Archive.Day.AddDate(0, 0, 1), ""
 	e.Archive.Done = e.Archive.Day.After(now)
 	return e, a.store.NoteExpunge(ctx, e)
-}
-
-// leased runs do alone, with the lease, within PartTime.
-func (a *Archive) leased(ctx context.Context, do func(context.Context) error) error {
-	return a.bounded(ctx, func(ctx context.Context) error {
-		mine, err := a.store.LeaseArchive(ctx, a.node, 2*a.opts.PartTime)
-		switch {
-		case err != nil:
-			return err
-		case !mine:
-			return errArchiving
-		}
-		return do(ctx)
-	})
 }
 
 // expunging is the work on a kind and day.
@@ -107,7 +90,7 @@ func (x *expunging) list(ctx context.Context) error {
 	}
 	x.there = map[string]bool{}
 	names, err := x.target.List(ctx, folderOf(x.kind, x.of.Archive.Day))
-	if err != nil {
+	if err = cmp.Or(err, x.lease.held()); err != nil {
 		return fmt.Errorf("list objects: %w", err)
 	}
 	slices.Sort(names)
@@ -243,6 +226,9 @@ func (x *expunging) replace(ctx context.Context, p store.ArchivePart, next manif
 	}
 	if x.there[next.Object] { // it was adopted: another expunge has counted these records
 		r.Expunge = postrider.ExpungeID{}
+	}
+	if err := x.lease.held(); err != nil {
+		return err
 	}
 	if err := x.store.ReplaceArchivePart(ctx, r); err != nil {
 		return err

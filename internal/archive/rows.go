@@ -3,6 +3,7 @@ package archive
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,6 +29,9 @@ func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store
 		archived, left, err = a.apart(ctx, kind, rows)
 		return err
 	})
+	if errors.Is(err, errArchiving) {
+		return nil, rows, nil
+	}
 	if err != nil {
 		return nil, rows, fmt.Errorf("archive single %s: %w", kind, err)
 	}
@@ -39,10 +43,6 @@ func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store
 
 // apart archives the first rows as a part.
 func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
-	mine, err := a.store.LeaseArchive(ctx, a.node, 2*a.opts.PartTime)
-	if err != nil || !mine {
-		return nil, rows, err
-	}
 	day := store.DayOf(rows[0].ID.Time())
 	ofDay, left := cut(rows, func(r store.OldRow) bool { return !store.DayOf(r.ID.Time()).Equal(day) })
 	parts, err := a.store.ArchiveParts(ctx, store.ArchiveParts{Kind: kind, From: day, To: day.AddDate(0, 0, 1), Limit: maxParts})
@@ -64,7 +64,7 @@ func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRo
 		return nil, nil, err
 	}
 	part.Deleted = part.Rows
-	return p.rows, left, a.store.PutArchivePart(ctx, part)
+	return p.rows, left, a.record(ctx, part)
 }
 
 // cut splits rows before the first one that is beyond the end.

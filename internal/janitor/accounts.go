@@ -167,7 +167,7 @@ func (w *walk) archive(ctx context.Context) (going, left []store.OldRow, err err
 	rows := w.found[first:]
 	going, left, err = w.opts.Archive.ArchiveRows(ctx, w.kind, rows)
 	if err == nil && len(left) == len(rows) { // another node archives
-		err = w.rest(ctx, time.Minute)
+		err = w.rest(ctx, 5*time.Second)
 	}
 	return going, left, err
 }

@@ -69,6 +69,9 @@ func NewBacklogs(s BacklogStore, opts BacklogOptions) *Backlogs {
 const (
 	// roundEvery is the least time from the beginning of a round to the next.
 	roundEvery = 5 * time.Second
+	// leadsEvery is the interval at which a node that does not lead looks whether it does now: a
+	// server that has just started leads after its first heartbeat, and may not live for long.
+	leadsEvery = 250 * time.Millisecond
 	// restFactor bounds the load: after each page a round rests for so many times as long as
 	// the page took the store. A round over few and short backlogs takes milliseconds; one
 	// that has to count millions takes minutes, at a twentieth of one connection.
@@ -82,8 +85,9 @@ const (
 // is over, and the next one begins at the first endpoint.
 func (b *Backlogs) Run(ctx context.Context) error {
 	for {
-		begun := time.Now()
+		begun, wait := time.Now(), leadsEvery
 		if b.opts.Leads() {
+			wait = roundEvery
 			rows, err := b.round(ctx)
 			if err != nil && ctx.Err() == nil {
 				b.opts.Log.WarnContext(ctx, "backlogs not counted", "error", err)
@@ -92,7 +96,7 @@ func (b *Backlogs) Run(ctx context.Context) error {
 				b.opts.Hooks.ChoreDone.Call(observe.ChoreDone{Name: "mark full backlogs", Took: time.Since(begun), Rows: rows, Err: err})
 			}
 		}
-		if !batch.Sleep(ctx, max(0, roundEvery-time.Since(begun))) {
+		if !batch.Sleep(ctx, max(0, wait-time.Since(begun))) {
 			return nil
 		}
 	}

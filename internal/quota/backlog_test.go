@@ -268,6 +268,21 @@ func TestOneNodeCounts(t *testing.T) {
 	})
 }
 
+// A server that is killed every two seconds leads 300 ms after each start.
+func TestABacklogIsBoundedFromTheFirstSecondOfAServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		acme := w.account(postrider.Quotas{})
+		e := w.endpoint(acme)
+		w.owe(acme, e, 10)
+		started := time.Now()
+		w.mark(w.Store, quota.BacklogOptions{Default: 10, Leads: func() bool { return time.Since(started) > 300*time.Millisecond }})
+		passed(time.Second)
+		w.isFull("a second after the start", []bool{true}, e)
+	})
+}
+
 func TestARoundThatFailsIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,9 @@
 //   - Every ten seconds, and once more when Run ends, the deltas of all nodes are folded.
 //     Counts are exact whatever happens to a node: the transaction that records an attempt
 //     also stores its delta, see [store.Rollups].
-//   - Durations are in this node's memory until the next fold. A node that dies, or a fold
-//     that fails, loses the durations of at most ten seconds, and nothing else.
+//   - Durations are in this node's memory until the next fold. A node that dies loses the
+//     durations of at most ten seconds, and nothing else. A fold that fails keeps them for the
+//     next one; if it was stored and only its reply was lost, they count twice.
 //   - The waiting durations and one fold take at most 64 MiB. If that is too little for ten
 //     seconds, a fold starts earlier. Durations for which there is no space until it ends are
 //     dropped, and the log says how many.
@@ -80,6 +81,9 @@ const (
 	// bucketBytes is the memory of a bucket in a slice that is half empty. Each duration is
 	// counted as a new bucket.
 	bucketBytes = 32
+	// maxKept is how many buckets a sketch that is kept after a failed fold counts as, at most:
+	// with growing bounds few durations need a new one.
+	maxKept = 256
 )
 
 // New returns a Rollup without durations.
@@ -171,8 +175,9 @@ func (r *Rollup) fold(ctx context.Context, s Store) (all int, err error) {
 		begun := time.Now()
 		folded, err := s.FoldRollups(ctx, store.Fold{Deltas: r.deltas, Seen: valuesOf(seen[:n])})
 		if err != nil {
+			r.keep(seen)
 			if ctx.Err() == nil {
-				r.opts.Log.WarnContext(ctx, "rollups not folded", "lost_durations_of", len(seen), "error", err)
+				r.opts.Log.WarnContext(ctx, "rollups not folded", "durations_of", len(seen), "error", err)
 			}
 			return all, err
 		}
@@ -210,6 +215,28 @@ func (r *Rollup) take(ctx context.Context) []seenMinute {
 		all = append(all, seenMinute{of, d})
 	}
 	return all
+}
+
+// keep adds the durations of a fold that failed to those of the next one, as far as there is
+// space.
+func (r *Rollup) keep(minutes []seenMinute) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range minutes {
+		d := r.seen[m.minute]
+		n := int(min(m.responses.Count(), maxKept) + min(m.latencies.Count(), maxKept)) //nolint:gosec // at most twice maxKept
+		if d == nil && r.bytes+minuteBytes > maxBytes || r.bytes > maxBytes {
+			r.dropped += n
+			continue
+		}
+		if r.bytes += n * bucketBytes; d == nil {
+			r.seen[m.minute] = m.durations
+			r.bytes += minuteBytes
+			continue
+		}
+		_ = d.responses.Merge(m.responses) // both have the buckets of this program
+		_ = d.latencies.Merge(m.latencies)
+	}
 }
 
 // valuesOf returns minutes in the store's form.

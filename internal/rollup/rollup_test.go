@@ -170,7 +170,7 @@ func TestAllDeltasAreFoldedInTransactionsOfTheRightSize(t *testing.T) {
 	})
 }
 
-func TestAFoldThatFailsLosesItsDurationsAlone(t *testing.T) {
+func TestAFoldThatFailsKeepsItsDurations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
@@ -192,8 +192,8 @@ func TestAFoldThatFailsLosesItsDurationsAlone(t *testing.T) {
 		if n := len(h.chores); n != 3 || h.chores[0].Err == nil || h.chores[1].Err != nil || h.chores[0].Name != "fold rollups" {
 			t.Errorf("observers heard of %+v, want a fold that failed and two that did not", h.chores)
 		}
-		if sum := h.folded(); sum.Latencies.Count() != 1 || !strings.Contains(h.log.String(), "lost_durations_of=1") {
-			t.Errorf("%d durations are folded, want the second one; log:\n%s", sum.Latencies.Count(), &h.log)
+		if sum := h.folded(); sum.Latencies.Count() != 2 || !strings.Contains(h.log.String(), "durations_of=1") {
+			t.Errorf("%d durations are folded, want both; log:\n%s", sum.Latencies.Count(), &h.log)
 		}
 	})
 }

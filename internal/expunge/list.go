@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/postrider/postrider"
@@ -37,10 +38,20 @@ func appendTo(list string, e postrider.Expunge) error {
 		return fmt.Errorf("add to the list of expunges: %w", err)
 	}
 	_, err = file.Write(slices.Concat([]byte{'\n'}, text, []byte{'\n'}))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(err, file.Sync(), file.Close(), syncFolder(filepath.Dir(list))); err != nil {
 		return fmt.Errorf("add to the list of expunges: %w", err)
 	}
 	return nil
+}
+
+// syncFolder makes the name of a new file outlast a crash of the machine: syncing a file does not
+// sync the folder that names it. Tests replace it.
+var syncFolder = func(folder string) error {
+	d, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // readList returns the expunges of the list, the oldest first; none: there is no list yet. A

@@ -28,10 +28,10 @@ func TestTheFingerprintIsOfStatements(t *testing.T) {
 	own := read(t, map[string]string{"0001_tables.sql": firstTables}).Newest()
 	for text, same := range map[string]bool{
 		"-- Other words.\ncreate table things (\n  id   integer -- its number\n);\n":    true,
-		firstTables + "comment on table things is 'All of them.';\n":                     true,
-		strings.Replace(firstTables, "integer", "bigint", 1):                             false,
-		firstTables + "create table others (\n    id integer\n);\n":                      false,
-		strings.Replace(firstTables, "id integer", "id integer check (id > 0)", 1):       false,
+		firstTables + "comment on table things is 'All of them.';\n":                    true,
+		strings.Replace(firstTables, "integer", "bigint", 1):                            false,
+		firstTables + "create table others (\n    id integer\n);\n":                     false,
+		strings.Replace(firstTables, "id integer", "id integer check (id > 0)", 1):      false,
 		strings.Replace(firstTables, "id integer", "id integer, note text not null", 1): false,
 	} {
 		if got := read(t, map[string]string{"0001_tables.sql": text}).Newest(); (got.Fingerprint == own.Fingerprint) != same {

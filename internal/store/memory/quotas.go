@@ -65,7 +65,7 @@ func (s *Store) SpendQuotas(_ context.Context, spends []store.QuotaSpend) (state
 		if !known {
 			u = quotaUse{events: float64(p.Burst), at: now}
 		}
-		if !u.day.Equal(day) {
+		if u.day.Before(day) {
 			u.day, u.bytes = day, 0
 		}
 		u.rate, u.burst = p.Rate, p.Burst
@@ -86,7 +86,7 @@ func (s *Store) QuotaUse(_ context.Context, account postrider.AccountID) (use po
 	use.DayEnds, use.Endpoints = ends, s.endpointsOfLocked(account)
 	u := s.quotaUse[account]
 	use.Missing = float64(u.burst) - u.eventsAt(s.now())
-	if u.day.Equal(day) {
+	if !u.day.Before(day) {
 		use.Bytes = u.bytes
 	}
 	return use, nil

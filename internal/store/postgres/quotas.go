@@ -72,7 +72,8 @@ func (s *Store) Quotas(ctx context.Context, q store.QuotaQuery) ([]store.Account
 }
 
 // A row that is new holds a full burst, less what was spent; so "excluded.burst -
-// excluded.events" is what was spent. The rows are locked in the order of the arguments,
+// excluded.events" is what was spent. The day never goes back: of two nodes around midnight, or
+// after a step of the clock, one would begin it again. The rows are locked in the order of the arguments,
 // which all nodes sort, so that no two calls wait for each other. Walks quota_use_pkey.
 const spendQuotasSQL = `
 	insert into quota_use as u (account, rate, burst, events, at, asked, day, bytes)
@@ -84,7 +85,7 @@ const spendQuotasSQL = `
 		events = least(excluded.burst, u.events + excluded.rate * greatest(0, extract(epoch from excluded.at - u.at)::double precision))
 			- (excluded.burst - excluded.events),
 		at = greatest(u.at, excluded.at), asked = u.asked + excluded.asked,
-		bytes = excluded.bytes + case when u.day = excluded.day then u.bytes else 0 end, day = excluded.day
+		bytes = excluded.bytes + case when u.day >= excluded.day then u.bytes else 0 end, day = greatest(u.day, excluded.day)
 	returning u.account, u.events, u.asked, u.bytes`
 
 // SpendQuotas adds what accounts have used. It is not repeated when its reply is lost: what
@@ -137,7 +138,7 @@ const countEndpointsSQL = `select count(*) from endpoints e where e.account = @a
 // Walks quota_use_pkey.
 const quotaUseSQL = `
 	select coalesce(greatest(0, u.burst - u.events - u.rate * greatest(0, extract(epoch from @now::timestamptz - u.at)::double precision)), 0),
-		case when u.day = @day::date then u.bytes else 0 end, (` + countEndpointsSQL + `)
+		case when u.day >= @day::date then u.bytes else 0 end, (` + countEndpointsSQL + `)
 	from (values (@account::uuid)) as a (account)
 	left join quota_use u on u.account = a.account`
 

@@ -235,3 +235,29 @@ func TestTheIntegrityCheckIsBounded(t *testing.T) {
 		t.Errorf("Examine = %+v, want a check that did not end", found)
 	}
 }
+
+func TestTheDayOfAQuotaNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	s := open(t, t.TempDir(), sqlite.Options{Now: func() time.Time { return at }})
+	spend := func(bytes int64) int64 {
+		states, err := s.SpendQuotas(t.Context(), []store.QuotaSpend{{Account: postrider.AccountID{1}, Burst: 1, Bytes: bytes}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return states[0].Bytes
+	}
+	at = at.Add(24 * time.Hour)
+	spend(100)
+	at = at.Add(-24 * time.Hour)
+	if n := spend(10); n != 110 {
+		t.Errorf("after the clock was set back the day has %d bytes, want 110", n)
+	}
+	if use, err := s.QuotaUse(t.Context(), postrider.AccountID{1}); err != nil || use.Bytes != 110 {
+		t.Errorf("use = %+v, %v, want 110 bytes", use, err)
+	}
+	at = at.Add(48 * time.Hour)
+	if n := spend(1); n != 1 {
+		t.Errorf("the next day has %d bytes, want 1", n)
+	}
+}

@@ -70,7 +70,8 @@ func (s *Store) Quotas(ctx context.Context, q store.QuotaQuery) ([]store.Account
 }
 
 // A row that is new holds a full burst, less what was spent; so "excluded.burst -
-// excluded.events" is what was spent. The clock of the store never goes back. By the key.
+// excluded.events" is what was spent. The clock of the store never
+// goes back, nor does the day, when the time of day is stepped. By the key.
 const spendQuotaSQL = `
 	insert into quota_use as u (account, rate, burst, events, at, asked, day, bytes)
 	values (@account, @rate, @burst, @burst - @events, @now, @asked, @day, @bytes)
@@ -78,7 +79,7 @@ const spendQuotaSQL = `
 		rate = excluded.rate, burst = excluded.burst,
 		events = min(excluded.burst, u.events + excluded.rate * max(0, excluded.at - u.at) / 1e6) - (excluded.burst - excluded.events),
 		at = excluded.at, asked = u.asked + excluded.asked,
-		bytes = excluded.bytes + case when u.day = excluded.day then u.bytes else 0 end, day = excluded.day
+		bytes = excluded.bytes + case when u.day >= excluded.day then u.bytes else 0 end, day = max(u.day, excluded.day)
 	returning events, asked, bytes`
 
 // SpendQuotas adds what accounts have used; see [store.Quotas].
@@ -107,7 +108,7 @@ func dayNumber(wall time.Time) int64 {
 // By the key of quota_use, and by endpoints_account.
 const (
 	quotaUseSQL = `
-	select max(0, burst - events - rate * max(0, @now - at) / 1e6), case when day = @day then bytes else 0 end
+	select max(0, burst - events - rate * max(0, @now - at) / 1e6), case when day >= @day then bytes else 0 end
 	from quota_use where account = @account`
 	countEndpointsSQL = `select count(*) from endpoints where account = @account and status <> 'deleted'`
 )

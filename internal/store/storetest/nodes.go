@@ -59,6 +59,7 @@ var nodes = []verb{
 	{"Hold", []sentence{
 		{"it is heard with an empty message once it holds, and returns when ctx ends", holdEnds},
 	}},
+	{"SpendQuotas", []sentence{{"the day of an account never goes back", spendDayStays}}},
 }
 
 // member is a node as the store knows it.

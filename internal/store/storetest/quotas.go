@@ -262,3 +262,20 @@ func putMostInParallel(w *world) {
 		w.Errorf("%d endpoints were created, want 3", created.Load())
 	}
 }
+
+// Of two nodes around midnight one may still have the day before; so may one whose clock was set
+// back.
+func spendDayStays(w *world) {
+	account := w.account()
+	w.machine.move(24 * time.Hour)
+	w.spend(account, 0, 0, 100)
+	w.machine.move(-24 * time.Hour)
+	w.same("bytes of the day", w.spend(account, 0, 0, 10).Bytes, int64(110))
+	use, err := w.QuotaUse(w.Context(), account)
+	w.ok(err)
+	w.same("bytes that are shown", use.Bytes, int64(110))
+	w.machine.move(24 * time.Hour)
+	w.same("bytes of the day, once all have it", w.spend(account, 0, 0, 1).Bytes, int64(111))
+	w.machine.move(24 * time.Hour)
+	w.same("bytes of the next day", w.spend(account, 0, 0, 1).Bytes, int64(1))
+}

@@ -162,13 +162,21 @@ func (a *App) open(ctx context.Context) error {
 	a.writes = newWrites(verbs{opened, called(a.observer.StoreCalled)})
 	a.store = a.writes
 	if err := a.prepare(ctx, opened); err != nil {
-		if a.egress != nil {
-			a.egress.Close()
-			a.egress = nil
-		}
+		a.disconnect()
 		return errors.Join(err, opened.Close())
 	}
 	return nil
+}
+
+// disconnect closes the connections to receivers and to the archive. prepare makes them anew.
+func (a *App) disconnect() {
+	if a.egress != nil {
+		a.egress.Close()
+	}
+	if a.archive.close != nil {
+		a.archive.close()
+	}
+	a.egress, a.archive = nil, keptArchive{}
 }
 
 // prepare makes the first API key and the vault, and then the services. The key
@@ -332,8 +340,7 @@ func (a *App) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		a.egress.Close()
-		a.archive.close()
+		a.disconnect()
 		err = errors.Join(err, a.store.Close())
 	}()
 	if err := keepFile(a.config.serverFile(), "http://"+a.Addr().String()); err != nil {

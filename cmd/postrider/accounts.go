@@ -116,12 +116,19 @@ func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-type accountsDeleteCmd struct{ oneAccount }
+type accountsDeleteCmd struct {
+	oneAccount
+
+	Yes bool `help:"Do it. It cannot be undone."`
+}
 
 // Run deletes the account. The server revokes its keys at once and deletes its
 // endpoints in the background, so the command returns before all deliveries are
 // cancelled.
 func (c *accountsDeleteCmd) Run(ctx context.Context, t terminal) error {
+	if !c.Yes {
+		return misused("--yes: say that it is meant; a deleted account and its endpoints cannot be brought back")
+	}
 	return change(t, c.target, c.Account+" is deleted", func(api *client.Client) error {
 		return api.DeleteAccount(ctx, c.Account)
 	})

@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/postrider/postrider"
 )
 
 // completionCmd is the command completion. It prints a script for the shell's start
@@ -30,9 +33,17 @@ func (completionCmd) Help() string {
 // when the program is upgraded. If __complete prints nothing, as for files and free
 // values, the shell offers files.
 var completionScripts = map[string]string{
+	//
+	// bash splits words at = and : for itself, and replaces only the part behind the last of them.
 	"bash": `_postrider() {
-  local IFS=$'\n' word="${COMP_WORDS[COMP_CWORD]}"
-  COMPREPLY=($(compgen -W "$(postrider __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1)" -- "$word"))
+  local line="${COMP_LINE:0:COMP_POINT}" words word before IFS=$' \t\n'
+  read -ra words <<< "$line"
+  [[ $line == *[[:space:]] ]] && words+=("")
+  word="${words[${#words[@]}-1]}"
+  IFS=$'\n'
+  COMPREPLY=($(compgen -W "$(postrider __complete "${words[@]:1}" 2>/dev/null | cut -f1)" -- "$word"))
+  before="${word%"${word##*["$COMP_WORDBREAKS"]}"}"
+  COMPREPLY=("${COMPREPLY[@]#"$before"}")
 }
 complete -o default -F _postrider postrider
 `,
@@ -90,7 +101,7 @@ func (c *completeCmd) Run(t terminal, k *kong.Kong) error {
 
 // candidates returns the completions of the last word, below a node of the command
 // line. It walks the complete words first: a command descends, a flag with a value
-// waits for it, and any other word is an argument. Enums offer their values; files
+// waits for it, and any other word is an argument. Enums and presets offer their values; files
 // and free values offer none. For example:
 //
 //	postrider endp│                        endpoints
@@ -107,9 +118,7 @@ func candidates(node *kong.Node, words []string) (found []string) {
 		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
 		switch {
 		case waiting != nil:
-			if word != "=" { // bash passes --flag=value as three words
-				waiting = nil
-			}
+			waiting = nil
 		case isFlag:
 			waiting = valued(flags, name)
 		case i >= 0:
@@ -130,12 +139,12 @@ func candidates(node *kong.Node, words []string) (found []string) {
 	name, _, assigned := strings.Cut(last, "=")
 	switch {
 	case waiting != nil:
-		for value := range strings.SplitSeq(waiting.Enum, ",") {
+		for _, value := range valuesOf(waiting) {
 			add("", value, "")
 		}
 	case strings.HasPrefix(last, "-") && assigned:
 		if f := valued(flags, strings.TrimPrefix(name, "--")); f != nil {
-			for value := range strings.SplitSeq(f.Enum, ",") {
+			for _, value := range valuesOf(f) {
 				add(name+"=", value, "")
 			}
 		}
@@ -157,6 +166,26 @@ func candidates(node *kong.Node, words []string) (found []string) {
 		}
 	}
 	return found
+}
+
+// valuesOf returns the values that a flag accepts, or the names among them where it accepts JSON
+// or longer texts, too.
+func valuesOf(f *kong.Flag) []string {
+	switch {
+	case f.Enum != "":
+		return strings.Split(f.Enum, ",")
+	case f.Name == "retry":
+		return postrider.Presets()
+	case f.Name == "circuit":
+		return slices.Sorted(maps.Keys(postrider.CircuitPresets))
+	case f.Name == "signature":
+		var names []string
+		for _, scheme := range postrider.Schemes {
+			names = append(names, string(scheme))
+		}
+		return names
+	}
+	return nil
 }
 
 // valued returns the flag with this name if it needs a value, else nil. A boolean flag

@@ -141,7 +141,7 @@ func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	events, err := parseEvents(text)
+	events, err := parseEvents(sourceName(c.File), text)
 	if err != nil {
 		return err
 	}
@@ -163,24 +163,38 @@ var receiptTable = tableOf[apitypes.BatchReceipt]{
 	},
 }
 
+// maxEvents is the most events of one request of the API.
+const maxEvents = 1000
+
+// sourceName returns the name of a file that a person gave, for messages about it.
+func sourceName(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
 // parseEvents reads JSON objects, one after the other, in the form of the API. They
 // may be one per line or spread over lines; only their order counts. An unknown field
-// is an error: a misspelt optional field would otherwise be lost.
-func parseEvents(text []byte) ([]apitypes.EventCreate, error) {
+// is an error: a misspelt optional field would otherwise be lost. Errors begin with the name of
+// the file.
+func parseEvents(name string, text []byte) ([]apitypes.EventCreate, error) {
 	var events []apitypes.EventCreate
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	for {
 		var e apitypes.EventCreate
 		switch err := d.Decode(&e); {
+		case errors.Is(err, io.EOF) && len(events) > maxEvents:
+			return nil, misused("%s: has %d events, and one request takes %d: split the file, as by split -l %d", name, len(events), maxEvents, maxEvents)
 		case errors.Is(err, io.EOF) && len(events) > 0:
 			return events, nil
 		case errors.Is(err, io.EOF):
-			return nil, misused("FILE: has no event")
+			return nil, misused("%s: has no event", name)
 		case err != nil:
-			return nil, misused("FILE: event %d: %v", len(events)+1, err)
+			return nil, misused("%s: event %d: %v", name, len(events)+1, err)
 		case e.Data == nil:
-			return nil, misused("FILE: event %d: has no data", len(events)+1)
+			return nil, misused("%s: event %d: has no data", name, len(events)+1)
 		}
 		events = append(events, e)
 	}

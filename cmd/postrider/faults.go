@@ -69,13 +69,13 @@ func (w flagNames) faults(fields []apitypes.Fault) string {
 // which is what the flag accepts. In a batch from a file it names the event by its
 // number, counted from 1:
 //
-//	events[3].type must …  →  FILE: event 4: type must …
+//	events[3].type must …  →  orders.jsonl: event 4: type must …
 func (w flagNames) fault(f apitypes.Fault) string {
 	name, part := w.of(f.Field)
 	if event, ok := strings.CutPrefix(f.Field, "events["); ok && w.arguments["file"] {
 		n, field, _ := strings.Cut(event, "].")
 		if i, err := strconv.Atoi(n); err == nil {
-			return fmt.Sprintf("FILE: event %d: %s %s", i+1, field, f.Reason)
+			return fmt.Sprintf("%s: event %d: %s %s", sourceName(w.values["file"]), i+1, field, f.Reason)
 		}
 	}
 	if name == "" {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,19 +15,26 @@ import (
 
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/app"
 )
 
 // target holds the flags of every command that calls a server.
 type target struct {
-	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" default:"http://127.0.0.1:8080" help:"URL of the server."`
+	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" placeholder:"URL" help:"URL of the server. Default: that of the server that runs with the data folder (POSTRIDER_DATA_DIR, or ./postrider-data), or else http://127.0.0.1:8080."`
 	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File with the API key. Default: the variable POSTRIDER_API_KEY, or else admin.key in the data folder: POSTRIDER_DATA_DIR, or ./postrider-data."`
 	JSON    bool   `name:"json" help:"Print the result as JSON."`
 }
 
-// firstKeyFile returns the file into which a server with the same environment writes
-// the first admin key. The commands find it when they run in the server's directory.
-func firstKeyFile() string {
-	return filepath.Join(cmp.Or(os.Getenv("POSTRIDER_DATA_DIR"), "postrider-data"), "admin.key")
+// dataFolder returns the store of a server with the same environment that was started in the
+// same directory. The commands find its first admin key and its URL there.
+func dataFolder() app.StoreConfig {
+	return app.StoreConfig{DataDir: cmp.Or(os.Getenv("POSTRIDER_DATA_DIR"), "postrider-data")}
+}
+
+// address returns the URL of the server.
+func (t target) address() string {
+	running, _ := dataFolder().Running() // empty: none runs here
+	return cmp.Or(t.URL, running, "http://127.0.0.1:8080")
 }
 
 // connect returns a client of the server. The caller must close it. It makes no
@@ -38,7 +44,8 @@ func firstKeyFile() string {
 // restart of the server. Publishing carries an idempotency key of the client, so
 // that a repeated request publishes nothing twice.
 func (t target) connect() (*client.Client, error) {
-	u, err := url.Parse(t.URL)
+	address := t.address()
+	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, misused("--url: must be like http://127.0.0.1:8080")
 	}
@@ -49,7 +56,7 @@ func (t target) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(t.URL, key, client.Options{UserAgent: "postrider-cli", Attempts: 3}), nil
+	return client.New(address, key, client.Options{UserAgent: "postrider-cli", Attempts: 3}), nil
 }
 
 // ask makes a call to the server and prints its result. Nearly every command of a
@@ -86,9 +93,9 @@ func change(t terminal, server target, done string, call func(*client.Client) er
 // key returns the API key. A missing key is a usage error that names the ways to
 // give one.
 func (t target) key() (string, error) {
-	key, err := findKey(t.KeyFile, firstKeyFile())
+	key, err := findKey(t.KeyFile, dataFolder().KeyFile())
 	if errors.Is(err, errNoKey) {
-		return "", misused("no API key: set POSTRIDER_API_KEY, name a file with --key-file, or run where %s is", firstKeyFile())
+		return "", misused("no API key: set POSTRIDER_API_KEY, name a file with --key-file, or run where %s is", dataFolder().KeyFile())
 	}
 	return key, err
 }

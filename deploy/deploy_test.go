@@ -17,10 +17,11 @@ import (
 
 // ruleFile and dashboardFile are what the tests check, beside the chart.
 const (
-	ruleFile      = "prometheus/postrider.rules.yml"
-	ruleTests     = "prometheus/postrider_test.yml"
-	dashboardFile = "grafana/postrider.json"
-	runbooks      = "../docs/operate/runbooks.md"
+	ruleFile       = "prometheus/postrider.rules.yml"
+	ruleTests      = "prometheus/postrider_test.yml"
+	dashboardFile  = "grafana/postrider.json"
+	runbooks       = "../docs/operate/runbooks.md"
+	monitoringPage = "../docs/operate/monitoring.md"
 )
 
 // rules are a file of rules, as Prometheus reads it.

@@ -66,6 +66,68 @@ func TestRulesUseDocumentedMetrics(t *testing.T) {
 	}
 }
 
+// TestWorriesHaveAnAlert checks that each metric of metrics.md with a "when to worry" names the
+// alert that does, which uses it, or says why there is none.
+func TestWorriesHaveAnAlert(t *testing.T) {
+	t.Parallel()
+	uses := map[string]string{} // expressions by alert or record, those of its records included
+	for _, r := range readRules(t) {
+		expr := r.Expr
+		for _, record := range regexp.MustCompile(`\bjob:\w+:\w+`).FindAllString(r.Expr, -1) {
+			expr += uses[record]
+		}
+		uses[r.Alert+r.Record] = expr
+	}
+	row := regexp.MustCompile("(?m)^\\| `(postrider_\\w+)` \\|.*\\| ([^|]*) \\|$")
+	rows := row.FindAllStringSubmatch(string(readFile(t, "../docs/operate/metrics.md")), -1)
+	if len(rows) < 40 {
+		t.Fatalf("docs/operate/metrics.md has %d rows with a worry", len(rows))
+	}
+	for _, r := range rows {
+		named := regexp.MustCompile(`\[(Postrider\w+)\]`).FindStringSubmatch(r[2])
+		switch {
+		case named == nil && !strings.Contains(r[2], "No alert"):
+			t.Errorf("%s has no alert, and no word why", r[1])
+		case named != nil && !regexp.MustCompile(`\b`+r[1]+`(_bucket|_count)?\b`).MatchString(uses[named[1]]):
+			t.Errorf("%s: the alert %s does not use it", r[1], named[1])
+		}
+	}
+}
+
+// TestTheDocumentedInhibitionsNameAlerts checks the example of monitoring.md: while the store is
+// away, the alerts that follow from it are silent, and one of its own cause is not.
+func TestTheDocumentedInhibitionsNameAlerts(t *testing.T) {
+	t.Parallel()
+	silent, known := map[string]*regexp.Regexp{}, map[string]bool{}
+	for _, r := range alerts(t) {
+		known[r.Alert] = true
+	}
+	rule := regexp.MustCompile(`source_matchers: \[alertname="(\w+)"\]\s+target_matchers: \[alertname=~"([^"]+)"`)
+	for _, r := range rule.FindAllStringSubmatch(string(readFile(t, monitoringPage)), -1) {
+		silent[r[1]] = regexp.MustCompile("^(?:" + r[2] + ")$")
+		if !known[r[1]] || silent[r[1]].MatchString(r[1]) && r[1] != "PostriderDown" {
+			t.Errorf("%s is no alert, or inhibits itself", r[1])
+		}
+		for name := range strings.FieldsFuncSeq(strings.TrimPrefix(r[2], "Postrider"), func(r rune) bool { return strings.ContainsRune("(|)", r) }) {
+			if !known["Postrider"+name] && name != ".*" {
+				t.Errorf("%s inhibits %s, which is no alert", r[1], name)
+			}
+		}
+	}
+	away := silent["PostriderStoreAway"]
+	if away == nil {
+		t.Fatal("monitoring.md has no inhibition by PostriderStoreAway")
+	}
+	for name, want := range map[string]bool{
+		"PostriderAPIErrors": true, "PostriderPublishesRefused": true, "PostriderStoreErrors": true, "PostriderRetentionFails": true,
+		"PostriderChoreFails": true, "PostriderNotReady": true, "PostriderCircuitsOpen": false, "PostriderDiskNearlyFull": false,
+	} {
+		if away.MatchString(name) != want {
+			t.Errorf("while the store is away, %s is silent: %v, want %v", name, !want, want)
+		}
+	}
+}
+
 // TestAlertsSayWhatToDo checks the labels and annotations of each alert.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	t.Parallel()

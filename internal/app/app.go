@@ -235,7 +235,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
 		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Sampled: sampled, Log: logOf(a.log, "webhook"),
 	})
-	a.clock = &clock{store: a.store, log: a.log}
+	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
 	a.table = routing.New(a.store, routing.Options{Log: logOf(a.log, "routing")})
 	if a.archive, err = a.config.openArchive(a.store, a.secrets.Vault, logOf(a.log, "archive")); err != nil {
@@ -320,6 +320,7 @@ func (a *App) Run(ctx context.Context) error {
 	}, []service{
 		{"api", a.api.Run},
 		{"", a.serve},
+		{"ready", a.watchReady},
 		{"ops", a.ops.Run},
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -27,8 +28,9 @@ const (
 // clock. The server decides and signs by the store's clock alone; the offset is
 // measured to tell operators about it.
 type clock struct {
-	store store.Store
-	log   *slog.Logger
+	store    store.Store
+	log      *slog.Logger
+	observed observe.Hook[time.Duration] // the offset, after each reading
 	// Nanoseconds that the store's clock is ahead of this machine's; negative:
 	// behind. measure writes it, /readyz reads it.
 	offset atomic.Int64 // zero until the first reading
@@ -52,6 +54,7 @@ func (c *clock) measure(ctx context.Context) error {
 // once when it is back below.
 func (c *clock) watch(ctx context.Context, offset time.Duration) {
 	c.offset.Store(int64(offset))
+	c.observed.Call(offset)
 	far := offset.Abs() > offsetWarned
 	if far == c.warned {
 		return

@@ -106,6 +106,7 @@ func TestMetricsOfWhatAServerDid(t *testing.T) {
 		`postrider_response_seconds_count`:                         4,
 		`postrider_egress_phase_seconds_count{phase="first_byte"}`: 4,
 		`postrider_nodes`:             1,
+		`postrider_ready`:             1,
 		`postrider_shards_owned`:      256,
 		`postrider_hook_panics_total`: 0,
 		`postrider_invariants_violated_total{invariant="attempt_panicked"}`:  0,

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/routing"
 )
 
@@ -209,6 +210,20 @@ func (r *readiness) reasons(ctx context.Context) []string {
 		}
 	}
 	return reasons
+}
+
+// readyEvery is the interval between two looks of watchReady.
+const readyEvery = 5 * time.Second
+
+// watchReady has the observer told whether the server is ready, from before its store is open
+// until it has drained. A scrape waits for no check.
+func (a *App) watchReady(ctx context.Context) error {
+	for {
+		a.observer.Ready.Call(len(a.readiness.reasons(ctx)) == 0)
+		if !batch.Sleep(ctx, readyEvery) {
+			return nil
+		}
+	}
 }
 
 // report returns the status code and the body of /readyz.

@@ -41,6 +41,7 @@ type (
 	loopAsked       struct{ response chan<- struct{} }
 	holdsAsked      struct {
 		lanes    []store.DueLane
+		circuits bool // asks for the open circuits, too
 		response chan<- holds
 	}
 )
@@ -70,12 +71,15 @@ func (in loopAsked) apply(*loop, time.Time) { in.response <- struct{}{} }
 
 // holds is the answer to holdsAsked.
 type holds struct {
-	by           []postrider.HeldBy // of each lane; empty: the endpoint is another node's, or deleted
-	openCircuits int
+	by   []postrider.HeldBy // of each lane; empty: the endpoint is another node's, or deleted
+	open []time.Time        // since when each open circuit is; see [schedule.Core.OpenCircuits]
 }
 
 func (in holdsAsked) apply(l *loop, now time.Time) {
-	h := holds{make([]postrider.HeldBy, len(in.lanes)), l.core.OpenCircuits()}
+	h := holds{by: make([]postrider.HeldBy, len(in.lanes))}
+	if in.circuits {
+		h.open = l.core.OpenCircuits()
+	}
 	for i, lane := range in.lanes {
 		l.introduce(lane.Endpoint)
 		h.by[i], _ = l.core.HeldBy(now, lane.Endpoint)

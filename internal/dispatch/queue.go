@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -18,6 +19,8 @@ const (
 	queuePage = 250
 	// maxQueueLanes bounds a measurement. It takes about 0.3 s of a processor of PostgreSQL.
 	maxQueueLanes = 20_000
+	// Circuits that opened within this time opened together.
+	togetherWithin = time.Hour
 	// A lane is counted up to mostCounted deliveries, and up to leastCounted where so many
 	// lanes have work that all of them together would be more than countedRows.
 	mostCounted, leastCounted, countedRows = 1000, 10, 100_000
@@ -53,11 +56,12 @@ func (d *Dispatcher) measureQueue(ctx context.Context, count int) (q observe.Que
 		if err != nil {
 			return q, fmt.Errorf("measure queue: %w", err)
 		}
-		held, ok := d.askHolds(ctx, lanes)
+		held, ok := d.askHolds(ctx, holdsAsked{lanes: lanes, circuits: page.After == postrider.EndpointID{}})
 		if !ok {
 			return q, fmt.Errorf("measure queue: the loop has ended")
 		}
-		q.OpenCircuits = held.openCircuits
+		q.OpenCircuits += len(held.open)
+		q.OpenedTogether += openedTogether(held.open)
 		for i, lane := range lanes {
 			if held.by[i] != "" {
 				q.Lanes = append(q.Lanes, laneOf(lane, held.by[i]))
@@ -74,9 +78,10 @@ func (d *Dispatcher) measureQueue(ctx context.Context, count int) (q observe.Que
 }
 
 // askHolds asks the loop what holds the lanes' endpoints; false: it has ended.
-func (d *Dispatcher) askHolds(ctx context.Context, lanes []store.DueLane) (holds, bool) {
+func (d *Dispatcher) askHolds(ctx context.Context, ask holdsAsked) (holds, bool) {
 	response := make(chan holds, 1)
-	if !d.postOwn(holdsAsked{lanes, response}) {
+	ask.response = response
+	if !d.postOwn(ask) {
 		return holds{}, false
 	}
 	select {
@@ -86,6 +91,23 @@ func (d *Dispatcher) askHolds(ctx context.Context, lanes []store.DueLane) (holds
 	case <-ctx.Done():
 	}
 	return holds{}, false
+}
+
+// openedTogether returns the most circuits that opened within one hour. Those that a person
+// opened, whose time is zero, do not count.
+func openedTogether(since []time.Time) (most int) {
+	slices.SortFunc(since, time.Time.Compare)
+	first := 0
+	for i, at := range since {
+		if at.IsZero() {
+			continue
+		}
+		for at.Sub(since[first]) > togetherWithin {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
 }
 
 // laneOf returns a lane as observers get it.

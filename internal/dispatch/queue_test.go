@@ -75,8 +75,8 @@ func TestTheQueueIsMeasuredByWhatHoldsIt(t *testing.T) {
 		if n := due[postrider.HeldByConcurrency]; n < 5 || n > 7 || waiting[slow] != 8 {
 			t.Errorf("held by its own concurrency: %d of %d, want 5 to 7 of 8", n, waiting[slow])
 		}
-		if measured.OpenCircuits != 1 || measured.Partial {
-			t.Errorf("%d open circuits, partial %v; want 1, false", measured.OpenCircuits, measured.Partial)
+		if measured.OpenCircuits != 1 || measured.OpenedTogether != 1 || measured.Partial {
+			t.Errorf("%d open circuits, %d together, partial %v; want 1, 1, false", measured.OpenCircuits, measured.OpenedTogether, measured.Partial)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -78,6 +78,8 @@ type Hooks struct {
 	StoreCalled     Hook[StoreCall]                // a call of the store is over
 	MessageDone     Hook[MessageDone]              // a message to a notice destination was sent, or was not
 	Disk            Hook[float64]                  // which part of the disk of the store is in use, 0 to 1; each second, where it can be seen
+	Ready           Hook[bool]                     // whether /readyz says that the server is ready; every 5 s
+	ClockOffset     Hook[time.Duration]            // how far the store's clock is ahead of this machine's; each second
 	Backup          Hook[Backup]                   // what is known of the backups of one kind; every 15 s
 	Violated        Hook[string]                   // something happened that must not; the invariant's name
 }
@@ -139,9 +141,10 @@ type AttemptFinished struct {
 
 // Queue is what waits for the endpoints of this node.
 type Queue struct {
-	Lanes        []QueueLane
-	OpenCircuits int  // circuits that are not closed
-	Partial      bool // there are more lanes than were read
+	Lanes          []QueueLane
+	OpenCircuits   int  // circuits that are not closed
+	OpenedTogether int  // of them, the most that opened within one hour; those that a person opened do not count
+	Partial        bool // there are more lanes than were read
 }
 
 // QueueLane is what waits in a lane of an endpoint. Counts stop at a bound of the dispatcher.
@@ -280,6 +283,8 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		StoreCalled:     guard(o, hooks.StoreCalled),
 		MessageDone:     guard(o, hooks.MessageDone),
 		Disk:            guard(o, hooks.Disk),
+		Ready:           guard(o, hooks.Ready),
+		ClockOffset:     guard(o, hooks.ClockOffset),
 		Backup:          guard(o, hooks.Backup),
 		Violated:        guard(o, hooks.Violated),
 	}
@@ -320,6 +325,8 @@ func Join(all ...Hooks) (joined Hooks) {
 			StoreCalled:     both(joined.StoreCalled, h.StoreCalled),
 			MessageDone:     both(joined.MessageDone, h.MessageDone),
 			Disk:            both(joined.Disk, h.Disk),
+			Ready:           both(joined.Ready, h.Ready),
+			ClockOffset:     both(joined.ClockOffset, h.ClockOffset),
 			Backup:          both(joined.Backup, h.Backup),
 			Violated:        both(joined.Violated, h.Violated),
 		}

@@ -34,18 +34,27 @@ func (c *Core) HeldBy(now time.Time, id postrider.EndpointID) (postrider.HeldBy,
 	return postrider.HeldByNothing, true
 }
 
-// OpenCircuits returns how many endpoints of this node have a circuit that is not closed,
-// those that are not in memory among them.
-func (c *Core) OpenCircuits() (n int) {
+// OpenCircuits returns since when each circuit of this node's endpoints is not closed, those
+// that are not in memory among them. A circuit that a person opened has the zero time.
+func (c *Core) OpenCircuits() (since []time.Time) {
+	add := func(circuit *postrider.Circuit) {
+		switch {
+		case circuit.Closed():
+		case circuit.Reason == postrider.ReasonManual:
+			since = append(since, time.Time{})
+		default:
+			since = append(since, circuit.OpenedAt)
+		}
+	}
 	for _, ep := range c.endpoints {
-		if ep.isOpen() && c.shards.owns(ep.shard) {
-			n++
+		if c.shards.owns(ep.shard) {
+			add(&ep.breaker.Circuit)
 		}
 	}
 	for _, known := range c.remembered {
-		if known.circuit != nil && !known.circuit.Closed() {
-			n++
+		if known.circuit != nil {
+			add(known.circuit)
 		}
 	}
-	return n
+	return since
 }

@@ -16,7 +16,7 @@ import (
 
 // endpoints has the metrics of endpoints, their circuits and their health.
 type endpoints struct {
-	open           prometheus.Gauge
+	open, together prometheus.Gauge
 	circuitChanges *prometheus.CounterVec
 	healthChanges  *prometheus.CounterVec
 
@@ -34,6 +34,7 @@ type known struct {
 func newEndpoints(f factory) endpoints {
 	return endpoints{
 		open:           f.gauge("circuits_open", "Endpoints of this server whose circuit is not closed."),
+		together:       f.gauge("circuits_opened_together", "The most circuits that opened within one hour of each other, of those that are not closed."),
 		circuitChanges: f.counters("circuit_changes_total", "Circuits that this server opened, probed or closed.", "status"),
 		healthChanges:  f.counters("health_changes_total", "Endpoints whose health changed.", "health"),
 		health: children([]postrider.HealthStatus{postrider.Healthy, postrider.HealthWarned, postrider.HealthDisabled},
@@ -73,6 +74,7 @@ func (e *endpoints) update(change func(*known)) {
 // its calls of the store and its chores.
 type node struct {
 	nodes, shards  prometheus.Gauge
+	ready, clock   prometheus.Gauge
 	wakeUps        *prometheus.CounterVec
 	lag, disk      prometheus.Gauge
 	loopLag        prometheus.Histogram
@@ -100,6 +102,8 @@ func newNode(f factory) node {
 	n := node{
 		nodes:          f.gauge("nodes", "Servers that live, as this one sees it."),
 		shards:         f.gauge("shards_owned", "Shards that this server owns."),
+		ready:          f.gauge("ready", "1: /readyz says that the server is ready."),
+		clock:          f.gauge("clock_offset_seconds", "How far the clock of the store is ahead of this machine's."),
 		wakeUps:        f.counters("wake_ups_total", "Messages between servers.", "verb", "direction"),
 		lag:            f.gauge("lag_seconds", "How long this server needs for the due deliveries that it could send now."),
 		disk:           f.gauge("disk_used_ratio", "Part of the disk of the SQLite store that is in use."),
@@ -133,6 +137,13 @@ func newNode(f factory) node {
 func (n *node) membership(m observe.Membership) {
 	n.nodes.Set(float64(m.Nodes))
 	n.shards.Set(float64(m.Shards))
+}
+
+func (n *node) isReady(ready bool) {
+	n.ready.Set(0)
+	if ready {
+		n.ready.Set(1)
+	}
 }
 
 func (n *node) messageDone(m observe.MessageDone) {

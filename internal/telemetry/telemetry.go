@@ -116,6 +116,8 @@ func (m *Metrics) Hooks() observe.Hooks {
 		NoticesWaiting: func(n int) { m.node.noticesWaiting.Set(float64(n)) },
 		StoreCalled:    m.node.storeCalled,
 		Disk:           func(used float64) { m.node.disk.Set(used) },
+		Ready:          m.node.isReady,
+		ClockOffset:    func(offset time.Duration) { m.node.clock.Set(offset.Seconds()) },
 		MessageDone:    m.node.messageDone,
 		Backup:         m.node.backup,
 		Violated:       func(invariant string) { m.node.violated.WithLabelValues(invariant).Inc() },

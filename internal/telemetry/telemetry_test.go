@@ -144,7 +144,7 @@ func used(t testing.TB) *telemetry.Metrics {
 	h.AttemptsLost.Call(3)
 	h.Ended.Call(observe.Ended{Status: postrider.Dead, Reason: postrider.ReasonExpired, N: 5})
 	h.Ended.Call(observe.Ended{Status: postrider.Cancelled, Reason: postrider.ReasonCancelled, N: 1})
-	h.Queue.Call(observe.Queue{OpenCircuits: 6, Lanes: []observe.QueueLane{
+	h.Queue.Call(observe.Queue{OpenCircuits: 6, OpenedTogether: 4, Lanes: []observe.QueueLane{
 		{Lane: postrider.LaneFirst, HeldBy: postrider.HeldByNothing, Waiting: 20, Due: 10, Oldest: 40 * time.Second, Newest: time.Second},
 		{Lane: postrider.LaneRetry, HeldBy: postrider.HeldByCircuit, Waiting: 9, Due: 9, Oldest: time.Hour, Newest: time.Hour},
 		{Lane: postrider.LaneFirst, HeldBy: postrider.HeldByPause, Waiting: 1000, Due: 1000, Oldest: time.Minute, Newest: time.Second},
@@ -169,6 +169,8 @@ func used(t testing.TB) *telemetry.Metrics {
 	h.Backup.Call(observe.Backup{Kind: observe.BackupCopy, SucceededAt: time.UnixMilli(1_800_000_000_500)})
 	h.Backup.Call(observe.Backup{Kind: observe.BackupLog, Failing: true})
 	h.Postponed.Call(postrider.FailurePorts)
+	h.Ready.Call(true)
+	h.ClockOffset.Call(-1500 * time.Millisecond)
 	h.Violated.Call("attempt_panicked")
 	return m
 }
@@ -216,6 +218,9 @@ func TestHooksAreCounted(t *testing.T) {
 		`postrider_due_oldest_seconds{held_by="nothing"}`:           40,
 		`postrider_due_oldest_seconds{held_by="rate"}`:              0,
 		`postrider_circuits_open`:                                   6,
+		`postrider_circuits_opened_together`:                        4,
+		`postrider_ready`:                                           1,
+		`postrider_clock_offset_seconds`:                            -1.5,
 		`postrider_circuit_changes_total{status="open"}`:            1,
 		`postrider_health_changes_total{health="warned"}`:           1,
 		`postrider_nodes`:                                            3,

@@ -244,8 +244,8 @@ func (s *server) issue(ctx context.Context, session postrider.Session, lasts tim
 	return session, nil
 }
 
-// checkIssuer returns errUnauthorized if the session's key is no longer active, or its
-// account is deleted.
+// checkIssuer returns errUnauthorized if the session's key is no longer active, and a fault of the
+// account if that is deleted: this node may have named it from its cache.
 func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now time.Time) error {
 	if !session.Key.IsZero() {
 		key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
@@ -255,8 +255,11 @@ func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now
 	}
 	if !session.Account.IsZero() {
 		account, err := first(s.Store.Accounts(ctx, store.AccountQuery{ID: session.Account}))
-		if err != nil || !account.DeletedAt.IsZero() {
-			return errors.Join(err, errUnauthorized)
+		if err != nil {
+			return err
+		}
+		if !account.DeletedAt.IsZero() {
+			return invalid("account", postrider.FaultNotFound, "names no account")
 		}
 	}
 	return nil

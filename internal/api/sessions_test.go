@@ -164,6 +164,24 @@ func TestWhatOthersDoToASessionIsSeenWithinSeconds(t *testing.T) {
 	})
 }
 
+func TestALinkForAnAccountThatAnotherNodeDeletedNamesTheAccount(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t)
+	acme := w.tenant("acme")
+	w.want(201, "POST /portal-sessions", `{"account": "acme"}`) // this node knows the name from now on
+	account, err := postrider.ParseID[postrider.AccountID](acme.account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.DeleteAccount(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	got := w.do(w.admin, "POST /portal-sessions", `{"account": "acme"}`)
+	if got.status != 422 || !strings.Contains(got.text, `"field":"account"`) {
+		t.Errorf("a link for a deleted account with a valid key = %d %s, want 422 that names the account", got.status, got.text)
+	}
+}
+
 func TestALinkOpensThePortalOnce(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t)

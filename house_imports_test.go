@@ -94,7 +94,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/messenger", "~/internal/secrets github.com/emersion/go-smtp", "signs with a real vault, and says what a mail server refuses"},
 	{"internal/archive", "~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5 github.com/johannesboyne/gofakes3", "encrypts as production does, to a server that speaks S3"},
-	{"internal/app", "~/client github.com/emersion/go-smtp github.com/johannesboyne/gofakes3 go.opentelemetry.io/proto/otlp google.golang.org/protobuf", "calls the server that it runs, reads the spans that it sends, and has doctor ask a mail server and one that speaks S3"},
+	{"internal/app", "~/client github.com/emersion/go-smtp github.com/jackc/pgx/v5 github.com/johannesboyne/gofakes3 go.opentelemetry.io/proto/otlp google.golang.org/protobuf", "calls the server that it runs, changes tables under it, reads the spans that it sends, and has doctor ask a mail server and one that speaks S3"},
 	{"internal/web", "~/internal/api ~/internal/live ~/internal/archive ~/internal/secrets", "shows what a real API answers, a real hub hands out and a real archive has"},
 	{"release", "~/client ~/internal/app go.yaml.in/yaml/v3", "uses what it has built, and reads the files in deploy"},
 	{"internal/janitor", "~/internal/archive ~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5", "lives through a month on every store; the past days of PostgreSQL are made by hand"},

@@ -67,7 +67,7 @@ type AuditEntry struct {
 // PortalUpdate replaces the settings of the customer portal.
 type PortalUpdate struct {
 	Name         string             `json:"name,omitempty" maxLength:"64" doc:"Name of your platform, in the title of the portal."`
-	Colour       string             `json:"colour,omitempty" pattern:"^#[0-9a-fA-F]{6}$" example:"#0a5f8e" doc:"Accent colour, #rrggbb. White text on it must have a contrast of 4.5 or more (WCAG 2.2, 1.4.3). Left out: the standard one."`
+	Colour       string             `json:"colour,omitempty" pattern:"^(#[0-9a-fA-F]{6})?$" example:"#0a5f8e" doc:"Accent colour, #rrggbb. White text on it must have a contrast of 4.5 or more (WCAG 2.2, 1.4.3). Empty or left out: the standard one."`
 	FrameOrigins []string           `json:"frame_origins,omitempty" nullable:"false" maxItems:"16" doc:"Origins whose pages may show the portal in a frame, like https://app.example."`
 	Options      Optional[[]string] `json:"options,omitzero" doc:"Options of an endpoint's policy that portal sessions may set, by their names in the API. Null or left out: the standard ones."`
 }

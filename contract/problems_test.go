@@ -88,9 +88,11 @@ func (c *caller) driveProblems() {
 			continue
 		}
 		c.send(request{route: op.route(), body: op.sends(), header: map[string]string{"Content-Type": "text/plain"}})
-		c.announce(op, 64<<20)
-		waiting.Go(func() { c.announce(op, 10) })
+		c.announce(op, "Content-Length: 67108864\r\n\r\n")
+		c.announce(op, "Transfer-Encoding: chunked\r\n\r\n-1\r\n")
+		waiting.Go(func() { c.announce(op, "Content-Length: 10\r\n\r\n") })
 	}
+	c.driveParameters()
 	c.driveUnrouted()
 	waiting.Wait()
 }
@@ -153,9 +155,9 @@ func (c *caller) driveUnrouted() {
 	}
 }
 
-// announce sends the head of a request with a body that never comes, and judges
-// the answer.
-func (c *caller) announce(op *operation, length int) {
+// announce sends a request whose body does not come, and judges the answer. rest is the end of
+// its head, which says how the body comes, with what comes of it.
+func (c *caller) announce(op *operation, rest string) {
 	path := "/v1/webhooks" + unknown.Replace(strings.TrimPrefix(op.path, "/v1/webhooks"))
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(c.Context(), "tcp", strings.TrimPrefix(c.server.url, "http://"))
@@ -165,8 +167,8 @@ func (c *caller) announce(op *operation, length int) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
-		op.method, path, c.server.key, length)
+	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s",
+		op.method, path, c.server.key, rest)
 	req, err := http.NewRequestWithContext(context.Background(), op.method, c.server.url+path, http.NoBody)
 	if err != nil {
 		c.Errorf("%s: %v", op.id, err)
@@ -174,7 +176,7 @@ func (c *caller) announce(op *operation, length int) {
 	}
 	got, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil {
-		c.Errorf("%s with a body of %d bytes that does not come: %v", op.id, length, err)
+		c.Errorf("%s with a body that does not come: %v", op.id, err)
 		return
 	}
 	defer got.Body.Close()

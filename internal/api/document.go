@@ -69,11 +69,13 @@ func description(registry huma.Registry) *huma.OpenAPI {
 			Schemas:   registry,
 			Responses: map[string]*huma.Response{},
 			Headers: map[string]*huma.Header{
-				"Accept":         {Description: "The media type of bodies: application/json. Only where the request's was another.", Schema: &huma.Schema{Type: huma.TypeString}},
-				"AcceptEncoding": {Description: "The encoding of bodies: identity. Only where the request's was another.", Schema: &huma.Schema{Type: huma.TypeString}},
-				"RequestID":      {Description: "Id of the request in the server's log.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
-				"RetryAfter":     {Description: "Seconds to wait before the request is repeated.", Schema: &huma.Schema{Type: huma.TypeInteger}, Required: true},
-				"Authenticate":   {Description: "The authentication scheme: Bearer.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+				"Accept":             {Description: "The media type of bodies: application/json. Only where the request's was another.", Schema: &huma.Schema{Type: huma.TypeString}},
+				"AcceptEncoding":     {Description: "The encoding of bodies: identity. Only where the request's was another.", Schema: &huma.Schema{Type: huma.TypeString}},
+				"CacheControl":       {Description: "no-store: responses have secrets and data of customers.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+				"ContentTypeOptions": {Description: "nosniff.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+				"RequestID":          {Description: "Id of the request in the server's log.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
+				"RetryAfter":         {Description: "Seconds to wait before the request is repeated.", Schema: &huma.Schema{Type: huma.TypeInteger}, Required: true},
+				"Authenticate":       {Description: "The authentication scheme: Bearer.", Schema: &huma.Schema{Type: huma.TypeString}, Required: true},
 			},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"key": {Type: "http", Scheme: "bearer", Description: "An API key, pr_…"},
@@ -180,9 +182,13 @@ func (rt *router) problem(errorClasses []errorClass) *huma.Response {
 }
 
 // headers describes the headers of a response with the status. Every response
-// has Request-Id.
+// has Request-Id, and may be kept by no cache and taken for no other media type.
 func headers(status int) map[string]*huma.Header {
-	described := map[string]*huma.Header{"Request-Id": {Ref: "#/components/headers/RequestID"}}
+	described := map[string]*huma.Header{
+		"Request-Id":             {Ref: "#/components/headers/RequestID"},
+		"Cache-Control":          {Ref: "#/components/headers/CacheControl"},
+		"X-Content-Type-Options": {Ref: "#/components/headers/ContentTypeOptions"},
+	}
 	switch status {
 	case http.StatusUnauthorized:
 		described["WWW-Authenticate"] = &huma.Header{Ref: "#/components/headers/Authenticate"}

@@ -78,6 +78,7 @@ func (s *server) router() http.Handler {
 	rt.destinations()
 	rt.notices()
 	rt.auditLog()
+	rt.describeParameters()
 	for pattern, handler := range map[string]http.HandlerFunc{
 		"GET " + root + "/openapi.json": serveJSON(document(rt.api.OpenAPI())),
 		"GET " + wellKnownKeys:          s.servePublicKeys,
@@ -255,6 +256,24 @@ func (rt *router) describeBody(op huma.Operation, r route) {
 		registered.RequestBody = &huma.RequestBody{
 			Required: !r.empty,
 			Content:  map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeOf(r.body))}},
+		}
+	}
+}
+
+// describeParameters says of every text in a query that it must not be empty, as [checkURL]
+// holds it. huma has no such rule.
+func (rt *router) describeParameters() {
+	least := 1
+	for _, item := range rt.api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if op == nil {
+				continue
+			}
+			for _, p := range op.Parameters {
+				if p.In == "query" && p.Schema.Type == huma.TypeString && len(p.Schema.Enum) == 0 {
+					p.Schema.MinLength = &least
+				}
+			}
 		}
 	}
 }

@@ -79,6 +79,11 @@ const (
 	PostponedAtMost  = 30 * time.Second
 )
 
+// Failed reports whether the outcome is that of a request that the endpoint did not accept.
+func (o Outcome) Failed() bool {
+	return o != OutcomeAccepted && o != OutcomeLost && o != OutcomeNone
+}
+
 // Outcomes lists every outcome.
 var Outcomes = []Outcome{
 	OutcomeAccepted, OutcomeRejected, OutcomeGone, OutcomeThrottled, OutcomeUnreachable,

@@ -73,6 +73,8 @@ type Store interface {
 	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
 	// EndpointStates is the method of store.Rollups.
 	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error)
+	// LastFailures is the method of store.Rollups.
+	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
 
 	// RestoredRecords is the method of store.Restored.
 	RestoredRecords(ctx context.Context, q store.RestoredQuery) (store.Page[store.RestoredRecord], error)

@@ -436,6 +436,12 @@ func (v verbs) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) 
 	return v.Store.EndpointStates(ctx, ids...)
 }
 
+// LastFailures implements [store.Rollups].
+func (v verbs) LastFailures(ctx context.Context, ids ...postrider.EndpointID) (_ []postrider.Attempt, err error) {
+	defer v.done("LastFailures", time.Now(), &err)
+	return v.Store.LastFailures(ctx, ids...)
+}
+
 // Expire implements [store.Upkeep].
 func (v verbs) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
 	defer v.done("Expire", time.Now(), &err)

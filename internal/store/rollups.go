@@ -61,7 +61,21 @@ type Rollups interface {
 	//
 	// It takes bounded time, however much waits: Pending stops at MaxPending.
 	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]EndpointState, error)
+
+	// LastFailures returns the last failed request of each of these endpoints, in the order
+	// of the ids: the one that began last among the FailuresLooked newest attempts, by
+	// delivery. It has the head and the first FailureBody bytes of its response. An endpoint
+	// without one is left out, also if its failures are older.
+	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
 }
+
+const (
+	// FailuresLooked is how many attempts of an endpoint LastFailures reads.
+	FailuresLooked = 100
+
+	// FailureBody is how many bytes of a response LastFailures returns.
+	FailureBody = 256
+)
 
 // EndpointState is how an endpoint fares.
 type EndpointState struct {

@@ -258,6 +258,7 @@ func TestPlans(t *testing.T) {
 		"deliveries_of_endpoint":        {deliveriesOfEndpointSQL, oneEndpoint()},
 		"deliveries_of_endpoint_oldest": {oldestFirst.Replace(deliveriesOfEndpointSQL), oneEndpoint()},
 		"endpoint_states":               {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
+		"last_failures":                 {lastFailuresSQL, pgx.NamedArgs{"ids": uuids{}, "looked": 1, "bytes": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}

@@ -44,6 +44,7 @@ var rollups = []verb{
 		{"it counts what is pending, and what ended within a day", statesCount},
 		{"Pending stops at MaxPending", statesStop},
 	}},
+	{"LastFailures", lastFailuresSentences},
 }
 
 // fold folds all that there is.

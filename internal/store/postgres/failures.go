@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The last failures of endpoints, in the order of the ids: the newest attempts by
+// attempts_endpoint, from its end, and the body of the chosen one by attempt_bodies_pkey. It
+// compares and orders rows as deliveriesOfEndpointSQL does, for the same reason.
+const lastFailuresSQL = `
+	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
+		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing,
+		null::bytea, b.response_head, substr(coalesce(b.response_body, a.response_start), 1, @bytes::int)
+	from unnest(@ids::uuid[]) with ordinality as e (id, place)
+	cross join lateral (
+		select n.*
+		from (
+			select a.*
+			from attempts a
+			where (a.endpoint, a.delivery) >= (e.id, '00000000-0000-0000-0000-000000000000'::uuid)
+				and (a.endpoint, a.delivery) <= (e.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+			order by a.endpoint desc, a.delivery desc, a.number desc
+			limit @looked
+		) n
+		where n.outcome not in ('accepted', 'lost', 'none')
+		order by n.started_at desc
+		limit 1
+	) a
+	left join lateral (
+		select b.*
+		from attempt_bodies b
+		where b.delivery = a.delivery and b.number = a.number
+		limit 1
+	) b on true
+	order by e.place`
+
+// LastFailures returns the last failed request of each endpoint; see [store.Rollups].
+func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error) {
+	column := uuids{}
+	for _, id := range ids {
+		column = append(column, someUUID(id))
+	}
+	failures, err := count(ctx, s, query{lastFailuresSQL, pgx.NamedArgs{
+		"ids": column, "looked": store.FailuresLooked, "bytes": store.FailureBody,
+	}}, scanAttempt)
+	if err != nil {
+		return nil, fmt.Errorf("read last failures: %w", err)
+	}
+	return failures, nil
+}

@@ -1,0 +1,47 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The last failures of endpoints; their ids are the parts of @ids, of 16 bytes each. The
+// newest attempts by attempts_endpoint, from its end; the chosen one and its body by their
+// keys.
+const lastFailuresSQL = `
+	with recursive asked (place, id) as (
+		select 0, substr(@ids, 1, 16) where length(@ids) > 0
+		union all
+		select place + 1, substr(@ids, 16 * place + 17, 16) from asked where length(@ids) > 16 * place + 16
+	)
+	select ` + attemptsColumns + `, null, response_head, substr(coalesce(response_body, response_start), 1, @bytes)
+	from asked
+	join attempts on (delivery, attempts.number) = (
+		select n.delivery, n.number
+		from (
+			select delivery, number, outcome, started_at
+			from attempts newest
+			where newest.endpoint = asked.id
+			order by delivery desc, number desc
+			limit @looked
+		) n
+		where n.outcome not in ('accepted', 'lost', 'none')
+		order by n.started_at desc
+		limit 1)
+	left join attempt_bodies using (delivery, number)
+	order by place`
+
+// LastFailures returns the last failed request of each endpoint; see [store.Rollups].
+func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error) {
+	var all []byte
+	for _, id := range ids {
+		all = append(all, id[:]...)
+	}
+	failures, err := list(ctx, s, query{lastFailuresSQL, []any{
+		sql.Named("ids", someBytes(all)), sql.Named("looked", store.FailuresLooked), sql.Named("bytes", store.FailureBody),
+	}}, scanAttempt)
+	return failures, s.explain("read last failures", err)
+}

@@ -23,6 +23,7 @@ type Explanation struct {
 	Note       string     // why the endpoint is paused or disabled; empty: nobody gave a reason
 	Limit      int        // with pending.due: the requests that the endpoint may have at once
 	Rate       Rate       // with pending.due: the endpoint's; zero: it has none
+	Failure    Attempt    // with pending.circuit_open: the endpoint's last one that failed; zero: none is known
 	Others     int        // with pending.due: other pending deliveries of the endpoint, as far as they were counted
 }
 
@@ -57,7 +58,8 @@ const (
 // out what only it tells.
 type ExplainFacts struct {
 	Endpoint   Endpoint
-	Circuit    Circuit    // of the endpoint; needed with WaitDue
+	Circuit    Circuit    // of the endpoint; needed with WaitDue and WaitCircuitOpen
+	Failure    Attempt    // the endpoint's last one that failed; needed with WaitCircuitOpen
 	Pending    int        // pending deliveries of the endpoint, this one among them; needed with WaitDue
 	Resolution Resolution // of the dead letter of the delivery; empty: unresolved, or there is none
 }
@@ -105,7 +107,10 @@ func (x *Explanation) explainWaiting(d Delivery, f ExplainFacts) {
 	case WaitInFlight:
 		x.Next = NextResult
 	case WaitCircuitOpen:
-		x.Next = NextProbe
+		x.Next, x.Failure = NextProbe, f.Failure
+		if f.Circuit.Reason == ReasonManual {
+			x.Why, x.Failure = WhyOpened, Attempt{}
+		}
 	case WaitEndpointDeleted:
 		x.Next = NextCancel
 	case WaitParked:
@@ -133,6 +138,9 @@ func (x *Explanation) explainWaiting(d Delivery, f ExplainFacts) {
 // scheduled. With pending.scheduled the first attempt is scheduled.
 const WhyRetry = "pending.retry"
 
+// WhyOpened is the Why of a delivery that waits for a circuit that a person opened.
+const WhyOpened = "pending.circuit_opened"
+
 // WhySlowed is the Why of a delivery that is due at an endpoint whose last attempt failed or
 // was throttled, so that its concurrency window is small.
 const WhySlowed = "pending.due_slowed"
@@ -151,7 +159,8 @@ var whys = map[string]string{
 	"pending.suspected":          "Servers died while they attempted it, so it is attempted apart from others.",
 	"pending.scheduled":          "Its first attempt is scheduled.",
 	WhyRetry:                     "Attempt {last} failed{result}.",
-	"pending.circuit_open":       "The circuit of its endpoint is open, because the endpoint kept failing or a person opened it.",
+	"pending.circuit_open":       "The circuit of its endpoint is open, because the endpoint keeps failing{failure}.",
+	WhyOpened:                    "A person opened the circuit of its endpoint.",
 	"pending.asked_to_wait":      "The receiver asked with Retry-After to be left alone.",
 	"pending.due":                "It is due, and waits for one of the {limit} requests that its endpoint may have at once{rate}.{others}",
 	WhySlowed:                    "It is due. The last request to its endpoint failed or was throttled, so the endpoint gets fewer at once than the {limit} that it may have{rate}.{others}",
@@ -225,8 +234,20 @@ func (x Explanation) String() string {
 		result = " (" + result + ")"
 	}
 	return strings.NewReplacer(
-		"{limit}", fmt.Sprint(x.Limit), "{rate}", rate, "{others}", others,
+		"{failure}", x.failure(), "{limit}", fmt.Sprint(x.Limit), "{rate}", rate, "{others}", others,
 		"{attempt}", fmt.Sprint(x.Attempt), "{last}", fmt.Sprint(x.Attempt-1), "{for}", x.For.String(), "{note}", note, "{result}", result,
 		"{at}", x.At.UTC().Format("2006-01-02 15:04:05 UTC"),
 	).Replace(strings.Join(parts, " "))
+}
+
+// failure returns the last failure of the endpoint, in brackets; empty: none is known.
+func (x Explanation) failure() string {
+	shown := x.Failure.Error
+	if x.Failure.StatusCode != 0 {
+		shown = fmt.Sprintf("HTTP %d", x.Failure.StatusCode)
+	}
+	if shown == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s at %s)", shown, x.Failure.StartedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 }

@@ -32,7 +32,7 @@ func places() (all []postrider.Delivery) {
 
 func TestEveryPlaceOfADeliveryIsExplained(t *testing.T) {
 	t.Parallel()
-	unused := slices.DeleteFunc(postrider.Whys(), func(why string) bool { return why == postrider.WhySlowed }) // see TestAnExplanationIsASentence
+	unused := slices.DeleteFunc(postrider.Whys(), func(why string) bool { return why == postrider.WhySlowed || why == postrider.WhyOpened }) // see TestAnExplanationIsASentence
 	for _, d := range places() {
 		x := postrider.Explain(d, postrider.ExplainFacts{})
 		if !slices.Contains(postrider.Whys(), x.Why) {
@@ -93,10 +93,39 @@ func waitingSentences() []sentence {
 	}
 }
 
+// circuitSentences are those of deliveries that wait for an open circuit.
+func circuitSentences() []sentence {
+	at := time.Date(2026, 11, 22, 12, 30, 0, 0, time.UTC)
+	return []sentence{
+		{
+			"an open circuit",
+			postrider.Delivery{
+				Status: postrider.Pending, Attempts: 1, Waiting: postrider.Waiting{Reason: postrider.WaitCircuitOpen, Until: at},
+			},
+			postrider.ExplainFacts{Failure: postrider.Attempt{StatusCode: 500, Error: "http_status: 500", StartedAt: at.Add(-time.Minute)}},
+			"The circuit of its endpoint is open, because the endpoint keeps failing (HTTP 500 at 2026-11-22 12:29:00 UTC). " +
+				"The endpoint is probed at 2026-11-22 12:30:00 UTC; attempt 2 follows when it responds again.",
+		},
+		{
+			"an open circuit of an endpoint that cannot be reached",
+			postrider.Delivery{Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitCircuitOpen}},
+			postrider.ExplainFacts{Failure: postrider.Attempt{Error: "timeout", StartedAt: at}},
+			"The circuit of its endpoint is open, because the endpoint keeps failing (timeout at 2026-11-22 12:30:00 UTC). " +
+				"Attempt 1 follows when the endpoint responds to a probe.",
+		},
+		{
+			"a circuit that a person opened",
+			postrider.Delivery{Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitCircuitOpen}},
+			postrider.ExplainFacts{Circuit: postrider.Circuit{Reason: postrider.ReasonManual}, Failure: postrider.Attempt{StatusCode: 500, StartedAt: at}},
+			"A person opened the circuit of its endpoint. Attempt 1 follows when the endpoint responds to a probe.",
+		},
+	}
+}
+
 func TestAnExplanationIsASentence(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 30, 0, 0, time.UTC)
-	for _, test := range append(waitingSentences(), []sentence{
+	for _, test := range append(append(waitingSentences(), circuitSentences()...), []sentence{
 		{
 			"a retry",
 			postrider.Delivery{
@@ -113,15 +142,6 @@ func TestAnExplanationIsASentence(t *testing.T) {
 			},
 			postrider.ExplainFacts{Endpoint: postrider.Endpoint{StatusReason: "maintenance"}},
 			"Its endpoint is paused (maintenance). It can be sent once the endpoint is resumed; a retry keeps its time.",
-		},
-		{
-			"an open circuit",
-			postrider.Delivery{
-				Status: postrider.Pending, Attempts: 1, Waiting: postrider.Waiting{Reason: postrider.WaitCircuitOpen, Until: at},
-			},
-			postrider.ExplainFacts{},
-			"The circuit of its endpoint is open, because the endpoint kept failing or a person opened it. " +
-				"The endpoint is probed at 2026-11-22 12:30:00 UTC; attempt 2 follows when it responds again.",
 		},
 		{
 			"an ordering key",

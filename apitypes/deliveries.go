@@ -34,6 +34,7 @@ type Explanation struct {
 	Action  postrider.Action `json:"action" enum:"release,resume,enable,set_policy,rotate_secret,replay," doc:"What a person can do so that the event is delivered. release: the delivery. resume, enable, set_policy, rotate_secret: of the endpoint. replay: the delivery. Empty: nothing has to be done, or nothing helps."`
 	Attempt int              `json:"attempt" doc:"Number of the next attempt, or of the last one if none follows. 0: there was none."`
 	Note    *string          `json:"note" doc:"Reason that was given when the endpoint was paused or disabled."`
+	Failure *LastFailure     `json:"last_failure" doc:"Why the circuit of its endpoint is open, for a delivery that waits for it: the last request to the endpoint that was not accepted. Null: the delivery does not wait for the circuit, or none is known."`
 	Others  *int             `json:"others" doc:"Other pending deliveries of the endpoint, for a delivery that is due. At most 10000 are counted. Null: the delivery is not due, or there are none."`
 }
 

@@ -95,8 +95,20 @@ type Circuit struct {
 	Failures      int                     `json:"failures" doc:"Number of attempts in a row that failed, when the circuit was last stored."`
 	LastAttemptAt *Time                   `json:"last_attempt_at" format:"date-time" doc:"End of the last attempt before the circuit was last stored. Null: none is known. The attempts of the endpoint's deliveries are complete."`
 	LastOutcome   *postrider.Outcome      `json:"last_outcome" doc:"Outcome of that attempt."`
+	LastFailure   *LastFailure            `json:"last_failure" doc:"The last request to the endpoint that was not accepted. Null: none of its newest hundred attempts failed."`
 	Pace          *Pace                   `json:"pace" doc:"How much is sent to the endpoint now. Null: another server than the one that responds sends to it."`
 	Generation    int64                   `json:"generation" doc:"Number of times that this circuit was stored: when it changed, when the receiver asked for time, once a minute while every attempt fails, and after each attempt at a rate of one a second or slower. 0: never."`
+}
+
+// LastFailure is the last request to an endpoint that was not accepted.
+type LastFailure struct {
+	Delivery   postrider.DeliveryID `json:"delivery"`
+	Attempt    int                  `json:"attempt" doc:"Number of the attempt of that delivery."`
+	StartedAt  Time                 `json:"started_at" format:"date-time"`
+	Outcome    postrider.Outcome    `json:"outcome" enum:"rejected,gone,throttled,unreachable,timed_out,broken,blocked"`
+	StatusCode *int                 `json:"status_code" doc:"Null: there was no response."`
+	Error      *string              `json:"error"`
+	Body       *string              `json:"body" doc:"At most the first 200 bytes of the response body. Null: there was none, or it is not text."`
 }
 
 // Pace says how much is sent to an endpoint now.

@@ -26,20 +26,24 @@ func viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	}
 }
 
-// pacedCircuit returns viewCircuit with how much is sent to the endpoint now.
-func (s *server) pacedCircuit(ctx context.Context) func(postrider.Circuit) apitypes.Circuit {
-	return func(c postrider.Circuit) apitypes.Circuit {
-		view := viewCircuit(c)
-		if s.Pacer == nil {
-			return view
-		}
-		if p, ok := s.Pacer.Pace(ctx, c.Endpoint); ok {
-			view.Pace = &apitypes.Pace{
-				Slots: p.Slots, Limit: p.Limit, InFlight: p.InFlight, Reason: orNull(string(p.Reason)), ResumesAt: timeOrNull(p.ResumesAt),
-			}
-		}
-		return view
+// fullCircuit returns viewCircuit with how much is sent to the endpoint now, and its last
+// failure.
+func (s *server) fullCircuit(ctx context.Context, c postrider.Circuit) (*reply[apitypes.Circuit], error) {
+	view := viewCircuit(c)
+	failures, err := s.failuresOf(ctx, c.Endpoint)
+	if err != nil {
+		return nil, err
 	}
+	view.LastFailure = failures[c.Endpoint]
+	if s.Pacer == nil {
+		return respond(view), nil
+	}
+	if p, ok := s.Pacer.Pace(ctx, c.Endpoint); ok {
+		view.Pace = &apitypes.Pace{
+			Slots: p.Slots, Limit: p.Limit, InFlight: p.InFlight, Reason: orNull(string(p.Reason)), ResumesAt: timeOrNull(p.ResumesAt),
+		}
+	}
+	return respond(view), nil
 }
 
 // circuits registers the routes of an endpoint's circuit.
@@ -64,7 +68,11 @@ func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(s.pacedCircuit(ctx))(s.circuit(ctx, e.ID))
+	c, err := s.circuit(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.fullCircuit(ctx, c)
 }
 
 // circuit returns an endpoint's circuit. The store has no row for a circuit
@@ -92,7 +100,11 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(s.pacedCircuit(ctx))(s.putCircuit(ctx, e, to))
+	c, err := s.putCircuit(ctx, e, to)
+	if err != nil {
+		return nil, err
+	}
+	return s.fullCircuit(ctx, c)
 }
 
 // putCircuit sets the status of an endpoint's circuit. The store detects a

@@ -55,9 +55,10 @@ func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 		RequestHead: orNull(string(a.RequestHead)), ResponseHead: orNull(string(a.ResponseHead)), Stale: a.Stale,
 		StatusAfter: a.StatusAfter, NextAttemptAt: timeOrNull(a.NextAt),
 	}
-	if utf8.Valid(a.ResponseBody) {
-		view.ResponseBody = orNull(string(a.ResponseBody))
-	} else {
+	if text, ok := bodyText(a); ok {
+		view.ResponseBody = orNull(text)
+	}
+	if !utf8.Valid(a.ResponseBody) {
 		view.ResponseBytes = a.ResponseBody
 	}
 	return view
@@ -258,10 +259,21 @@ func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.E
 	if f.Endpoint, err = first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint})); err != nil && !errors.Is(err, postrider.ErrNotFound) {
 		return postrider.Explanation{}, err
 	}
-	if d.Waiting.Reason == postrider.WaitDue {
+	if waits := d.Waiting.Reason; waits == postrider.WaitDue || waits == postrider.WaitCircuitOpen {
 		if f.Circuit, err = s.circuit(ctx, d.Endpoint); err != nil {
 			return postrider.Explanation{}, err
 		}
+	}
+	switch d.Waiting.Reason { //nolint:exhaustive // the others need no more
+	case postrider.WaitCircuitOpen:
+		failures, err := s.Store.LastFailures(ctx, d.Endpoint)
+		if err != nil {
+			return postrider.Explanation{}, err
+		}
+		if len(failures) > 0 {
+			f.Failure = failures[0]
+		}
+	case postrider.WaitDue:
 		backlog, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: d.Account, Endpoint: d.Endpoint})
 		if err != nil {
 			return postrider.Explanation{}, err
@@ -282,7 +294,7 @@ func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.E
 func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
 	return &apitypes.Explanation{
 		Text: x.String(), Why: x.Why, Next: x.Next, At: timeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: orNull(x.Note),
-		Others: orNull(x.Others),
+		Failure: viewFailure(x.Failure), Others: orNull(x.Others),
 	}
 }
 

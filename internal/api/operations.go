@@ -65,23 +65,22 @@ func (s *server) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[a
 }
 
 const (
-	// maxTroubled is how many endpoints the list has, and how many are read at once for it.
+	// maxTroubled is how many endpoints the list has.
 	maxTroubled = 10
 	// The largest numbers of failing circuits, groups of dead letters, disabled endpoints,
 	// and lanes or held endpoints that one request reads.
-	maxFailing      = 1000
-	maxGroups       = 250
-	maxDisabled     = 20
-	maxWaiting      = 1000
-	maxOwn          = 100             // endpoints of a caller's account that are looked at for what waits
-	failingForLong  = 5 * time.Minute // an endpoint that fails for a shorter time needs nobody
-	waitingForLong  = 5 * time.Minute // nor does one whose delivery is due for a shorter time
-	reasonDisabled  = "disabled"
-	reasonOpen      = "circuit_open"
-	reasonFailing   = "failing"
-	reasonWaiting   = "waiting"
-	reasonDead      = "dead_letters"
-	disabledUrgency = 1 << 62 // before every streak
+	maxFailing     = 1000
+	maxGroups      = 250
+	maxDisabled    = 250
+	maxWaiting     = 1000
+	maxOwn         = 100             // endpoints of a caller's account that are looked at for what waits
+	failingForLong = 5 * time.Minute // an endpoint that fails for a shorter time needs nobody
+	waitingForLong = 5 * time.Minute // nor does one whose delivery is due for a shorter time
+	reasonDisabled = "disabled"
+	reasonOpen     = "circuit_open"
+	reasonFailing  = "failing"
+	reasonWaiting  = "waiting"
+	reasonDead     = "dead_letters"
 )
 
 // troubled is an endpoint that may need a person.
@@ -91,12 +90,12 @@ type troubled struct {
 	reasons  []string
 	letters  int           // dead letters
 	more     bool          // counting them stopped
-	failing  time.Duration // disabledUrgency: it was disabled for its failures
+	since    time.Time     // it has failed or is disabled since then; zero: neither
 	waiting  time.Duration // since its first waiting delivery is due; 0: not for long, or the failures say why
 }
 
-// listTroubled collects the reasons for which endpoints need a person, sorts the endpoints
-// by urgency, and reads the most urgent ones.
+// listTroubled collects the reasons for which endpoints need a person, and reads the first
+// ones: what broke last is what a person does not know yet, so it goes first.
 func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.TroubledEndpoints], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -118,23 +117,56 @@ func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.Tro
 		return nil, err
 	}
 	urgent := slices.SortedFunc(maps.Values(found), func(a, b *troubled) int {
-		return cmp.Or(cmp.Compare(b.failing, a.failing), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
+		return cmp.Or(b.since.Compare(a.since), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
 	})
-	for some := range slices.Chunk(urgent, maxTroubled) {
-		live, err := s.liveEndpoints(ctx, some)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range some {
-			if e, ok := live[t.endpoint]; ok && len(answer.Data) < maxTroubled {
-				answer.Data = append(answer.Data, viewTroubled(t, e))
-			}
-		}
-		if len(answer.Data) == maxTroubled {
-			break
-		}
+	if err := s.answerTroubled(ctx, &answer, urgent); err != nil {
+		return nil, err
 	}
 	return respond(answer), nil
+}
+
+// answerTroubled counts the endpoints that need a person, which are sorted, and adds the
+// first ones to the answer. Only those that have nothing but dead letters may be deleted.
+func (s *server) answerTroubled(ctx context.Context, answer *apitypes.TroubledEndpoints, urgent []*troubled) error {
+	if len(urgent) == 0 {
+		return nil
+	}
+	others := slices.IndexFunc(urgent, func(t *troubled) bool { return t.since.IsZero() && t.waiting == 0 })
+	if others < 0 {
+		others = len(urgent)
+	}
+	for _, t := range urgent[:others] {
+		if t.since.IsZero() {
+			answer.Waiting++
+		} else {
+			answer.Failing++
+		}
+	}
+	live, err := s.liveEndpoints(ctx, slices.Concat(urgent[:min(others, maxTroubled)], urgent[others:]))
+	if err != nil {
+		return err
+	}
+	var failing []postrider.EndpointID
+	for i, t := range urgent {
+		e, ok := live[t.endpoint]
+		if !ok {
+			continue
+		}
+		if i >= others {
+			answer.DeadOnly++
+		}
+		if len(answer.Data) == maxTroubled {
+			continue
+		}
+		if answer.Data = append(answer.Data, viewTroubled(t, e)); !t.since.IsZero() {
+			failing = append(failing, e.ID)
+		}
+	}
+	failures, err := s.failuresOf(ctx, failing...)
+	for i, e := range answer.Data {
+		answer.Data[i].LastFailure = failures[e.Endpoint]
+	}
+	return err
 }
 
 // liveEndpoints reads the endpoints, without the deleted ones, which may have dead letters.
@@ -158,8 +190,8 @@ func (s *server) liveEndpoints(ctx context.Context, some []*troubled) (map[postr
 // viewTroubled returns an endpoint that needs a person in the form of a response.
 func viewTroubled(t *troubled, e postrider.Endpoint) apitypes.TroubledEndpoint {
 	return apitypes.TroubledEndpoint{
-		Endpoint: e.ID, Account: e.Account, URL: e.URL, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters, DeadMore: t.more,
-		FailingSince: timeOrNull(t.circuit.FailingSince), ProbeAt: timeOrNull(t.circuit.ProbeAt),
+		Endpoint: e.ID, Account: e.Account, URL: e.URL, Description: e.Description, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters, DeadMore: t.more,
+		FailingSince: timeOrNull(t.circuit.FailingSince), Since: timeOrNull(t.since), ProbeAt: timeOrNull(t.circuit.ProbeAt),
 		OldestDueMS: orNull(t.waiting.Milliseconds()),
 	}
 }
@@ -186,7 +218,7 @@ func (s *server) addFailing(ctx context.Context, found map[postrider.EndpointID]
 			continue
 		}
 		t := of(found, c.Endpoint)
-		t.circuit, t.failing, t.reasons = c, streak, append(t.reasons, reason)
+		t.circuit, t.since, t.reasons = c, c.FailingSince, append(t.reasons, reason)
 	}
 	return open, nil
 }
@@ -199,7 +231,7 @@ func (s *server) addDisabled(ctx context.Context, found map[postrider.EndpointID
 	})
 	for _, e := range endpoints.Items {
 		t := of(found, e.ID)
-		t.failing, t.reasons = disabledUrgency, append([]string{reasonDisabled}, t.reasons...)
+		t.since, t.reasons = e.StatusSince, append([]string{reasonDisabled}, t.reasons...)
 	}
 	return err
 }

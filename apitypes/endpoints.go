@@ -56,6 +56,8 @@ type EndpointState struct {
 	FailingSince *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak, once it is a minute old or the circuit opened. Null: the last attempt did not fail, or the streak is younger."`
 	Pending      int                     `json:"pending" maximum:"1000" doc:"Number of pending deliveries. Counting stops at 1000."`
 	PendingMore  bool                    `json:"pending_more" doc:"True: counting stopped, so there may be more pending deliveries."`
+	OldestDueMS  *int64                  `json:"oldest_due_ms" doc:"Time since the first of them is due, in milliseconds. Null: none is overdue."`
+	LastFailure  *LastFailure            `json:"last_failure" doc:"The last request that was not accepted. Null: the endpoint does not fail, or none of its newest hundred attempts failed."`
 	Delivered    int64                   `json:"delivered" doc:"Number of deliveries that were delivered in the last 24 hours, and in the part of the hour before them."`
 	Dead         int64                   `json:"dead" doc:"Number of deliveries that became dead letters in the same time."`
 	SuccessRate  *float64                `json:"success_rate" doc:"Share of delivered, of delivered and dead. Null: there are none."`

@@ -93,9 +93,20 @@ const maxEndpointIDs = 100
 // statesOf returns how endpoints fare, by their ids.
 func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[postrider.EndpointID]*apitypes.EndpointState, error) {
 	states, err := s.Store.EndpointStates(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
 	of := map[postrider.EndpointID]*apitypes.EndpointState{}
+	var failing []postrider.EndpointID
 	for _, state := range states {
 		of[state.Endpoint] = viewState(state)
+		if c := state.Circuit; !c.FailingSince.IsZero() || !c.Closed() || state.Health.Status == postrider.HealthDisabled {
+			failing = append(failing, state.Endpoint)
+		}
+	}
+	failures, err := s.failuresOf(ctx, failing...)
+	for id, failure := range failures {
+		of[id].LastFailure = failure
 	}
 	return of, err
 }
@@ -105,7 +116,7 @@ func viewState(s store.EndpointState) *apitypes.EndpointState {
 	view := &apitypes.EndpointState{
 		Health: cmp.Or(s.Health.Status, postrider.Healthy), HealthReason: orNull(s.Health.Reason),
 		Circuit: cmp.Or(s.Circuit.Status, postrider.CircuitClosed), FailingSince: timeOrNull(s.Circuit.FailingSince),
-		Pending: s.Pending, PendingMore: s.Pending == store.MaxPending, Delivered: s.Delivered, Dead: s.Dead,
+		OldestDueMS: orNull(s.DueFor.Milliseconds()), Pending: s.Pending, PendingMore: s.Pending == store.MaxPending, Delivered: s.Delivered, Dead: s.Dead,
 	}
 	if ended := s.Delivered + s.Dead; ended > 0 {
 		rate := float64(s.Delivered) / float64(ended)

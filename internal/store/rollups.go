@@ -83,6 +83,7 @@ type EndpointState struct {
 	Health   postrider.EndpointHealth // the last change; zero: there was none
 	Circuit  postrider.Circuit        // as stored; zero: it never changed
 	Pending  int                      // pending deliveries, at most MaxPending
+	DueFor   time.Duration            // how long the oldest due delivery has been due; 0: none is
 
 	// Delivered and Dead count the deliveries that ended in the last 24 hours and in
 	// the part of the hour before them, as far as they are folded.

@@ -188,6 +188,9 @@ func (s *Store) EndpointStates(_ context.Context, ids ...postrider.EndpointID) (
 		for _, d := range s.deliveries.rows {
 			if d.endpoint == id && d.status == postrider.Pending {
 				state.Pending = min(state.Pending+1, store.MaxPending)
+				if d.at >= 0 && !d.due.After(s.now()) {
+					state.DueFor = max(state.DueFor, s.now().Sub(d.due))
+				}
 			}
 		}
 		state.Delivered, state.Dead = s.rollups.ended(id, store.DayBefore(s.wall()))

@@ -481,7 +481,7 @@ const endpointStatesSQL = `
 	select e.id, h.account, coalesce(h.number, 0), coalesce(h.status, ''), coalesce(h.reason, ''), coalesce(h.warnings, 0), h.since,
 		c.endpoint, coalesce(c.status, ''), coalesce(c.reason, ''), c.opened_at, c.probe_at, coalesce(c.cooldown, 0),
 		c.failing_since, c.paced_until, c.rate_full_at, coalesce(c.failures, 0), c.last_attempt_at,
-		coalesce(c.last_outcome, ''), coalesce(c.generation, 0), pending.n, ended.delivered, ended.dead
+		coalesce(c.last_outcome, ''), coalesce(c.generation, 0), pending.n, due.at, ended.delivered, ended.dead
 	from unnest(@ids::uuid[]) with ordinality as e (id, place)
 	cross join (select @since::timestamptz as minute, @since::timestamptz as hour) began
 	left join lateral (
@@ -514,6 +514,17 @@ const endpointStatesSQL = `
 			limit @most
 		) q
 	) pending
+	cross join lateral (
+		select min(q.due_at) as at
+		from generate_series(0, 3) as n (lane)
+		cross join lateral (
+			select q.due_at
+			from queue q
+			where q.endpoint = e.id and q.lane = n.lane and q.due_at < 'infinity'
+			order by q.due_at
+			limit 1
+		) q
+	) due
 	cross join lateral (` + endedSQL + `
 	) ended
 	order by e.place`
@@ -524,21 +535,26 @@ func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID)
 	for _, id := range ids {
 		column = append(column, someUUID(id))
 	}
+	now := s.clock.Now()
 	states, err := count(ctx, s, query{endpointStatesSQL, pgx.NamedArgs{
 		"ids": column, "since": store.DayBefore(s.clock.Wall()), "most": store.MaxPending,
-	}}, scanEndpointState)
+	}}, func(row pgx.CollectableRow) (store.EndpointState, error) { return scanEndpointState(row, now) })
 	if err != nil {
 		return nil, fmt.Errorf("read states of endpoints: %w", err)
 	}
 	return states, nil
 }
 
-func scanEndpointState(row pgx.CollectableRow) (e store.EndpointState, err error) {
+func scanEndpointState(row pgx.CollectableRow, now time.Time) (e store.EndpointState, err error) {
 	h, c := &e.Health, &e.Circuit
+	var due time.Time
 	err = row.Scan(toID(&e.Endpoint), toID(&h.Account), &h.Number, &h.Status, &h.Reason, &h.Warnings, toTime(&h.Since),
 		toID(&c.Endpoint), &c.Status, &c.Reason, toTime(&c.OpenedAt), toTime(&c.ProbeAt), toWait(&c.Cooldown),
 		toTime(&c.FailingSince), toTime(&c.PacedUntil), toTime(&c.RateFullAt), &c.Failures, toTime(&c.LastAttemptAt),
-		&c.LastOutcome, &c.Generation, &e.Pending, &e.Delivered, &e.Dead)
+		&c.LastOutcome, &c.Generation, &e.Pending, toTime(&due), &e.Delivered, &e.Dead)
+	if !due.IsZero() {
+		e.DueFor = max(now.Sub(due), 0)
+	}
 	if h.Number > 0 {
 		h.Endpoint = e.Endpoint
 	}

@@ -368,6 +368,9 @@ const endpointStatesSQL = `
 	)
 	select asked.id, coalesce(ended.delivered, 0), coalesce(ended.dead, 0),
 		(select count(*) from (select 1 from queue where queue.endpoint = asked.id limit @most)),
+		(select min(due_at) from (
+			select (select min(q.due_at) from queue q where q.endpoint = asked.id and q.lane = lanes.lane) as due_at
+			from (select 0 as lane union all select 1 union all select 2 union all select 3) lanes)),
 		h.account, h.number, h.status, h.reason, h.warnings, h.since,
 		circuits.endpoint, circuits.status, circuits.reason, opened_at, probe_at, cooldown, failing_since,
 		paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation
@@ -384,20 +387,25 @@ func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID)
 	for _, id := range ids {
 		all = append(all, id[:]...)
 	}
+	now := s.now()
 	states, err := list(ctx, s, query{endpointStatesSQL, []any{
 		sql.Named("ids", someBytes(all)), sql.Named("since", micros(store.DayBefore(s.wall()))), sql.Named("most", store.MaxPending),
-	}}, scanEndpointState)
+	}}, func(rows *sql.Rows, e *store.EndpointState) error { return scanEndpointState(rows, e, now) })
 	return states, s.explain("read states of endpoints", err)
 }
 
-func scanEndpointState(rows *sql.Rows, e *store.EndpointState) error {
+func scanEndpointState(rows *sql.Rows, e *store.EndpointState, now time.Time) error {
 	h := &e.Health
+	var due time.Time
 	err := rows.Scan(append([]any{
-		toID(&e.Endpoint), &e.Delivered, &e.Dead, &e.Pending,
+		toID(&e.Endpoint), &e.Delivered, &e.Dead, &e.Pending, toTime(&due),
 		toID(&h.Account), toNumber(&h.Number), toString(&h.Status), toString(&h.Reason), toNumber(&h.Warnings), toTime(&h.Since),
 	}, circuitInto(&e.Circuit)...)...)
 	if h.Number > 0 {
 		h.Endpoint = e.Endpoint
+	}
+	if !due.IsZero() {
+		e.DueFor = max(now.Sub(due), 0)
 	}
 	return err
 }

@@ -94,3 +94,24 @@ func lastFailureBounded(w *world) {
 		w.Errorf("after %d newer attempts: %v", store.FailuresLooked, got)
 	}
 }
+
+// aMoment is longer than nothing and costs no time.
+const aMoment = 2 * time.Millisecond
+
+func statesDue(w *world) {
+	waits, leased, later := w.endpoint(), w.endpoint(), w.endpoint()
+	w.pending(waits, 2)
+	w.pending(leased, 1)
+	w.pending(later, 1)
+	w.claim(leased, postrider.LaneFirst, 1)
+	w.settle(retry(w.claimOne(later, postrider.LaneFirst), long))
+	w.passed(aMoment)
+	var due []bool
+	for _, state := range w.states(waits.ID, leased.ID, later.ID) {
+		due = append(due, state.DueFor >= aMoment)
+		if state.DueFor < aMoment && state.DueFor != 0 {
+			w.Errorf("DueFor = %s, want 0 or at least %s", state.DueFor, aMoment)
+		}
+	}
+	w.same("what is due", due, []bool{true, false, false})
+}

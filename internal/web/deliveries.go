@@ -68,7 +68,9 @@ type deliveryPage struct {
 // stands between Before and After.
 type explained struct {
 	Why, Before, After, Action string
-	At                         *apitypes.Time // nil: there is no time
+
+	Failure *apitypes.LastFailure // of the endpoint; nil: it is not the reason
+	At      *apitypes.Time        // nil: there is no time
 }
 
 // explain puts the explanation of a delivery to the endpoint into words.
@@ -89,7 +91,7 @@ func (v *visit) explain(d apitypes.Delivery, to apitypes.Endpoint) explained {
 	}
 	e := explained{
 		Why: v.t("why."+x.Why, "attempt", x.Attempt, "last", x.Attempt-1, "result", result, "note", note, "limit", to.Concurrency.Value(), "rate", v.rate(to)),
-		At:  x.At,
+		At:  x.At, Failure: x.Failure,
 	}
 	if x.Others != nil {
 		e.Why += " " + v.t("why.others", "n", *x.Others)

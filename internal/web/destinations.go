@@ -222,7 +222,7 @@ func (v *visit) showDestinationWith(d apitypes.Destination, f destinationForm) e
 			return err
 		}
 		if a.Name != "" {
-			v.names.accounts = map[postrider.AccountID]shownName{a.ID: {a.Name, a.Name}}
+			v.names.accounts = map[postrider.AccountID]shownName{a.ID: {Text: a.Name, Title: a.Name}}
 		}
 	}
 	p := page{Name: "destinations-one", Title: d.Address, Data: destinationPage{v.destinationRow(d), f}, Commands: []string{

@@ -71,11 +71,11 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 		}
 	}
 	got := w.see("operator", "/dashboard/endpoints?health=failing")
-	got.says(t, "First failure", "</svg>Failing<", ">failing.example/<", `title="https://failing.example/"`)
-	got.lacks(t, "</svg>No warning<")
+	got.says(t, "First failure", "</svg>Failing<", "<b>failing.example</b>", `title="https://failing.example/"`)
+	got.lacks(t, "</svg>No warning<", "Sending normally")
 	// Nobody says that an endpoint is healthy whose first failure is too young to be known.
 	fine := w.see("operator", "/dashboard/endpoints?health=healthy")
-	fine.says(t, ">fine.example/<", "</svg>No warning<", `<option value="healthy" selected>No warning</option>`)
+	fine.says(t, "<b>fine.example</b>", `<span class="dot">Sending normally</span>`, `<option value="healthy" selected>No warning</option>`)
 	fine.lacks(t, "Healthy", "</svg>Failing<")
 	got = w.as("operator", "GET /dashboard/endpoints?health=bogus", nil)
 	got.says(t, "This filter cannot be used", "<strong>Health</strong>")

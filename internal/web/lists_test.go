@@ -76,7 +76,7 @@ func TestEndpointsAreListedByOneTable(t *testing.T) {
 	w.endpoint(apitypes.EndpointCreate{Description: "Orders", EventTypes: []string{"order.*", "invoice.*", "shipment.*"}})
 	for person, path := range map[string]string{"operator": "/dashboard/accounts/" + w.account.ID.String(), "customer": "/portal"} {
 		got := w.see(person, path)
-		says(t, got, `class="endpoints"`, ">acme.example/hooks<", ">Orders<", "</svg>No warning<", "</svg>Closed<", ">&#43;1<")
+		says(t, got, `class="endpoints"`, "<b>acme.example</b>", ">Orders<", ">Sending normally<", ">&#43;1<")
 		got.lacks(t, "Pending</th>")
 	}
 }

@@ -15,6 +15,13 @@ import (
 type shownName struct {
 	Text  string // cut at its end where it is too long
 	Title string // the whole
+
+	// Of an endpoint: where its requests go, in three parts that are Text together. A list
+	// that has no place for all of Start cuts it, so that Host and End tell endpoints apart.
+	Host, Start, End string
+
+	About   string              // the description of an endpoint
+	Account postrider.AccountID // of an endpoint; zero: it is not known
 }
 
 // names has what the page shows for ids. The handler fills it before the page is rendered;
@@ -35,7 +42,7 @@ func nameOr[I identifier](names map[I]shownName, of I) shownName {
 	if n, ok := names[of]; ok {
 		return n
 	}
-	return shownName{of.String(), of.String()}
+	return shownName{Text: of.String(), Title: of.String(), Start: of.String()}
 }
 
 // maxNames is how many names a visit keeps, and namesAtOnce how many one call asks for.
@@ -77,13 +84,45 @@ func place(v *visit, e apitypes.Endpoint) string {
 	return whole
 }
 
-// nameOf returns the description of an endpoint, or where its requests go.
+// nameOf returns where the requests of an endpoint go, with its description and its account.
 func (v *visit) nameOf(e apitypes.Endpoint) shownName {
-	text, title := place(v, e), where(v, e)
+	n := shownName{Text: place(v, e), Title: where(v, e), About: e.Description, Account: e.Account}
 	if e.Description != "" {
-		text, title = e.Description, e.Description+" · "+title
+		n.Title = e.Description + " · " + n.Title
 	}
-	return shownName{text, title}
+	n.Host, n.Start, n.End = parts(n.Text)
+	return n
+}
+
+// wholeEnd is how long the last part of a path may be that is never cut.
+const wholeEnd = 24
+
+// parts returns the host of a place, the beginning of its path, and the end of its path,
+// which is its last part, or the end of that.
+func parts(place string) (host, start, end string) {
+	slash := strings.IndexByte(place, '/')
+	if slash < 0 {
+		return place, "", ""
+	}
+	host, path := place[:slash], []rune(place[slash:])
+	cut := len(path) - 1
+	for cut > 0 && path[cut] != '/' {
+		cut--
+	}
+	return host, string(path[:max(cut, len(path)-wholeEnd)]), string(path[max(cut, len(path)-wholeEnd):])
+}
+
+// nameTroubled names the endpoints that need a person, and their accounts.
+func (v *visit) nameTroubled(troubled []apitypes.TroubledEndpoint) {
+	if v.names.endpoints == nil {
+		v.names.endpoints = map[postrider.EndpointID]shownName{}
+	}
+	for _, t := range troubled {
+		v.names.endpoints[t.Endpoint] = v.nameOf(apitypes.Endpoint{ID: t.Endpoint, Account: t.Account, URL: t.URL, Description: t.Description})
+	}
+	if v.names.accounts == nil && v.who == operators {
+		v.accountFilter()
+	}
 }
 
 // listItem is a delivery or a dead letter.
@@ -149,7 +188,7 @@ func (v *visit) accountFilter() filter {
 		if a.Name == "" {
 			continue
 		}
-		v.names.accounts[a.ID] = shownName{a.Name, a.Name}
+		v.names.accounts[a.ID] = shownName{Text: a.Name, Title: a.Name}
 		f.Options = append(f.Options, choice{a.ID.String(), a.Name})
 	}
 	return f

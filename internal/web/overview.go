@@ -1,8 +1,6 @@
 package web
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -28,6 +26,7 @@ func showOverview(v *visit) (err error) {
 	if p.Troubled, err = v.api.TroubledEndpoints(v.ctx); err != nil {
 		return err
 	}
+	v.nameTroubled(p.Troubled.Data)
 	if p.Traffic, err = v.traffic(v.api.Stats); err != nil {
 		return err
 	}
@@ -42,74 +41,70 @@ func showOverview(v *visit) (err error) {
 	return v.show(page{Name: "overview", Data: p, Commands: commands})
 }
 
-// verdict says in one line whether webhooks are healthy.
+// verdict says in a few sentences whether webhooks are healthy. The first one is the most
+// important.
 type verdict struct {
-	Tone string // good, warn or bad
-	Text string
+	Tone      string // good, warn or bad
+	Sentences []sentence
 }
+
+// sentence is a text that may lead to a page.
+type sentence struct{ Text, Link string }
 
 const (
 	// worthSaying is the age from which on the oldest delivery is in the verdict.
 	worthSaying = time.Minute
-	// troubledEnd is where the list of endpoints that need a person ends.
-	troubledEnd = 10
-	// countEnd is where counting dead letters stops.
+	// countEnd is where counting dead letters and pending deliveries stops.
 	countEnd = 10000
+	// failingEnd is where counting endpoints stops.
+	failingEnd = 1000
 )
 
-// verdict counts the endpoints of the list that need a person, each once, by its worst
-// reason. It counts the dead letters, too, which may be of deleted endpoints, and says how
-// long the oldest delivery waits.
+// verdict counts the endpoints that need a person, each once, by its worst reason. It counts
+// the dead letters, too, which may be of deleted endpoints, and says how long the oldest
+// delivery waits.
 func (v *visit) verdict(t apitypes.TroubledEndpoints, now apitypes.StatsNow) verdict {
-	var failing, waiting, letters int
-	for _, e := range t.Data {
-		switch {
-		case slices.Contains(e.Reasons, "waiting"):
-			waiting++
-		case slices.Equal(e.Reasons, []string{"dead_letters"}):
-			letters++
-		default:
-			failing++
-		}
-	}
-	said := verdict{Tone: "good", Text: v.t("verdict.well")}
-	switch {
-	case failing > 0:
-		said = verdict{Tone: "bad"}
-	case len(t.Data) > 0:
-		said = verdict{Tone: "warn"}
-	case now.DeadLetters > 0:
-		said.Tone = "warn"
-	}
-	say := func(key string, n int) {
+	said := verdict{Tone: "good"}
+	say := func(key, link string, n, end int) {
 		if n > 0 {
-			said.Text += " " + v.t("verdict."+key, "n", n)
+			said.Sentences = append(said.Sentences, sentence{v.t("verdict."+key, "n", n, "more", plus(n >= end)), link})
 		}
 	}
-	say("failing", failing)
-	say("waiting", waiting)
-	say("letters", letters)
-	if len(t.Data) == troubledEnd {
-		say("more", troubledEnd)
+	switch {
+	case t.Failing > 0:
+		said.Tone = "bad"
+	case len(t.Data) > 0:
+		said.Tone = "warn"
+	default:
+		said.Sentences = append(said.Sentences, sentence{v.t("verdict.well"), ""})
+		if now.DeadLetters > 0 {
+			said.Tone = "warn"
+		}
 	}
-	if now.DeadLetters < countEnd {
-		say("dead", now.DeadLetters)
-	} else {
-		say("dead_many", countEnd)
-	}
+	say("failing", v.path("endpoints")+"?health=failing", t.Failing, failingEnd)
+	say("waiting", "", t.Waiting, failingEnd)
+	say("letters", v.path("dead-letters"), t.DeadOnly, failingEnd)
+	say("dead", v.path("dead-letters"), now.DeadLetters, countEnd)
 	age := time.Duration(known(now.OldestDueMS)) * time.Millisecond
 	switch {
 	case len(t.Data) == 0 && age >= 5*time.Minute: // none of an endpoint that is enabled
-		said.Text += " " + v.t("verdict.held", "age", age)
+		said.Sentences = append(said.Sentences, sentence{v.t("verdict.held", "age", age), v.path("deliveries") + "?status=pending"})
 	case age >= worthSaying:
-		said.Text += " " + v.t("verdict.oldest", "age", age)
+		said.Sentences = append(said.Sentences, sentence{v.t("verdict.oldest", "age", age), v.path("deliveries") + "?status=pending"})
 	case now.Pending == 0:
-		said.Text += " " + v.t("verdict.none")
+		said.Sentences = append(said.Sentences, sentence{v.t("verdict.none"), ""})
 	default:
-		say("pending", now.Pending)
+		say("pending", v.path("deliveries")+"?status=pending", now.Pending, countEnd)
 	}
-	said.Text = strings.TrimSpace(said.Text)
 	return said
+}
+
+// plus returns the sign after a number at which counting stopped.
+func plus(more bool) string {
+	if more {
+		return "+"
+	}
+	return ""
 }
 
 // known returns a number that may be unknown; then 0.

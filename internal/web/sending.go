@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -18,6 +19,8 @@ type notice struct {
 	Next  time.Time // when the next request may leave; zero: the text says it, or nobody knows
 	Probe bool      // that request is a probe
 	Todo  string    // empty: nothing has to be done
+	// Failure is the last failed request, where it is the reason; nil: it is not, or none is known.
+	Failure *apitypes.LastFailure
 	// Link is the path of the page to go on with, and LinkText its name; empty: none.
 	Link, LinkText string
 }
@@ -51,6 +54,12 @@ func (v *visit) sending(p *endpointPage) sending {
 		}
 		return s
 	}
+	fails := func(key string, args ...any) sending {
+		s.Failure = c.LastFailure
+		said := say(key, args...)
+		said.Todo = strings.TrimSpace(v.advice(s.Failure) + " " + said.Todo)
+		return said
+	}
 	pace := apitypes.Pace{}
 	if c.Pace != nil {
 		pace = *c.Pace
@@ -64,6 +73,7 @@ func (v *visit) sending(p *endpointPage) sending {
 		s.Since, s.Next = e.StatusSince.Time, time.Time{}
 		s = say(string(e.Status))
 		if health := p.lastHealth(); e.Status == postrider.EndpointDisabled && health.Status == postrider.HealthDisabled {
+			s = fails("disabled")
 			s.Tone, s.Text = "bad", v.t("sending.disabled_by_server", "why", v.t(fmt.Sprint("health.reason.", deref(health.Reason))))
 		}
 		return s
@@ -76,7 +86,11 @@ func (v *visit) sending(p *endpointPage) sending {
 		if stage == probeLater || stage == probePaced {
 			s.Next = later(instant(c.ProbeAt), instant(c.PacedUntil))
 		}
-		s = say(sendingStages[stage])
+		if opened := c.Reason; opened != nil && *opened == postrider.ReasonManual {
+			s = say(sendingStages[stage])
+		} else {
+			s = fails(sendingStages[stage])
+		}
 		if c.Reason != nil {
 			s.Text += " " + v.t("sending.opened", "why", v.t("circuit.reason."+*c.Reason))
 		}
@@ -91,15 +105,18 @@ func (v *visit) sending(p *endpointPage) sending {
 		if slow != "rate" && slow != "postponed" {
 			s.Next = time.Time{} // of the concurrency window: at once
 		}
+		if slow == "throttled" || slow == "no_response" {
+			s.Failure = c.LastFailure
+		}
 		return say(slow, append(args, "rate", v.rateWords(e.Rate.Value()))...)
 	}
 	s.Next = time.Time{}
 	if c.FailingSince != nil {
 		s.Since = c.FailingSince.Time
-		return say("failing")
+		return fails("failing")
 	}
 	if lastFailed(p.Deliveries) {
-		return say("failed")
+		return fails("failed")
 	}
 	s.Tone = "good"
 	switch {
@@ -229,12 +246,8 @@ func (v *visit) notices(p *endpointPage) []notice {
 		all = append(all, notice{Tone: "warn", Text: v.t("notice.warned", "why", why), Since: health.Since.Time, Todo: v.t("notice.warned.todo")})
 	}
 	if n := p.Sending.Now.DeadLetters; n > 0 {
-		text := "notice.dead"
-		if n >= countEnd {
-			text = "notice.dead_many"
-		}
 		all = append(all, notice{
-			Tone: "warn", Text: v.t(text, "n", n), Link: v.path("dead-letters") + "?endpoint=" + p.Endpoint.ID.String(), LinkText: v.t("notice.dead.link"),
+			Tone: "warn", Text: v.t("notice.dead", "n", n, "more", plus(n >= countEnd)), Link: v.path("dead-letters") + "?endpoint=" + p.Endpoint.ID.String(), LinkText: v.t("notice.dead.link"),
 		})
 	}
 	if n := p.Skipped; n > 0 {

@@ -67,7 +67,7 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 			}}); err != nil {
 				w.Fatal(err)
 			}
-		}, false, full, []string{"the last ones were not accepted", "</strong> Since <span", "60 min ago", "Its latest deliveries below say why."}},
+		}, false, full, []string{"the last ones were not accepted", "</strong> Since <span", "60 min ago", "Retries follow by themselves."}},
 		{"it is warned about", func(w *world, e apitypes.Endpoint) {
 			w.judge(e, postrider.HealthWarned, postrider.ReasonFailing)
 		}, true, full, []string{"Requests are sent.", "The endpoint is warned about, because it has been failing for hours.", "If this goes on, the server disables it."}},
@@ -135,15 +135,15 @@ func TestTheOverviewSaysHowWebhooksAre(t *testing.T) {
 			time.Sleep(span)
 			return w.see("operator", "/dashboard")
 		}
-		after(0).says(t, "All endpoints receive. No delivery is pending.")
+		after(0).says(t, "<strong>All endpoints receive.</strong> No delivery is pending.")
 		e := w.endpoint(apitypes.EndpointCreate{})
 		w.publish("order.created", `{}`)
-		after(2*time.Second).says(t, "All endpoints receive. One delivery is pending.")
-		after(7*time.Minute).says(t, "One endpoint falls behind. The oldest delivery that is due waits for 7 min", "Falls behind", "oldest due for 7 min")
+		after(2*time.Second).says(t, "<strong>All endpoints receive.</strong> <a href=\"/dashboard/deliveries?status=pending\">One delivery is pending.</a>")
+		after(7*time.Minute).says(t, "<strong>One endpoint falls behind.</strong>", "The oldest delivery that is due waits for 7 min", "Falls behind", "oldest due for 7 min")
 		w.submit("operator", "/dashboard/endpoints/"+e.ID.String()+"/pause", nil)
-		after(2*time.Minute).says(t, "All endpoints receive. Only deliveries of paused or disabled endpoints wait for long, the oldest for 9 min")
+		after(2*time.Minute).says(t, "<strong>All endpoints receive.</strong>", "Only deliveries of paused or disabled endpoints wait for long, the oldest for 9 min")
 		w.trouble("")
-		after(2*time.Second).says(t, "One endpoint fails.", "The oldest delivery that is due waits for 9 min")
+		after(2*time.Second).says(t, `<strong><a href="/dashboard/endpoints?health=failing">One endpoint fails.</a></strong>`, "The oldest delivery that is due waits for 9 min")
 	})
 }
 

@@ -173,7 +173,9 @@ func (r *renderer) functions() template.FuncMap {
 		"has":      func(key string) bool { return r.visit.text.has(key) },
 		"label":    func(field string) string { return r.visit.label(field) },
 		"number":   func(n any) string { return r.visit.text.show(n) },
-		"percent":  func(share float64) string { return r.visit.text.decimal(share*100) + "\u00a0%" },
+		"percent":  func(share float64) string { return r.visit.percent(share) },
+		"success":  success,
+		"add":      func(a, b int64) int64 { return a + b },
 		"spans":    func() string { return compactJSON(spanUnits) },
 		"duration": func(d time.Duration) string { return r.visit.text.duration(d) },
 		"ms":       func(ms int64) string { return r.visit.text.measured(ms) },
@@ -211,6 +213,10 @@ func (r *renderer) functions() template.FuncMap {
 		},
 		// Names of endpoints and accounts.
 		"endpoint_name": func(id postrider.EndpointID) shownName { return nameOr(r.visit.names.endpoints, id) },
+		"name_of":       func(e apitypes.Endpoint) shownName { return r.visit.nameOf(e) },
+		"reason_of":     func(f *apitypes.LastFailure) string { return r.visit.reasonOf(f) },
+		"normal":        normal,
+		"plus":          plus,
 		"account_name":  func(id postrider.AccountID) shownName { return nameOr(r.visit.names.accounts, id) },
 		// answered reports whether the error of an attempt says no more than its status code.
 		"answered": func(err *string) bool { return strings.HasPrefix(*err, string(postrider.FailureStatus)+": ") },

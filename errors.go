@@ -130,6 +130,22 @@ func (e *KeyTakenError) Error() string {
 // Unwrap returns [ErrConflict].
 func (e *KeyTakenError) Unwrap() error { return ErrConflict }
 
+// LockedError is an [ErrBusy]: another transaction of the database has locked a key of an event
+// for longer than a publish waits. Nothing was stored.
+type LockedError struct {
+	Index int    // of the event in its batch, from 0
+	Field string // ordering_key or idempotency_key
+	Key   string
+}
+
+// Error names the event, but not the key.
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("the %s of event %d is locked by another transaction of the database", e.Field, e.Index)
+}
+
+// Unwrap returns [ErrBusy].
+func (e *LockedError) Unwrap() error { return ErrBusy }
+
 // OverloadError is an [ErrBusy]: publishers send more than the node can deliver.
 // Nothing was stored. RetryAfter is how long the caller should wait.
 type OverloadError struct{ RetryAfter time.Duration }

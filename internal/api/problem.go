@@ -235,7 +235,7 @@ func classOf(err error) errorClass {
 }
 
 // fillDetails adds the details of errors that carry some: the text of an
-// apiError, the index of a taken key, the pending replay, the wait of an
+// apiError, the index of a taken or locked key, the pending replay, the wait of an
 // overload, the quota that is used up.
 func (p *problem) fillDetails(err error) {
 	if r, ok := errors.AsType[*apiError](err); ok {
@@ -243,6 +243,9 @@ func (p *problem) fillDetails(err error) {
 	}
 	if taken, ok := errors.AsType[*postrider.KeyTakenError](err); ok {
 		p.Code, p.Detail, p.Index = errKeyTaken.code, errKeyTaken.detail, &taken.Index
+	}
+	if locked, ok := errors.AsType[*postrider.LockedError](err); ok {
+		p.Detail, p.Index = lockedDetail(locked), &locked.Index
 	}
 	if pending, ok := errors.AsType[*store.ReplayPendingError](err); ok {
 		p.Code, p.Detail, p.Replay = "replay_pending", "a replay of this dead letter is under way", pending.Replay.String()
@@ -257,6 +260,12 @@ func (p *problem) fillDetails(err error) {
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
 		p.Code, p.Detail, p.retryAfter = "overloaded", "more events are published than can be delivered", max(overload.RetryAfter, time.Second)
 	}
+}
+
+// lockedDetail names the key that is locked: it is the client's own.
+func lockedDetail(locked *postrider.LockedError) string {
+	return fmt.Sprintf("the %s %q is locked by another transaction of the database, so nothing was stored; the same request may succeed later",
+		locked.Field, locked.Key)
 }
 
 // writeProblem writes a problem as the response where huma does not. It removes

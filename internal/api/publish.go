@@ -104,10 +104,13 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	}
 	e.Hops, e.TraceParent = hops, infoOf(ctx).trace
 	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
-	// A KeyTakenError has the index of an event in a batch. This request has no
-	// batch, so the response has no index.
+	// A KeyTakenError and a LockedError have the index of an event in a batch. This
+	// request has no batch, so the response has no index.
 	if errors.As(err, new(*postrider.KeyTakenError)) {
 		return 0, errKeyTaken
+	}
+	if locked, ok := errors.AsType[*postrider.LockedError](err); ok {
+		return 0, &apiError{class: postrider.ErrBusy, detail: lockedDetail(locked)}
 	}
 	if err != nil {
 		return 0, err

@@ -146,7 +146,7 @@ func (o Options) core() schedule.Options {
 //
 //	                 ┌─ claims ──────► runClaimer ────┐
 //	inputs ──► loop ─┼─ work ────────► attemptAll ────┼──► inputs
-//	                 ├─ settlements ─► runSettler ────┤
+//	                 ├─ settlements ─► runSettler ────┤   (runLocked: what is locked)
 //	                 ├─ circuits ────► storeCircuit ──┤
 //	                 ├─ gone ────────► disable ───────┘
 //	                 └─ wakeUps ─────► runNotifier ──► other nodes
@@ -171,6 +171,7 @@ type Dispatcher struct {
 	claims      chan *store.Claim
 	work        chan *schedule.Delivery // to a goroutine that waits for an attempt to make
 	settlements *batch.Queue[store.Settlement]
+	locked      *batch.Queue[store.Settlement] // to be settled apart: another transaction has a lock of theirs
 	releases    *batch.Queue[schedule.Release]
 	circuits    *batch.Queue[schedule.CircuitChange]
 	gone        *batch.Queue[postrider.EndpointID]
@@ -190,6 +191,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		claims:      make(chan *store.Claim, 1),
 		work:        make(chan *schedule.Delivery),
 		settlements: batch.NewQueue[store.Settlement](),
+		locked:      batch.NewQueue[store.Settlement](),
 		releases:    batch.NewQueue[schedule.Release](),
 		circuits:    batch.NewQueue[schedule.CircuitChange](),
 		gone:        batch.NewQueue[postrider.EndpointID](),
@@ -249,6 +251,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	parts.Go(func() { d.runClaimer(ctx) })
 	parts.Go(func() { d.runScanner(ctx) })
 	parts.Go(func() { d.runSettler(commit) })
+	parts.Go(func() { d.runLocked(commit) })
 	parts.Go(func() { d.circuits.Each(func(c schedule.CircuitChange) { d.storeCircuit(commit, c) }) })
 	parts.Go(func() { d.gone.Each(func(id postrider.EndpointID) { d.disable(commit, id) }) })
 	parts.Go(func() { d.watchLoad(ctx) })

@@ -71,6 +71,7 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	})
 	switch {
 	case err == nil:
+		group, results = d.putAside(group, results)
 		d.post(schedule.SettlementsCommitted{Settlements: group, Results: results})
 		for i := range group {
 			logAttempt(ctx, d.opts.Log, &group[i], results[i].Stale)
@@ -84,6 +85,50 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 		d.opts.Hooks.Violated.Call("attempt_not_settled")
 		d.opts.Log.ErrorContext(ctx, "attempt not settled", "delivery", group[0].Claimed, "error", err)
 		d.post(schedule.SettlementsCommitted{Settlements: group, Results: []store.Settled{{Stale: true}}})
+	}
+}
+
+// putAside hands the settlements that are locked to runLocked, and returns the others.
+func (d *Dispatcher) putAside(group []store.Settlement, results []store.Settled) ([]store.Settlement, []store.Settled) {
+	if !slices.ContainsFunc(results, func(r store.Settled) bool { return r.Locked }) {
+		return group, results
+	}
+	var settled []store.Settlement
+	var of []store.Settled
+	for i := range group {
+		if results[i].Locked {
+			d.locked.Add(group[i])
+		} else {
+			settled, of = append(settled, group[i]), append(of, results[i])
+		}
+	}
+	return settled, of
+}
+
+// lockedPause is the time between two tries of settlements that are locked.
+const lockedPause = 100 * time.Millisecond
+
+// runLocked settles what another transaction has locked, until that ends. It is a goroutine
+// of its own, so that no other settlement waits for the lock. Meanwhile the deliveries stay
+// leased; a lease that ends is taken over, and its settlement is stale. It ends when ctx
+// does, or when the loop has ended and nothing is left.
+func (d *Dispatcher) runLocked(ctx context.Context) {
+	for {
+		select {
+		case <-d.locked.Ready():
+		case <-d.done:
+			if d.locked.Len() == 0 {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+		if !batch.Sleep(ctx, lockedPause) {
+			return
+		}
+		for group := range slices.Chunk(d.locked.Take(0), maxGroup) {
+			d.settleGroup(ctx, group)
+		}
 	}
 }
 

@@ -275,12 +275,13 @@ func (p Pooler) checkListen() Check {
 // The least that the time-outs of PostgreSQL may be, in milliseconds. Statements of
 // servers take milliseconds, and seconds after a failure.
 const (
-	leastStatement = 10_000
-	leastIdle      = 60_000
-	leastLock      = 2_000
+	leastStatement     = 10_000
+	leastIdle          = 60_000
+	leastInTransaction = 2_000
 )
 
-// timeouts judges the time-outs that would end sessions of servers at work. 0 is none.
+// timeouts judges the time-outs that would end sessions of servers at work. 0 is none. The
+// time-out of locks is the servers' own.
 func (p Postgres) timeouts() Check {
 	var short, remedies []string
 	for _, t := range []struct {
@@ -289,8 +290,7 @@ func (p Postgres) timeouts() Check {
 	}{
 		{"statement_timeout", leastStatement},
 		{"transaction_timeout", leastStatement},
-		{"lock_timeout", leastLock},
-		{"idle_in_transaction_session_timeout", leastLock},
+		{"idle_in_transaction_session_timeout", leastInTransaction},
 		{"idle_session_timeout", leastIdle},
 	} {
 		if s := p.Settings[t.setting]; s.Number > 0 && s.Number < t.least {

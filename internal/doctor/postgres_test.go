@@ -83,10 +83,10 @@ func TestDatabases(t *testing.T) {
 		"nothing can be said":   {func(p *doctor.Postgres) { p.Pooler = doctor.Pooler{ListenErr: errors.New("no")} }, doctor.Listen, judged{doctor.Warn, "no", "--poll-only"}},
 		"nobody listens":        {func(p *doctor.Postgres) { p.Pooler = doctor.Pooler{PollOnly: true} }, doctor.Listen, judged{doctor.OK, "--poll-only", ""}},
 		"short statements":      {func(p *doctor.Postgres) { set(p, "statement_timeout", "1s", 1000) }, doctor.Timeouts, judged{doctor.Warn, "statement_timeout = 1s", "database URL"}},
-		"short locks, short idle": {func(p *doctor.Postgres) {
-			p.Settings["lock_timeout"] = doctor.Setting{Value: "5ms", Number: 5, Source: "user"}
+		"short idle": {func(p *doctor.Postgres) {
+			p.Settings["idle_in_transaction_session_timeout"] = doctor.Setting{Value: "5ms", Number: 5, Source: "user"}
 			p.Settings["idle_session_timeout"] = doctor.Setting{Value: "5s", Number: 5000, Source: "configuration file"}
-		}, doctor.Timeouts, judged{doctor.Warn, "lock_timeout = 5ms, idle_session_timeout = 5s", "lock_timeout = '2s'"}},
+		}, doctor.Timeouts, judged{doctor.Warn, "idle_in_transaction_session_timeout = 5ms, idle_session_timeout = 5s", "idle_in_transaction_session_timeout = '2s'"}},
 		"no time-out": {func(p *doctor.Postgres) { set(p, "statement_timeout", "0", 0) }, doctor.Timeouts, judged{doctor.OK, "", ""}},
 		"far away":    {func(p *doctor.Postgres) { p.RoundTrip.Median = 20 * time.Millisecond }, doctor.RoundTrip, judged{doctor.Warn, "20ms", "same zone"}},
 		"a slow disk": {func(p *doctor.Postgres) { p.Commit.Median = 60 * time.Millisecond }, doctor.CommitLatency, judged{doctor.Warn, "60ms", "faster disk"}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/schedule"
 	"github.com/postrider/postrider/internal/store"
@@ -45,6 +46,9 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 		}
 		committed.Err = err
 		for _, p := range group[:n] {
+			if errors.As(p.err, new(*postrider.LockedError)) && in.setAside(p) {
+				continue
+			}
 			p.commit = committed
 			if err != nil {
 				p.err = fmt.Errorf("publish: %w", err)
@@ -53,6 +57,41 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 		}
 		in.opts.Hooks.Committed.Call(committed)
 		group = group[n:]
+	}
+}
+
+const (
+	// lockedFor is how long a publish waits, from its call on, for a key that another
+	// transaction has locked. With the try after it that is less than a second.
+	lockedFor = 700 * time.Millisecond
+	// lockedPause is the time between two tries.
+	lockedPause = 25 * time.Millisecond
+)
+
+// setAside hands a publish to runLocked, unless it has waited for its key for long enough.
+func (in *Ingest) setAside(p *publish) bool {
+	if time.Since(p.begun) > lockedFor {
+		return false
+	}
+	refused := p.err
+	if p.err = nil; in.locked.Add(p) {
+		return true
+	}
+	p.err = refused
+	return false
+}
+
+// runLocked commits publishes that were set aside because another transaction has locked
+// one of their keys, until the queue is closed and empty. It is a goroutine of its own, so that
+// no other publish waits for the lock.
+func (in *Ingest) runLocked(ctx context.Context) {
+	for open := true; open; {
+		_, open = <-in.locked.Ready()
+		group := in.locked.Take(0)
+		if open && len(group) > 0 {
+			batch.Sleep(ctx, lockedPause)
+		}
+		in.flush(ctx, group)
 	}
 }
 
@@ -303,6 +342,10 @@ func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 func (in *Ingest) respond(c *schedule.DeliveriesCommitted, group []*publish, batches []store.Batch, published []store.Published) {
 	for i, p := range group {
 		stored := published[i]
+		if stored.Locked != nil {
+			p.err = stored.Locked
+			continue
+		}
 		if stored.Events == nil {
 			p.err = &postrider.KeyTakenError{Index: stored.Conflict}
 			continue

@@ -108,9 +108,10 @@ type Ingest struct {
 	dispatch Dispatcher
 	opts     Options
 
-	ready   batch.Signal // a publish waits for its commit
-	fanOuts batch.Signal // a fan-out job was committed
-	idle    sync.Pool    // of the done channels of finished publishes
+	ready   batch.Signal           // a publish waits for its commit
+	locked  *batch.Queue[*publish] // publishes with a key that another transaction has locked
+	fanOuts batch.Signal           // a fan-out job was committed
+	idle    sync.Pool              // of the done channels of finished publishes
 
 	mu      sync.Mutex
 	waiting []*publish // oldest first
@@ -128,6 +129,7 @@ type publish struct {
 	events []postrider.Event
 	only   postrider.EndpointID // not zero: to this endpoint, whatever it subscribed to
 	bytes  int                  // of the events' data
+	begun  time.Time            // when it was enqueued
 
 	done     chan struct{}        // receives one element when the following are set
 	commit   observe.Committed    // that stored it
@@ -145,6 +147,7 @@ func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Opti
 		dispatch: dispatch,
 		opts:     opts.withDefaults(),
 		ready:    batch.NewSignal(),
+		locked:   batch.NewQueue[*publish](),
 		fanOuts:  batch.NewSignal(),
 		idle:     sync.Pool{New: func() any { return make(chan struct{}, 1) }},
 	}
@@ -199,7 +202,7 @@ func acceptedOf(p *publish, receipts []postrider.Receipt, begun time.Time) obser
 
 // wait enqueues a publish and waits until its group is committed.
 func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
-	p.done = in.idle.Get().(chan struct{}) //nolint:errcheck // nothing else is in the pool
+	p.done, p.begun = in.idle.Get().(chan struct{}), time.Now() //nolint:errcheck // nothing else is in the pool
 	for i := range p.events {
 		p.bytes += len(p.events[i].Data)
 	}
@@ -266,11 +269,14 @@ func (in *Ingest) enqueue(p *publish) error {
 
 // Run commits publishes until ctx is cancelled and those that were enqueued by then are
 // committed; later ones are refused. It is called once and returns nil. One goroutine
-// commits groups of publishes, another runs fan-out jobs; a slow job delays no publish.
+// commits groups of publishes, another runs fan-out jobs, so that a slow job delays no
+// publish, and a third commits those with a key that is locked.
 func (in *Ingest) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { in.runFanOuts(ctx) })
+	parts.Go(func() { in.runLocked(context.WithoutCancel(ctx)) })
 	in.runCommits(ctx)
+	in.locked.Close()
 	parts.Wait()
 	return nil
 }

@@ -85,6 +85,8 @@ type Inbox interface {
 	// A batch is stored whole or not at all: when one of its idempotency keys
 	// belongs to other content, Conflict is that event's index, and none of the
 	// batch is stored; other batches are not affected.
+	// A batch with a key that another transaction has locked for too long is not stored, and
+	// Locked says which; other batches wait for it for a moment only.
 	// An event whose idempotency key belongs to the same content is a Duplicate
 	// with the first event's id; its deliveries are not stored. That holds inside
 	// one call and across any number of parallel ones.
@@ -149,8 +151,9 @@ type NewDelivery struct {
 
 // Published is the result of one [Batch].
 type Published struct {
-	Events   []PublishedEvent // nil when the batch was not stored
-	Conflict int              // index of the event whose key belongs to other content; -1: none
+	Events   []PublishedEvent       // nil when the batch was not stored
+	Conflict int                    // index of the event whose key belongs to other content; -1: none
+	Locked   *postrider.LockedError // another transaction has a key of the batch for too long; nil: none has
 }
 
 // PublishedEvent is the result of one [NewEvent].
@@ -221,6 +224,8 @@ type Queue interface {
 	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
 	// bulk) and to Transition.Step, and sets Losses and the deaths alone to 0.
 	// Settled again, a settlement changes nothing and is not stale.
+	// If another transaction has locked the delivery or its ordering key for too long, the
+	// settlement is Locked and nothing of it is stored; others wait for it for a moment only.
 	Settle(ctx context.Context, settlements []Settlement) ([]Settled, error)
 
 	// Release gives leases back unused: the delivery is due at once and its
@@ -326,8 +331,9 @@ type Settlement struct {
 
 // Settled is the result of one [Settlement].
 type Settled struct {
-	Stale bool           // the delivery's lease is another one, or gone
-	Next  postrider.Lane // the lane of the ordering key's new head, which is due now; empty: there is none
+	Stale  bool           // the delivery's lease is another one, or gone
+	Locked bool           // nothing was stored: another transaction has the delivery or its ordering key for too long
+	Next   postrider.Lane // the lane of the ordering key's new head, which is due now; empty: there is none
 }
 
 // Lease names a lease.

@@ -101,7 +101,7 @@ const settingsSQL = `
 func (e *examination) settings(ctx context.Context) error {
 	names := append(slices.Collect(maps.Keys(e.params)), "fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names",
 		"min_wal_size", "max_wal_size", "shared_buffers", "max_connections", "data_directory", "statement_timeout",
-		"transaction_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout")
+		"transaction_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout")
 	rows, err := e.conn.Query(ctx, settingsSQL, pgx.NamedArgs{"names": names})
 	if err != nil {
 		return fmt.Errorf("read the settings: %w", err)

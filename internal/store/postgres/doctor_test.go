@@ -175,7 +175,7 @@ func TestExamineTheRightsOfARole(t *testing.T) {
 func TestExaminePoolers(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
-	const ignored = "statement_timeout,idle_in_transaction_session_timeout,plan_cache_mode,enable_seqscan,enable_bitmapscan," +
+	const ignored = "statement_timeout,idle_in_transaction_session_timeout,lock_timeout,plan_cache_mode,enable_seqscan,enable_bitmapscan," +
 		"enable_hashjoin,enable_mergejoin,enable_memoize,jit,synchronous_commit"
 	for _, tt := range []struct {
 		mode, ignore string

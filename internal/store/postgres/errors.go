@@ -21,6 +21,7 @@ const (
 	codeUnique     = "23505"
 	codeFull       = "53100" // disk full
 	codeTwice      = "21000" // on conflict do update met a row of its own statement
+	codeLocked     = "55P03" // a lock was not to be had within lockWait
 	retryAttempts  = 5
 	retryJitterMax = 50 * time.Millisecond
 )
@@ -36,24 +37,25 @@ const (
 	classUnsent                // the connection was gone before anything was sent
 	classUnknown               // the connection broke while we waited: stored or not
 	classBusy                  // the server will not take it now; nothing was stored
+	classLocked                // another transaction has a lock; nothing was stored
 )
 
 // codes maps SQLSTATEs, or the first two characters of them, to classes.
 var codes = map[string]class{
-	"40001": classRetry,   // serialization failure
-	"40P01": classRetry,   // deadlock
-	"08":    classUnknown, // connection exceptions
-	"57P01": classUnknown, // an administrator ended the session
-	"57P02": classUnknown, // the server crashed
-	"57P03": classBusy,    // the server is starting or stopping
-	"25006": classBusy,    // read-only: a standby, or one to be
-	"25P03": classBusy,    // idle in transaction for too long
-	"53":    classBusy,    // disk full, out of memory, too many connections
-	"55P03": classBusy,    // a lock was not to be had in time
-	"57014": classBusy,    // the statement took too long
-	"58030": classBusy,    // I/O error
-	"22021": classInvalid,
-	"22P05": classInvalid,
+	"40001":    classRetry,   // serialization failure
+	"40P01":    classRetry,   // deadlock
+	"08":       classUnknown, // connection exceptions
+	"57P01":    classUnknown, // an administrator ended the session
+	"57P02":    classUnknown, // the server crashed
+	"57P03":    classBusy,    // the server is starting or stopping
+	"25006":    classBusy,    // read-only: a standby, or one to be
+	"25P03":    classBusy,    // idle in transaction for too long
+	"53":       classBusy,    // disk full, out of memory, too many connections
+	codeLocked: classLocked,
+	"57014":    classBusy, // the statement took too long
+	"58030":    classBusy, // I/O error
+	"22021":    classInvalid,
+	"22P05":    classInvalid,
 
 	codeUnique: classConflict,
 }
@@ -88,7 +90,7 @@ func classify(err error) class {
 func Temporary(err error) bool {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch classify(pgErr) {
-		case classRetry, classUnknown, classBusy:
+		case classRetry, classUnknown, classBusy, classLocked:
 			return true
 		case classOther, classInvalid, classConflict, classUnsent:
 		}
@@ -109,7 +111,7 @@ func fault(err error) error {
 		return fmt.Errorf("%w: %w", &postrider.InvalidError{Field: "text", Reason: "must be UTF-8 without NUL"}, err)
 	case classConflict:
 		return fmt.Errorf("%w: %w", postrider.ErrConflict, err)
-	case classRetry, classUnsent, classUnknown, classBusy:
+	case classRetry, classUnsent, classUnknown, classBusy, classLocked:
 		if isCode(err, codeFull) {
 			return fmt.Errorf("%w: %w", store.ErrFull, err)
 		}
@@ -135,33 +137,42 @@ func isCode(err error, code string) bool {
 // once runs a transaction that must not be repeated when its fate is unknown: a second run
 // would give another result, or do twice what the first one did.
 func (s *Store) once(ctx context.Context, do func() error) error {
-	return retry(ctx, false, func(bool) error { return do() })
+	return s.retry(ctx, false, 0, func(bool) error { return do() })
 }
 
 // repeat runs a transaction that may be repeated when its fate is unknown. If the first
 // run was stored, do must answer as that one would have. again tells it that this is
 // possible.
 func (s *Store) repeat(ctx context.Context, do func(again bool) error) error {
-	return retry(ctx, true, do)
+	return s.retry(ctx, true, lockPatience, do)
 }
 
 // retry runs do until it succeeds or must not run again, at most retryAttempts times. A
-// deadlock, and a connection that broke before anything was sent, may always be tried
-// again. After an unknown fate only a repeatable transaction is, and then the server may
-// be busy too: it is restarting, and the caller needs to know what became of the first
-// try. The pause is random and grows, so that nodes do not come back all at once.
-func retry(ctx context.Context, repeatable bool, do func(again bool) error) error {
-	again := false
+// transaction that did not get a lock is tried again for as long as patience. A deadlock,
+// and a connection that broke before anything was sent, may always be tried again. After
+// an unknown fate only a repeatable transaction is, and then the server may be busy too: it
+// is restarting, or the first try still runs, and the caller needs to know what became of
+// that. The pause is random and grows, so that nodes do not come back all at once.
+func (s *Store) retry(ctx context.Context, repeatable bool, patience time.Duration, do func(again bool) error) error {
+	again, told, begun := false, false, time.Now()
 	for attempt := 1; ; attempt++ {
 		err := do(again)
+		c := classify(err)
+		if c == classLocked && ctx.Err() == nil && time.Since(begun) < patience {
+			attempt--
+			if !told && time.Since(begun) > tellAfter {
+				told = true
+				s.tellBlockers(ctx)
+			}
+			continue // it has waited already
+		}
 		if err == nil || ctx.Err() != nil || attempt == retryAttempts {
 			return fault(err)
 		}
-		c := classify(err)
 		switch {
 		case c == classUnknown && repeatable:
 			again = true
-		case c == classBusy && again: // the server restarts; the fate of the first try is still unknown
+		case (c == classBusy || c == classLocked) && again: // the fate of the first try is still unknown
 		case c != classRetry && c != classUnsent:
 			return fault(err)
 		}

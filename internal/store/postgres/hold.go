@@ -185,12 +185,12 @@ func (s *Store) hold(ctx context.Context, config *pgx.ConnConfig, incarnation ui
 	}
 }
 
-// The session must not be ended for being idle, and the server must notice within 11 s (5
+// The session must not be ended for being idle, it waits for its lock, and the server must notice within 11 s (5
 // + 3×2) that the machine of the node is gone, since the lock is free only then. These are
 // set by a statement and not as parameters of the connection, because proxies refuse
 // parameters that they do not know.
 const keepSessionSQL = `
-	select set_config('idle_session_timeout', '0', false), set_config('tcp_keepalives_idle', '5', false),
+	select set_config('idle_session_timeout', '0', false), set_config('lock_timeout', '0', false), set_config('tcp_keepalives_idle', '5', false),
 		set_config('tcp_keepalives_interval', '2', false), set_config('tcp_keepalives_count', '3', false)`
 
 // Ends the backend that had this node's lock before, if it still has it. When a connection

@@ -21,14 +21,13 @@ import (
 // same ids, and events_pkey refuses them (codeUnique) if the first try was stored. If that
 // try is still committing, the insert waits for it. Then the publish runs once more as a
 // repeat: it leaves out what is stored and answers as the first try would have.
+//
+// Batches with a key that is stuck (see locks.go) are left out of the transaction.
 func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	var published []store.Published
-	err := s.repeat(ctx, func(again bool) (err error) {
-		published, err = s.publish(ctx, p, again)
-		if isCode(err, codeUnique) {
-			// An event with this id is stored: the reply to an earlier try was lost.
-			published, err = s.publish(ctx, p, true)
-		}
+	locks := func() []lockKey { return publishLocks(p.Batches) }
+	err := s.pastLocks(ctx, locks, func(without map[lockKey]bool) (err error) {
+		published, err = s.publishWithout(ctx, p, without)
 		return err
 	})
 	switch {
@@ -38,6 +37,35 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 		return nil, fmt.Errorf("publish: %w", err)
 	}
 	return published, nil
+}
+
+// publishWithout stores the batches that need no key that is stuck. If a lock is not to be had, the
+// error is the server's.
+func (s *Store) publishWithout(ctx context.Context, p store.Publish, without map[lockKey]bool) ([]store.Published, error) {
+	all := make([]store.Published, len(p.Batches))
+	part := store.Publish{Version: p.Version}
+	var places []int
+	for i, batch := range p.Batches {
+		if all[i] = (store.Published{Conflict: -1, Locked: refusal(batch, without)}); all[i].Locked == nil {
+			part.Batches, places = append(part.Batches, batch), append(places, i)
+		}
+	}
+	if len(places) == 0 {
+		return all, nil
+	}
+	var published []store.Published
+	err := s.retry(ctx, true, 0, func(again bool) (err error) {
+		published, err = s.publish(ctx, part, again)
+		if isCode(err, codeUnique) {
+			// An event with this id is stored: the reply to an earlier try was lost.
+			published, err = s.publish(ctx, part, true)
+		}
+		return err
+	})
+	for i := range published {
+		all[places[i]] = published[i]
+	}
+	return all, err
 }
 
 // publish makes one try. again says that an earlier try may have been stored; then events

@@ -24,6 +24,10 @@ const lockSelfSQL = `select from nodes where incarnation = @incarnation for upda
 // node.
 const lockMembershipSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
 
+// The lock of the membership stops the heartbeats of all nodes. A node that stands still with it
+// is ended by the server long before the others' TTL is over.
+const hurrySQL = `set local idle_in_transaction_session_timeout = '1s'`
+
 // Stores the heartbeat. @now is read after the wait for both locks; otherwise a heartbeat
 // that waited for long would look older than it is, and the node dead.
 //
@@ -150,6 +154,7 @@ func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (st
 	s.self.Store(b.Incarnation)
 	var held heldLocks
 	locks := &pgx.Batch{}
+	locks.Queue(hurrySQL)
 	locks.Queue(lockSelfSQL, args)
 	locks.Queue(lockMembershipSQL)
 	locks.Queue(heldLocksSQL, lockArgs(b.Incarnation)).Query(held.collect)

@@ -48,7 +48,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,7 +71,9 @@ type Store struct {
 
 	migrations store.Migrations // of this program
 
-	sessions sessions // of Hold
+	sessions sessions   // of Hold
+	stuck    stuck      // transactions that stand still; see locks.go
+	telling  sync.Mutex // who is waited for is being logged
 }
 
 var (
@@ -162,7 +166,7 @@ func parse(dsn string) (*pgxpool.Config, error) {
 	for name, value := range map[string]string{
 		"application_name":                    "postrider",
 		"statement_timeout":                   "30s",
-		"idle_in_transaction_session_timeout": "10s",
+		"idle_in_transaction_session_timeout": idleInTransaction.String(),
 	} {
 		params[name] = cmp.Or(params[name], value)
 	}
@@ -181,6 +185,7 @@ func parse(dsn string) (*pgxpool.Config, error) {
 // Lists undo these settings for themselves; see list.
 func setParams(params map[string]string) {
 	params["synchronous_commit"] = "on"
+	params["lock_timeout"] = strconv.FormatInt(lockWait.Milliseconds(), 10) + "ms"
 	params["timezone"] = "UTC"
 	params["plan_cache_mode"] = "force_generic_plan"
 	params["enable_seqscan"] = "off"

@@ -27,6 +27,33 @@ $$;
 
 COMMENT ON FUNCTION public.postrider_id_floor(at timestamp with time zone) IS 'The least id made at an instant or later.';
 
+CREATE FUNCTION public.postrider_keys_being_inserted(accounts uuid[], keys text[], idempotency boolean[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET lock_timeout TO '5ms'
+    AS $$
+begin
+    for i in 1 .. coalesce(array_length(keys, 1), 0) loop
+        -- A row that can be seen is not being inserted, and is not waited for.
+        continue when not idempotency[i]
+            and exists (select from ordering_keys o where o.account = accounts[i] and o.ordering_key = keys[i]);
+        begin
+            if idempotency[i] then
+                insert into idempotency_keys (account, key, event, hash, created_at)
+                values (accounts[i], keys[i], accounts[i], sha256(''), now()) on conflict do nothing;
+            else
+                insert into ordering_keys (account, ordering_key, last) values (accounts[i], keys[i], 1) on conflict do nothing;
+            end if;
+            raise exception 'undone' using errcode = 'PR002';
+        exception
+            when sqlstate 'PR002' then null;
+            when lock_not_available then return next i;
+        end;
+    end loop;
+end
+$$;
+
+COMMENT ON FUNCTION public.postrider_keys_being_inserted(accounts uuid[], keys text[], idempotency boolean[]) IS 'Publish, Settle: the places of the keys that a transaction inserts which has not ended.';
+
 CREATE FUNCTION public.postrider_make_partitions(first date, last date) RETURNS integer
     LANGUAGE plpgsql
     AS $$

@@ -200,8 +200,20 @@ const settledSQL = `
 // PostgreSQL refuses a statement that would write one row of attempts twice. That happens
 // if a caller settles one attempt twice in a group, after a retry of its own. Then each
 // settlement gets a transaction of its own; the second finds the first.
+//
+// Settlements that need a lock that is stuck (see locks.go) are left out of the transaction.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
-	settled, err := s.settle(ctx, settlements)
+	var settled []store.Settled
+	locks := func() (keys []lockKey) {
+		for i := range settlements {
+			keys = append(keys, settleLocks(&settlements[i])...)
+		}
+		return keys
+	}
+	err := s.pastLocks(ctx, locks, func(without map[lockKey]bool) (err error) {
+		settled, err = s.settleWithout(ctx, settlements, without)
+		return err
+	})
 	if isCode(err, codeTwice) && len(settlements) > 1 { // one attempt is among them twice
 		return s.settleEach(ctx, settlements)
 	}
@@ -209,6 +221,29 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return settled, nil
+}
+
+// settleWithout settles those of the group that need no lock that is stuck.
+func (s *Store) settleWithout(ctx context.Context, settlements []store.Settlement, without map[lockKey]bool) ([]store.Settled, error) {
+	if len(without) == 0 {
+		return s.settle(ctx, settlements)
+	}
+	all := make([]store.Settled, len(settlements))
+	var part []store.Settlement
+	var places []int
+	for i := range settlements {
+		if all[i].Locked = isStuck(&settlements[i], without); !all[i].Locked {
+			part, places = append(part, settlements[i]), append(places, i)
+		}
+	}
+	if len(part) == 0 {
+		return all, nil
+	}
+	settled, err := s.settle(ctx, part)
+	for i := range settled {
+		all[places[i]] = settled[i]
+	}
+	return all, err
 }
 
 // settle settles a group in one transaction. The transaction may be repeated: its time is
@@ -235,7 +270,7 @@ func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]s
 		}
 	}
 	keyed := columns.endedKeys(settlements)
-	err := s.repeat(ctx, func(bool) error {
+	err := s.retry(ctx, true, 0, func(bool) error {
 		var err error
 		if len(keyed.ids) == 0 {
 			b := &pgx.Batch{}

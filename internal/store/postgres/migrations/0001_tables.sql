@@ -934,6 +934,32 @@ $$;
 comment on function postrider_check_version is 'Publish: fails with PR001 when deliveries were matched with another version.';
 
 -- +goose StatementBegin
+create function postrider_keys_being_inserted(accounts uuid[], keys text[], idempotency boolean[]) returns setof bigint
+language plpgsql set lock_timeout = '5ms' as $$
+begin
+    for i in 1 .. coalesce(array_length(keys, 1), 0) loop
+        -- A row that can be seen is not being inserted, and is not waited for.
+        continue when not idempotency[i]
+            and exists (select from ordering_keys o where o.account = accounts[i] and o.ordering_key = keys[i]);
+        begin
+            if idempotency[i] then
+                insert into idempotency_keys (account, key, event, hash, created_at)
+                values (accounts[i], keys[i], accounts[i], sha256(''), now()) on conflict do nothing;
+            else
+                insert into ordering_keys (account, ordering_key, last) values (accounts[i], keys[i], 1) on conflict do nothing;
+            end if;
+            raise exception 'undone' using errcode = 'PR002';
+        exception
+            when sqlstate 'PR002' then null;
+            when lock_not_available then return next i;
+        end;
+    end loop;
+end
+$$;
+-- +goose StatementEnd
+comment on function postrider_keys_being_inserted is 'Publish, Settle: the places of the keys that a transaction inserts which has not ended.';
+
+-- +goose StatementBegin
 create function postrider_id_floor(at timestamptz) returns uuid
 language sql immutable as $$
     select rpad(lpad(to_hex(floor(extract(epoch from at) * 1000)::bigint), 12, '0'), 32, '0')::uuid

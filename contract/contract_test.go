@@ -35,6 +35,7 @@ var unseen = map[string]string{
 	"DeadLetterGroup.reason = system":               "the same",
 	"release-delivery 200":                          "a delivery is parked after the server died five times with it alone",
 	"Waiting.reason = parked":                       "the same",
+	"Pace.reason = postponed":                       "the server has to lack descriptors, ports or memory",
 	"Waiting.reason = no_secret":                    "the last secret that does not expire cannot be revoked",
 	"Endpoint.warnings[]*":                          "the last secret that does not expire cannot be revoked",
 	"Waiting.reason = policy_unreadable":            "the stored policy of an endpoint has to be damaged",

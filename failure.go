@@ -34,6 +34,7 @@ const (
 	FailureRedirect       Failure = "redirect"
 	FailureDowngrade      Failure = "tls_downgrade"
 	FailureAuth           Failure = "auth_error"
+	FailureTokenRefused   Failure = "token_refused"
 	FailureHeaders        Failure = "invalid_headers"
 	FailureOwnTLS         Failure = "invalid_tls"
 	FailureUnsigned       Failure = "no_active_secret"
@@ -50,7 +51,7 @@ var Failures = []Failure{
 	FailureRefused, FailureNoRoute, FailureReset, FailureConnectTimeout, FailureConnect, FailureProxy,
 	FailureTLSExpired, FailureTLSName, FailureTLSAuthority, FailureTLSCertificate, FailureTLSRefused, FailureTLSTimeout, FailureTLS,
 	FailureTimeout, FailureCut, FailureBadResponse, FailureStatus, FailureRedirect, FailureDowngrade,
-	FailureAuth, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey,
+	FailureAuth, FailureTokenRefused, FailureHeaders, FailureOwnTLS, FailureUnsigned, FailureNoKey,
 	FailureCanceled, FailureInternal, FailureServerDied,
 }
 

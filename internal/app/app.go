@@ -234,6 +234,9 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	_, sampled := a.traced()
 	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
 		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Sampled: sampled, Log: logOf(a.log, "webhook"),
+		Continue: func(ctx context.Context, c postrider.Claimed, refused postrider.Attempt) error {
+			return a.dispatcher.Continue(ctx, c, refused) // it is made below
+		},
 	})
 	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)

@@ -58,6 +58,12 @@ func (v verbs) Settle(ctx context.Context, settlements []store.Settlement) (_ []
 	return v.Store.Settle(ctx, settlements)
 }
 
+// Continue implements [store.Queue].
+func (v verbs) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) (err error) {
+	defer v.done("Continue", time.Now(), &err)
+	return v.Store.Continue(ctx, c, a)
+}
+
 // Release implements [store.Queue].
 func (v verbs) Release(ctx context.Context, leases []store.Lease) (err error) {
 	defer v.done("Release", time.Now(), &err)

@@ -65,6 +65,18 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	delivery.Result = d.sender.Send(ctx, started.Add(delivery.Timeout), &delivery.Claimed, delivery.To)
 }
 
+// Continue records an attempt that another one follows under the same lease; see
+// [store.Queue]. The sender calls it between the two.
+func (d *Dispatcher) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error {
+	if err := d.queue.Continue(ctx, c, a); err != nil {
+		return err
+	}
+	s := store.Settlement{Claimed: c, Attempt: a, Transition: postrider.Transition{To: postrider.Pending, Step: c.Step}}
+	logAttempt(ctx, d.opts.Log, &s, false)
+	reportSettled(&d.opts.Hooks, &s, false)
+	return nil
+}
+
 // logLost writes the log line of the attempt before this one, whose node died before it
 // could write it. The store counts the losses in a row, and so the attempt before is the
 // last one that was lost. Those before it have lines already, and a node that dies now

@@ -100,6 +100,39 @@ func TestPromise2APostponedAttemptIsNoRecord(t *testing.T) {
 	})
 }
 
+// TestAnAttemptThatAnotherFollowsIsReported records an attempt whose token was refused.
+func TestAnAttemptThatAnotherFollowsIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var heard []observe.Settled
+		var log bytes.Buffer
+		h := newHarness(t)
+		n := h.node(1, dispatch.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Hooks: observe.Hooks{
+			Settled: func(s observe.Settled) { heard = append(heard, s) },
+		}})
+		id := h.endpoint(nil)
+		h.commit(id, 1, "")
+		got, err := h.store.Claim(t.Context(), store.Claim{Token: 9, Wants: []store.Want{{Endpoint: id, Lane: postrider.LaneFirst, N: 1, Lease: time.Hour}}})
+		if err != nil || len(got.Items) != 1 {
+			t.Fatalf("claimed %+v, %v", got, err)
+		}
+		a := rejected()
+		a.Error = string(postrider.FailureTokenRefused)
+		if err := n.d.Continue(t.Context(), got.Items[0], a); err != nil {
+			t.Error(err)
+		}
+		gone := got.Items[0]
+		gone.Token = 8
+		if err := n.d.Continue(t.Context(), gone, a); !errors.Is(err, postrider.ErrFenced) {
+			t.Errorf("without the lease: %v", err)
+		}
+		end(t, n)
+		if len(heard) != 1 || heard[0].Transition.To != postrider.Pending || heard[0].Stale || !strings.Contains(log.String(), "error=token_refused") {
+			t.Errorf("heard %+v, log %s", heard, log.String())
+		}
+	})
+}
+
 // TestLostAttemptsAreReported lets a lease end that nobody settles, and then a node
 // that has leased three deliveries.
 func TestLostAttemptsAreReported(t *testing.T) {

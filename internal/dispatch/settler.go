@@ -75,7 +75,7 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 		d.post(schedule.SettlementsCommitted{Settlements: group, Results: results})
 		for i := range group {
 			logAttempt(ctx, d.opts.Log, &group[i], results[i].Stale)
-			d.reportSettled(&group[i], results[i].Stale)
+			reportSettled(&d.opts.Hooks, &group[i], results[i].Stale)
 		}
 	case ctx.Err() != nil:
 	case len(group) > 1:
@@ -134,8 +134,8 @@ func (d *Dispatcher) runLocked(ctx context.Context) {
 
 // reportSettled calls the hooks of a settlement that is committed. Most servers have
 // none of them, and then nothing is copied.
-func (d *Dispatcher) reportSettled(s *store.Settlement, stale bool) {
-	hooks, dead := &d.opts.Hooks, s.Transition.To == postrider.Dead && !stale
+func reportSettled(hooks *observe.Hooks, s *store.Settlement, stale bool) {
+	dead := s.Transition.To == postrider.Dead && !stale
 	if hooks.Settled == nil && (hooks.DeadLetter == nil || !dead) {
 		return
 	}

@@ -104,3 +104,18 @@ func TestPromise3AnExcusedAttemptIsRecordedAndCountsForNothing(t *testing.T) {
 		t.Errorf("the last settlement is %+v", last)
 	}
 }
+
+// TestPromise3ASecondAttemptUnderALeaseHasItsNumber has a sender that made two attempts under
+// one lease, because a token was refused.
+func TestPromise3ASecondAttemptUnderALeaseHasItsNumber(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, Options{})
+	id := h.endpoint("a.example", nil)
+	h.publish(id, 1)
+	second := a200
+	second.Number = 2
+	h.over(id, second)
+	if s := h.settled[0]; s.Claimed.Attempt != 2 || s.Attempt.Number != 2 {
+		t.Errorf("settled attempt %d of lease %d, want 2", s.Attempt.Number, s.Claimed.Attempt)
+	}
+}

@@ -52,6 +52,7 @@ func (cs *commits) late(now time.Time, limit time.Duration) bool {
 // the endpoint.
 func (in Attempted) apply(c *Core, now time.Time) {
 	d := in.Delivery
+	d.Attempt = max(d.Attempt, d.Result.Number) // the sender may have made a second one: see Queue.Continue
 	ep := c.endpoints[d.Endpoint]
 	c.moved = true
 	c.slots.addInFlight(ep, -1)

@@ -228,6 +228,12 @@ type Queue interface {
 	// settlement is Locked and nothing of it is stored; others wait for it for a moment only.
 	Settle(ctx context.Context, settlements []Settlement) ([]Settled, error)
 
+	// Continue records an attempt after which another one follows at once under the same
+	// lease, with the next number. The delivery stays leased, at its step.
+	// It stores nothing and returns postrider.ErrFenced unless the delivery has its token.
+	// StatusAfter is pending, and NextAt is now. Repeated, it changes nothing.
+	Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error
+
 	// Release gives leases back unused: the delivery is due at once and its
 	// attempt's number is free again. A lease that has been taken over or settled
 	// is left alone.

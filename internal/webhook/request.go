@@ -19,6 +19,8 @@ type draft struct {
 	to      *store.EndpointSnapshot
 	at      time.Time // what is signed as the time of the attempt
 	token   string    // from the target's tokens; "": none
+
+	mayRefuse bool // a cached token may be refused: it is the first attempt under a lease
 }
 
 // build signs the request, puts it into q and returns its header, appended to

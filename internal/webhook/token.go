@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"mime"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -23,11 +24,15 @@ import (
 
 // How long tokens are kept.
 const (
-	tokenLife     = time.Hour        // of a token whose server does not say when it expires
-	tokenMargin   = 30 * time.Second // a token is replaced so long before it expires: an attempt may last as long
-	tokenJitter   = 5 * time.Minute  // and at most so much earlier, so that endpoints do not fetch together
-	rejectedPause = time.Minute      // between two tokens that are dropped because the endpoint rejected them
+	tokenLife   = time.Hour        // of a token whose server does not say when it expires
+	tokenMargin = 30 * time.Second // a token is replaced so long before it expires: an attempt may last as long
+	tokenJitter = 5 * time.Minute  // and at most so much earlier, so that endpoints do not fetch together
 )
+
+// refusals is how often a token is dropped because the endpoint refused it: ten times at
+// once, and then once a second. Tokens that are revoked again and again are replaced in
+// time, and an endpoint that refuses every token causes no fetch for each attempt.
+var refusals = postrider.Rate{Attempts: 60, Per: time.Minute, Burst: 10}
 
 // tokenSource gets the tokens of an endpoint by OAuth2's client credentials grant
 // (RFC 6749, 4.4) and keeps the valid one. Only one request for a token is in flight
@@ -56,11 +61,11 @@ type tokenSource struct {
 	form        url.Values
 	id, secret  string
 
-	mu         sync.Mutex
-	valid      string        // the token; "": none
-	until      time.Time     // when it is replaced
-	rejectedAt time.Time     // when a token was last dropped because the endpoint rejected it
-	pending    *tokenRequest // under way; nil: none
+	mu      sync.Mutex
+	valid   string           // the token; "": none
+	until   time.Time        // when it is replaced
+	dropped postrider.Bucket // of the rate refusals
+	pending *tokenRequest    // under way; nil: none
 
 	// secretInBody is how the server accepted the secret last: false in the
 	// Authorization header, true in the body. Only a pending request uses it.
@@ -101,16 +106,16 @@ func (ts *targets) tokensOf(e *postrider.Endpoint, c postrider.Credentials) (*to
 	}, nil
 }
 
-// token returns a token, fetched if need be, or a [postrider.FailureError]. A nil
-// source returns "".
-func (s *tokenSource) token(ctx context.Context) (string, error) {
+// token returns a token, fetched if need be, or a [postrider.FailureError]; cached: it
+// was not fetched while the caller waited. A nil source returns "".
+func (s *tokenSource) token(ctx context.Context) (token string, cached bool, err error) {
 	if s == nil {
-		return "", nil
+		return "", false, nil
 	}
 	for {
 		token, request, own := s.join(time.Now())
 		if request == nil {
-			return token, nil
+			return token, true, nil
 		}
 		if own {
 			s.fetch(ctx, request)
@@ -118,15 +123,15 @@ func (s *tokenSource) token(ctx context.Context) (string, error) {
 		select {
 		case <-request.done:
 		case <-ctx.Done():
-			return "", failure(postrider.FailureAuth, ctx.Err())
+			return "", false, failure(postrider.FailureAuth, ctx.Err())
 		}
 		switch {
 		case request.err == nil:
-			return request.token, nil
+			return request.token, false, nil
 		case egress.FailureOf(request.err, false).IsServers():
-			return "", request.err // not the fault of the token server
+			return "", false, request.err // not the fault of the token server
 		case !errors.Is(request.err, errGivenUp) || egress.Ended(ctx):
-			return "", failure(postrider.FailureAuth, request.err)
+			return "", false, failure(postrider.FailureAuth, request.err)
 		}
 		// The attempt that fetched it ended before the token came: try again.
 	}
@@ -170,17 +175,28 @@ func (s *tokenSource) finish(request *tokenRequest) {
 	close(request.done)
 }
 
-// reject is called when the endpoint has responded with 401 to the token. The token
-// may have been revoked, so the next attempt fetches another one. But an endpoint
-// that refuses every token must not cause a request to the token server for each
-// attempt, so at most one token a minute is dropped. A token that was replaced
-// meanwhile is not dropped: other attempts have not seen it refused.
-func (s *tokenSource) reject(token string, now time.Time) {
+// reject is called when the endpoint has refused the token, which was cached. It reports
+// whether another one may be had: the token is dropped, as often as refusals allow, or was
+// replaced meanwhile.
+func (s *tokenSource) reject(token string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if token == s.valid && now.Sub(s.rejectedAt) >= rejectedPause {
-		s.valid, s.rejectedAt = "", now
+	switch {
+	case token != s.valid:
+		return true
+	case s.dropped.ReadyAt(refusals).After(now):
+		return false
 	}
+	s.dropped.Take(refusals, now)
+	s.valid = ""
+	return true
+}
+
+// refusesToken reports whether a response says that the token is not valid (RFC 6750, 3.1):
+// a 401, or another 4xx with this error.
+func refusesToken(r *egress.Response) bool {
+	return r.Status == http.StatusUnauthorized ||
+		r.Status >= 400 && r.Status <= 499 && strings.Contains(r.Field("WWW-Authenticate"), `error="invalid_token"`)
 }
 
 // retrieve gets a token. Servers accept the secret in the Authorization header or

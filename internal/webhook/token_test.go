@@ -114,17 +114,113 @@ func TestOAuthTokensExpire(t *testing.T) {
 	}
 }
 
-// TestOAuthRefusedTokens: an endpoint that answers 401 gets another token with
-// the next attempt, but not with every one.
-func TestOAuthRefusedTokens(t *testing.T) {
-	t.Parallel()
-	server, r := testkit.NewReceiver(t, tokens(time.Hour)), testkit.NewReceiver(t, testkit.Statuses(200, 401, 401, 401, 200))
-	e, to := open(t, laptop()), routed(r.URL, granted(server.URL))
-	for range 5 {
-		send(t, e, to, testkit.Patience)
+// picky answers 200 to the tokens that are valid and else as refuse does.
+type picky struct {
+	valid  atomic.Value // a function that tells whether a token is
+	refuse testkit.Answer
+}
+
+func (p *picky) answer(w http.ResponseWriter, r testkit.Request) {
+	if !p.valid.Load().(func(string) bool)(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer canary-")) {
+		p.refuse(w, r)
 	}
-	if diff := cmp.Diff([]string{"token-1", "token-1", "token-2", "token-2", "token-2"}, shown(r)); diff != "" {
-		t.Errorf("tokens (-want +got):\n%s", diff)
+}
+
+func (p *picky) accept(token string) { p.valid.Store(func(t string) bool { return t == token }) }
+
+// refusals collects what a sender records before it goes on.
+type refusals struct {
+	mu   sync.Mutex
+	list []postrider.Attempt
+	err  error
+}
+
+func (r *refusals) record(_ context.Context, c postrider.Claimed, a postrider.Attempt) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil && c.Attempt == a.Number {
+		r.list = append(r.list, a)
+	}
+	return r.err
+}
+
+// TestPromise3ARefusedTokenIsReplacedAtOnce has a token server that revokes its tokens again and
+// again. Each event is accepted with the next token, and the request that was refused is
+// recorded as an attempt of its own.
+func TestPromise3ARefusedTokenIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]testkit.Answer{
+		"401": testkit.Status(http.StatusUnauthorized),
+		"invalid_token": func(w http.ResponseWriter, _ testkit.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="hooks", error="invalid_token"`)
+			w.WriteHeader(http.StatusForbidden)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, kept := picky{refuse: refuse}, refusals{}
+			server, r := testkit.NewReceiver(t, tokens(time.Hour)), testkit.NewReceiver(t, p.answer)
+			e, to := openWith(t, laptop(), glass{}, webhook.Options{Continue: kept.record}), routed(r.URL, granted(server.URL))
+			for i := range 4 {
+				p.accept(fmt.Sprintf("token-%d", i+1))
+				a := send(t, e, to, testkit.Patience)
+				if a.Outcome != postrider.OutcomeAccepted || a.Number != 3+min(i, 1) || a.Excused {
+					t.Errorf("event %d: outcome %s, error %q, number %d", i, a.Outcome, a.Error, a.Number)
+				}
+			}
+			if len(kept.list) != 3 {
+				t.Fatalf("recorded %+v, want three refusals", kept.list)
+			}
+			for _, a := range kept.list {
+				if a.Outcome != postrider.OutcomeRejected || a.Error != "token_refused" || a.Number != 3 || a.StatusCode < 401 || !a.Excused ||
+					!bytes.Contains(a.RequestHead, []byte("Authorization: ***")) || len(a.ResponseHead) == 0 || a.Duration == 0 {
+					t.Errorf("recorded outcome %s, error %q, number %d, head %q", a.Outcome, a.Error, a.Number, a.RequestHead)
+				}
+			}
+			if diff := cmp.Diff([]string{"token-1", "token-1", "token-2", "token-2", "token-3", "token-3", "token-4"}, shown(r)); diff != "" {
+				t.Errorf("tokens (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestASecondRefusalIsTheEndpoints has an endpoint that refuses every token. Its attempts are
+// rejected, and the fetches are bounded: ten at once, and then one a second.
+func TestASecondRefusalIsTheEndpoints(t *testing.T) {
+	t.Parallel()
+	kept := refusals{}
+	server, r := testkit.NewReceiver(t, tokens(time.Hour)), testkit.NewReceiver(t, testkit.Status(401))
+	e, to := openWith(t, laptop(), glass{}, webhook.Options{Continue: kept.record}), routed(r.URL, granted(server.URL))
+	began := time.Now()
+	for i := range 30 {
+		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeRejected || a.Error != "http_status: 401 Unauthorized" || a.Excused {
+			t.Errorf("attempt %d: outcome %s, error %q, excused %t", i, a.Outcome, a.Error, a.Excused)
+		}
+	}
+	most := 11 + int(time.Since(began)/time.Second)
+	if n := len(server.Requests()); n < 11 || n > most || len(kept.list) != n-1 || len(r.Requests()) != 30+n-1 {
+		t.Errorf("%d fetches, want 11 to %d; %d refusals recorded, %d requests", n, most, len(kept.list), len(r.Requests()))
+	}
+}
+
+// TestPromise3ARefusalThatCannotBeRecordedIsTheAttempt has a lease that is gone when the sender
+// wants to go on: no second request leaves. The next attempt has a new token.
+func TestPromise3ARefusalThatCannotBeRecordedIsTheAttempt(t *testing.T) {
+	t.Parallel()
+	p, kept := picky{refuse: testkit.Status(401)}, refusals{err: postrider.ErrFenced}
+	server, r := testkit.NewReceiver(t, tokens(time.Hour)), testkit.NewReceiver(t, p.answer)
+	e, to := openWith(t, laptop(), glass{}, webhook.Options{Continue: kept.record}), routed(r.URL, granted(server.URL))
+	p.accept("token-1")
+	send(t, e, to, testkit.Patience)
+	p.accept("token-2")
+	if a := send(t, e, to, testkit.Patience); a.Error != "token_refused" || !a.Excused || a.Number != 3 || len(r.Requests()) != 2 {
+		t.Errorf("error %q, excused %t, number %d; %d requests", a.Error, a.Excused, a.Number, len(r.Requests()))
+	}
+	if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeAccepted {
+		t.Errorf("afterwards: outcome %s, error %q", a.Outcome, a.Error)
+	}
+	if n := len(server.Requests()); n != 2 {
+		t.Errorf("%d tokens were fetched, want 2", n)
 	}
 }
 

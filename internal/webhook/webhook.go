@@ -12,11 +12,13 @@
 //     everything that egress promises about addresses, memory and time holds.
 //   - An attempt ends at its deadline or with its context. Fetching a token and
 //     following redirects happen within the same deadline.
-//   - One Send writes one request, and one more for each redirect that the
+//   - One attempt writes one request, and one more for each redirect that the
 //     endpoint wants followed: at most three, only those that keep method and
 //     body, each URL checked like an endpoint's, never from https to http.
 //     Another host gets the body and what it is, and nothing that shows who
 //     sent it.
+//   - One Send makes one attempt, and a second one if the endpoint refused a cached
+//     token. The first is recorded before the second begins.
 //   - The bytes that are sent are the bytes that were signed, compressed afterwards
 //     if the endpoint wants that. They contain the event's data exactly as it was
 //     published.
@@ -39,7 +41,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +57,11 @@ type Options struct {
 	Now           func() time.Time // the store's time of day, for what is signed or recorded; default: the machine's
 	Log           *slog.Logger     // default: discard
 
+	// Continue records an attempt whose token was refused, before another one is made under
+	// the same lease, with the next number. An error: the lease is gone, or the store away;
+	// the delivery waits then. Default: nothing is recorded.
+	Continue func(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error
+
 	// Sampled reports whether the spans of an event are recorded, for the header traceparent of
 	// endpoints that ask for it. Default: none are.
 	Sampled func(postrider.EventID) bool
@@ -68,6 +74,9 @@ func (o Options) withDefaults() Options {
 	o.RequestOrigin = cmp.Or(strings.Map(printable, o.RequestOrigin), "postrider")
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Continue == nil {
+		o.Continue = func(context.Context, postrider.Claimed, postrider.Attempt) error { return nil }
 	}
 	if o.Sampled == nil {
 		o.Sampled = func(postrider.EventID) bool { return false }
@@ -101,6 +110,7 @@ type Sender struct {
 	origin  string
 	now     func() time.Time
 	log     *slog.Logger
+	goOn    func(context.Context, postrider.Claimed, postrider.Attempt) error // see Options.Continue
 
 	postponed perSecond // attempts that this server's own fault prevented
 }
@@ -115,15 +125,38 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 		origin:  opts.RequestOrigin,
 		now:     opts.Now,
 		log:     opts.Log,
+		goOn:    opts.Continue,
 	}
 }
 
 // Send makes the attempt that c is leased for, and returns its record. The deadline
 // may be earlier than the time-out of the endpoint's policy says. Send returns soon
 // after it, or after ctx has ended, whichever comes first.
+//
+// If the endpoint refuses a cached token, the attempt is recorded and excused, and another
+// one follows with a new token, within the same deadline: the record that Send returns has
+// the next number then. A second refusal is the endpoint's.
 func (s *Sender) Send(
 	ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot,
 ) postrider.Attempt {
+	a := s.sendOnce(ctx, deadline, draft{claimed: c, to: to, mayRefuse: true})
+	if a.Error != string(postrider.FailureTokenRefused) || !time.Now().Before(deadline) {
+		return a
+	}
+	limited, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if err := s.goOn(limited, *c, a); err != nil {
+		s.log.WarnContext(ctx, "attempt not made again with a new token", "delivery", *c, "error", err)
+		return a
+	}
+	next := *c
+	next.Attempt++
+	return s.sendOnce(ctx, deadline, draft{claimed: &next, to: to})
+}
+
+// sendOnce makes one attempt.
+func (s *Sender) sendOnce(ctx context.Context, deadline time.Time, d draft) postrider.Attempt {
+	c := d.claimed
 	started := time.Now()
 	a := postrider.Attempt{
 		Delivery:  c.ID,
@@ -132,10 +165,11 @@ func (s *Sender) Send(
 		Number:    c.Attempt,
 		StartedAt: s.now().UTC().Truncate(time.Microsecond),
 	}
-	cause := s.attempt(ctx, deadline, &a, draft{claimed: c, to: to, at: a.StartedAt})
+	d.at = a.StartedAt
+	cause := s.attempt(ctx, deadline, &a, d)
 	a.Duration = time.Since(started)
 	switch {
-	case a.Outcome == postrider.OutcomePostponed || a.Excused:
+	case a.Outcome == postrider.OutcomePostponed || a.Excused && cause != nil:
 		if n := s.postponed.count(started); n > 0 {
 			s.log.ErrorContext(ctx, "attempts postponed, because this server lacks something",
 				"attempts", n, "last", *c, "class", a.Error, "cause", cause)
@@ -183,6 +217,9 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 	response, err := s.exchange(ctx, x, d)
 	if err == nil {
 		classifyResponse(a, &response, s.now())
+		if x.refused {
+			a.Outcome, a.Error, a.Excused = postrider.OutcomeRejected, string(postrider.FailureTokenRefused), true
+		}
 	} else {
 		limited, cancel := x.Limit(ctx)
 		classifyError(limited, a, err, x.Sent)
@@ -207,6 +244,7 @@ type exchange struct {
 	target     *target // of the last request
 	header     []byte  // of the last request: the request itself is freed when it is written
 	redirected bool    // a redirect was followed
+	refused    bool    // the response refuses a cached token, and another token may be fetched
 }
 
 // exchanges are the memory of attempts that have ended: a response buffer of 4 KiB
@@ -234,10 +272,11 @@ func (x *exchange) release() {
 // far as the endpoint wants. It returns the last response.
 //
 // The token source is remembered before redirects are followed: a target on another
-// host has none. A 401 drops the token only if the response came from a target that
-// was sent the token.
+// host has none. A refusal counts only if the response came from a target that was sent
+// the token.
 func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response egress.Response, err error) {
-	if x.target, d.token, err = s.prepare(ctx, x, d); err != nil {
+	cached := false
+	if d.token, cached, err = s.prepare(ctx, x, d); err != nil {
 		return egress.Response{}, err
 	}
 	tokens := x.target.tokens
@@ -251,28 +290,26 @@ func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response e
 		}
 		response, err = s.follow(ctx, x, &d, response)
 	}
-	if err == nil && response.Status == http.StatusUnauthorized && x.target.tokens != nil {
-		tokens.reject(d.token, time.Now())
+	if err == nil && x.target.tokens != nil && cached && d.mayRefuse && refusesToken(&response) {
+		x.refused = tokens.reject(d.token, time.Now())
 	}
 	return response, err
 }
 
-// prepare returns the target of the endpoint and the token that it needs. Usually
+// prepare sets the target of x, and returns the token that it needs. Usually
 // the target is cached and needs none. Otherwise a secret may have to be read from
 // the database and the token from its server, and both waits need the deadline in
 // their context.
-func (s *Sender) prepare(ctx context.Context, x *exchange, d draft) (*target, string, error) {
-	if t := s.targets.cached(d.to, d.at); t != nil && t.tokens == nil {
-		return t, "", nil
+func (s *Sender) prepare(ctx context.Context, x *exchange, d draft) (token string, cached bool, err error) {
+	if x.target = s.targets.cached(d.to, d.at); x.target != nil && x.target.tokens == nil {
+		return "", false, nil
 	}
 	ctx, cancel := x.Limit(ctx)
 	defer cancel()
-	t, err := s.targets.find(ctx, d.to, d.at)
-	if err != nil {
-		return nil, "", err
+	if x.target, err = s.targets.find(ctx, d.to, d.at); err != nil {
+		return "", false, err
 	}
-	token, err := t.tokens.token(ctx)
-	return t, token, err
+	return x.target.tokens.token(ctx)
 }
 
 // roundTrip sends the request of x to its target.

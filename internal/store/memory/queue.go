@@ -286,6 +286,25 @@ func (s *Store) settleLocked(settlement store.Settlement, now time.Time) store.S
 	return store.Settled{}
 }
 
+// Continue implements [store.Queue].
+func (s *Store) Continue(_ context.Context, c postrider.Claimed, a postrider.Attempt) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, ok := s.deliveries.get(c.ID)
+	if !ok || d.token == 0 || d.token != c.Token {
+		return fmt.Errorf("continue delivery %s: %w", c.ID, postrider.ErrFenced)
+	}
+	if d.claims != c.Attempt {
+		return nil // a repeat
+	}
+	a = own(a)
+	a.Number, a.StatusAfter, a.NextAt = c.Attempt, postrider.Pending, s.now()
+	d.count(a.Outcome, a.Number, postrider.Pending)
+	d.record(a)
+	d.claims++
+	return nil
+}
+
 // settleStale records an attempt that does not count, unless it is a repeat.
 func (d *delivery) settleStale(a postrider.Attempt) store.Settled {
 	i, found := d.find(a.Number)
@@ -302,7 +321,7 @@ func (d *delivery) settleStale(a postrider.Attempt) store.Settled {
 
 // own returns the attempt as it is kept, with bytes of its own.
 func own(a postrider.Attempt) postrider.Attempt {
-	a.StartedAt = stored(a.StartedAt)
+	a.StartedAt, a.Excused = stored(a.StartedAt), false
 	a.Timing, _ = store.DecodeTiming(store.EncodeTiming(a.Timing)) // has microseconds then; it is never cut
 	a.RequestHead, a.ResponseHead, a.ResponseBody =
 		bytes.Clone(a.RequestHead), bytes.Clone(a.ResponseHead), bytes.Clone(a.ResponseBody)

@@ -214,6 +214,7 @@ func TestPlans(t *testing.T) {
 		"settle":                        {settleSQL, (&settlementColumns{}).args()},
 		"settle_dead":                   {settleDeadSQL, (&settlementColumns{}).args()},
 		"settle_bodies":                 {insertBodiesSQL, (&bodyColumns{}).args()},
+		"continue":                      {continueSQL, continueArgs(&postrider.Claimed{Event: &postrider.Event{}}, &postrider.Attempt{})},
 		"release":                       {releaseSQL, pgx.NamedArgs{"ids": uuids{}, "tokens": []int64{}}},
 		"due":                           {dueSQL, pgx.NamedArgs{"after": nil, "max": 1}},
 		"due_counted":                   {dueCountedSQL, pgx.NamedArgs{"after": nil, "max": 1, "count": 1}},

@@ -116,6 +116,13 @@ const insertDeadLetterSQL = `, dead_letter as (
 		on conflict (delivery) do nothing
 	)`
 
+// Takes the place of the record with the same number.
+const replaceRecordSQL = `on conflict (delivery, number) do update
+		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
+			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
+			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
+			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing`
+
 // Writes the records. (delivery, number) is unique, and the record that exists may be
 // replaced in two cases only:
 //
@@ -139,11 +146,7 @@ const recordSQL = `, recorded as (
 			case when c.status = 'pending' and not c.stale then now() + c.after * interval '1 microsecond' end,
 			c.replayed_from, c.replay_job, c.response_start, c.final_url, c.timing
 		from checked c
-		on conflict (delivery, number) do update
-		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
-			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
-			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
-			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing,
+		` + replaceRecordSQL + `,
 			was_lost = case when a.outcome = 'lost' then true end
 		where (a.outcome = 'lost' and excluded.outcome <> 'lost') or (a.stale and not excluded.stale)
 		returning a.delivery, a.number, a.was_lost

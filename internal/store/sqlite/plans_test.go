@@ -188,6 +188,8 @@ var statements = map[string]string{
 	"public_keys_of_endpoint":            publicKeysOfEndpointSQL,
 	"recorded":                           recordedSQL,
 	"release":                            releaseSQL,
+	"continuable":                        continuableSQL,
+	"continue":                           continueSQL,
 	"replay_chunk":                       moveReplayJobSQL,
 	"replay_insert":                      insertReplayOfJobSQL,
 	"replay_job":                         replayJobSQL,

@@ -217,3 +217,32 @@ func settleLate(ctx context.Context, tx *tx, s store.Settlement) (store.Settled,
 		tx.execAll(ctx, bulk{putBodiesSQL, "", 5}, appendBody(nil, r)),
 	)
 }
+
+// Both by the key of queue.
+const (
+	continuableSQL = `select claims from queue where id = ? and token = ?`
+	continueSQL    = `update queue set claims = claims + 1 where id = ?`
+)
+
+// Continue records an attempt that another one follows under the same lease; see
+// [store.Queue].
+func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error {
+	return change(ctx, s, "continue delivery", func(ctx context.Context, tx *tx) error {
+		var claims int
+		err := tx.row(ctx, continuableSQL, blob(c.ID), int64(c.Token)).Scan(&claims)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return postrider.ErrFenced
+		case err != nil || claims != c.Attempt: // else it is a repeat
+			return err
+		}
+		r := recordOf(store.Settlement{Claimed: c, Attempt: a})
+		r.StatusAfter, r.NextAt = postrider.Pending, tx.wall
+		tx.tally(r)
+		return errors.Join(
+			tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, r)),
+			tx.execAll(ctx, bulk{putBodiesSQL, "", 5}, appendBody(nil, r)),
+			tx.exec(ctx, continueSQL, blob(c.ID)),
+		)
+	})
+}

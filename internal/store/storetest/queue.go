@@ -59,6 +59,7 @@ var queue = []verb{
 		{"parallel groups of settlements all count", settleGroupsInParallel},
 		{"bytes of any kind come back", settleBytes},
 	}, settleOrderSentences)},
+	{"Continue", continueSentences},
 	{"Release", []sentence{
 		{"the delivery is due at once", releaseDue},
 		{"the attempt's number is taken back", releaseNumber},

@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Records an attempt and raises the number of the lease's attempt, if the row has the token
+// and the number. It is a repeat if the row has the token and the next number. A record of
+// this number that exists is a stale one: the number was released unused and given again.
+// Walks queue_pkey.
+const continueSQL = `
+	with continued as (
+		update queue q
+		set claims = q.claims + 1
+		where q.id = @id and q.token = @token and q.claims = @number
+		returning q.id
+	), recorded as (
+		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
+			duration, stale, status_after, next_at, replayed_from, replay_job, final_url, timing)
+		select c.id, @number, @event, @endpoint, @account, @type, @outcome, @status_code, @error, @retry_after, @started_at,
+			@duration, false, 'pending', now(), @replayed_from, @replay_job, @final_url, @timing
+		from continued c
+		` + replaceRecordSQL + `
+	), kept as (
+		insert into attempt_bodies (delivery, number, request_head, response_head, response_body)
+		select c.id, @number, @request_head, @response_head, @response_body
+		from continued c
+		on conflict (delivery, number) do nothing
+	), counted as (
+		insert into rollup_deltas (at, counted)
+		select now(), @counted
+		from continued
+	)
+	select exists (select from continued) or exists (
+		select
+		from queue q
+		where q.id = @id and q.token = @token and q.claims = @number + 1)`
+
+// Continue records an attempt that another one follows under the same lease; see
+// [store.Queue].
+func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error {
+	args := continueArgs(&c, &a)
+	var continued bool
+	err := s.repeat(ctx, func(bool) error { return s.pool.QueryRow(ctx, continueSQL, args).Scan(&continued) })
+	if err == nil && !continued {
+		err = postrider.ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("continue delivery: %w", err)
+	}
+	return nil
+}
+
+func continueArgs(c *postrider.Claimed, a *postrider.Attempt) pgx.NamedArgs {
+	var counted store.Deltas
+	counted.Record(store.DeltaKey{Account: c.Event.Account, Endpoint: c.Endpoint, Type: c.Event.Type}, a.Outcome, c.Attempt, postrider.Pending)
+	return pgx.NamedArgs{
+		"id": someUUID(c.ID), "token": int64(c.Token), "number": c.Attempt, "event": someUUID(c.Event.ID),
+		"endpoint": someUUID(c.Endpoint), "account": someUUID(c.Event.Account), "type": c.Event.Type,
+		"outcome": string(a.Outcome), "status_code": a.StatusCode, "error": a.Error, "retry_after": micros(a.RetryAfter),
+		"started_at": pgtype.Timestamptz{Time: a.StartedAt, Valid: true}, "duration": micros(a.Duration),
+		"replayed_from": uuid(c.ReplayedFrom), "replay_job": uuid(c.ReplayJob),
+		"final_url": text(a.FinalURL), "timing": store.EncodeTiming(a.Timing), "counted": counted.Bytes(),
+		"request_head": bytesOrNull(a.RequestHead), "response_head": bytesOrNull(a.ResponseHead),
+		"response_body": bytesOrNull(a.ResponseBody),
+	}
+}

@@ -217,63 +217,85 @@ func noteDeleted(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition)
 	return err
 }
 
-// archivePage is how many rows are read at once to be archived.
-const archivePage = 500
+// A page of rows to archive has at most archivePage rows. Rows can have a kilobyte or a megabyte:
+// the next page has as many as had pageBytes before, and at most twice as many. Where rows are much
+// larger than those before, a page ends at pageMost, and the rest of its query is read in vain.
+const (
+	archivePage  = 500
+	archiveFirst = 4
+	pageBytes    = 2 << 20
+	pageMost     = 8 << 20
+)
 
-// ArchiveRows reads rows to archive, a page at a time. A row may have a megabyte, so a page
-// is not held in memory.
+// ArchiveRows reads rows to archive, a page at a time. No query is open while yield runs: it
+// rests between rows. When it wants no more, at most the rest of a page was read in vain.
 func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) error {
 	kind := archivedKinds[q.Kind]
-	args := pgx.NamedArgs{"below": floor(q.Day.AddDate(0, 0, 1), 0), "limit": archivePage}
+	args := pgx.NamedArgs{"below": floor(q.Day.AddDate(0, 0, 1), 0)}
+	limit := archiveFirst
 	if q.Only != nil {
-		for only := range slices.Chunk(q.Only, archivePage) {
+		for left := q.Only; len(left) > 0; {
+			only := left[:min(limit, len(left))]
 			args["from"], args["ids"], args["numbers"] = floor(q.Day, 0), idsOf(only), numbersOf(only)
-			if _, wants, err := s.eachArchived(ctx, query{kind.only, args}, kind.scan, yield); err != nil || !wants {
+			page, size, err := s.readArchivePage(ctx, query{kind.only, args}, kind.scan)
+			if err != nil || !each(page, yield) {
 				return err
 			}
+			done := len(only)
+			if size >= pageMost {
+				done = 1 + slices.Index(only, page[len(page)-1].Name())
+			}
+			left, limit = left[done:], nextPage(limit, len(page), size)
 		}
 		return nil
 	}
 	after, number := q.After, int64(1<<31-1)
 	for {
 		args["from"] = someUUID(store.Later(store.RowID(floor(q.Day, 0).Bytes), after))
-		args["after"], args["number"] = someUUID(after), number
-		n, wants, err := s.eachArchived(ctx, query{kind.rows, args}, kind.scan, func(row store.ArchivedRow) bool {
-			if after = row.ID(); row.Attempt != nil {
-				number = int64(row.Attempt.Number)
-			}
-			return yield(row)
-		})
-		if err != nil || !wants || n < archivePage {
+		args["after"], args["number"], args["limit"] = someUUID(after), number, limit
+		page, size, err := s.readArchivePage(ctx, query{kind.rows, args}, kind.scan)
+		if err != nil || !each(page, yield) || len(page) < limit && size < pageMost {
 			return err
 		}
+		last := page[len(page)-1]
+		if after = last.ID(); last.Attempt != nil {
+			number = int64(last.Attempt.Number)
+		}
+		limit = nextPage(limit, len(page), size)
 	}
 }
 
-// eachArchived calls yield with each row of a query until it returns false. It returns how many
-// rows it has read, and what yield returned last.
-func (s *Store) eachArchived(
-	ctx context.Context, q query, scan func(pgx.CollectableRow) (store.ArchivedRow, error), yield func(store.ArchivedRow) bool,
-) (n int, wants bool, err error) {
+// each calls yield with each row until it returns false, and returns what it returned last.
+func each(page []store.ArchivedRow, yield func(store.ArchivedRow) bool) bool {
+	return !slices.ContainsFunc(page, func(row store.ArchivedRow) bool { return !yield(row) })
+}
+
+// nextPage returns how many rows the page after one of n rows and size bytes has.
+func nextPage(limit, n, size int) int {
+	return max(1, min(archivePage, 2*limit, n*pageBytes/max(size, 1)))
+}
+
+// readArchivePage reads the rows of a query up to pageMost, and returns how many bytes they have.
+func (s *Store) readArchivePage(
+	ctx context.Context, q query, scan func(pgx.CollectableRow) (store.ArchivedRow, error),
+) (page []store.ArchivedRow, size int, err error) {
 	rows, _ := s.pool.Query(ctx, q.statement, q.args)
-	wants = true
-	for wants && rows.Next() {
-		row, scanned := scan(rows)
-		if scanned != nil {
-			err = scanned
-			break
+	for err == nil && size < pageMost && rows.Next() {
+		for _, value := range rows.RawValues() {
+			size += len(value)
 		}
-		n++
-		wants = yield(row)
+		var row store.ArchivedRow
+		row, err = scan(rows)
+		page = append(page, row)
 	}
 	rows.Close()
-	if err == nil && wants {
+	if err == nil {
 		err = rows.Err()
 	}
 	if err != nil {
-		return n, wants, fmt.Errorf("read rows to archive: %w", fault(err))
+		return nil, size, fmt.Errorf("read rows to archive: %w", fault(err))
 	}
-	return n, wants, nil
+	return page, size, nil
 }
 
 // A part is stored if it is the next one of its day, and the rows that are left of others end at

@@ -22,6 +22,8 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrFenced: another node has taken over the lease or the job that the caller held.
 	ErrFenced = errors.New("fenced")
+	// ErrExpungeList: the list of expunges cannot be written, so nothing is expunged.
+	ErrExpungeList = errors.New("the list of expunges cannot be written")
 )
 
 // FaultCode names a kind of fault that a field can have, for programs and for

@@ -219,6 +219,8 @@ type Options struct {
 	Host string
 	// Quotas are the limits of accounts that have none of their own. Default: none.
 	Quotas postrider.Quotas
+	// FilesHeld is true if the store cannot clear its own files of deleted rows.
+	FilesHeld bool
 	// Mail is true if there is a mail server. Without one, no email address can be added.
 	Mail bool
 	// Retention has the whole days that the server keeps what accounts may keep for a

@@ -126,6 +126,7 @@ var exactClasses = []errorClass{
 	{nil, 429, "event_quota_used", "the account has published as many events as it may; see quota and Retry-After"},
 	{nil, 429, "byte_quota_used", "the events of the account have as many bytes as they may have today; see quota and Retry-After"},
 	{nil, 503, "archive_unavailable", "the archive cannot be read now"},
+	{nil, 503, "expunge_list_unwritable", "the server's list of expunges (--expunge-list) cannot be written, so nothing was expunged"},
 	{nil, 503, "disk_full", "the disk of the store is full, or nearly full, so nothing was stored; see Retry-After"},
 	{nil, 409, "destination_exists", "there is a destination with this address already"},
 	{nil, 409, "too_many_destinations", "there are as many destinations as there may be"},

@@ -29,7 +29,7 @@ func (rt *router) expunges() {
 		description: "It cannot be undone. An endpoint or account is deleted first. What is pending is cancelled. " +
 			"The removal goes on after a restart of the server; 15 minutes after the last row was found, since an attempt may be under way, the archive follows, and then it ends. " +
 			"An event that only the archive has is found there.",
-		codes: []string{"archive_unavailable", "archive_damaged"}, receiverTime: archiveTime,
+		codes: []string{"archive_unavailable", "archive_damaged", "expunge_list_unwritable"}, receiverTime: archiveTime,
 		scope: postrider.ScopeAdmin, status: 202, body: apitypes.ExpungeCreate{}, empty: true,
 	}, rt.createExpunge)
 	handle(rt, route{
@@ -126,6 +126,9 @@ func (s *server) viewExpunge(e postrider.Expunge) apitypes.Expunge {
 	}
 	if s.Expunger.List() != "" {
 		view.StillHeld[0] = "backups"
+	}
+	if s.opts.FilesHeld || e.EndedAt.IsZero() {
+		view.StillHeld = append(view.StillHeld, "files")
 	}
 	if e.Archive.Held {
 		view.StillHeld = append(view.StillHeld, "archive")

@@ -79,6 +79,7 @@ var errorClasses = []errorClass{
 	{postrider.ErrGone, 410, "gone", "the data of the event was deleted"},
 	{postrider.ErrInvalid, 422, "invalid", "the request is invalid; see errors"},
 	{postrider.ErrConflict, 409, "conflict", "the request contradicts the stored state"},
+	{postrider.ErrExpungeList, 503, "expunge_list_unwritable", "the list of expunges (--expunge-list) cannot be written, so nothing was expunged; the log has the cause"},
 	{postrider.ErrBusy, 503, "unavailable", "the server cannot do this now; the same request may succeed later"},
 	{errStoreTimeout, 503, "unavailable", "the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key"},
 	{errDraining, 503, "unavailable", "the server is stopping and did not read the whole request; repeat it"},

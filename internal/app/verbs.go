@@ -580,6 +580,12 @@ func (v verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) (err error)
 	return v.Store.NoteExpunge(ctx, e)
 }
 
+// Scrub implements [store.Expunges].
+func (v verbs) Scrub(ctx context.Context) (err error) {
+	defer v.done("Scrub", time.Now(), &err)
+	return v.Store.Scrub(ctx)
+}
+
 // ReplaceArchivePart implements [store.Expunges].
 func (v verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) (err error) {
 	defer v.done("ReplaceArchivePart", time.Now(), &err)

@@ -17,6 +17,7 @@
 //   - What was under way when it began, and is recorded afterwards, is removed too: it ends
 //     when it has found nothing for [postrider.ExpungeSettled]. After that, what was archived of
 //     an event or endpoint goes, so that nothing can be archived behind it.
+//   - Before it ends, the store's own files are cleared of what was removed ([store.Expunges].Scrub).
 //   - While the archive is away, what is in the store is removed all the same; the expunge goes on,
 //     and has the error. Each round tries one, so that the others do not wait.
 //   - The list is a file outside of the backups. A store that was restored from a backup gets
@@ -133,6 +134,11 @@ func (r *Runner) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.opts.List != "" {
+		if err := CheckList(r.opts.List); err != nil {
+			r.opts.Log.WarnContext(ctx, "expunges are refused: the list of --expunge-list cannot be written", "error", err)
+		}
+	}
 	for _, e := range listed {
 		if err := r.store.PutExpunge(ctx, e); err != nil {
 			return fmt.Errorf("expunge again what %s lists: %w", r.opts.List, err)
@@ -244,6 +250,12 @@ func (r *Runner) archived(ctx context.Context, e postrider.Expunge) (postrider.E
 func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.Expunge, waits bool, err error) {
 	if err := r.prepare(ctx, e); err != nil {
 		return e, false, err
+	}
+	if ends := e.Archive.Day.IsZero() || e.Archive.Done; ends && !e.EmptySince.IsZero() {
+		// Nothing was found the last time. If nothing is found now, that was the last row.
+		if err := r.store.Scrub(ctx); err != nil {
+			return e, false, err
+		}
 	}
 	for {
 		begun, before := time.Now(), e.Removed.Total()

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,6 +196,50 @@ func TestAnAttemptUnderWayLeavesNothing(t *testing.T) {
 	})
 }
 
+// reader is a store whose files are held by a reader.
+type reader struct {
+	*memory.Store
+
+	holds atomic.Bool
+}
+
+func (r *reader) Scrub(context.Context) error {
+	if r.holds.Load() {
+		return postrider.ErrBusy
+	}
+	return nil
+}
+
+func TestAnExpungeEndsWhenTheFilesOfTheStoreAreCleared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		held := &reader{Store: w.Store}
+		held.holds.Store(true)
+		r := expunge.New(held, expunge.Options{CancelDeleted: func() {
+			_, err := w.DeleteEndpoints(t.Context(), 100)
+			w.ok(err)
+			_, _, err = w.Store.CancelDeleted(t.Context(), 100)
+			w.ok(err)
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = r.Run(ctx) })
+		w.ok(r.Begin(t.Context(), w.expunge()))
+		time.Sleep(time.Hour)
+		if _, _, x := w.left(); x[0].EmptySince.IsZero() || !x[0].EndedAt.IsZero() {
+			t.Errorf("while a reader holds the files the expunge is %+v, want that nothing is found and it goes on", x[0])
+		}
+		held.holds.Store(false)
+		time.Sleep(20 * time.Minute)
+		if _, _, x := w.left(); x[0].EndedAt.IsZero() {
+			t.Errorf("once they are cleared the expunge is %+v, want its end", x[0])
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 func TestARestoredStoreExpungesAgain(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "expunged.ndjson")
@@ -239,8 +285,8 @@ func TestListsThatCannotBeUsed(t *testing.T) {
 		t.Errorf("a line without account: %v", err)
 	}
 	r := expunge.New(w.Store, expunge.Options{List: folder})
-	if err := r.Begin(t.Context(), w.expunge()); err == nil {
-		t.Error("a folder was taken for a list")
+	if err := r.Begin(t.Context(), w.expunge()); !errors.Is(err, postrider.ErrExpungeList) {
+		t.Errorf("a folder was taken for a list: %v", err)
 	}
 	if _, _, x := w.left(); len(x) != 0 {
 		t.Errorf("an expunge that is not on the list has begun: %+v", x)

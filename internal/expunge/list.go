@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/postrider/postrider"
 )
@@ -35,11 +36,28 @@ func appendTo(list string, e postrider.Expunge) error {
 	}
 	file, err := os.OpenFile(list, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("add to the list of expunges: %w", err)
+		return fmt.Errorf("%w: %w", postrider.ErrExpungeList, err)
 	}
 	_, err = file.Write(slices.Concat([]byte{'\n'}, text, []byte{'\n'}))
 	if err := errors.Join(err, file.Sync(), file.Close(), syncFolder(filepath.Dir(list))); err != nil {
-		return fmt.Errorf("add to the list of expunges: %w", err)
+		return fmt.Errorf("%w: %w", postrider.ErrExpungeList, err)
+	}
+	return nil
+}
+
+// CheckList returns why the list cannot be written. It changes nothing: a list that does not exist
+// is not made.
+func CheckList(list string) error {
+	file, err := os.OpenFile(list, os.O_APPEND|os.O_WRONLY, 0)
+	switch {
+	case err == nil:
+		return file.Close()
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open the list: %w", err)
+	}
+	const writable = 2 // W_OK
+	if err := syscall.Access(filepath.Dir(list), writable); err != nil {
+		return fmt.Errorf("make the list in %s: %w", filepath.Dir(list), err)
 	}
 	return nil
 }

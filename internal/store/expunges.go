@@ -37,6 +37,11 @@ type Expunges interface {
 	// done there. Of an expunge that has ended it removes nothing.
 	ExpungeRows(ctx context.Context, r ExpungeRows) (postrider.Expunge, error)
 
+	// Scrub removes what deleted rows have left in the store's own files, before an expunge ends.
+	// It is postrider.ErrBusy while a reader holds them. A store whose files are another
+	// program's does nothing.
+	Scrub(ctx context.Context) error
+
 	// NoteExpunge stores e.Archive: how far an expunge has got in the archive. It changes nothing
 	// if the expunge has found rows since e.EmptySince, or has ended.
 	NoteExpunge(ctx context.Context, e postrider.Expunge) error

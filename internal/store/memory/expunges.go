@@ -60,6 +60,9 @@ func (s *Store) NoteExpunge(_ context.Context, e postrider.Expunge) error {
 	return nil
 }
 
+// Scrub does nothing: memory has no files.
+func (s *Store) Scrub(context.Context) error { return nil }
+
 // ReplaceArchivePart implements [store.Expunges].
 func (s *Store) ReplaceArchivePart(_ context.Context, r store.ReplaceArchivePart) error {
 	s.mu.Lock()

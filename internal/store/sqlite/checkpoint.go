@@ -2,8 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/batch"
 )
 
@@ -42,4 +44,27 @@ func (s *Store) runCheckpoints(ctx context.Context) {
 		failed = err != nil
 		_ = s.writer.distrust(err) // OnFatal is called
 	}
+}
+
+// scrubTries is how often Scrub asks for the log, a tenth of a second apart.
+const scrubTries = 50
+
+// Scrub removes what deleted rows have left in the files; see [store.Expunges]. In the database
+// itself secure_delete has written zeros over them. The log has them until it begins anew: it is
+// written back whole and cut to nothing, which no reader may hold up.
+func (s *Store) Scrub(ctx context.Context) error {
+	for range scrubTries {
+		var busy, frames, written int
+		err := s.reads.QueryRowContext(ctx, "pragma wal_checkpoint(truncate)").Scan(&busy, &frames, &written)
+		if err != nil {
+			return fmt.Errorf("scrub: %w", s.writer.distrust(explained(err)))
+		}
+		if busy == 0 {
+			return nil
+		}
+		if !batch.Sleep(ctx, 100*time.Millisecond) {
+			break
+		}
+	}
+	return fmt.Errorf("scrub: a reader or a backup holds the log of the database: %w", postrider.ErrBusy)
 }

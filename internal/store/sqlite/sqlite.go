@@ -283,6 +283,7 @@ func writing(opts Options) url.Values {
 		"journal_mode(wal)",
 		"synchronous(full)",
 		"foreign_keys(1)",
+		"secure_delete(1)",
 		"cell_size_check(1)",
 		"journal_size_limit(67108864)",
 		"wal_autocheckpoint(16000)",

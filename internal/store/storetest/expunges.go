@@ -30,6 +30,14 @@ var expunges = []verb{
 	{"NoteExpunge", []sentence{
 		{"it changes nothing if the expunge has found rows since, or has ended", noteExpunge},
 	}},
+	{"Scrub", []sentence{
+		{"it may be called at any time, and removes no row", func(w *world) {
+			e := w.endpoint()
+			w.pending(e, 2)
+			w.ok(w.Scrub(w.Context()))
+			w.same("claimed", len(w.claim(e, postrider.LaneFirst, 3)), 2)
+		}},
+	}},
 	{"ReplaceArchivePart", []sentence{
 		{"the part has another object and fewer rows, the expunge counts them, and the rest is deleted as before", replacePart},
 		{"without an object, the part is forgotten", replacePartByNone},

@@ -56,9 +56,11 @@ func Doctor(ctx context.Context, c Config, faults error, up Checkup) doctor.Repo
 		}},
 		{Name: doctor.DNS, Look: func(ctx context.Context) []doctor.Check { return one(resolve(ctx, up.Resolve)) }},
 		settled(c.egressRules(exposed).Check()),
+		{Name: doctor.EgressProxy, Look: c.examineProxy},
 		{Name: doctor.OIDCIssuer, Look: c.examineOIDC},
 		{Name: doctor.Collector, Look: c.examineCollector},
 		{Name: doctor.MailServer, Look: c.examineMail},
+		{Name: doctor.ExpungeList, Look: func(context.Context) []doctor.Check { return c.examineExpungeList() }},
 		{Name: doctor.ArchiveAccess, Look: c.examineArchive},
 		{Name: doctor.OpenFiles, Look: func(context.Context) []doctor.Check { return one(c.examineFiles()) }},
 	})

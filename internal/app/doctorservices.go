@@ -10,6 +10,8 @@ import (
 
 	"github.com/postrider/postrider/internal/archive"
 	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/egress"
+	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/messenger"
 )
 
@@ -76,6 +78,36 @@ func (c Config) examineArchiveFolder(ctx context.Context, folder string) []docto
 		checks = append(checks, space.Check(doctor.ArchiveDisk, folder))
 	}
 	return checks
+}
+
+// examineProxy connects to the proxy on which every delivery hangs. Without a proxy there is no
+// check.
+func (c Config) examineProxy(ctx context.Context) []doctor.Check {
+	proxy, err := c.proxy()
+	if err != nil || proxy == nil {
+		return nil
+	}
+	conn, err := egress.DialOperator(ctx, "tcp", proxy.Host)
+	if err != nil {
+		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", maskURL(c.EgressProxy), err).
+			Change("start the proxy, correct --egress-proxy, or let this machine reach it: until then every delivery fails as proxy_error"))
+	}
+	if err := conn.Close(); err != nil {
+		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", maskURL(c.EgressProxy), err).Change("look at the log of the proxy"))
+	}
+	return one(doctor.Okay(doctor.EgressProxy, "%s accepts connections", maskURL(c.EgressProxy)))
+}
+
+// examineExpungeList checks whether expunges can be listed. Without a list there is no check.
+func (c Config) examineExpungeList() []doctor.Check {
+	if c.ExpungeList == "" {
+		return nil
+	}
+	if err := expunge.CheckList(c.ExpungeList); err != nil {
+		return one(doctor.Failure(doctor.ExpungeList, "%s", err).
+			Change("mount the disk of --expunge-list, and let the user of the server write the file: until then every expunge is refused"))
+	}
+	return one(doctor.Okay(doctor.ExpungeList, "%s can be written", c.ExpungeList))
 }
 
 // existing returns the path, or the nearest folder above it that exists.

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/testkit"
 )
@@ -178,5 +181,41 @@ func TestDoctorUsesTheBucketOfTheArchive(t *testing.T) {
 				t.Errorf("the bucket has %d objects afterwards, %v", len(objects.Contents), err)
 			}
 		})
+	}
+}
+
+// Every delivery hangs on the proxy, and every expunge on its list.
+func TestDoctorTriesTheProxyAndTheListOfExpunges(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewServer(http.NotFoundHandler())
+	address := proxy.URL
+	list := filepath.Join(t.TempDir(), "expunged.ndjson")
+	checks := examined(t, map[string]string{"POSTRIDER_EGRESS_PROXY": address, "POSTRIDER_EXPUNGE_LIST": list}, "--data-dir", t.TempDir())
+	wantCheck(t, checks, doctor.EgressProxy, doctor.Okay("", "accepts connections"))
+	wantCheck(t, checks, doctor.ExpungeList, doctor.Okay("", "can be written"))
+	if _, err := os.Stat(list); err == nil {
+		t.Error("doctor made the list")
+	}
+	proxy.Close()
+	checks = examined(t, map[string]string{"POSTRIDER_EGRESS_PROXY": address, "POSTRIDER_EXPUNGE_LIST": "/nonexistent/list"}, "--data-dir", t.TempDir())
+	wantCheck(t, checks, doctor.EgressProxy, doctor.Failure("", "refused"))
+	wantCheck(t, checks, doctor.ExpungeList, doctor.Failure("", "/nonexistent"))
+}
+
+func TestAListOfExpungesThatCannotBeWrittenIsNamed(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, t.TempDir(), map[string]string{"POSTRIDER_EXPUNGE_LIST": "/nonexistent/list"})
+	r.subscribe(t, testkit.NewReceiver(t, testkit.Status(http.StatusOK)).URL)
+	event := r.publish(t)
+	_, err := r.api.CreateExpunge(t.Context(), apitypes.ExpungeCreate{Event: event.String()})
+	problem, ok := errors.AsType[*client.Error](err)
+	if !ok || problem.Status != http.StatusServiceUnavailable || problem.Code != "expunge_list_unwritable" || !strings.Contains(problem.Detail, "--expunge-list") {
+		t.Errorf("an expunge = %v, want a 503 that names the setting", err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.log.String(), "expunges are refused") {
+		t.Error("the start does not warn")
 	}
 }

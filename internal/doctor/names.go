@@ -45,9 +45,12 @@ const (
 	ListenOps   Name = "network.ops_listen"
 	DNS         Name = "network.dns"
 	EgressRules Name = "network.egress"
+	EgressProxy Name = "network.egress_proxy"
 	OIDCIssuer  Name = "network.oidc_issuer"
 	Collector   Name = "network.otlp"
 	MailServer  Name = "network.smtp"
+
+	ExpungeList Name = "expunge.list"
 
 	ArchiveAccess Name = "archive.access"
 	ArchiveDisk   Name = "archive.disk"

@@ -24,6 +24,7 @@ type Postgres struct {
 	Tables                 Migrations
 	Endpoints              int // -1: unknown
 	Size                   int64
+	Standbys               int    // that are connected
 	DataDirectory          string // on this machine; empty: elsewhere, or not readable
 }
 
@@ -163,8 +164,13 @@ func (p Postgres) durability() []Check {
 		}
 	}
 	standbys := p.Settings["synchronous_standby_names"].Value
-	if last := &checks[len(checks)-1]; last.Status == OK && standbys != "" {
+	switch last := &checks[len(checks)-1]; {
+	case last.Status == OK && standbys != "":
 		last.Found += "; synchronous standbys: " + standbys
+	case last.Status == OK && p.Standbys > 0:
+		*last = Warning(SynchronousCommit, "%s, but no standby is synchronous, and %d follow: a failover to one loses what was acknowledged last, "+
+			"and events of an ordering key get sequences that receivers have seen", last.Found, p.Standbys).
+			Change("%s", p.remedy("synchronous_standby_names", "NAMES OF THE STANDBYS"))
 	}
 	return checks
 }

@@ -67,6 +67,7 @@ func TestDatabases(t *testing.T) {
 		"lazy for both":         {func(p *doctor.Postgres) { lazy(p, "database user") }, doctor.SynchronousCommit, judged{doctor.Fail, "", `in database "hooks"`}},
 		"lazy by the URL":       {func(p *doctor.Postgres) { lazy(p, "client") }, doctor.SynchronousCommit, judged{doctor.Fail, "", "database URL"}},
 		"lazy by a flag":        {func(p *doctor.Postgres) { p.Settings["fsync"] = doctor.Setting{Value: "off", Source: "command line"} }, doctor.Fsync, judged{doctor.Fail, "", "command line of PostgreSQL"}},
+		"an asynchronous one":   {func(p *doctor.Postgres) { p.Standbys = 1 }, doctor.SynchronousCommit, judged{doctor.Warn, "no standby is synchronous", "synchronous_standby_names"}},
 		"a standby":             {func(p *doctor.Postgres) { set(p, "synchronous_standby_names", "two", 0) }, doctor.SynchronousCommit, judged{doctor.OK, "standbys: two", ""}},
 		"a small log":           {func(p *doctor.Postgres) { set(p, "max_wal_size", "1GB", 1<<30) }, doctor.MaxWALSize, judged{doctor.Warn, "less than 4 GB", "max_wal_size = '4GB'"}},
 		"a log that shrinks":    {func(p *doctor.Postgres) { set(p, "min_wal_size", "80MB", 80<<20) }, doctor.MinWALSize, judged{doctor.Warn, "80MB", "min_wal_size = '1GB'"}},

@@ -27,8 +27,8 @@ const connsPerNode = defaultConns + 2
 // and writes no rows. Its commits write a message of some bytes into the log of the
 // database, which only a logical replication slot that asks for such messages can see.
 //
-// The connection has the settings of a server's sessions. If a pooler refuses them, that
-// is noted, and the rest is found out by a connection without them.
+// The connection has the settings of a server's sessions. If a pooler refuses those of the URL,
+// that is noted, and the rest is found out by a connection without them.
 func Examine(ctx context.Context, dsn string) (found doctor.Postgres, err error) {
 	pool, err := parse(dsn)
 	if err != nil {
@@ -39,11 +39,11 @@ func Examine(ctx context.Context, dsn string) (found doctor.Postgres, err error)
 	e.config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	setParams(e.params)
 	delete(e.params, "synchronous_commit") // to see the value of the database
-	maps.Copy(e.config.RuntimeParams, e.params)
+	setAfterConnect(e.config, e.params)
 	e.conn, err = pgx.ConnectConfig(ctx, e.config)
 	if isCode(err, codeProtocol) && strings.Contains(err.Error(), "startup parameter") {
 		e.found.Pooler.Refused = err.Error()
-		e.config.RuntimeParams, e.params = map[string]string{}, nil
+		e.config.RuntimeParams = map[string]string{}
 		e.conn, err = pgx.ConnectConfig(ctx, e.config)
 	}
 	if err != nil {
@@ -195,13 +195,14 @@ const connectionsSQL = `
 			select count(*)
 			from pg_stat_activity a
 			where a.datid is not null and a.usesysid is not null and a.application_name not like 'postrider%'
-		)`
+		),
+		(select count(*) from pg_stat_replication r where r.application_name not in ('pg_basebackup', 'pg_receivewal', 'pg_recvlogical'))`
 
 // connections reads how many connections are allowed and in use.
 func (e *examination) connections(ctx context.Context) error {
 	c := &e.found.Connections
 	c.Nodes, c.PerNode = max(1, c.Nodes), connsPerNode
-	err := e.conn.QueryRow(ctx, connectionsSQL).Scan(&c.Max, &c.Reserved, &c.RoleLimit, &c.DatabaseLimit, &c.Others)
+	err := e.conn.QueryRow(ctx, connectionsSQL).Scan(&c.Max, &c.Reserved, &c.RoleLimit, &c.DatabaseLimit, &c.Others, &e.found.Standbys)
 	if err != nil {
 		return fmt.Errorf("read the connections: %w", err)
 	}

@@ -175,18 +175,16 @@ func TestExamineTheRightsOfARole(t *testing.T) {
 func TestExaminePoolers(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
-	const ignored = "statement_timeout,idle_in_transaction_session_timeout,lock_timeout,plan_cache_mode,enable_seqscan,enable_bitmapscan," +
-		"enable_hashjoin,enable_mergejoin,enable_memoize,jit,synchronous_commit"
 	for _, tt := range []struct {
-		mode, ignore string
-		want         doctor.Pooler
+		mode, ignore, url string
+		want              doctor.Pooler
 	}{
-		{"transaction", "", doctor.Pooler{Pooled: true, Shared: true, Refused: "unsupported startup parameter"}},
-		{"session", "", doctor.Pooler{Pooled: true, Refused: "unsupported startup parameter", Listens: true}},
-		{"transaction", ignored, doctor.Pooler{Pooled: true, Shared: true, Ignored: []string{"enable_bitmapscan"}}},
-		{"session", ignored, doctor.Pooler{Pooled: true, Ignored: []string{"enable_bitmapscan"}, Listens: true}},
+		{"transaction", "", "", doctor.Pooler{Pooled: true, Shared: true}},
+		{"session", "", "", doctor.Pooler{Pooled: true, Listens: true}},
+		{"session", "", "&geqo=off", doctor.Pooler{Pooled: true, Refused: "unsupported startup parameter", Listens: true}},
+		{"session", "plan_cache_mode,synchronous_commit", "", doctor.Pooler{Pooled: true, Listens: true}},
 	} {
-		found, err := postgres.Examine(t.Context(), bouncer(t, dsn, "pool_mode = "+tt.mode+"\nignore_startup_parameters = "+tt.ignore))
+		found, err := postgres.Examine(t.Context(), bouncer(t, dsn, "pool_mode = "+tt.mode+"\nignore_startup_parameters = "+tt.ignore)+tt.url)
 		if err != nil {
 			t.Errorf("%s mode, ignoring %q: %v", tt.mode, tt.ignore, err)
 			continue
@@ -195,14 +193,29 @@ func TestExaminePoolers(t *testing.T) {
 		if got.Refused != "" && strings.Contains(got.Refused, tt.want.Refused) {
 			got.Refused = tt.want.Refused
 		}
-		if len(got.Ignored) > 0 {
-			got.Ignored = got.Ignored[:1]
-		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s mode, ignoring %q (-want +got):\n%s", tt.mode, tt.ignore, diff)
 		}
 		if found.DataDirectory != "" {
 			t.Errorf("%s mode: the disk of the pooler's machine is not that of the database", tt.mode)
+		}
+	}
+}
+
+// Behind a PgBouncer in session mode with its own defaults a server works, with the plans that it
+// needs and the guard of commits.
+func TestASessionPoolerKeepsThePlansAndTheGuard(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	s := newShop(t, bouncer(t, dsn, "pool_mode = session"))
+	if _, err := s.Publish(t.Context(), store.Publish{Version: 1, Batches: []store.Batch{s.batch(10, 1)}}); err != nil {
+		t.Errorf("a publish through the pooler: %v", err)
+	}
+	for name, want := range map[string]string{
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "synchronous_commit": "on", "statement_timeout": "30s", "TimeZone": "UTC",
+	} {
+		if got, err := s.Setting(t.Context(), name); err != nil || got != want {
+			t.Errorf("%s = %q, %v, want %q", name, got, err, want)
 		}
 	}
 }

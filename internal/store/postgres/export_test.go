@@ -12,3 +12,9 @@ func (s *Store) SetPolicyDocument(ctx context.Context, id postrider.EndpointID, 
 	_, err := s.pool.Exec(ctx, `update endpoints set policy = $1 where id = $2`, document, someUUID(id))
 	return err
 }
+
+// Setting returns a setting of a session of the pool.
+func (s *Store) Setting(ctx context.Context, name string) (value string, err error) {
+	err = s.pool.QueryRow(ctx, `select current_setting($1)`, name).Scan(&value)
+	return value, err
+}

@@ -48,6 +48,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,7 +127,9 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	config.MaxConns = int32(opts.MaxConns)
-	setParams(config.ConnConfig.RuntimeParams)
+	params := map[string]string{}
+	setParams(params)
+	setAfterConnect(config.ConnConfig, params)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
@@ -163,14 +167,37 @@ func parse(dsn string) (*pgxpool.Config, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	params := config.ConnConfig.RuntimeParams
-	for name, value := range map[string]string{
-		"application_name":                    "postrider",
-		"statement_timeout":                   "30s",
-		"idle_in_transaction_session_timeout": idleInTransaction.String(),
-	} {
-		params[name] = cmp.Or(params[name], value)
+	params["application_name"] = cmp.Or(params["application_name"], "postrider")
+	late := map[string]string{"statement_timeout": "30s", "idle_in_transaction_session_timeout": idleInTransaction.String()}
+	for name := range late {
+		if params[name] != "" {
+			delete(late, name)
+		}
 	}
+	setAfterConnect(config.ConnConfig, late)
 	return config, nil
+}
+
+// setAfterConnect has a session set parameters once it is connected. A pooler such as PgBouncer
+// refuses most of them in the message that starts a session.
+func setAfterConnect(config *pgx.ConnConfig, params map[string]string) {
+	calls := make([]string, 0, len(params))
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		calls = append(calls, fmt.Sprintf("set_config('%s', '%s', false)", name, params[name]))
+	}
+	if len(calls) == 0 {
+		return
+	}
+	before := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.Exec(ctx, "select "+strings.Join(calls, ", ")).ReadAll()
+		return err
+	}
 }
 
 // setParams sets what every session of the pool runs with. A statement is planned once,

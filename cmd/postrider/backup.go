@@ -47,8 +47,9 @@ func (c *backupCmd) Run(ctx context.Context, t terminal, sources *app.Sources) e
 type restoreCmd struct {
 	app.StoreConfig `embed:""`
 
-	From string `required:"" placeholder:"FILE" help:"The backup. It is read and never changed."`
-	JSON bool   `name:"json" help:"Print the result as JSON."`
+	From   string `required:"" placeholder:"FILE" help:"The backup. It is read and never changed."`
+	SHA256 string `name:"sha256" placeholder:"HEX" help:"SHA-256 that the backup must have, as postrider backup printed it. Default: the one in FILE.sha256, if there is such a file."`
+	JSON   bool   `name:"json" help:"Print the result as JSON."`
 }
 
 // Help returns the text above the flags in the help of the command.
@@ -63,12 +64,15 @@ func (c *restoreCmd) Run(ctx context.Context, t terminal, sources *app.Sources) 
 		return err
 	}
 	began := time.Now()
-	restored, err := app.Restore(ctx, c.StoreConfig, c.From)
+	restored, err := app.Restore(ctx, c.StoreConfig, c.From, c.SHA256)
 	if err != nil {
 		return err
 	}
 	if err := printBackup(t, c.JSON, restored, time.Since(began)); err != nil || c.JSON {
 		return err
+	}
+	if restored.SumWith == "" {
+		fmt.Fprintln(t.out, "No checksum was compared: a byte that changed inside a row is not found. Compare the sha256 above, or give it with --sha256")
 	}
 	_, err = fmt.Fprintln(t.out, "The store starts held: nothing is sent until you run postrider resume --after-restore")
 	return err

@@ -19,7 +19,8 @@ import (
 type Backup struct {
 	sqlite.Backup
 
-	Keys []string // sorted; empty: nothing in it is encrypted
+	Keys    []string // sorted; empty: nothing in it is encrypted
+	SumWith string   // what the checksum was compared with at a restore; empty: nothing
 }
 
 // errNotSQLite refuses the two commands for a PostgreSQL database.
@@ -36,17 +37,22 @@ func BackUp(ctx context.Context, c StoreConfig, to string) (Backup, error) {
 	}
 	var needed keyIDs
 	made, err := sqlite.Copy(ctx, c.DataDir, to, needed.add)
-	return Backup{made, needed.texts()}, err
+	return Backup{Backup: made, Keys: needed.texts()}, err
 }
 
 // Restore makes a store of a backup, in a data folder that has nothing but its keys. It
-// refuses a backup whose secrets those keys do not decrypt. The store starts held.
-func Restore(ctx context.Context, c StoreConfig, from string) (Backup, error) {
+// refuses a backup whose secrets those keys do not decrypt, and one that has changed since it was
+// made: sum is its SHA-256; empty: the file beside it has it. The store starts held.
+func Restore(ctx context.Context, c StoreConfig, from, sum string) (Backup, error) {
 	if dsn, err := c.dsn(); err != nil || dsn != "" {
 		return Backup{}, errors.Join(err, errNotSQLite)
 	}
 	var needed keyIDs
 	verified, err := sqlite.Verify(ctx, from, needed.add)
+	if err != nil {
+		return Backup{}, fmt.Errorf("verify the backup: %w", err)
+	}
+	with, err := verified.CheckSum(sum)
 	if err != nil {
 		return Backup{}, fmt.Errorf("verify the backup: %w", err)
 	}
@@ -59,7 +65,7 @@ func Restore(ctx context.Context, c StoreConfig, from string) (Backup, error) {
 			secrets.ErrMissing, strings.Join(keyIDs(missing).texts(), ", "), c.keys().File)
 	}
 	restored, err := sqlite.Restore(ctx, verified, c.DataDir)
-	return Backup{restored, needed.texts()}, err
+	return Backup{restored, needed.texts(), with}, err
 }
 
 // Hold holds the store: a PostgreSQL database that an operator has restored, before the

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -88,7 +89,45 @@ func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b 
 		return Backup{}, err
 	}
 	b.File = to
+	if err := writeSum(to, b.SHA256); err != nil {
+		return Backup{}, err
+	}
 	return b, errors.Join(part.Sync(), moveNew(part.Name(), to), syncDirectory(filepath.Dir(to)))
+}
+
+// sumSuffix ends the name of the file with the checksum of a backup, which sha256sum -c can read.
+const sumSuffix = ".sha256"
+
+// writeSum writes the checksum beside a backup, before the backup has its name.
+func writeSum(backup, sum string) error {
+	file, err := os.OpenFile(backup+sumSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(file, "%s  %s\n", sum, filepath.Base(backup))
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// CheckSum compares a backup with the checksum that was given, or else with the one that lies
+// beside it, and returns what it was compared with; empty: nothing. SQLite has no checksums of its
+// own, so a byte that changed inside a row is not found otherwise.
+func (b Backup) CheckSum(given string) (with string, err error) {
+	with = "the checksum that was given"
+	if given == "" {
+		with = b.File + sumSuffix
+		text, err := os.ReadFile(with)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		given, _, _ = strings.Cut(string(text), " ")
+	}
+	if !strings.EqualFold(strings.TrimSpace(given), b.SHA256) {
+		return "", fmt.Errorf("%s has the SHA-256 %s, and %s is %s: bytes have changed since the backup was made", b.File, b.SHA256, with, given)
+	}
+	return with, nil
 }
 
 // backuper is what a connection of the driver can do besides database/sql.

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -61,7 +62,7 @@ func TestABackupIsOneStateOfAStoreInUse(t *testing.T) {
 		t.Error(failed)
 	}
 	entries, err := os.ReadDir(out)
-	if err != nil || len(entries) != 3 {
+	if err != nil || len(entries) != 6 { // each has its checksum beside it
 		t.Errorf("%d files are left of three backups: %v, %v", len(entries), entries, err)
 	}
 	if h, err := r.Held(t.Context()); err != nil || h.Held() {
@@ -277,5 +278,40 @@ func TestABackupThatIsInterruptedLeavesNothing(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 0 {
 		t.Errorf("%v is left, %v", entries, err)
+	}
+}
+
+func TestAByteThatChangedIsFound(t *testing.T) {
+	t.Parallel()
+	b := backedUp(t)
+	if with, err := b.CheckSum(""); err != nil || with != b.File+".sha256" {
+		t.Errorf("the backup as it was made: compared with %q, %v", with, err)
+	}
+	if _, err := b.CheckSum(strings.ToUpper(b.SHA256)); err != nil {
+		t.Errorf("with its own checksum: %v", err)
+	}
+	content, err := os.ReadFile(b.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(content, make([]byte, 500)) // in a payload of 1,000 zeros
+	content[at] = 1
+	if err := os.WriteFile(b.File, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := sqlite.Verify(t.Context(), b.File, anyValue)
+	if err != nil {
+		t.Fatalf("SQLite finds the byte by itself: %v", err)
+	}
+	for _, given := range []string{"", b.SHA256} {
+		if _, err := changed.CheckSum(given); err == nil || !strings.Contains(err.Error(), "bytes have changed") {
+			t.Errorf("with a changed byte, given %q: %v", given, err)
+		}
+	}
+	if err := os.Remove(b.File + ".sha256"); err != nil {
+		t.Fatal(err)
+	}
+	if with, err := changed.CheckSum(""); with != "" || err != nil {
+		t.Errorf("without a checksum: compared with %q, %v", with, err)
 	}
 }

@@ -173,7 +173,7 @@ func TestAKeyIsMadeShownOnceAndRevoked(t *testing.T) {
 	acme := w.tenant("acme")
 	made := w.want(201, "POST /api-keys", `{"name": "ci", "scopes": ["webhooks:write"], "account": "acme", "expires_at": "2999-01-01T00:00:00+01:00"}`)
 	key, path := made.id("key"), "/api-keys/"+made.id("id")
-	if !strings.HasPrefix(key, "pr_") || len(key) != 46 {
+	if !strings.HasPrefix(key, "pr_") || len(key) != 51 {
 		t.Errorf("key = %q", key)
 	}
 	has(t, "key", made.body, map[string]any{"account": acme.account, "expires_at": "2998-12-31T23:00:00.000000Z", "revoked_at": nil, "last_used_at": nil})

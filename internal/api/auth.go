@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -28,18 +30,88 @@ const (
 	// touchTime is the longest time that a request waits for the write of
 	// LastUsedAt.
 	touchTime = time.Second
-	// maxToken is the longest token that is looked up, in bytes.
+	// issuedFor is how long a key or a session that was found is known to exist, so
+	// that it is read again without a turn of lookups.
+	issuedFor = time.Hour
+	// maxLookups is how many keys, sessions and codes that were never found are looked
+	// up at a time. It bounds the connections that strangers use.
+	maxLookups = 2
+	// maxToken is the longest token of an Authorization header, in bytes.
 	maxToken = 256
 )
 
-// MakeKey returns a new API key and its hash. The key is pr_ and the base64 of
-// 256 random bits. The store keeps only the hash: with that many random bits a
-// fast hash without salt cannot be reversed by guessing.
-func MakeKey() (key string, hash [32]byte) {
-	var random [32]byte
-	rand.Read(random[:]) // never fails, by its documentation
-	key = "pr_" + base64.RawURLEncoding.EncodeToString(random[:])
-	return key, sha256.Sum256([]byte(key))
+// The prefixes of secrets tell them apart. A code is a part of a URL and has none.
+const (
+	keyPrefix     = "pr_"
+	sessionPrefix = "prs_"
+	codePrefix    = ""
+)
+
+// MakeKey returns a new API key and its hash.
+func MakeKey() (key string, hash [32]byte) { return makeSecret(keyPrefix) }
+
+// makeSecret returns a new secret and its hash. The secret is the prefix and the base64
+// of 256 random bits and a checksum. The store keeps only the hash: with that many random
+// bits a fast hash without salt cannot be reversed by guessing.
+//
+// The checksum makes a text that was never issued cost no query. It keeps nobody out who
+// computes it; see [lookups].
+func makeSecret(prefix string) (text string, hash [32]byte) {
+	var random [36]byte
+	rand.Read(random[:32]) // never fails, by its documentation
+	binary.BigEndian.PutUint32(random[32:], checksum(prefix, random[:32]))
+	text = prefix + base64.RawURLEncoding.EncodeToString(random[:])
+	return text, sha256.Sum256([]byte(text))
+}
+
+// checksum returns the CRC-32 of a secret's prefix and random bits.
+func checksum(prefix string, random []byte) uint32 {
+	return crc32.Update(crc32.ChecksumIEEE([]byte(prefix)), crc32.IEEETable, random)
+}
+
+// issuable reports whether makeSecret could have made the text.
+func issuable(prefix, text string) bool {
+	encoded, ok := strings.CutPrefix(text, prefix)
+	if !ok || len(encoded) != base64.RawURLEncoding.EncodedLen(36) {
+		return false
+	}
+	random, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	return err == nil && len(random) == 36 && binary.BigEndian.Uint32(random[32:]) == checksum(prefix, random[:32])
+}
+
+// lookups reads keys, sessions and codes by their hashes. A stranger can compute the
+// checksum of a guess, and each guess would be a query. So secrets that were never found
+// take turns.
+type lookups struct {
+	// turns is a semaphore of maxLookups.
+	turns chan struct{}
+	// issued has the hashes that were found lately, even if their secrets have ended.
+	issued *ttlCache[[32]byte, struct{}]
+}
+
+// newLookups returns lookups that have found nothing.
+func newLookups() lookups {
+	return lookups{turns: make(chan struct{}, maxLookups), issued: newTTLCache[[32]byte, struct{}](issuedFor)}
+}
+
+// look calls read, which reads the secret with the hash from the store. The caller bounds
+// the time by ctx.
+func (l lookups) look(ctx context.Context, hash [32]byte, read func(context.Context) error) error {
+	now := time.Now()
+	if _, issued, _ := l.issued.get(hash, now); issued {
+		return read(ctx)
+	}
+	select {
+	case l.turns <- struct{}{}:
+		defer func() { <-l.turns }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	err := read(ctx)
+	if err == nil {
+		l.issued.putIfAbsent(hash, struct{}{}, now)
+	}
+	return err
 }
 
 // keyring authenticates requests by their API keys. With a cached key a check
@@ -57,6 +129,8 @@ type keyring struct {
 	known *ttlCache[[32]byte, *knownKey]
 	// unknown has the hashes that no key has.
 	unknown *ttlCache[[32]byte, struct{}]
+	// lookups reads the store.
+	lookups lookups
 	// touched has the keys whose LastUsedAt this node wrote within keyTouched.
 	touched *ttlCache[postrider.KeyID, struct{}]
 }
@@ -69,6 +143,7 @@ func newKeyring(s Store, opts Options) *keyring {
 		log:        opts.Log,
 		known:      newTTLCache[[32]byte, *knownKey](keyFresh),
 		unknown:    newTTLCache[[32]byte, struct{}](noKeyFresh),
+		lookups:    newLookups(),
 		touched:    newTTLCache[postrider.KeyID, struct{}](keyTouched),
 	}
 }
@@ -92,8 +167,7 @@ func (k *keyring) check(ctx context.Context, header http.Header) (*postrider.Cal
 	if !ok {
 		return nil, errUnauthorized
 	}
-	var text [maxToken]byte // on the stack: a conversion to []byte would allocate
-	key, err := k.find(ctx, sha256.Sum256(text[:copy(text[:], token)]), time.Now())
+	key, err := k.find(ctx, token, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +202,18 @@ func bearer(headers []string) (string, bool) {
 	return token, true
 }
 
-// find returns the key with the hash, from a cache or the store. An error of
-// the store is not cached. The lookup is by the hash and not by the text, so the time
-// that it takes tells nothing about how much of a guessed key is right.
-func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*knownKey, error) {
+// find returns the key with the text, from a cache or the store. An error of the store is
+// not cached. The lookup is by the hash and not by the text, so the time that it takes tells
+// nothing about how much of a guessed key is right. A text of maxToken bytes at most is one.
+func (k *keyring) find(ctx context.Context, text string, now time.Time) (*knownKey, error) {
+	var bytes [maxToken]byte // on the stack: a conversion to []byte would allocate
+	hash := sha256.Sum256(bytes[:copy(bytes[:], text)])
 	key, ok, epoch := k.known.get(hash, now)
 	if ok {
 		return key, nil
+	}
+	if !issuable(keyPrefix, text) {
+		return nil, errUnauthorized
 	}
 	_, ok, unknownEpoch := k.unknown.get(hash, now)
 	if ok {
@@ -142,7 +221,11 @@ func (k *keyring) find(ctx context.Context, hash [32]byte, now time.Time) (*know
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, k.answerTime, errStoreTimeout)
 	defer cancel()
-	found, err := first(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
+	var found postrider.APIKey
+	err := k.lookups.look(ctx, hash, func(ctx context.Context) (err error) {
+		found, err = first(k.store.Keys(ctx, store.KeyQuery{Hash: hash}))
+		return err
+	})
 	switch {
 	case errors.Is(err, postrider.ErrNotFound):
 		k.unknown.put(hash, struct{}{}, now, unknownEpoch)

@@ -93,7 +93,7 @@ func (s *server) createPortalSession(ctx context.Context, _ *none) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	code, hash := secretText("")
+	code, hash := makeSecret(codePrefix)
 	session, err := s.issue(ctx, postrider.Session{
 		Kind: postrider.SessionPortal, Name: body.Name, Key: caller.Key, Account: account, Scopes: scopes,
 		Options: portalOptions(settings), Locale: body.Locale, Embedded: body.Embedded, Code: hash,

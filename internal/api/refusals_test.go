@@ -325,7 +325,7 @@ func TestAPanicIsOneAnswer(t *testing.T) {
 	t.Parallel()
 	handler := api.New(api.Deps{}, api.Options{}) // no store: the first lookup panics
 	w := &world{TB: t, handler: handler}
-	got := w.do("pr_x", "GET /events", "")
+	got := w.do(guess("pr_", 1), "GET /events", "")
 	if got.status != 500 || got.body["code"] != "internal" {
 		t.Errorf("a panic = %d %s, want 500", got.status, got.text)
 	}

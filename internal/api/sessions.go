@@ -3,9 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -29,8 +27,8 @@ const (
 	codeTime = 60 * time.Second
 )
 
-// Sessions logs people in and out. Tokens and codes are 256 random bits; the store has
-// only their hashes. A session that ends on another node works here for at most five
+// Sessions logs people in and out. Tokens and codes are secrets as makeSecret makes them;
+// the store has only their hashes. A session that ends on another node works here for at most five
 // seconds.
 //
 // The errors match postrider.ErrNotFound for a key, a code or a token that is unknown,
@@ -119,14 +117,6 @@ func newSessions(s *server) *Sessions {
 	}
 }
 
-// secretText returns 256 random bits as text, and the hash that is stored of it.
-func secretText(prefix string) (text string, hash [32]byte) {
-	var random [32]byte
-	rand.Read(random[:]) // never fails, by its documentation
-	text = prefix + base64.RawURLEncoding.EncodeToString(random[:])
-	return text, sha256.Sum256([]byte(text))
-}
-
 // Login makes a session of an operator from the text of an API key. The session has the
 // scopes and the account of the key. A key that may not read webhooks opens no page and
 // is refused like an unknown one. A right key counts for no limit of tries: it has 256 random
@@ -166,7 +156,7 @@ func (s *Sessions) keyOf(ctx context.Context, text string) (*knownKey, error) {
 	if len(text) > maxToken {
 		return nil, postrider.ErrNotFound
 	}
-	known, err := s.keys.find(ctx, sha256.Sum256([]byte(text)), time.Now())
+	known, err := s.keys.find(ctx, text, time.Now())
 	if errors.Is(err, errUnauthorized) || err == nil && !known.ActiveAt(s.Store.Clock().Wall()) {
 		return nil, postrider.ErrNotFound
 	}
@@ -201,7 +191,7 @@ func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate fu
 
 // open stores a session with a token, and audits the entry.
 func (s *Sessions) open(ctx context.Context, session postrider.Session, entry postrider.AuditEntry) (string, postrider.Session, error) {
-	token, hash := secretText("prs_")
+	token, hash := makeSecret(sessionPrefix)
 	session.Hash = hash
 	session, err := s.issue(ctx, session, operatorTime)
 	if err != nil {
@@ -267,10 +257,15 @@ func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now
 
 // Entry returns the session of a one-time link by its code, without using the code.
 func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, error) {
-	if len(code) > maxToken {
+	if !issuable(codePrefix, code) {
 		return postrider.Session{}, postrider.ErrNotFound
 	}
-	session, err := first(s.Store.Sessions(ctx, store.SessionQuery{Code: sha256.Sum256([]byte(code))}))
+	var session postrider.Session
+	hash := sha256.Sum256([]byte(code))
+	err := s.keys.lookups.look(ctx, hash, func(ctx context.Context) (err error) {
+		session, err = first(s.Store.Sessions(ctx, store.SessionQuery{Code: hash}))
+		return err
+	})
 	now := s.Store.Clock().Wall()
 	if err == nil && (session.Hash != [32]byte{} || !now.Before(session.CodeExpiresAt) || !session.RevokedAt.IsZero()) {
 		return postrider.Session{}, postrider.ErrNotFound
@@ -279,10 +274,17 @@ func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, e
 }
 
 // Redeem opens a one-time link. A code works once. A right code counts for no limit of tries,
-// as in Login.
+// as in Login, and a text that is no code is no try.
 func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (token string, session postrider.Session, err error) {
-	token, hash := secretText("prs_")
-	session, err = s.Store.RedeemCode(ctx, store.RedeemCode{Code: sha256.Sum256([]byte(code)), Token: hash})
+	if !issuable(codePrefix, code) {
+		return "", session, postrider.ErrNotFound
+	}
+	token, hash := makeSecret(sessionPrefix)
+	codeHash := sha256.Sum256([]byte(code))
+	err = s.keys.lookups.look(ctx, codeHash, func(ctx context.Context) (err error) {
+		session, err = s.Store.RedeemCode(ctx, store.RedeemCode{Code: codeHash, Token: hash})
+		return err
+	})
 	if errors.Is(err, postrider.ErrNotFound) {
 		return "", session, cmp.Or(s.opens.try(from), err)
 	}
@@ -294,7 +296,7 @@ func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (to
 
 // Find returns the session of a token if it is active.
 func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, error) {
-	if len(token) > maxToken {
+	if !issuable(sessionPrefix, token) {
 		return postrider.Session{}, postrider.ErrNotFound
 	}
 	session, err := s.find(ctx, sha256.Sum256([]byte(token)), time.Now())
@@ -322,7 +324,11 @@ func (s *Sessions) find(ctx context.Context, hash [32]byte, now time.Time) (*pos
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.AnswerTime, errStoreTimeout)
 	defer cancel()
-	found, err := first(s.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
+	var found postrider.Session
+	err := s.keys.lookups.look(ctx, hash, func(ctx context.Context) (err error) {
+		found, err = first(s.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
+		return err
+	})
 	if err != nil {
 		if errors.Is(err, postrider.ErrNotFound) {
 			s.unknown.put(hash, struct{}{}, now, unknownEpoch)

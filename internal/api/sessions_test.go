@@ -35,7 +35,7 @@ func (w *world) link(body string) (code string, made response) {
 	w.Helper()
 	made = w.want(201, "POST /portal-sessions", body)
 	code, ok := strings.CutPrefix(made.id("url"), "https://hooks.example/portal/enter/")
-	if !ok || len(code) != 43 {
+	if !ok || len(code) != 48 {
 		w.Fatalf("the link is %q", made.id("url"))
 	}
 	return code, made
@@ -302,7 +302,7 @@ func TestTriesAreLimited(t *testing.T) {
 			if i == 60 {
 				want = postrider.ErrBusy
 			}
-			if _, _, err := w.sessions().Redeem(t.Context(), "wrong", one); !errors.Is(err, want) {
+			if _, _, err := w.sessions().Redeem(t.Context(), guess("", i), one); !errors.Is(err, want) {
 				t.Errorf("link %d: %v, want %v", i, err, want)
 			}
 		}

@@ -514,7 +514,7 @@ func TestEventTypesAreManaged(t *testing.T) {
 	says(t, w.submit("operator", "/dashboard/event-types/order.paid/delete", nil), "is out of the catalogue")
 }
 
-var shownKey = regexp.MustCompile(`pr_[A-Za-z0-9_-]{43}`)
+var shownKey = regexp.MustCompile(`pr_[A-Za-z0-9_-]{48}`)
 
 func TestAnAPIKeyIsShownOnce(t *testing.T) {
 	t.Parallel()

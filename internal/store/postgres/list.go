@@ -60,7 +60,7 @@ func read[T any](ctx context.Context, s *Store, q asked, scan pgx.RowToFunc[T]) 
 			items, err = pgx.CollectRows(rows, scan)
 			return err
 		})
-		return s.pool.SendBatch(ctx, b).Close()
+		return s.readPool(ctx).SendBatch(ctx, b).Close()
 	})
 	return items, err
 }

@@ -66,6 +66,7 @@ import (
 // Store is a [store.Store] in a PostgreSQL database.
 type Store struct {
 	pool  *pgxpool.Pool
+	reads *pgxpool.Pool    // of requests that only read; see readPool
 	now   func() time.Time // the machine's clock, which clock follows too
 	clock *store.Clock
 	log   *slog.Logger
@@ -86,7 +87,7 @@ var (
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {
 	Now      func() time.Time // the machine's clock; default time.Now
-	MaxConns int              // connections of the pool; default 16 (defaultConns)
+	MaxConns int              // connections of both pools; default 16 (defaultConns)
 	Log      *slog.Logger     // default: discard
 
 	Migrations fs.FS // with the folder migrations; default: those of this program
@@ -126,24 +127,46 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err := migrate(ctx, config.ConnConfig, opts.Migrations); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
-	config.MaxConns = int32(opts.MaxConns)
 	params := map[string]string{}
 	setParams(params)
 	setAfterConnect(config.ConnConfig, params)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
+	s := &Store{now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log, migrations: own}
+	if err := s.connect(ctx, config, opts.MaxConns); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}
-	s := &Store{pool: pool, now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log, migrations: own}
 	if err := errors.Join(s.MakePartitions(ctx), s.followClock(ctx), s.noticeRecovery(ctx)); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("open postgres: %w", err)
+		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())
 	}
 	return s, nil
 }
 
+// connect makes the pools. Three eighths of the connections are for readers.
+func (s *Store) connect(ctx context.Context, config *pgxpool.Config, conns int) (err error) {
+	reads := config.Copy()
+	reads.MaxConns = int32(max(1, conns*3/8))
+	config.MaxConns = int32(max(1, conns-int(reads.MaxConns)))
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return err
+	}
+	if s.reads, err = pgxpool.NewWithConfig(ctx, reads); err != nil {
+		s.pool.Close()
+	}
+	return err
+}
+
+// readPool returns the pool for a call that only reads. Requests of readers, who may be many
+// and slow, share a pool of their own, so that publishes and the dispatcher never wait for
+// them.
+func (s *Store) readPool(ctx context.Context) *pgxpool.Pool {
+	if store.IsForReader(ctx) {
+		return s.reads
+	}
+	return s.pool
+}
+
 // Close ends the store. Calls under way finish first.
 func (s *Store) Close() error {
+	s.reads.Close()
 	s.pool.Close()
 	return nil
 }

@@ -437,7 +437,7 @@ func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 	var lanes []store.DueLane
 	err := s.repeat(ctx, func(bool) (err error) {
 		args["now"] = s.clock.Now()
-		rows, _ := s.pool.Query(ctx, statement, args)
+		rows, _ := s.readPool(ctx).Query(ctx, statement, args)
 		lanes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l store.DueLane, err error) {
 			err = row.Scan(toID(&l.Endpoint), toLane(&l.Lane), toWait(&l.In), &l.Waiting, &l.Due, toWait(&l.LastIn))
 			return l, err

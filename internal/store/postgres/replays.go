@@ -191,7 +191,7 @@ func (s *Store) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[
 	err := s.repeat(ctx, func(bool) error {
 		var endpoint postrider.EndpointID
 		var n int
-		rows, _ := s.pool.Query(ctx, replaysPendingSQL, pgx.NamedArgs{"job": someUUID(id)})
+		rows, _ := s.readPool(ctx).Query(ctx, replaysPendingSQL, pgx.NamedArgs{"job": someUUID(id)})
 		_, err := pgx.ForEachRow(rows, []any{toID(&endpoint), &n}, func() error {
 			pending[endpoint] = n
 			return nil

@@ -55,7 +55,7 @@ func (s *Store) Secrets(ctx context.Context, endpoints ...postrider.EndpointID) 
 func (s *Store) secrets(ctx context.Context, endpoints uuids) ([]postrider.Secret, error) {
 	var secrets []postrider.Secret
 	err := s.repeat(ctx, func(bool) (err error) {
-		rows, _ := s.pool.Query(ctx, secretsSQL, pgx.NamedArgs{"endpoints": endpoints})
+		rows, _ := s.readPool(ctx).Query(ctx, secretsSQL, pgx.NamedArgs{"endpoints": endpoints})
 		secrets, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (k postrider.Secret, err error) {
 			err = row.Scan(toID(&k.ID), toID(&k.Endpoint), &k.Encrypted, &k.Public, toTime(&k.CreatedAt), toTime(&k.ExpiresAt))
 			return k, err

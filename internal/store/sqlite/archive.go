@@ -227,7 +227,7 @@ func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func
 func (s *Store) eachArchived(
 	ctx context.Context, q query, scan func(*sql.Rows, *store.ArchivedRow) error, yield func(store.ArchivedRow) bool,
 ) (err error) {
-	statement, err := s.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
+	statement, err := s.reads.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
 	if err != nil {
 		return err
 	}

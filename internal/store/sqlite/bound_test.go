@@ -112,10 +112,10 @@ func TestPagesThatFindLittleStopAfterTenThousandRows(t *testing.T) {
 }
 
 // pagesRead returns how many pages of the file a call reads, from the cache or from the disk.
-// The store must have one reader.
 func pagesRead(t *testing.T, s *Store, call func() error) int {
 	t.Helper()
 	read := func() (pages int) {
+		s.reads.SetMaxOpenConns(1)
 		conn, err := s.reads.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)

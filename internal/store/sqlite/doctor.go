@@ -280,7 +280,7 @@ func OpenSealed(dir string) (*Sealed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read encrypted values: %w", err)
 	}
-	return &Sealed{&Store{reads: db, writer: newWriter(nil, nil, func(error) {})}}, nil // the writer never starts
+	return &Sealed{&Store{reads: &readPool{DB: db}, writer: newWriter(nil, nil, func(error) {})}}, nil // the writer never starts
 }
 
 // Keyring is part of [store.Encryption].
@@ -292,10 +292,4 @@ func (s *Sealed) EncryptedValues(ctx context.Context, after store.EncryptedID, l
 }
 
 // Close closes the database.
-func (s *Sealed) Close() error {
-	var err error
-	for _, statement := range s.store.lists.Range {
-		err = errors.Join(err, statement.(*sql.Stmt).Close()) //nolint:errcheck // there is nothing else in it
-	}
-	return errors.Join(err, s.store.reads.Close())
-}
+func (s *Sealed) Close() error { return s.store.reads.end() }

@@ -3,8 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -17,11 +19,61 @@ type query struct {
 	args []any
 }
 
+const (
+	// engineReaders is how many connections that cannot write the engine has. One is for
+	// runCheckpoints.
+	engineReaders = 3
+	// listTime is the time limit of a statement of a request that only reads.
+	listTime = 2 * time.Second
+)
+
+// errListTime is the cause of the end of a statement after listTime.
+var errListTime = fmt.Errorf("the statement took longer than %v: %w", listTime, context.DeadlineExceeded)
+
+// readPool has connections that cannot write, and their statements.
+type readPool struct {
+	*sql.DB
+
+	statements sync.Map // of *sql.Stmt, by text; filled by prepared
+}
+
+// openReads opens a pool of so many connections.
+func openReads(file string, conns int) (*readPool, error) {
+	db, err := sql.Open("sqlite", source(file, reading))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return &readPool{DB: db}, nil
+}
+
+// end closes the statements and the connections.
+func (p *readPool) end() error {
+	var err error
+	for _, statement := range p.statements.Range {
+		err = errors.Join(err, statement.(*sql.Stmt).Close()) //nolint:errcheck // there is nothing else in it
+	}
+	return errors.Join(err, p.Close())
+}
+
+// reader returns the pool of a call, and its context. Requests of readers, who may be many
+// and slow, have a pool of their own, so that the engine never waits for them.
+func (s *Store) reader(ctx context.Context) (*readPool, context.Context, context.CancelFunc) {
+	if !store.IsForReader(ctx) {
+		return s.reads, ctx, func() {}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, listTime, errListTime)
+	return s.people, ctx, cancel
+}
+
 // list runs a query on a connection that only reads, beside the writer, and reads all its
 // rows. It sees the last commit: readers and the writer do not wait for each other
 // (write-ahead log).
 func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
-	statement, err := s.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
+	pool, ctx, cancel := s.reader(ctx)
+	defer cancel()
+	statement, err := pool.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +87,9 @@ func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T
 // snapshot reads several lists of one state of the store. Two calls of list could see
 // different commits: counts that are compared must come from one.
 type snapshot struct {
-	store *Store
-	tx    *sql.Tx // has one connection of reads until end
+	pool   *readPool
+	tx     *sql.Tx // has one connection of pool until end
+	cancel context.CancelFunc
 }
 
 // snapshot begins a snapshot for the statements.
@@ -45,21 +98,29 @@ type snapshot struct {
 // for a moment. If each of n readers had one connection and waited for a second one, and
 // there are n, all would wait forever.
 func (s *Store) snapshot(ctx context.Context, texts ...string) (snapshot, error) {
+	pool, ctx, cancel := s.reader(ctx)
 	for _, text := range texts {
-		if _, err := s.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // it lives as long as the store
+		if _, err := pool.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // it lives as long as the store
+			cancel()
 			return snapshot{}, err
 		}
 	}
-	tx, err := s.reads.BeginTx(ctx, nil)
-	return snapshot{s, tx}, err
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		cancel()
+	}
+	return snapshot{pool, tx, cancel}, err
 }
 
 // end gives the connection back. A snapshot has nothing to commit.
-func (v snapshot) end() { v.tx.Rollback() }
+func (v snapshot) end() {
+	v.tx.Rollback()
+	v.cancel()
+}
 
 // listIn is list in a snapshot.
 func listIn[T any](ctx context.Context, v snapshot, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
-	statement, err := v.store.prepared(ctx, q.text)
+	statement, err := v.pool.prepared(ctx, q.text)
 	if err != nil {
 		return nil, err
 	}
@@ -79,19 +140,19 @@ func (v snapshot) number(ctx context.Context, q query) (int64, error) {
 	return numbers[0], nil
 }
 
-// prepared returns the prepared statement of a text for the connections that read. Parsing
+// prepared returns the prepared statement of a text for the connections of the pool. Parsing
 // the text of a list takes longer than most lists do, and there are few texts, so none is
 // ever dropped. Of two callers that prepare one text at once, the second uses the first
 // one's.
-func (s *Store) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
-	if statement, ok := s.lists.Load(text); ok {
+func (p *readPool) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+	if statement, ok := p.statements.Load(text); ok {
 		return statement.(*sql.Stmt), nil //nolint:errcheck // there is nothing else in it
 	}
-	statement, err := s.reads.PrepareContext(ctx, text)
+	statement, err := p.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
-	if first, loaded := s.lists.LoadOrStore(text, statement); loaded {
+	if first, loaded := p.statements.LoadOrStore(text, statement); loaded {
 		return first.(*sql.Stmt), statement.Close() //nolint:errcheck,sqlclosecheck // there is nothing else in it
 	}
 	return statement, nil

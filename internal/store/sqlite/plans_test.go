@@ -230,7 +230,7 @@ func TestQueryPlans(t *testing.T) {
 	})
 	names := slices.Sorted(maps.Keys(statements))
 	for _, name := range names {
-		goldenPlan(t, name, plan(t, s.reads, statements[name]))
+		goldenPlan(t, name, plan(t, s.reads.DB, statements[name]))
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "plans"))
 	if err != nil {

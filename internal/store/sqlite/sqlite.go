@@ -60,10 +60,10 @@ import (
 // Store is a [store.Store] in a data directory.
 type Store struct {
 	lock   *fileLock
-	writes *sql.DB  // one connection, which the writer has
-	writer *writer  // all changes
-	reads  *sql.DB  // Options.Readers connections that cannot write; all lists
-	lists  sync.Map // of *sql.Stmt on reads, by text; filled by prepared
+	writes *sql.DB   // one connection, which the writer has
+	writer *writer   // all changes
+	reads  *readPool // of the engine
+	people *readPool // of requests that only read
 	clock  *store.Clock
 	log    *slog.Logger
 
@@ -79,7 +79,7 @@ var _ store.Store = (*Store)(nil)
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {
 	Now      func() time.Time // the machine's clock; default time.Now
-	Readers  int              // connections that lists share; default: one for each processor, at least 2
+	Readers  int              // connections that requests of readers share; default: one for each processor, at least 2
 	MaxBytes int64            // the database grows no further; default: as far as the disk
 	Log      *slog.Logger     // default: discard
 
@@ -217,12 +217,12 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 	if err := recoverLeases(ctx, s.writes, s.clock, opts.OnLost); err != nil {
 		return err
 	}
-	s.reads, err = sql.Open("sqlite", source(file, reading))
-	if err != nil {
+	if s.reads, err = openReads(file, engineReaders); err != nil {
 		return err
 	}
-	s.reads.SetMaxOpenConns(opts.Readers)
-	s.reads.SetMaxIdleConns(opts.Readers)
+	if s.people, err = openReads(file, opts.Readers); err != nil {
+		return err
+	}
 	conn, err := s.writes.Conn(ctx)
 	if err != nil {
 		return err
@@ -241,10 +241,7 @@ func (s *Store) end() error {
 	s.checkpoints.Wait()
 	err := s.writer.stop()
 	clean := s.writer.fatal() == nil
-	for _, statement := range s.lists.Range {
-		err = errors.Join(err, statement.(*sql.Stmt).Close()) //nolint:errcheck // there is nothing else in it
-	}
-	err = errors.Join(err, s.reads.Close(), s.writes.Close())
+	err = errors.Join(err, s.people.end(), s.reads.end(), s.writes.Close())
 	return errors.Join(err, s.lock.release(clean && err == nil))
 }
 
@@ -252,10 +249,13 @@ func (s *Store) end() error {
 // if it was there.
 func (s *Store) abandon() error {
 	var err error
-	for _, db := range []*sql.DB{s.reads, s.writes} {
-		if db != nil {
-			err = errors.Join(err, db.Close())
+	for _, reads := range []*readPool{s.people, s.reads} {
+		if reads != nil {
+			err = errors.Join(err, reads.end())
 		}
+	}
+	if s.writes != nil {
+		err = errors.Join(err, s.writes.Close())
 	}
 	return errors.Join(err, s.lock.release(!s.lock.unclean))
 }

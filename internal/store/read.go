@@ -1,0 +1,16 @@
+package store
+
+import "context"
+
+// readKey is the context key of a request that only reads.
+type readKey struct{}
+
+// ForReader marks the context of a request that only reads, of a program or a person. A store
+// reads its lists on connections that publishes and the dispatcher do not use, and bounds the
+// time of each statement.
+func ForReader(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readKey{}, true)
+}
+
+// IsForReader reports whether the context is one of ForReader.
+func IsForReader(ctx context.Context) bool { return ctx.Value(readKey{}) != nil }

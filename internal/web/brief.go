@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -36,6 +37,7 @@ type briefAnswer struct {
 	status int
 	header http.Header
 	body   []byte
+	err    error // instead of the answer; nil: there is one
 }
 
 // kept are the paths of the calls whose answers are kept: numbers, which depend on nothing
@@ -52,7 +54,9 @@ type briefTransport struct {
 	caller postrider.Caller
 }
 
-// RoundTrip makes the call, unless its answer is kept. Errors are not kept.
+// RoundTrip makes the call, unless its answer is kept. A failure of the server is kept, too:
+// while the store hangs, pages would make the call one after the other, and each wait for the
+// time limits of those before it.
 func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !shared(r) {
 		return t.next.RoundTrip(r)
@@ -65,24 +69,32 @@ func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, context.Cause(r.Context())
 	}
 	if time.Now().After(a.until) {
-		response, err := t.next.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		body, err := io.ReadAll(response.Body)
-		_ = response.Body.Close() // it is in memory
-		if err != nil {
-			return nil, err
-		}
-		a.status, a.header, a.body = response.StatusCode, response.Header, body
-		if response.StatusCode == http.StatusOK {
-			a.until = time.Now().Add(briefly)
-		}
+		t.ask(a, r)
+	}
+	if a.err != nil {
+		return nil, a.err
 	}
 	return &http.Response{
 		Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: a.header.Clone(), Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: r,
 	}, nil
+}
+
+// ask makes the call. Its outcome is used for other pages if it is numbers, or a failure that
+// they would share. A page whose browser left has failed alone.
+func (t *briefTransport) ask(a *briefAnswer, r *http.Request) {
+	a.status, a.header, a.body, a.err = 0, nil, nil, nil
+	response, err := t.next.RoundTrip(r)
+	if err == nil {
+		a.status, a.header = response.StatusCode, response.Header
+		a.body, err = io.ReadAll(response.Body)
+		_ = response.Body.Close() // it is in memory
+	}
+	a.err = err
+	failed := err != nil || a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests
+	if a.status == http.StatusOK || failed && !errors.Is(r.Context().Err(), context.Canceled) {
+		a.until = time.Now().Add(briefly)
+	}
 }
 
 // key returns the key of the call's answer: all that the answer depends on.

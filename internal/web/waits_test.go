@@ -125,6 +125,54 @@ func TestAPageWaitsForTheAnswerOfAnotherNoLongerThanItsTimeLimit(t *testing.T) {
 	})
 }
 
+// TestPagesFailTogether asks twenty times for the same numbers while the store hangs, one second
+// after the other. All end when the first one does. A page whose browser leaves ends alone.
+func TestPagesFailTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := slowAPI{make(chan struct{}, 100)}
+		transport := &briefTransport{next: api, cache: &briefCache{answers: map[string]*briefAnswer{}}}
+		ask := func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errSlow)
+			defer cancel()
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.internal/v1/webhooks/stats", http.NoBody)
+			if err != nil {
+				return err
+			}
+			response, err := transport.RoundTrip(request)
+			if err == nil {
+				err = response.Body.Close()
+			}
+			return err
+		}
+		var pages sync.WaitGroup
+		leaving, leave := context.WithCancel(t.Context())
+		pages.Go(func() {
+			if err := ask(leaving); !errors.Is(err, context.Canceled) {
+				t.Errorf("the page that left: %v", err)
+			}
+		})
+		synctest.Wait()
+		begun := time.Now()
+		for n := range 20 {
+			pages.Go(func() {
+				pause := time.NewTimer(time.Duration(n) * 400 * time.Millisecond)
+				<-pause.C
+				if err := ask(t.Context()); !errors.Is(err, errSlow) || time.Since(begun) > 11*time.Second {
+					t.Errorf("page %d ended after %v with %v, want with the first one that failed", n, time.Since(begun), err)
+				}
+			})
+		}
+		pause := time.NewTimer(time.Second)
+		<-pause.C
+		leave()
+		pages.Wait()
+		if calls := len(api.asked); calls != 2 {
+			t.Errorf("%d calls, want that of the page that left and one more", calls)
+		}
+	})
+}
+
 // oneOperator has a session for every token.
 type oneOperator struct{ Sessions }
 

@@ -14,6 +14,8 @@
 //     limits of size and time. The response names all faults of the body at
 //     once. The bodies in memory have at most Options.BodyBudget bytes
 //     together, and those of one key at most a quarter of it.
+//   - The reads of callers that are bound to an account have a share of the server, and
+//     wait for their turn. The rest gets a 429.
 //   - If the store does not respond within Options.AnswerTime, the response is a
 //     503.
 //   - The bytes of an event's data are stored and delivered unchanged.
@@ -209,6 +211,9 @@ type Options struct {
 	// the request arrives, and the time in which the body arrives is added.
 	// After it the response is a 503. Default 5 s.
 	AnswerTime time.Duration
+	// AccountReads is how many reads of all callers that are bound to an account run at a
+	// time. Default: half of the processors, at least 1 and at most 4.
+	AccountReads int
 	// Verify is the method of [VerifyMethods] by which new URLs must be
 	// verified. Empty: endpoints need no verification.
 	Verify string
@@ -237,6 +242,7 @@ func (o Options) withDefaults() Options {
 	o.MaxData = min(cmp.Or(o.MaxData, 256<<10), 1<<20)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 8<<20)
 	o.BodyBudget = cmp.Or(o.BodyBudget, 48<<20)
+	o.AccountReads = cmp.Or(o.AccountReads, min(max(1, runtime.GOMAXPROCS(0)/2), 4))
 	o.AnswerTime = cmp.Or(o.AnswerTime, 5*time.Second)
 	if o.Retention == (postrider.AccountRetention{}) {
 		o.Retention = postrider.AccountRetention{Events: 3650, Attempts: 3650, Bodies: 3650, IdempotencyKeys: 3650}
@@ -252,6 +258,7 @@ type Handler struct {
 	bodies   *bodies
 	sessions *Sessions
 	readers  *Readers
+	reads    *readShares
 }
 
 // Sessions returns what logs people in and out.
@@ -287,9 +294,10 @@ func New(deps Deps, opts Options) *Handler {
 	}
 	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
 	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
+	s.reads = newReadShares(s.opts.AccountReads, s.opts.Hooks.ReadRefused)
 	s.keys = newKeyring(deps.Store, s.opts)
 	s.sessions = newSessions(s)
-	return &Handler{requestLogger: newRequestLogger(s.router(), s.opts.Log, s.opts.Hooks), bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}}
+	return &Handler{requestLogger: newRequestLogger(s.router(), s.opts.Log, s.opts.Hooks), bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}, reads: s.reads}
 }
 
 // Starting returns the handler of a server whose store is not open yet. It
@@ -323,6 +331,8 @@ type server struct {
 	tests         *limiter[postrider.DestinationID]
 	// sessions logs people in and out.
 	sessions *Sessions
+	// reads bounds the reads of accounts.
+	reads *readShares
 	// bodies is the memory budget of request bodies.
 	bodies *bodies
 	// decoding is a semaphore for the decoding of large bodies. Its capacity is

@@ -14,6 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
 
@@ -149,6 +150,9 @@ func (rt *router) problems(r route) map[string]*huma.Response {
 	}
 	if r.body != nil {
 		codes = append(codes, "malformed", "timeout", "too_large", "unsupported_media_type", "overloaded")
+	}
+	if r.onlyReads() && r.scope != postrider.ScopeAdmin { // callers of that scope are bound to no account
+		codes = append(codes, "too_many_reads")
 	}
 	byStatus := map[int][]errorClass{}
 	for _, k := range slices.Concat(errorClasses, exactClasses, []errorClass{internalClass}) {

@@ -259,6 +259,10 @@ type responseWriter struct {
 	began time.Time
 	// size counts the bytes written to the response body.
 	size int
+	// giveBack ends the turn of a request that only reads. Write calls it, because a body is
+	// encoded before its first byte is written: a client that does not read its response
+	// keeps no turn. nil: the request needs none.
+	giveBack func()
 }
 
 // WriteHeader sends the status, unless the mux wrote it: no pattern matched, or
@@ -289,6 +293,9 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 	}
 	if a.unrouted {
 		return len(p), nil
+	}
+	if a.giveBack != nil {
+		a.giveBack()
 	}
 	a.sends(len(p))
 	return a.ResponseWriter.Write(p)

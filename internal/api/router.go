@@ -22,6 +22,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/jsonx"
+	"github.com/postrider/postrider/internal/store"
 )
 
 const (
@@ -310,8 +311,27 @@ func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 		}
 		ctx, cancel := s.inTime(hctx.Context(), a, r)
 		defer cancel()
+		if r.onlyReads() {
+			var err error
+			if ctx, err = s.reading(ctx, a, a.info.caller.Account); err != nil {
+				a.refuse(err)
+				return
+			}
+			defer a.giveBack()
+		}
 		next(huma.WithContext(hctx, a.info.in(ctx)))
 	}
+}
+
+// reading returns the context of a request that only reads, when it is the turn of the
+// account. The turn ends with a.giveBack.
+func (s *server) reading(ctx context.Context, a *responseWriter, account postrider.AccountID) (context.Context, error) {
+	ctx, giveBack, err := s.reads.enter(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	a.giveBack = giveBack
+	return store.ForReader(ctx), nil
 }
 
 // inTime returns ctx with the deadline of the response. The time limit is for the
@@ -345,9 +365,10 @@ func (s *server) responseTime(r route) time.Duration {
 //  4. the body itself, against the budget of memory, while it arrives.
 //
 // Each check is cheaper than the next one and spares it. So a client without a valid
-// key can cause no work beyond a hash and a cached lookup, and learns nothing: every
-// path and every body get the same 401. [requestLogger] has made the request id
-// before, so a refused request is in the log, too.
+// key can cause no work beyond a hash and a checksum and, if the checksum is right, a lookup
+// in its turn (see [lookups]). It learns nothing: every path and every body get the same
+// 401. [requestLogger] has made the request id before, so a refused request is in the log,
+// too.
 func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	if err := s.authorize(a, b.route.scope); err != nil {
 		return err

@@ -21,6 +21,12 @@ func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
 	a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
 	ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errStoreTimeout)
 	defer cancel()
+	ctx, err := s.reading(ctx, a, strangers)
+	if err != nil {
+		a.refuse(err)
+		return
+	}
+	defer a.giveBack()
 	view, err := s.publicKeys(ctx, r)
 	if err != nil {
 		a.refuse(err)

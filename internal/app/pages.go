@@ -27,12 +27,23 @@ type front struct {
 func (a *App) newFront(handler *api.Handler) *front {
 	sessions := people{handler.Sessions(), a.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store, Standard: api.StandardPolicy(), Live: liveAttempts{a.live},
+		API: handler.As, Share: share(handler), Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store, Standard: api.StandardPolicy(), Live: liveAttempts{a.live},
 		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
 	}, web.Options{
 		PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()),
 		TrustedProxies: a.config.TrustedProxies, Version: Version(), Log: logOf(a.log, "web"),
 	})}
+}
+
+// share returns the function by which pages wait for their turn.
+func share(handler *api.Handler) func(context.Context, postrider.Caller) (context.Context, func(), error) {
+	return func(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
+		ctx, end, err := handler.Share(ctx, caller)
+		if errors.Is(err, api.ErrTooManyReads) {
+			err = web.ErrTooManyReads
+		}
+		return ctx, end, err
+	}
 }
 
 // EndBodies gives up the request bodies that are being read, and ends the streams of

@@ -75,6 +75,7 @@ type Hooks struct {
 	HealthCounted   Hook[HealthCounts]             // the janitor has assessed all endpoints
 	Ended           Hook[Ended]                    // deliveries ended without an attempt
 	Responded       Hook[Responded]                // a request of the API got its response
+	ReadRefused     Hook[postrider.AccountID]      // a read of the API or a page was refused, because too many of its account were under way
 	StoreCalled     Hook[StoreCall]                // a call of the store is over
 	MessageDone     Hook[MessageDone]              // a message to a notice destination was sent, or was not
 	Disk            Hook[float64]                  // which part of the disk of the store is in use, 0 to 1; each second, where it can be seen
@@ -280,6 +281,7 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		HealthCounted:   guard(o, hooks.HealthCounted),
 		Ended:           guard(o, hooks.Ended),
 		Responded:       guard(o, hooks.Responded),
+		ReadRefused:     guard(o, hooks.ReadRefused),
 		StoreCalled:     guard(o, hooks.StoreCalled),
 		MessageDone:     guard(o, hooks.MessageDone),
 		Disk:            guard(o, hooks.Disk),
@@ -322,6 +324,7 @@ func Join(all ...Hooks) (joined Hooks) {
 			HealthCounted:   both(joined.HealthCounted, h.HealthCounted),
 			Ended:           both(joined.Ended, h.Ended),
 			Responded:       both(joined.Responded, h.Responded),
+			ReadRefused:     both(joined.ReadRefused, h.ReadRefused),
 			StoreCalled:     both(joined.StoreCalled, h.StoreCalled),
 			MessageDone:     both(joined.MessageDone, h.MessageDone),
 			Disk:            both(joined.Disk, h.Disk),

@@ -16,6 +16,7 @@ type ingest struct {
 	commits                   map[string]prometheus.Observer // by result
 	size                      prometheus.Histogram
 	created                   prometheus.Counter
+	readsRefused              prometheus.Counter
 	responses                 map[string]prometheus.Observer // by class of the status
 }
 
@@ -23,14 +24,15 @@ func newIngest(f factory) ingest {
 	commits := f.histograms("commit_seconds", "Time of a commit of new events or deliveries.", callBuckets, "result")
 	responses := f.histograms("api_response_seconds", "Time from a request of the API to its response.", callBuckets, "status")
 	return ingest{
-		events:     f.counter("events_accepted_total", "Events that were stored."),
-		duplicates: f.counter("events_duplicate_total", "Events that repeated an accepted idempotency key."),
-		bytes:      f.counter("event_bytes_total", "Data of accepted publishes."),
-		refused:    f.counters("publishes_refused_total", "Publishes that were not accepted.", "reason"),
-		commits:    children([]string{resultOK, resultError}, commits.WithLabelValues),
-		size:       f.histogram("commit_events", "Events of a commit.", eventBuckets),
-		created:    f.counter("deliveries_created_total", "Deliveries that publishes made."),
-		responses:  children([]string{"2xx", "3xx", "4xx", "5xx"}, responses.WithLabelValues),
+		events:       f.counter("events_accepted_total", "Events that were stored."),
+		duplicates:   f.counter("events_duplicate_total", "Events that repeated an accepted idempotency key."),
+		bytes:        f.counter("event_bytes_total", "Data of accepted publishes."),
+		refused:      f.counters("publishes_refused_total", "Publishes that were not accepted.", "reason"),
+		commits:      children([]string{resultOK, resultError}, commits.WithLabelValues),
+		size:         f.histogram("commit_events", "Events of a commit.", eventBuckets),
+		created:      f.counter("deliveries_created_total", "Deliveries that publishes made."),
+		readsRefused: f.counter("reads_refused_total", "Reads of the API and pages that were refused because too many of their account were under way."),
+		responses:    children([]string{"2xx", "3xx", "4xx", "5xx"}, responses.WithLabelValues),
 	}
 }
 

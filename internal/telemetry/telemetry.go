@@ -97,6 +97,7 @@ func (m *Metrics) Hooks() observe.Hooks {
 		Accepted:       m.ingest.accepted,
 		Committed:      m.committed,
 		Responded:      m.ingest.responded,
+		ReadRefused:    func(postrider.AccountID) { m.ingest.readsRefused.Inc() },
 		Claimed:        m.node.claimed,
 		Postponed:      m.deliveries.postpone,
 		Settled:        m.settled,

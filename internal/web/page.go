@@ -92,8 +92,27 @@ func (h *Handler) inSession(who audience, handle func(*visit) error) http.Handle
 			return errLoggedOut
 		}
 		v.enter(s)
+		if err := v.share(); err != nil {
+			return err
+		}
 		return handle(v)
 	})
+}
+
+// share waits for the turn of a page. The turn ends with the first byte of the response, so
+// that a browser that does not read keeps none. A form has no turn of its own: it may wait
+// for a receiver.
+func (v *visit) share() error {
+	if v.r.Method == http.MethodPost || v.h.Share == nil {
+		return nil
+	}
+	ctx, end, err := v.h.Share(v.ctx, v.session.Caller)
+	if err != nil {
+		v.frame = nil // the error page makes no calls
+		return err
+	}
+	v.ctx, v.w.began = ctx, end
+	return nil
 }
 
 // lost returns errNoPage, for a path that no page has. A person with a session keeps the
@@ -118,6 +137,7 @@ func (h *Handler) serve(who audience, handle func(*visit) error) http.HandlerFun
 			h: h, r: r, ctx: ctx, who: who, base: max(who, operators).base(), now: time.Now(),
 			w: &responseWriter{ResponseWriter: w, id: "req_" + strings.ToLower(rand.Text()[:16])},
 		}
+		defer func() { v.w.begin() }() // also after a panic
 		v.portal = who == customers || strings.HasPrefix(r.URL.Path, customers.base()+"/")
 		v.w.Header().Set("Request-Id", v.w.id)
 		v.text = h.texts.choose(v.cookie("language"), r.Header.Get("Accept-Language"))
@@ -153,7 +173,8 @@ func (v *visit) call(handle func(*visit) error) (err error) {
 	return handle(v)
 }
 
-// record writes the log line of the request.
+// record writes the log line of the request. The level is error only for a fault of the pages:
+// an error of the API has a line of its own, with its cause, and a browser that left is none.
 func (v *visit) record(err error) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
@@ -164,7 +185,9 @@ func (v *visit) record(err error) {
 		attrs = append(attrs, slog.Int("calls", len(v.calls.made)), slog.String("by", v.session.Caller.Name))
 	}
 	if v.w.status >= http.StatusInternalServerError {
-		level = slog.LevelError
+		if statusOf(err) == 0 && v.r.Context().Err() == nil {
+			level = slog.LevelError
+		}
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	v.h.opts.Log.LogAttrs(v.r.Context(), level, "page", attrs...)
@@ -438,7 +461,7 @@ func failureStatus(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, errBadForm):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, errTooManyStreams), errors.Is(err, ErrTooManyTries):
+	case errors.Is(err, errTooManyStreams), errors.Is(err, ErrTooManyTries), errors.Is(err, ErrTooManyReads):
 		return http.StatusTooManyRequests
 	case errors.Is(err, errForged), errors.Is(err, errForbidden), errors.Is(err, errInsecure):
 		return http.StatusForbidden
@@ -481,10 +504,19 @@ type responseWriter struct {
 	id     string // of the request
 	status int    // 0: nothing was written
 	size   int
+	began  func() // ends the turn of the page; nil: it has none
+}
+
+// begin ends the turn of the page.
+func (w *responseWriter) begin() {
+	if w.began != nil {
+		w.began()
+	}
 }
 
 // WriteHeader notes the first status.
 func (w *responseWriter) WriteHeader(status int) {
+	w.begin()
 	if w.status == 0 {
 		w.status = status
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -171,6 +172,94 @@ func TestPagesFailTogether(t *testing.T) {
 			t.Errorf("%d calls, want that of the page that left and one more", calls)
 		}
 	})
+}
+
+// logLines keeps what is logged.
+type logLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logLines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, string(line))
+	return len(line), nil
+}
+
+// TestARefusedPageIsNoError refuses a page because of the share of its account, and fails one
+// whose API has logged why. Neither is an error of the pages.
+func TestARefusedPageIsNoError(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		why    string
+		share  error
+		status int
+	}{
+		{"the share is used up", ErrTooManyReads, http.StatusTooManyRequests},
+		{"the API failed", nil, http.StatusServiceUnavailable},
+	} {
+		var log logLines
+		h := New(Deps{
+			API: func(postrider.Caller) http.RoundTripper { return awayAPI{} }, Sessions: oneOperator{}, Brand: noBrand{},
+			Share: func(ctx context.Context, _ postrider.Caller) (context.Context, func(), error) {
+				return ctx, func() {}, c.share
+			},
+		}, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/dashboard/events", nil)
+		r.AddCookie(&http.Cookie{Name: "postrider-dashboard", Value: "token"})
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if rec.Code != c.status || rec.Header().Get("Retry-After") != "2" {
+			t.Errorf("%s: %d, Retry-After %q", c.why, rec.Code, rec.Header().Get("Retry-After"))
+		}
+		if len(log.lines) != 1 || !strings.Contains(log.lines[0], "level=INFO") {
+			t.Errorf("%s: logged %q, want one line that is no error", c.why, log.lines)
+		}
+	}
+}
+
+// noBrand has the standard look.
+type noBrand struct{}
+
+func (noBrand) Portal(context.Context) (postrider.Portal, error) { return postrider.Portal{}, nil }
+func (noBrand) Logo(context.Context) ([]byte, error)             { return nil, nil }
+
+// TestPromise5ABrowserThatDoesNotReadKeepsNoTurn ends the turn of a page before its first byte is
+// written, and the turn of a handler that panics.
+func TestPromise5ABrowserThatDoesNotReadKeepsNoTurn(t *testing.T) {
+	t.Parallel()
+	turns := 0
+	h := New(Deps{
+		API: func(postrider.Caller) http.RoundTripper { return awayAPI{} }, Sessions: oneOperator{}, Brand: noBrand{},
+		Share: func(ctx context.Context, _ postrider.Caller) (context.Context, func(), error) {
+			turns++
+			return ctx, sync.OnceFunc(func() { turns-- }), nil
+		},
+	}, Options{})
+	for _, path := range []string{"/dashboard/events", "/dashboard/search?q=order", "/dashboard/tail", "/dashboard/nothing"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
+		r.AddCookie(&http.Cookie{Name: "postrider-dashboard", Value: "token"})
+		h.ServeHTTP(writing{httptest.NewRecorder(), func() {
+			if turns != 0 {
+				t.Errorf("%s: the turn is not over when the page is written", path)
+			}
+		}}, r)
+		if turns != 0 {
+			t.Errorf("%s: the turn is not over after the page", path)
+		}
+	}
+}
+
+// writing calls a function before each write.
+type writing struct {
+	*httptest.ResponseRecorder
+	before func()
+}
+
+func (w writing) Write(p []byte) (int, error) {
+	w.before()
+	return w.ResponseRecorder.Write(p)
 }
 
 // oneOperator has a session for every token.

@@ -85,6 +85,7 @@ type environment struct {
 	nodes    []*lab.Server
 	gone     []*lab.Server  // killed
 	browsers []*http.Client // logged in to the first node, for streamsOf pages each
+	greedy   []greedyAccount
 	first    map[string]apitypes.Endpoint
 	started  time.Time // when a server was last started anew by restarted
 	holes    []*hole

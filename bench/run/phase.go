@@ -62,6 +62,7 @@ type reading struct {
 	claims  []time.Duration // how long the claims took
 	replay  apitypes.Replay // the job of the phase, when all its deliveries had ended
 	swept   swept           // what retention did
+	reads   *readStats      // of greedy readers; nil: there were none
 	dropped float64         // spans that the servers had dropped when they were scraped last
 	said    []string        // lines of the server's log and metrics that show what was on
 }

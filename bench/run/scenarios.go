@@ -124,7 +124,7 @@ func scenarios(e extent) []scenario {
 			goalsOn: goals{latencyP50: atMost(3)},
 		},
 		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e), openDashboards(e),
-		replayOf(e, e.many(100_000)), besideBadInputs(e), retentionAtFullLoad(e),
+		replayOf(e, e.many(100_000)), besideBadInputs(e), retentionAtFullLoad(e), greedyReaders(e),
 	}
 }
 

@@ -127,7 +127,34 @@ func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
 type oneEndpoint struct {
 	target `embed:""`
 
-	ID postrider.EndpointID `arg:"" help:"The endpoint's id, ep_…"`
+	Name string `arg:"" name:"id" help:"The endpoint: its id, ep_…, or ACCOUNT:UID, or its uid with a key of its account."`
+
+	ID postrider.EndpointID `kong:"-"` // of Name; set by resolve
+}
+
+// resolve finds the id of the endpoint that the argument names. It is called before Run.
+func (c *oneEndpoint) resolve(ctx context.Context) (err error) {
+	if c.ID, err = postrider.ParseID[postrider.EndpointID](c.Name); err == nil {
+		return nil
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	account, uid, ok := strings.Cut(c.Name, ":")
+	if !ok {
+		account, uid = "", c.Name
+	}
+	found, err := api.Endpoints(ctx, client.EndpointFilter{Account: account, UID: uid})
+	if err != nil {
+		return fmt.Errorf("find endpoint %s: %w", c.Name, err)
+	}
+	if len(found.Data) == 0 {
+		return fmt.Errorf("there is no endpoint %s: name it by its id or by ACCOUNT:UID", c.Name)
+	}
+	c.ID = found.Data[0].ID
+	return nil
 }
 
 // show makes one call that changes the status of the endpoint, and prints the status.

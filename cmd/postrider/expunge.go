@@ -80,10 +80,8 @@ func (c *expungeEventCmd) Run(ctx context.Context, t terminal) error {
 }
 
 type expungeEndpointCmd struct {
-	target  `embed:""`
+	oneEndpoint
 	forGood `embed:""`
-
-	ID postrider.EndpointID `arg:"" help:"Id of the endpoint, ep_…"`
 }
 
 // Run removes an endpoint.

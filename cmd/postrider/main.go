@@ -156,12 +156,31 @@ func run(ctx context.Context, args []string, t terminal) int {
 		err = sources.CheckVariables()
 	}
 	if err == nil {
+		err = resolve(ctx, parsed)
+	}
+	if err == nil {
 		err = parsed.Run()
 	}
 	if err != nil {
 		fmt.Fprintln(t.err, "postrider:", explain(err, flagNamesOf(parsed)))
 	}
 	return exitCode(err)
+}
+
+// resolve finds what an argument of the command names on the server, for commands that accept
+// another name than an id.
+func resolve(ctx context.Context, parsed *kong.Context) error {
+	node := parsed.Selected()
+	if node == nil {
+		return nil
+	}
+	named, is := reflect.TypeAssert[interface {
+		resolve(ctx context.Context) error
+	}](node.Target.Addr())
+	if !is {
+		return nil
+	}
+	return named.resolve(ctx)
 }
 
 // noSettings marks a command that reads no setting, such as version. A misspelt

@@ -337,7 +337,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	DeliveryPath
 },
 ) (*reply[apitypes.Delivery], error) {
-	endpoint, err := parseID[postrider.EndpointID](in.Endpoint)
+	endpoint, err := s.findEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -345,7 +345,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if d.Endpoint != endpoint {
+	if d.Endpoint != endpoint.ID {
 		return nil, postrider.ErrNotFound
 	}
 	return respondWith(viewDelivery)(s.replay(ctx, d))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -62,7 +63,7 @@ func (s *server) warnings(e postrider.Endpoint, secrets []postrider.Secret) []st
 
 // EndpointPath names an endpoint.
 type EndpointPath struct {
-	Endpoint string `path:"endpoint" doc:"Id of the endpoint. With a key that is bound to an account, its uid works too."`
+	Endpoint string `path:"endpoint" doc:"Id of the endpoint, or its uid: the uid with a key that is bound to an account, otherwise ACCOUNT:UID with the id or the uid of its account."`
 }
 
 // endpoints registers the routes of endpoints.
@@ -442,20 +443,24 @@ func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpo
 	return e, err
 }
 
-// endpointOf returns the endpoint with this id or, if the account is known,
-// with this uid. A uid is unique only within its account.
+// endpointOf returns the endpoint with this id or uid. A uid is unique only within its
+// account: if that is not known, the name must be ACCOUNT:UID.
 func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
-	query := store.EndpointQuery{Account: account}
-	id, err := parseID[postrider.EndpointID](name)
-	switch {
-	case err == nil:
-		query.ID = id
-	case account.IsZero():
-		return postrider.Endpoint{}, postrider.ErrNotFound
-	default:
-		query.UID = name
+	if id, err := parseID[postrider.EndpointID](name); err == nil {
+		return first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
 	}
-	return first(s.Store.Endpoints(ctx, query))
+	if account.IsZero() {
+		of, uid, _ := strings.Cut(name, ":")
+		named, err := s.accountNamed(ctx, of)
+		if err != nil {
+			return postrider.Endpoint{}, err
+		}
+		account, name = named.id, uid
+	}
+	if name == "" { // the query would have no filter
+		return postrider.Endpoint{}, postrider.ErrNotFound
+	}
+	return first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, UID: name}))
 }
 
 // findReadable is findChangeable for operations that need the endpoint's policy.

@@ -121,5 +121,16 @@ func TestHistoryIsFilteredAndOrdered(t *testing.T) {
 	if got := w.do(w.bound(w.tenant("evil")), "GET /endpoints/main", ""); got.status != 404 {
 		t.Errorf("another account's endpoint by its uid = %d %s", got.status, got.text)
 	}
-	w.want(404, "GET /endpoints/main", "")
+	for name, status := range map[string]int{
+		"acme:main": 200, acme.account + ":main": 200, "acme:other": 404, "nobody:main": 404, "main": 404, "acme:": 404, ":main": 404,
+	} {
+		if got := w.do(w.admin, "GET /endpoints/"+name, ""); got.status != status || name == "acme:main" && got.id("id") != acme.endpoint {
+			t.Errorf("an admin reads %s = %d %s, want %d", name, got.status, got.text, status)
+		}
+	}
+	if got := w.do(w.bound(w.tenant("evil2")), "GET /endpoints/acme:main", ""); got.status != 404 {
+		t.Errorf("another account's endpoint by its account and uid = %d %s", got.status, got.text)
+	}
+	w.want(200, "POST /endpoints/acme:main/pause", "")
+	w.want(200, "GET /endpoints/acme:main/secrets", "")
 }

@@ -53,8 +53,9 @@ func viewSecret(s postrider.Secret, text string) apitypes.Secret {
 
 // SecretPath names a secret of an endpoint.
 type SecretPath struct {
-	Endpoint string `path:"endpoint"`
-	Secret   string `path:"secret"`
+	EndpointPath
+
+	Secret string `path:"secret"`
 }
 
 // secrets registers the routes of an endpoint's secrets. Those that show texts need a

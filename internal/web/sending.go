@@ -81,11 +81,7 @@ func (v *visit) sending(p *endpointPage) sending {
 		s.Tone = "bad"
 		return say("policy_unreadable")
 	case c.Status == postrider.CircuitOpen, c.Status == postrider.CircuitHalfOpen:
-		stage := v.probeStage(p)
-		s.Tone, s.Since, s.Next, s.Probe = "bad", instant(c.OpenedAt), time.Time{}, true
-		if stage == probeLater || stage == probePaced {
-			s.Next = later(instant(c.ProbeAt), instant(c.PacedUntil))
-		}
+		stage := v.setProbe(&s, p)
 		if opened := c.Reason; opened != nil && *opened == postrider.ReasonManual {
 			s = say(sendingStages[stage])
 		} else {
@@ -126,6 +122,17 @@ func (v *visit) sending(p *endpointPage) sending {
 		return say("later")
 	}
 	return say("sent")
+}
+
+// setProbe sets what a circuit that is not closed does to an endpoint, and returns the stage of
+// its next probe.
+func (v *visit) setProbe(s *sending, p *endpointPage) probeStage {
+	stage, c := v.probeStage(p), p.Circuit
+	s.Tone, s.Since, s.Next, s.Probe = "bad", instant(c.OpenedAt), time.Time{}, true
+	if stage == probeLater || stage == probePaced {
+		s.Next = later(instant(c.ProbeAt), instant(c.PacedUntil))
+	}
+	return stage
 }
 
 // probeStage is what becomes of the next probe of a circuit that is not closed.

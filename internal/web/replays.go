@@ -81,6 +81,7 @@ func listReplays(v *visit) error {
 // fields are what the person typed.
 type replayForm struct {
 	Action, Account, Endpoint, Event, EventTypes, Reason, From, To string
+	Until                                                          string // the end of a range without one, fixed when it was counted
 	Statuses                                                       []string
 	PerSecond, Note                                                string
 	All                                                            []string // statuses to choose from
@@ -101,7 +102,7 @@ func replayFormOf(values url.Values) replayForm {
 	get := func(name string) string { return strings.TrimSpace(values.Get(name)) }
 	f := replayForm{
 		Action: get("action"), Account: get("account"), Endpoint: get("endpoint"), Event: get("event"),
-		EventTypes: get("event_types"), Reason: get("reason"), From: get("from"), To: get("to"), Statuses: values["statuses"],
+		EventTypes: get("event_types"), Reason: get("reason"), From: get("from"), To: get("to"), Until: get("until"), Statuses: values["statuses"],
 		PerSecond: get("per_second"), Note: get("note"), All: words(postrider.ReplayStatuses),
 		Reasons: []string{"exhausted", "gone", "client_error", "expired", "system", "endpoint_disabled", "backlog_full"},
 	}
@@ -139,6 +140,9 @@ func (f *replayForm) request(v *visit) apitypes.ReplayCreate {
 		return &apitypes.Time{Time: at}
 	}
 	r.From, r.To = instant("from", f.From), instant("to", f.To)
+	if until, err := time.Parse(time.RFC3339Nano, f.Until); err == nil && f.To == "" {
+		r.To = &apitypes.Time{Time: until}
+	}
 	pace, err := strconv.Atoi(f.PerSecond)
 	if err != nil || pace < 1 {
 		f.Faults["per_second"] = v.t("replay.no_pace")
@@ -157,6 +161,9 @@ func newReplay(v *visit) error {
 // showReplayForm counts what the form selects, and shows the form.
 func (v *visit) showReplayForm(f replayForm) error {
 	said := f.Faults // by the API, when it refused to create the replay
+	if f.Until = ""; f.To == "" && !f.Uncounted {
+		f.Until = v.now.Add(time.Millisecond).UTC().Format(time.RFC3339Nano) // what dies later is not started with what is counted here
+	}
 	r := f.request(v)
 	if len(said) > 0 {
 		f.Faults = said

@@ -1,8 +1,10 @@
 package web_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +148,24 @@ func TestDeadLettersAreReplayedInBulk(t *testing.T) {
 		says(t, w.submit(person, path+"/pause", nil), "Nothing was done.")
 		says(t, w.see(person, base+"/deliveries?replay_job="+path[strings.LastIndex(path, "/")+1:]), "Nothing matches")
 	}
+}
+
+func TestTheRangeThatWasCountedIsReplayed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e, _ := w.dead()
+	counted := w.see("operator", "/dashboard/replays/new?endpoint="+e.ID.String())
+	until := regexp.MustCompile(`name="until" value="([^"]+)"`).FindStringSubmatch(counted.html)
+	says(t, counted, "delivery is selected")
+	if until == nil {
+		t.Fatal("the page does not fix the end of the range that it counted")
+	}
+	w.publish("order.created", `{}`)
+	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
+	form := url.Values{"endpoint": {e.ID.String()}, "statuses": {"dead"}, "per_second": {"50"}, "until": {html.UnescapeString(until[1])}}
+	says(t, w.see("operator", w.as("operator", "POST /dashboard/replays", form).header.Get("Location")), "0 of 1 so far.")
+	form.Del("until")
+	says(t, w.see("operator", w.as("operator", "POST /dashboard/replays", form).header.Get("Location")), "0 of 2 so far.")
 }
 
 func TestAReplayThatIsRefusedKeepsTheForm(t *testing.T) {

@@ -389,8 +389,13 @@ func (c *Client) TroubledEndpoints(ctx context.Context) (apitypes.TroubledEndpoi
 
 // Search finds objects by an id, a key or a part of a name.
 func (c *Client) Search(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
-	list, err := get[apitypes.List[apitypes.SearchHit]](ctx, c, "/search"+query(Paging{}, "q", text))
-	return list.Data, err
+	found, err := c.SearchHits(ctx, text)
+	return found.Data, err
+}
+
+// SearchHits is Search, with how many objects there are.
+func (c *Client) SearchHits(ctx context.Context, text string) (apitypes.SearchHits, error) {
+	return get[apitypes.SearchHits](ctx, c, "/search"+query(Paging{}, "q", text))
 }
 
 // DeadLetter returns a dead letter, resolved or not.

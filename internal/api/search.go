@@ -20,7 +20,7 @@ func (rt *router) search() {
 	handle(rt, route{
 		name: "search", path: "GET /search",
 		summary:     "Find objects by an id, a key or a part of a name",
-		description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids and keys first, then names, newest first.",
+		description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Payloads are not searched.",
 		scope:       postrider.ScopeWebhooksRead,
 	}, rt.listHits)
 }
@@ -29,7 +29,7 @@ func (rt *router) search() {
 func (s *server) listHits(ctx context.Context, in *struct {
 	Q string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
 },
-) (*reply[apitypes.List[apitypes.SearchHit]], error) {
+) (*reply[apitypes.SearchHits], error) {
 	text := strings.TrimSpace(in.Q)
 	if text == "" {
 		return nil, invalid("q", postrider.FaultRequired, "must not be empty")
@@ -37,7 +37,7 @@ func (s *server) listHits(ctx context.Context, in *struct {
 	hit, err := s.hitOfID(ctx, text)
 	switch {
 	case err == nil:
-		return respond(apitypes.List[apitypes.SearchHit]{Data: []apitypes.SearchHit{hit}}), nil
+		return respond(apitypes.SearchHits{Data: []apitypes.SearchHit{hit}, Total: 1}), nil
 	case !errors.Is(err, postrider.ErrNotFound):
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *server) listHits(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return respond(apitypes.List[apitypes.SearchHit]{Data: hits[:min(len(hits), maxHits)]}), nil
+	return respond(hits), nil
 }
 
 // hitOfID finds the object of an id. The functions that find objects check that the
@@ -134,32 +134,100 @@ var foundBy = map[store.FoundBy]string{
 }
 
 // hitsOfText finds objects by other texts than their own id: first by a key or the id of a
-// secret, then event types, then accounts and endpoints by a name.
-func (s *server) hitsOfText(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
+// secret, then the account with this uid, then other accounts, event types and endpoints by a
+// name. Many endpoints may have a customer's name in their URL, so accounts go before them.
+func (s *server) hitsOfText(ctx context.Context, text string) (apitypes.SearchHits, error) {
+	hits := apitypes.SearchHits{Data: []apitypes.SearchHit{}}
 	secret, err := postrider.ParseID[postrider.SecretID](text)
 	if err != nil {
 		secret = postrider.SecretID{}
 	}
-	found, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: text, Secret: secret, Limit: maxHits})
+	found, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: text, Secret: secret, Limit: store.MaxLimit})
 	if err != nil {
-		return nil, err
+		return hits, err
 	}
 	paths, err := s.findPaths(ctx, text, found)
 	if err != nil {
-		return nil, err
+		return hits, err
 	}
-	found = append(found, paths...)
 	types, err := s.typesLike(ctx, text)
+	if err != nil {
+		return hits, err
+	}
+	var keys, accounts, endpoints []store.Found
+	for _, f := range append(found, paths...) {
+		switch {
+		case f.By != store.FoundByName:
+			keys = append(keys, f)
+		case f.Endpoint.IsZero():
+			accounts = append(accounts, f)
+		default:
+			endpoints = append(endpoints, f)
+		}
+	}
+	hits.Total = len(found) + len(paths) + len(types)
+	if hits.Data, err = s.hitsOf(ctx, keys); err != nil {
+		return hits, err
+	}
+	named, err := s.hitsOf(ctx, accounts[:min(len(accounts), maxHits)])
+	if err != nil {
+		return hits, err
+	}
+	if named, err = s.exactFirst(ctx, text, named); err != nil {
+		return hits, err
+	}
+	rest, err := s.hitsOf(ctx, endpoints[:min(len(endpoints), maxHits)])
+	if err != nil {
+		return hits, err
+	}
+	hits.Data = append(hits.Data, divide(maxHits-len(hits.Data), named, types, rest)...)
+	return hits, nil
+}
+
+// exactFirst puts the account whose uid is the text before the other accounts.
+func (s *server) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
+	exact, err := first(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
+	caller := infoOf(ctx).caller.Account
+	if errors.Is(err, postrider.ErrNotFound) || err == nil && !caller.IsZero() && exact.ID != caller {
+		return accounts, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	hits := []apitypes.SearchHit{}
-	for _, f := range found {
-		if f.By == store.FoundByName {
-			hits, types = append(hits, types...), nil
+	accounts = slices.DeleteFunc(accounts, func(h apitypes.SearchHit) bool { return h.ID == exact.ID.String() })
+	return slices.Insert(accounts, 0, accountHit("uid")(exact)), nil
+}
+
+// divide returns at most n hits of several kinds. While there is too little room, a kind gets no
+// more than a third of it that others can use.
+func divide(n int, kinds ...[]apitypes.SearchHit) (hits []apitypes.SearchHit) {
+	n = max(n, 0)
+	taken := make([]int, len(kinds))
+	for range n {
+		least := -1
+		for i, kind := range kinds {
+			if taken[i] < len(kind) && (least < 0 || taken[i] < taken[least]) {
+				least = i
+			}
 		}
+		if least < 0 {
+			break
+		}
+		taken[least]++
+	}
+	for i, kind := range kinds {
+		hits = append(hits, kind[:taken[i]]...)
+	}
+	return hits
+}
+
+// hitsOf reads the objects that the store found. Those whose partition has been dropped are
+// left out.
+func (s *server) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.SearchHit, error) {
+	hits := []apitypes.SearchHit{}
+	for _, f := range found[:min(len(found), maxHits)] {
 		hit, err := s.hitOf(ctx, f)
-		if errors.Is(err, postrider.ErrNotFound) { // its partition has been dropped
+		if errors.Is(err, postrider.ErrNotFound) {
 			continue
 		}
 		if err != nil {
@@ -167,17 +235,16 @@ func (s *server) hitsOfText(ctx context.Context, text string) ([]apitypes.Search
 		}
 		hits = append(hits, hit)
 	}
-	return append(hits, types...), nil
+	return hits, nil
 }
 
 // findPaths finds the endpoints whose path has the text from a slash on, without those that
-// were found already. It looks only while there is room: what has the text as its name goes
-// before. A text that begins with a slash was looked for as a path.
+// were found already. A text that begins with a slash was looked for as a path.
 func (s *server) findPaths(ctx context.Context, text string, found []store.Found) ([]store.Found, error) {
-	if len(found) >= maxHits || strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
+	if strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
 		return nil, nil
 	}
-	paths, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: "/" + text, Limit: maxHits})
+	paths, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: "/" + text, Limit: store.MaxLimit})
 	return slices.DeleteFunc(paths, func(f store.Found) bool { return f.By != store.FoundByName || slices.Contains(found, f) }), err
 }
 

@@ -58,7 +58,7 @@ func TestSearchFindsAnObjectByAnyOfItsNames(t *testing.T) {
 		"BILLING":                       {endpoint + "name"},
 		"order.":                        {"event_type order.created by name", "event_type order.paid by name"},
 		"order.paid":                    {"event_type order.paid by name"},
-		"acme":                          {endpoint + "name", account + "name"},
+		"acme":                          {account + "uid", endpoint + "name"},
 		"nothing":                       nil,
 		"evt_nothing":                   nil,
 	} {
@@ -125,5 +125,27 @@ func TestDeadLettersAreGroupedByEndpointAndCause(t *testing.T) {
 	}
 	if got := w.do(w.bound(evil), "GET /dead-letters/groups?endpoint="+acme.endpoint, ""); got.status != 422 {
 		t.Errorf("a foreign endpoint = %d %s", got.status, got.text)
+	}
+}
+
+// A customer's name in the URLs of others does not hide the customer, and the number of what
+// was found is true.
+func TestSearchFindsAnAccountAmongManyEndpoints(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	customer := w.want(201, "POST /accounts", `{"uid": "northwind", "name": "Northwind Traders"}`).id("id")
+	w.want(201, "POST /accounts", `{"uid": "other"}`)
+	for n := range 22 {
+		w.want(201, "POST /endpoints", fmt.Sprintf(`{"account": "other", "url": "https://northwind.example/%d", "event_types": ["*"]}`, n))
+	}
+	got := w.want(200, "GET /search?q=northwind", "")
+	if hits := got.data(); len(hits) != 20 || hits[0]["id"] != customer || hits[0]["matched_by"] != "uid" {
+		t.Errorf("the hits are %d and begin with %v, want 20 and the account", len(hits), hits[0])
+	}
+	if got.body["total"] != 23.0 {
+		t.Errorf("total = %v, want 23", got.body["total"])
+	}
+	if hits := w.hits(w.admin, "traders"); len(hits) != 1 || hits[0] != "account "+customer+" by name" {
+		t.Errorf("a word of its name finds %v", hits)
 	}
 }

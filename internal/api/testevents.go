@@ -33,7 +33,22 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 	if err := s.manualSends.allow(e.ID); err != nil {
 		return nil, err
 	}
-	return respondWith(viewReceipt)(s.Publisher.PublishTo(ctx, event, e.ID))
+	receipt, err := s.Publisher.PublishTo(ctx, event, e.ID)
+	if err == nil {
+		s.probeForTest(ctx, e)
+	}
+	return respondWith(viewReceipt)(receipt, err)
+}
+
+// probeForTest ends the cooldown of a circuit that failures opened: whoever tests wants to know
+// whether the endpoint works again. A circuit that a person opened stays open. The test event
+// is stored already, so an error is no failure of the test; it waits for the next probe then.
+func (s *server) probeForTest(ctx context.Context, e postrider.Endpoint) {
+	c, err := s.circuit(ctx, e.ID)
+	if err != nil || c.Status != postrider.CircuitOpen || c.Reason == postrider.ReasonManual {
+		return
+	}
+	_, _ = s.putCircuit(ctx, e, postrider.CircuitHalfOpen)
 }
 
 // testEvent returns a test event of the type for the endpoint. A type of the catalogue

@@ -63,10 +63,18 @@ type keyForm struct {
 	Faults                 map[string]string
 }
 
+// keyPresets are scopes that a link of the form ticks. Without one nothing is ticked: a person
+// who adds a scope must not give away one that they did not see.
+var keyPresets = map[string][]string{
+	"read":    {string(postrider.ScopeWebhooksRead)},
+	"support": {string(postrider.ScopeWebhooksRead), string(postrider.ScopeWebhooksOperate)},
+	"publish": {string(postrider.ScopeEventsWrite)},
+}
+
 // newKey shows the form of a new API key.
 func newKey(v *visit) error {
 	return v.show(page{Name: "api_keys-new", Data: keyForm{
-		Account: v.query("account"), Scopes: []string{string(postrider.ScopeEventsWrite)}, All: words(postrider.Scopes),
+		Account: v.query("account"), Scopes: keyPresets[v.query("preset")], All: words(postrider.Scopes),
 	}, Commands: []string{"keys create"}})
 }
 

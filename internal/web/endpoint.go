@@ -167,14 +167,17 @@ func setCircuit(v *visit) error {
 	if err != nil {
 		return err
 	}
-	to := postrider.CircuitStatus(v.form("value"))
+	to, next := postrider.CircuitStatus(v.form("value")), v.path("endpoints", id)
+	if v.form("back") != "" {
+		next = v.back()
+	}
 	if to == postrider.CircuitHalfOpen {
 		c, err := v.api.Circuit(v.ctx, id)
 		if err != nil {
 			return err
 		}
 		if c.Status != postrider.CircuitOpen {
-			return v.done(v.path("endpoints", id), flash{Text: v.t("circuit.undone." + string(c.Status)), Warn: true})
+			return v.done(next, flash{Text: v.t("circuit.undone." + string(c.Status)), Warn: true})
 		}
 	}
 	if _, err := v.api.SetCircuit(v.ctx, id, to); err != nil {
@@ -189,7 +192,7 @@ func setCircuit(v *visit) error {
 	default:
 		f.Undo = ""
 	}
-	return v.done(v.path("endpoints", id), f)
+	return v.done(next, f)
 }
 
 // testEndpoint sends a test event to an endpoint.

@@ -99,3 +99,41 @@ func TestSuccessCountsWhatIsOverdue(t *testing.T) {
 	w.see("operator", "/dashboard/endpoints").says(t, "one waits")
 	w.see("operator", "/dashboard/endpoints/"+e.ID.String()).says(t, "of 4 deliveries; 1 late")
 }
+
+// What was found is grouped by its kind, the customer before the endpoints of others, and the
+// page says how much it leaves out and what it does not search.
+func TestASearchGroupsWhatItFinds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for n := range 22 {
+		w.endpoint(apitypes.EndpointCreate{URL: fmt.Sprintf("https://acme.example/%d", n)})
+	}
+	got := w.see("operator", "/dashboard/search?q=acme")
+	got.says(t, "20 of 23 are shown.", "Its uid", "What is inside the data of an event is not searched")
+	if accounts, endpoints := strings.Index(got.html, `<h2 id="account">`), strings.Index(got.html, `<h2 id="endpoint">`); accounts < 0 || accounts > endpoints {
+		t.Errorf("accounts stand at %d, endpoints at %d", accounts, endpoints)
+	}
+	w.see("operator", "/dashboard/search?q=NW-140000").says(t, "What is inside the data of an event is not searched")
+}
+
+// A new API key has the scopes that a person ticks, and no other one.
+func TestANewKeyHasNothingTicked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	w.see("operator", "/dashboard/api-keys/new").lacks(t, " checked")
+	support := w.see("operator", "/dashboard/api-keys/new?preset=support&account=acme")
+	support.says(t, `value="webhooks:read" checked`, `value="webhooks:operate" checked`, `?preset=read&amp;account=acme">read</a>`)
+	support.lacks(t, `value="events:write" checked`)
+}
+
+// A test event that the circuit holds says so, with the button that sends a probe.
+func TestATestEventThatWaitsSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{})
+	path := "/portal/endpoints/" + e.ID.String()
+	w.submit("operator", "/dashboard/endpoints/"+e.ID.String()+"/circuit", map[string][]string{"value": {"open"}})
+	got := w.submit("customer", path+"/tests", nil)
+	got.says(t, "A person opened the circuit of its endpoint.", `value="half_open"`, "Probe now")
+	got.lacks(t, "On its way")
+}

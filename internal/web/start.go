@@ -197,6 +197,8 @@ type testsPage struct {
 	Type     string             // that was sent last, to choose it again
 	Delivery *apitypes.Delivery // of the test event; nil: none was sent yet
 	Attempts []apitypes.Attempt // of the delivery, newest first
+	Why      explained          // of the delivery, while it is pending
+	Probe    bool               // the circuit holds it, and a probe can be sent earlier
 	Fault    string
 }
 
@@ -242,9 +244,33 @@ func (p *testsPage) fill(v *visit, event postrider.EventID) error {
 		return cmp.Or(err, errNoPage)
 	}
 	p.Delivery, p.Type = &found.Data[0], found.Data[0].EventType
+	if p.Delivery.Status == postrider.Pending {
+		if err := p.explain(v); err != nil {
+			return err
+		}
+	}
 	attempts, err := v.api.Attempts(v.ctx, p.Delivery.ID, client.Paging{Limit: 20})
 	p.Attempts = attempts.Data
 	slices.SortFunc(p.Attempts, func(a, b apitypes.Attempt) int { return b.Attempt - a.Attempt })
+	return err
+}
+
+// explain says why the test event was not delivered yet.
+func (p *testsPage) explain(v *visit) error {
+	d, err := v.api.Delivery(v.ctx, p.Delivery.ID)
+	if err != nil {
+		return err
+	}
+	if d.Waiting == nil || d.Waiting.Reason == postrider.WaitInFlight || d.Waiting.Reason == postrider.WaitDue { // it is on its way
+		return nil
+	}
+	p.Why = v.explain(d, p.Endpoint)
+	if d.Waiting.Reason != postrider.WaitCircuitOpen {
+		return nil
+	}
+	of := endpointPage{Endpoint: p.Endpoint}
+	of.Circuit, err = v.api.Circuit(v.ctx, p.Endpoint.ID)
+	p.Probe = v.probeStage(&of) == probeLater
 	return err
 }
 

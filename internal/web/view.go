@@ -213,11 +213,15 @@ func (r *renderer) functions() template.FuncMap {
 		},
 		// Names of endpoints and accounts.
 		"endpoint_name": func(id postrider.EndpointID) shownName { return nameOr(r.visit.names.endpoints, id) },
-		"name_of":       func(e apitypes.Endpoint) shownName { return r.visit.nameOf(e) },
-		"reason_of":     func(f *apitypes.LastFailure) string { return r.visit.reasonOf(f) },
-		"normal":        normal,
-		"plus":          plus,
-		"account_name":  func(id postrider.AccountID) shownName { return nameOr(r.visit.names.accounts, id) },
+		"endpoint_id_name": func(text string) (shownName, error) {
+			id, err := postrider.ParseID[postrider.EndpointID](text)
+			return nameOr(r.visit.names.endpoints, id), err
+		},
+		"name_of":      func(e apitypes.Endpoint) shownName { return r.visit.nameOf(e) },
+		"reason_of":    func(f *apitypes.LastFailure) string { return r.visit.reasonOf(f) },
+		"normal":       normal,
+		"plus":         plus,
+		"account_name": func(id postrider.AccountID) shownName { return nameOr(r.visit.names.accounts, id) },
 		// answered reports whether the error of an attempt says no more than its status code.
 		"answered": func(err *string) bool { return strings.HasPrefix(*err, string(postrider.FailureStatus)+": ") },
 		"scheduled": func(d apitypes.Delivery) bool {

@@ -156,6 +156,7 @@ func showDelivery(v *visit) error {
 	if p.Endpoint, err = v.api.Endpoint(v.ctx, d.Endpoint); err != nil {
 		return err
 	}
+	v.nameAccount(d.Account)
 	p.Why = v.explain(d, p.Endpoint)
 	attempts, err := v.api.Attempts(v.ctx, d.ID, v.paging())
 	if err != nil {

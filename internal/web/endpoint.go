@@ -64,6 +64,7 @@ func showEndpoint(v *visit) error {
 	if err != nil {
 		return err
 	}
+	v.nameAccount(e.Account)
 	p := endpointPage{Endpoint: e, Tab: "overview", Ordered: e.Order.Value() == postrider.OrderByKey}
 	deliveries, err := v.api.EndpointDeliveries(v.ctx, e.ID, client.EndpointDeliveryFilter{Paging: client.Paging{Limit: 10}})
 	if err != nil {

@@ -53,7 +53,7 @@ func adviceOf(f *apitypes.LastFailure) string {
 	return "receiver_refuses"
 }
 
-// overdueAfter is from which age on the oldest due delivery counts against the success.
+// overdueAfterMS is from which age on the oldest due delivery counts against the success.
 const overdueAfterMS = 60_000
 
 // share is how many deliveries were delivered, of those that have ended or are late.
@@ -66,15 +66,29 @@ type share struct {
 // success returns the share of delivered deliveries. What has ended says nothing of an
 // endpoint that accepts nothing: its deliveries wait. So while the oldest one is overdue, what
 // is pending counts as not delivered.
-func success(delivered, dead int64, pending int, more bool, oldestDueMS *int64) share {
-	s := share{}
-	if known(oldestDueMS) >= overdueAfterMS {
-		s.Waits, s.More = int64(pending), more
-	}
+func success(delivered, dead int64, s share) share {
 	if all := delivered + dead + s.Waits; all > 0 {
 		s.Rate = new(float64(delivered) / float64(all))
 	}
 	return s
+}
+
+// successOf returns the success of an endpoint of a list.
+func successOf(e *apitypes.EndpointState) share {
+	late := share{}
+	if known(e.OldestDueMS) >= overdueAfterMS {
+		late = share{Waits: int64(e.Pending), More: e.PendingMore}
+	}
+	return success(e.Delivered, e.Dead, late)
+}
+
+// successIn returns the success of stats.
+func successIn(s apitypes.Stats) share {
+	late := share{}
+	if known(s.Now.OldestDueMS) >= overdueAfterMS {
+		late = share{Waits: int64(s.Now.Pending), More: s.Now.Pending >= countEnd}
+	}
+	return success(s.Total.Deliveries.Delivered, s.Total.Deliveries.Dead, late)
 }
 
 // percent returns a share in percent. Only all of it is 100 %.

@@ -311,7 +311,7 @@ func TestDeadLetterGroupsNameTheirEndpointsInOneCall(t *testing.T) {
 	}
 	for _, path := range []string{"/dashboard/dead-letters", "/dashboard/accounts/acme"} {
 		got := w.see("operator", path)
-		says(t, got, "<b>a.example</b>", "<b>b.example</b>", "<b>c.example</b>", ">Without a URL<", inspector.ID.String(), "/endpoints?ids=")
+		says(t, got, "<b>a.example</b>", "<b>b.example</b>", "<b>c.example</b>", "Without a URL", inspector.ID.String(), "/endpoints?ids=")
 		if calls := strings.Count(got.html, "/v1/webhooks/endpoints"); calls > 4 { // the list and the names, each shown and to be copied
 			t.Errorf("%s reads endpoints one by one:\n%s", path, got.html)
 		}

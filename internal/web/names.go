@@ -112,6 +112,17 @@ func parts(place string) (host, start, end string) {
 	return host, string(path[:max(cut, len(path)-wholeEnd)]), string(path[max(cut, len(path)-wholeEnd):])
 }
 
+// nameAccount reads the name of one account, for the page of what belongs to it. An error is
+// ignored: the page shows the id.
+func (v *visit) nameAccount(id postrider.AccountID) {
+	if v.who != operators {
+		return
+	}
+	if a, err := v.api.Account(v.ctx, id.String()); err == nil && a.Name != "" {
+		v.names.accounts = map[postrider.AccountID]shownName{id: {Text: a.Name, Title: a.Name}}
+	}
+}
+
 // nameTroubled names the endpoints that need a person, and their accounts.
 func (v *visit) nameTroubled(troubled []apitypes.TroubledEndpoint) {
 	if v.names.endpoints == nil {

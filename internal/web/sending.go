@@ -54,9 +54,9 @@ func (v *visit) sending(p *endpointPage) sending {
 		}
 		return s
 	}
-	fails := func(key string, args ...any) sending {
+	fails := func(key string) sending {
 		s.Failure = c.LastFailure
-		said := say(key, args...)
+		said := say(key)
 		said.Todo = strings.TrimSpace(v.advice(s.Failure) + " " + said.Todo)
 		return said
 	}

@@ -170,11 +170,11 @@ func (r *renderer) functions() template.FuncMap {
 			}
 			return fmt.Sprint(word)
 		},
-		"has":      func(key string) bool { return r.visit.text.has(key) },
-		"label":    func(field string) string { return r.visit.label(field) },
-		"number":   func(n any) string { return r.visit.text.show(n) },
-		"percent":  func(share float64) string { return r.visit.percent(share) },
-		"success":  success,
+		"has":        func(key string) bool { return r.visit.text.has(key) },
+		"label":      func(field string) string { return r.visit.label(field) },
+		"number":     func(n any) string { return r.visit.text.show(n) },
+		"percent":    func(share float64) string { return r.visit.percent(share) },
+		"success_of": successOf, "success_in": successIn,
 		"add":      func(a, b int64) int64 { return a + b },
 		"spans":    func() string { return compactJSON(spanUnits) },
 		"duration": func(d time.Duration) string { return r.visit.text.duration(d) },

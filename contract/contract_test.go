@@ -19,6 +19,9 @@ var unseen = map[string]string{
 	"* 429":                     "the same, besides endpoints that are tested too often",
 	"Problem.code = overloaded": "the same",
 
+	"* 429 too_many_reads":          "a client alone is never faster than its share of reads",
+	"Problem.code = too_many_reads": "the same",
+
 	"publish-event 503 disk_full":  "a test of the server fills a disk",
 	"publish-events 503 disk_full": "the same",
 	"Problem.code = disk_full":     "the same",

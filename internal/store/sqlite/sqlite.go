@@ -14,7 +14,8 @@
 //     transaction, each under a savepoint, so that they share one sync and a call that
 //     fails undoes itself alone.
 //   - A decision is made from what is read inside the transaction that carries it out.
-//     Lists are read beside the writer, on connections that cannot write.
+//     Lists are read beside the writer, on connections that cannot write. Requests that
+//     only read have connections of their own.
 //   - A directory belongs to one process. If a process dies, the next one that opens the
 //     directory makes its leases due at once, and records their attempts as lost.
 //   - After an error that leaves it open what is on disk, nothing is written any more,

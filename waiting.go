@@ -28,7 +28,7 @@ const (
 	WaitScheduled        WaitReason = "scheduled"         // until its retry or its first attempt is due
 	WaitCircuitOpen      WaitReason = "circuit_open"      // until a probe of the endpoint succeeds
 	WaitAskedToWait      WaitReason = "asked_to_wait"     // until the time of the receiver's Retry-After
-	WaitDue              WaitReason = "due"               // until the endpoint's concurrency and rate allow it
+	WaitDue              WaitReason = "due"               // until the endpoint's concurrency and rate allow it, and a slot of the node is free
 )
 
 // WaitReasons lists every reason.
@@ -106,7 +106,7 @@ const (
 	HeldByCircuit     HeldBy = "circuit"     // its circuit is open or half open
 	HeldByRetryAfter  HeldBy = "retry_after" // the time that it asked for has not passed
 	HeldByRate        HeldBy = "rate"        // its rate is used up, or it throttled its only slot
-	HeldByFailures    HeldBy = "failures"    // its last attempts got no response, so it shares few slots with others like it
+	HeldByFailures    HeldBy = "failures"    // its last attempts got no response, so it shares slots with others like it, of which none is free
 	HeldByConcurrency HeldBy = "concurrency" // as many attempts are in flight as it has shown to handle
 	HeldByNothing     HeldBy = "nothing"     // its deliveries wait for this program
 )

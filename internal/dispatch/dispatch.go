@@ -9,11 +9,10 @@
 //
 // Whatever happens, this holds:
 //
-//   - At most Options.Concurrency attempts are in flight, to one host at most
-//     Options.HostConcurrency, and to one endpoint at most its own limit.
-//     Slots are given to endpoints in turn; none waits for the response of another.
-//     Endpoints that failed once without a response share a tenth of the slots, and
-//     those that keep failing another tenth. Probes of circuits have a quarter.
+//   - At most Options.Concurrency attempts are in flight to endpoints that respond, and
+//     Options.MaxInFlight to all; to one host at most Options.HostConcurrency, and to one
+//     endpoint at most its own limit. Slots are given to endpoints in turn. Those that respond
+//     share theirs with nobody else: see the classes of package schedule.
 //   - Nothing is sent to an endpoint while its circuit is open, its Retry-After has
 //     not passed or its rate is used up, also not by the next node that serves it.
 //     Its waiting deliveries stay as they are and use up no attempt; one node probes
@@ -91,6 +90,7 @@ type Endpoints interface {
 
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
+	MaxInFlight     int           // see [schedule.Options]
 	Concurrency     int           // see [schedule.Options]; one endpoint gets at most 32, or a quarter of it if that is more
 	HostConcurrency int           // see [schedule.Options]; of all accounts' endpoints together
 	MaxUnsettled    int           // see [schedule.Options]
@@ -132,7 +132,7 @@ func (o Options) withDefaults() Options {
 // core returns the options of the core.
 func (o Options) core() schedule.Options {
 	return schedule.Options{
-		Concurrency: o.Concurrency, HostConcurrency: o.HostConcurrency, MaxUnsettled: o.MaxUnsettled,
+		Concurrency: o.Concurrency, MaxInFlight: o.MaxInFlight, HostConcurrency: o.HostConcurrency, MaxUnsettled: o.MaxUnsettled,
 		Shared: o.Cluster.Nodes != nil, Incarnation: o.Cluster.Incarnation, Poll: o.Cluster.Poll,
 	}
 }

@@ -108,7 +108,7 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 
 // mayAdmit reports whether a new delivery may start before it was ever queued:
 //
-//   - Its endpoint may be sent to, is not degraded, and its rate does not block it
+//   - Its endpoint may be sent to, is not degraded, its class may lease more, and its rate does not block it
 //     for more than a second.
 //   - It does not overtake deliveries of its lane that have waited for longer than a
 //     claim and the delay before it take: overtaking those would starve them.
@@ -117,15 +117,16 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 //   - Bulk starts soon at its present rate.
 //   - Not too many leases are stuck already, if it would be stuck, too.
 func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
+	c.updateClass(now, ep)
 	lane := &ep.lanes[l]
 	switch {
-	case c.shards.gated(now, ep), ep.class != healthy, ep.rateBlocks(now):
+	case c.shards.gated(now, ep), ep.class > slow, c.slots.leasable(ep.class) <= 0, ep.rateBlocks(now):
 		return false
 	case (ep.asked[l] > 0 || lane.occupied) && now.Sub(lane.dueAt) > 4*MaxBatchDelay:
 		return false
-	case ep.credit >= ep.creditLimit(c.opts.CreditFactor), ep.credit-ep.inFlight >= c.slots.prefetchFree():
+	case ep.credit >= c.slots.creditLimit(now, ep), ep.credit-ep.inFlight >= c.slots.prefetchFree():
 		return false
-	case l == bulkLane && !c.bulk.mayPrefetch(ep):
+	case l == bulkLane && !c.bulk.mayPrefetch(now, ep):
 		return false
 	}
 	return c.prefetch.allows(now, ep)

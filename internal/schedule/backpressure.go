@@ -55,6 +55,9 @@ func (c *Core) inspectAll(now time.Time) {
 		if c.load.Saturated && c.slots.couldUse(now, ep) {
 			backlog += ep.backlog
 		}
+		if ep.class < slow && ep.isSlow(now) {
+			c.updateClass(now, ep)
+		}
 		c.forget(now, ep)
 	}
 	c.recount(now)
@@ -66,7 +69,7 @@ func (c *Core) inspectAll(now time.Time) {
 // due for it: its last attempt succeeded, and neither it nor its host is at a limit of
 // its own. The backlog of an endpoint that fails is the endpoint's fault.
 func (s *slots) couldUse(now time.Time, ep *endpoint) bool {
-	return !s.shards.gated(now, ep) && ep.class == healthy && ep.breaker.Failures == 0 &&
+	return !s.shards.gated(now, ep) && (ep.class == prompt || ep.class < slow && s.hasSlot(ep.class)) && ep.breaker.Failures == 0 &&
 		ep.inFlight < ep.maxInFlight() && !now.Before(ep.rateBlockedUntil) &&
-		ep.host.inFlight < s.hostLimit && !s.unproven(now, ep)
+		ep.host.inFlight < s.hostLimit && !s.unanswered(now, ep)
 }

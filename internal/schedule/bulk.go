@@ -15,15 +15,14 @@ import "time"
 // Example: a fan-out to 100,000 endpoints begins at 1,500 a second. On an idle machine the
 // rate doubles every 2 s; beside urgent deliveries it settles where these begin to wait.
 type bulkLimiter struct {
-	slots        *slots
-	creditFactor int     // see Options
-	rate         float64 // deliveries a second; set by the first refill
-	tokens       float64
-	refilled     time.Time // zero: never
-	short        bool      // it was asked for more than it had, since the last adjust
-	urgentAt     time.Time // when a delivery of another lane started last
-	asked        int       // deliveries that the claim under way asks for
-	waiting      queue     // endpoints whose bulk deliveries wait for the rate
+	slots    *slots
+	rate     float64 // deliveries a second; set by the first refill
+	tokens   float64
+	refilled time.Time // zero: never
+	short    bool      // it was asked for more than it had, since the last adjust
+	urgentAt time.Time // when a delivery of another lane started last
+	asked    int       // deliveries that the claim under way asks for
+	waiting  queue     // endpoints whose bulk deliveries wait for the rate
 }
 
 const (
@@ -77,9 +76,9 @@ func (b *bulkLimiter) free() int {
 // mayPrefetch reports whether the endpoint may lease one more bulk delivery: it
 // may use half of its credit, so that first attempts find some, and no more than it
 // leaves for other endpoints.
-func (b *bulkLimiter) mayPrefetch(ep *endpoint) bool {
+func (b *bulkLimiter) mayPrefetch(now time.Time, ep *endpoint) bool {
 	free, has := b.free(), len(ep.prefetched[bulkLane])+ep.asked[bulkLane]
-	return free > 0 && has < max(1, min(free, ep.creditLimit(b.creditFactor)/2))
+	return free > 0 && has < max(1, min(free, b.slots.creditLimit(now, ep)/2))
 }
 
 // resumable returns how many waiting endpoints to review: as many as there are

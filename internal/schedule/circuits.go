@@ -193,7 +193,7 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 	if again {
 		c.circuits.store(ep)
 	}
-	c.updateDegraded(ep)
+	c.updateClass(now, ep)
 	c.review(now, ep)
 }
 
@@ -246,6 +246,6 @@ func (cs *circuits) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit
 		ep.unresponsive = false
 		ep.window.Restart(ep.limit)
 	}
-	cs.core.updateDegraded(ep)
+	cs.core.updateClass(now, ep)
 	cs.core.review(now, ep)
 }

@@ -23,11 +23,12 @@ import (
 //	       that joined them. With 128 endpoints waiting it would have been sent at 4 ms
 type claims struct {
 	core       *Core
-	waiting    queue     // endpoints with something due and free credit
-	underWay   bool      // from the action until [ClaimReturned]
-	batchUntil time.Time // a claim waits until then, so that it asks for more at once; set by ClaimReturned
-	retryAt    time.Time // no claim before: the last ones failed; zero: the last one did not
-	errors     int       // claims in a row that failed
+	waiting    [classes]queue // by class: endpoints with something due and free credit
+	turn       class          // whose endpoint was claimed for last
+	underWay   bool           // from the action until [ClaimReturned]
+	batchUntil time.Time      // a claim waits until then, so that it asks for more at once; set by ClaimReturned
+	retryAt    time.Time      // no claim before: the last ones failed; zero: the last one did not
+	errors     int            // claims in a row that failed
 }
 
 // maxWants is how many endpoints and lanes one claim asks for at most: what one
@@ -49,7 +50,7 @@ const MaxBatchDelay = 25 * time.Millisecond
 // nextAt returns the earliest time of the next claim. A claim that would be large
 // at once does not wait for more.
 func (cl *claims) nextAt() time.Time {
-	if cl.waiting.len() < maxWants/2 {
+	if cl.ready() < maxWants/2 {
 		return later(cl.batchUntil, cl.retryAt)
 	}
 	return cl.retryAt
@@ -75,16 +76,17 @@ func (cl *claims) backOff(now time.Time, err error) {
 // would take over from itself and send again what was accepted.
 func (cl *claims) claim(now time.Time) {
 	c := cl.core
-	if cl.underWay || c.draining || c.commits.late(now, c.opts.LeaseMargin/3) || c.shards.lapsed(now) || now.Before(cl.nextAt()) || cl.waiting.len() == 0 {
+	if cl.underWay || c.draining || c.commits.late(now, c.opts.LeaseMargin/3) || c.shards.lapsed(now) || now.Before(cl.nextAt()) {
 		return
 	}
 	claim := &store.Claim{Token: c.admissions.nextToken()}
-	for len(claim.Wants)+laneCount <= maxWants && c.slots.prefetchFree() > 0 {
-		ep := cl.waiting.pop()
-		if ep == nil {
+	for tried := 0; tried < 2*maxWants && len(claim.Wants)+laneCount <= maxWants && c.slots.prefetchFree() > 0; tried++ {
+		q := cl.next()
+		if q == nil {
 			break
 		}
-		if !c.shards.gated(now, ep) && cl.queueOf(now, ep) == &cl.waiting {
+		ep := q.pop()
+		if !c.shards.gated(now, ep) && cl.queueOf(now, ep) == q {
 			claim.Wants = append(claim.Wants, cl.wants(now, ep)...)
 		}
 		c.review(now, ep)
@@ -93,6 +95,27 @@ func (cl *claims) claim(now time.Time) {
 		cl.underWay = true
 		c.actions.Claim = claim
 	}
+}
+
+// next returns the queue of the class that is claimed for next: the classes take turns, and one
+// that may lease nothing waits. So the thousands that wait for a slot for what does not
+// respond delay no claim for the others. nil: no class has something to claim.
+func (cl *claims) next() *queue {
+	for range cl.waiting {
+		cl.turn = (cl.turn + 1) % classes
+		if q := &cl.waiting[cl.turn]; q.len() > 0 && cl.core.slots.leasable(cl.turn) > 0 {
+			return q
+		}
+	}
+	return nil
+}
+
+// ready returns for how many endpoints the next claims may ask.
+func (cl *claims) ready() (n int) {
+	for of := range cl.waiting {
+		n += min(cl.waiting[of].len(), max(0, cl.core.slots.leasable(class(of))))
+	}
+	return n
 }
 
 // enqueue puts an endpoint that is not gated into the queue in which it waits to be
@@ -111,10 +134,10 @@ func (cl *claims) enqueue(now time.Time, ep *endpoint) {
 
 // queueOf returns the queue in which an endpoint waits to be claimed for:
 //
-//   - that of the next claim, if a claim is worth its cost: a lane is due, and half of
+//   - that of the claims for its class, if a claim is worth its cost: a lane is due, and half of
 //     the endpoint's credit is free or it has nothing prefetched;
-//   - the queue of what the node lacks, if it lacks a slot of the endpoint's class,
-//     capacity for stuck leases, or bulk rate;
+//   - the queue of what the node lacks, if it lacks capacity for stuck leases, bulk rate,
+//     or slots for more than one attempt without a response;
 //   - nil, if nothing is due, or the endpoint itself has to go on first.
 func (cl *claims) queueOf(now time.Time, ep *endpoint) *queue {
 	c := cl.core
@@ -122,24 +145,27 @@ func (cl *claims) queueOf(now time.Time, ep *endpoint) *queue {
 		return nil
 	}
 	if c.suspects.claimable(now, ep) > 0 {
-		return &cl.waiting
+		return &cl.waiting[ep.class]
 	}
-	limit := ep.creditLimit(c.opts.CreditFactor)
+	limit := c.slots.creditLimit(now, ep)
 	free := limit - ep.credit
+	if free <= 0 && c.slots.unanswered(now, ep) {
+		return &c.unanswered
+	}
 	if free <= 0 || (2*free < limit && ep.prefetchedCount() > 0) {
 		return nil
 	}
 	switch due := ep.lanes[firstLane].isDue(now) || ep.lanes[retryLane].isDue(now); {
 	case !due && !ep.lanes[bulkLane].isDue(now):
 		return nil
+	case c.slots.leasable(ep.class) <= 0:
+		return &cl.waiting[ep.class]
 	case !due && !ep.laneDue(now, bulkLane, &c.bulk):
 		return &c.bulk.waiting
-	case c.slots.leasable(ep.class) <= 0:
-		return &c.degraded[ep.class]
 	case !c.prefetch.allows(now, ep):
 		return &c.prefetch.waiting
 	}
-	return &cl.waiting
+	return &cl.waiting[ep.class]
 }
 
 // mayClaim reports whether the rate allows more leases, and the claim under way asks
@@ -155,8 +181,8 @@ func (cl *claims) wants(now time.Time, ep *endpoint) []store.Want {
 	lease := ep.nextLease(c.opts.LeaseMargin) // before credit is taken
 	suspects := c.suspects.claimable(now, ep)
 	free := min(
-		ep.creditLimit(c.opts.CreditFactor)-ep.credit-suspects, maxAsked,
-		min(c.prefetch.claimLimit(ep, cl.waiting.len()), c.slots.leasable(ep.class))-suspects,
+		c.slots.creditLimit(now, ep)-ep.credit-suspects, maxAsked,
+		min(c.prefetch.claimLimit(ep, cl.ready()), c.slots.leasable(ep.class))-suspects,
 	)
 	ep.asked[suspectLane] = suspects
 	c.suspects.unclaimed -= suspects

@@ -25,10 +25,11 @@ type condition struct {
 
 	rateBlockedUntil time.Time     // nothing starts before, because its rate is used up or it throttled its only slot; zero: it may
 	respondedAt      time.Time     // when its last response was read; zero: there was none
+	waitsSince       time.Time     // since when what is in flight has got no response: the last one, or the start of the first of them
 	postponed        time.Duration // the wait after the last postponed attempt; 0: an attempt was made since
 	postponedUntil   time.Time     // nothing starts before, because this node could not make the last attempt; zero: it may
 	unresponsive     bool          // an attempt of the current streak of failures got no response
-	class            class         // which slots it may use; set by updateDegraded
+	class            class         // which slots it may use; set by updateClass
 }
 
 // isOpen reports whether the circuit is open or half open, so that only a probe is sent.
@@ -92,17 +93,21 @@ func (c *Core) Pace(now time.Time, id postrider.EndpointID) (postrider.Pace, boo
 	return p, true
 }
 
-// creditLimit returns how much credit the endpoint may use: factor times maxInFlight, or
+// creditLimit returns how much credit the endpoint may use: creditFactor times maxInFlight, or
 // as much as it uses up in half a second if it responds fast. That is more than it can
 // have in flight, so that no slot of it waits for a claim, and no more than it can
 // use before the leases end. It is less where that would only keep leases from others:
-// for a degraded or slow endpoint, at a full host, and with a rate.
+// for an endpoint that has to respond first, a degraded or slow one, at a full host, and with a rate.
 //
 // Once it is used up, new deliveries have to be claimed, at twice the cost, until no
 // older one waits. Example: with a limit of 10 and a latency of 50 ms, the credit limit
 // is 100; with 300 ms, it is 20.
-func (ep *endpoint) creditLimit(factor int) int {
-	if ep.class != healthy {
+func (s *slots) creditLimit(now time.Time, ep *endpoint) int {
+	if s.mustRespond(now, ep) {
+		return 1
+	}
+	factor := s.creditFactor
+	if ep.class > slow {
 		return ep.maxInFlight()
 	}
 	if ep.latency > 0 {
@@ -187,7 +192,7 @@ func (c *Core) recordAttempt(now time.Time, ep *endpoint, d *Delivery, pace time
 	if changed {
 		c.circuits.store(ep)
 	}
-	c.updateDegraded(ep)
+	c.updateClass(now, ep)
 }
 
 // adjustWindow changes how many attempts the endpoint may have in flight. Only accepted and
@@ -211,16 +216,23 @@ func isResponse(o postrider.Outcome) bool {
 		o == postrider.OutcomeThrottled || o == postrider.OutcomeGone
 }
 
-// updateDegraded sets the class of an endpoint, after each attempt and each change of its
-// circuit. An endpoint whose class improves moves to the queue of the better class at
+// isSlow reports whether the endpoint has not responded for slowAfter to what is in flight, or
+// usually takes that long. A time-out counts as long as it took.
+func (ep *endpoint) isSlow(now time.Time) bool {
+	return ep.latency > slowAfter || ep.inFlight > 0 && now.Sub(ep.waitsSince) >= slowAfter
+}
+
+// updateClass sets the class of an endpoint, whenever it is used; inspectAll finds those that
+// have become slow. An endpoint whose class improves moves to the queue of the better class at
 // once. One whose class gets worse stays in its queue until start removes it from there,
 // and checks its class again.
 //
-// Example: an endpoint times out once and is failedOnce; it times out again and is
-// unreliable; after the fifth failure its circuit opens. The probe succeeds, so that it is
-// unreliable while the circuit is on probation (Cooldown), and then healthy.
-func (c *Core) updateDegraded(ep *endpoint) {
-	is := healthy
+// Example: a new endpoint is unproven. After a quarter of a second without a response it is slow; it
+// times out and is failedOnce; it times out again and is unreliable; after the fifth failure its
+// circuit opens. The probe succeeds, so that it is unreliable while the circuit is on probation
+// (Cooldown), and then prompt.
+func (c *Core) updateClass(now time.Time, ep *endpoint) {
+	is := prompt
 	switch {
 	case ep.isOpen():
 		is = circuitOpen
@@ -228,14 +240,27 @@ func (c *Core) updateDegraded(ep *endpoint) {
 		is = unreliable
 	case ep.unresponsive:
 		is = failedOnce
+	case ep.isSlow(now):
+		is = slow
+	case ep.respondedAt.IsZero(), now.Sub(ep.respondedAt) > c.slots.promptWithin():
+		is = unproven
+		if ep.breaker.Vouched() {
+			is = proven
+		}
 	}
 	was := ep.class
 	if is == was {
 		return
 	}
 	c.slots.reclass(ep, is)
-	if is < was && c.ready.queues[was].remove(ep) {
+	if is > was {
+		return
+	}
+	if c.ready.queues[was].remove(ep) {
 		c.ready.enqueue(ep) // it does not wait behind those that are worse
+	}
+	if c.claims.waiting[was].remove(ep) {
+		c.claims.waiting[is].push(ep)
 	}
 }
 

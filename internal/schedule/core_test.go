@@ -166,8 +166,10 @@ func TestEndpointsTakeTurns(t *testing.T) {
 		}
 		ids = append(ids, id)
 	}
+	for _, id := range ids {
+		c.endpoint(id).respondedAt = now
+	}
 	in := stored{started: admitted(c, now, ids...)}
-	c.endpoints[postrider.EndpointID{1}].respondedAt = now
 	do := decide(c, now, in)
 	sent := map[postrider.EndpointID]int{}
 	for _, it := range do.Send {

@@ -62,7 +62,7 @@ func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapsh
 	if c.endpoints[id] != nil {
 		return
 	}
-	ep := &endpoint{id: id, shard: store.Shard(id)}
+	ep := &endpoint{id: id, shard: store.Shard(id), condition: condition{class: unproven}}
 	known := c.remembered[id]
 	delete(c.remembered, id)
 	ep.breaker.Generation = known.version
@@ -78,7 +78,7 @@ func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapsh
 	}
 	c.endpoints[id] = ep
 	c.configure(ep, settings)
-	c.updateDegraded(ep)
+	c.updateClass(time.Time{}, ep)
 }
 
 // owned returns an endpoint of this node, which it brings into memory; nil: it is

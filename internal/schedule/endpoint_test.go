@@ -89,9 +89,9 @@ func TestNothingGrows(t *testing.T) {
 			len(c.endpoints), len(c.hosts.byName), len(c.timers), len(c.admissions.underWay), c.slots.credit, c.slots.inFlight, c.circuits.probes, c.commits.unsettled)
 	}
 	for name, r := range map[string]*queue{
-		"healthy": &c.ready.queues[healthy], "failed once": &c.ready.queues[failedOnce], "chronic": &c.ready.queues[unreliable],
-		"to be probed": &c.circuits.waiting, "silent": &c.unproven, "to lease once": &c.degraded[failedOnce], "to lease chronic": &c.degraded[unreliable],
-		"patient": &c.bulk.waiting, "claimable": &c.claims.waiting,
+		"prompt": &c.ready.queues[prompt], "failed once": &c.ready.queues[failedOnce], "chronic": &c.ready.queues[unreliable],
+		"to be probed": &c.circuits.waiting, "silent": &c.unanswered, "to lease once": &c.claims.waiting[failedOnce], "to lease chronic": &c.claims.waiting[unreliable],
+		"patient": &c.bulk.waiting, "claimable": &c.claims.waiting[unproven],
 	} {
 		if r.len() > 0 || cap(r.eps) > 8192 {
 			t.Errorf("%d endpoints and capacity for %d are left among the %s", r.len(), cap(r.eps), name)

@@ -123,8 +123,8 @@ func (h *harness) step(inputs ...any) {
 		}
 		h.underWay, h.sent = append(h.underWay, f), append(h.sent, f)
 	}
-	if h.c.slots.inFlight > h.c.opts.Concurrency {
-		h.t.Fatalf("%d attempts in flight, limit %d", h.c.slots.inFlight, h.c.opts.Concurrency)
+	if most := h.c.opts.MaxInFlight; h.c.slots.inFlight > most {
+		h.t.Fatalf("%d attempts in flight, limit %d", h.c.slots.inFlight, most)
 	}
 	var answers []any
 	if len(do.Settle) > 0 {

@@ -26,9 +26,9 @@ func (c *Core) HeldBy(now time.Time, id postrider.EndpointID) (postrider.HeldBy,
 		return postrider.HeldByRetryAfter, true
 	case now.Before(ep.rateBlockedUntil):
 		return postrider.HeldByRate, true
-	case ep.class != healthy:
+	case ep.class.degraded(), ep.class == slow && !c.slots.hasSlot(slow):
 		return postrider.HeldByFailures, true
-	case ep.inFlight >= ep.maxInFlight():
+	case ep.inFlight >= ep.maxInFlight(), c.slots.unanswered(now, ep):
 		return postrider.HeldByConcurrency, true
 	}
 	return postrider.HeldByNothing, true

@@ -66,5 +66,5 @@ func (ep *endpoint) nextLane(now time.Time, bulk *bulkLimiter) int {
 // laneDue reports whether the lane has something to claim. Bulk is claimed only as
 // far ahead as its rate is sure to start it.
 func (ep *endpoint) laneDue(now time.Time, l int, bulk *bulkLimiter) bool {
-	return ep.lanes[l].isDue(now) && (l != bulkLane || ep.probing() || bulk.mayPrefetch(ep))
+	return ep.lanes[l].isDue(now) && (l != bulkLane || ep.probing() || bulk.mayPrefetch(now, ep))
 }

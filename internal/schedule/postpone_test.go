@@ -43,7 +43,7 @@ func TestPromise2WhatTheNodeLacksUsesNothingUp(t *testing.T) {
 		}
 	}
 	ep := h.c.endpoints[id]
-	if len(h.settled) != 0 || ep.isOpen() || ep.breaker.Failures != 0 || ep.class != healthy || len(h.changes) != 0 {
+	if len(h.settled) != 0 || ep.isOpen() || ep.breaker.Failures != 0 || ep.class != unproven || len(h.changes) != 0 {
 		t.Errorf("%d attempts recorded, circuit %+v, class %d", len(h.settled), ep.breaker.Circuit, ep.class)
 	}
 	if by, ok := h.c.HeldBy(h.now, id); !ok || by != postrider.HeldByNothing {

@@ -4,7 +4,7 @@ import "time"
 
 // prefetch counts the deliveries that are leased, or asked for, and have not started, and
 // bounds those that cannot start. Endpoints that cannot start what they lease, because they
-// are degraded, their host is full or their rate is used up, are stuck. They share a
+// are degraded or slow, their host is full or their rate is used up, are stuck. They share a
 // quarter of what the node may prefetch ([slots.prefetchFree]). Without that bound they
 // would take all of it, and healthy endpoints would wait for them.
 //
@@ -24,7 +24,7 @@ func (p *prefetch) maxStuck() int { return max(1, p.slots.limit/4) }
 // isStuck reports whether the endpoint's leases wait for something else than its
 // position in a queue.
 func (ep *endpoint) isStuck(now time.Time) bool {
-	return ep.class.degraded() || ep.host != nil && ep.host.full || now.Before(ep.rateBlockedUntil)
+	return ep.class.degraded() || ep.class == slow && ep.inFlight > 0 || ep.host != nil && ep.host.full || now.Before(ep.rateBlockedUntil)
 }
 
 // allows reports whether the endpoint may lease more than it can start now. A degraded one

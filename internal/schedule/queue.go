@@ -11,14 +11,13 @@ type queueKinds uint16
 
 // The kinds of queues. An endpoint is in at most one queue of a kind.
 const (
-	inReady    queueKinds = 1 << iota // it has something to start: a queue of ready, or its host's
-	inClaims                          // it has something to claim
-	inBulk                            // it waits for the bulk rate
-	inProbes                          // it waits for a slot for a probe
-	inUnproven                        // it has to respond before it gets another slot
-	inLeases                          // it is degraded and waits until its class may lease more
-	inSuspects                        // it waits for a round of suspects
-	inStuck                           // it is stuck and waits until stuck endpoints may lease more
+	inReady      queueKinds = 1 << iota // it has something to start: a queue of ready, or its host's
+	inClaims                            // it has something to claim
+	inBulk                              // it waits for the bulk rate
+	inProbes                            // it waits for a slot for a probe
+	inUnanswered                        // it has to respond before it gets another slot
+	inSuspects                          // it waits for a round of suspects
+	inStuck                             // it is stuck and waits until stuck endpoints may lease more
 )
 
 // queue is a FIFO of endpoints that reuses its memory.

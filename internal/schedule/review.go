@@ -35,6 +35,7 @@ import (
 // and notes that their lane is due, so that a claim finds them when it is resumed.
 func (c *Core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
+	c.updateClass(now, ep)
 	if ep.stuck > 0 && !ep.isStuck(now) {
 		c.prefetch.clear(&ep.stuck)
 	}
@@ -54,8 +55,8 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	c.dropUncovered(now, ep)
 	switch {
 	case ep.queued&inReady != 0 || ep.inFlight >= ep.maxInFlight() || ep.prefetchedCount() == 0 || now.Before(ep.rateBlockedUntil):
-	case c.slots.unproven(now, ep):
-		c.unproven.push(ep)
+	case c.slots.unanswered(now, ep):
+		c.unanswered.push(ep)
 	case ep.nextLane(now, &c.bulk) < 0:
 		c.bulk.waiting.push(ep) // only bulk is prefetched, and its rate is used up
 	default:

@@ -31,7 +31,7 @@
 //   - Every lease that was asked for is accounted for by one unit of credit until
 //     its attempt is over or the lease is released.
 //   - Nothing starts above a limit: of attempts of the node, of a host and of an
-//     endpoint, of the shares of degraded classes, and of leases that have not started. What
+//     endpoint, of its class, and of leases that have not started. What
 //     is in flight may be above one for a while: an edit may lower it, and an attempt that
 //     fails moves others of its endpoint into a class whose share is in use.
 //   - A core remembers nothing of endpoints that are deleted, and little of those
@@ -58,10 +58,11 @@ import (
 // Options tunes a [Core]. The zero value is the production default of a node that
 // is alone.
 type Options struct {
-	Concurrency     int           // attempts in flight; default 1,024
+	Concurrency     int           // attempts in flight to endpoints that respond; default 1,024
+	MaxInFlight     int           // attempts in flight to all, also to those that do not respond; default and most: five times Concurrency. Concurrency is at most a third of it
 	HostConcurrency int           // attempts in flight to one host; default a quarter of Concurrency, at least 64
 	CreditFactor    int           // an endpoint's credit, in multiples of its limit; default 2
-	MaxUnsettled    int           // attempts started and not committed; default four times Concurrency, at least 4,096
+	MaxUnsettled    int           // attempts started and not committed, apart from slow ones in flight; default four times Concurrency, at least 4,096
 	LeaseMargin     time.Duration // how much longer a lease is than the endpoint's timeout; default 15 s
 	Shared          bool          // other nodes share the store: the core owns nothing until [ShardsAssigned] says so
 	Incarnation     uint32        // of this node; the upper half of every token
@@ -70,6 +71,8 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Concurrency = cmp.Or(o.Concurrency, 1024)
+	o.MaxInFlight = min(cmp.Or(o.MaxInFlight, 5*o.Concurrency), 5*o.Concurrency)
+	o.Concurrency = max(1, min(o.Concurrency, o.MaxInFlight/3))
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
 	o.CreditFactor = cmp.Or(o.CreditFactor, 2)
 	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, max(4096, 4*o.Concurrency))
@@ -91,11 +94,10 @@ type Core struct {
 	slots      slots
 	hosts      hosts
 	ready      ready
-	unproven   queue // endpoints that have to respond before they get another slot
+	unanswered queue // endpoints that have to respond before they get another slot
 	admissions admissions
 	claims     claims
 	prefetch   prefetch
-	degraded   [classes]queue // endpoints with something due that wait until their class may lease more
 	circuits   circuits
 	suspects   suspects
 	bulk       bulkLimiter
@@ -117,8 +119,8 @@ func New(opts Options) *Core {
 		opts:       opts,
 		endpoints:  map[postrider.EndpointID]*endpoint{},
 		remembered: map[postrider.EndpointID]remembered{},
-		slots:      slots{limit: opts.Concurrency, hostLimit: opts.HostConcurrency},
-		unproven:   queue{kind: inUnproven},
+		slots:      slots{limit: opts.Concurrency, slowLimit: max(2*opts.Concurrency, opts.MaxInFlight-opts.Concurrency), hostLimit: opts.HostConcurrency, creditFactor: opts.CreditFactor},
+		unanswered: queue{kind: inUnanswered},
 		admissions: admissions{
 			token:    postrider.Token(opts.Incarnation) << 32,
 			underWay: map[postrider.Token]admission{},
@@ -126,16 +128,16 @@ func New(opts Options) *Core {
 		shards: shards{alone: !opts.Shared},
 	}
 	c.slots.shards = &c.shards
-	c.claims = claims{core: c, waiting: queue{kind: inClaims}}
+	c.claims = claims{core: c}
 	c.prefetch = prefetch{slots: &c.slots, waiting: queue{kind: inStuck}}
 	c.hosts = hosts{prefetch: &c.prefetch, byName: map[string]*host{}}
 	c.ready = ready{slots: &c.slots}
 	for of := range classes {
-		c.ready.queues[of].kind, c.degraded[of].kind = inReady, inLeases
+		c.ready.queues[of].kind, c.claims.waiting[of].kind = inReady, inClaims
 	}
 	c.circuits = circuits{core: c, limit: max(1, opts.Concurrency/4), waiting: queue{kind: inProbes}}
 	c.suspects = suspects{slots: &c.slots, waiting: queue{kind: inSuspects}}
-	c.bulk = bulkLimiter{slots: &c.slots, creditFactor: opts.CreditFactor, waiting: queue{kind: inBulk}}
+	c.bulk = bulkLimiter{slots: &c.slots, waiting: queue{kind: inBulk}}
 	return c
 }
 
@@ -169,7 +171,7 @@ func (c *Core) Decide(now time.Time) Actions {
 	do.Lag = c.pressure.lag
 	do.BulkWaiting = max(c.bulk.waiting.len(), c.slots.leased[bulkLane])
 	do.WakeAt = c.wakeAt(now)
-	idle := c.claims.waiting.len()+c.ready.queues[healthy].len()+c.commits.unsettled == 0 && !c.claims.underWay
+	idle := c.claims.ready()+c.ready.queues[prompt].len()+c.commits.unsettled == 0 && !c.claims.underWay
 	do.Progress = idle || len(do.Send) > 0 || c.moved
 	c.moved = false
 	c.actions = Actions{Send: do.Send[:0]}
@@ -182,11 +184,8 @@ func (c *Core) reviewWaiting(now time.Time) {
 	for c.circuits.probes < c.circuits.limit && c.circuits.waiting.len() > 0 {
 		c.reviewNext(now, &c.circuits.waiting, 1)
 	}
-	for of := range c.degraded {
-		c.reviewNext(now, &c.degraded[of], min(c.slots.leasable(class(of)), c.degraded[of].len()))
-	}
-	if c.pressure.isDue(now) && c.slots.inFlight <= c.slots.limit/2 {
-		c.reviewNext(now, &c.unproven, c.unproven.len())
+	if c.pressure.isDue(now) && !c.slots.scarce() {
+		c.reviewNext(now, &c.unanswered, c.unanswered.len())
 	}
 	c.reviewNext(now, &c.bulk.waiting, c.bulk.resumable(now))
 	c.reviewNext(now, &c.suspects.waiting, c.suspects.nextRound(now))
@@ -203,7 +202,7 @@ func (c *Core) reviewNext(now time.Time, q *queue, n int) {
 // is an input.
 func (c *Core) wakeAt(now time.Time) time.Time {
 	at := c.timers.next()
-	if next := c.claims.nextAt(); c.claims.waiting.len() > 0 && now.Before(next) {
+	if next := c.claims.nextAt(); c.claims.ready() > 0 && now.Before(next) {
 		at = sooner(at, next)
 	}
 	// Time brings bulk tokens. They help if a claim may lease more, or if something is prefetched

@@ -65,6 +65,7 @@ func (in Attempted) apply(c *Core, now time.Time) {
 		return
 	}
 	ep.noteLatency(d.Result.Duration)
+	ep.waitsSince = now
 
 	t := postrider.Settle(d.Claimed, d.Result, d.To.Endpoint.Policy)
 	c.recordAttempt(now, ep, d, t.Pace)

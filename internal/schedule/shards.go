@@ -142,11 +142,11 @@ func (in ShardsAssigned) apply(c *Core, now time.Time) {
 func (c *Core) disown(now time.Time, ep *endpoint) {
 	c.circuits.setProbe(ep, noProbe)
 	was := ep.class
-	c.slots.reclass(ep, healthy)
-	if was != healthy {
+	c.slots.reclass(ep, unproven)
+	if was != unproven {
 		c.ready.queues[was].remove(ep)
 	}
-	ep.condition = condition{}
+	ep.condition = condition{class: unproven}
 	ep.lanes = [laneCount]lane{}
 	c.review(now, ep)
 }

@@ -378,8 +378,8 @@ func (w *simulation) send(n *simNode, it *Delivery) {
 	if n.inFlight[id]++; n.inFlight[id] > limit {
 		w.t.Errorf("%d attempts in flight to an endpoint with a limit of %d", n.inFlight[id], limit)
 	}
-	if n.core.slots.inFlight > n.core.opts.Concurrency {
-		w.t.Errorf("%d attempts in flight, limit %d", n.core.slots.inFlight, n.core.opts.Concurrency)
+	if most := n.core.opts.MaxInFlight; n.core.slots.inFlight > most {
+		w.t.Errorf("%d attempts in flight, limit %d", n.core.slots.inFlight, most)
 	}
 	if h := n.core.endpoints[id].host; h.inFlight > n.core.opts.HostConcurrency {
 		w.t.Errorf("%d attempts in flight to a host, limit %d", h.inFlight, n.core.opts.HostConcurrency)

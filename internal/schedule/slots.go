@@ -2,23 +2,26 @@ package schedule
 
 import "time"
 
-// class says with which other endpoints an endpoint shares slots. An endpoint that
-// does not respond holds a slot for its whole timeout. So endpoints that may be
-// down share few of the node's slots, and an endpoint that failed once, perhaps
-// by chance, does not wait behind those that keep failing.
+// class says with which other endpoints an endpoint shares slots. Each class has slots of its
+// own, so that endpoints which hang take none from those that respond. [Core.updateClass] sets it.
 type class int
 
-// The classes, from the best to the worst. [Core.updateDegraded] sets them after
-// each attempt and each change of the circuit.
+// The classes, from the best to the worst.
 const (
-	healthy     class = iota // each failure since it last succeeded got a response: any slot
-	failedOnce               // one failure in a row, which got no response: shares a tenth of the slots
-	unreliable               // two or more failures in a row, at least one without a response, or its circuit closed lately: shares another tenth
+	prompt      class = iota // it responded within the last second, or less while its slots are scarce
+	proven                   // its last response is older, and accepted what was sent
+	unproven                 // it is new to this node, or its last response accepted nothing
+	slow                     // it has not responded for slowAfter to what is in flight, or usually takes that long
+	failedOnce               // one failure in a row, which got no response
+	unreliable               // two or more failures in a row, at least one without a response, or its circuit closed lately
 	circuitOpen              // its circuit is not closed: nothing but its probe
 	classes
 )
 
-// degraded reports whether the class has a share of the slots of its own.
+// slowAfter is how long an endpoint may take to respond until it is slow.
+const slowAfter = time.Second / 4
+
+// degraded reports whether the last attempts of the endpoint got no response.
 func (of class) degraded() bool { return of == failedOnce || of == unreliable }
 
 // slots counts the node's capacity in use.
@@ -32,9 +35,11 @@ func (of class) degraded() bool { return of == failedOnce || of == unreliable }
 //	credit             leases of this node end as lost attempts if it dies now, beside those
 //	                   of the attempts that are over and not committed (commits)
 type slots struct {
-	shards    *shards
-	limit     int // attempts in flight
-	hostLimit int // attempts in flight to one host
+	shards       *shards
+	limit        int // attempts in flight to prompt endpoints
+	slowLimit    int // attempts in flight to slow endpoints, and to those that may turn out to be slow
+	hostLimit    int // attempts in flight to one host
+	creditFactor int // see Options
 
 	inFlight   int            // attempts whose response is not read yet
 	credit     int            // of all endpoints
@@ -68,20 +73,49 @@ func (s *slots) reclass(ep *endpoint, to class) {
 	ep.class = to
 }
 
-// classLimit is how many slots a degraded class may use: a tenth of the node's.
-func (s *slots) classLimit() int { return max(1, s.limit/10) }
+// classLimit returns how many attempts of the class may be in flight; [circuits] limits probes.
+// Those of proven and unproven endpoints may turn out to be slow, so they count as slow, too, and
+// leave some of these slots to the classes above and to those who are slow and do respond.
+//
+// Example: 10,000 new endpoints hang. With the defaults 1,024 of them get a slot as unproven ones,
+// and after a quarter of a second they are slow and 1,024 others start, until 3,072 are in flight. Proven
+// ones still have 512, and prompt ones 1,024.
+func (s *slots) classLimit(of class) int {
+	switch of {
+	case proven:
+		return min(s.limit, s.slowLimit-s.limit/2-s.inFlightOf[slow])
+	case unproven:
+		return min(s.limit, s.slowLimit-s.limit-s.inFlightOf[slow])
+	case slow:
+		return s.slowLimit
+	case failedOnce, unreliable:
+		return max(1, s.limit/10)
+	case prompt, circuitOpen, classes:
+	}
+	return s.limit
+}
 
 // hasSlot reports whether the class may have one more attempt in flight.
-func (s *slots) hasSlot(of class) bool { return !of.degraded() || s.inFlightOf[of] < s.classLimit() }
+func (s *slots) hasSlot(of class) bool {
+	return s.inFlightOf[of] < s.classLimit(of) && s.inFlight < s.limit+s.slowLimit
+}
 
 // leasable returns how many more deliveries the class may lease, as far as it is up to the
-// class. A degraded one leases no more than it can start: otherwise it would lease and
-// release the same deliveries all the time.
+// class. All but prompt endpoints lease no more than they can start: otherwise they would
+// lease and release the same deliveries all the time.
 func (s *slots) leasable(of class) int {
-	if !of.degraded() {
+	if of == prompt || of == circuitOpen {
 		return s.limit
 	}
-	return s.classLimit() - s.creditOf[of]
+	return s.classLimit(of) - s.creditOf[of]
+}
+
+// promptWithin returns how long ago the last response of a prompt endpoint may be: a second
+// while half of their slots are free, and less the fewer are. So endpoints that hang from
+// one moment on cannot take the last of these slots, since others have responded later.
+func (s *slots) promptWithin() time.Duration {
+	free := time.Duration(s.limit - s.inFlightOf[prompt])
+	return min(time.Second, 2*time.Second*free/time.Duration(s.limit))
 }
 
 // prefetchFree returns how many more deliveries the node may lease before they
@@ -90,13 +124,22 @@ func (s *slots) leasable(of class) int {
 // each slot was not.
 func (s *slots) prefetchFree() int { return s.limit - (s.credit - s.inFlight) }
 
-// unproven reports whether an endpoint has to respond before it gets another
-// slot: more than half of the slots, the node's or its host's, are in use, it has
-// some of them, and has not responded for a second. It bounds how many slots endpoints that
-// begin to hang use before their first timeout shows it.
-func (s *slots) unproven(now time.Time, ep *endpoint) bool {
-	scarce := s.inFlight > s.limit/2 || ep.host.inFlight > s.hostLimit/2
-	return scarce && ep.inFlight > 0 && now.Sub(ep.respondedAt) > time.Second
+// mustRespond reports whether an endpoint has to respond before it gets more than one slot:
+// slots for what does not respond, or its host's, are scarce, and it has not responded for a
+// second. So endpoints that begin to hang have one attempt in flight each, not all that they may have.
+func (s *slots) mustRespond(now time.Time, ep *endpoint) bool {
+	scarce := s.scarce() || ep.host != nil && ep.host.inFlight > s.hostLimit/2
+	return scarce && ep.class <= slow && now.Sub(ep.respondedAt) > time.Second
+}
+
+// scarce reports whether so many attempts wait for endpoints that have not responded lately.
+func (s *slots) scarce() bool {
+	return s.inFlightOf[proven]+s.inFlightOf[unproven]+s.inFlightOf[slow] > s.limit/4
+}
+
+// unanswered reports whether the endpoint has the one slot that it gets before it responds.
+func (s *slots) unanswered(now time.Time, ep *endpoint) bool {
+	return ep.inFlight > 0 && s.mustRespond(now, ep)
 }
 
 // ready is the endpoints that can start a delivery at once, in a queue for each
@@ -109,18 +152,18 @@ type ready struct {
 // enqueue appends an endpoint to the queue of its class. One with a suspect goes
 // first: its suspect was claimed in order to start at once.
 func (r *ready) enqueue(ep *endpoint) {
-	if ep.class == healthy && len(ep.prefetched[suspectLane]) > 0 {
-		r.queues[healthy].pushFront(ep)
+	if ep.class <= slow && len(ep.prefetched[suspectLane]) > 0 {
+		r.queues[ep.class].pushFront(ep)
 		return
 	}
 	r.queues[ep.class].push(ep)
 }
 
-// next removes and returns the endpoint that starts next; nil: none can. Degraded classes
-// come first while they use less than their share. It is small, so that the healthy ones
-// hardly notice it, and behind them a degraded class would never start on a busy node.
+// next removes and returns the endpoint that starts next; nil: none can. Classes with few
+// slots come first: while results wait for their commits, they would never start
+// behind the others, and the others hardly notice them.
 func (r *ready) next() *endpoint {
-	for _, of := range [...]class{failedOnce, unreliable, circuitOpen, healthy} {
+	for _, of := range [...]class{failedOnce, unreliable, circuitOpen, slow, unproven, proven, prompt} {
 		if !r.slots.hasSlot(of) {
 			continue
 		}

@@ -19,13 +19,14 @@ func (c *Core) start(now time.Time) {
 	if c.shards.lapsed(now) {
 		return
 	}
-	for c.slots.inFlight < c.slots.limit && c.Unfinished() < c.opts.MaxUnsettled {
+	for c.Unfinished()-c.slots.inFlightOf[slow] < c.opts.MaxUnsettled {
 		ep := c.ready.next()
 		if ep == nil {
 			return
 		}
+		c.updateClass(now, ep)
 		switch {
-		case c.shards.gated(now, ep), ep.inFlight >= ep.maxInFlight(), ep.prefetchedCount() == 0, now.Before(ep.rateBlockedUntil), c.slots.unproven(now, ep):
+		case c.shards.gated(now, ep), ep.inFlight >= ep.maxInFlight(), ep.prefetchedCount() == 0, now.Before(ep.rateBlockedUntil), c.slots.unanswered(now, ep):
 		case !c.slots.hasSlot(ep.class):
 			c.ready.enqueue(ep)
 			continue
@@ -89,6 +90,9 @@ func (c *Core) startOne(now time.Time, ep *endpoint) {
 	}
 	if l == suspectLane {
 		c.suspects.started(d.ID, now)
+	}
+	if ep.inFlight == 0 {
+		ep.waitsSince = now
 	}
 	c.slots.addInFlight(ep, 1)
 	c.hosts.notFull(ep.host)

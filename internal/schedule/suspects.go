@@ -116,11 +116,11 @@ func (s *suspects) claimable(now time.Time, ep *endpoint) int {
 	const soon = 200 * time.Millisecond
 	leasable := min(s.slots.leasable(ep.class), s.slots.prefetchFree())
 	switch free := ep.maxInFlight() - ep.inFlight; {
-	case !ep.lanes[suspectLane].isDue(now), !s.mayClaim(now), s.slots.inFlight >= s.slots.limit:
+	case !ep.lanes[suspectLane].isDue(now), !s.mayClaim(now):
 		return 0
-	case leasable <= 0, !s.slots.hasSlot(ep.class), ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil), s.slots.unproven(now, ep):
+	case leasable <= 0, !s.slots.hasSlot(ep.class), ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil), s.slots.unanswered(now, ep):
 		return 0
-	case free <= 0 && (ep.class != healthy || ep.latency == 0 || ep.latency > soon):
+	case free <= 0 && (ep.class > unproven || ep.latency == 0 || ep.latency > soon):
 		return 0
 	default:
 		return min(max(1, free), s.unclaimed, leasable)

@@ -140,8 +140,8 @@ func TestADegradedClassLeasesNoSuspectAboveItsShare(t *testing.T) {
 	}
 	h.publish(ids[0], 1) // the one slot of endpoints that failed once
 	h.suspects(1, ids[1])
-	if c := h.c; c.slots.creditOf[failedOnce] > c.slots.classLimit() {
-		t.Fatalf("%d leased by endpoints that failed once, want at most %d", c.slots.creditOf[failedOnce], c.slots.classLimit())
+	if c := h.c; c.slots.creditOf[failedOnce] > c.slots.classLimit(failedOnce) {
+		t.Fatalf("%d leased by endpoints that failed once, want at most %d", c.slots.creditOf[failedOnce], c.slots.classLimit(failedOnce))
 	}
 	h.over(ids[0], a200)
 	h.expect(ids[1], 1, "the suspect, once its class has a slot")

@@ -219,7 +219,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	}
 	ports, anyPort, _ := a.config.ports() // Validate has checked them
 	proxy, _ := a.config.proxy()          // checked by Validate, too
-	files, concurrency := a.config.descriptors(ctx, a.log)
+	files, inFlight := a.config.descriptors(ctx, a.log)
 	a.egress = egress.New(egress.Options{
 		Reach: egress.Reach{
 			AllowHTTP: a.config.allowsHTTP(),
@@ -262,7 +262,8 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: logOf(a.log, "inspect"),
 	})
 	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, senders{a.sender, a.inspector}, dispatch.Options{
-		Concurrency:     concurrency,
+		Concurrency:     a.config.Concurrency,
+		MaxInFlight:     inFlight,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
 		Cluster:         dispatch.Cluster{Nodes: nodes, Host: hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},

@@ -50,7 +50,7 @@ type Config struct {
 
 	// Limits of delivery and ingestion. HostConcurrency 0 stands for a quarter of
 	// Concurrency; the dispatcher computes it.
-	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight of this server, 1 to 100000. Each endpoint has its own limit, too."`
+	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight of this server to endpoints that respond, 1 to 100000; up to four times as many more wait for slow ones and those that hang. Each endpoint has its own limit, too."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight to one host, for all endpoints of that host together. Default: a quarter of --concurrency, at least 64."`
 	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN and NOTIFY between servers, for connections that do not support them. Events that another server accepted then start up to a second later."`
 	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"Time for attempts in flight to finish when the server stops, 1s to 10m."`

@@ -126,11 +126,12 @@ func OpenFileLimit() (uint64, error) {
 	return uint64(limit.Cur), nil //nolint:unconvert // signed on some systems
 }
 
-// CheckOpenFiles judges the limit for a server with so many attempts in flight.
+// CheckOpenFiles judges the limit for a server. Five times as many attempts as its concurrency
+// are in flight at most; with fewer files there are fewer slots for endpoints that hang.
 func CheckOpenFiles(limit uint64, concurrency int) Check {
-	least := uint64(concurrency + sparedFiles) //nolint:gosec // neither is negative
-	need := least + idleConnections
-	found := fmt.Sprintf("a process started here may open %d files; %d attempts in flight need up to %d", limit, concurrency, need)
+	least := uint64(concurrency + sparedFiles)                    //nolint:gosec // neither is negative
+	need := uint64(5*concurrency + sparedFiles + idleConnections) //nolint:gosec // likewise
+	found := fmt.Sprintf("a process started here may open %d files; %d attempts in flight, most of them to endpoints that hang, need up to %d", limit, 5*concurrency, need)
 	remedy := fmt.Sprintf("raise the limit: ulimit -n %d, LimitNOFILE=%d in systemd, or nofile of the container; or lower --concurrency", 2*need, 2*need)
 	switch {
 	case limit < least:

@@ -34,9 +34,9 @@ func TestDisks(t *testing.T) {
 func TestOpenFiles(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[uint64]judged{
-		1024:  {doctor.Fail, "up to 2560", "LimitNOFILE=5120"},
-		2000:  {doctor.Warn, "2000", "ulimit -n 5120"},
-		2560:  {doctor.OK, "2560", ""},
+		1024:  {doctor.Fail, "up to 6656", "LimitNOFILE=13312"},
+		2000:  {doctor.Warn, "2000", "ulimit -n 13312"},
+		6656:  {doctor.OK, "6656", ""},
 		65536: {doctor.OK, "65536", ""},
 	} {
 		expect(t, doctor.CheckOpenFiles(limit, 1024), want)

@@ -146,7 +146,7 @@ func (o Options) core() schedule.Options {
 //
 //	                 ┌─ claims ──────► runClaimer ────┐
 //	inputs ──► loop ─┼─ work ────────► attemptAll ────┼──► inputs
-//	                 ├─ settlements ─► runSettler ────┤   (runLocked: what is locked)
+//	                 ├─ settlements ─► runSettler ────┤   (eachLocked: what is locked)
 //	                 ├─ circuits ────► storeCircuit ──┤
 //	                 ├─ gone ────────► disable ───────┘
 //	                 └─ wakeUps ─────► runNotifier ──► other nodes
@@ -251,7 +251,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	parts.Go(func() { d.runClaimer(ctx) })
 	parts.Go(func() { d.runScanner(ctx) })
 	parts.Go(func() { d.runSettler(commit) })
-	parts.Go(func() { d.runLocked(commit) })
+	parts.Go(func() {
+		eachLocked(commit, d.locked, d.done, func(group []store.Settlement) { d.settleGroup(commit, group) })
+	})
 	parts.Go(func() { d.circuits.Each(func(c schedule.CircuitChange) { d.storeCircuit(commit, c) }) })
 	parts.Go(func() { d.gone.Each(func(id postrider.EndpointID) { d.disable(commit, id) }) })
 	parts.Go(func() { d.watchLoad(ctx) })

@@ -71,7 +71,7 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	})
 	switch {
 	case err == nil:
-		group, results = d.putAside(group, results)
+		group, results = putAside(d.locked, group, results)
 		d.post(schedule.SettlementsCommitted{Settlements: group, Results: results})
 		for i := range group {
 			logAttempt(ctx, d.opts.Log, &group[i], results[i].Stale)
@@ -88,8 +88,10 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	}
 }
 
-// putAside hands the settlements that are locked to runLocked, and returns the others.
-func (d *Dispatcher) putAside(group []store.Settlement, results []store.Settled) ([]store.Settlement, []store.Settled) {
+// putAside hands the settlements that are locked to eachLocked, and returns the others.
+func putAside(
+	locked *batch.Queue[store.Settlement], group []store.Settlement, results []store.Settled,
+) ([]store.Settlement, []store.Settled) {
 	if !slices.ContainsFunc(results, func(r store.Settled) bool { return r.Locked }) {
 		return group, results
 	}
@@ -97,7 +99,7 @@ func (d *Dispatcher) putAside(group []store.Settlement, results []store.Settled)
 	var of []store.Settled
 	for i := range group {
 		if results[i].Locked {
-			d.locked.Add(group[i])
+			locked.Add(group[i])
 		} else {
 			settled, of = append(settled, group[i]), append(of, results[i])
 		}
@@ -108,16 +110,16 @@ func (d *Dispatcher) putAside(group []store.Settlement, results []store.Settled)
 // lockedPause is the time between two tries of settlements that are locked.
 const lockedPause = 100 * time.Millisecond
 
-// runLocked settles what another transaction has locked, until that ends. It is a goroutine
+// eachLocked settles what another transaction has locked, until that ends. It has a goroutine
 // of its own, so that no other settlement waits for the lock. Meanwhile the deliveries stay
 // leased; a lease that ends is taken over, and its settlement is stale. It ends when ctx
-// does, or when the loop has ended and nothing is left.
-func (d *Dispatcher) runLocked(ctx context.Context) {
+// does, or when the loop has ended (done) and nothing is left.
+func eachLocked(ctx context.Context, locked *batch.Queue[store.Settlement], done <-chan struct{}, settle func([]store.Settlement)) {
 	for {
 		select {
-		case <-d.locked.Ready():
-		case <-d.done:
-			if d.locked.Len() == 0 {
+		case <-locked.Ready():
+		case <-done:
+			if locked.Len() == 0 {
 				return
 			}
 		case <-ctx.Done():
@@ -126,8 +128,8 @@ func (d *Dispatcher) runLocked(ctx context.Context) {
 		if !batch.Sleep(ctx, lockedPause) {
 			return
 		}
-		for group := range slices.Chunk(d.locked.Take(0), maxGroup) {
-			d.settleGroup(ctx, group)
+		for group := range slices.Chunk(locked.Take(0), maxGroup) {
+			settle(group)
 		}
 	}
 }

@@ -88,15 +88,14 @@ func TestPublishesThatAreLockedEndWithRun(t *testing.T) {
 		stop := r.run()
 		e := r.event("", `1`)
 		e.OrderingKey = "stuck"
-		done := make(chan error, 1)
-		go func() {
-			_, err := r.in.Publish(t.Context(), []postrider.Event{e})
-			done <- err
-		}()
+		var publish sync.WaitGroup
+		publish.Go(func() {
+			if _, err := r.in.Publish(t.Context(), []postrider.Event{e}); !errors.As(err, new(*postrider.LockedError)) {
+				t.Errorf("Publish = %v, want a LockedError", err)
+			}
+		})
 		time.Sleep(100 * time.Millisecond)
 		stop()
-		if err := <-done; !errors.As(err, new(*postrider.LockedError)) {
-			t.Errorf("Publish = %v, want a LockedError", err)
-		}
+		publish.Wait()
 	})
 }

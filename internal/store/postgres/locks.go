@@ -263,7 +263,7 @@ func lockColumns(keys []lockKey) pgx.NamedArgs {
 
 // The session of a transaction. Of sessions of other roles only the pid is shown. No query is
 // read: it may have data.
-const blockerColumns = `b.pid, coalesce(b.application_name, ''), coalesce(b.state, ''),
+const blockerColumns = `b.pid, coalesce(b.application_name, ''), coalesce(host(b.client_addr), ''), coalesce(b.state, ''),
 		coalesce(extract(epoch from clock_timestamp() - b.xact_start), 0)::float8`
 
 const sessionOfSQL = `
@@ -285,11 +285,11 @@ const blockersSQL = `
 func (s *Store) logSessions(ctx context.Context, statement string, args pgx.NamedArgs) {
 	rows, _ := s.pool.Query(ctx, statement, args)
 	var pid int
-	var application, state string
+	var application, address, state string
 	var age float64
-	_, _ = pgx.ForEachRow(rows, []any{&pid, &application, &state, &age}, func() error {
+	_, _ = pgx.ForEachRow(rows, []any{&pid, &application, &address, &state, &age}, func() error {
 		s.log.WarnContext(ctx, "a session of the database has locks that others wait for", "pid", pid, "application", application,
-			"state", state, "transaction_age", time.Duration(age*float64(time.Second)).Round(time.Millisecond).String())
+			"address", address, "state", state, "transaction_age", time.Duration(age*float64(time.Second)).Round(time.Millisecond).String())
 		return nil
 	})
 }
@@ -303,12 +303,12 @@ func (s *Store) tellBlockers(ctx context.Context) {
 	if !s.telling.TryLock() {
 		return
 	}
-	go func() {
+	s.tells.Go(func() {
 		defer s.telling.Unlock()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
 		defer cancel()
 		s.logSessions(ctx, blockersSQL, pgx.NamedArgs{})
-	}()
+	})
 }
 
 // publishLocks returns the keys that a publish locks, without repeats.

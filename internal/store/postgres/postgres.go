@@ -77,6 +77,7 @@ type Store struct {
 	sessions sessions   // of Hold
 	stuck    stuck      // transactions that stand still; see locks.go
 	telling  sync.Mutex // who is waited for is being logged
+	tells    sync.WaitGroup
 }
 
 var (
@@ -166,6 +167,7 @@ func (s *Store) readPool(ctx context.Context) *pgxpool.Pool {
 
 // Close ends the store. Calls under way finish first.
 func (s *Store) Close() error {
+	s.tells.Wait()
 	s.reads.Close()
 	s.pool.Close()
 	return nil

@@ -70,6 +70,10 @@ compat: ## Let receivers' own libraries verify what the server sends; see compat
 	cd compat && go mod tidy -diff
 	cd compat && go test -count=1 -vet=all -v .
 
+.PHONY: fips
+fips: ## Build with the module that is certified for FIPS 140-3, and have the program start, sign and verify. A cold build takes minutes.
+	GOFIPS140=v1.0.0 go test -count=1 -run 'TestScript/fips' ./cmd/postrider
+
 .PHONY: oidc
 oidc: ## Log in to the server by another's identity provider; see docs/adr/0045-operators-log-in-by-openid-connect.md.
 	cd oidctest && go mod tidy -diff

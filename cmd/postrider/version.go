@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/fips140"
 	"fmt"
 	"runtime/debug"
 
@@ -36,6 +37,7 @@ type build struct {
 	Time     string `json:"time,omitempty"`     // of the revision, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // the working tree had uncommitted changes
 	Go       string `json:"go"`
+	FIPS     string `json:"fips140,omitempty"` // version of the cryptographic module; empty: FIPS 140-3 mode is off
 }
 
 // Run prints the version.
@@ -54,10 +56,15 @@ func (c *versionCmd) Run(t terminal) error {
 			}
 		}
 	}
+	mode := ""
+	if fips140.Enabled() {
+		b.FIPS = fips140.Version()
+		mode = ", FIPS 140-3 mode, module " + b.FIPS
+	}
 	if c.JSON {
 		return printJSON(t.out, b)
 	}
-	_, err := fmt.Fprintf(t.out, "postrider %s, revision %s, %s\n", b.Version, b.revision(), b.Go)
+	_, err := fmt.Fprintf(t.out, "postrider %s, revision %s, %s%s\n", b.Version, b.revision(), b.Go, mode)
 	return err
 }
 

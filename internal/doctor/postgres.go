@@ -223,7 +223,7 @@ func (p Postgres) connections() Check {
 		{c.DatabaseLimit, "database " + p.Database, "alter database " + quoted(p.Database)},
 	} {
 		if limit.n >= 0 && limit.n < need {
-			return Failure(ConnectionLimit, "the %s is limited to %d connections; %s", limit.of, limit.n, c.wanted()).
+			return Failure(ConnectionLimit, "the %s is limited to %d connections; %s, and twice that during an upgrade", limit.of, limit.n, c.wanted()).
 				Change("%s connection limit %d;", limit.sql, 2*need)
 		}
 	}

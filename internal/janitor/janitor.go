@@ -196,7 +196,7 @@ func (j *Janitor) chores() []chore {
 		{name: "forget rollups", do: j.counted(func(ctx context.Context) (int, error) { return j.store.ForgetRollups(ctx, j.opts.Chunk) })},
 		{name: "assess endpoint health", do: (&assessor{Janitor: j}).chunk},
 		{name: "notice open circuits", do: (&circuitWatcher{Janitor: j}).chunk},
-		{name: "notice dead letters", do: (&deathWatcher{reminder: reminder{Janitor: j, period: daily}}).chunk, wait: 10 * time.Minute},
+		{name: "notice dead letters", do: (&deathWatcher{reminder: reminder{Janitor: j, period: daily}}).chunk},
 		{name: "notice used quotas", do: j.tellOfQuotas, wait: watchEvery},
 		{name: "notice expiring dead letters", do: (&expiryWatcher{reminder: reminder{Janitor: j, period: weekly}}).chunk, wait: daily},
 	}

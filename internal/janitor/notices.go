@@ -3,6 +3,7 @@ package janitor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"strconv"
 	"time"
@@ -279,9 +280,22 @@ func (f *failures) failed(ctx context.Context, chore string, cause error) {
 	defer cancel()
 	err := f.tell(ctx, postrider.Notice{
 		Kind: postrider.NoticeChore, Object: chore,
-		Details: map[string]string{"failing_since": f.since.UTC().Format(time.RFC3339), "error": cause.Error()},
+		Details: map[string]string{"failing_since": f.since.UTC().Format(time.RFC3339), "error": told(cause)},
 	}, now)
 	if err != nil {
 		f.opts.Log.WarnContext(ctx, "notice not written", "kind", string(postrider.NoticeChore), "object", chore, "error", err)
 	}
+}
+
+// told returns what a notice says of an error. The notice leaves the network by mail and chat, and
+// the text of an error may have host names and parts of a connection string: the log has it.
+func told(cause error) string {
+	var full *postrider.FullError
+	switch {
+	case errors.As(cause, &full):
+		return full.Error()
+	case errors.Is(cause, postrider.ErrBusy), errors.Is(cause, context.DeadlineExceeded):
+		return "the store is away or too slow"
+	}
+	return "the log of the server has the cause"
 }

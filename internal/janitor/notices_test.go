@@ -196,7 +196,7 @@ type lockedStore struct {
 
 func (l lockedStore) Shrink(ctx context.Context, limit int) (int, error) {
 	if time.Now().Before(l.until) {
-		return 0, errors.New("somebody holds a lock")
+		return 0, errors.New("dial tcp db.internal:5432: user=postrider password=hunter2")
 	}
 	return l.Store.Shrink(ctx, limit)
 }
@@ -219,7 +219,7 @@ func TestAChoreThatKeepsFailingHasANoticeADay(t *testing.T) {
 		if at := n.CreatedAt.Sub(w.start); at < time.Hour || at > time.Hour+2*time.Minute || page.Items[0].CreatedAt.Sub(n.CreatedAt) < aDay {
 			t.Errorf("the notices are %v and %v after the start, want after an hour and a day later", at, page.Items[0].CreatedAt.Sub(w.start))
 		}
-		if n.Object != "shrink the file" || !n.Account.IsZero() || n.Details["error"] != "somebody holds a lock" || n.Details["failing_since"] == "" {
+		if n.Object != "shrink the file" || !n.Account.IsZero() || n.Details["error"] != "the log of the server has the cause" || n.Details["failing_since"] == "" {
 			t.Errorf("the notice is %+v", n)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/observe"
 )
 
 // The limits of an event, in bytes, and of a batch, in events.
@@ -103,7 +104,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 		return 0, err
 	}
 	e.Hops, e.TraceParent = hops, infoOf(ctx).trace
-	receipts, err := s.Publisher.Publish(ctx, []postrider.Event{e})
+	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events"), []postrider.Event{e})
 	// A KeyTakenError and a LockedError have the index of an event in a batch. This
 	// request has no batch, so the response has no index.
 	if errors.As(err, new(*postrider.KeyTakenError)) {
@@ -207,7 +208,7 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	for i := range events {
 		events[i].Hops, events[i].TraceParent = hops, infoOf(ctx).trace
 	}
-	receipts, err := s.Publisher.Publish(ctx, events)
+	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events/batch"), events)
 	if err != nil {
 		return 0, err
 	}

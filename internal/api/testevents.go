@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -33,7 +34,7 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 	if err := s.manualSends.allow(e.ID); err != nil {
 		return nil, err
 	}
-	receipt, err := s.Publisher.PublishTo(ctx, event, e.ID)
+	receipt, err := s.Publisher.PublishTo(observe.WithRoute(ctx, "/v1/webhooks/endpoints/{endpoint}/test"), event, e.ID)
 	if err == nil {
 		s.probeForTest(ctx, e)
 	}

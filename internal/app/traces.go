@@ -62,7 +62,18 @@ func (a *App) newTracer() *traces.Tracer {
 	if a.config.OTLPURL == "" {
 		return nil
 	}
-	return traces.New(a.config.traces(traces.Options{Now: func() time.Time { return a.store.Clock().Wall() }, Log: logOf(a.log, "traces")}))
+	return traces.New(a.config.traces(traces.Options{
+		Now: func() time.Time { return a.store.Clock().Wall() }, Target: a.target, Log: logOf(a.log, "traces"),
+	}))
+}
+
+// target returns the URL of an endpoint; empty: it has none, or is deleted.
+func (a *App) target(id postrider.EndpointID) string {
+	known, ok := a.table.Lookup(id)
+	if !ok {
+		return ""
+	}
+	return known.Endpoint.URL
 }
 
 // traces adds the settings to the options.

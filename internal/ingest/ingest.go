@@ -181,7 +181,9 @@ func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt,
 		return nil, err
 	}
 	if hook := in.opts.Hooks.Accepted; hook != nil {
-		hook(acceptedOf(p, receipts, begun))
+		a := acceptedOf(p, receipts, begun)
+		a.Route = observe.Route(ctx)
+		hook(a)
 	}
 	return receipts, nil
 }

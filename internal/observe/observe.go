@@ -27,6 +27,7 @@
 package observe
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
@@ -97,6 +98,20 @@ type Accepted struct {
 	Begun     time.Time           // by this machine's clock
 	Took      time.Duration       // from then until the receipts were there
 	Commit    Committed           // that stored it, together with others
+	Route     string              // path of the API's operation; empty: no request published it
+}
+
+type routeKey struct{}
+
+// WithRoute returns a context that says by which path of the API its work was asked for.
+func WithRoute(ctx context.Context, route string) context.Context {
+	return context.WithValue(ctx, routeKey{}, route)
+}
+
+// Route returns what WithRoute said; empty: nothing.
+func Route(ctx context.Context) string {
+	route, _ := ctx.Value(routeKey{}).(string)
+	return route
 }
 
 // Refused is a publish that was not accepted.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	common "go.opentelemetry.io/proto/otlp/common/v1"
@@ -34,6 +36,8 @@ const (
 	lastWait = 2 * time.Second
 	// logEvery is how often dropped spans are logged at most.
 	logEvery = time.Minute
+	// schemaURL names the semantic conventions that attributes without the prefix postrider follow.
+	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
 )
 
 // Run sends what is recorded until ctx ends, and then what is left, within lastWait. It is
@@ -137,14 +141,14 @@ func (t *Tracer) Check(ctx context.Context) error {
 // encode returns the body of a request. TracesData has the form of ExportTraceServiceRequest,
 // whose package would bring gRPC with it.
 func (t *Tracer) encode(spans []span) ([]byte, error) {
-	scope := &trace.ScopeSpans{Scope: &common.InstrumentationScope{Name: "postrider", Version: t.opts.Version}}
+	scope := &trace.ScopeSpans{SchemaUrl: schemaURL, Scope: &common.InstrumentationScope{Name: "postrider", Version: t.opts.Version}}
 	for i := range spans {
 		scope.Spans = append(scope.Spans, spans[i].proto())
 	}
 	body, err := proto.Marshal(&trace.TracesData{ResourceSpans: []*trace.ResourceSpans{{
 		Resource: &resource.Resource{Attributes: attributes{}.
-			text("service.name", "postrider").text("service.version", t.opts.Version).text("service.instance.id", t.opts.Node)},
-		ScopeSpans: []*trace.ScopeSpans{scope},
+			text("service.name", "postrider").text("service.version", t.opts.Version).text("service.instance.id", t.instance).text("host.name", t.opts.Node)},
+		ScopeSpans: []*trace.ScopeSpans{scope}, SchemaUrl: schemaURL,
 	}}})
 	if err != nil {
 		return nil, fmt.Errorf("encode spans: %w", err)
@@ -173,9 +177,17 @@ func (s *span) proto() *trace.Span {
 	of := attributes{}.text("postrider.event", s.event.String()).text("postrider.account", s.account.String()).text("postrider.event_type", s.of)
 	switch s.kind {
 	case kindPublish:
-		p.Name, p.Kind = "publish", trace.Span_SPAN_KIND_SERVER
+		p.Name, p.Kind = "publish", trace.Span_SPAN_KIND_INTERNAL
 		if p.ParentSpanId != nil {
 			p.Flags |= flagRemote
+		}
+		if s.route != "" {
+			p.Kind = trace.Span_SPAN_KIND_SERVER
+			of = of.text("http.request.method", http.MethodPost).text("http.route", s.route).
+				text("url.scheme", "http").number("http.response.status_code", http.StatusAccepted)
+			if !strings.Contains(s.route, "{") {
+				of = of.text("url.path", s.route)
+			}
 		}
 		of = of.number("postrider.events", s.events).number("postrider.deliveries", s.deliveries)
 	case kindCommit:
@@ -188,7 +200,10 @@ func (s *span) proto() *trace.Span {
 		p.Name, p.Kind = "attempt", trace.Span_SPAN_KIND_CLIENT
 		of = s.describeAttempt(of)
 		if s.attempt.outcome != postrider.OutcomeAccepted {
-			p.Status = &trace.Status{Code: trace.Status_STATUS_CODE_ERROR, Message: s.attempt.error}
+			p.Status = &trace.Status{Code: trace.Status_STATUS_CODE_ERROR}
+			if s.attempt.status == 0 { // a status code says enough
+				p.Status.Message = s.attempt.error
+			}
 		}
 	}
 	p.Attributes = of
@@ -204,12 +219,7 @@ func (s *span) describeAttempt(of attributes) attributes {
 		duration("postrider.retry_in_ms", s.transition.After).
 		duration("postrider.dns_ms", s.attempt.timing.DNS).duration("postrider.connect_ms", s.attempt.timing.Connect).
 		duration("postrider.tls_ms", s.attempt.timing.TLS).duration("postrider.first_byte_ms", s.attempt.timing.FirstByte)
-	if s.attempt.status != 0 {
-		of = of.number("http.response.status_code", s.attempt.status)
-	}
-	if s.attempt.error != "" {
-		of = of.text("error.type", s.attempt.error)
-	}
+	of = s.describeRequest(of)
 	if !s.claimed.replayedFrom.IsZero() {
 		of = of.text("postrider.replayed_from", s.claimed.replayedFrom.String())
 	}
@@ -217,6 +227,29 @@ func (s *span) describeAttempt(of attributes) attributes {
 		of = append(of, &common.KeyValue{Key: "postrider.stale", Value: &common.AnyValue{Value: &common.AnyValue_BoolValue{BoolValue: true}}})
 	}
 	return of
+}
+
+// describeRequest appends what the semantic conventions say of the request of a client.
+func (s *span) describeRequest(of attributes) attributes {
+	of = of.text("http.request.method", http.MethodPost)
+	if u, err := url.Parse(s.target); err == nil && u.Host != "" {
+		port, _ := strconv.Atoi(u.Port())
+		if port == 0 {
+			port = map[string]int{"https": 443, "http": 80}[u.Scheme]
+		}
+		of = of.text("server.address", u.Hostname()).number("server.port", port).text("url.full", u.Scheme+"://"+u.Host+"/REDACTED")
+	}
+	if s.claimed.number > 1 {
+		of = of.number("http.request.resend_count", s.claimed.number-1)
+	}
+	class, _, _ := strings.Cut(s.attempt.error, ":")
+	if s.attempt.status != 0 {
+		of = of.number("http.response.status_code", s.attempt.status)
+		if s.attempt.outcome != postrider.OutcomeAccepted {
+			class = strconv.Itoa(s.attempt.status)
+		}
+	}
+	return of.text("error.type", class)
 }
 
 // attributes are what describes a span.

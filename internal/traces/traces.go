@@ -20,13 +20,18 @@
 //     is dropped and counted ([Tracer.Counts]).
 //   - A collector that does not respond costs one connection, and at the end of the server at
 //     most lastWait.
-//   - A span has no data, no URL, no header and no body of anybody.
+//   - A span has no data, no header and no body of anybody, and of a URL the scheme, host and
+//     port: a path is often a secret.
+//   - What is not Postrider's own is named by the semantic conventions of OpenTelemetry,
+//     version 1.43.0; a test compares the names with theirs.
 //
 // Read traces.go (what is recorded) first, then export.go (how it is sent).
 package traces
 
 import (
 	"cmp"
+	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -45,18 +50,24 @@ type Options struct {
 	Headers map[string]string // of each request to it, such as a token
 	Share   float64           // of the events, from 0 to 1
 	Version string            // of the program
-	Node    string            // name of this server among its spans
-	Now     func() time.Time  // the store's time of day; default: this machine's
-	Log     *slog.Logger      // default: discard
+	Node    string            // name of this server's machine
+
+	// Target returns the URL of an endpoint, of which spans show the scheme, host and port;
+	// empty: it has none. Default: none has.
+	Target func(postrider.EndpointID) string
+
+	Now func() time.Time // the store's time of day; default: this machine's
+	Log *slog.Logger     // default: discard
 }
 
 // Tracer records spans of the events that are sampled. Its hooks may be called from any
 // goroutine.
 type Tracer struct {
-	opts  Options
-	url   string
-	spans *batch.Queue[span] // at most maxWaiting and one for each goroutine that adds
-	door  door
+	opts     Options
+	url      string
+	instance string             // id of this process among all that send spans
+	spans    *batch.Queue[span] // at most maxWaiting and one for each goroutine that adds
+	door     door
 
 	sent, dropped atomic.Int64
 }
@@ -72,12 +83,23 @@ func New(opts Options) *Tracer {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Target == nil {
+		opts.Target = func(postrider.EndpointID) string { return "" }
+	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	t := &Tracer{opts: opts, spans: batch.NewQueue[span](), door: egress.OperatorTransport()}
+	t := &Tracer{opts: opts, spans: batch.NewQueue[span](), door: egress.OperatorTransport(), instance: newInstance()}
 	if u, err := url.Parse(opts.URL); err == nil {
 		t.url = u.JoinPath("v1", "traces").String()
 	}
 	return t
+}
+
+// newInstance returns a random UUID.
+func newInstance() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // CheckURL reports whether the text can be the URL of a collector.
@@ -120,7 +142,10 @@ type span struct {
 	// stored together.
 	events, deliveries int
 
+	route string // of a publish: path of the API's operation; empty: no request published it
+
 	// Of an attempt.
+	target     string // the endpoint's URL
 	claimed    claimed
 	attempt    outcome
 	transition postrider.Transition
@@ -173,6 +198,7 @@ func (t *Tracer) accepted(a observe.Accepted) {
 		}
 		publish := spanOf(e, kindPublish, postrider.PublishSpan(e.ID))
 		publish.parent, publish.begun, publish.took = e.TraceParent.Span(), t.wall(a.Begun), a.Took
+		publish.route = a.Route
 		publish.events, publish.deliveries = a.Events, a.Receipts[i].Deliveries
 		t.add(publish)
 		commit := spanOf(e, kindCommit, postrider.CommitSpan(e.ID))
@@ -206,6 +232,7 @@ func (t *Tracer) settled(settled observe.Settled) {
 	if c.Attempt > 1 {
 		s.link = postrider.AttemptSpan(c.ID, c.Attempt-1)
 	}
+	s.target = t.opts.Target(c.Endpoint)
 	s.claimed = claimed{c.ID, c.ReplayedFrom, c.Endpoint, c.Lane, c.Attempt}
 	s.attempt = outcome{a.Outcome, a.StatusCode, a.Error, a.Timing, settled.Stale}
 	s.transition = settled.Transition

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,13 +151,15 @@ func TestACollectorGetsTheStoryOfAnEvent(t *testing.T) {
 	c := newCollector(t)
 	tr := traces.New(traces.Options{
 		URL: c.URL + "/tenant/", Headers: map[string]string{"authorization": "Bearer token"}, Share: 1, Version: "v1", Node: "node-1",
-		Now: func() time.Time { return noon },
+		Now: func() time.Time { return noon }, Target: func(postrider.EndpointID) string { return "https://user:canary@hooks.example/canary?canary=1" },
 	})
 	h := tr.Hooks()
 	duplicate := accepted(untraced)
 	duplicate.Receipts[0].Duplicate = true
 	h.Accepted.Call(duplicate)
-	h.Accepted.Call(accepted(traced, untraced))
+	both := accepted(traced, untraced)
+	both.Route = "/v1/webhooks/events"
+	h.Accepted.Call(both)
 	h.Committed.Call(observe.Committed{Events: 2, Begun: time.Now(), Took: time.Millisecond})
 	h.Committed.Call(observe.Committed{Chunk: &observe.Chunk{Event: &traced}, Deliveries: 1000, Begun: time.Now(), Took: time.Millisecond})
 	h.Settled.Call(settled(&traced, 1))
@@ -203,6 +207,11 @@ func TestACollectorGetsTheStoryOfAnEvent(t *testing.T) {
 		t.Errorf("%d spans arrived, %d were sent and %d dropped, want 7", len(c.spans), sent, dropped)
 	}
 	c.checkRequest(t)
+	c.checkNames(t)
+	if s := spans["publish order.created"]; attribute(s, "http.route") != "/v1/webhooks/events" || attribute(s, "url.path") != "/v1/webhooks/events" ||
+		attribute(s, "http.request.method") != "POST" || attribute(s, "http.response.status_code") != "202" || s.Kind != trace.Span_SPAN_KIND_SERVER {
+		t.Errorf("the publish is %v", s)
+	}
 	checkAttempt(t, spans["attempt order.created2"])
 	if s := spans["commit order.created"]; attribute(s, "postrider.commit.events") != "7" || attribute(s, "postrider.commit.deliveries") != "9" {
 		t.Errorf("the commit is %v", s.Attributes)
@@ -222,11 +231,35 @@ func (c *collector) checkRequest(t *testing.T) {
 		t.Errorf("the request is %s %s with %v", r.Method, r.URL, r.Header)
 	}
 	var resource []string
+	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	for _, a := range c.received[0].Resource.Attributes {
-		resource = append(resource, a.Key+"="+a.Value.GetStringValue())
+		resource = append(resource, a.Key+"="+uuid.ReplaceAllString(a.Value.GetStringValue(), "UUID"))
 	}
-	if want := []string{"service.name=postrider", "service.version=v1", "service.instance.id=node-1"}; !slices.Equal(resource, want) {
+	if want := []string{"service.name=postrider", "service.version=v1", "service.instance.id=UUID", "host.name=node-1"}; !slices.Equal(resource, want) {
 		t.Errorf("the resource is %v, want %v", resource, want)
+	}
+	if schema := "https://opentelemetry.io/schemas/1.43.0"; c.received[0].SchemaUrl != schema || c.received[0].ScopeSpans[0].SchemaUrl != schema {
+		t.Errorf("the schema is %s, want %s", c.received[0].SchemaUrl, schema)
+	}
+}
+
+// checkNames compares the names of attributes that are not Postrider's own with those of the
+// semantic conventions.
+func (c *collector) checkNames(t *testing.T) {
+	t.Helper()
+	file, err := os.ReadFile("testdata/semconv-1.43.0.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := strings.Fields(string(file))
+	all := slices.Clone(c.received[0].Resource.Attributes)
+	for _, s := range c.spans {
+		all = append(all, s.Attributes...)
+	}
+	for _, a := range all {
+		if !strings.HasPrefix(a.Key, "postrider.") && !slices.Contains(known, a.Key) {
+			t.Errorf("the semantic conventions have no attribute %s", a.Key)
+		}
 	}
 }
 
@@ -237,11 +270,13 @@ func checkAttempt(t *testing.T, s *trace.Span) {
 		got[a.Key] = attribute(s, a.Key)
 	}
 	want := map[string]string{
+		"http.request.method": "POST", "http.request.resend_count": "1", "server.address": "hooks.example", "server.port": "443",
+		"url.full":        "https://hooks.example/REDACTED",
 		"postrider.event": traced.ID.String(), "postrider.account": traced.Account.String(), "postrider.event_type": "order.created",
 		"postrider.delivery": postrider.DeliveryID{3}.String(), "postrider.endpoint": postrider.EndpointID{4}.String(),
 		"postrider.attempt": "2", "postrider.lane": "retry", "postrider.outcome": "rejected", "postrider.status": "pending",
 		"postrider.retry_in_ms": "60000", "postrider.dns_ms": "1", "postrider.first_byte_ms": "30",
-		"http.response.status_code": "500", "error.type": "status", "postrider.replayed_from": postrider.DeliveryID{9}.String(), "postrider.stale": "true",
+		"http.response.status_code": "500", "error.type": "500", "postrider.replayed_from": postrider.DeliveryID{9}.String(), "postrider.stale": "true",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the attributes of an attempt (-want +got):\n%s", diff)

@@ -22,6 +22,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -55,6 +56,17 @@ var chartCases = []struct{ name, values, objects string }{
 		affinity: {nodeAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}`,
 		"ConfigMap ConfigMap Deployment HorizontalPodAutoscaler Ingress NetworkPolicy PodDisruptionBudget PrometheusRule Service Service ServiceMonitor",
 	},
+	{
+		"volumes, containers and authorities", `{
+		secret: {existing: mine}, settings: {expunge-list: /lists/expunged, smtp-ca-file: /ca/smtp.pem}, certificateAuthorities: {configMap: authorities},
+		extraVolumes: [{name: lists, persistentVolumeClaim: {claimName: lists}}, {name: ca, secret: {secretName: smtp}}, {name: keys, secret: {secretName: keys, defaultMode: 256}}],
+		extraVolumeMounts: [{name: lists, mountPath: /lists}, {name: ca, mountPath: /ca}, {name: keys, mountPath: /keys}],
+		initContainers: [{name: wait, image: wait}], extraContainers: [{name: proxy, image: proxy}],
+		podSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: null}, image: {digest: "sha256:` + strings.Repeat("a", 64) + `"},
+		networkPolicy: {enabled: true, egress: [{to: [{podSelector: {matchLabels: {app: postgres}}}], ports: [{port: 5432}]}]}}`,
+		"ConfigMap Deployment NetworkPolicy PodDisruptionBudget Service Service",
+	},
+	{"SQLite with backups", `{store: sqlite, backup: {enabled: true, claim: backups}}`, "ConfigMap CronJob Service Service StatefulSet"},
 	{"metrics for every namespace", `{store: sqlite, networkPolicy: {enabled: true, metricsFrom: {kubernetes.io/metadata.name: null}}}`, "ConfigMap NetworkPolicy Service Service StatefulSet"},
 }
 
@@ -88,12 +100,14 @@ var kinds = map[string]any{
 	"ConfigMap": corev1.ConfigMap{}, "Secret": corev1.Secret{}, "Service": corev1.Service{},
 	"Deployment": appsv1.Deployment{}, "StatefulSet": appsv1.StatefulSet{},
 	"PodDisruptionBudget": policyv1.PodDisruptionBudget{}, "HorizontalPodAutoscaler": autoscalingv2.HorizontalPodAutoscaler{},
+	"CronJob": batchv1.CronJob{},
 	"Ingress": networkingv1.Ingress{}, "NetworkPolicy": networkingv1.NetworkPolicy{},
 	"ServiceMonitor": monitoringv1.ServiceMonitor{}, "PrometheusRule": monitoringv1.PrometheusRule{},
 }
 
 // apiVersions has the version of the API of each.
 var apiVersions = map[string]string{
+	"CronJob":   "batch/v1",
 	"ConfigMap": "v1", "Secret": "v1", "Service": "v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1",
 	"PodDisruptionBudget": "policy/v1", "HorizontalPodAutoscaler": "autoscaling/v2", "Ingress": "networking.k8s.io/v1",
 	"NetworkPolicy": "networking.k8s.io/v1", "ServiceMonitor": "monitoring.coreos.com/v1", "PrometheusRule": "monitoring.coreos.com/v1",
@@ -194,6 +208,13 @@ func TestChartRefusesValues(t *testing.T) {
 		`{secret: {existing: mine}, settings: {listen: ":80"}}`:       "listen",
 		`{secret: {existing: mine}, settings: {public_url: "https"}}`: "public_url",
 		`{secret: {existing: mine}, replicas: 0}`:                     "replicas",
+		`{secret: {existing: mine}, image: {digest: latest}}`:         "digest",
+		`{secret: {existing: mine}, backup: {enabled: true}}`:         "claim",
+
+		`{secret: {existing: mine}, backup: {enabled: true, claim: b}}`:                                                                                      "backup copies the store sqlite",
+		`{secret: {existing: mine}, settings: {expunge-list: /data/list}}`:                                                                                   "the setting expunge-list names /data/list, which would be lost with its pod",
+		`{store: sqlite, env: [{name: POSTRIDER_EXPUNGE_LIST, value: /l/x}]}`:                                                                                "the setting expunge-list names /l/x",
+		`{secret: {existing: mine}, settings: {expunge-list: /l/x}, extraVolumes: [{name: l, emptyDir: {}}], extraVolumeMounts: [{name: l, mountPath: /l}]}`: "lost with its pod",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v, want an error that says %q", values, err, reason)
@@ -249,6 +270,12 @@ func (o objects) check(t *testing.T) {
 			}
 		case *policyv1.PodDisruptionBudget:
 			selector, _ = metav1.LabelSelectorAsSelector(object.Spec.Selector)
+		case *batchv1.CronJob:
+			pod := object.Spec.JobTemplate.Spec.Template
+			selected, _ := o.pods(t)
+			if labels.SelectorFromSet(selected.Labels).Matches(labels.Set(pod.Labels)) || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-hooks-0" {
+				t.Errorf("%s takes requests, or copies another volume: %+v", key, pod)
+			}
 		case *networkingv1.NetworkPolicy:
 			selector, _ = metav1.LabelSelectorAsSelector(&object.Spec.PodSelector)
 		case *autoscalingv2.HorizontalPodAutoscaler:
@@ -279,6 +306,9 @@ func checkSecurity(t *testing.T, pod *corev1.PodSpec) {
 	if *pod.EnableServiceLinks {
 		t.Error("Kubernetes sets variables POSTRIDER_*, which the server refuses")
 	}
+	if tolerates := pod.Containers[0].ReadinessProbe; tolerates.PeriodSeconds*(tolerates.FailureThreshold-1) < 5 {
+		t.Errorf("a short fault of the database makes all servers unready: %v", tolerates)
+	}
 	probes := []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].LivenessProbe, pod.Containers[0].ReadinessProbe}
 	for i, path := range []string{"/livez", "/livez", "/readyz"} {
 		if probes[i] == nil || probes[i].HTTPGet.Path != path || probes[i].HTTPGet.Port.StrVal != "ops" {
@@ -297,7 +327,7 @@ func (o objects) checkMounts(t *testing.T, pod *corev1.PodSpec) {
 	volumes := map[string]bool{}
 	for _, volume := range pod.Volumes {
 		volumes[volume.Name] = true
-		if volume.ConfigMap != nil && o["ConfigMap "+volume.ConfigMap.Name] == nil {
+		if volume.ConfigMap != nil && volume.ConfigMap.Name != "authorities" && o["ConfigMap "+volume.ConfigMap.Name] == nil {
 			t.Errorf("there is no ConfigMap %s", volume.ConfigMap.Name)
 		}
 	}

@@ -1,5 +1,6 @@
 {{/* The template of a server's pod, the same in the Deployment and the StatefulSet. */}}
 {{- define "postrider.pod" -}}
+{{- include "postrider.checkExpungeList" . }}
 metadata:
   labels:
     {{- include "postrider.selector" . | nindent 4 }}
@@ -19,51 +20,50 @@ spec:
   priorityClassName: {{ . }}
   {{- end }}
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
-  securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    fsGroup: 65532
-    fsGroupChangePolicy: OnRootMismatch
-    seccompProfile: {type: RuntimeDefault}
+  {{- with .Values.podSecurityContext }}
+  securityContext: {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets: {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- with .Values.initContainers }}
+  initContainers: {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: postrider
-      image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
+      image: {{ include "postrider.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       # The image listens on :8080 and :9090, and has its data in /data.
-      env:
-        - {name: POSTRIDER_CONFIG, value: /etc/postrider/postrider.yaml}
-        {{- with .Values.env }}{{ toYaml . | nindent 8 }}{{ end }}
-      {{- if or .Values.secret.existing (include "postrider.makesSecret" .) .Values.envFrom }}
-      envFrom:
-        {{- if or .Values.secret.existing (include "postrider.makesSecret" .) }}
-        - secretRef: {name: {{ include "postrider.secret" . }}}
-        {{- end }}
-        {{- with .Values.envFrom }}{{ toYaml . | nindent 8 }}{{ end }}
-      {{- end }}
+      {{- include "postrider.env" . | nindent 6 }}
       ports:
         - {name: api, containerPort: 8080}
         - {name: ops, containerPort: 9090}
       # A server whose database is away lives and is not ready: a restart would not help. The
-      # check of readiness may take 5 s.
+      # check of readiness may take 5 s. All servers share one database, so a short fault of it
+      # must not take them all out at once: producers would get an answer of the ingress.
       startupProbe: {httpGet: {path: /livez, port: ops}, periodSeconds: 1, failureThreshold: 60}
       livenessProbe: {httpGet: {path: /livez, port: ops}, periodSeconds: 10, timeoutSeconds: 5}
-      readinessProbe: {httpGet: {path: /readyz, port: ops}, periodSeconds: 2, timeoutSeconds: 6, failureThreshold: 1}
+      readinessProbe: {httpGet: {path: /readyz, port: ops}, periodSeconds: 2, timeoutSeconds: 6, failureThreshold: 5}
       # The API closes with the SIGTERM. In these 5 s load balancers learn that the pod ends.
       lifecycle: {preStop: {sleep: {seconds: 5}}}
-      securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: {drop: [ALL]}
+      {{- with .Values.securityContext }}
+      securityContext: {{- toYaml . | nindent 8 }}
+      {{- end }}
       resources: {{- toYaml .Values.resources | nindent 8 }}
       volumeMounts:
         - {name: settings, mountPath: /etc/postrider, readOnly: true}
         - {name: data, mountPath: /data}
+        {{- if .Values.certificateAuthorities.configMap }}
+        - {name: authorities, mountPath: /etc/postrider-authorities, readOnly: true}
+        {{- end }}
+        {{- with .Values.extraVolumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
+    {{- with .Values.extraContainers }}{{ toYaml . | nindent 4 }}{{ end }}
   volumes:
     - {name: settings, configMap: {name: {{ include "postrider.name" . }}}}
+    {{- with .Values.certificateAuthorities.configMap }}
+    - {name: authorities, configMap: {name: {{ . }}}}
+    {{- end }}
+    {{- with .Values.extraVolumes }}{{ toYaml . | nindent 4 }}{{ end }}
     {{- if eq .Values.store "postgres" }}
     - {name: data, emptyDir: {}}
     {{- end }}

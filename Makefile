@@ -89,6 +89,10 @@ deploy: ## Check the alerts by promtool, the dashboard by a Prometheus, and the 
 	cd deploy && go mod tidy -diff
 	cd deploy && go test -count=1 -vet=all .
 
+.PHONY: waits
+waits: ## Hold each resource of docs/waits.md for 25 s by force, and watch everybody else.
+	go test -count=1 -v -run TestPromise5Waits ./internal/app -args -hold 25s
+
 .PHONY: snippets
 snippets: ## Run the snippets that verify webhooks in eight languages, on signatures of ours; part of the tests.
 	go test -count=1 ./internal/snippets

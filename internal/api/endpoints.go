@@ -343,7 +343,9 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 		}
 		if e.URL != was.URL {
 			s.resetVerification(e)
-			infoOf(ctx).note("host", host(was.URL)+" to "+host(e.URL))
+			if from, to := host(was.URL), host(e.URL); from != to {
+				infoOf(ctx).note("host", from+" to "+to)
+			}
 		}
 		infoOf(ctx).changed(s.viewEndpoint(was, nil), s.viewEndpoint(*e, nil))
 		return nil

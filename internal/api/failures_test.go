@@ -53,3 +53,23 @@ func TestALatinResponseIsText(t *testing.T) {
 		t.Errorf("the last failure is %v", failure)
 	}
 }
+
+// The audit log names the hosts of a changed URL only if they differ.
+func TestTheAuditLogNamesNoHostThatStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	for _, url := range []string{"https://new.example/one", "https://new.example/two"} {
+		w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"url": "`+url+`"}`)
+	}
+	var hosts int
+	entries := w.want(200, "GET /audit?action=update-endpoint", "").data()
+	for _, entry := range entries {
+		if details, _ := entry["details"].(map[string]any); details["host"] != nil {
+			hosts++
+		}
+	}
+	if len(entries) != 2 || hosts != 1 {
+		t.Errorf("%d of %d changes name hosts, want 1 of 2", hosts, len(entries))
+	}
+}

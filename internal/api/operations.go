@@ -15,7 +15,7 @@ import (
 // Cluster lists the nodes that share the store.
 type Cluster interface {
 	// Members lists the nodes, by incarnation.
-	Members(ctx context.Context) ([]store.Member, error)
+	Members(ctx context.Context, owns postrider.EndpointID) ([]store.Member, error)
 }
 
 // operations registers the routes about how the server and its endpoints fare.
@@ -43,7 +43,7 @@ func (s *server) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[a
 		alone := apitypes.Node{ID: 1, Host: s.opts.Host, Status: "alive", Shards: store.Shards, SeenAt: instant(now)}
 		return respond(apitypes.List[apitypes.Node]{Data: []apitypes.Node{alone}}), nil
 	}
-	members, err := s.Cluster.Members(ctx)
+	members, err := s.Cluster.Members(ctx, postrider.EndpointID{})
 	if err != nil {
 		return nil, err
 	}

@@ -237,6 +237,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Continue: func(ctx context.Context, c postrider.Claimed, refused postrider.Attempt) error {
 			return a.dispatcher.Continue(ctx, c, refused) // it is made below
 		},
+		Current: func(c *postrider.Claimed, to *store.EndpointSnapshot) bool { return a.dispatcher.Current(c, to) },
 	})
 	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)

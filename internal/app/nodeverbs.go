@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -33,9 +34,9 @@ func (v nodeVerbs) Forget(ctx context.Context, incarnation uint32) (err error) {
 }
 
 // Members implements [store.Nodes].
-func (v nodeVerbs) Members(ctx context.Context) (_ []store.Member, err error) {
+func (v nodeVerbs) Members(ctx context.Context, owns postrider.EndpointID) (_ []store.Member, err error) {
 	defer v.done("Members", time.Now(), &err)
-	return v.Nodes.Members(ctx)
+	return v.Nodes.Members(ctx, owns)
 }
 
 // Wake implements [store.Nodes].

@@ -80,6 +80,10 @@ type Endpoints interface {
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
 	// Held reports whether the store is held, so that nothing may start.
 	Held() bool
+	// Refresh applies every change that was stored before it was called.
+	Refresh(ctx context.Context) error
+	// RefreshedAt returns when the last Refresh that succeeded began.
+	RefreshedAt() time.Time
 	// Subscribe has f called after every change of an endpoint, and when
 	// deliveries may be due for one. Lookup returns the change by then.
 	Subscribe(f func(routing.Change))
@@ -176,6 +180,8 @@ type Dispatcher struct {
 	circuits    *batch.Queue[schedule.CircuitChange]
 	gone        *batch.Queue[postrider.EndpointID]
 	cluster     *cluster
+
+	*effects
 }
 
 // New returns a dispatcher that takes work from queue and delivers it with
@@ -197,6 +203,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		gone:        batch.NewQueue[postrider.EndpointID](),
 	}
 	d.cluster = newCluster(d.opts)
+	d.effects = &effects{endpoints: endpoints, clock: queue.Clock(), cluster: d.cluster}
 	endpoints.Subscribe(func(c routing.Change) { d.postOwn(endpointChanged{c}) })
 	return d
 }
@@ -267,6 +274,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		})
 		parts.Go(func() { d.cluster.runReclaimer(commit, d.done) })
 		parts.Go(func() { d.cluster.runNotifier(commit, d.done) })
+		parts.Go(func() { d.runEffects(commit, d.done) })
 	}
 
 	left := d.runLoop(ctx, commit, func(delivery *schedule.Delivery) {

@@ -36,6 +36,7 @@ type harness struct {
 	held  atomic.Bool // the store is held
 
 	mu      sync.Mutex
+	same    map[postrider.EndpointID]*snapshot // what Lookup returns, if it is there
 	routed  map[postrider.EndpointID]store.EndpointSnapshot
 	respond func(postrider.Claimed) postrider.Attempt // after which time is its Duration
 	sent    []request
@@ -182,13 +183,6 @@ func (r *harness) Send(ctx context.Context, deadline time.Time, c *postrider.Cla
 		}
 		return postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Error: context.Cause(ctx).Error()}
 	}
-}
-
-func (r *harness) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	to, ok := r.routed[id]
-	return &to, ok
 }
 
 func (r *harness) Held() bool { return r.held.Load() }

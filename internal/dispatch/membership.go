@@ -44,6 +44,9 @@ type cluster struct {
 	stored       atomic.Pointer[time.Time]         // when the last heartbeat that was stored was sent; nil: there was none
 	refused      atomic.Pointer[error]             // why the last heartbeat was not stored; nil: it was
 	heartbeatNow batch.Signal                      // the membership has changed: do not wait for the interval
+	until        atomic.Pointer[time.Time]         // the ownership ends then; nil: it owns nothing
+	effects      *batch.Queue[effectAsked]         // by other nodes, for runEffects
+	awaited      awaited                           // what this node asked the others
 	gained       batch.Signal                      // this node has new shards, or a dead node was reclaimed
 	missed       batch.Signal                      // wake-ups for this node were missed, or not named
 	dead         chan []uint32                     // incarnations to be reclaimed; one list at a time
@@ -54,6 +57,7 @@ type cluster struct {
 func newCluster(opts Options) *cluster {
 	c := &cluster{
 		opts: opts.Cluster, log: opts.Log, wakeUps: newWakeUps(), lost: opts.Hooks.AttemptsLost, wokenUp: opts.Hooks.WokenUp,
+		effects: batch.NewQueue[effectAsked](), awaited: awaited{asked: map[string]*question{}},
 		heartbeatNow: batch.NewSignal(), gained: batch.NewSignal(), missed: batch.NewSignal(), dead: make(chan []uint32, 1),
 	}
 	c.lock.tried, c.lock.since = make(chan struct{}), time.Now()
@@ -198,8 +202,10 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 //   - The losses of the lock are counted before the call. If it is lost before the core
 //     has the reply, others may have taken this node for dead, so the core owns nothing
 //     until the next heartbeat.
-//   - Circuits of new shards are loaded before the shards are owned. If that fails, the
-//     heartbeat failed, and the next one repeats it.
+//   - Circuits and settings of new shards are loaded before the shards are owned. If that
+//     fails, the heartbeat failed, and the next one repeats it. Nor does the ownership last
+//     for longer than TTL from when the endpoints were last read: who makes a change relies on
+//     both (effects.go).
 func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Membership, error) {
 	response := make(chan []uint8, 1)
 	var surplus []uint8
@@ -217,10 +223,6 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	if err != nil {
 		return m, err
 	}
-	until := asked.Add(d.opts.Cluster.TTL)
-	if m.Unlocked {
-		until = time.Time{}
-	}
 	had, has, added := d.cluster.owned.Load(), new(schedule.ShardSet), new(schedule.ShardSet)
 	for _, shard := range m.Shards {
 		has[shard] = true
@@ -229,9 +231,22 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	gained := *added != schedule.ShardSet{}
 	var known []postrider.Circuit
 	if gained {
+		if err := d.endpoints.Refresh(ctx); err != nil {
+			return m, err
+		}
 		if known, err = d.loadCircuits(ctx, added); err != nil {
 			return m, err
 		}
+	}
+	until := asked.Add(d.opts.Cluster.TTL)
+	if stale := d.endpoints.RefreshedAt().Add(d.opts.Cluster.TTL); stale.Before(until) {
+		until = stale
+	}
+	if m.Unlocked {
+		until = time.Time{}
+	}
+	if now, _ := d.cluster.lock.state(); now == losses {
+		d.cluster.until.Store(&until)
 	}
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(m.Nodes > 1)
@@ -333,7 +348,7 @@ func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 func (c *cluster) hosts(ctx context.Context) map[uint32]string {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
-	members, err := c.opts.Nodes.Members(ctx)
+	members, err := c.opts.Nodes.Members(ctx, postrider.EndpointID{})
 	if err != nil {
 		c.log.WarnContext(ctx, "names of dead nodes not read", "error", err)
 	}
@@ -377,7 +392,9 @@ func (d *Dispatcher) runLock(ctx context.Context) {
 			}
 			d.onWakeUp(message)
 		})
-		d.post(schedule.LockLost{Losses: d.cluster.lock.set(false)})
+		losses := d.cluster.lock.set(false)
+		d.cluster.until.Store(nil)
+		d.post(schedule.LockLost{Losses: losses})
 		if ctx.Err() != nil {
 			return
 		}

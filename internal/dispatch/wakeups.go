@@ -27,11 +27,13 @@ const (
 	verbMembership = "membership" // a node joined, left or freed shards
 	verbNew        = "new"        // endpoint/lane: lanes that got new deliveries
 	verbPoll       = "poll"       // more lanes got new deliveries than can be named
+	verbEffect     = "effect"     // nonce, name: a change is stored, or what has the name must not be sent; answered by verbDone
+	verbDone       = "done"       // nonces: what they asked for is done
 	verbLook       = "look"       // endpoint: it has something due that is not new, such as a replay or a resumed endpoint
 )
 
 // verbs are the dispatcher's own.
-var verbs = []string{verbMembership, verbNew, verbPoll, verbLook}
+var verbs = []string{verbMembership, verbNew, verbPoll, verbLook, verbEffect, verbDone}
 
 // A message names at most lanesNamed lanes, in 4.6 KB of the 8 KB that a notification of
 // PostgreSQL may have. At most maxLanes lanes and maxLooks endpoints wait to be named. If
@@ -134,7 +136,14 @@ func (c *cluster) runNotifier(ctx context.Context, done <-chan struct{}) {
 // notify sends a message to the other nodes. If it is lost, their next poll or scan finds
 // what it named.
 func (c *cluster) notify(ctx context.Context, message string) {
-	if c.opts.PollOnly || !c.others.Load() {
+	if c.others.Load() {
+		c.wake(ctx, message)
+	}
+}
+
+// wake is notify where other nodes are known to be there.
+func (c *cluster) wake(ctx context.Context, message string) {
+	if c.opts.PollOnly {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
@@ -179,6 +188,11 @@ func (d *Dispatcher) onWakeUp(message string) {
 		d.post(schedule.LanesDue{Lanes: parseLanes(arguments), New: true})
 	case verbPoll:
 		d.cluster.missed.Set()
+	case verbEffect:
+		nonce, name, _ := strings.Cut(arguments, " ")
+		d.cluster.effects.Add(effectAsked{nonce, name})
+	case verbDone:
+		d.cluster.awaited.done(strings.Fields(arguments), from)
 	case verbLook:
 		owned := d.cluster.owned.Load()
 		for name := range strings.FieldsSeq(arguments) {

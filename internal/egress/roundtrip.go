@@ -18,12 +18,20 @@ type Exchange struct {
 	Request  Request
 	Deadline time.Time // of round trips, in addition to the deadline of their context; zero: none. Set by the caller
 
+	// Look is asked on the open connection, just before a request is written: whether it may
+	// still be sent. If not, RoundTrip returns ErrWithdrawn. Nil: it may. Set by the caller.
+	Look func() bool
+
 	Sent    bool             // set by RoundTrip: a byte of some request was written since Reset
 	Written bool             // set by RoundTrip: a byte of the last request was written
 	Timing  postrider.Timing // set by RoundTrip: of all its calls since Reset, but Reused of the last one
 
 	reader responseReader
 }
+
+// ErrWithdrawn is the error of a request that [Exchange.Look] has stopped: no byte of it was
+// written.
+var ErrWithdrawn = errors.New("the request was withdrawn before it was sent")
 
 // Reset frees the request and forgets the response. The memory for reading
 // responses is kept.
@@ -124,7 +132,7 @@ func (e *Egress) roundTrip(ctx context.Context, to Server, x *Exchange) (Respons
 	if c := e.pooled(to, x.Deadline); c != nil {
 		x.Timing.Reused = true
 		response, err := e.roundTripOn(ctx, c, x)
-		if err == nil || x.Written || x.ended(ctx) {
+		if err == nil || x.Written || x.ended(ctx) || errors.Is(err, ErrWithdrawn) {
 			return response, err
 		}
 	}
@@ -196,6 +204,9 @@ func (e *Egress) roundTripOn(ctx context.Context, c *conn, x *Exchange) (Respons
 // the connection can carry another request: the request was written and the
 // response was read to its end, neither side closes, and no byte is left over.
 func (x *Exchange) writeAndRead(c *conn) (response Response, reusable bool, err error) {
+	if x.Look != nil && !x.Look() {
+		return Response{}, false, ErrWithdrawn
+	}
 	begun := time.Now()
 	n, writeErr := c.Write(x.Request.bytes)
 	x.Written = n > 0

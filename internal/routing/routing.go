@@ -31,6 +31,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -44,6 +45,7 @@ type Table struct {
 	directory store.Directory
 	opts      Options
 	refresh   sync.Mutex                         // held by the one Refresh at work
+	refreshed atomic.Pointer[time.Time]          // when the last Refresh that succeeded began
 	notified  *batch.Queue[postrider.EndpointID] // by Notify, for Run
 	setAside  map[postrider.EndpointID]struct{}  // endpoints whose policy cannot be read; guarded by refresh
 
@@ -149,10 +151,15 @@ func (x *Table) Run(ctx context.Context) error {
 // One call is at work at a time; another one waits, and then finds what came
 // meanwhile. The subscriber hears of each change after its page was applied. A
 // change that is reported twice is harmless: the subscriber looks the endpoint
-// up.
+// up. A call that waited while a whole Refresh was made has nothing left to do.
 func (x *Table) Refresh(ctx context.Context) error {
+	called := time.Now()
 	x.refresh.Lock()
 	defer x.refresh.Unlock()
+	if x.RefreshedAt().After(called) {
+		return nil
+	}
+	begun := time.Now()
 	const page = 1000
 	for {
 		changes, err := x.directory.Changes(ctx, x.Version(), page)
@@ -167,9 +174,18 @@ func (x *Table) Refresh(ctx context.Context) error {
 			x.changed(Change{Endpoint: changes.Endpoints[i].Endpoint.ID})
 		}
 		if len(changes.Endpoints) < page {
+			x.refreshed.Store(&begun)
 			return nil
 		}
 	}
+}
+
+// RefreshedAt returns when the last Refresh that succeeded began; zero: there was none.
+func (x *Table) RefreshedAt() time.Time {
+	if at := x.refreshed.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // logHold tells the person on call that nothing is sent, and that it is again.

@@ -7,11 +7,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// giveBackUnmade gives the lease of an attempt back that was started and could not be made,
-// because this node lacks something: no byte of a request left. Nothing is used up, neither
-// of the delivery nor of the endpoint's circuit, rate or round of suspects. The endpoint
+// giveBackUnmade gives the lease of an attempt back that was started and not made: no byte of a
+// request left. Nothing is used up, neither of the delivery nor of the endpoint's circuit,
+// rate or round of suspects. If this node lacks something (OutcomePostponed), the endpoint
 // gets nothing more until a back-off has passed, also from what is prefetched: its next
-// delivery would fail in the same way.
+// delivery would fail in the same way. Else the endpoint changed or the delivery was
+// cancelled (OutcomeNone), and it may start again at once, as things are now.
 func (c *Core) giveBackUnmade(now time.Time, ep *endpoint, d *Delivery) {
 	if d.Probe && ep.probe == probeInFlight {
 		c.circuits.setProbe(ep, noProbe)
@@ -28,7 +29,9 @@ func (c *Core) giveBackUnmade(now time.Time, ep *endpoint, d *Delivery) {
 		delete(c.suspects.recent, d.ID)
 		c.suspects.notAttempted(1)
 	}
-	ep.postpone(now)
+	if d.Result.Outcome == postrider.OutcomePostponed {
+		ep.postpone(now)
+	}
 	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
 	c.shards.busy[ep.shard]++ // until it is committed
 	c.noteDue(ep, l, now)

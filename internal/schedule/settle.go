@@ -49,7 +49,7 @@ func (cs *commits) late(now time.Time, limit time.Duration) bool {
 }
 
 // apply frees the slot and decides what the attempt does to the delivery and to
-// the endpoint.
+// the endpoint. An attempt that sent nothing does nothing: its lease goes back.
 func (in Attempted) apply(c *Core, now time.Time) {
 	d := in.Delivery
 	d.Attempt = max(d.Attempt, d.Result.Number) // the sender may have made a second one: see Queue.Continue
@@ -58,7 +58,7 @@ func (in Attempted) apply(c *Core, now time.Time) {
 	c.slots.addInFlight(ep, -1)
 	c.hosts.notFull(ep.host)
 	c.slots.addCredit(ep, -1)
-	if d.Result.Outcome == postrider.OutcomePostponed {
+	if d.Result.Outcome == postrider.OutcomePostponed || d.Result.Outcome == postrider.OutcomeNone {
 		c.giveBackUnmade(now, ep, d)
 		c.review(now, ep)
 		c.reviewHost(now, ep.host)

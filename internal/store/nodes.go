@@ -70,7 +70,8 @@ type Nodes interface {
 
 	// Members lists the nodes that are alive, and the dead ones that are not
 	// reclaimed yet, each with its machine and the number of its shards, by incarnation.
-	Members(ctx context.Context) ([]Member, error)
+	// With an endpoint, only the node that owns its shard.
+	Members(ctx context.Context, owns postrider.EndpointID) ([]Member, error)
 
 	// Wake sends a short message to every node that listens. It may be lost.
 	Wake(ctx context.Context, message string) error

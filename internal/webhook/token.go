@@ -107,8 +107,9 @@ func (ts *targets) tokensOf(e *postrider.Endpoint, c postrider.Credentials) (*to
 }
 
 // token returns a token, fetched if need be, or a [postrider.FailureError]; cached: it
-// was not fetched while the caller waited. A nil source returns "".
-func (s *tokenSource) token(ctx context.Context) (token string, cached bool, err error) {
+// was not fetched while the caller waited. A nil source returns "". look is asked before a
+// request to the token server, as [egress.Exchange.Look] is.
+func (s *tokenSource) token(ctx context.Context, look func() bool) (token string, cached bool, err error) {
 	if s == nil {
 		return "", false, nil
 	}
@@ -118,7 +119,7 @@ func (s *tokenSource) token(ctx context.Context) (token string, cached bool, err
 			return token, true, nil
 		}
 		if own {
-			s.fetch(ctx, request)
+			s.fetch(ctx, request, look)
 		}
 		select {
 		case <-request.done:
@@ -128,6 +129,8 @@ func (s *tokenSource) token(ctx context.Context) (token string, cached bool, err
 		switch {
 		case request.err == nil:
 			return request.token, false, nil
+		case own && errors.Is(request.err, egress.ErrWithdrawn):
+			return "", false, request.err
 		case egress.FailureOf(request.err, false).IsServers():
 			return "", false, request.err // not the fault of the token server
 		case !errors.Is(request.err, errGivenUp) || egress.Ended(ctx):
@@ -153,10 +156,10 @@ func (s *tokenSource) join(now time.Time) (token string, request *tokenRequest, 
 }
 
 // fetch carries the request out and wakes the attempts that wait for it.
-func (s *tokenSource) fetch(ctx context.Context, request *tokenRequest) {
+func (s *tokenSource) fetch(ctx context.Context, request *tokenRequest, look func() bool) {
 	defer s.finish(request)
-	token, until, err := s.retrieve(ctx)
-	if err != nil && egress.Ended(ctx) {
+	token, until, err := s.retrieve(ctx, look)
+	if err != nil && (egress.Ended(ctx) || errors.Is(err, egress.ErrWithdrawn)) {
 		err = errors.Join(errGivenUp, err)
 	}
 	request.token, request.until, request.err = token, until, err
@@ -204,11 +207,11 @@ func refusesToken(r *egress.Response) bool {
 // worked last is tried first; if the server refuses it, the other way is tried. The
 // texts of errors contain nothing of the response, because a server may repeat the
 // secret in it.
-func (s *tokenSource) retrieve(ctx context.Context) (string, time.Time, error) {
+func (s *tokenSource) retrieve(ctx context.Context, look func() bool) (string, time.Time, error) {
 	now := time.Now() // before the request: the life of a token begins when it is made
-	t, err := s.request(ctx, s.secretInBody)
+	t, err := s.request(ctx, look, s.secretInBody)
 	if _, refused := errors.AsType[*refusalError](err); refused {
-		if t, err = s.request(ctx, !s.secretInBody); err == nil {
+		if t, err = s.request(ctx, look, !s.secretInBody); err == nil {
 			s.secretInBody = !s.secretInBody
 		}
 	}
@@ -240,7 +243,7 @@ func (s *tokenSource) keptUntil(now time.Time, life time.Duration) time.Time {
 }
 
 // request asks the token server once.
-func (s *tokenSource) request(ctx context.Context, secretInBody bool) (tokenResponse, error) {
+func (s *tokenSource) request(ctx context.Context, look func() bool, secretInBody bool) (tokenResponse, error) {
 	form, authorization := s.form, ""
 	if secretInBody {
 		form = maps.Clone(form)
@@ -251,12 +254,15 @@ func (s *tokenSource) request(ctx context.Context, secretInBody bool) (tokenResp
 		authorization = "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) + "\r\n"
 	}
 	body := form.Encode()
-	var x egress.Exchange
+	x := egress.Exchange{Look: look}
 	defer x.Reset()
 	x.Request.Set(append(x.Request.Buffer(), "POST "+s.requestLine+
 		"Content-Type: application/x-www-form-urlencoded\r\n"+authorization+
 		"Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body...), 0)
 	response, err := s.egress.RoundTrip(ctx, s.server, &x)
+	if errors.Is(err, egress.ErrWithdrawn) {
+		return tokenResponse{}, err
+	}
 	if e, early := errors.AsType[*postrider.FailureError](err); early {
 		return tokenResponse{}, fmt.Errorf("reach token server: %w", e)
 	}

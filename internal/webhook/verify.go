@@ -147,7 +147,7 @@ func (s *Sender) handshake(ctx context.Context, to *store.EndpointSnapshot) erro
 // that is 2xx. The target is not cached: its endpoint may not be stored yet.
 func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q *egress.Request) error) (egress.Response, error) {
 	x := &exchange{target: t} // not of the pool: its response is read after it
-	token, _, err := t.tokens.token(ctx)
+	token, _, err := t.tokens.token(ctx, nil)
 	if err == nil {
 		err = build(token, &x.Request)
 	}

@@ -12,6 +12,8 @@
 //     everything that egress promises about addresses, memory and time holds.
 //   - An attempt ends at its deadline or with its context. Fetching a token and
 //     following redirects happen within the same deadline.
+//   - Just before a request is written, also a redirected one and one for a token, it is asked
+//     again whether the endpoint and the delivery are still as they were (Options.Current).
 //   - One attempt writes one request, and one more for each redirect that the
 //     endpoint wants followed: at most three, only those that keep method and
 //     body, each URL checked like an endpoint's, never from https to http.
@@ -40,6 +42,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -62,6 +65,10 @@ type Options struct {
 	// the delivery waits then. Default: nothing is recorded.
 	Continue func(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error
 
+	// Current reports whether an attempt that began with these settings may send now: the
+	// endpoint has not changed since, and the delivery is not cancelled. Default: it may.
+	Current func(c *postrider.Claimed, to *store.EndpointSnapshot) bool
+
 	// Sampled reports whether the spans of an event are recorded, for the header traceparent of
 	// endpoints that ask for it. Default: none are.
 	Sampled func(postrider.EventID) bool
@@ -77,6 +84,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Continue == nil {
 		o.Continue = func(context.Context, postrider.Claimed, postrider.Attempt) error { return nil }
+	}
+	if o.Current == nil {
+		o.Current = func(*postrider.Claimed, *store.EndpointSnapshot) bool { return true }
 	}
 	if o.Sampled == nil {
 		o.Sampled = func(postrider.EventID) bool { return false }
@@ -109,6 +119,7 @@ type Sender struct {
 	unsent  *targets // with placeholders for secrets; see Describe
 	origin  string
 	now     func() time.Time
+	current func(*postrider.Claimed, *store.EndpointSnapshot) bool
 	log     *slog.Logger
 	goOn    func(context.Context, postrider.Claimed, postrider.Attempt) error // see Options.Continue
 
@@ -124,6 +135,7 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 		unsent:  newTargets(door, placeholders{}, opts),
 		origin:  opts.RequestOrigin,
 		now:     opts.Now,
+		current: opts.Current,
 		log:     opts.Log,
 		goOn:    opts.Continue,
 	}
@@ -136,6 +148,9 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 // If the endpoint refuses a cached token, the attempt is recorded and excused, and another
 // one follows with a new token, within the same deadline: the record that Send returns has
 // the next number then. A second refusal is the endpoint's.
+//
+// If it finds before the first request of an attempt that it is not current any more, nothing is
+// sent, and the outcome is [postrider.OutcomeNone].
 func (s *Sender) Send(
 	ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot,
 ) postrider.Attempt {
@@ -214,7 +229,12 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 	x := newExchange()
 	defer x.release()
 	x.Deadline = deadline
+	x.Look = func() bool { return s.current(d.claimed, d.to) }
 	response, err := s.exchange(ctx, x, d)
+	if errors.Is(err, egress.ErrWithdrawn) && !x.Sent {
+		a.Outcome = postrider.OutcomeNone
+		return nil
+	}
 	if err == nil {
 		classifyResponse(a, &response, s.now())
 		if x.refused {
@@ -288,7 +308,11 @@ func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response e
 		if err != nil || !keepsRequest(response.Status) {
 			break
 		}
-		response, err = s.follow(ctx, x, &d, response)
+		before := response
+		if response, err = s.follow(ctx, x, &d, response); errors.Is(err, egress.ErrWithdrawn) {
+			response, err = before, nil // what the attempt showed: the redirect is not followed
+			break
+		}
 	}
 	if err == nil && x.target.tokens != nil && cached && d.mayRefuse && refusesToken(&response) {
 		x.refused = tokens.reject(d.token, time.Now())
@@ -309,7 +333,7 @@ func (s *Sender) prepare(ctx context.Context, x *exchange, d draft) (token strin
 	if x.target, err = s.targets.find(ctx, d.to, d.at); err != nil {
 		return "", false, err
 	}
-	return x.target.tokens.token(ctx)
+	return x.target.tokens.token(ctx, x.Look)
 }
 
 // roundTrip sends the request of x to its target.

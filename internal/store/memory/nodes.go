@@ -71,15 +71,18 @@ func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membershi
 }
 
 // Members implements [store.Nodes].
-func (s *Store) Members(context.Context) (members []store.Member, err error) {
+func (s *Store) Members(_ context.Context, owns postrider.EndpointID) (members []store.Member, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for _, incarnation := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[incarnation]
+		if !owns.IsZero() && s.owners[store.Shard(owns)] != n {
+			continue
+		}
 		m := store.Member{
 			Incarnation: incarnation, Host: n.host, StartedAt: s.clock.Shown(n.started), SeenAt: s.clock.Shown(n.seen),
-			Leaving: n.leaving, Dead: n.silent(now) || !n.free.IsZero(),
+			Leaving: n.leaving, Dead: n.silent(now) || !n.free.IsZero() || n.locked && s.locks[incarnation] == 0,
 		}
 		for _, owner := range s.owners {
 			if owner == n {

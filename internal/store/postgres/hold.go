@@ -28,7 +28,7 @@ const lockClass = 0x706f7374
 // memory and not from a snapshot: it shows the present, also in a transaction that waited.
 // objsubid = 2 means a lock of two numbers.
 const heldLocksSQL = `
-	select l.objid::bigint, l.pid
+	select l.objid::bigint as objid, l.pid
 	from pg_locks l
 	where l.locktype = 'advisory' and l.granted and l.classid = @class and l.objsubid = 2
 		and l.database = (select d.oid from pg_database d where d.datname = current_database())`

@@ -106,16 +106,24 @@ const acquireShardsSQL = `
 	where owner = @incarnation
 	order by shard`
 
-// Reads all of two tables of few rows.
+// A lock that was freed since the last heartbeat of another node counts already: nobody waits
+// for a node that has died. Reads all of two tables of few rows.
 const membersSQL = `
+	with held as materialized (` + heldLocksSQL + `)
 	select n.incarnation, n.host, (select count(*) from shards s where s.owner = n.incarnation), n.started_at, n.seen_at, n.leaving,
 		n.seen_at + n.ttl * interval '1 microsecond' <= @now or n.free_since is not null
+			or coalesce(n.locked_on = pg_postmaster_start_time() and n.incarnation not in (select h.objid from held h), false)
 	from nodes n
+	where @shard::smallint is null or exists (select from shards s where s.shard = @shard and s.owner = n.incarnation)
 	order by n.incarnation`
 
 // Members lists the nodes.
-func (s *Store) Members(ctx context.Context) ([]store.Member, error) {
-	members, err := list(ctx, s, query{membersSQL, at(s.clock.Now(), pgx.NamedArgs{})}, func(row pgx.CollectableRow) (m store.Member, err error) {
+func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) ([]store.Member, error) {
+	args := at(s.clock.Now(), lockArgs(0))
+	if args["shard"] = nil; !owns.IsZero() {
+		args["shard"] = int16(store.Shard(owns))
+	}
+	members, err := list(ctx, s, query{membersSQL, args}, func(row pgx.CollectableRow) (m store.Member, err error) {
 		err = row.Scan(&m.Incarnation, &m.Host, &m.Shards, toTime(&m.StartedAt), toTime(&m.SeenAt), &m.Leaving, &m.Dead)
 		m.StartedAt, m.SeenAt = s.clock.Shown(m.StartedAt), s.clock.Shown(m.SeenAt)
 		return m, err

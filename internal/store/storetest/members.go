@@ -3,13 +3,14 @@ package storetest
 import (
 	"time"
 
+	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // members lists the nodes, without their times.
 func (w *world) members() []store.Member {
 	w.Helper()
-	members, err := w.Nodes.Members(w.Context())
+	members, err := w.Nodes.Members(w.Context(), postrider.EndpointID{})
 	w.ok(err)
 	for i, m := range members {
 		if m.StartedAt.IsZero() || m.SeenAt.Before(m.StartedAt) {

@@ -64,6 +64,9 @@ type Options struct {
 	Transport http.RoundTripper
 	// UserAgent is the User-Agent header. Default "postrider-client".
 	UserAgent string
+	// OnNotEffective is called for a response that says that a change is stored, and not yet in
+	// effect on all servers. The call returns no error. Default: nobody is told.
+	OnNotEffective func(apitypes.NotEffective)
 }
 
 // withDefaults replaces the zero fields by their defaults.
@@ -154,6 +157,9 @@ func (c *Client) try(ctx context.Context, r request, body []byte, out any) error
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return problem(response, text)
+	}
+	if n, ok := apitypes.ParseNotEffective(response.Header.Get("Not-Yet-Effective")); ok && c.opts.OnNotEffective != nil {
+		c.opts.OnNotEffective(n)
 	}
 	if out == nil || len(text) == 0 {
 		return nil

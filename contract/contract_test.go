@@ -125,6 +125,15 @@ var fleeting = map[string]string{
 	"Waiting.reason = suspected":                    "from the death of a server until the delivery's next attempt",
 	"Waiting.reason = endpoint_deleted":             "from the deletion of its endpoint until the delivery is cancelled",
 	"Explanation.next = cancel":                     "the same as Waiting.reason = endpoint_deleted",
+	"update-endpoint 202":                           "another server does not confirm the change within two seconds",
+	"delete-endpoint 202":                           "the same",
+	"pause-endpoint 202":                            "the same",
+	"disable-endpoint 202":                          "the same",
+	"set-circuit 202":                               "the same",
+	"rotate-secret 202":                             "the same",
+	"revoke-secret 202":                             "the same",
+	"cancel-delivery 202":                           "the same",
+	"delete-account 202":                            "the same",
 }
 
 // unseenOnSQLite are the states that only a database in a process of its own

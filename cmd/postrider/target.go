@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -23,6 +24,9 @@ type target struct {
 	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" placeholder:"URL" help:"URL of the server. Default: that of the server that runs with the data folder (POSTRIDER_DATA_DIR, or ./postrider-data), or else http://127.0.0.1:8080."`
 	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File with the API key. Default: the variable POSTRIDER_API_KEY, or else admin.key in the data folder: POSTRIDER_DATA_DIR, or ./postrider-data."`
 	JSON    bool   `name:"json" help:"Print the result as JSON."`
+
+	// NotEffective tells of a change that is not in effect on all servers yet; nil: nobody is told.
+	NotEffective func(apitypes.NotEffective) `kong:"-"`
 }
 
 // dataFolder returns the store of a server with the same environment that was started in the
@@ -56,7 +60,7 @@ func (t target) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(address, key, client.Options{UserAgent: "postrider-cli", Attempts: 3}), nil
+	return client.New(address, key, client.Options{UserAgent: "postrider-cli", Attempts: 3, OnNotEffective: t.NotEffective}), nil
 }
 
 // ask makes a call to the server and prints its result. Nearly every command of a
@@ -65,6 +69,10 @@ func (t target) connect() (*client.Client, error) {
 // A command checks its own flags and reads its files before it asks, so that a
 // mistake on the command line exits with 2 and has changed nothing.
 func ask[T any](t terminal, server target, print printer[T], call func(*client.Client) (T, error)) error {
+	server.NotEffective = func(n apitypes.NotEffective) {
+		fmt.Fprintf(t.err, "The change is stored. %s may still act as before, until %s at the latest.\n",
+			strings.Join(n.Servers, ", "), n.Until.Format(time.TimeOnly+" MST"))
+	}
 	api, err := server.connect()
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (rt *router) accounts() {
 		name: "delete-account", path: "DELETE /accounts/{account}",
 		summary:     "Delete an account",
 		description: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
-		scope:       admin, status: 204,
+		scope:       admin, status: 204, withdraws: true,
 	}, rt.deleteAccount)
 }
 
@@ -132,8 +132,8 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[api
 	return s.putAccount(ctx, account, body.Retention)
 }
 
-// deleteAccount marks the account as deleted and responds. The endpoints, which
-// may be many, are deleted in the background. Both caches are emptied, because
+// deleteAccount deletes the account and its endpoints. Their deliveries, which may be many, are
+// cancelled in the background. Both caches are emptied, because
 // the account's name is free and its keys are revoked.
 func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, error) {
 	account, err := s.findAccount(ctx, in.Account)
@@ -146,7 +146,7 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 	s.names.forget()
 	s.keys.forget()
 	s.sessions.forget()
-	s.Canceller.CancelDeleted()
+	s.awaitDeleted(ctx)
 	return nil, nil // 204
 }
 

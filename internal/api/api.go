@@ -167,6 +167,8 @@ type Pacer interface {
 // Canceller deletes the endpoints of deleted accounts, and cancels the pending
 // deliveries of deleted endpoints.
 type Canceller interface {
+	// DeleteEndpoints deletes all endpoints of deleted accounts.
+	DeleteEndpoints(ctx context.Context) error
 	// CancelDeleted starts this work. It must not block.
 	CancelDeleted()
 }
@@ -187,7 +189,8 @@ type Deps struct {
 	Vault       Vault
 	Reencrypter Reencrypter
 	Notifier    Notifier
-	Pacer       Pacer // nil: nobody knows
+	Effects     Effects // nil: every change is in effect when it is stored
+	Pacer       Pacer   // nil: nobody knows
 	Canceller   Canceller
 	Expunger    Expunger
 	Archive     Archive // nil: none is set

@@ -58,7 +58,7 @@ func (rt *router) circuits() {
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
 		summary: "Open, close or probe an endpoint's circuit by hand",
 		codes:   []string{"endpoint_deleted", "endpoint_set_aside", "conflict"},
-		scope:   postrider.ScopeWebhooksOperate, body: apitypes.CircuitUpdate{},
+		scope:   postrider.ScopeWebhooksOperate, body: apitypes.CircuitUpdate{}, withdraws: true,
 	}, rt.setCircuit)
 }
 
@@ -131,6 +131,7 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 		if err == nil {
 			s.Notifier.Notify(e.ID)
 			s.opts.Hooks.CircuitChanged.Call(c)
+			s.await(ctx, postrider.Withdrawal{Endpoint: e.ID})
 			return c, nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {

@@ -132,7 +132,7 @@ func (rt *router) deliveries() {
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
 		summary: "Cancel a pending delivery",
 		codes:   endedCodes,
-		scope:   operate,
+		scope:   operate, withdraws: true,
 	}, rt.cancelDelivery)
 	handle(rt, route{
 		name: "retry-delivery", path: "POST /deliveries/{delivery}/retry",
@@ -458,5 +458,6 @@ func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 	}
 	s.opts.Hooks.Ended.Call(observe.Ended{Status: postrider.Cancelled, Reason: postrider.ReasonCancelled, N: 1})
 	s.Notifier.Notify(d.Endpoint) // the next delivery of its ordering key may be due
+	s.await(ctx, postrider.Withdrawal{Endpoint: d.Endpoint, Delivery: d.ID})
 	return respond(viewDelivery(d)), nil
 }

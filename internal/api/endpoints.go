@@ -91,13 +91,13 @@ func (rt *router) endpoints() {
 		summary:     "Change an endpoint",
 		description: "A field that is left out keeps its value. Null sets a field back to its default.",
 		codes:       []string{"endpoint_deleted", "uid_taken", "conflict"},
-		scope:       write, body: apitypes.EndpointUpdate{},
+		scope:       write, body: apitypes.EndpointUpdate{}, withdraws: true,
 	}, rt.changeEndpoint)
 	handle(rt, route{
 		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
 		summary: "Delete an endpoint and cancel its pending deliveries",
 		codes:   []string{"conflict"},
-		scope:   write, status: 204,
+		scope:   write, status: 204, withdraws: true,
 	}, rt.deleteEndpoint)
 	for _, c := range statusChanges {
 		codes := []string{"endpoint_deleted", "conflict"}
@@ -113,7 +113,7 @@ func (rt *router) endpoints() {
 			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
 			summary: c.summary, description: c.description,
 			codes: codes,
-			scope: c.scope, body: apitypes.EndpointReason{}, empty: true,
+			scope: c.scope, body: apitypes.EndpointReason{}, empty: true, withdraws: c.to != postrider.EndpointEnabled,
 		}, rt.changeStatus(c))
 	}
 	handle(rt, route{
@@ -325,7 +325,7 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 	if err := checkMaySet(infoOf(ctx).caller, body.Policy); err != nil {
 		return nil, err
 	}
-	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+	return s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		was := *e
 		set(&e.UID, body.UID, "")
 		set(&e.Description, body.Description, "")
@@ -349,16 +349,16 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 		}
 		infoOf(ctx).changed(s.viewEndpoint(was, nil), s.viewEndpoint(*e, nil))
 		return nil
-	})
+	}))
 }
 
 // deleteEndpoint marks the endpoint as deleted. Its pending deliveries are
 // cancelled in the background.
 func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, error) {
-	_, err := s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+	_, err := s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
 		return nil
-	})
+	}))
 	switch {
 	case errors.Is(err, errDeleted): // a client that repeats a DELETE takes a 404 for success
 		return nil, postrider.ErrNotFound
@@ -418,7 +418,11 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 		if err := decodeIfAny(ctx, &body); err != nil {
 			return nil, err
 		}
-		return s.put(ctx, in.Endpoint, func(p *store.PutEndpoint) error {
+		wait := s.awaited(ctx)
+		if c.to == postrider.EndpointEnabled { // nothing is taken away
+			wait = func(r *reply[apitypes.Endpoint], err error) (*reply[apitypes.Endpoint], error) { return r, err }
+		}
+		return wait(s.put(ctx, in.Endpoint, func(p *store.PutEndpoint) error {
 			e := &p.Endpoint
 			if !slices.Contains(c.from, e.Status) {
 				return conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
@@ -432,7 +436,7 @@ func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPat
 				e.StatusReason = ""
 			}
 			return checkText("reason", body.Reason, maxDescription)
-		})
+		}))
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 type Expunger interface {
 	// Begin begins an expunge. It goes on by itself, and after a restart.
 	Begin(ctx context.Context, e postrider.Expunge) error
+	// Prepare ends what must end before something is removed: it deletes the endpoint or the
+	// account, and cancels the deliveries of the event.
+	Prepare(ctx context.Context, e postrider.Expunge) error
 	// Unfinished returns how many expunges have not removed everything yet.
 	Unfinished(ctx context.Context) (int, error)
 	// List returns the path of the list from which a restored store learns what to remove
@@ -30,7 +33,7 @@ func (rt *router) expunges() {
 			"The removal goes on after a restart of the server; 15 minutes after the last row was found, since an attempt may be under way, the archive follows, and then it ends. " +
 			"An event that only the archive has is found there.",
 		codes: []string{"archive_unavailable", "archive_damaged", "expunge_list_unwritable"}, receiverTime: archiveTime,
-		scope: postrider.ScopeAdmin, status: 202, body: apitypes.ExpungeCreate{}, empty: true,
+		scope: postrider.ScopeAdmin, status: 202, body: apitypes.ExpungeCreate{}, empty: true, withdraws: true,
 	}, rt.createExpunge)
 	handle(rt, route{
 		name: "list-expunges", path: "GET /expunges",
@@ -56,6 +59,13 @@ func (s *server) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitype
 	}
 	if err := s.Expunger.Begin(ctx, e); err != nil {
 		return nil, err
+	}
+	if err := s.Expunger.Prepare(ctx, e); err != nil { // Run does it again
+		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Store.Clock().Wall().Add(deletedSoon)}
+	} else if e.Event.IsZero() {
+		s.awaitDeleted(ctx)
+	} else {
+		s.await(ctx, postrider.Withdrawal{Event: e.Event})
 	}
 	return respondWith(s.viewExpunge)(first(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
 }

@@ -56,6 +56,8 @@ type requestInfo struct {
 	trace postrider.TraceParent
 	// details are added to the audit entry of the request. Written by the handler, with note.
 	details map[string]string
+	// notEffective has the nodes on which the request's change is not in effect yet. Set by await.
+	notEffective postrider.NotEffective
 	// err is the error behind a 5xx response, for the log only. Set by
 	// problemOf.
 	err error
@@ -269,6 +271,7 @@ type responseWriter struct {
 // it is a redirect, which no handler of this package sends.
 func (a *responseWriter) WriteHeader(status int) {
 	first := a.status == 0
+	status = a.noteEffect(status)
 	a.status = status
 	if first && (a.request.Pattern == "" || status/100 == 3) {
 		a.unrouted = true

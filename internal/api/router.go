@@ -150,6 +150,9 @@ type route struct {
 	// repeatable is true if a repeated request gets a 200 with the same body as the
 	// first one.
 	repeatable bool
+	// withdraws is true if the operation takes something away from an endpoint, so that its
+	// handler calls await.
+	withdraws bool
 	// reveals is true for a GET that shows secrets: its requests are audited.
 	reveals bool
 	// reads is true for a POST that changes nothing: its requests are not audited.
@@ -175,6 +178,9 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 		}
 		return out, nil
 	})
+	if r.withdraws {
+		describeEffect(op)
+	}
 	// Huma has registered the operation without a body by now, so it does not
 	// read the body.
 	if r.body != nil {
@@ -224,6 +230,9 @@ func (rt *router) operation(r route) huma.Operation {
 	description := fmt.Sprintf("Requires an API key with the scope `%s`.", r.scope)
 	if r.description != "" {
 		description = r.description + " " + description
+	}
+	if r.withdraws {
+		description += takesEffect
 	}
 	op := huma.Operation{
 		OperationID:   r.name,

@@ -83,7 +83,7 @@ func (rt *router) secrets() {
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
 		summary: "Rotate an endpoint's secret",
 		codes:   []string{"conflict", "endpoint_deleted", "endpoint_set_aside", "too_many_secrets", "secret_exists"},
-		scope:   write, body: apitypes.SecretRotation{}, empty: true,
+		scope:   write, body: apitypes.SecretRotation{}, empty: true, withdraws: true,
 	}, rt.rotateSecret)
 	handle(rt, route{
 		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
@@ -215,6 +215,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 		return nil, err
 	}
 	s.Notifier.Notify(e.ID)
+	s.await(ctx, postrider.Withdrawal{Endpoint: e.ID})
 	return respond(viewSecret(secret, key.Text())), nil
 }
 
@@ -290,6 +291,7 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 		return nil, err
 	}
 	s.Notifier.Notify(e.ID)
+	s.await(ctx, postrider.Withdrawal{Endpoint: e.ID})
 	return nil, nil
 }
 

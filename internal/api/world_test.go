@@ -469,7 +469,9 @@ type deaf struct{}
 func (deaf) Notify(postrider.EndpointID) {}
 
 func (deaf) CancelDeleted() {}
-func (deaf) Wake()          {}
+
+func (deaf) DeleteEndpoints(context.Context) error { return nil }
+func (deaf) Wake()                                 {}
 
 // buffer is a log that a test may read while it is written.
 type buffer struct {

@@ -199,7 +199,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
 		Store: a.store, Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
-		Notifier: a.table, Pacer: a.dispatcher, Canceller: a.janitor, Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
+		Notifier: a.table, Effects: a.dispatcher, Pacer: a.dispatcher, Canceller: a.janitor, Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
 		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Host: hostname(), Quotas: a.config.quotas(), Retention: a.config.retention(),

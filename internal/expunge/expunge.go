@@ -248,7 +248,7 @@ func (r *Runner) archived(ctx context.Context, e postrider.Expunge) (postrider.E
 // remove removes what is stored of an expunge, and reports whether it waits for deliveries that
 // are being cancelled.
 func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.Expunge, waits bool, err error) {
-	if err := r.prepare(ctx, e); err != nil {
+	if err := r.Prepare(ctx, e); err != nil {
 		return e, false, err
 	}
 	if ends := e.Archive.Day.IsZero() || e.Archive.Done; ends && !e.EmptySince.IsZero() {
@@ -305,8 +305,8 @@ func Object(e postrider.Expunge) (kind, id string) {
 	return "account", e.Account.String()
 }
 
-// prepare ends what must end before rows may go. All of it may be done again.
-func (r *Runner) prepare(ctx context.Context, e postrider.Expunge) error {
+// Prepare ends what must end before rows may go. All of it may be done again; Run does that.
+func (r *Runner) Prepare(ctx context.Context, e postrider.Expunge) error {
 	switch {
 	case !e.Event.IsZero():
 		return errors.Join(r.cancel(ctx, e), r.discard(ctx, e))

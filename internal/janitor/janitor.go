@@ -137,6 +137,15 @@ func New(s Store, opts Options) *Janitor {
 // minute. It does not block, and does nothing while Run is not running.
 func (j *Janitor) CancelDeleted() { j.cancel.Set() }
 
+// DeleteEndpoints deletes all endpoints of deleted accounts now.
+func (j *Janitor) DeleteEndpoints(ctx context.Context) error {
+	for {
+		if n, err := j.store.DeleteEndpoints(ctx, j.opts.Chunk); err != nil || n < j.opts.Chunk {
+			return err
+		}
+	}
+}
+
 // chore is one kind of work that is repeated.
 type chore struct {
 	name string // what it does, for the log and for observers

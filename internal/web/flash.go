@@ -37,6 +37,10 @@ const maxFlash = 3 << 10
 // done ends a form: it leads to the path, which says what was done.
 func (v *visit) done(path string, f flash) error {
 	f.Page, _, _ = strings.Cut(path, "?")
+	if n := v.notEffective; len(n.Servers) > 0 {
+		f.Text += " " + v.t("change.not_effective", "servers", strings.Join(n.Servers, ", "), "until", n.Until.In(v.zone).Format(time.TimeOnly))
+		f.Warn = true
+	}
 	text, err := json.Marshal(f)
 	if cookie := base64.RawURLEncoding.EncodeToString(text); err == nil && len(cookie) <= maxFlash {
 		v.setCookie("flash", cookie, time.Minute)

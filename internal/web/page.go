@@ -44,7 +44,10 @@ type visit struct {
 	zone    *time.Location
 	now     time.Time
 	flash   flash // what the form before this page did; zero: nothing
-	names   names // of endpoints and accounts, for the page
+
+	notEffective apitypes.NotEffective // of what this visit changed; zero: it is in effect
+
+	names names // of endpoints and accounts, for the page
 }
 
 // page is what a handler shows.
@@ -207,7 +210,10 @@ func (v *visit) connect() {
 	brief := &briefTransport{v.h.API(v.session.Caller), v.h.brief, v.session.Caller}
 	v.calls = &recorder{next: brief}
 	by := func(transport http.RoundTripper) *client.Client {
-		return client.New("http://api.internal", "", client.Options{Attempts: 1, Timeout: v.h.opts.PageTime, Transport: transport})
+		return client.New("http://api.internal", "", client.Options{
+			Attempts: 1, Timeout: v.h.opts.PageTime, Transport: transport,
+			OnNotEffective: func(n apitypes.NotEffective) { v.notEffective = n },
+		})
 	}
 	v.api, v.frame = by(v.calls), by(brief)
 }

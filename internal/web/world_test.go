@@ -389,6 +389,8 @@ type deaf struct{}
 
 func (deaf) Begin(context.Context, postrider.Expunge) error { return nil }
 
+func (deaf) Prepare(context.Context, postrider.Expunge) error { return nil }
+
 func (deaf) Unfinished(context.Context) (int, error) { return 0, nil }
 
 func (deaf) List() string { return "" }
@@ -396,7 +398,9 @@ func (deaf) List() string { return "" }
 func (deaf) Notify(postrider.EndpointID) {}
 
 func (deaf) CancelDeleted() {}
-func (deaf) Wake()          {}
+
+func (deaf) DeleteEndpoints(context.Context) error { return nil }
+func (deaf) Wake()                                 {}
 
 // describer describes every request as one with a header that the endpoint's owner chose.
 type describer struct{}

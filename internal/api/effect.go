@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+// Effects knows when a change has taken effect.
+type Effects interface {
+	// Await waits until what the change took away is not sent any more, and returns the nodes
+	// that have not confirmed that within a few seconds.
+	Await(ctx context.Context, w postrider.Withdrawal) postrider.NotEffective
+}
+
+// await waits until a change that is stored has taken effect. Every operation that takes something
+// away from an endpoint calls it after its last write. If nodes have not confirmed it, the
+// response is a 202 that says so (responseWriter.head): the change is stored, so it is no error.
+func (s *server) await(ctx context.Context, w postrider.Withdrawal) {
+	if s.Effects == nil {
+		return
+	}
+	if n := s.Effects.Await(ctx, w); n.Any() {
+		infoOf(ctx).notEffective = n
+	}
+}
+
+// awaited returns a function that awaits the change of an endpoint that its arguments say of.
+func (s *server) awaited(ctx context.Context) func(*reply[apitypes.Endpoint], error) (*reply[apitypes.Endpoint], error) {
+	return func(r *reply[apitypes.Endpoint], err error) (*reply[apitypes.Endpoint], error) {
+		if err == nil {
+			s.await(ctx, postrider.Withdrawal{Endpoint: r.Body.ID})
+		}
+		return r, err
+	}
+}
+
+// deletedSoon is when the janitor has deleted the endpoints of an account, if the request could not.
+const deletedSoon = time.Minute
+
+// awaitDeleted deletes the endpoints of deleted accounts and waits until no node serves or matches them.
+func (s *server) awaitDeleted(ctx context.Context) {
+	err := s.Canceller.DeleteEndpoints(ctx)
+	s.Canceller.CancelDeleted()
+	if s.await(ctx, postrider.Withdrawal{}); err != nil {
+		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Store.Clock().Wall().Add(deletedSoon)}
+	}
+}
+
+// notEffectiveHeader says in a 202 which servers may still act as before the change.
+const notEffectiveHeader = "Not-Yet-Effective"
+
+// noteEffect adds the header to the response of a change that is not in effect on all nodes, and
+// returns the status: 202 where it would be 200 or 204.
+func (a *responseWriter) noteEffect(status int) int {
+	n := a.info.notEffective
+	if !n.Any() || status/100 != 2 {
+		return status
+	}
+	a.Header().Set(notEffectiveHeader, apitypes.NotEffective{Servers: n.Nodes, Until: n.Until}.Header())
+	return http.StatusAccepted
+}
+
+// takesEffect is a part of the description of every operation that takes something away.
+const takesEffect = " The response comes when the change is in effect: what arrives at the receiver later than 100 ms after it was sent by the new state, " +
+	"except what a server sends that stood still in that moment. If a server does not confirm that within two seconds, the response is a 202: " +
+	"the change is stored, and the header `" + notEffectiveHeader + "` says which servers may still act as before, and until when at the latest."
+
+// describeEffect adds the 202 to the document of an operation. It has the body of the other success.
+func describeEffect(op huma.Operation) {
+	if op.DefaultStatus == http.StatusAccepted {
+		return
+	}
+	response := &huma.Response{
+		Description: "The change is stored, and not yet in effect on all servers.",
+		Headers: map[string]*huma.Param{notEffectiveHeader: {
+			Description: "When the change is in effect at the latest, and on which servers it is not yet.",
+			Schema:      &huma.Schema{Type: huma.TypeString}, Example: `until="2026-11-25T12:00:05.000Z", servers="b c"`,
+		}},
+	}
+	for _, status := range []string{"200", "204"} {
+		if success := op.Responses[status]; success != nil {
+			response.Content = success.Content
+		}
+	}
+	op.Responses["202"] = response
+}

@@ -11,15 +11,15 @@ import (
 
 func TestTheFolderOfANewListIsSynced(t *testing.T) { //nolint:paralleltest // it replaces syncFolder
 	var synced []string
-	real := syncFolder
+	was := syncFolder
 	syncFolder = func(folder string) error {
 		if _, err := os.Stat(filepath.Join(folder, "list")); err != nil {
 			t.Errorf("the folder is synced before the list is there: %v", err)
 		}
 		synced = append(synced, folder)
-		return real(folder)
+		return was(folder)
 	}
-	defer func() { syncFolder = real }()
+	defer func() { syncFolder = was }()
 	dir := t.TempDir()
 	for range 2 {
 		if err := appendTo(filepath.Join(dir, "list"), postrider.Expunge{ID: postrider.ExpungeID{1}, Account: postrider.AccountID{2}}); err != nil {

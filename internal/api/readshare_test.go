@@ -82,7 +82,7 @@ func TestPromise5OneAccountsReadsHaveAShare(t *testing.T) {
 		}
 		w.want(200, "GET /events", "")
 		reads.Wait()
-		if served.Load() != 8 && served.Load() != 12 || served.Load()+late.Load() != 50 || refused.Load() != late.Load() {
+		if n := served.Load(); n < 8 || n > 12 || n+late.Load() != 50 || refused.Load() != late.Load() {
 			t.Errorf("%d reads are served, %d refused, %d are counted as refused", served.Load(), late.Load(), refused.Load())
 		}
 		if unmarked := over.unmarked.Load(); unmarked != 0 {

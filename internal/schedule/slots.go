@@ -114,8 +114,8 @@ func (s *slots) leasable(of class) int {
 // while half of their slots are free, and less the fewer are. So endpoints that hang from
 // one moment on cannot take the last of these slots, since others have responded later.
 func (s *slots) promptWithin() time.Duration {
-	free := time.Duration(s.limit - s.inFlightOf[prompt])
-	return min(time.Second, 2*time.Second*free/time.Duration(s.limit))
+	free := float64(s.limit-s.inFlightOf[prompt]) / float64(s.limit)
+	return min(time.Second, time.Duration(2*free*float64(time.Second)))
 }
 
 // prefetchFree returns how many more deliveries the node may lease before they

@@ -103,10 +103,17 @@ type TablesSQL struct {
 	Facts string // returns the facts about the tables
 }
 
+// TablesOf is an open database, with the statements of its store about its tables.
+type TablesOf struct {
+	DB  *sql.DB
+	SQL TablesSQL
+}
+
 // Migrate applies migrations by up, and notes what they made. has is the version before; 0: there
 // are no tables. Tables of another build, and tables that lack something, are refused before
 // anything changes.
-func (m Migrations) Migrate(ctx context.Context, db *sql.DB, has int64, statements TablesSQL, up func() error) error {
+func (m Migrations) Migrate(ctx context.Context, tables TablesOf, has int64, up func() error) error {
+	db, statements := tables.DB, tables.SQL
 	var noted Tables
 	if has > 0 {
 		var err error

@@ -79,7 +79,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS) (err erro
 	if err != nil {
 		return err
 	}
-	return own.Migrate(ctx, db, has, tableStatements(own.Names), func() error {
+	return own.Migrate(ctx, store.TablesOf{DB: db, SQL: tableStatements(own.Names)}, has, func() error {
 		if _, err := provider.Up(ctx); err != nil {
 			return fmt.Errorf("apply migrations: %w", fault(err))
 		}

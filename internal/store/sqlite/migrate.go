@@ -43,7 +43,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	}
 	own, err := ownMigrations()
 	if err == nil {
-		err = own.Migrate(ctx, db, has, tableStatements(own.Names), func() error {
+		err = own.Migrate(ctx, store.TablesOf{DB: db, SQL: tableStatements(own.Names)}, has, func() error {
 			done, err := provider.Up(ctx)
 			for _, step := range done {
 				log.InfoContext(ctx, "schema migrated", "version", step.Source.Version, "took", step.Duration.String())

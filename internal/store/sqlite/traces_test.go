@@ -20,7 +20,7 @@ func (r *rig) deliverMarked(n int, text string) {
 	r.Helper()
 	p, settlements := r.batch(n, 0)
 	for i := range n {
-		mark := fmt.Sprintf(`{"%s":%d,"rest":"%s"}`, text, i, strings.Repeat("x", i*i*37%(6000)))
+		mark := fmt.Sprintf(`{"%s":%d,"rest":"%s"}`, text, i, strings.Repeat("x", i*i*37%6000))
 		e := &p.Batches[i][0].Event
 		e.Data, e.IdempotencyKey = []byte(mark), fmt.Sprintf("%s key %s", text, e.ID)
 		s := &settlements[i]

@@ -250,7 +250,7 @@ func TestAPersonOfTheProviderLogsIn(t *testing.T) {
 	for _, e := range s.list("/audit?action=login") {
 		outcomes[e["outcome"]]++
 	}
-	if outcomes["ok"] != 1 || outcomes["unauthorized"] != 4 {
+	if outcomes["ok"] != 1 || outcomes["unauthorized"] != 1 { // a burst of failures is one entry
 		t.Errorf("the logins in the audit log ended %v", outcomes)
 	}
 }

@@ -225,9 +225,12 @@ func document(openAPI *huma.OpenAPI) []byte {
 	openResponses(openAPI)
 	for op := range operations(openAPI) {
 		for _, response := range op.Responses {
-			if response.Ref == "" {
-				response.Headers = headers(http.StatusOK)
+			if response.Ref != "" {
+				continue
 			}
+			described := headers(http.StatusOK)
+			maps.Copy(described, response.Headers)
+			response.Headers = described
 		}
 	}
 	// The schema Problem lists all codes, so that clients can generate an enum.
@@ -238,6 +241,9 @@ func document(openAPI *huma.OpenAPI) []byte {
 		}
 	}
 	for s := range schemas(openAPI) {
+		if failure := s.Properties["last_failure"]; failure != nil && failure.Ref != "" {
+			s.Properties["last_failure"] = orNullSchema(failure)
+		}
 		if s.Nullable && len(s.Enum) > 0 {
 			s.Enum = append(s.Enum, nil) // by JSON Schema an enum must list null too
 		}

@@ -73,16 +73,15 @@ const takesEffect = " The response comes when the change is in effect: what arri
 
 // describeEffect adds the 202 to the document of an operation. It has the body of the other success.
 func describeEffect(op huma.Operation) {
+	header := map[string]*huma.Param{notEffectiveHeader: {
+		Description: "When the change is in effect at the latest, and on which servers it is not yet.",
+		Schema:      &huma.Schema{Type: huma.TypeString}, Example: `until="2026-11-25T12:00:05.000Z", servers="b c"`,
+	}}
 	if op.DefaultStatus == http.StatusAccepted {
+		op.Responses["202"].Headers = header
 		return
 	}
-	response := &huma.Response{
-		Description: "The change is stored, and not yet in effect on all servers.",
-		Headers: map[string]*huma.Param{notEffectiveHeader: {
-			Description: "When the change is in effect at the latest, and on which servers it is not yet.",
-			Schema:      &huma.Schema{Type: huma.TypeString}, Example: `until="2026-11-25T12:00:05.000Z", servers="b c"`,
-		}},
-	}
+	response := &huma.Response{Description: "The change is stored, and not yet in effect on all servers.", Headers: header}
 	for _, status := range []string{"200", "204"} {
 		if success := op.Responses[status]; success != nil {
 			response.Content = success.Content

@@ -370,6 +370,7 @@ func TestRefusalsOfOneKindShareALineASecond(t *testing.T) {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/webhooks/events", http.NoBody))
 		}
 		time.Sleep(5 * time.Second)
+		synctest.Wait() // for the line of the last second
 		lines, told := strings.Count(log.String(), "\n"), 0
 		for _, count := range regexp.MustCompile(`requests=(\d+)`).FindAllStringSubmatch(log.String(), -1) {
 			n, _ := strconv.Atoi(count[1])

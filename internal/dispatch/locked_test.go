@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ type lockingQueue struct {
 	store.Queue
 	endpoint postrider.EndpointID
 	until    time.Time
-	asked    *int
+	asked    *atomic.Int32
 }
 
 func (q lockingQueue) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
@@ -25,7 +26,7 @@ func (q lockingQueue) Settle(ctx context.Context, settlements []store.Settlement
 	var places []int
 	for i := range settlements {
 		if all[i].Locked = settlements[i].Claimed.Endpoint == q.endpoint && time.Now().Before(q.until); all[i].Locked {
-			*q.asked++
+			q.asked.Add(1)
 			continue
 		}
 		part, places = append(part, settlements[i]), append(places, i)
@@ -42,7 +43,7 @@ func TestPromise5ASettlementThatIsLockedHoldsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHarness(t)
 		stuck, other := r.endpoint(nil), r.endpoint(nil)
-		asked := 0
+		var asked atomic.Int32
 		r.queue = lockingQueue{r.store, stuck, time.Now().Add(3 * time.Second), &asked}
 		stop := r.run(dispatch.Options{})
 		r.publish(stuck, 1, true)
@@ -60,8 +61,8 @@ func TestPromise5ASettlementThatIsLockedHoldsNoOther(t *testing.T) {
 		if got := settled(other); got != 20 || settled(stuck) > 0 {
 			t.Errorf("%d of 20 deliveries of the other endpoint are settled", got)
 		}
-		if asked == 0 || asked > 25 {
-			t.Errorf("the settlement was tried %d times in 2 s, want ten a second", asked)
+		if n := asked.Load(); n == 0 || n > 25 {
+			t.Errorf("the settlement was tried %d times in 2 s, want ten a second", n)
 		}
 		time.Sleep(2 * time.Second)
 		if settled(stuck) != 1 || len(r.requests()) != 21 {

@@ -44,8 +44,12 @@ func newHarness(t *testing.T) *harness {
 	w := &harness{T: t, Store: memory.New(memory.Options{}), ids: store.NewIDs(time.Now, &[32]byte{1})}
 	w.account = store.NewID[postrider.AccountID](w.ids)
 	w.table = routing.New(w.Store, routing.Options{})
-	w.ingest = ingest.New(w.Store, w.table, w, ingest.Options{IDs: w.ids, Clock: w.Clock()})
+	w.ingest = w.newIngest()
 	return w
+}
+
+func (w *harness) newIngest() *ingest.Ingest {
+	return ingest.New(w.Store, w.table, w, ingest.Options{IDs: w.ids, Clock: w.Clock()})
 }
 
 // Admit grants no lease: what is published waits.
@@ -110,6 +114,7 @@ func (w *harness) run(nodes int, d time.Duration, to notify.Publisher) {
 		all.Go(func() { w.check(notify.New(w, to, w.table, opts).Run(ctx)) })
 	}
 	all.Wait()
+	w.ingest = w.newIngest() // an ingest runs once
 }
 
 func (w *harness) check(err error) {

@@ -348,7 +348,7 @@ func OpenSealed(ctx context.Context, dsn string) (*Sealed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read encrypted values: %w", fault(err))
 	}
-	return &Sealed{&Store{pool: pool}}, nil
+	return &Sealed{&Store{pool: pool, reads: pool}}, nil
 }
 
 // Keyring is part of [store.Encryption].

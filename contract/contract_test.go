@@ -111,6 +111,7 @@ var unseen = map[string]string{
 
 // fleeting are states that depend on the moment, so that a request may miss them.
 var fleeting = map[string]string{
+	"Explanation.last_failure is null: false":       "a delivery that waits for a circuit that failures opened",
 	"LastFailure.outcome = blocked":                 "only until another request of the endpoint fails",
 	"LastFailure.outcome = timed_out":               "the same",
 	"LastFailure.outcome = unreachable":             "the same",

@@ -463,7 +463,7 @@ func TestThePortalReadsListsAndNoSingleEvents(t *testing.T) {
 		}
 	}
 	_, failed, _ := strings.Cut(see("/portal"), `id="failed-deliveries"`)
-	if !strings.Contains(failed, `data-label="Endpoint"><a class="row" href="/portal/endpoints/`+e.ID.String()+`" title="Shop &lt;1&gt; · https://acme.example/hooks"><span class="where"><b>acme.example</b><span class="start"></span><span>/hooks</span></span></a><span class="sub">Shop &lt;1&gt;</span>`) {
+	if !strings.Contains(failed, `data-label="Endpoint"><a class="row" href="/portal/endpoints/`+e.ID.String()+`" aria-label="acme.example/hooks" title="Shop &lt;1&gt; · https://acme.example/hooks"><span class="where"><b>acme.example</b><span class="start"></span><span>/hooks</span></span></a><span class="sub">Shop &lt;1&gt;</span>`) {
 		t.Errorf("the failed deliveries of the first page name no endpoint\n%s", failed)
 	}
 	says(t, newWorld(t, web.Options{}).see("customer", "/portal/endpoints/new"), "takes POST requests at an https:// URL.")

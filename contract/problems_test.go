@@ -156,7 +156,7 @@ func (c *caller) driveUnrouted() {
 }
 
 // announce sends a request whose body does not come, and judges the answer. rest is the end of
-// its head, which says how the body comes, with what comes of it.
+// the head, with the framing of the body, and the first bytes of the body.
 func (c *caller) announce(op *operation, rest string) {
 	path := "/v1/webhooks" + unknown.Replace(strings.TrimPrefix(op.path, "/v1/webhooks"))
 	var dialer net.Dialer

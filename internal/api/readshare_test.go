@@ -108,7 +108,7 @@ func TestPromise5AccountsTakeTurns(t *testing.T) {
 		if got := w.do(other, "GET /events", ""); got.status != 200 || time.Since(began) != 2*time.Second {
 			t.Errorf("the read of another account got a %d after %v, want a 200 after one other read", got.status, time.Since(began))
 		}
-		leave() // the turns of those that left go to others
+		leave() // turns of callers that have left go to others
 		reads.Wait()
 		if got := w.do(other, "GET /events", ""); got.status != 200 || time.Since(began) > 5*time.Second {
 			t.Errorf("afterwards: a %d after %v", got.status, time.Since(began))

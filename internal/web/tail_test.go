@@ -283,12 +283,14 @@ func TestATailEndsWithItsSession(t *testing.T) {
 			ended, other := w.tail("operator", path, 0), w.tail("viewer", path, 0)
 			w.hub.attempt(w.account.ID, "order.created", 1)
 			time.Sleep(5 * time.Second)
+			synctest.Wait()
 			before := ended.Body.Len()
 			if err := w.sessions.Logout(t.Context(), "operator"); err != nil {
 				t.Fatal(err)
 			}
 			w.hub.attempt(w.account.ID, "order.created", 2)
 			time.Sleep(5 * time.Second)
+			synctest.Wait()
 			if got := ended.Body.String()[before:]; got != "" {
 				t.Errorf("%s sends %q after its session ended", path, got)
 			}

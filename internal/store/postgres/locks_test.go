@@ -175,3 +175,42 @@ func TestPromise5ASettlementThatCannotLockHoldsNoOther(t *testing.T) {
 		})
 	}
 }
+
+func TestAChangeWaitsForALockThatIsKeptForASecond(t *testing.T) {
+	t.Parallel()
+	dsn := freshDSN(t)
+	s, own := newShop(t, dsn), connect(t, dsn)
+	end := stands(t, dsn, "update subscriptions set version = version")
+	changed := make(chan error, 1)
+	var changing sync.WaitGroup
+	defer changing.Wait()
+	changing.Go(func() {
+		e := s.endpoint
+		e.ID, e.Revision = store.NewID[postrider.EndpointID](s.ids), 0
+		_, err := s.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e})
+		changed <- err
+	})
+	tries := map[time.Time]bool{}
+	for len(tries) < 3 {
+		var begun time.Time
+		err := own.QueryRow(t.Context(), `
+			select coalesce(max(a.query_start), 'epoch')
+			from pg_stat_activity a
+			where a.datname = current_database() and a.wait_event_type = 'Lock'`).Scan(&begun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if begun.Unix() != 0 {
+			tries[begun] = true
+		}
+		select {
+		case err := <-changed:
+			t.Fatalf("PutEndpoint = %v after %d tries to get the lock", err, len(tries))
+		default:
+		}
+	}
+	end()
+	if err := <-changed; err != nil {
+		t.Errorf("PutEndpoint = %v, want that it waits until the lock is free", err)
+	}
+}

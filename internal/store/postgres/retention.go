@@ -154,7 +154,7 @@ func daysBefore(ctx context.Context, tx pgx.Tx, parent string, before time.Time)
 func (s *Store) forgetDay(
 	ctx context.Context, what string, forget func(context.Context, pgx.Tx, store.DeleteOld) (int, error), f store.DeleteOld,
 ) (n int, err error) {
-	err = s.once(ctx, func() error {
+	err = s.briefly(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
 			var alone bool
 			if err := tx.QueryRow(ctx, oneForgetsSQL, pgx.NamedArgs{"kind": string(f.Kind)}).Scan(&alone); err != nil || !alone {
@@ -369,7 +369,7 @@ const keptKeysSQL = `select k.ordering_key, k.account from kept_events k where k
 
 // ForgetOrderingKeys deletes keys without events.
 func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (next store.OrderingKey, err error) {
-	err = s.once(ctx, func() error {
+	err = s.briefly(ctx, func() error {
 		kept, err := s.keptKeys(ctx)
 		if err != nil {
 			return err

@@ -18,6 +18,9 @@ import (
 const (
 	// maxLines is how many notices a message shows. The others are counted.
 	maxLines = 20
+	// maxNotices is from how many notices on a message leaves the rest to the next message. It
+	// bounds what is read for one message. All notices of one millisecond are in one message.
+	maxNotices = 20_000
 	// maxSubject is the longest subject, in characters.
 	maxSubject = 150
 	// confirmTime is how long the link of a confirmation works.
@@ -56,9 +59,28 @@ type Line struct{ At, Text, URL string }
 // Link is a text that leads somewhere.
 type Link struct{ Text, URL string }
 
-// compose makes the message that a destination needs. A message without a subject need not
-// be sent: the destination wants no kind of the notices.
+// compose makes the message that a destination needs, within composeTime. A message without a
+// subject need not be sent: the destination wants no kind of the notices.
+//
+// The text of an error is a [postrider.Failure] that the readers of the destination may see.
+// The cause is logged.
 func (m *Messenger) compose(ctx context.Context, d postrider.Destination) (Message, error) {
+	within, cancel := context.WithTimeout(ctx, composeTime)
+	defer cancel()
+	message, err := m.composeFor(within, d)
+	if err != nil && ctx.Err() == nil {
+		m.opts.Log.WarnContext(ctx, "message not made", "destination", d, "ask", string(d.Ask), "error", err)
+		err = errNotMade
+	}
+	return message, err
+}
+
+// errNotMade says that a message could not be made: the store did not answer, or its links or
+// its template do not work.
+var errNotMade = errors.New(string(postrider.FailureInternal))
+
+// composeFor is compose without its deadline.
+func (m *Messenger) composeFor(ctx context.Context, d postrider.Destination) (Message, error) {
 	w := wordsOf(d.Language)
 	switch {
 	case d.Ask == postrider.AskConfirmation:
@@ -124,19 +146,27 @@ type untold struct {
 }
 
 // untold reads the notices that the destination was not told. Younger ones than NoticeDelay
-// are left for the next message, because one with a lesser id may be committed later.
+// are left for the next message, because one with a lesser id may be committed later. So are
+// those that follow the first maxNotices.
 func (m *Messenger) untold(ctx context.Context, d postrider.Destination) (untold, error) {
 	u := untold{counts: map[postrider.NoticeKind]int{}, until: store.FirstNotice(m.Store.Clock().Wall().Add(-postrider.NoticeDelay))}
 	q := store.NoticeQuery{
 		Account: d.Account, Span: store.Span{From: d.ToldUntil.Time(), To: u.until.Time()},
 		Paging: store.Paging{Limit: store.MaxLimit, OldestFirst: true},
 	}
+	var read int
+	var last time.Time
 	for {
 		page, err := m.Store.Notices(ctx, q)
 		if err != nil {
 			return u, err
 		}
 		for _, n := range page.Items {
+			if read >= maxNotices && n.ID.Time().After(last) {
+				u.until = store.FirstNotice(n.ID.Time())
+				return u, nil
+			}
+			read, last = read+1, n.ID.Time()
 			if !d.Wants(n.Kind) {
 				continue
 			}

@@ -12,8 +12,9 @@
 //   - A destination that its reader did not confirm gets nothing but the message that asks
 //     for it.
 //   - Nothing waits for a message: not the delivery of events, not the API, and no message of
-//     one channel for the other. Each send has a deadline.
-//   - A message that could not be sent is tried again, after one minute, then two, four and
+//     one channel for the other. Making a message and sending it have deadlines, and the lease
+//     of a destination is longer than all of them together.
+//   - A message that could not be made or sent is tried again, after one minute, then two, four and
 //     so on up to an hour, with the notices that came meanwhile. An address that the mail
 //     server refuses for good is not tried again until a person asks for it.
 //   - Every notice that a destination wants is in a message, or counted in one: a crash after
@@ -50,8 +51,12 @@ const (
 	batchSize = 20
 	// sendTime bounds the sending of a batch.
 	sendTime = time.Minute
-	// leaseTime is longer than it takes to make and send the messages of a batch.
-	leaseTime = 3 * time.Minute
+	// composeTime bounds the making of one message.
+	composeTime = 5 * time.Second
+	// settleTime bounds the record of a message.
+	settleTime = 5 * time.Second
+	// leaseTime is longer than it takes to make, send and record the messages of a batch.
+	leaseTime = batchSize*composeTime + sendTime + batchSize*settleTime + 10*time.Second
 	// The first and the longest wait after messages that could not be sent.
 	firstRetry, lastRetry = time.Minute, time.Hour
 )
@@ -187,10 +192,12 @@ func (m *Messenger) round(ctx context.Context, name postrider.Channel, channel C
 	for _, d := range claimed {
 		message, err := m.compose(ctx, d)
 		switch {
-		case err != nil: // the lease ends by itself, and the next claim tries again
-			errs = append(errs, err)
+		case ctx.Err() != nil: // the server stops, and the lease ends by itself
+			return len(claimed), errors.Join(errs...)
+		case err != nil:
+			errs = append(errs, m.settle(ctx, token, Message{To: d}, err))
 		case message.Subject == "":
-			errs = append(errs, m.Store.SettleDestination(ctx, store.SettleDestination{ID: d.ID, Token: token, Ask: d.Ask, Told: message.told}))
+			errs = append(errs, m.record(ctx, store.SettleDestination{ID: d.ID, Token: token, Ask: d.Ask, Told: message.told}))
 		default:
 			messages = append(messages, message)
 		}
@@ -203,8 +210,8 @@ func (m *Messenger) round(ctx context.Context, name postrider.Channel, channel C
 	return len(claimed), errors.Join(errs...)
 }
 
-// settle records what became of a message, and tells observers. The record outlives ctx: what
-// was sent must not be sent again only because the server stops.
+// settle records what became of a message, and tells observers. err says why it was not made
+// or not sent.
 func (m *Messenger) settle(ctx context.Context, token postrider.Token, sent Message, err error) error {
 	d := sent.To
 	s := store.SettleDestination{ID: d.ID, Token: token, Ask: d.Ask, Wait: m.opts.Interval}
@@ -227,9 +234,15 @@ func (m *Messenger) settle(ctx context.Context, token postrider.Token, sent Mess
 		m.opts.Log.WarnContext(ctx, "message not sent", "destination", d, "ask", string(d.Ask), "failures", d.Failures+1, "error", err)
 	}
 	m.opts.Hooks.MessageDone.Call(observe.MessageDone{Channel: d.Channel, Result: result, Failing: m.count(d, err == nil)})
+	return m.record(ctx, s)
+}
+
+// record ends the lease of a destination. It outlives ctx: what was sent must not be sent
+// again only because the server stops.
+func (m *Messenger) record(ctx context.Context, s store.SettleDestination) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	err = m.Store.SettleDestination(within, s)
+	err := m.Store.SettleDestination(within, s)
 	if errors.Is(err, postrider.ErrFenced) { // it was deleted meanwhile
 		return nil
 	}
@@ -248,6 +261,3 @@ func (m *Messenger) count(d postrider.Destination, sent bool) int {
 	}
 	return len(failing)
 }
-
-// settleTime bounds the record of a message.
-const settleTime = 5 * time.Second

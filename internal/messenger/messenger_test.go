@@ -31,9 +31,10 @@ type world struct {
 	*testing.T
 	*memory.Store
 
-	ids   *store.IDs
-	vault *secrets.Vault
-	clock atomic.Int64 // microseconds
+	messages messenger.Store // what a messenger gets; by default Store
+	ids      *store.IDs
+	vault    *secrets.Vault
+	clock    atomic.Int64 // microseconds
 
 	mu      sync.Mutex
 	results map[string]int // messages by channel and result
@@ -44,6 +45,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, results: map[string]int{}}
 	w.clock.Store(time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC).UnixMicro())
 	w.Store = memory.New(memory.Options{Now: w.now})
+	w.messages = w.Store
 	w.ids = store.NewIDs(w.now, nil)
 	keyring, err := secrets.NewKeyring(strings.NewReader(strings.Repeat("k", 40)))
 	if err != nil {
@@ -122,7 +124,7 @@ func email(s *testkit.MailServer) messenger.Email {
 // run runs a messenger until the condition holds.
 func (w *world) run(channels map[postrider.Channel]messenger.Channel, until func() bool) {
 	w.Helper()
-	m := messenger.New(messenger.Deps{Store: w.Store, Signer: w.vault, Channels: channels}, messenger.Options{
+	m := messenger.New(messenger.Deps{Store: w.messages, Signer: w.vault, Channels: channels}, messenger.Options{
 		Brand: "Acme", PublicURL: "https://hooks.acme.example",
 		Hooks: observe.Hooks{MessageDone: func(d observe.MessageDone) {
 			w.mu.Lock()

@@ -10,6 +10,10 @@ import (
 // nothing is sent but a probe now and then. Waiting deliveries keep waiting and
 // lose no attempt.
 //
+// Its times are by the clock that decides what is due (store.Clock.Now), which goes on
+// when the database's time of day is stepped. Whoever shows one to people shifts it to
+// the time of day first (store.Clock.ShownCircuit).
+//
 // The node that serves the endpoint stores it when the circuit changes, when
 // the endpoint asks for time, once a minute while every attempt fails, and
 // after each attempt of an endpoint with a rate of one a second or slower. A
@@ -29,6 +33,17 @@ type Circuit struct {
 	Failures      int       // attempts in a row that failed
 	LastAttemptAt time.Time // end of the last attempt; zero: none is known
 	LastOutcome   Outcome   // of that attempt
+}
+
+// Shift returns the circuit with its times moved from one clock to another, which is
+// ahead of it by so much.
+func (c Circuit) Shift(by time.Duration) Circuit {
+	for _, at := range []*time.Time{&c.OpenedAt, &c.ProbeAt, &c.FailingSince, &c.PacedUntil, &c.RateFullAt, &c.LastAttemptAt} {
+		if !at.IsZero() {
+			*at = at.Add(by)
+		}
+	}
+	return c
 }
 
 // Closed reports whether the circuit lets attempts through; one that never

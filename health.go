@@ -70,7 +70,9 @@ type HealthInput struct {
 	// Dead counts the deliveries that became dead letters in the same time.
 	Dead int64
 
-	FailingSince time.Time // time since which nothing was accepted; zero: the last attempt succeeded
+	// FailingSince is since when nothing was accepted; zero: the last attempt succeeded. It is
+	// the circuit's, as it is stored; Assess is given it as a time of day (store.Clock.Shown).
+	FailingSince time.Time
 }
 
 const (

@@ -125,15 +125,16 @@ func (h EndpointHealth) Notice(was HealthStatus, disabledAt time.Time) (Notice, 
 }
 
 // Notice returns what people should know of a circuit that has been failing for at least so
-// long; false: nothing. The account is that of its endpoint.
-func (c Circuit) Notice(account AccountID, now time.Time, least time.Duration) (Notice, bool) {
+// long; false: nothing. The account is that of its endpoint. now is by the clock of the circuit,
+// which is ahead of the time of day by so much: a step of the time of day neither begins nor
+// ends an occurrence.
+func (c Circuit) Notice(account AccountID, now time.Time, ahead, least time.Duration) (Notice, bool) {
 	if c.Closed() || c.FailingSince.IsZero() || now.Sub(c.FailingSince) < least {
 		return Notice{}, false
 	}
-	since := noticeTime(c.FailingSince)
 	return Notice{
-		Account: account, Kind: NoticeCircuitOpen, Object: c.Endpoint.String(), Occurrence: since,
-		Details: map[string]string{"reason": c.Reason, "failing_since": since},
+		Account: account, Kind: NoticeCircuitOpen, Object: c.Endpoint.String(), Occurrence: noticeTime(c.FailingSince),
+		Details: map[string]string{"reason": c.Reason, "failing_since": noticeTime(c.FailingSince.Add(-ahead))},
 	}, true
 }
 

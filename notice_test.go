@@ -73,7 +73,7 @@ func TestNoticesOfCircuits(t *testing.T) {
 	open := postrider.Circuit{
 		Endpoint: postrider.EndpointID{1}, Status: postrider.CircuitOpen, Reason: postrider.ReasonFailuresInRow, FailingSince: noon.Add(-hour),
 	}
-	n, is := open.Notice(postrider.AccountID{2}, noon, hour)
+	n, is := open.Notice(postrider.AccountID{2}, noon, 0, hour)
 	since := noon.Add(-hour).Format(time.RFC3339)
 	want := postrider.Notice{
 		Account: postrider.AccountID{2}, Kind: postrider.NoticeCircuitOpen, Object: open.Endpoint.String(), Occurrence: since,
@@ -85,7 +85,7 @@ func TestNoticesOfCircuits(t *testing.T) {
 	closed, manual, young := open, open, open
 	closed.Status, manual.FailingSince, young.FailingSince = postrider.CircuitClosed, time.Time{}, noon.Add(-hour+1)
 	for name, c := range map[string]postrider.Circuit{"closed": closed, "opened by a person": manual, "young": young} {
-		if _, is := c.Notice(postrider.AccountID{2}, noon, hour); is {
+		if _, is := c.Notice(postrider.AccountID{2}, noon, 0, hour); is {
 			t.Errorf("a circuit that is %s has a notice", name)
 		}
 	}

@@ -15,9 +15,10 @@ import (
 // write.
 const circuitTries = 5
 
-// viewCircuit returns a circuit in the form of a response. Times that are zero
-// become null.
-func viewCircuit(c postrider.Circuit) apitypes.Circuit {
+// viewCircuit returns a circuit in the form of a response, with times of day. Times that are
+// zero become null.
+func (s *server) viewCircuit(c postrider.Circuit) apitypes.Circuit {
+	c = s.Store.Clock().ShownCircuit(c)
 	return apitypes.Circuit{
 		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: orNull(c.Reason),
 		OpenedAt: timeOrNull(c.OpenedAt), ProbeAt: timeOrNull(c.ProbeAt), CooldownMS: c.Cooldown.Milliseconds(),
@@ -29,7 +30,7 @@ func viewCircuit(c postrider.Circuit) apitypes.Circuit {
 // fullCircuit returns viewCircuit with how much is sent to the endpoint now, and its last
 // failure.
 func (s *server) fullCircuit(ctx context.Context, c postrider.Circuit) (*reply[apitypes.Circuit], error) {
-	view := viewCircuit(c)
+	view := s.viewCircuit(c)
 	failures, err := s.failuresOf(ctx, c.Endpoint)
 	if err != nil {
 		return nil, err
@@ -118,12 +119,8 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 		if err != nil {
 			return c, err
 		}
-		now, err := s.Store.Now(ctx)
-		if err != nil {
-			return c, err
-		}
 		b := postrider.Breaker{Circuit: c}
-		b.Set(to, now, e.Policy.Circuit)
+		b.Set(to, s.Store.Clock().Now(), e.Policy.Circuit)
 		if b.Circuit == c {
 			return c, nil // nothing changed, for instance a closed circuit was closed
 		}

@@ -99,6 +99,7 @@ func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[
 	of := map[postrider.EndpointID]*apitypes.EndpointState{}
 	var failing []postrider.EndpointID
 	for _, state := range states {
+		state.Circuit = s.Store.Clock().ShownCircuit(state.Circuit)
 		of[state.Endpoint] = viewState(state)
 		if c := state.Circuit; !c.FailingSince.IsZero() || !c.Closed() || state.Health.Status == postrider.HealthDisabled {
 			failing = append(failing, state.Endpoint)
@@ -111,7 +112,8 @@ func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[
 	return of, err
 }
 
-// viewState returns how an endpoint fares in the form of a response.
+// viewState returns how an endpoint fares in the form of a response. The times of its circuit
+// are times of day.
 func viewState(s store.EndpointState) *apitypes.EndpointState {
 	view := &apitypes.EndpointState{
 		Health: cmp.Or(s.Health.Status, postrider.Healthy), HealthReason: orNull(s.Health.Reason),

@@ -94,6 +94,8 @@ type Store interface {
 	store.Upkeep
 	store.Retention
 
+	// Clock is [store.Queue]'s.
+	Clock() *store.Clock
 	// Accounts is [store.Access]'s.
 	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
 	// Endpoints is [store.Directory]'s.

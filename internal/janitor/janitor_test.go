@@ -171,6 +171,8 @@ func (u *upkeep) Endpoints(context.Context, store.EndpointQuery) (page store.Pag
 
 func (u *upkeep) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
+func (u *upkeep) Clock() *store.Clock { return store.NewClock(nil) }
+
 // work runs a janitor for d of virtual time.
 func work(t *testing.T, u *upkeep, d time.Duration) {
 	t.Helper()

@@ -113,16 +113,16 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	if err != nil {
 		return did, err
 	}
-	now, err := w.store.Now(ctx)
-	if err != nil {
+	if _, err := w.store.Now(ctx); err != nil { // the clock follows the database's
 		return did, err
 	}
+	now := w.store.Clock().Now()
 	if w.found == nil {
 		w.found = map[postrider.EndpointID]time.Time{}
 	}
 	var open []postrider.Circuit
 	for _, c := range circuits {
-		if _, is := c.Notice(postrider.AccountID{}, now, w.opts.Notice.CircuitOpen); !is {
+		if _, is := c.Notice(postrider.AccountID{}, now, 0, w.opts.Notice.CircuitOpen); !is {
 			continue
 		}
 		if w.told[c.Endpoint] != c.FailingSince {
@@ -143,7 +143,7 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// tellOf writes the notices of circuits. Their accounts are those of their endpoints.
+// tellOf writes the notices of circuits; now is by their clock. Their accounts are those of their endpoints.
 func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, now time.Time) error {
 	if len(open) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, n
 	var notices []postrider.Notice
 	for _, c := range open {
 		account, found := accounts[c.Endpoint]
-		if n, is := c.Notice(account, now, w.opts.Notice.CircuitOpen); found && is {
+		if n, is := c.Notice(account, now, w.store.Clock().Ahead(), w.opts.Notice.CircuitOpen); found && is {
 			notices = append(notices, n)
 		}
 	}

@@ -321,3 +321,37 @@ func TestTenThousandEndpointsThatFailAtOnceHaveANoticeEach(t *testing.T) {
 		}
 	})
 }
+
+// step sets the time of day of the store ahead by so much; its Now goes on.
+func (w *harness) step(by time.Duration) {
+	w.Helper()
+	c, now := w.Clock(), time.Now()
+	c.Follow(store.Reading{Asked: now, Answered: now, Wall: c.Wall(), Ahead: c.Ahead()})
+	c.Follow(store.Reading{Asked: now, Answered: now, Wall: c.Wall().Add(by), Ahead: c.Ahead() - by, Version: 1})
+}
+
+func TestAStepOfTheTimeOfDayIsNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{6 * 24 * time.Hour, -6 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newHarness(t)
+			opts := janitor.Options{Chunk: 2, Notice: janitor.NoticeLimits{CircuitOpen: time.Hour}}
+			e := w.endpoint()
+			w.open(e)
+			w.run(1, 2*time.Hour, w, opts)
+			w.step(by)
+			w.run(1, 3*time.Hour, w, opts) // another janitor, which has told of nothing
+			w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String(), Account: w.account}), []string{"1h0m0s endpoint.circuit_open failures_in_row"})
+
+			late := w.endpoint()
+			since := w.Clock().Now()
+			w.openSince(late, since)
+			w.run(1, 59*time.Minute, w, opts)
+			w.same("notices of a circuit that has not failed for long", w.notified(store.NoticeQuery{Object: late.ID.String(), Account: w.account}), []string(nil))
+			w.run(1, time.Hour, w, opts)
+			page, err := w.Notices(w.Context(), store.NoticeQuery{Object: late.ID.String(), Account: w.account})
+			w.ok(err)
+			w.same("since when it fails", page.Items[0].Details["failing_since"], w.Clock().Shown(since).Format(time.RFC3339))
+		})
+	}
+}

@@ -111,7 +111,7 @@ func (cs *circuits) store(ep *endpoint) {
 		return
 	}
 	ep.storing = true
-	circuit := shift(ep.breaker.Circuit, cs.core.ahead)
+	circuit := ep.breaker.Circuit.Shift(cs.core.ahead)
 	circuit.Endpoint = ep.id
 	is := loggedOf(circuit)
 	cs.core.actions.Circuits = append(cs.core.actions.Circuits, CircuitChange{circuit, is != ep.logged})
@@ -130,19 +130,6 @@ func loggedOf(c postrider.Circuit) logged {
 		return logged{cooldown: c.Cooldown}
 	}
 	return logged{c.Status, c.Cooldown, c.OpenedAt}
-}
-
-// shift moves a circuit's times from one clock to another: those that are stored
-// are by the store's clock.
-func shift(circuit postrider.Circuit, by time.Duration) postrider.Circuit {
-	for _, at := range []*time.Time{
-		&circuit.OpenedAt, &circuit.ProbeAt, &circuit.FailingSince, &circuit.PacedUntil, &circuit.RateFullAt, &circuit.LastAttemptAt,
-	} {
-		if !at.IsZero() {
-			*at = at.Add(by)
-		}
-	}
-	return circuit
 }
 
 // apply goes on when a change of a circuit is stored, or could not be. A circuit
@@ -224,7 +211,7 @@ func (cs *circuits) remember(now time.Time, circuit postrider.Circuit) {
 	}
 	known.version = circuit.Generation
 	known.circuit = nil
-	ours := shift(circuit, -cs.core.ahead)
+	ours := circuit.Shift(-cs.core.ahead)
 	b := postrider.Breaker{Circuit: ours}
 	if !b.Quiet() || ours.PacedUntil.After(now) || ours.RateFullAt.After(now) {
 		known.circuit = &circuit
@@ -237,7 +224,7 @@ func (cs *circuits) remember(now time.Time, circuit postrider.Circuit) {
 // result counts; one that was asked for or granted is not this node's any more.
 func (cs *circuits) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
 	wasOpen := ep.isOpen()
-	ep.breaker = postrider.Breaker{Circuit: shift(circuit, -cs.core.ahead)}
+	ep.breaker = postrider.Breaker{Circuit: circuit.Shift(-cs.core.ahead)}
 	ep.logged, ep.storedOpen = loggedOf(circuit), !circuit.Closed()
 	if ep.probe != probeInFlight && ep.probe != noProbe {
 		cs.setProbe(ep, noProbe)

@@ -70,7 +70,7 @@ func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapsh
 		known.circuit = &settings.Circuit
 	}
 	if known.circuit != nil {
-		ep.breaker.Circuit = shift(*known.circuit, -c.ahead)
+		ep.breaker.Circuit = known.circuit.Shift(-c.ahead)
 		ep.logged, ep.storedOpen = loggedOf(*known.circuit), !known.circuit.Closed()
 	}
 	if known.vouched {

@@ -3,6 +3,8 @@ package store
 import (
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider"
 )
 
 // Clock is the time of a store, as this process knows it.
@@ -105,6 +107,10 @@ func (c *Clock) Shown(due time.Time) time.Time {
 	}
 	return due.Add(-c.Ahead())
 }
+
+// ShownCircuit returns a circuit with the times of day at which its times of Now are due or
+// were, for people. A circuit that is decided by or stored stays as it is.
+func (c *Clock) ShownCircuit(of postrider.Circuit) postrider.Circuit { return of.Shift(-c.Ahead()) }
 
 // Offset returns how far the store's time of day is ahead of this machine's.
 func (c *Clock) Offset() time.Duration { return c.Wall().Sub(c.machine().Round(0)) }

@@ -137,7 +137,7 @@ func (h *Handler) serve(who audience, handle func(*visit) error) http.HandlerFun
 		ctx, cancel := context.WithTimeoutCause(r.Context(), h.opts.PageTime, errSlow)
 		defer cancel()
 		v := &visit{
-			h: h, r: r, ctx: ctx, who: who, base: max(who, operators).base(), now: time.Now(),
+			h: h, r: r, ctx: ctx, who: who, base: max(who, operators).base(), now: h.Now(),
 			w: &responseWriter{ResponseWriter: w, id: "req_" + strings.ToLower(rand.Text()[:16])},
 		}
 		defer func() { v.w.begin() }() // also after a panic

@@ -318,3 +318,23 @@ func TestAnEndpointSaysWhatWasSkipped(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesAreShownAgainstTheStoresTimeOfDay steps the time of day an hour ahead of this
+// machine's, with an open circuit: the page says in how long its probe is, and not an hour more.
+func TestTimesAreShownAgainstTheStoresTimeOfDay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{})
+	c := w.store.Clock()
+	if _, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{
+		Endpoint: e.ID, Status: postrider.CircuitOpen, Reason: postrider.ReasonFailuresInRow, OpenedAt: c.Now(), FailingSince: c.Now(), ProbeAt: c.Now().Add(630 * time.Second),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	c.Follow(store.Reading{Asked: now, Answered: now, Wall: c.Wall()})
+	c.Follow(store.Reading{Asked: now, Answered: now, Wall: c.Wall().Add(time.Hour), Ahead: -time.Hour, Version: 1})
+	got := w.see("operator", "/dashboard/endpoints/"+e.ID.String())
+	got.says(t, ">in 10 min<")
+	got.lacks(t, "in 1 h", "1 h ago", "in 59 min")
+}

@@ -175,7 +175,7 @@ func (t *tail) run(ctx context.Context, v *visit, next func() ([]observe.Attempt
 		if err != nil {
 			return
 		}
-		v.now = time.Now() // the tail is older than the attempts
+		v.now = v.h.Now() // the tail is older than the attempts
 		left := max(0, len(items)-tailRows)
 		rows, err := v.tailRows(ctx, items[left:])
 		if err != nil {

@@ -60,6 +60,9 @@ type Deps struct {
 	// Standard has the options of an endpoint that was created without any, as the API
 	// shows them.
 	Standard apitypes.Policy
+	// Now returns the store's time of day, of which the times of pages are so long ago.
+	// nil: this machine's.
+	Now func() time.Time
 	// Readers acts on the links in emails.
 	Readers Readers
 	// Brand has the look of the portal. nil: the standard one.
@@ -122,6 +125,9 @@ func New(deps Deps, opts Options) *Handler {
 	h := &Handler{
 		Deps: deps, opts: opts.withDefaults(), texts: newTexts(), assets: newAssets(),
 		streams: newStreams(), tails: tails{of: map[tailKey]*tail{}}, brief: &briefCache{answers: map[string]*briefAnswer{}},
+	}
+	if h.Now == nil {
+		h.Now = time.Now
 	}
 	at, err := url.Parse(h.opts.PublicURL)
 	h.brands.from = deps.Brand

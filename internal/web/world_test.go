@@ -79,7 +79,7 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	}
 	w.api = api.New(deps, of)
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
-	w.web = web.New(web.Deps{API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Readers: readers{w.api.Readers()}, Brand: over, Standard: api.StandardPolicy()}, opts)
+	w.web = web.New(web.Deps{API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Readers: readers{w.api.Readers()}, Brand: over, Standard: api.StandardPolicy(), Now: over.Clock().Wall}, opts)
 	web.OnMissingText(w.web, func(key string) { tb.Errorf("there is no text %q", key) })
 	w.admin = client.New("http://api.internal", "", client.Options{Attempts: 1, Transport: w.api.As(w.sessions.of["operator"].Caller)})
 	account, err := w.admin.CreateAccount(tb.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"})

@@ -57,7 +57,8 @@ func (s *Store) waitFactsLocked(d *delivery) postrider.WaitFacts {
 	if e, ok := s.endpoints.get(d.endpoint); ok {
 		f.Endpoint, f.Signs = e.Status, len(e.active(s.wall())) > 0
 		f.PolicyUnreadable = e.read().PolicyError != ""
-		f.Circuit, f.ProbeAt, f.PacedUntil = e.circuit.Status, e.circuit.ProbeAt, e.circuit.PacedUntil
+		c := s.clock.ShownCircuit(e.circuit)
+		f.Circuit, f.ProbeAt, f.PacedUntil = c.Status, c.ProbeAt, c.PacedUntil
 	}
 	if d.ordered != "" {
 		k := s.keyQueueOf(d)

@@ -352,6 +352,7 @@ func scanDelivery(clock *store.Clock, unanswered *uuids) pgx.RowToFunc[examined[
 			*unanswered = append(*unanswered, someUUID(d.ID))
 		}
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
+		f.ProbeAt, f.PacedUntil = clock.Shown(f.ProbeAt), clock.Shown(f.PacedUntil)
 		f.Suspected, f.Parked = d.Suspected, d.Parked
 		if d.Status == postrider.Pending {
 			f.PolicyUnreadable = unreadable(policy)

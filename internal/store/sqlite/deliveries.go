@@ -286,6 +286,7 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 			toFlag(&f.Leased), toTime(&f.DueAt), toString(&f.Endpoint), toString(&policy), toFlag(&f.Signs), toString(&f.Circuit),
 			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), toFlag(&f.Held))
 		d.NextAttemptAt, f.DueAt = clock.Shown(d.NextAttemptAt), clock.Shown(f.DueAt)
+		f.ProbeAt, f.PacedUntil = clock.Shown(f.ProbeAt), clock.Shown(f.PacedUntil)
 		f.Suspected, f.Parked = d.Suspected, d.Parked
 		if d.Status == postrider.Pending {
 			f.PolicyUnreadable = unreadable(policy)

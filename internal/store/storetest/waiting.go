@@ -26,6 +26,16 @@ func (w *world) waits(id postrider.DeliveryID, want postrider.Waiting) time.Time
 	return until
 }
 
+// step sets the time of day of the store, as this process knows it, ahead by so much, until the
+// clock is read from the store again.
+func (w *world) step(by time.Duration) {
+	c, at := w.Clock(), time.Now()
+	if w.machine != nil {
+		at = w.machine.now()
+	}
+	c.Follow(store.Reading{Asked: at, Answered: at, Wall: c.Wall().Add(by), Ahead: c.Ahead() - by, Version: 1<<60 + int64(by)})
+}
+
 func because(reason postrider.WaitReason) postrider.Waiting { return postrider.Waiting{Reason: reason} }
 
 func deliveriesWaiting(w *world) {
@@ -48,6 +58,13 @@ func deliveriesWaiting(w *world) {
 	circuit.PacedUntil = w.now().Add(3 * long)
 	circuit = w.putCircuit(circuit)
 	w.near("until the receiver asked for", w.waits(id, because(postrider.WaitAskedToWait)).Sub(w.now()), 3*long)
+	w.step(-time.Hour) // of the time of day; what is due stays due at the same moment
+	w.near("until the receiver asked for, after a step back", w.waits(id, because(postrider.WaitAskedToWait)).Sub(w.Clock().Wall()), 3*long)
+	circuit.PacedUntil = time.Time{}
+	circuit = w.putCircuit(circuit)
+	w.near("until the probe, after a step back", w.waits(id, because(postrider.WaitCircuitOpen)).Sub(w.Clock().Wall()), 2*long)
+	w.step(2 * time.Hour)
+	w.near("until the probe, after a step forward", w.waits(id, because(postrider.WaitCircuitOpen)).Sub(w.Clock().Wall()), 2*long)
 	circuit.Status, circuit.ProbeAt, circuit.PacedUntil = postrider.CircuitClosed, time.Time{}, time.Time{}
 	w.putCircuit(circuit)
 

@@ -46,8 +46,8 @@ const (
 	// EndpointPaused: a person paused it. No request is sent. New events still
 	// create deliveries, which wait until it is resumed.
 	EndpointPaused EndpointStatus = "paused"
-	// EndpointDisabled: a person disabled it, it responded 410, or it failed for too
-	// long. No request is sent. Pending deliveries wait until it is enabled; new
+	// EndpointDisabled: a person disabled it, it responded 410, even while it was paused,
+	// or it failed for too long. No request is sent. Pending deliveries wait until it is enabled; new
 	// events are skipped for it.
 	EndpointDisabled EndpointStatus = "disabled"
 	// EndpointDeleted: a person deleted it, or its account. Pending deliveries are

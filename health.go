@@ -50,6 +50,13 @@ func (h EndpointHealth) Disabled(reason string, now time.Time) EndpointHealth {
 	return h.next(HealthDisabled, reason, h.Warnings, now)
 }
 
+// Disables reports whether the health may disable an endpoint of the status: an enabled one,
+// and after a 410 also one that a person has paused. Its receiver is gone for good, so that
+// resuming must not send to it.
+func (h EndpointHealth) Disables(s EndpointStatus) bool {
+	return s == EndpointEnabled || s == EndpointPaused && h.Reason == ReasonGone
+}
+
 func (h EndpointHealth) next(status HealthStatus, reason string, warnings int, now time.Time) EndpointHealth {
 	h.Number++
 	h.Status, h.Reason, h.Warnings, h.Since = status, reason, warnings, now

@@ -20,7 +20,7 @@ type ReplayCreate struct {
 // ReplayCount is a number of deliveries that a replay selects.
 type ReplayCount struct {
 	Matches int  `json:"matches"`
-	Exact   bool `json:"exact" doc:"False: there are more; the count stops after 10,000 or one second."`
+	Exact   bool `json:"exact" doc:"False: there are more; the count stops after 10,000 or one second. True: these were all at this moment. A job finds a few more or fewer if deliveries end, or are replayed by others, at the same time."`
 }
 
 // Replay is a job that replays or discards the deliveries that it selects. They are fixed when

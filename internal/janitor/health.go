@@ -106,13 +106,12 @@ func overtaken(err error) bool {
 const disableTries = 10
 
 // Disable disables an endpoint at once for the reason, such as
-// [postrider.ReasonGone] after a 410. It does nothing if the endpoint is deleted or not
-// enabled: a person has paused or disabled it, or another node has disabled it for
-// its own 410.
+// [postrider.ReasonGone] after a 410. It does nothing if the endpoint is deleted, disabled,
+// or paused and the reason is another one.
 func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
 	for range disableTries {
-		health, enabled, err := j.current(ctx, id)
-		if err != nil || !enabled {
+		health, status, err := j.current(ctx, id)
+		if err != nil {
 			return err
 		}
 		now, err := j.store.Now(ctx)
@@ -120,6 +119,9 @@ func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason s
 			return fmt.Errorf("disable endpoint %s: %w", id, err)
 		}
 		disabled := health.Disabled(reason, now)
+		if !disabled.Disables(status) {
+			return nil
+		}
 		n, is := disabled.Notice(health.Status, time.Time{})
 		err = j.record(ctx, disabled, some(n, is)...)
 		if err == nil {
@@ -132,23 +134,22 @@ func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason s
 	return fmt.Errorf("disable endpoint %s: it keeps changing: %w", id, postrider.ErrBusy)
 }
 
-// current returns the health that was stored last, and whether the endpoint is
-// enabled.
-func (j *Janitor) current(ctx context.Context, id postrider.EndpointID) (health postrider.EndpointHealth, enabled bool, err error) {
+// current returns the health that was stored last, and the endpoint's status.
+func (j *Janitor) current(ctx context.Context, id postrider.EndpointID) (health postrider.EndpointHealth, status postrider.EndpointStatus, err error) {
 	endpoints, err := j.store.Endpoints(ctx, store.EndpointQuery{ID: id})
 	if err != nil {
-		return health, false, fmt.Errorf("look up endpoint %s: %w", id, err)
+		return health, "", fmt.Errorf("look up endpoint %s: %w", id, err)
 	}
-	if len(endpoints.Items) == 0 || endpoints.Items[0].Status != postrider.EndpointEnabled {
-		return health, false, nil
+	if len(endpoints.Items) == 0 {
+		return health, postrider.EndpointDeleted, nil
 	}
 	history, err := j.store.HealthHistory(ctx, store.HealthQuery{Endpoint: id, Paging: store.Paging{Limit: 1}})
 	if err != nil {
-		return health, false, fmt.Errorf("read health of endpoint %s: %w", id, err)
+		return health, "", fmt.Errorf("read health of endpoint %s: %w", id, err)
 	}
 	health = postrider.EndpointHealth{Endpoint: id, Account: endpoints.Items[0].Account}
 	if len(history.Items) > 0 {
 		health = history.Items[0]
 	}
-	return health, true, nil
+	return health, endpoints.Items[0].Status, nil
 }

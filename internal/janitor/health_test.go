@@ -318,6 +318,23 @@ func TestDisableRecordsLogsAndCallsTheHookOnce(t *testing.T) {
 	})
 }
 
+func TestDisableReachesAPausedEndpointAfterA410Alone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		e := w.endpoint()
+		e.Status, e.StatusReason = postrider.EndpointPaused, "maintenance"
+		_, err := w.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e})
+		w.ok(err)
+		j := janitor.New(w.Store, janitor.Options{})
+		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonFailing))
+		w.same("the status after failures", w.found(e.ID).Status, postrider.EndpointPaused)
+		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
+		w.same("the status after a 410", w.found(e.ID).Status, postrider.EndpointDisabled)
+		w.same("what was recorded", w.recorded(e), []string{"0s disabled gone 0"})
+	})
+}
+
 func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

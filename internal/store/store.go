@@ -500,8 +500,9 @@ type Upkeep interface {
 	HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error)
 
 	// PutHealth records a health. One that is disabled disables the endpoint, for
-	// its reason, in the same transaction; if the endpoint was not enabled,
-	// nothing is recorded and it returns postrider.ErrConflict. A Number that is
+	// its reason, in the same transaction; if it may not disable an endpoint of
+	// this status ([postrider.EndpointHealth.Disables]), nothing is recorded and it
+	// returns postrider.ErrConflict. A Number that is
 	// not the endpoint's next is postrider.ErrConflict.
 	// The notices of the change are stored in the same transaction, as PutNotices does.
 	PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) error

@@ -50,7 +50,7 @@ func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth, no
 		err = postrider.ErrNotFound
 	case health.Number != e.health().Number+1:
 		err = fmt.Errorf("number %d after %d: %w", health.Number, e.health().Number, postrider.ErrConflict)
-	case disables && e.Status != postrider.EndpointEnabled:
+	case disables && !health.Disables(e.Status):
 		err = fmt.Errorf("it is %s: %w", e.Status, postrider.ErrConflict)
 	}
 	if err != nil {

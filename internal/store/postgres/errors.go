@@ -140,7 +140,7 @@ func (s *Store) once(ctx context.Context, do func() error) error {
 	return s.retry(ctx, false, lockPatience, func(bool) error { return do() })
 }
 
-// briefly is once for upkeep, which comes again by itself: it gives up at the first lock that
+// briefly is once for retention, which comes again by itself: it gives up at the first lock that
 // it does not get, so that nobody waits for the locks that it has already.
 func (s *Store) briefly(ctx context.Context, do func() error) error {
 	return s.retry(ctx, false, 0, func(bool) error { return do() })

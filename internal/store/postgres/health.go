@@ -40,12 +40,13 @@ func scanHealth(row pgx.CollectableRow) (s postrider.EndpointHealth, err error) 
 	return s, err
 }
 
-// A person may have paused or disabled the endpoint meanwhile: then no row is met, and the
-// health is not recorded either. Walks endpoints_pkey.
+// A person may have paused or disabled the endpoint meanwhile: then no row is met, but for a
+// paused one after a 410, and the health is not recorded either; see
+// [postrider.EndpointHealth.Disables]. Walks endpoints_pkey.
 const disableSQL = `
 	update endpoints
 	set status = 'disabled', status_reason = @reason, status_since = now(), revision = revision + 1, version = @version, updated_at = now()
-	where id = @endpoint and account = @account and status = 'enabled'`
+	where id = @endpoint and account = @account and (status = 'enabled' or status = 'paused' and @reason = 'gone')`
 
 // Appends a health, if its number is the next one of the endpoint. If two nodes assess an
 // endpoint at once, both may see the same last number; endpoint_health_pkey refuses the

@@ -49,7 +49,7 @@ const takeDeltasSQL = `
 // writeRollups runs do in a transaction that has the lock of the rollups, with the
 // positions.
 func (s *Store) writeRollups(ctx context.Context, do func(pgx.Tx, store.Positions) error) error {
-	return s.briefly(ctx, func() error {
+	return s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
 			var p store.Positions
 			b := &pgx.Batch{}

@@ -105,7 +105,7 @@ func refuseHealth(ctx context.Context, tx *tx, p postrider.EndpointHealth) error
 		return postrider.ErrNotFound
 	case err != nil:
 		return err
-	case p.Status == postrider.HealthDisabled && status != postrider.EndpointEnabled:
+	case p.Status == postrider.HealthDisabled && !p.Disables(status):
 		return fmt.Errorf("the endpoint is %s: %w", status, postrider.ErrConflict)
 	}
 	rows, err := tx.query(ctx, lastHealthSQL, sql.Named("endpoint", blob(p.Endpoint)))

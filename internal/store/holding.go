@@ -17,6 +17,11 @@ type Holding interface {
 	// It raises the version of the subscriptions: a Publish whose deliveries were
 	// admitted before is ErrMoved, so that no new delivery is stored leased.
 	// Deliveries that were leased before can be settled.
+	//
+	// From each call on, the sequence of a new event is higher than the time of the call in
+	// microseconds since 1970, whether its ordering key is known or not. So it is higher than
+	// those of events that were published after the backup: no key has a million events a
+	// second for ever.
 	PutHold(ctx context.Context, reason string) (postrider.Hold, error)
 
 	// Resume ends the hold, and returns the work that had been held; zero: the store

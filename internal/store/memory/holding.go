@@ -18,6 +18,7 @@ func (s *Store) Held(context.Context) (postrider.Hold, error) {
 func (s *Store) PutHold(_ context.Context, reason string) (postrider.Hold, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lowest = max(s.lowest, s.wall().UnixMicro())
 	if s.hold.Held() {
 		return s.hold, nil
 	}

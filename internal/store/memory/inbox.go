@@ -72,7 +72,7 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 	stored.CreatedAt = stored.ID.Time()
 	if stored.OrderingKey != "" {
 		order := orderingKey{stored.Account, stored.OrderingKey}
-		s.sequences[order]++
+		s.sequences[order] = max(s.sequences[order], s.lowest) + 1
 		stored.Sequence = s.sequences[order]
 	}
 	row := &event{Event: &stored}

@@ -68,6 +68,7 @@ type Store struct {
 	lanes        map[laneKey]*lane
 	keyOwners    map[store.Key]ownedKey
 	sequences    map[orderingKey]int64
+	lowest       int64 // new sequences are above it; set by PutHold; 0: it was never held
 	keyQueues    map[orderedKey]*keyQueue
 	parked       map[*delivery]struct{}
 	fanOuts      table[postrider.EventID, *fanOut]

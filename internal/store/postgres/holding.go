@@ -25,6 +25,12 @@ func (s *Store) Held(ctx context.Context) (postrider.Hold, error) {
 	return found[0], nil
 }
 
+// Raises the sequences. The time may have been set back. Walks hold_pkey.
+const raiseSequencesSQL = `
+	update hold
+	set sequences = greatest(sequences, (extract(epoch from now()) * 1000000)::bigint)
+	where single`
+
 // Holds the store, unless it is held. Walks hold_pkey, and events_pkey of each partition
 // for its last id.
 const holdSQL = `
@@ -39,6 +45,7 @@ func (s *Store) PutHold(ctx context.Context, reason string) (h postrider.Hold, e
 	err = s.repeat(ctx, func(bool) error {
 		b := &pgx.Batch{}
 		b.Queue(raiseVersionSQL)
+		b.Queue(raiseSequencesSQL)
 		b.Queue(holdSQL, pgx.NamedArgs{"reason": reason})
 		b.Queue(heldSQL).QueryRow(func(row pgx.Row) error { return row.Scan(toTime(&h.Since), &h.Reason) })
 		return s.pool.SendBatch(ctx, b).Close()

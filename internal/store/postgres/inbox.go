@@ -302,13 +302,17 @@ const storedSQL = `
 // same key waits: sequences have the order of commits, without gaps. (A database sequence
 // would give numbers before the commit, with gaps after a rollback.)
 //
+// After a restore the numbers go on above hold.sequences, which is 0 before the first one.
+//
 // The same lock decides which row of a key is the head; see order.go. The keys come
-// sorted. Walks ordering_keys_pkey.
+// sorted. Walks ordering_keys_pkey and hold_pkey.
 const nextSequencesSQL = `
-	insert into ordering_keys as h (account, ordering_key, last)
-	select n.account, n.key, n.events
+	insert into ordering_keys as k (account, ordering_key, last)
+	select n.account, n.key, h.sequences + n.events
 	from unnest(@accounts::uuid[], @keys::text[], @events::bigint[]) as n (account, key, events)
-	on conflict (account, ordering_key) do update set last = h.last + excluded.last
+	cross join hold h
+	on conflict (account, ordering_key) do update
+	set last = excluded.last + greatest(k.last - (select h.sequences from hold h where h.single), 0)
 	returning account, ordering_key, last`
 
 // assignSequences gives the new events their sequences. Events of one key in one publish

@@ -560,6 +560,7 @@ CREATE TABLE public.hold (
     reason text DEFAULT ''::text NOT NULL,
     last_event uuid,
     timeline text,
+    sequences bigint DEFAULT 0 NOT NULL,
     single boolean DEFAULT true NOT NULL,
     CONSTRAINT hold_single_check CHECK (single)
 );
@@ -571,6 +572,8 @@ COMMENT ON COLUMN public.hold.since IS 'Null: the store is not held.';
 COMMENT ON COLUMN public.hold.last_event IS 'The last event before the hold; null: there was none.';
 
 COMMENT ON COLUMN public.hold.timeline IS 'The timeline of the server at the last start of a node; another one says that the server was recovered or promoted. Null: it is not known.';
+
+COMMENT ON COLUMN public.hold.sequences IS 'New sequences are above it. PutHold sets it to the time, in microseconds since 1970: more than any sequence that was given to an event which the backup does not have.';
 
 CREATE TABLE public.idempotency_keys (
     account uuid NOT NULL,
@@ -1402,7 +1405,7 @@ COMMENT ON INDEX public.fanouts_due_at IS 'ClaimFanOuts: the jobs that are due.'
 
 COMMENT ON INDEX public.fanouts_pkey IS 'FanOut: moving a job''s cursor.';
 
-COMMENT ON INDEX public.hold_pkey IS 'Claim, Changes, Held, PutHold, Resume. Keeps the table to its one row.';
+COMMENT ON INDEX public.hold_pkey IS 'Publish of ordered events, Claim, Changes, Held, PutHold, Resume. Keeps the table to its one row.';
 
 CREATE INDEX idempotency_keys_created_at ON public.idempotency_keys USING btree (created_at);
 

@@ -177,7 +177,7 @@ func copyPages(ctx context.Context, file string, to *os.File) (err error) {
 	})
 }
 
-// markHeld holds the store in a file that nobody else uses. It also makes the file
+// markHeld holds the store in a file that nobody else uses, as PutHold does. It also makes the file
 // complete by itself, without a log beside it.
 func markHeld(ctx context.Context, file string) (err error) {
 	db, err := sql.Open("sqlite", source(file, url.Values{"_pragma": {"journal_mode(delete)", "synchronous(full)"}}))
@@ -186,7 +186,11 @@ func markHeld(ctx context.Context, file string) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	_, err = db.ExecContext(ctx, holdSQL, sql.Named("now", micros(time.Now())), sql.Named("reason", postrider.HoldRestored))
+	now := sql.Named("now", micros(time.Now()))
+	if _, err := db.ExecContext(ctx, raiseSequencesSQL, now); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, holdSQL, now, sql.Named("reason", postrider.HoldRestored))
 	return err
 }
 

@@ -28,6 +28,9 @@ func held(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
 	return h, err
 }
 
+// Raises the sequences. The time may have been set back.
+const raiseSequencesSQL = `update hold set sequences = max(sequences, @now)`
+
 // Holds the store, unless it is held. max walks the end of the key of events.
 const holdSQL = `
 	update hold
@@ -37,6 +40,9 @@ const holdSQL = `
 // PutHold holds the store; see [store.Holding].
 func (s *Store) PutHold(ctx context.Context, reason string) (postrider.Hold, error) {
 	return write(ctx, s, "hold the store", func(ctx context.Context, tx *tx) (postrider.Hold, error) {
+		if err := tx.exec(ctx, raiseSequencesSQL, sql.Named("now", micros(tx.wall))); err != nil {
+			return postrider.Hold{}, err
+		}
 		n, err := tx.count(ctx, holdSQL, sql.Named("now", micros(tx.wall)), sql.Named("reason", reason))
 		if err != nil {
 			return postrider.Hold{}, err

@@ -140,10 +140,11 @@ func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map
 }
 
 // Counts the events of an ordering key: from 1, without gaps, since a job that fails is
-// undone with its count. By the key of ordering_keys.
+// undone with its count. After a restore it goes on above hold.sequences. By the key of
+// ordering_keys, and the one row of hold.
 const nextSequenceSQL = `
-	insert into ordering_keys (account, ordering_key, last) values (?, ?, 1)
-	on conflict (account, ordering_key) do update set last = last + 1
+	insert into ordering_keys (account, ordering_key, last) values (?, ?, (select sequences from hold) + 1)
+	on conflict (account, ordering_key) do update set last = max(excluded.last, last + 1)
 	returning last`
 
 // nextSequence returns the sequence of a new event; 0: it has no ordering key.

@@ -21,6 +21,7 @@ var holding = []verb{
 		{"a Publish whose deliveries were admitted before is ErrMoved", holdMoves},
 		{"publishes are accepted", holdAccepts},
 		{"deliveries that were leased before can be settled", holdSettles},
+		{"from each call on the sequence of a new event is higher than its time in microseconds", holdSequences},
 	}},
 	{"Resume", []sentence{
 		{"it ends the hold, and returns the work that had been held", resumeEnds},
@@ -81,6 +82,26 @@ func holdKeeps(w *world) {
 	w.ok(err)
 	w.same("the second hold", again, first)
 	w.same("the hold that is stored", w.held(), first)
+}
+
+func holdSequences(w *world) {
+	a := w.account()
+	w.publish(store.Batch{w.ordered(a, "known"), w.ordered(a, "known")})
+	low := int64(0)
+	for range 2 { // the second hold finds the store held
+		called := w.now().Add(-time.Minute).UnixMicro()
+		w.putHold()
+		got := sequences(w.publish(store.Batch{w.ordered(a, "known"), w.ordered(a, "known"), w.ordered(a, "new")}))
+		if got[0] <= max(called, low) || got[1] != got[0]+1 || got[2] <= max(called, low) {
+			w.Errorf("the sequences are %d, want two in a row and one, above %d and %d", got, called, low)
+		}
+		low = got[1]
+	}
+	w.resume()
+	got := sequences(w.publish(store.Batch{w.ordered(a, "known"), w.ordered(a, "newest")}))
+	if got[0] != low+1 || got[1] < low-int64(time.Minute/time.Microsecond) {
+		w.Errorf("after the hold the sequences are %d, want %d and one like it", got, low+1)
+	}
 }
 
 func holdClaimsNothing(w *world) {

@@ -229,13 +229,15 @@ create table hold (
     reason     text not null default '',
     last_event uuid,
     timeline   text,
+    sequences  bigint not null default 0,
     single     boolean primary key default true check (single)
 );
 comment on table hold is 'One row: whether the store is held, because it was restored from a backup. Then no delivery is claimed.';
 comment on column hold.since is 'Null: the store is not held.';
 comment on column hold.last_event is 'The last event before the hold; null: there was none.';
 comment on column hold.timeline is 'The timeline of the server at the last start of a node; another one says that the server was recovered or promoted. Null: it is not known.';
-comment on index hold_pkey is 'Claim, Changes, Held, PutHold, Resume. Keeps the table to its one row.';
+comment on column hold.sequences is 'New sequences are above it. PutHold sets it to the time, in microseconds since 1970: more than any sequence that was given to an event which the backup does not have.';
+comment on index hold_pkey is 'Publish of ordered events, Claim, Changes, Held, PutHold, Resume. Keeps the table to its one row.';
 insert into hold default values;
 
 create table endpoints (

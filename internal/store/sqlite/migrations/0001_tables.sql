@@ -199,11 +199,14 @@ create table subscriptions (
 insert into subscriptions (version) values (0);
 
 -- One row: whether the store is held, because it was restored from a backup. since null: it
--- is not. last_event is the last event before the hold; null: there was none.
+-- is not. last_event is the last event before the hold; null: there was none. New sequences are
+-- above sequences: PutHold sets it to the time, which is more than any sequence that was given
+-- to an event that the backup does not have.
 create table hold (
     since      integer,
     reason     text not null,
     last_event blob check (length(last_event) = 16),
+    sequences  integer not null default 0,
     only       integer primary key default 1 check (only = 1)
 ) strict;
 insert into hold (reason) values ('');

@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -28,8 +31,13 @@ type changes struct {
 // newChanges starts n servers on PostgreSQL, or one on SQLite.
 func newChanges(t *testing.T, n int) *changes {
 	t.Helper()
+	return newChangesWith(t, n, map[string]string{})
+}
+
+// newChangesWith is newChanges with settings for each server.
+func newChangesWith(t *testing.T, n int, env map[string]string) *changes {
+	t.Helper()
 	c := &changes{T: t}
-	env := map[string]string{}
 	if n > 1 {
 		env["POSTRIDER_DATABASE_URL"] = testkit.Postgres(t, func(context.Context, string) error { return nil })
 	}
@@ -170,5 +178,34 @@ func TestPromise2TheDeliveriesOfADeletedAccountHaveOneResult(t *testing.T) {
 	}
 	if got := len(receiver.Requests()); len(statuses) != endpoints*events || delivered != got {
 		t.Errorf("%d deliveries, %d of them delivered; want %d and the %d that arrived", len(statuses), delivered, endpoints*events, got)
+	}
+}
+
+// TestAChangeThatAServerDoesNotConfirmIsAccepted changes endpoints of two servers that do not hear
+// each other at once. A change of the other one's endpoint is stored, and its response says that
+// it is not in effect yet.
+func TestAChangeThatAServerDoesNotConfirmIsAccepted(t *testing.T) {
+	t.Parallel()
+	c := newChangesWith(t, 2, map[string]string{"POSTRIDER_POLL_ONLY": "true"})
+	eventually(t, "each has a share of the endpoints", func() bool {
+		nodes, err := c.apis[0].Nodes(t.Context())
+		c.must(err)
+		return len(nodes) == 2 && nodes[0].Shards > 0 && nodes[1].Shards > 0
+	})
+	const endpoints = 12
+	var pausing errgroup.Group
+	for range endpoints {
+		id := c.endpoint("https://acme.example", "order.created")
+		pausing.Go(func() error {
+			e, err := c.apis[0].PauseEndpoint(t.Context(), id, "maintenance")
+			if err == nil && e.Status != postrider.EndpointPaused {
+				err = fmt.Errorf("the endpoint is %s, want paused", e.Status)
+			}
+			return err
+		})
+	}
+	c.must(pausing.Wait())
+	if got := c.accepted.Load(); got == 0 || got == endpoints {
+		t.Errorf("%d of %d changes were not in effect with the response, want those of the other server's endpoints", got, endpoints)
 	}
 }

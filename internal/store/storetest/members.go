@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -24,6 +25,22 @@ func (w *world) members() []store.Member {
 func membersListed(w *world) {
 	w.shares(w.member(2), w.member(1))
 	w.same("the nodes", w.members(), []store.Member{{Incarnation: 1, Host: "host-1", Shards: 128}, {Incarnation: 2, Host: "host-2", Shards: 128}})
+}
+
+func membersOwning(w *world) {
+	owned := w.shares(w.member(1), w.member(2))
+	for range 20 {
+		id := newID[postrider.EndpointID](w)
+		owner := uint32(1)
+		if slices.Contains(owned[1], store.Shard(id)) {
+			owner = 2
+		}
+		members, err := w.Nodes.Members(w.Context(), id)
+		w.ok(err)
+		if len(members) != 1 || members[0].Incarnation != owner {
+			w.Errorf("of shard %d the nodes are %+v, want node %d alone", store.Shard(id), members, owner)
+		}
+	}
 }
 
 func membersMarked(w *world) {

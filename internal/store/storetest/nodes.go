@@ -35,6 +35,7 @@ var nodes = []verb{
 	{"Members", []sentence{
 		{"the nodes that live are listed with their shards, by incarnation", membersListed},
 		{"one that leaves and one that is dead are marked, until the dead one is reclaimed", membersMarked},
+		{"with an endpoint only the node that owns its shard is listed", membersOwning},
 	}},
 	{"Reclaim", slices.Concat([]sentence{
 		{"what a dead node had leased is due at once, its attempts recorded as lost", reclaimFrees},

@@ -111,7 +111,7 @@ func (w *world) attempt(e postrider.Endpoint, lane postrider.Lane, next postride
 		RequestHead: []byte("POST / HTTP/1.1"), ResponseHead: []byte("HTTP/1.1 500"), ResponseBody: []byte{0xff, 0x00},
 	}
 	if next.To == postrider.Delivered {
-		a.Outcome, a.StatusCode = postrider.OutcomeAccepted, 200
+		a.Outcome, a.StatusCode, a.ResponseBody = postrider.OutcomeAccepted, 200, bytes.Repeat([]byte{0xff}, 300) // has a row of bodies
 	}
 	_, err = w.Settle(w.Context(), []store.Settlement{{Claimed: c, Attempt: a, Transition: next}})
 	w.ok(err)

@@ -46,7 +46,9 @@ type attemptRecord struct {
 	FinalURL     string               `json:"final_url,omitempty"`
 	ReplayedFrom postrider.DeliveryID `json:"replayed_from,omitzero"`
 	ReplayJob    postrider.ReplayID   `json:"replay_job,omitzero"`
-	// The beginning of the response of an accepted attempt; longer ones are bodies.
+	// The head and the beginning of the response of an accepted attempt. If the body is longer,
+	// both are bodies.
+	ResponseHead []byte `json:"response_head,omitempty"`
 	ResponseBody []byte `json:"response_body,omitempty"`
 }
 
@@ -107,7 +109,7 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 	record := attemptRecord{
 		names: of, Outcome: a.Outcome, StatusCode: a.StatusCode, Error: a.Error, RetryAfterMS: a.RetryAfter.Milliseconds(),
 		StartedAt: a.StartedAt.UTC(), DurationUS: a.Duration.Microseconds(), Stale: a.Stale, StatusAfter: a.StatusAfter, FinalURL: a.FinalURL,
-		ReplayedFrom: r.ReplayedFrom, ReplayJob: r.ReplayJob, ResponseBody: a.ResponseBody,
+		ReplayedFrom: r.ReplayedFrom, ReplayJob: r.ReplayJob, ResponseHead: a.ResponseHead, ResponseBody: a.ResponseBody,
 	}
 	if !a.NextAt.IsZero() {
 		next := a.NextAt.UTC()

@@ -85,8 +85,9 @@ type HealthQuery struct {
 }
 
 // MaxAcceptedBody is how many bytes of an accepted attempt's response body are
-// stored in the attempt's own row. A longer body, the headers, and everything of
-// an attempt that was not accepted are stored in a row of their own.
+// stored in the attempt's own row, with the head of the response (see [Heads]). A longer body
+// with both heads, and everything of an attempt that was not accepted, are stored in a row
+// of their own.
 const MaxAcceptedBody = 256
 
 // EventQuery filters events; a zero field does not filter.

@@ -325,6 +325,9 @@ func own(a postrider.Attempt) postrider.Attempt {
 	a.Timing, _ = store.DecodeTiming(store.EncodeTiming(a.Timing)) // has microseconds then; it is never cut
 	a.RequestHead, a.ResponseHead, a.ResponseBody =
 		bytes.Clone(a.RequestHead), bytes.Clone(a.ResponseHead), bytes.Clone(a.ResponseBody)
+	if store.InOneRow(&a) {
+		a.RequestHead, a.ResponseHead = nil, store.AcceptedHead(&a)
+	}
 	return a
 }
 

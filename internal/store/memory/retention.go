@@ -137,8 +137,12 @@ func (s *Store) forgetBodiesLocked(f store.DeleteOld) int {
 
 func hasBodies(a postrider.Attempt) bool { return sizeOfBodies(forgottenBodies(a)) < sizeOfBodies(a) }
 
-// forgottenBodies returns an attempt without its heads and its body.
+// forgottenBodies returns an attempt without its heads and its body, unless they are in the
+// attempt's own row.
 func forgottenBodies(a postrider.Attempt) postrider.Attempt {
+	if store.InOneRow(&a) {
+		return a
+	}
 	a.RequestHead, a.ResponseHead = nil, nil
 	if a.Outcome == postrider.OutcomeAccepted {
 		a.ResponseBody = a.ResponseBody[:min(len(a.ResponseBody), store.MaxAcceptedBody)]

@@ -68,7 +68,7 @@ const (
 	from events e`
 	archivedAttempts = `
 	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
-		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing, a.response_start,
+		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing, ` + acceptedHead + `, a.response_start,
 		a.account, a.type, a.replayed_from, a.replay_job
 	from attempts a`
 	archivedBodies = `
@@ -98,7 +98,7 @@ func scanArchivedAttempt(row pgx.CollectableRow) (r store.ArchivedRow, err error
 	r.Attempt = a
 	err = row.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), &a.Outcome, &a.StatusCode, &a.Error,
 		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Stale, &a.StatusAfter, toTime(&a.NextAt),
-		&a.FinalURL, &timing, &a.ResponseBody, toID(&r.Account), &r.EventType, toID(&r.ReplayedFrom), toID(&r.ReplayJob))
+		&a.FinalURL, &timing, &a.ResponseHead, &a.ResponseBody, toID(&r.Account), &r.EventType, toID(&r.ReplayedFrom), toID(&r.ReplayJob))
 	if err == nil {
 		a.Timing, err = store.DecodeTiming(timing)
 	}

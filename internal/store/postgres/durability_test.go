@@ -105,6 +105,7 @@ func (s *shop) settlements(batch store.Batch, token postrider.Token) []store.Set
 			Attempt: postrider.Attempt{
 				Delivery: e.Deliveries[0].ID, Event: e.Event.ID, Number: 1, StatusCode: 200,
 				Outcome: postrider.OutcomeAccepted, StartedAt: time.Now(), Duration: time.Millisecond, ResponseBody: []byte("ok"),
+				ResponseHead: []byte("HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: application/json\r\n\r\n"),
 			},
 			Transition: postrider.Transition{To: postrider.Delivered},
 		})

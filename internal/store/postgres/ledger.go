@@ -374,6 +374,17 @@ func (s *Store) delivery(ctx context.Context, id postrider.DeliveryID, account p
 	return page.Items[0], nil
 }
 
+// The head of an accepted response that the row a of attempts has or refers to. Walks
+// attempts_pkey.
+const acceptedHead = `case when octet_length(a.response_head) = 16
+			then (
+				select h.response_head
+				from attempts h
+				where h.delivery = encode(a.response_head, 'hex')::uuid and octet_length(h.response_head) <> 16
+				order by h.number desc
+				limit 1)
+			else a.response_head end`
+
 // Lists attempts by delivery, newest first, and of a delivery by number, oldest first. The
 // cursor has both. Bodies are read only for one delivery: a page of large bodies would be
 // hundreds of megabytes. Walks attempts_pkey by delivery, attempts_event by event, and
@@ -381,7 +392,8 @@ func (s *Store) delivery(ctx context.Context, id postrider.DeliveryID, account p
 const attemptsSQL = `
 	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
 		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing,
-		b.request_head, b.response_head,
+		b.request_head,
+		coalesce(b.response_head, case when @delivery::uuid is not null then ` + acceptedHead + ` end),
 		coalesce(b.response_body, case when @delivery::uuid is not null then a.response_start end)
 	from attempts a
 	left join attempt_bodies b on @delivery::uuid is not null and b.delivery = a.delivery and b.number = a.number

@@ -74,9 +74,10 @@ type Store struct {
 
 	migrations store.Migrations // of this program
 
-	sessions sessions   // of Hold
-	stuck    stuck      // transactions that stand still; see locks.go
-	telling  sync.Mutex // who is waited for is being logged
+	sessions sessions    // of Hold
+	heads    store.Heads // of accepted responses
+	stuck    stuck       // transactions that stand still; see locks.go
+	telling  sync.Mutex  // who is waited for is being logged
 	tells    sync.WaitGroup
 }
 

@@ -285,11 +285,13 @@ CREATE TABLE public.attempts (
     final_url text,
     timing bytea,
     was_lost boolean,
+    response_head bytea,
     CONSTRAINT attempts_decision CHECK (((status_after <> ALL (ARRAY['cancelled'::text, 'skipped'::text])) OR (outcome = 'none'::text))),
     CONSTRAINT attempts_duration_check CHECK ((duration >= 0)),
     CONSTRAINT attempts_next_at CHECK (((next_at IS NULL) OR (status_after = 'pending'::text))),
     CONSTRAINT attempts_number_check CHECK ((number >= 0)),
     CONSTRAINT attempts_outcome_check CHECK ((outcome = ANY (ARRAY['accepted'::text, 'rejected'::text, 'gone'::text, 'throttled'::text, 'unreachable'::text, 'timed_out'::text, 'broken'::text, 'blocked'::text, 'lost'::text, 'none'::text]))),
+    CONSTRAINT attempts_response_head_check CHECK ((octet_length(response_head) <= 512)),
     CONSTRAINT attempts_response_start_check CHECK ((octet_length(response_start) <= 256)),
     CONSTRAINT attempts_retry_after_check CHECK ((retry_after >= 0)),
     CONSTRAINT attempts_stale CHECK (((NOT stale) OR (status_after = 'pending'::text))),
@@ -313,6 +315,8 @@ COMMENT ON COLUMN public.attempts.final_url IS 'Where redirects led to; null: th
 COMMENT ON COLUMN public.attempts.timing IS 'The parts of the duration, by store.EncodeTiming; null: no request was begun.';
 
 COMMENT ON COLUMN public.attempts.was_lost IS 'True: the record has taken the place of one that said lost, by which the rollups have counted it; null: it has not.';
+
+COMMENT ON COLUMN public.attempts.response_head IS 'The head of an accepted response, or (16 bytes) the delivery of this endpoint and day whose row has it.';
 
 CREATE TABLE public.audit (
     id uuid NOT NULL,

@@ -71,10 +71,11 @@ const fenceSQL = `
 		from unnest(@ids::uuid[], @numbers::int[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
 			@outcomes::text[], @status_codes::smallint[], @errors::text[], @retry_afters::bigint[],
 			@started_at::timestamptz[], @durations::bigint[], @statuses::text[], @reasons::text[], @afters::bigint[],
-			@replayed_from::uuid[], @replay_jobs::uuid[], @response_starts::bytea[], @final_urls::text[], @timings::bytea[])
+			@replayed_from::uuid[], @replay_jobs::uuid[], @response_starts::bytea[], @final_urls::text[], @timings::bytea[],
+			@response_heads::bytea[])
 			with ordinality as s (id, number, event, endpoint, account, type, outcome, status_code, error,
 				retry_after, started_at, duration, status, reason, after, replayed_from, replay_job, response_start, final_url, timing,
-				place)
+				response_head, place)
 	)`
 
 // The last status code and the last error that the attempts of a dying delivery d have
@@ -121,7 +122,8 @@ const replaceRecordSQL = `on conflict (delivery, number) do update
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
 			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
 			stale = excluded.stale, status_after = excluded.status_after, next_at = excluded.next_at,
-			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing`
+			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing,
+			response_head = excluded.response_head`
 
 // Writes the records. (delivery, number) is unique, and the record that exists may be
 // replaced in two cases only:
@@ -140,11 +142,11 @@ const replaceRecordSQL = `on conflict (delivery, number) do update
 const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, replay_job, response_start,
-			final_url, timing)
+			final_url, timing, response_head)
 		select c.id, c.number, c.event, c.endpoint, c.account, c.type, c.outcome, c.status_code, c.error,
 			c.retry_after, c.started_at, c.duration, c.stale, case when c.stale then 'pending' else c.status end,
 			case when c.status = 'pending' and not c.stale then now() + c.after * interval '1 microsecond' end,
-			c.replayed_from, c.replay_job, c.response_start, c.final_url, c.timing
+			c.replayed_from, c.replay_job, c.response_start, c.final_url, c.timing, c.response_head
 		from checked c
 		` + replaceRecordSQL + `,
 			was_lost = case when a.outcome = 'lost' then true end
@@ -253,6 +255,8 @@ func (s *Store) settleWithout(ctx context.Context, settlements []store.Settlemen
 // read anew for each try, and what a try has stored is found by findSettled.
 func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	columns, bodies := settleColumns(settlements)
+	var stored func()
+	columns.responseHeads, stored = s.heads.Encode(settlements)
 	var settled []store.Settled
 	queue := func(b *pgx.Batch) {
 		statement := settleSQL
@@ -287,6 +291,9 @@ func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]s
 		}
 		return s.findSettled(ctx, columns, settled)
 	})
+	if err == nil {
+		stored()
+	}
 	return settled, err
 }
 
@@ -382,6 +389,7 @@ type settlementColumns struct {
 	finalURLs                                                  texts
 	startedAt                                                  times
 	responseStarts, timings                                    [][]byte
+	responseHeads                                              [][]byte // set by settle; see store.Heads
 	counted                                                    store.Deltas
 }
 
@@ -394,8 +402,8 @@ func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyCol
 	return columns, bodies
 }
 
-// add appends one settlement. The first bytes of an accepted response are kept in the row
-// itself; all other bodies are in attempt_bodies (see bodyColumns).
+// add appends one settlement. The head and the first bytes of an accepted response are kept in
+// the row itself; all other bodies are in attempt_bodies (see bodyColumns).
 func (c *settlementColumns) add(s *store.Settlement) {
 	claimed, attempt, transition := &s.Claimed, &s.Attempt, &s.Transition
 	c.ids, c.events = append(c.ids, someUUID(claimed.ID)), append(c.events, someUUID(claimed.Event.ID))
@@ -438,7 +446,7 @@ func (c *settlementColumns) args() pgx.NamedArgs {
 		"errors": c.errors, "retry_afters": c.retryAfters, "started_at": c.startedAt, "durations": c.durations,
 		"statuses": c.statuses, "reasons": c.reasons, "steps": c.steps, "afters": c.afters,
 		"replayed_from": c.replayedFrom, "response_starts": c.responseStarts, "final_urls": c.finalURLs,
-		"replay_jobs": c.replayJobs, "timings": c.timings, "counted": c.counted.Bytes(),
+		"replay_jobs": c.replayJobs, "timings": c.timings, "response_heads": c.responseHeads, "counted": c.counted.Bytes(),
 	}
 }
 
@@ -462,7 +470,7 @@ type bodyColumns struct {
 }
 
 func (c *bodyColumns) add(id postrider.DeliveryID, a *postrider.Attempt) {
-	if a.Outcome == postrider.OutcomeAccepted && len(a.ResponseBody) <= store.MaxAcceptedBody {
+	if store.InOneRow(a) {
 		return
 	}
 	if len(a.RequestHead)+len(a.ResponseHead)+len(a.ResponseBody) == 0 {

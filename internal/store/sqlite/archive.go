@@ -68,7 +68,7 @@ const (
 	select id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, trace_parent, created_at
 	from events`
 	archivedAttempts = `
-	select ` + attemptsColumns + `, null, null, response_start, account, type, replayed_from, replay_job
+	select ` + attemptsColumns + `, null, ` + acceptedHead + `, response_start, account, type, replayed_from, replay_job
 	from attempts`
 	archivedBodies = `
 	select b.delivery, b.number, a.event, a.endpoint, a.account, coalesce(a.type, ''), b.request_head, b.response_head, b.response_body

@@ -65,7 +65,7 @@ func (r *rig) batch(n, size int) (store.Publish, []store.Settlement) {
 			Claimed: postrider.Claimed{ID: d.ID, Endpoint: d.Endpoint, Event: &e, Attempt: 1, Token: d.Token},
 			Attempt: postrider.Attempt{
 				Outcome: postrider.OutcomeAccepted, StatusCode: 200, StartedAt: time.Now(), Duration: 12 * time.Millisecond,
-				ResponseBody: []byte("ok"),
+				ResponseBody: []byte("ok"), ResponseHead: []byte("HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: application/json\r\n\r\n"),
 			},
 			Transition: postrider.Transition{To: postrider.Delivered},
 		})

@@ -17,7 +17,7 @@ const lastFailuresSQL = `
 		union all
 		select place + 1, substr(@ids, 16 * place + 17, 16) from asked where length(@ids) > 16 * place + 16
 	)
-	select ` + attemptsColumns + `, null, response_head, substr(coalesce(response_body, response_start), 1, @bytes)
+	select ` + attemptsColumns + `, null, attempt_bodies.response_head, substr(coalesce(response_body, response_start), 1, @bytes)
 	from asked
 	join attempts on (delivery, attempts.number) = (
 		select n.delivery, n.number

@@ -96,11 +96,20 @@ const attemptsFilter = `
 	order by delivery desc, attempts.number
 	limit @limit`
 
+// The head of an accepted response that the attempt's own row has or refers to. By the key of
+// attempts.
+const acceptedHead = `case when length(attempts.response_head) = 16
+		then (select h.response_head from attempts h where h.delivery = attempts.response_head and length(h.response_head) <> 16 limit 1)
+		else attempts.response_head end`
+
+// The head of the response, wherever it is.
+const headColumn = `coalesce(attempt_bodies.response_head, ` + acceptedHead + `)`
+
 // The attempts of a delivery by the key, with their heads and bodies; those of an event by
 // attempts_event, then sorted, without bodies: a page of them could be very large.
 const (
 	attemptsOfDeliverySQL = `
-	select ` + attemptsColumns + `, request_head, response_head, coalesce(response_body, response_start)
+	select ` + attemptsColumns + `, request_head, ` + headColumn + `, coalesce(response_body, response_start)
 	from attempts left join attempt_bodies using (delivery, number)
 	where delivery = @delivery and (@event is null or event = @event)` + attemptsFilter
 	attemptsOfEventSQL = `

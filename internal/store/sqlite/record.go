@@ -17,10 +17,11 @@ type record struct {
 	eventType    string
 	replayedFrom postrider.DeliveryID
 	replayJob    postrider.ReplayID
+	head         []byte // what the row has of the head of an accepted response; see store.Heads
 }
 
 // attemptColumns is the number of columns that appendAttempt appends for a row.
-const attemptColumns = 20
+const attemptColumns = 21
 
 // An attempt number of a delivery has one row. An insert replaces the row in two
 // cases: a stale attempt replaces the lost one, because it says what happened
@@ -29,13 +30,13 @@ const (
 	putAttemptsSQL = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
 		started_at, duration, stale, status_after, next_at, replayed_from, replay_job, response_start, final_url,
-		timing) values `
+		timing, response_head) values `
 	putBodiesSQL = `
 	insert or replace into attempt_bodies (delivery, number, request_head, response_head, response_body) values `
 )
 
-// appendAttempt appends the arguments of one row of attempts. The first bytes of an
-// accepted response are kept in the row itself, so that nearly every attempt is one row.
+// appendAttempt appends the arguments of one row of attempts. The head and the first bytes of
+// an accepted response are kept in the row itself, so that nearly every attempt is one row.
 func appendAttempt(args []any, r record) []any {
 	var start any
 	if r.Outcome == postrider.OutcomeAccepted {
@@ -44,13 +45,13 @@ func appendAttempt(args []any, r record) []any {
 	return append(args, blob(r.Delivery), r.Number, blob(r.Event), blob(r.Endpoint), blob(r.account), r.eventType,
 		string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt), r.Duration.Microseconds(),
 		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), blobOrNull(r.replayJob), start, textOrNull(r.FinalURL),
-		bytesOrNull(store.EncodeTiming(r.Timing)))
+		bytesOrNull(store.EncodeTiming(r.Timing)), bytesOrNull(r.head))
 }
 
 // appendBody appends the arguments of one row of attempt_bodies, if there is more to keep
 // than the attempt's own row has.
 func appendBody(args []any, r record) []any {
-	if r.Outcome == postrider.OutcomeAccepted && len(r.ResponseBody) <= store.MaxAcceptedBody {
+	if store.InOneRow(&r.Attempt) {
 		return args
 	}
 	if len(r.RequestHead)+len(r.ResponseHead)+len(r.ResponseBody) == 0 {

@@ -18,7 +18,8 @@ import (
 // count are stored by a few bulk statements. Then the ordering keys of what ended advance,
 // and at last those that do not count are recorded, one by one, since they are rare.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
-	return write(ctx, s, "settle deliveries", func(ctx context.Context, tx *tx) ([]store.Settled, error) {
+	heads, stored := s.heads.Encode(settlements)
+	settled, err := write(ctx, s, "settle deliveries", func(ctx context.Context, tx *tx) ([]store.Settled, error) {
 		leased, err := findLeased(ctx, tx, settlements)
 		if err != nil {
 			return nil, err
@@ -34,7 +35,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 			}
 			delete(leased, s.Claimed.ID) // a second settlement of the delivery in this call is late
 			l.at = i
-			batch.settle(tx, s, l)
+			batch.settle(tx, recordOf(s, heads[i]), l, s.Transition)
 		}
 		if err := batch.store(ctx, tx); err != nil {
 			return nil, err
@@ -45,12 +46,16 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 			}
 		}
 		for _, i := range late {
-			if settled[i], err = settleLate(ctx, tx, settlements[i]); err != nil {
+			if settled[i], err = settleLate(ctx, tx, recordOf(settlements[i], heads[i])); err != nil {
 				return nil, err
 			}
 		}
 		return settled, nil
 	})
+	if err == nil {
+		stored()
+	}
+	return settled, err
 }
 
 // By the key of queue.
@@ -107,34 +112,33 @@ type ending struct {
 // settle adds one settlement. NextAt is a time of day, for people; due_at is a time of the
 // steady clock, which decides. A delivery of the bulk lane stays there, so that it does
 // not compete with retries; every other one moves to the retry lane.
-func (b *settleBatch) settle(tx *tx, s store.Settlement, h leased) {
-	r := recordOf(s)
-	r.StatusAfter = s.Transition.To
+func (b *settleBatch) settle(tx *tx, r record, h leased, to postrider.Transition) {
+	r.StatusAfter = to.To
 	if r.Outcome == postrider.OutcomeNone {
-		r.Error = cmp.Or(r.Error, s.Transition.Reason)
+		r.Error = cmp.Or(r.Error, to.Reason)
 	}
-	switch s.Transition.To {
+	switch to.To {
 	case postrider.Pending:
-		r.NextAt = tx.wall.Add(s.Transition.After)
+		r.NextAt = tx.wall.Add(to.After)
 		lane := postrider.LaneRetry
 		if h.lane == postrider.LaneBulk {
 			lane = postrider.LaneBulk
 		}
-		b.moved = append(b.moved, []any{laneNumber(lane), micros(tx.now.Add(s.Transition.After)), s.Transition.Step, blob(h.id)})
+		b.moved = append(b.moved, []any{laneNumber(lane), micros(tx.now.Add(to.After)), to.Step, blob(h.id)})
 	case postrider.Dead:
 		attempts := r.Number
 		if r.Outcome == postrider.OutcomeNone {
 			attempts--
 		}
-		b.deadLetters = append(b.deadLetters, deadLetter{record: r, reason: s.Transition.Reason, attempts: attempts})
+		b.deadLetters = append(b.deadLetters, deadLetter{record: r, reason: to.Reason, attempts: attempts})
 		b.ended = append(b.ended, blob(h.id))
 	case postrider.Delivered, postrider.Cancelled, postrider.Skipped:
 		b.ended = append(b.ended, blob(h.id))
 	}
-	if h.position.key != "" && s.Transition.To != postrider.Pending {
+	if h.position.key != "" && to.To != postrider.Pending {
 		h.position.endpoint = r.Endpoint
 		end := ending{position: h.position, at: h.at}
-		if s.Transition.To == postrider.Dead {
+		if to.To == postrider.Dead {
 			end.dead = h.id
 		}
 		b.endings = append(b.endings, end)
@@ -145,10 +149,11 @@ func (b *settleBatch) settle(tx *tx, s store.Settlement, h leased) {
 
 // recordOf returns what is kept of a settlement's attempt. The claim says whose attempt it
 // is, whatever the attempt itself says.
-func recordOf(s store.Settlement) record {
+func recordOf(s store.Settlement, head []byte) record {
 	c := s.Claimed
 	r := record{
 		Attempt: s.Attempt, account: c.Event.Account, eventType: c.Event.Type, replayedFrom: c.ReplayedFrom, replayJob: c.ReplayJob,
+		head: head,
 	}
 	r.Delivery, r.Event, r.Endpoint, r.Number = c.ID, c.Event.ID, c.Endpoint, c.Attempt
 	r.Stale, r.NextAt = false, time.Time{}
@@ -197,8 +202,7 @@ const recordedSQL = `select outcome, stale from attempts where delivery = ? and 
 //   - The lease ended and was taken over, or the delivery was cancelled. The attempt is
 //     recorded as stale. If its record is lost, it takes the place of that record,
 //     because it says what happened after all.
-func settleLate(ctx context.Context, tx *tx, s store.Settlement) (store.Settled, error) {
-	r := recordOf(s)
+func settleLate(ctx context.Context, tx *tx, r record) (store.Settled, error) {
 	var before string
 	var stale bool
 	err := tx.row(ctx, recordedSQL, blob(r.Delivery), r.Number).Scan(&before, &stale)
@@ -236,7 +240,7 @@ func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.A
 		case err != nil || claims != c.Attempt: // else it is a repeat
 			return err
 		}
-		r := recordOf(store.Settlement{Claimed: c, Attempt: a})
+		r := recordOf(store.Settlement{Claimed: c, Attempt: a}, nil)
 		r.StatusAfter, r.NextAt = postrider.Pending, tx.wall
 		tx.tally(r)
 		return errors.Join(

@@ -69,6 +69,7 @@ type Store struct {
 	log    *slog.Logger
 
 	archived archivedRows
+	heads    store.Heads // of accepted responses
 
 	checkpoints sync.WaitGroup // of runCheckpoints
 	stop        func()         // ends it; set by open

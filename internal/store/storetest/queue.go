@@ -58,6 +58,7 @@ var queue = []verb{
 		{"of parallel settlements of one delivery all count as the same", settleInParallel},
 		{"parallel groups of settlements all count", settleGroupsInParallel},
 		{"bytes of any kind come back", settleBytes},
+		{"the heads of accepted responses come back", settleAcceptedHeads},
 	}, settleOrderSentences)},
 	{"Continue", continueSentences},
 	{"Release", []sentence{

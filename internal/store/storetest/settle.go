@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"time"
 
@@ -362,6 +363,44 @@ func settleBytes(w *world) {
 	if got := w.attempts(w.delivery(c.ID)); !bytes.Equal(got[0].RequestHead, all) || !bytes.Equal(got[0].ResponseHead, all) {
 		w.Errorf("the heads came back as %q and %q", got[0].RequestHead, got[0].ResponseHead)
 	}
+}
+
+// Heads of accepted responses are stored once and referred to; nobody sees the difference.
+func settleAcceptedHeads(w *world) {
+	usual, other := []byte("HTTP/1.1 200 OK\r\nServer: acme\r\n\r\n"), []byte("HTTP/1.1 204 No Content\r\n\r\n")
+	var groups [][]store.Settlement
+	want := map[postrider.DeliveryID][]byte{}
+	for range 2 {
+		e := w.endpoint()
+		w.pending(e, 9)
+		claimed := w.claim(e, postrider.LaneFirst, 9)
+		for i, head := range [][]byte{usual, usual, usual, other, other, usual, nil, bytes.Repeat([]byte("x"), 513), bytes.Repeat([]byte("x"), 512)} {
+			s := delivered(claimed[i])
+			s.Attempt.RequestHead, s.Attempt.ResponseHead, s.Attempt.ResponseBody = []byte("dropped"), head, []byte("ok")
+			groups = append(groups, []store.Settlement{s})
+			if want[claimed[i].ID] = head; len(head) > store.MaxAcceptedHead {
+				want[claimed[i].ID] = nil
+			}
+		}
+	}
+	for _, group := range append(groups[:2:2], slices.Concat(groups[2:6]...), slices.Concat(groups[6:]...)) {
+		w.settle(group...)
+		w.settle(group...) // again, because its reply was lost
+	}
+	archived := map[postrider.DeliveryID][]byte{}
+	for _, row := range w.rows(store.OldAttempts, store.DayOf(w.now()), store.RowID{}) {
+		archived[row.Attempt.Delivery] = row.Attempt.ResponseHead
+	}
+	for id, head := range want {
+		got := w.attempts(w.delivery(id))
+		if len(got) != 1 || !bytes.Equal(got[0].ResponseHead, head) || got[0].RequestHead != nil || string(got[0].ResponseBody) != "ok" {
+			w.Errorf("the attempt came back as %+v, want the head %q", got, head)
+		}
+		if !bytes.Equal(archived[id], head) {
+			w.Errorf("the archive gets the head %q, want %q", archived[id], head)
+		}
+	}
+	w.same("bodies in rows of their own", len(w.rows(store.OldBodies, store.DayOf(w.now()), store.RowID{})), 0)
 }
 
 func (w *world) release(items ...postrider.Claimed) {

@@ -646,6 +646,7 @@ create table attempts (
     final_url      text,
     timing         bytea,
     was_lost       boolean,
+    response_head  bytea check (octet_length(response_head) <= 512),
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),
     constraint attempts_decision check (status_after not in ('cancelled', 'skipped') or outcome = 'none')
@@ -661,6 +662,7 @@ create index attempts_replay_job_decided on attempts (replay_job) where replay_j
 create index attempts_replays on attempts (event, endpoint, delivery) where replayed_from is not null;
 alter table attempts add primary key (delivery, number);
 comment on table attempts is 'One row for each request, and for each decision without one (outcome none). Append-only, except that a lost attempt is replaced when its node reports the response after all. A partition for each day of the delivery''s id.';
+comment on column attempts.response_head is 'The head of an accepted response, or (16 bytes) the delivery of this endpoint and day whose row has it.';
 comment on column attempts.error is 'A class of error; of a decision, its reason.';
 comment on column attempts.retry_after is 'Microseconds.';
 comment on column attempts.duration is 'Microseconds.';

@@ -484,6 +484,8 @@ create table attempts (
     response_start blob check (length(response_start) <= 256),
     final_url      text,
     timing         blob,
+    -- The head of an accepted response, or (16 bytes) the delivery of this endpoint and day whose row has it.
+    response_head  blob check (length(response_head) <= 512),
     primary key (delivery, number),
     constraint attempts_next_at check (next_at is null or status_after = 'pending'),
     constraint attempts_stale check (not stale or status_after = 'pending'),

@@ -59,8 +59,8 @@ type Attempt struct {
 	Timing        *Timing              `json:"timing" doc:"What the duration was spent on. Null: no request was begun, or the server does not know."`
 	Error         *string              `json:"error"`
 	FinalURL      *string              `json:"final_url" doc:"URL that the redirects led to, without its query. Null: no redirect was followed."`
-	RequestHead   *string              `json:"request_head" doc:"Head of the request, with signatures and credentials masked. Only the list of the attempts of one delivery has heads and bodies. Null: nothing was sent, or the request was accepted with a response of at most 256 bytes, of which only the body is stored."`
-	ResponseHead  *string              `json:"response_head" doc:"Head of the response, with credentials masked. Null: there was none, or the request was accepted with a response of at most 256 bytes."`
+	RequestHead   *string              `json:"request_head" doc:"Head of the request, with signatures and credentials masked. Only the list of the attempts of one delivery has heads and bodies. Null: nothing was sent, or the request was accepted with a response of at most 256 bytes."`
+	ResponseHead  *string              `json:"response_head" doc:"Head of the response, with credentials masked. If the request was accepted with a response of at most 256 bytes, it has at most 512 bytes, and of the fields only those that are listed in docs/operate/endpoints.md. Null: there was none, or it is stored no longer."`
 	ResponseBody  *string              `json:"response_body" doc:"At most the first 16 KiB of the response body. Null: there was none, or it is in response_body_base64."`
 	ResponseBytes []byte               `json:"response_body_base64,omitempty" doc:"The response body in base64, if it is not UTF-8."`
 	Stale         bool                 `json:"stale" doc:"The attempt ended after another server had taken the delivery over. It did not change the delivery."`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/signature"
 )
 
@@ -203,4 +204,48 @@ func redactResponse(header []byte, own map[string]bool) []byte {
 		b = append(b, line...)
 	}
 	return b
+}
+
+// acceptedHeaders are the fields that are recorded of an ordinary accepted response. They say
+// which program answered, and how. Fields that differ from response to response, such as
+// Date, Content-Length or the id of a request, are not among them: a head that an endpoint
+// sends again costs nearly no space.
+var acceptedHeaders = map[string]bool{
+	"allow": true, "cache-control": true, "connection": true, "content-encoding": true, "content-type": true, "deprecation": true,
+	"server": true, "sunset": true, "transfer-encoding": true, "vary": true, "via": true, "warning": true, "x-powered-by": true,
+}
+
+// longestAccepted is the length of the longest name in acceptedHeaders.
+const longestAccepted = len("transfer-encoding")
+
+// selectHead returns the status line of an accepted response and those of acceptedHeaders that
+// fit into [store.MaxAcceptedHead] bytes. own is as for redactResponse. It is called for
+// nearly every attempt, so it allocates the result alone.
+func selectHead(header []byte, own map[string]bool) []byte {
+	var head [store.MaxAcceptedHead]byte
+	var name [longestAccepted]byte
+	b := head[:0]
+	for line := range bytes.Lines(header) {
+		colon := bytes.IndexByte(line, ':')
+		if len(b) > 0 {
+			if colon <= 0 || colon > longestAccepted {
+				continue
+			}
+			for i, c := range line[:colon] {
+				if name[i] = c; 'A' <= c && c <= 'Z' {
+					name[i] += 'a' - 'A'
+				}
+			}
+			shown, ours := own[string(name[:colon])]
+			if !acceptedHeaders[string(name[:colon])] || ours && !shown {
+				continue
+			}
+		}
+		if len(b)+len(line)+len("\r\n") <= len(head) {
+			b = append(b, line...)
+		} else if len(b) == 0 {
+			return nil
+		}
+	}
+	return bytes.Clone(append(b, "\r\n"...))
 }

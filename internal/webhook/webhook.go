@@ -249,8 +249,12 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 	if x.redirected {
 		a.FinalURL = withoutQuery(x.target.url)
 	}
-	// The stores keep headers only with a body that needs a row of its own.
-	if x.Sent && (a.Outcome != postrider.OutcomeAccepted || len(a.ResponseBody) > store.MaxAcceptedBody) {
+	// The stores keep whole heads only with what needs a row of its own.
+	switch {
+	case !x.Sent:
+	case store.InOneRow(a):
+		a.ResponseHead = selectHead(x.RawHeader(), x.target.shown)
+	default:
 		a.RequestHead = redact(x.header, x.target.shown)
 		a.ResponseHead = redactResponse(x.RawHeader(), x.target.shown)
 	}

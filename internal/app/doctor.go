@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/fips140"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,6 +64,7 @@ func Doctor(ctx context.Context, c Config, faults error, up Checkup) doctor.Repo
 		{Name: doctor.ExpungeList, Look: func(context.Context) []doctor.Check { return c.examineExpungeList() }},
 		{Name: doctor.ArchiveAccess, Look: c.examineArchive},
 		{Name: doctor.OpenFiles, Look: func(context.Context) []doctor.Check { return one(c.examineFiles()) }},
+		settled(doctor.CheckFIPS(fips140.Enabled(), fips140.Version())),
 	})
 	return doctor.NewReport(Version(), checks)
 }

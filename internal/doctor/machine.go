@@ -222,3 +222,12 @@ func CheckMemory(limit int64, of string, use MemoryUse) Check {
 	}
 	return Okay(Memory, "%s", found)
 }
+
+// CheckFIPS says whether the program runs in FIPS 140-3 mode, and with which version of the
+// cryptographic module. Neither is a fault: who must use the mode reads it here.
+func CheckFIPS(on bool, module string) Check {
+	if !on {
+		return Okay(FIPS, "FIPS 140-3 mode is off")
+	}
+	return Okay(FIPS, "FIPS 140-3 mode is on, module %s", module)
+}

@@ -58,4 +58,5 @@ const (
 
 	OpenFiles Name = "machine.open_files"
 	Memory    Name = "machine.memory"
+	FIPS      Name = "machine.fips"
 )

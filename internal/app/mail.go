@@ -28,6 +28,7 @@ type MailConfig struct {
 	SMTPFrom         string        `name:"smtp-from" setting:"" group:"Notices" placeholder:"ADDRESS" help:"Sender of the emails, for example \"Acme Webhooks <webhooks@acme.example>\". Required with --smtp-url."`
 	NoticeInterval   time.Duration `name:"notice-interval" setting:"" group:"Notices" default:"10m" help:"Least time between two messages to one destination, 1m to 24h. One message has all notices of that time."`
 	NoticeBrand      string        `name:"notice-brand" setting:"" group:"Notices" default:"Postrider" help:"Name of your platform in subjects and texts of messages, at most 64 characters."`
+	PortalLoginURL   string        `name:"portal-login-url" setting:"" group:"Notices" placeholder:"URL" help:"Page of your platform that opens the customer portal, for example https://app.example.com/webhooks. Links in messages to accounts lead there, with the page of the portal as portal_page in the query. Default: none, and links lead to the portal, where only who has a session sees the page."`
 	NoticeTemplates  string        `name:"notice-templates" setting:"" group:"Notices" placeholder:"DIR" help:"Folder with message.txt and message.html, which replace the templates of emails. Default: none."`
 }
 
@@ -41,7 +42,10 @@ func (c MailConfig) validate(named func(setting string) string) error {
 	}
 	refuse(c.NoticeInterval < time.Minute || c.NoticeInterval > 24*time.Hour, "notice-interval", "must be 1m to 24h")
 	refuse(c.NoticeBrand == "" || len([]rune(c.NoticeBrand)) > 64, "notice-brand", "must be 1 to 64 characters")
-	_, err := c.templates()
+	login, err := url.Parse(c.PortalLoginURL)
+	refuse(c.PortalLoginURL != "" && (err != nil || login.Scheme != "https" && login.Scheme != "http" || login.Hostname() == "" || login.User != nil),
+		"portal-login-url", "must be an http or https URL without a user")
+	_, err = c.templates()
 	refuse(err != nil, "notice-templates", "cannot be used: "+reasonOf(err))
 	refuse(named("smtp-password") == "--smtp-password" && c.SMTPPassword != "", "smtp-password",
 		"must not be a flag, which every user of this machine can read; use POSTRIDER_SMTP_PASSWORD or --smtp-password-file")
@@ -162,6 +166,7 @@ func (a *App) newMessenger() *messenger.Messenger {
 	templates, _ := a.config.templates() // validate has read them
 	return messenger.New(messenger.Deps{Store: a.store, Signer: a.secrets, Channels: channels}, messenger.Options{
 		Interval: a.config.NoticeInterval, Brand: a.config.NoticeBrand, PublicURL: a.config.publicURL(a.Addr()), Templates: templates,
-		Hooks: a.observer.Hooks, Log: logOf(a.log, "messenger"),
+		PortalLoginURL: a.config.PortalLoginURL,
+		Hooks:          a.observer.Hooks, Log: logOf(a.log, "messenger"),
 	})
 }

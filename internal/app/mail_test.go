@@ -151,6 +151,7 @@ func TestMailSettingsAreChecked(t *testing.T) {
 		{"a template with a mistake", nil, []string{"--notice-templates=" + folder}, "message.txt:2:2"},
 		{"a folder that is not there", nil, []string{"--notice-templates=" + folder + "/none"}, "--notice-templates: cannot be used"},
 		{"an interval that is too short", nil, []string{"--notice-interval=1s"}, "--notice-interval: must be 1m to 24h"},
+		{"a login of the platform that is no URL", nil, []string{"--portal-login-url=app.acme.example"}, "--portal-login-url: must be an http or https URL"},
 		{"no brand", nil, []string{"--notice-brand="}, "--notice-brand: must be 1 to 64"},
 	} {
 		config, sources := parse(t, tt.env, tt.args...)

@@ -105,3 +105,31 @@ func TestAMessageHasABoundOfNotices(t *testing.T) {
 		}
 	}
 }
+
+func TestLinksOfAccountsLeadToTheLoginOfThePlatform(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ login, public, owner, operator string }{
+		{"", "https://hooks.acme.example", "https://hooks.acme.example/portal/notices", "https://hooks.acme.example/dashboard/notices"},
+		{
+			"https://app.acme.example/webhooks?tab=1", "https://hooks.acme.example",
+			"https://app.acme.example/webhooks?portal_page=%2Fportal%2Fnotices&amp;tab=1", "https://hooks.acme.example/dashboard/notices",
+		},
+		{"https://app.acme.example/webhooks", "", "https://app.acme.example/webhooks?portal_page=%2Fportal%2Fnotices", ""},
+	} {
+		w, hook := newWorld(t), new(recorder)
+		w.put(postrider.Destination{Account: w.account("Acme"), Channel: postrider.ChannelSlack, Address: "https://a.example", Ask: postrider.AskTest, ConfirmedAt: confirmed})
+		w.put(postrider.Destination{Channel: postrider.ChannelSlack, Address: "https://b.example", Ask: postrider.AskTest, ConfirmedAt: confirmed})
+		w.opts = messenger.Options{Brand: "Acme", PublicURL: tt.public, PortalLoginURL: tt.login}
+		w.run(map[postrider.Channel]messenger.Channel{postrider.ChannelSlack: hook}, func() bool { return w.result("slack sent") == 2 })
+		for _, m := range hook.all() {
+			want := tt.owner
+			if m.To.Account.IsZero() {
+				want = tt.operator
+			}
+			_, link, _ := strings.Cut(m.HTML, `href="`)
+			if link, _, _ = strings.Cut(link, `"`); link != want {
+				t.Errorf("with the login %q and the URL %q the link of %s is %q, want %q", tt.login, tt.public, m.To.Address, link, want)
+			}
+		}
+	}
+}

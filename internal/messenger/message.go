@@ -264,17 +264,24 @@ func (m *Messenger) footer(ctx context.Context, d postrider.Destination, kinds [
 	return links, nil
 }
 
-// noticesLink returns the link to the page of notices; without a public URL, none.
+// noticesLink returns the link to the page of notices; without a URL of that page, none.
 func (m *Messenger) noticesLink(d postrider.Destination, w words) Link {
-	if m.opts.PublicURL == "" {
+	to := m.page(d, "notices")
+	if to == "" {
 		return Link{}
 	}
-	return Link{w.get("notices.open"), m.page(d, "notices")}
+	return Link{w.get("notices.open"), to}
 }
 
-// page returns the URL of a page of the destination's readers: operators or customers. Empty:
-// the server's public URL is not known.
+// page returns a URL at which the destination's readers, operators or customers, reach the page.
+// Empty: it is not known.
 func (m *Messenger) page(d postrider.Destination, path string) string {
+	if login, err := url.Parse(m.opts.PortalLoginURL); err == nil && login.Host != "" && !d.Account.IsZero() {
+		query := login.Query()
+		query.Set("portal_page", "/portal/"+path)
+		login.RawQuery = query.Encode()
+		return login.String()
+	}
 	switch {
 	case m.opts.PublicURL == "":
 		return ""

@@ -114,6 +114,10 @@ type Options struct {
 	Brand string
 	// PublicURL is what links begin with. Empty: messages have no links.
 	PublicURL string
+	// PortalLoginURL is the page of the platform that opens the customer portal. Links to pages in
+	// the messages of accounts lead there, because nobody can log in to the portal itself. The
+	// query parameter portal_page has the path of the page. Empty: links lead to the portal.
+	PortalLoginURL string
 	// Templates are the layouts of emails. Default: those of the program.
 	Templates *Templates
 	// Hooks are called for each message. Default: none.

@@ -31,7 +31,8 @@ type world struct {
 	*testing.T
 	*memory.Store
 
-	messages messenger.Store // what a messenger gets; by default Store
+	messages messenger.Store   // what a messenger gets; by default Store
+	opts     messenger.Options // of each messenger, but for Hooks
 	ids      *store.IDs
 	vault    *secrets.Vault
 	clock    atomic.Int64 // microseconds
@@ -46,6 +47,7 @@ func newWorld(t *testing.T) *world {
 	w.clock.Store(time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC).UnixMicro())
 	w.Store = memory.New(memory.Options{Now: w.now})
 	w.messages = w.Store
+	w.opts = messenger.Options{Brand: "Acme", PublicURL: "https://hooks.acme.example"}
 	w.ids = store.NewIDs(w.now, nil)
 	keyring, err := secrets.NewKeyring(strings.NewReader(strings.Repeat("k", 40)))
 	if err != nil {
@@ -124,14 +126,13 @@ func email(s *testkit.MailServer) messenger.Email {
 // run runs a messenger until the condition holds.
 func (w *world) run(channels map[postrider.Channel]messenger.Channel, until func() bool) {
 	w.Helper()
-	m := messenger.New(messenger.Deps{Store: w.messages, Signer: w.vault, Channels: channels}, messenger.Options{
-		Brand: "Acme", PublicURL: "https://hooks.acme.example",
-		Hooks: observe.Hooks{MessageDone: func(d observe.MessageDone) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.results[string(d.Channel)+" "+d.Result]++
-		}},
-	})
+	opts := w.opts
+	opts.Hooks = observe.Hooks{MessageDone: func(d observe.MessageDone) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.results[string(d.Channel)+" "+d.Result]++
+	}}
+	m := messenger.New(messenger.Deps{Store: w.messages, Signer: w.vault, Channels: channels}, opts)
 	ctx, stop := context.WithCancel(w.Context())
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -328,6 +328,7 @@ CREATE TABLE hold (
     since      integer,
     reason     text not null,
     last_event blob check (length(last_event) = 16),
+    sequences  integer not null default 0,
     only       integer primary key default 1 check (only = 1)
 ) strict;
 

@@ -2,6 +2,8 @@ package web
 
 import (
 	"cmp"
+	"context"
+	"net/http"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -42,6 +44,7 @@ type accountForm struct {
 // accountPage is the data of the page of one account.
 type accountPage struct {
 	Account   apitypes.Account
+	Traffic   *traffic            // nil: the page shows a form that was sent
 	Endpoints []apitypes.Endpoint // the newest
 	More      bool                // there are more endpoints
 	Dead      []deadLetterGroup   // the first groups
@@ -72,7 +75,8 @@ func createAccount(v *visit) error {
 	return v.done(v.path("accounts", a.ID), flash{Text: v.t("account.done.create")})
 }
 
-// showAccount shows one account, by its id or uid, with its newest endpoints and what died.
+// showAccount shows one account, by its id or uid, with its numbers, its newest endpoints and
+// what died.
 func showAccount(v *visit) error {
 	a, err := v.api.Account(v.ctx, v.r.PathValue("account"))
 	if err != nil {
@@ -96,6 +100,15 @@ func (v *visit) showAccountWith(a apitypes.Account, form accountForm, link porta
 	if err != nil {
 		return err
 	}
+	if v.r.Method == http.MethodGet {
+		p.Traffic, err = v.traffic(func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
+			return v.api.AccountStats(ctx, a.ID.String(), q)
+		})
+		if err != nil {
+			return err
+		}
+		p.Traffic.Scope = "?account=" + a.ID.String()
+	}
 	if p.Quotas, err = v.quotas(a, form.Limits, form.Faults); err != nil {
 		return err
 	}
@@ -116,7 +129,7 @@ func (v *visit) showAccountWith(a apitypes.Account, form accountForm, link porta
 		}
 		p.Keys, p.MoreKeys = keys.Data, keys.NextCursor != nil
 	}
-	shown := page{Name: "accounts-one", Title: cmp.Or(a.Name, form.UID), Data: p, Commands: []string{"accounts get " + a.ID.String(), "portal link " + a.ID.String()}}
+	shown := page{Name: "accounts-one", Title: cmp.Or(a.Name, form.UID), Data: p, Commands: []string{"accounts get " + a.ID.String(), "stats --account " + a.ID.String(), "portal link " + a.ID.String()}}
 	if len(form.Faults) > 0 || link.Fault != "" {
 		shown.Status = 422
 	}

@@ -56,7 +56,7 @@ func TestAnEndpointSaysWhyItsDeliveriesWait(t *testing.T) {
 		}, true, full, []string{"The circuit is open: nothing but a probe is sent", "It opened because a person opened it.", "</strong> Since <span", "Next probe:", "The circuit closes when a probe succeeds"}},
 		{"it asked for time", func(w *world, e apitypes.Endpoint) {
 			if _, err := w.store.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
-				Endpoint: e.ID, Status: postrider.CircuitClosed, PacedUntil: time.Now().Add(2 * time.Hour),
+				Endpoint: e.ID, Status: postrider.CircuitClosed, PacedUntil: w.store.Clock().Now().Add(2 * time.Hour),
 			}}); err != nil {
 				w.Fatal(err)
 			}

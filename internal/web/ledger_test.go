@@ -235,7 +235,7 @@ func TestDeadLettersAreSelected(t *testing.T) {
 	says(t, w.submit("operator", "/dashboard/dead-letters/replay", url.Values{"back": {list}, "delivery": all}),
 		"2 dead letters are replayed", "One was left out: The dead letter was discarded", "No dead letters")
 	got := w.see("operator", list+"?resolved=true")
-	says(t, got, "dead-letters list --resolved<", "/dead-letters?limit=50&amp;resolved=true", `<option value="true" selected>All`)
+	says(t, got, "dead-letters list --resolved<", "/dead-letters?limit=20&amp;resolved=true", `<option value="true" selected>All`)
 	for _, id := range all {
 		if !strings.Contains(got.html, `href="/dashboard/deliveries/`+id) {
 			t.Errorf("the list of all dead letters has no %s:\n%s", id, got.html)
@@ -253,27 +253,27 @@ func TestReplayedDeadLettersLeadToTheirNewDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	e := w.endpoint(apitypes.EndpointCreate{})
-	for range 50 { // as many as a page lists
+	for range 20 { // as many as a page lists
 		w.publish("order.created", `{}`)
 	}
 	ids := url.Values{"back": {"/dashboard/dead-letters/all"}}
-	for range 5 {
+	for range 2 {
 		w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
 	}
-	dead, err := w.admin.DeadLetters(t.Context(), client.DeadLetterFilter{Paging: client.Paging{Limit: 50}})
-	if err != nil || len(dead.Data) != 50 {
+	dead, err := w.admin.DeadLetters(t.Context(), client.DeadLetterFilter{Paging: client.Paging{Limit: 20}})
+	if err != nil || len(dead.Data) != 20 {
 		t.Fatalf("%d dead letters, %v", len(dead.Data), err)
 	}
 	for _, d := range dead.Data {
 		ids.Add("delivery", d.Delivery.String())
 	}
 	got := w.submit("operator", "/dashboard/dead-letters/replay", ids)
-	says(t, got, "50 dead letters are replayed", "The new deliveries:")
+	says(t, got, "20 dead letters are replayed", "The new deliveries:")
 	undo := url.Values{"back": {"/dashboard/dead-letters/all?resolved=true"}}
 	for _, made := range regexp.MustCompile(`name="delivery" value="([^"]+)"`).FindAllStringSubmatch(got.html, -1) {
 		undo.Add("delivery", made[1])
 	}
-	if dead, err = w.admin.DeadLetters(t.Context(), client.DeadLetterFilter{Resolved: true, Paging: client.Paging{Limit: 50}}); err != nil {
+	if dead, err = w.admin.DeadLetters(t.Context(), client.DeadLetterFilter{Resolved: true, Paging: client.Paging{Limit: 20}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range dead.Data {
@@ -284,7 +284,7 @@ func TestReplayedDeadLettersLeadToTheirNewDeliveries(t *testing.T) {
 	// Ten arrive before the person takes the replay back.
 	w.settle(e.ID, postrider.Attempt{StatusCode: 200}, postrider.DefaultPolicy())
 	undone := w.submit("operator", "/dashboard/dead-letters/undo", undo)
-	says(t, undone, "40 replays are cancelled before they were delivered. 10 had ended already and cannot be taken back.",
+	says(t, undone, "10 replays are cancelled before they were delivered. 10 had ended already and cannot be taken back.",
 		"count as replayed; you can replay them again from their own pages", `value="true" selected`)
 	left, err := w.admin.Deliveries(t.Context(), client.DeliveryFilter{Status: postrider.Pending})
 	if err != nil || len(left.Data) != 0 {

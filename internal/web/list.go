@@ -50,8 +50,38 @@ func (f filters) Active() bool {
 	return false
 }
 
+// firstFilters is how many filters stand in the row above a list. The others are folded, and
+// the times with them, which are long and come in pairs.
+const firstFilters = 4
+
+// First returns the filters that stand above the list.
+func (f filters) First() filters {
+	n := min(len(f), firstFilters)
+	for n < len(f) && n > 1 && f[n-1].Kind == "time" {
+		n--
+	}
+	return f[:n]
+}
+
+// Rest returns the filters that are folded until a filter is set.
+func (f filters) Rest() filters { return f[len(f.First()):] }
+
+// Shown returns the value of the filter as people know it: the label of a choice, a time with
+// a space.
+func (f filter) Shown() string {
+	for _, c := range f.Options {
+		if c.Value == f.Value {
+			return c.Label
+		}
+	}
+	if f.Kind == "time" {
+		return strings.Replace(f.Value, "T", " ", 1)
+	}
+	return f.Value
+}
+
 // pageSize is the number of items of a list on one page.
-const pageSize = 50
+const pageSize = 20
 
 // paging returns the page of the list that the URL asks for.
 func (v *visit) paging() client.Paging {

@@ -99,3 +99,28 @@ func TestAnOperatorAddsAnInspector(t *testing.T) {
 		t.Errorf("the endpoints are %+v, %v, want one inspector", endpoints.Data, err)
 	}
 }
+
+// TestFiltersThatAreSetAreNamedAndRemoved opens lists with and without filters: those that are
+// set are named as people know them, each with the way to the list without it, and the folded
+// ones are open then.
+func TestFiltersThatAreSetAreNamedAndRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	account := w.account.ID.String()
+	bare := w.see("operator", "/dashboard/deliveries")
+	bare.says(t, `<details class="rest"><summary>More filters`)
+	bare.lacks(t, `class="chips"`)
+	w.see("operator", "/dashboard/deliveries?status=dead&account="+account+"&from=2026-11-26T10:00").says(t,
+		`<details class="rest" open>`,
+		`<a href="/dashboard/deliveries?account=`+account+`&amp;from=2026-11-26T10%3A00" aria-label="Remove the filter Status: Dead letter">`,
+		`aria-label="Remove the filter Account: Acme">`,
+		`aria-label="Remove the filter From: 2026-11-26 10:00">`,
+	)
+	// Times stand together, folded where there are many filters.
+	notices := w.see("operator", "/dashboard/notices").html
+	rest, from, to := strings.Index(notices, `<details class="rest"`), strings.Index(notices, `type="datetime-local" name="from"`), strings.Index(notices, `type="datetime-local" name="to"`)
+	if rest < 0 || from < rest || to < rest {
+		t.Errorf("the fold begins at %d, from stands at %d and to at %d", rest, from, to)
+	}
+	w.see("operator", "/dashboard/endpoints").lacks(t, `class="rest"`)
+}

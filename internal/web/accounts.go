@@ -101,13 +101,12 @@ func (v *visit) showAccountWith(a apitypes.Account, form accountForm, link porta
 		return err
 	}
 	if v.r.Method == http.MethodGet {
-		p.Traffic, err = v.traffic(func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
+		p.Traffic, err = v.traffic("?account="+a.ID.String(), func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
 			return v.api.AccountStats(ctx, a.ID.String(), q)
 		})
 		if err != nil {
 			return err
 		}
-		p.Traffic.Scope = "?account=" + a.ID.String()
 	}
 	if p.Quotas, err = v.quotas(a, form.Limits, form.Faults); err != nil {
 		return err

@@ -16,6 +16,7 @@ type chart struct {
 	Series          []series
 	YTicks, XTicks  []tick
 	Rows            []chartRow
+	Columns         []column // that lead to the deliveries of their time; none: there are too many
 	Box             box
 	Empty           string // what is said if there is nothing to draw; empty: the usual sentence
 }
@@ -48,6 +49,10 @@ type bar struct {
 	Title               string
 }
 
+// column is the place of one time in a chart, from its top to its bottom. It says the
+// numbers of its time and leads to the deliveries that were created then.
+type column struct{ Title, Link string }
+
 // tick is a labelled line of an axis.
 type tick struct {
 	At    string
@@ -57,6 +62,7 @@ type tick struct {
 // chartRow is a row of the table of a chart.
 type chartRow struct {
 	Label  string
+	Link   string // to the deliveries that were created then
 	Values []string
 }
 
@@ -69,8 +75,9 @@ type plot struct {
 	classes         []string
 	values          [][]float64 // by series, then by time
 	show            func(float64) string
-	bars            bool // stacked bars; else lines
-	area            bool // fill below the first line
+	link            func(time.Time) string // to the deliveries of a step
+	bars            bool                   // stacked bars; else lines
+	area            bool                   // fill below the first line
 }
 
 // standardBox is the place of the charts of a page.
@@ -117,8 +124,30 @@ func (p plot) draw() chart {
 		}
 		c.Series = append(c.Series, s)
 	}
-	c.Rows = p.rows()
+	c.Rows, c.Columns = p.rows(), p.columns()
 	return c
+}
+
+// maxColumns is how many columns a chart has: more would be too narrow to point at, and
+// make the page heavy.
+const maxColumns = 60
+
+// columns returns the columns of a plot, one for each step.
+func (p plot) columns() []column {
+	if len(p.at) > maxColumns {
+		return nil
+	}
+	columns := make([]column, 0, len(p.at))
+	for i, at := range p.at {
+		text := rowTime(at, p.step)
+		for n, values := range p.values {
+			if !math.IsNaN(values[i]) {
+				text += ", " + p.names[n] + ": " + p.show(values[i])
+			}
+		}
+		columns = append(columns, column{text, p.link(at)})
+	}
+	return columns
 }
 
 // largest returns the largest number of the chart; of stacked bars, the largest sum.
@@ -144,7 +173,7 @@ func (p plot) largest() float64 {
 func (p plot) rows() []chartRow {
 	var rows []chartRow
 	for i, at := range p.at {
-		row, some := chartRow{Label: rowTime(at, p.step)}, false
+		row, some := chartRow{Label: rowTime(at, p.step), Link: p.link(at)}, false
 		for _, values := range p.values {
 			if math.IsNaN(values[i]) {
 				row.Values = append(row.Values, "–")

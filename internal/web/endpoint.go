@@ -48,11 +48,14 @@ type deletedError struct{ endpoint apitypes.Endpoint }
 func (e *deletedError) Error() string { return "endpoint " + e.endpoint.ID.String() + " is deleted" }
 
 // liveEndpoint is endpoint for pages that a deleted endpoint does not have: its error is
-// a deletedError then.
+// a deletedError then. A page that is shown names its account.
 func (v *visit) liveEndpoint() (apitypes.Endpoint, error) {
 	e, err := v.endpoint()
 	if err == nil && e.Status == postrider.EndpointDeleted {
 		err = &deletedError{e}
+	}
+	if err == nil && v.r.Method == http.MethodGet {
+		v.nameAccount(e.Account)
 	}
 	return e, err
 }
@@ -86,7 +89,7 @@ func (p *endpointPage) fill(v *visit) (err error) {
 	if p.Circuit, err = v.api.Circuit(v.ctx, p.Endpoint.ID); err != nil {
 		return err
 	}
-	p.Traffic, err = v.traffic(func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
+	p.Traffic, err = v.traffic("?endpoint="+p.Endpoint.ID.String(), func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
 		return v.api.EndpointStats(ctx, p.Endpoint.ID, q)
 	})
 	if err != nil {
@@ -95,7 +98,6 @@ func (p *endpointPage) fill(v *visit) (err error) {
 	if p.Skipped, err = v.skippedLately(p); err != nil {
 		return err
 	}
-	p.Traffic.Scope = "?endpoint=" + p.Endpoint.ID.String()
 	health, err := v.api.EndpointHealth(v.ctx, p.Endpoint.ID, client.Paging{Limit: 10})
 	if err != nil {
 		return err

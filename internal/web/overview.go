@@ -27,7 +27,7 @@ func showOverview(v *visit) (err error) {
 		return err
 	}
 	v.nameTroubled(p.Troubled.Data)
-	if p.Traffic, err = v.traffic(v.api.Stats); err != nil {
+	if p.Traffic, err = v.traffic("", v.api.Stats); err != nil {
 		return err
 	}
 	p.Verdict = v.verdict(p.Troubled, p.Traffic.Stats.Now)

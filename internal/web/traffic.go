@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"math"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider/apitypes"
@@ -42,10 +44,11 @@ var trafficRanges = []trafficRange{
 const hoursKept = 80 * 24 * time.Hour
 
 // traffic returns the numbers and charts of the range of the URL, from the stats that ask
-// returns. Its times are whole minutes, so that pages of one second make the same call.
-func (v *visit) traffic(ask func(context.Context, client.StatsQuery) (apitypes.Stats, error)) (*traffic, error) {
+// returns. Its times are whole minutes, so that pages of one second make the same call. scope is
+// a query that filters lists by what the numbers are of; empty: everything.
+func (v *visit) traffic(scope string, ask func(context.Context, client.StatsQuery) (apitypes.Stats, error)) (*traffic, error) {
 	chosen := trafficRanges[1]
-	t := &traffic{}
+	t := &traffic{Scope: scope}
 	for _, r := range trafficRanges {
 		t.Ranges = append(t.Ranges, r.name)
 		if r.name == v.query("range") {
@@ -67,11 +70,27 @@ func (v *visit) traffic(ask func(context.Context, client.StatsQuery) (apitypes.S
 	}
 	t.Stats = stats
 	at, points := steps(stats, chosen, zone)
-	t.Charts = []chart{v.outcomeChart(at, points, chosen), v.latencyChart(at, points, chosen)}
+	link := v.createdIn(scope, chosen)
+	t.Charts = []chart{v.outcomeChart(at, points, chosen, link), v.latencyChart(at, points, chosen, link)}
 	if n := stats.Now.Pending; n > 0 {
 		t.Charts[0].Empty = v.t("chart.empty_pending", "n", n)
 	}
 	return t, nil
+}
+
+// createdIn returns the function that gives the page of the deliveries that were created in
+// a step.
+func (v *visit) createdIn(scope string, r trafficRange) func(time.Time) string {
+	return func(at time.Time) string {
+		end := at.Add(r.size)
+		if r.step == "day" {
+			end = at.AddDate(0, 0, 1)
+		}
+		query, _ := url.ParseQuery(strings.TrimPrefix(scope, "?")) // of this program
+		query.Set("from", at.In(v.zone).Format(localTime))
+		query.Set("to", end.In(v.zone).Format(localTime))
+		return v.path("deliveries") + "?" + query.Encode()
+	}
 }
 
 // steps returns the time of every step of the range, in the zone, and its numbers. They are
@@ -95,9 +114,9 @@ func steps(stats apitypes.Stats, r trafficRange, zone *time.Location) ([]time.Ti
 }
 
 // outcomeChart draws how deliveries ended and how many attempts failed, stacked.
-func (v *visit) outcomeChart(at []time.Time, points []*apitypes.StatsNumbers, r trafficRange) chart {
+func (v *visit) outcomeChart(at []time.Time, points []*apitypes.StatsNumbers, r trafficRange, link func(time.Time) string) chart {
 	p := plot{
-		id: "outcomes", title: v.t("chart.outcomes"), at: at, step: r.size, bars: true,
+		id: "outcomes", title: v.t("chart.outcomes"), at: at, step: r.size, link: link, bars: true,
 		names:   []string{v.t("stats.delivered"), v.t("stats.failed_attempts"), v.t("stats.dead")},
 		classes: []string{"series-0", "series-2", "series-1"},
 		values:  make([][]float64, 3), show: func(n float64) string { return v.text.decimal(n) },
@@ -118,9 +137,9 @@ func (v *visit) outcomeChart(at []time.Time, points []*apitypes.StatsNumbers, r 
 }
 
 // latencyChart draws the percentiles of the response time.
-func (v *visit) latencyChart(at []time.Time, points []*apitypes.StatsNumbers, r trafficRange) chart {
+func (v *visit) latencyChart(at []time.Time, points []*apitypes.StatsNumbers, r trafficRange, link func(time.Time) string) chart {
 	p := plot{
-		id: "latency", title: v.t("chart.latency"), desc: v.t("chart.latency.desc"), at: at, step: r.size, area: true,
+		id: "latency", title: v.t("chart.latency"), desc: v.t("chart.latency.desc"), at: at, step: r.size, link: link, area: true,
 		names: []string{"p50", "p95", "p99"}, classes: []string{"series-0", "series-5", "series-2"}, values: make([][]float64, 3),
 		show: func(ms float64) string { return v.text.duration(time.Duration(ms * float64(time.Millisecond))) },
 	}

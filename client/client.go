@@ -6,6 +6,13 @@
 //		IdempotencyKey: "order-42",
 //	})
 //
+// A program requires this module by its path. If the module comes from a folder, name the
+// folder, too, and let go mod tidy complete go.mod (go get would ask for a published version):
+//
+//	go mod edit -require=github.com/postrider/postrider@v0.0.0
+//	go mod edit -replace=github.com/postrider/postrider=FOLDER
+//	go mod tidy
+//
 // Its promises:
 //
 //   - After a publish without an error, the event and its deliveries are on the

@@ -83,6 +83,7 @@ type App struct {
 	ids        *store.IDs
 	egress     *egress.Egress
 	sender     *webhook.Sender
+	senders    *senders // what makes the attempts of the dispatcher
 	inspector  *inspect.Inspector
 	messenger  *messenger.Messenger
 	table      *routing.Table
@@ -159,6 +160,11 @@ func (a *App) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return a.use(ctx, opened)
+}
+
+// use makes the services around an opened store, which it closes after an error.
+func (a *App) use(ctx context.Context, opened store.Store) error {
 	a.writes = newWrites(verbs{opened, called(a.observer.StoreCalled)})
 	a.store = a.writes
 	if err := a.prepare(ctx, opened); err != nil {
@@ -225,8 +231,7 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 			AllowHTTP: a.config.allowsHTTP(),
 			Allow:     a.config.allowed(),
 			Deny:      own,
-			Ports:     ports,
-			AnyPort:   anyPort || a.config.Dev,
+			Ports:     ports, AnyPort: anyPort || a.config.Dev,
 		},
 		Proxy:       proxy,
 		Descriptors: files, LocalPorts: localPorts(),
@@ -262,7 +267,8 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.inspector = inspect.New(inspect.Deps{
 		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: logOf(a.log, "inspect"),
 	})
-	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, senders{a.sender, a.inspector}, dispatch.Options{
+	a.senders = &senders{a.sender, a.inspector}
+	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.senders, dispatch.Options{
 		Concurrency:     a.config.Concurrency,
 		MaxInFlight:     inFlight,
 		HostConcurrency: a.config.HostConcurrency,
@@ -336,15 +342,20 @@ func (a *App) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve opens the store, runs the services that need it until ctx ends or one of
-// them fails, drains them and closes the store.
-//
-// The handler is set before opened is closed, so that a caller who waits for Opened
-// never gets a 503 of the start.
-func (a *App) serve(ctx context.Context) (err error) {
+// serve opens the store and serves with it.
+func (a *App) serve(ctx context.Context) error {
 	if err := a.openWhenItCan(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	return a.serveOpened(ctx)
+}
+
+// serveOpened runs the services that need the store until ctx ends or one of them
+// fails, drains them and closes the store.
+//
+// The handler is set before opened is closed, so that a caller who waits for Opened
+// never gets a 503 of the start.
+func (a *App) serveOpened(ctx context.Context) (err error) {
 	defer func() {
 		a.disconnect()
 		err = errors.Join(err, a.store.Close())

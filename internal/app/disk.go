@@ -53,9 +53,10 @@ const (
 // refused because its disk is full makes publishes and jobs wait for fullFor; then one tries
 // again.
 type disk struct {
-	dir  string // of the SQLite store; empty: PostgreSQL
-	tell func(used float64)
-	log  *slog.Logger
+	dir     string // of the SQLite store; empty: PostgreSQL
+	measure func(dir string) (doctor.Space, error)
+	tell    func(used float64)
+	log     *slog.Logger
 
 	used     atomic.Int64 // of the disk, in millionths; 0: it is not known
 	above    atomic.Bool  // publishes are refused because of the mark
@@ -73,7 +74,7 @@ func (c StoreConfig) sqliteDir() string {
 // newDisk returns a disk that has not been measured. dir is the folder of a SQLite store;
 // empty: the store is PostgreSQL. tell gets each measurement, from 0 to 1.
 func newDisk(dir string, tell func(used float64), log *slog.Logger) *disk {
-	return &disk{dir: dir, tell: tell, log: log}
+	return &disk{dir: dir, measure: doctor.SpaceOf, tell: tell, log: log}
 }
 
 // room returns why no event, and no delivery of a job, can be stored now; nil: there is room.
@@ -131,7 +132,7 @@ func (d *disk) Run(ctx context.Context) error {
 	}
 	said := ""
 	for {
-		if space, err := doctor.SpaceOf(d.dir); err == nil {
+		if space, err := d.measure(d.dir); err == nil {
 			d.measured(ctx, space)
 		} else {
 			d.log.WarnContext(ctx, "the disk of the store was not measured", "error", err)

@@ -15,7 +15,7 @@ import (
 type senders struct{ http, inspector dispatch.Sender }
 
 // Send implements [dispatch.Sender].
-func (s senders) Send(
+func (s *senders) Send(
 	ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot,
 ) postrider.Attempt {
 	if to.Endpoint.Kind == postrider.KindInspector {

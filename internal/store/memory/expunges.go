@@ -255,11 +255,7 @@ func (r *rollups) remove(scope store.Scope) (removed int) {
 			delete(r.deltas, of)
 		}
 	}
-	for key := range r.rows {
-		if key.Scope == scope {
-			delete(r.rows, key)
-			removed++
-		}
-	}
+	removed = len(r.rows[scope])
+	delete(r.rows, scope)
 	return removed
 }

@@ -115,7 +115,7 @@ func New(opts Options) *Store {
 		rollups: rollups{
 			wall:   clock.Wall,
 			deltas: map[delta]*postrider.Counts{},
-			rows:   map[store.RollupKey]*store.RollupValue{},
+			rows:   map[store.Scope]map[store.RollupKey]*store.RollupValue{},
 		},
 	}
 }

@@ -13,7 +13,7 @@ import (
 // step at once, so there is nothing to roll up.
 type rollups struct {
 	deltas map[delta]*postrider.Counts // records that are not folded yet
-	rows   map[store.RollupKey]*store.RollupValue
+	rows   map[store.Scope]map[store.RollupKey]*store.RollupValue
 	wall   func() time.Time
 }
 
@@ -71,13 +71,16 @@ func (r *rollups) fold(seen *store.Seen) error {
 	for scope, most := range map[store.Scope]int{
 		{}: store.MaxAllTypes, store.Scope(seen.Account): store.MaxAllTypes, store.Scope(seen.Endpoint): store.MaxTypes,
 	} {
+		if r.rows[scope] == nil {
+			r.rows[scope] = map[store.RollupKey]*store.RollupValue{}
+		}
 		for _, eventType := range []string{"", r.typeOf(scope, seen.Type, most)} {
 			for _, step := range []store.Step{store.Minutes, store.Hours, store.Days} {
 				key := keyOf(scope, eventType, step, seen.At)
-				if r.rows[key] == nil {
-					r.rows[key] = &store.RollupValue{}
+				if r.rows[scope][key] == nil {
+					r.rows[scope][key] = &store.RollupValue{}
 				}
-				if err := r.rows[key].Merge(&seen.RollupValue); err != nil {
+				if err := r.rows[scope][key].Merge(&seen.RollupValue); err != nil {
 					return err
 				}
 			}
@@ -89,8 +92,8 @@ func (r *rollups) fold(seen *store.Seen) error {
 // typeOf returns the type by which the scope counts the event type.
 func (r *rollups) typeOf(scope store.Scope, eventType string, most int) string {
 	known := map[string]bool{}
-	for key := range r.rows {
-		if key.Scope == scope && key.Type != "" {
+	for key := range r.rows[scope] {
+		if key.Type != "" {
 			known[key.Type] = true
 		}
 	}
@@ -107,10 +110,13 @@ func (s *Store) RollUp(context.Context, int) (int, error) { return 0, nil }
 func (s *Store) ForgetRollups(_ context.Context, limit int) (forgotten int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.rollups.rows {
-		if forgotten < limit && key.Time().Before(s.wall().Add(-key.Step.Kept())) {
-			delete(s.rollups.rows, key)
-			forgotten++
+	now := s.wall()
+	for _, rows := range s.rollups.rows {
+		for key := range rows {
+			if forgotten < limit && key.Time().Before(now.Add(-key.Step.Kept())) {
+				delete(rows, key)
+				forgotten++
+			}
 		}
 	}
 	return forgotten, nil
@@ -122,9 +128,9 @@ func (s *Store) Rollups(_ context.Context, q store.RollupQuery) ([]store.Rollup,
 	defer s.mu.Unlock()
 	of := q.Key()
 	var rows []store.RollupRow
-	for key, value := range s.rollups.rows {
+	for key, value := range s.rollups.rows[of.Scope] {
 		at := key.Time()
-		if key.Scope == of.Scope && key.Type == of.Type && key.Step == of.Step && !at.Before(q.From) && at.Before(q.To) {
+		if key.Type == of.Type && key.Step == of.Step && !at.Before(q.From) && at.Before(q.To) {
 			rows = append(rows, store.RollupRow{RollupKey: key, RollupValue: *value})
 		}
 	}
@@ -167,8 +173,8 @@ func (s *Store) Backlog(_ context.Context, q store.BacklogQuery) (store.Backlog,
 
 // ended counts the deliveries that ended at an endpoint in the minutes from a time on.
 func (r *rollups) ended(e postrider.EndpointID, since time.Time) (delivered, dead int64) {
-	for key, value := range r.rows {
-		if key.Scope == store.Scope(e) && key.Type == "" && key.Step == store.Minutes && !key.Time().Before(since) {
+	for key, value := range r.rows[store.Scope(e)] {
+		if key.Type == "" && key.Step == store.Minutes && !key.Time().Before(since) {
 			delivered += value.Status(postrider.Delivered)
 			dead += value.Status(postrider.Dead)
 		}

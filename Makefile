@@ -89,6 +89,11 @@ deploy: ## Check the alerts by promtool, the dashboard by a Prometheus, and the 
 	cd deploy && go mod tidy -diff
 	cd deploy && go test -count=1 -vet=all .
 
+.PHONY: faults
+faults: ## Record anew what servers serve while something is wrong, in virtual time, and which alerts that fires. Takes half an hour.
+	go test -count=1 -v -timeout 2h -run TestRecordFaults ./internal/app -args -record ../../deploy/faults
+	cd deploy && go test -count=1 -run TestFaultsFireAlerts . -args -update
+
 .PHONY: waits
 waits: ## Hold each resource of docs/waits.md for 25 s by force, and watch everybody else.
 	go test -count=1 -v -run TestPromise5Waits ./internal/app -args -hold 25s

@@ -198,10 +198,10 @@ type ruleTestFile struct {
 
 var jobLabel = regexp.MustCompile(`job="([^"]+)"`)
 
-// TestAlertsAreTested checks that each alert has a test in which it fires for one job, and for
-// another job that has the same series does not.
-func TestAlertsAreTested(t *testing.T) {
-	t.Parallel()
+// testedByHand returns the alerts that have a test in which they fire for one job, and for another
+// job that has the same series do not.
+func testedByHand(t *testing.T) map[string]bool {
+	t.Helper()
 	var file ruleTestFile
 	if err := yaml.Unmarshal(readFile(t, ruleTests), &file); err != nil {
 		t.Fatal(err)
@@ -227,9 +227,5 @@ func TestAlertsAreTested(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range alerts(t) {
-		if !tested[r.Alert] {
-			t.Errorf("no test has %s fire for one job and not for another", r.Alert)
-		}
-	}
+	return tested
 }

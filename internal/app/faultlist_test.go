@@ -253,12 +253,6 @@ var faults = []fault{
 	},
 	{name: "backlog-full", title: "one of 30 endpoints hangs for 2 h, and its backlog gets full", every: 200 * time.Millisecond, lasts: 2 * time.Hour, flags: []string{"--quota-backlog=300"}, begin: failing(1, hangs)},
 	{
-		name: "overload", title: "twice as much is published as the server can send, for 1 h", lasts: time.Hour, every: 250 * time.Millisecond, flags: []string{"--concurrency=10"},
-		begin: responding(func(*simulated, int, *postrider.Claimed) postrider.Attempt {
-			return responds(http.StatusOK, 900*time.Millisecond)
-		}),
-	},
-	{
 		name: "panic", title: "one attempt panics",
 		begin: responding(func(from *simulated, i int, c *postrider.Claimed) postrider.Attempt {
 			from.in.respond = usual

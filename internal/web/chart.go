@@ -139,13 +139,13 @@ func (p plot) columns() []column {
 	}
 	columns := make([]column, 0, len(p.at))
 	for i, at := range p.at {
-		text := rowTime(at, p.step)
+		texts := []string{rowTime(at, p.step)}
 		for n, values := range p.values {
 			if !math.IsNaN(values[i]) {
-				text += ", " + p.names[n] + ": " + p.show(values[i])
+				texts = append(texts, p.names[n]+": "+p.show(values[i]))
 			}
 		}
-		columns = append(columns, column{text, p.link(at)})
+		columns = append(columns, column{strings.Join(texts, ", "), p.link(at)})
 	}
 	return columns
 }

@@ -69,10 +69,10 @@ func killLast(_ context.Context, in *installation)  { in.servers[len(in.servers)
 func startLast(_ context.Context, in *installation) { in.servers[len(in.servers)-1].start() }
 
 var (
-	refuses  = responds(http.StatusInternalServerError, 20*time.Millisecond)
-	readOnly = fmt.Errorf("%w: the store is read-only", postrider.ErrBusy)
-	away     = fmt.Errorf("%w: the store is away", postrider.ErrBusy)
-	broken   = errors.New("the store answers nonsense")
+	refuses     = responds(http.StatusInternalServerError, 20*time.Millisecond)
+	errReadOnly = fmt.Errorf("%w: the store is read-only", postrider.ErrBusy)
+	errAway     = fmt.Errorf("%w: the store is away", postrider.ErrBusy)
+	errBroken   = errors.New("the store answers nonsense")
 
 	reads = strings.Fields("Due Circuits Changes Endpoints Accounts Keys Notices NoticesPublished Portal Rollups Backlog OldRows CheckTables HealthInputs Now Held Expunges ArchiveDay DeadLetters Members")
 )
@@ -81,14 +81,14 @@ func notWritable(verb string) trouble {
 	if slices.Contains(reads, verb) {
 		return trouble{}
 	}
-	return trouble{err: readOnly}
+	return trouble{err: errReadOnly}
 }
 
 // silent does not answer. The call that a lock is held for fails instead: virtual time stands still
 // while somebody waits for a lock.
 func silent(verb string) trouble {
 	if verb == "Changes" {
-		return trouble{err: away}
+		return trouble{err: errAway}
 	}
 	return trouble{hangs: true}
 }
@@ -213,14 +213,14 @@ var faults = []fault{
 	},
 	{name: "store-not-writable", title: "the store is read-only for 1 h", lasts: time.Hour, begin: meets(1, notWritable), end: meets(1, nil)},
 	{name: "store-away", title: "the store does not answer for 1 h", lasts: time.Hour, begin: meets(1, silent), end: meets(1, nil)},
-	{name: "store-refuses", title: "the store refuses connections for 1 h", lasts: time.Hour, begin: meets(1, func(string) trouble { return trouble{err: away} }), end: meets(1, nil)},
+	{name: "store-refuses", title: "the store refuses connections for 1 h", lasts: time.Hour, begin: meets(1, func(string) trouble { return trouble{err: errAway} }), end: meets(1, nil)},
 	{name: "store-slow", title: "commits take 0.8 s for 1 h", lasts: time.Hour, begin: meets(1, someVerbs(trouble{takes: 800 * time.Millisecond}, "Publish")), end: meets(1, nil)},
 	{name: "harmless-store-blip", title: "the store does not answer for 1 min", lasts: time.Minute, begin: meets(1, silent), end: meets(1, nil)},
-	{name: "settle-fails", title: "no attempt can be recorded for 1 h", lasts: time.Hour, begin: meets(1, someVerbs(trouble{err: broken}, "Settle")), end: meets(1, nil)},
+	{name: "settle-fails", title: "no attempt can be recorded for 1 h", lasts: time.Hour, begin: meets(1, someVerbs(trouble{err: errBroken}, "Settle")), end: meets(1, nil)},
 	{name: "server-killed", title: "the only server is killed, and started after 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: killLast, end: startLast},
 	{name: "one-of-three-killed", title: "one of 3 servers is killed, and started after 1 h", servers: 3, lasts: time.Hour, begin: killLast, end: startLast},
 	{name: "one-of-three-read-only", title: "one of 3 servers cannot write for 1 h", servers: 3, lasts: time.Hour, begin: meets(1, notWritable), end: meets(1, nil)},
-	{name: "no-heartbeats", title: "the heartbeats of all 3 servers fail for 1 h", servers: 3, lasts: time.Hour, begin: meets(3, someVerbs(trouble{err: broken}, "Heartbeat")), end: meets(3, nil)},
+	{name: "no-heartbeats", title: "the heartbeats of all 3 servers fail for 1 h", servers: 3, lasts: time.Hour, begin: meets(3, someVerbs(trouble{err: errBroken}, "Heartbeat")), end: meets(3, nil)},
 	{name: "clock-1-min", title: "the clock is off by 1 min for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: skewed(time.Minute), end: skewed(0)},
 	{name: "clock-10-min", title: "the clock is off by 10 min for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: skewed(10 * time.Minute), end: skewed(0)},
 	{name: "disk-85", title: "85 % of the disk is in use for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: diskUsed(.85), end: diskUsed(.4)},
@@ -231,12 +231,12 @@ var faults = []fault{
 		begin: func(_ context.Context, in *installation) { in.set(func() { in.backup.Failing = true }) },
 		end:   func(_ context.Context, in *installation) { in.set(func() { in.backup.Failing = false }) },
 	},
-	{name: "retention-fails", title: "no old row can be deleted for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, begin: meets(1, someVerbs(trouble{err: broken}, "DeleteOld")), end: meets(1, nil)},
+	{name: "retention-fails", title: "no old row can be deleted for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, begin: meets(1, someVerbs(trouble{err: errBroken}, "DeleteOld")), end: meets(1, nil)},
 	{
 		name: "archive-fails", title: "the archive fails for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, flags: []string{"--archive=file:///nowhere"},
-		begin: meets(1, someVerbs(trouble{err: broken}, "ArchiveDay", "LeaseArchive")), end: meets(1, nil),
+		begin: meets(1, someVerbs(trouble{err: errBroken}, "ArchiveDay", "LeaseArchive")), end: meets(1, nil),
 	},
-	{name: "chore-fails", title: "expired deliveries cannot be ended for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, begin: meets(1, someVerbs(trouble{err: broken}, "Expire")), end: meets(1, nil)},
+	{name: "chore-fails", title: "expired deliveries cannot be ended for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, begin: meets(1, someVerbs(trouble{err: errBroken}, "Expire")), end: meets(1, nil)},
 	{name: "slack-away", title: "the disk fills, and Slack is away", length: 2 * time.Hour, begin: tellSlack},
 	{name: "collector-away", title: "the collector of traces is away", length: 2 * time.Hour, begin: with("--otlp-url=http://127.0.0.1:1", "--trace-sample=1")},
 	{name: "deadly-event", title: "an event kills each server that attempts it", servers: 2, length: 2 * time.Hour, begin: deadly},

@@ -56,7 +56,7 @@ func TestRecordFaults(t *testing.T) {
 }
 
 func (f fault) record(t *testing.T, rules []byte, folder string) {
-	in := newInstallation(t, max(1, f.servers), orElse(f.endpoints, 30), f.policy, f.flags...)
+	in := newInstallation(t, f)
 	ctx, stop := context.WithCancel(t.Context())
 	in.running.Go(func() { in.produce(ctx, orElse(f.every, 2*time.Second)) })
 	r := newRecording(rules)
@@ -99,7 +99,7 @@ func TestTheRecordedFaultsHaveTheSeriesOfToday(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		in, r := newInstallation(t, 1, 30, nil), newRecording(rules)
+		in, r := newInstallation(t, fault{}), newRecording(rules)
 		time.Sleep(3 * time.Minute)
 		r.scrape(in)
 		in.close()

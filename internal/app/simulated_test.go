@@ -26,7 +26,7 @@ import (
 // between the handler of the API and the sender is that of a real server; the store is the model.
 type installation struct {
 	t       *testing.T
-	ctx     context.Context //nolint:containedctx // of all servers, for the length of the test
+	ctx     context.Context // of all servers, for the length of the test
 	store   *memory.Store
 	dir     string
 	flags   []string
@@ -78,16 +78,16 @@ func usual(*simulated, int, *postrider.Claimed) postrider.Attempt {
 	return responds(http.StatusOK, 80*time.Millisecond)
 }
 
-// newInstallation starts servers that have so many endpoints, each of an account of its own.
-func newInstallation(t *testing.T, servers, endpoints int, policy func(int, *postrider.Policy), flags ...string) *installation {
+// newInstallation starts the servers of a fault, with its endpoints, each of an account of its own.
+func newInstallation(t *testing.T, f fault) *installation {
 	t.Helper()
 	in := &installation{
-		t: t, ctx: t.Context(), store: memory.New(memory.Options{}), dir: t.TempDir(), ids: store.NewIDs(time.Now, &[32]byte{}), flags: flags,
+		t: t, ctx: t.Context(), store: memory.New(memory.Options{}), dir: t.TempDir(), ids: store.NewIDs(time.Now, &[32]byte{}), flags: f.flags,
 		index: map[postrider.EndpointID]int{}, respond: usual, disk: .4,
 		backup: observe.Backup{Kind: observe.BackupCopy, SucceededAt: time.Now()},
 	}
-	in.addEndpoints(endpoints, policy)
-	for i := range servers {
+	in.addEndpoints(orElse(f.endpoints, 30), f.policy)
+	for i := range max(1, f.servers) {
 		s := &simulated{in: in, name: string(rune('a' + i))}
 		in.servers = append(in.servers, s)
 		s.start()

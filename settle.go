@@ -37,7 +37,7 @@ type Transition struct {
 }
 
 // Settle returns the effect of an attempt on its delivery, by the policy of the
-// endpoint. It is the whole state machine of a delivery: every arrow in
+// endpoint and the most attempts that its event allows. It is the whole state machine of a delivery: every arrow in
 // ARCHITECTURE.md is a row of TestSettle.
 //
 // A throttled attempt uses up a place in the retry schedule like any other
@@ -61,7 +61,7 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 		pace = min(a.RetryAfter, MaxRetryAfter)
 	}
 	next := c.Step + 1
-	if next >= p.Retry.Attempts() {
+	if next >= p.Retry.Attempts() || next == c.Event.MaxAttempts {
 		return Transition{To: Dead, Reason: ReasonExhausted, Pace: pace}
 	}
 	return Transition{To: Pending, Step: next, After: max(p.Retry.Delay(c.ID, next), pace), Pace: pace}

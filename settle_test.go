@@ -32,12 +32,17 @@ var (
 	retrying = threeTries(postrider.RetryClientErrors)
 	strict   = threeTries(postrider.DeadLetterClientErrors)
 
-	firstStep = postrider.Claimed{Attempt: 1, Step: 0}
-	lastStep  = postrider.Claimed{Attempt: 3, Step: 2}
+	firstStep = postrider.Claimed{Attempt: 1, Step: 0, Event: &postrider.Event{}}
+	lastStep  = postrider.Claimed{Attempt: 3, Step: 2, Event: &postrider.Event{}}
 )
 
 func claimedAfter(losses int) postrider.Claimed {
-	return postrider.Claimed{Attempt: losses + 1, Step: 1, Losses: losses}
+	return postrider.Claimed{Attempt: losses + 1, Step: 1, Losses: losses, Event: &postrider.Event{}}
+}
+
+// allowed is a claim at a step, of an event that allows so many attempts.
+func allowed(attempts, step int) postrider.Claimed {
+	return postrider.Claimed{Attempt: step + 1, Step: step, Event: &postrider.Event{MaxAttempts: attempts}}
 }
 
 func shown(o postrider.Outcome) postrider.Attempt { return postrider.Attempt{Outcome: o} }
@@ -79,6 +84,10 @@ var settleRows = []settleRow{
 	{"a 410 never retries and disables the endpoint", firstStep, answered(410, 0), retrying, goneAway},
 	{"a 410 means the same under strict client errors", firstStep, answered(410, 0), strict, goneAway},
 	{"a 5xx waits for the next step", firstStep, answered(500, 0), retrying, pendingAt(1, time.Minute)},
+	{"an event that allows one attempt is not retried", allowed(1, 0), answered(500, 0), retrying, exhausted},
+	{"an event that allows two is retried once", allowed(2, 0), answered(500, 0), retrying, pendingAt(1, time.Minute)},
+	{"the second attempt of two is the last", allowed(2, 1), answered(500, 0), retrying, exhausted},
+	{"an event that allows more than the policy changes nothing", allowed(9, 2), answered(500, 0), retrying, exhausted},
 	{"a redirect is a failure", firstStep, answered(302, 0), retrying, pendingAt(1, time.Minute)},
 	{"a 4xx is retried by default", firstStep, answered(404, 0), retrying, pendingAt(1, time.Minute)},
 	{"a 4xx is dead at once under strict client errors", firstStep, answered(404, 0), strict, spurned},
@@ -129,7 +138,7 @@ var settleRows = []settleRow{
 	},
 	{
 		"the second failure waits for the third step",
-		postrider.Claimed{Attempt: 2, Step: 1},
+		postrider.Claimed{Attempt: 2, Step: 1, Event: &postrider.Event{}},
 		answered(500, 0), retrying, pendingAt(2, 10*time.Minute),
 	},
 	{"the last failure is a dead letter", lastStep, answered(500, 0), retrying, exhausted},
@@ -139,7 +148,7 @@ var settleRows = []settleRow{
 	},
 	{
 		"the schedule counts steps, not attempts",
-		postrider.Claimed{Attempt: 7, Step: 0},
+		postrider.Claimed{Attempt: 7, Step: 0, Event: &postrider.Event{}},
 		answered(500, 0), retrying, pendingAt(1, time.Minute),
 	},
 	{"a lost node keeps the place in the schedule", claimedAfter(1), shown(postrider.OutcomeLost), retrying, pendingAt(1, 0)},
@@ -214,6 +223,7 @@ func TestSettleAlwaysEndsOrMoves(t *testing.T) {
 		claimed := postrider.Claimed{
 			Step:   rapid.IntRange(0, policy.Retry.Attempts()-1).Draw(t, "step"),
 			Losses: rapid.IntRange(0, 100).Draw(t, "losses"),
+			Event:  &postrider.Event{MaxAttempts: rapid.IntRange(0, postrider.MaxRetryAttempts).Draw(t, "max attempts")},
 		}
 		attempt := postrider.Attempt{
 			Outcome:    rapid.SampledFrom(postrider.Outcomes).Draw(t, "outcome"),

@@ -15,6 +15,8 @@ type EventCreate struct {
 	OrderingKey    string          `json:"ordering_key,omitempty" maxLength:"256" doc:"Events with the same key are numbered in the order in which they were accepted. Endpoints with order by_key receive them in this order."`
 	APIVersion     string          `json:"api_version,omitempty" maxLength:"64" doc:"Version of your own API that data follows."`
 
+	MaxAttempts *int `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Attempts that each delivery of the event has at most. An endpoint whose retry schedule is shorter makes fewer. Default: as many as the schedule of the endpoint."`
+
 	// Hops is the header Webhook-Hops of the webhook that caused the publish, or
 	// 0. It is sent as a header, and lets the server end loops of webhooks.
 	Hops int `json:"-"`
@@ -54,6 +56,7 @@ type Event struct {
 	Sequence       *int64              `json:"sequence" doc:"Position among the account's events with the same ordering key, from 1. Null: it has no ordering key."`
 	IdempotencyKey *string             `json:"idempotency_key" doc:"Idempotency key of its publish. Null: it had none."`
 	Hops           int                 `json:"hops" doc:"Number of webhook senders that the event had passed before, from the header Webhook-Hops of its publish."`
+	MaxAttempts    *int                `json:"max_attempts" doc:"Attempts that each delivery has at most. Null: as many as the retry schedule of its endpoint."`
 	TraceID        string              `json:"trace_id" example:"4bf92f3577b34da6a3ce929d0e0e4736" doc:"Trace of the event: that of the header traceparent of its publish, or else a trace of its own."`
 	Test           bool                `json:"test" doc:"True: the event is a test, from POST /endpoints/{endpoint}/test. No producer published it."`
 	CreatedAt      Time                `json:"created_at" format:"date-time"`

@@ -20,6 +20,7 @@ type sendCmd struct {
 	Account        string `required:"" help:"The account that the event belongs to, by id or uid."`
 	IdempotencyKey string `help:"A key of your own for the event. A second event with the same key is not delivered. Default: a random key."`
 	OrderingKey    string `help:"Events with the same ordering key reach endpoints with --order by_key in the order they were published. Default: none."`
+	MaxAttempts    *int   `help:"How many attempts each delivery of the event has at most, 1 to 100. Default: as many as the retry schedule of its endpoint."`
 	APIVersion     string `name:"api-version" help:"The version of your own API that the data follows. Default: none."`
 }
 
@@ -36,7 +37,7 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
 		return api.Publish(ctx, apitypes.EventCreate{
 			Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
-			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey,
+			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, MaxAttempts: c.MaxAttempts,
 		})
 	})
 }

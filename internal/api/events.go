@@ -20,7 +20,7 @@ func viewEvent(e postrider.Event) apitypes.Event {
 	return apitypes.Event{
 		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: orNull(e.APIVersion),
 		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), IdempotencyKey: orNull(e.IdempotencyKey),
-		Hops: e.Hops, TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID), CreatedAt: instant(e.CreatedAt), Data: e.Data,
+		Hops: e.Hops, MaxAttempts: orNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID), CreatedAt: instant(e.CreatedAt), Data: e.Data,
 	}
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -277,11 +278,21 @@ func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 		checkText("idempotency_key", b.IdempotencyKey, maxEventKey),
 		checkText("ordering_key", b.OrderingKey, maxEventKey),
 		checkText("api_version", b.APIVersion, maxAPIVersion),
+		checkMaxAttempts(b.MaxAttempts),
 		s.checkData("data", b.Data))
 	return postrider.Event{
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
-		OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
+		OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey, MaxAttempts: *cmp.Or(b.MaxAttempts, new(int)),
 	}, err
+}
+
+// checkMaxAttempts refuses a number of attempts that no retry schedule can have; nil: the
+// event has none.
+func checkMaxAttempts(n *int) error {
+	if n != nil && (*n < 1 || *n > postrider.MaxRetryAttempts) {
+		return postrider.OutOfRange("max_attempts", 1, postrider.MaxRetryAttempts)
+	}
+	return nil
 }
 
 // checkPublishedType refuses what is no event type, and the types that only the server

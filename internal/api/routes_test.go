@@ -187,10 +187,12 @@ func TestPublishAnswersAsPromised(t *testing.T) {
 		t.Errorf("other content = %d %s", other.status, other.text)
 	}
 	read := w.want(200, "GET /events/"+first.id("id"), "")
-	has(t, "event", read.body, map[string]any{"account": acme.account, "type": "order.created", "api_version": "v1", "ordering_key": nil})
+	has(t, "event", read.body, map[string]any{"account": acme.account, "type": "order.created", "api_version": "v1", "ordering_key": nil, "max_attempts": nil})
 	if !strings.Contains(read.text, `{"a":[1.0,"\u0041"]}`) {
 		t.Errorf("data is not what was published: %s", read.text)
 	}
+	once := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": 1, "max_attempts": 1}`)
+	has(t, "event", w.want(200, "GET /events/"+once.id("id"), "").body, map[string]any{"max_attempts": 1.0})
 	batch := w.want(202, "POST /events/batch", `{"events": [`+body+`, {"account": "acme", "type": "x", "data": null}]}`).data()
 	if len(batch) != 2 || batch[0]["duplicate"] != true || batch[0]["id"] != first.id("id") || batch[1]["duplicate"] != false {
 		t.Errorf("batch = %v", batch)
@@ -200,8 +202,8 @@ func TestPublishAnswersAsPromised(t *testing.T) {
 	if taken.status != 409 || taken.body["index"] != 1.0 {
 		t.Errorf("batch with a taken key = %d %s", taken.status, taken.text)
 	}
-	if got := w.want(200, "GET /events?account=acme&type=order.created", "").data(); len(got) != 2 {
-		t.Errorf("events of the type = %d, want 2", len(got))
+	if got := w.want(200, "GET /events?account=acme&type=order.created", "").data(); len(got) != 3 {
+		t.Errorf("events of the type = %d, want 3", len(got))
 	}
 	if got := w.want(202, "POST /endpoints/"+acme.endpoint+"/test", ""); got.body["deliveries"] != 1.0 {
 		t.Errorf("test = %s", got.text)

@@ -22,6 +22,7 @@ type eventRecord struct {
 	OrderingKey    string              `json:"ordering_key,omitempty"`
 	Sequence       int64               `json:"sequence,omitempty"`
 	Hops           int                 `json:"hops,omitempty"`
+	MaxAttempts    int                 `json:"max_attempts,omitempty"`
 	IdempotencyKey string              `json:"idempotency_key,omitempty"`
 	TraceParent    []byte              `json:"trace_parent,omitempty"` // the producer's trace and span: 16 bytes and 8
 	CreatedAt      time.Time           `json:"created_at"`
@@ -98,7 +99,7 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 		return eventRecord{
 			TraceParent: trace,
 			ID:          e.ID, Account: e.Account, Type: e.Type, APIVersion: e.APIVersion, OrderingKey: e.OrderingKey, Sequence: e.Sequence,
-			Hops: e.Hops, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
+			Hops: e.Hops, MaxAttempts: e.MaxAttempts, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
 		}
 	}
 	a := r.Attempt

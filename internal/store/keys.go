@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strconv"
 
 	"github.com/postrider/postrider"
 )
@@ -23,10 +24,10 @@ type KeyOwner struct {
 }
 
 // ContentHash returns the SHA-256 of what makes two publishes the same: the
-// account, the type, the bytes of data and the ordering key.
+// account, the type, the bytes of data, the ordering key and the most attempts.
 func ContentHash(e postrider.Event) [32]byte {
 	hash := sha256.New()
-	for _, part := range [][]byte{e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey)} {
+	for _, part := range [][]byte{e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey), strconv.AppendInt(nil, int64(e.MaxAttempts), 10)} {
 		var size [8]byte // lengths keep the parts apart
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		hash.Write(size[:])

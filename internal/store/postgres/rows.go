@@ -80,14 +80,14 @@ func at(now time.Time, args pgx.NamedArgs) pgx.NamedArgs {
 // The bytes of all events come as one value and are cut here, at first and length. An
 // array of bytea would be copied five times on its way.
 const insertEventsSQL = `
-	insert into events (id, account, type, data, api_version, ordering_key, hops, sequence, idempotency_key,
+	insert into events (id, account, type, data, api_version, ordering_key, hops, max_attempts, sequence, idempotency_key,
 		trace_parent, created_at)
 	select n.id, n.account, n.type, substring(@bytes::bytea from n.first for n.length), n.api_version, n.ordering_key,
-		n.hops, n.sequence, nullif(n.idempotency_key, ''), n.trace_parent, n.created_at
+		n.hops, n.max_attempts, n.sequence, nullif(n.idempotency_key, ''), n.trace_parent, n.created_at
 	from unnest(@ids::uuid[], @accounts::uuid[], @types::text[], @firsts::int[], @lengths::int[], @api_versions::text[],
-		@ordering_keys::text[], @hops::smallint[], @sequences::bigint[], @idempotency_keys::text[],
+		@ordering_keys::text[], @hops::smallint[], @max_attempts::smallint[], @sequences::bigint[], @idempotency_keys::text[],
 		@trace_parents::bytea[], @created_at::timestamptz[])
-		as n (id, account, type, first, length, api_version, ordering_key, hops, sequence, idempotency_key,
+		as n (id, account, type, first, length, api_version, ordering_key, hops, max_attempts, sequence, idempotency_key,
 			trace_parent, created_at)`
 
 // eventColumns are the columns of insertEventsSQL, one element for each event.
@@ -97,7 +97,7 @@ type eventColumns struct {
 	idempotencyKeys                  texts
 	bytes                            []byte  // the data of all events, one behind the other
 	firsts, lengths                  numbers // where the data of each event begins in bytes, from 1, and its length
-	hops, sequences                  numbers
+	hops, maxAttempts, sequences     numbers
 	traceParents                     traces
 	createdAt                        times
 }
@@ -112,7 +112,7 @@ func (c *eventColumns) add(e postrider.Event, sequence int64) {
 	c.types, c.apiVersions = append(c.types, someText(e.Type)), append(c.apiVersions, someText(e.APIVersion))
 	c.orderingKeys, c.sequences = append(c.orderingKeys, someText(e.OrderingKey)), append(c.sequences, number(sequence))
 	c.idempotencyKeys = append(c.idempotencyKeys, someText(e.IdempotencyKey))
-	c.traceParents = append(c.traceParents, trace(e.TraceParent))
+	c.traceParents, c.maxAttempts = append(c.traceParents, trace(e.TraceParent)), append(c.maxAttempts, number(e.MaxAttempts))
 	c.hops, c.createdAt = append(c.hops, number(min(e.Hops, math.MaxInt16))), append(c.createdAt, instant(e.ID.Time()))
 }
 
@@ -120,7 +120,7 @@ func (c *eventColumns) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"ids": c.ids, "accounts": c.accounts, "types": c.types, "bytes": c.bytes, "firsts": c.firsts,
 		"lengths": c.lengths, "api_versions": c.apiVersions,
-		"ordering_keys": c.orderingKeys, "hops": c.hops, "sequences": c.sequences,
+		"ordering_keys": c.orderingKeys, "hops": c.hops, "max_attempts": c.maxAttempts, "sequences": c.sequences,
 		"idempotency_keys": c.idempotencyKeys, "trace_parents": c.traceParents, "created_at": c.createdAt,
 	}
 }

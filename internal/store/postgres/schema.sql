@@ -124,18 +124,22 @@ CREATE TABLE public.events (
     api_version text NOT NULL,
     ordering_key text NOT NULL,
     hops smallint NOT NULL,
+    max_attempts smallint DEFAULT 0 NOT NULL,
     sequence bigint NOT NULL,
     idempotency_key text,
     trace_parent bytea,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT events_hops_check CHECK ((hops >= 0)),
     CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
+    CONSTRAINT events_max_attempts_check CHECK ((max_attempts >= 0)),
     CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0))),
     CONSTRAINT events_trace_parent_check CHECK ((octet_length(trace_parent) = 24))
 )
 PARTITION BY RANGE (id);
 
 COMMENT ON TABLE public.events IS 'What producers published: immutable bytes. A partition for each day of the ids.';
+
+COMMENT ON COLUMN public.events.max_attempts IS 'Attempts that each delivery has at most. 0: the producer did not say, and the policy of the endpoint counts. Publish writes it.';
 
 COMMENT ON COLUMN public.events.idempotency_key IS 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 
@@ -149,12 +153,14 @@ CREATE TABLE public.kept_events (
     api_version text NOT NULL,
     ordering_key text NOT NULL,
     hops smallint NOT NULL,
+    max_attempts smallint NOT NULL,
     sequence bigint NOT NULL,
     idempotency_key text,
     trace_parent bytea,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT events_hops_check CHECK ((hops >= 0)),
     CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
+    CONSTRAINT events_max_attempts_check CHECK ((max_attempts >= 0)),
     CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0))),
     CONSTRAINT events_trace_parent_check CHECK ((octet_length(trace_parent) = 24))
 );
@@ -169,6 +175,7 @@ CREATE VIEW public.all_events AS
     events.api_version,
     events.ordering_key,
     events.hops,
+    events.max_attempts,
     events.sequence,
     events.idempotency_key,
     events.trace_parent,
@@ -182,6 +189,7 @@ UNION ALL
     kept_events.api_version,
     kept_events.ordering_key,
     kept_events.hops,
+    kept_events.max_attempts,
     kept_events.sequence,
     kept_events.idempotency_key,
     kept_events.trace_parent,

@@ -201,7 +201,7 @@ type newRows struct {
 // the zero id, which is before every endpoint.
 func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
 	r.events = append(r.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
-		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, textOrNull(event.IdempotencyKey),
+		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, event.MaxAttempts, textOrNull(event.IdempotencyKey),
 		traceOrNull(event.TraceParent), micros(event.ID.Time()))
 	if !e.FanOutUpTo.IsZero() {
 		r.fanOuts = append(r.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
@@ -267,7 +267,7 @@ func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocke
 // arguments. Their number is an argument in insert.
 const (
 	insertEventsSQL = `
-	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, trace_parent, created_at) values `
+	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_parent, created_at) values `
 	insertQueueSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses, expires_at) values `
 	insertFanOutsSQL = `
@@ -279,7 +279,7 @@ const (
 // insert runs the bulk inserts of the tables that get rows.
 func (r *newRows) insert(ctx context.Context, tx *tx) error {
 	return errors.Join(
-		tx.execAll(ctx, bulk{insertEventsSQL, "", 11}, r.events),
+		tx.execAll(ctx, bulk{insertEventsSQL, "", 12}, r.events),
 		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, r.queue),
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, r.skipped),
 		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, r.fanOuts),
@@ -298,7 +298,7 @@ const claimFanOutsSQL = `
 
 // By the key of events.
 const fanOutEventSQL = `
-	select account, type, data, api_version, ordering_key, sequence, hops, idempotency_key, trace_parent, created_at from events where id = @id`
+	select account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_parent, created_at from events where id = @id`
 
 // ClaimFanOuts leases fan-out jobs; see [store.Inbox].
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
@@ -317,7 +317,8 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 		for i := range jobs {
 			e := &jobs[i].Event
 			err := tx.row(ctx, fanOutEventSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type,
-				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, toString(&e.IdempotencyKey), toTrace(&e.TraceParent), toTime(&e.CreatedAt))
+				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, &e.MaxAttempts,
+				toString(&e.IdempotencyKey), toTrace(&e.TraceParent), toTime(&e.CreatedAt))
 			if err != nil {
 				return nil, err
 			}

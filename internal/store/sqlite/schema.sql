@@ -280,6 +280,7 @@ CREATE TABLE events (
     ordering_key text not null,
     sequence     integer not null,
     hops         integer not null check (hops >= 0),
+    max_attempts integer not null default 0 check (max_attempts >= 0),
     idempotency_key text check (idempotency_key <> ''),
     trace_parent blob check (length(trace_parent) = 24),
     created_at   integer not null,

@@ -60,7 +60,7 @@ func publishAnswersInOrder(w *world) {
 	e := w.endpoint()
 	first, second := w.to(e), w.to(e)
 	a, b, c := w.event(e.Account, first), w.event(e.Account), w.event(e.Account, second)
-	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent = "2026-01-01", 2, traced
+	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent, a.Event.MaxAttempts = "2026-01-01", 2, traced, 3
 	got := w.publish(store.Batch{a, b}, store.Batch{c})
 	w.same("Publish", got, []store.Published{
 		{Conflict: -1, Events: []store.PublishedEvent{{ID: a.Event.ID}, {ID: b.Event.ID}}},
@@ -174,9 +174,10 @@ func publishContent(w *world) {
 	e := w.endpoint()
 	w.publish(store.Batch{w.keyed(e, "k", `{"a": 1}`)})
 	for name, change := range map[string]func(*postrider.Event){
-		"another type":         func(e *postrider.Event) { e.Type = "order.paid" },
-		"another ordering key": func(e *postrider.Event) { e.OrderingKey = "o" },
-		"other bytes":          func(e *postrider.Event) { e.Data = []byte(`{"a":1}`) },
+		"another type":               func(e *postrider.Event) { e.Type = "order.paid" },
+		"another ordering key":       func(e *postrider.Event) { e.OrderingKey = "o" },
+		"another number of attempts": func(e *postrider.Event) { e.MaxAttempts = 2 },
+		"other bytes":                func(e *postrider.Event) { e.Data = []byte(`{"a":1}`) },
 	} {
 		event := w.keyed(e, "k", `{"a": 1}`)
 		change(&event.Event)

@@ -78,6 +78,7 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		Data:           []byte(pick(h, "data", "1", "2")),
 		IdempotencyKey: pick(h, "key", "", "a", "b"),
 		Hops:           pick(h, "hops", 0, 0, 3),
+		MaxAttempts:    pick(h, "max attempts", 0, 0, 2),
 		TraceParent:    pick(h, "trace", postrider.TraceParent{}, traced),
 		OrderingKey:    pick(h, "ordering key", "", "", string(postrider.SkipDead), string(postrider.PauseOnDead)),
 	}}

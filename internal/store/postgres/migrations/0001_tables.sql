@@ -482,6 +482,7 @@ create table events (
     api_version  text not null,
     ordering_key text not null,
     hops         smallint not null check (hops >= 0),
+    max_attempts smallint not null default 0 check (max_attempts >= 0),
     sequence     bigint not null,
     idempotency_key text check (idempotency_key <> ''),
     trace_parent bytea check (octet_length(trace_parent) = 24),
@@ -493,6 +494,7 @@ create index events_order on events (account, ordering_key, id) where ordering_k
 alter table events add primary key (id);
 comment on table events is 'What producers published: immutable bytes. A partition for each day of the ids.';
 comment on column events.idempotency_key is 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
+comment on column events.max_attempts is 'Attempts that each delivery has at most. 0: the producer did not say, and the policy of the endpoint counts. Publish writes it.';
 comment on column events.trace_parent is 'The trace and the span that the producer published the event in: 16 bytes and 8. Null: it gave none. Publish writes it.';
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 comment on index events_account is 'Events of an account, newest first. OldRows.';

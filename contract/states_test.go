@@ -110,7 +110,7 @@ func (c *caller) driveEventTypes() {
 
 func (c *caller) drivePublishing() {
 	c.Helper()
-	event := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o"}
+	event := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o", "max_attempts": 3}
 	first := c.want(202, "POST /events", event)
 	c.want(200, "POST /events", event)
 	c.want(200, "GET /events/"+first.id("id"), nil)
@@ -118,7 +118,7 @@ func (c *caller) drivePublishing() {
 	c.want(409, "POST /events", event)
 	c.want(202, "POST /events/batch", object{"events": []object{{"account": "acme", "type": "published", "data": nil}}})
 	c.want(409, "POST /events/batch", object{"events": []object{event}})
-	again := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o"}
+	again := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o", "max_attempts": 3}
 	c.want(202, "POST /events/batch", object{"events": []object{again}})
 	looping := map[string]string{"Webhook-Hops": "8"}
 	c.send(request{route: "POST /events", body: again, header: looping})

@@ -79,7 +79,8 @@ func (w *world) owned(t *testing.T, account string) map[string]string {
 func (w *world) offered(t *testing.T) []string {
 	t.Helper()
 	tb := w.visitors[customer].newTab(t)
-	seen, queue, routes := map[string]bool{}, []string{"GET /portal"}, []string{}
+	// Of each kind of page one is opened, and the first endpoint in a list is no inspector.
+	seen, queue, routes := map[string]bool{}, []string{"GET /portal", "GET " + w.path(t, "/portal/endpoints/{inspector}/requests")}, []string{}
 	for len(queue) > 0 && len(routes) < 300 {
 		route := queue[0]
 		queue = queue[1:]

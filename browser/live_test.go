@@ -144,6 +144,7 @@ func TestPagesSurviveTheDatabase(t *testing.T) {
 		tb.rest()
 		eval[any](tb, "window.opened = true") // gone after a reload
 	}
+	tail.live() // its first stream is open, and is not counted
 	eval[any](tail, `(() => {
 		const real = EventSource
 		window.streams = 0

@@ -11,8 +11,8 @@ import (
 // lose no attempt.
 //
 // Its times are by the clock that decides what is due (store.Clock.Now), which goes on
-// when the database's time of day is stepped. Whoever shows one to people shifts it to
-// the time of day first (store.Clock.ShownCircuit).
+// when the database's time of day is stepped. A caller that shows one to people
+// shifts it to the time of day first (store.Clock.ShownCircuit).
 //
 // The node that serves the endpoint stores it when the circuit changes, when
 // the endpoint asks for time, once a minute while every attempt fails, and

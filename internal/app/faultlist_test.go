@@ -44,7 +44,7 @@ func meets(n int, meet func(verb string) trouble) change {
 	}
 }
 
-// someVerbs is the trouble of some verbs alone.
+// someVerbs makes only the named verbs of the store fail.
 func someVerbs(t trouble, verbs ...string) func(string) trouble {
 	return func(verb string) trouble {
 		if slices.Contains(verbs, verb) {

@@ -19,7 +19,7 @@ const ruleFile = "../../deploy/prometheus/postrider.rules.yml"
 // Labels that no rule reads: their series are added up.
 var unread = regexp.MustCompile(`(route|method|verb|type|event_type)="[^"]*",?`)
 
-// buckets are those of commits that are recorded: the rules ask for 0.5 s alone.
+// buckets are the recorded buckets of commits: the rules ask only for 0.5 s.
 var buckets = regexp.MustCompile(`le="(0\.5|1|\+Inf)"`)
 
 // selector is a metric of a rule with the labels by which the rule selects series.

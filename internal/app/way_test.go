@@ -16,7 +16,7 @@ import (
 type trouble struct {
 	takes time.Duration // before the call
 	err   error         // in place of the call
-	hangs bool          // the call ends with its context alone
+	hangs bool          // the call ends only when its context ends
 }
 
 // way is a server's way to the store that all servers share.
@@ -35,7 +35,7 @@ func (w *way) set(meet func(verb string) trouble) {
 	w.meet = meet
 }
 
-// call meets the trouble of a call. Its error is that of the call.
+// call makes a call fail or hang as the trouble says, and returns its error.
 func (w *way) call(ctx context.Context, verb string) error {
 	w.mu.Lock()
 	meet := w.meet

@@ -223,8 +223,8 @@ type Queue interface {
 	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
 	// bulk) and to Transition.Step, and sets Losses and the deaths alone to 0.
 	// Settled again, a settlement changes nothing and is not stale.
-	// Of an attempt that is InOneRow, AcceptedHead is kept and the head of the request is not. The
-	// head may be kept with an earlier delivery alone, and goes when that is deleted.
+	// Of an attempt that is InOneRow, AcceptedHead is kept and the head of the request is not. If
+	// an earlier delivery has the same head, only that one may keep it: both lose it when it is deleted.
 	// If another transaction keeps the delivery or its ordering key locked, nothing is stored: it is Locked.
 	Settle(ctx context.Context, settlements []Settlement) ([]Settled, error)
 

@@ -220,7 +220,7 @@ const longestAccepted = len("transfer-encoding")
 
 // selectHead returns the status line of an accepted response and those of acceptedHeaders that
 // fit into [store.MaxAcceptedHead] bytes. own is as for redactResponse. It is called for
-// nearly every attempt, so it allocates the result alone.
+// nearly every attempt, so it allocates nothing but the result.
 func selectHead(header []byte, own map[string]bool) []byte {
 	var head [store.MaxAcceptedHead]byte
 	var name [longestAccepted]byte

@@ -18,6 +18,7 @@ type Event struct {
 	Sequence    int64       // place among the account's events with this ordering key, from 1; 0: it has no key
 	Hops        int         // number of senders that forwarded it before, by their Webhook-Hops header
 	TraceParent TraceParent // zero: the producer gave none
+	TraceState  string      // what tools for traces told each other of the trace, see [ParseTraceState]; empty: nothing, or no TraceParent
 	MaxAttempts int         // attempts that each of its deliveries has at most, up to [MaxRetryAttempts]; 0: as many as the endpoint's policy says
 	CreatedAt   time.Time
 

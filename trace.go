@@ -3,6 +3,8 @@ package postrider
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -75,6 +77,60 @@ func AppendTraceParent(b []byte, trace TraceID, span SpanID, sampled bool) []byt
 		return append(b, "-01"...)
 	}
 	return append(b, "-00"...)
+}
+
+// TraceStateHeader is the name of the header in which tools for traces tell each other more of a
+// trace. Senders ignore its case.
+const TraceStateHeader = "tracestate"
+
+// The limits of the header tracestate. A longer one loses members: those of more than 128 bytes
+// first, and then the last ones, as the specification says.
+const (
+	maxTraceState   = 512 // bytes that are passed on; the specification asks for so many at least
+	maxTraceMembers = 32
+	longTraceMember = 128
+)
+
+var traceMember = regexp.MustCompile(`^([a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})` +
+	`=[ -+\--<>-~]{0,255}[!-+\--<>-~]$`)
+
+// ParseTraceState reads the lines of the header tracestate of W3C Trace Context, level 1, and
+// returns them as one value of at most 512 bytes. It returns "" if a member is not valid, a key
+// is there twice, or there are more than 32 members: the specification says to drop such a
+// header, and to go on.
+func ParseTraceState(lines []string) string {
+	var members []string
+	seen := map[string]bool{}
+	size := -1 // of the members and the commas between them
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			member = strings.Trim(member, " \t")
+			if member == "" {
+				continue
+			}
+			key, _, _ := strings.Cut(member, "=")
+			if !traceMember.MatchString(member) || seen[key] {
+				return ""
+			}
+			seen[key] = true
+			members = append(members, member)
+			size += len(member) + 1
+		}
+	}
+	if len(members) > maxTraceMembers {
+		return ""
+	}
+	for size > maxTraceState {
+		i := len(members) - 1
+		for j, member := range members {
+			if len(member) > longTraceMember {
+				i = j
+			}
+		}
+		size -= len(members[i]) + 1
+		members = slices.Delete(members, i, i+1)
+	}
+	return strings.Join(members, ",")
 }
 
 // Trace returns the trace of the event: the producer's, or else the bytes of the event's own

@@ -79,6 +79,64 @@ func FuzzParseTraceParent(f *testing.F) {
 	})
 }
 
+func TestParseTraceState(t *testing.T) {
+	t.Parallel()
+	many := func(n int, value string) (members string) {
+		for i := range n {
+			members += fmt.Sprintf(",k%d=%s", i, value)
+		}
+		return members[1:]
+	}
+	long := "long=" + strings.Repeat("x", 130)
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"none", nil, ""},
+		{"empty", []string{""}, ""},
+		{"one", []string{"rojo=00f067aa0ba902b7"}, "rojo=00f067aa0ba902b7"},
+		{"a tenant", []string{"0fw529a3039@dt=FfSYGhzd6H4"}, "0fw529a3039@dt=FfSYGhzd6H4"},
+		{"spaces around members, and one within", []string{" a=b c \t,, d=e"}, "a=b c,d=e"},
+		{"two lines", []string{"a=1,b=2", "c=3"}, "a=1,b=2,c=3"},
+		{"as many members as are allowed", []string{many(32, "v")}, many(32, "v")},
+		{"one more", []string{many(33, "v")}, ""},
+		{"a key twice", []string{"a=1", "b=2,a=3"}, ""},
+		{"a key that begins with a digit", []string{"1a=1"}, ""},
+		{"a capital letter in a key", []string{"A=1"}, ""},
+		{"no value", []string{"a="}, ""},
+		{"no key", []string{"=a"}, ""},
+		{"a line break", []string{"a=b\r\nx: y"}, ""},
+		{"a letter beyond ASCII", []string{"a=ä"}, ""},
+		{"a value of 257 bytes", []string{"a=" + strings.Repeat("x", 257)}, ""},
+		{"512 bytes", []string{"a=" + strings.Repeat("x", 254) + ",b=" + strings.Repeat("x", 253)}, "a=" + strings.Repeat("x", 254) + ",b=" + strings.Repeat("x", 253)},
+		{"513 bytes: the last long member goes", []string{"a=" + strings.Repeat("x", 254) + "," + "b=" + strings.Repeat("x", 250) + ",c=1"}, "a=" + strings.Repeat("x", 254) + ",c=1"},
+		{"long members go first", []string{long + "," + many(10, strings.Repeat("x", 40))}, many(10, strings.Repeat("x", 40))},
+		{"then the last ones", []string{many(12, strings.Repeat("x", 40))}, many(11, strings.Repeat("x", 40))},
+	} {
+		if got := postrider.ParseTraceState(tt.lines); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// FuzzParseTraceState checks that all that is passed on is one line of a bounded size, and is
+// read again as the same.
+func FuzzParseTraceState(f *testing.F) {
+	for _, seed := range []string{"", "a=1", "a=1,b@c=2 ,,d=3", "a=" + strings.Repeat("x", 256), strings.Repeat("a=1,", 40), "a=\r\nb: c", "ä=1"} {
+		f.Add(seed, seed)
+	}
+	f.Fuzz(func(t *testing.T, first, second string) {
+		got := postrider.ParseTraceState([]string{first, second})
+		if again := postrider.ParseTraceState([]string{got}); again != got {
+			t.Errorf("%q is read again as %q", got, again)
+		}
+		if len(got) > 512 || strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q, %q: %q is passed on", first, second, got)
+		}
+	})
+}
+
 func TestAnEventHasTheTraceOfItsProducer(t *testing.T) {
 	t.Parallel()
 	e := postrider.Event{ID: postrider.EventID{1, 15: 2}}

@@ -25,6 +25,7 @@ type eventRecord struct {
 	MaxAttempts    int                 `json:"max_attempts,omitempty"`
 	IdempotencyKey string              `json:"idempotency_key,omitempty"`
 	TraceParent    []byte              `json:"trace_parent,omitempty"` // the producer's trace and span: 16 bytes and 8
+	TraceState     string              `json:"trace_state,omitempty"`  // the producer's tracestate
 	CreatedAt      time.Time           `json:"created_at"`
 	Data           []byte              `json:"data"` // as base64: the bytes that were signed
 }
@@ -97,8 +98,8 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 			trace = e.TraceParent[:]
 		}
 		return eventRecord{
-			TraceParent: trace,
-			ID:          e.ID, Account: e.Account, Type: e.Type, APIVersion: e.APIVersion, OrderingKey: e.OrderingKey, Sequence: e.Sequence,
+			TraceParent: trace, TraceState: e.TraceState,
+			ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: e.APIVersion, OrderingKey: e.OrderingKey, Sequence: e.Sequence,
 			Hops: e.Hops, MaxAttempts: e.MaxAttempts, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
 		}
 	}

@@ -207,6 +207,7 @@ func TestContentHash(t *testing.T) {
 		{"another key", func(e *postrider.Event) { e.IdempotencyKey = "k" }, true},
 		{"another API version", func(e *postrider.Event) { e.APIVersion = "2" }, true},
 		{"other hops", func(e *postrider.Event) { e.Hops = 3 }, true},
+		{"another tracestate", func(e *postrider.Event) { e.TraceState = "a=b" }, true},
 		{"another trace", func(e *postrider.Event) { e.TraceParent = postrider.TraceParent{1} }, true},
 		{"another time", func(e *postrider.Event) { e.CreatedAt = noon }, true},
 		{"another account", func(e *postrider.Event) { e.Account = postrider.AccountID{9} }, false},

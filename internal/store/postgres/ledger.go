@@ -18,7 +18,7 @@ import (
 // ordering key; each backwards.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
-		e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''), e.trace_parent, @type::text is null or e.type = @type as matches, e.n = 10000 as last
+		e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''), e.trace_context, @type::text is null or e.type = @type as matches, e.n = 10000 as last
 	from (
 		select e.*, row_number() over (order by e.id desc) as n
 		from events e
@@ -62,7 +62,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) {
 	e := &r.item
 	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops,
-		&e.MaxAttempts, &e.IdempotencyKey, toTrace(&e.TraceParent), &r.matches, &r.last)
+		&e.MaxAttempts, &e.IdempotencyKey, toTrace(e), &r.matches, &r.last)
 	r.id, e.CreatedAt = e.ID, e.ID.Time()
 	return r, err
 }

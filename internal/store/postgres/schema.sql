@@ -127,13 +127,13 @@ CREATE TABLE public.events (
     max_attempts smallint DEFAULT 0 NOT NULL,
     sequence bigint NOT NULL,
     idempotency_key text,
-    trace_parent bytea,
+    trace_context bytea,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT events_hops_check CHECK ((hops >= 0)),
     CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
     CONSTRAINT events_max_attempts_check CHECK ((max_attempts >= 0)),
     CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0))),
-    CONSTRAINT events_trace_parent_check CHECK ((octet_length(trace_parent) = 24))
+    CONSTRAINT events_trace_context_check CHECK (((octet_length(trace_context) >= 24) AND (octet_length(trace_context) <= 536)))
 )
 PARTITION BY RANGE (id);
 
@@ -143,7 +143,7 @@ COMMENT ON COLUMN public.events.max_attempts IS 'Attempts that each delivery has
 
 COMMENT ON COLUMN public.events.idempotency_key IS 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 
-COMMENT ON COLUMN public.events.trace_parent IS 'The trace and the span that the producer published the event in: 16 bytes and 8. Null: it gave none. Publish writes it.';
+COMMENT ON COLUMN public.events.trace_context IS 'The trace and the span that the producer published the event in, 16 bytes and 8, and the text of its tracestate. Null: it gave no trace. Publish writes it.';
 
 CREATE TABLE public.kept_events (
     id uuid NOT NULL,
@@ -156,13 +156,13 @@ CREATE TABLE public.kept_events (
     max_attempts smallint NOT NULL,
     sequence bigint NOT NULL,
     idempotency_key text,
-    trace_parent bytea,
+    trace_context bytea,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT events_hops_check CHECK ((hops >= 0)),
     CONSTRAINT events_idempotency_key_check CHECK ((idempotency_key <> ''::text)),
     CONSTRAINT events_max_attempts_check CHECK ((max_attempts >= 0)),
     CONSTRAINT events_order CHECK (((ordering_key = ''::text) = (sequence = 0))),
-    CONSTRAINT events_trace_parent_check CHECK ((octet_length(trace_parent) = 24))
+    CONSTRAINT events_trace_context_check CHECK (((octet_length(trace_context) >= 24) AND (octet_length(trace_context) <= 536)))
 );
 
 COMMENT ON TABLE public.kept_events IS 'Events whose day was dropped, and that a pending delivery, an unresolved dead letter or a fan-out job needs. DeleteOld writes it, and deletes what is not needed any more.';
@@ -178,7 +178,7 @@ CREATE VIEW public.all_events AS
     events.max_attempts,
     events.sequence,
     events.idempotency_key,
-    events.trace_parent,
+    events.trace_context,
     events.created_at
    FROM public.events
 UNION ALL
@@ -192,7 +192,7 @@ UNION ALL
     kept_events.max_attempts,
     kept_events.sequence,
     kept_events.idempotency_key,
-    kept_events.trace_parent,
+    kept_events.trace_context,
     kept_events.created_at
    FROM public.kept_events;
 

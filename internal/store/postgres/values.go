@@ -1,13 +1,13 @@
 package postgres
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // How domain values become parameters, and columns domain values.
@@ -49,16 +49,11 @@ func instant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t
 // text returns the string as a parameter; the empty string is null.
 func text(s string) pgtype.Text { return pgtype.Text{String: s, Valid: s != ""} }
 
-// trace is the trace of a producer as a parameter; none is null.
-type trace postrider.TraceParent
+// trace is what [store.TraceContext] returns as a parameter; nil is null.
+type trace []byte
 
 // BytesValue returns what is stored.
-func (t *trace) BytesValue() ([]byte, error) {
-	if *t == (trace{}) {
-		return nil, nil
-	}
-	return t[:], nil
-}
+func (t *trace) BytesValue() ([]byte, error) { return *t, nil }
 
 // someText returns the string as a parameter that is never null.
 func someText[S ~string](s S) pgtype.Text { return pgtype.Text{String: string(s), Valid: true} }
@@ -96,23 +91,13 @@ func (d intoID[I]) ScanUUID(v pgtype.UUID) error {
 	return nil
 }
 
-// intoTrace scans a bytea into the trace of a producer; null is none.
-type intoTrace struct{ trace *postrider.TraceParent }
+// intoTrace scans a bytea into the trace of an event; null is none.
+type intoTrace struct{ event *postrider.Event }
 
-func toTrace(p *postrider.TraceParent) intoTrace { return intoTrace{p} }
+func toTrace(e *postrider.Event) intoTrace { return intoTrace{e} }
 
 // ScanBytes stores what was read.
-func (d intoTrace) ScanBytes(v []byte) error {
-	*d.trace = postrider.TraceParent{}
-	switch {
-	case v == nil:
-	case len(v) != len(d.trace):
-		return fmt.Errorf("scan %d bytes as a trace", len(v))
-	default:
-		*d.trace = postrider.TraceParent(v)
-	}
-	return nil
-}
+func (d intoTrace) ScanBytes(v []byte) error { return store.SetTraceContext(d.event, v) }
 
 // intoTime scans a timestamptz into a UTC time; null is the zero time.
 type intoTime struct{ at *time.Time }

@@ -17,7 +17,7 @@ const eventsFilter = ` and id < @below and id >= @from
 // The beginning of each statement that lists events. Only one event that is asked for
 // carries its bytes.
 const eventsSelect = `
-	select id, account, type, null, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_parent, created_at
+	select id, account, type, null, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
 	from events where `
 
 // One event by its key, with its bytes; the event of an idempotency key by the key of
@@ -26,7 +26,7 @@ const eventsSelect = `
 // from the end of the key.
 const (
 	eventSQL = `
-	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_parent, created_at
+	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
 	from events where id = @id and (@account is null or account = @account)
 		and (@key = '' or idempotency_key = @key)` + eventsFilter
 	eventOfKeySQL = eventsSelect + `account = @account

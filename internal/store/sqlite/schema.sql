@@ -282,7 +282,7 @@ CREATE TABLE events (
     hops         integer not null check (hops >= 0),
     max_attempts integer not null default 0 check (max_attempts >= 0),
     idempotency_key text check (idempotency_key <> ''),
-    trace_parent blob check (length(trace_parent) = 24),
+    trace_context blob check (length(trace_context) between 24 and 536),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;

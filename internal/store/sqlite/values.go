@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // How domain values become arguments, and columns domain values. Ids are blobs of 16
@@ -42,14 +43,6 @@ func textOrNull(s string) any {
 		return nil
 	}
 	return s
-}
-
-// traceOrNull returns the trace as an argument; none is null.
-func traceOrNull(p postrider.TraceParent) any {
-	if p.IsZero() {
-		return nil
-	}
-	return p[:]
 }
 
 // bytesOrNull returns the bytes as an argument; none are null.
@@ -217,21 +210,16 @@ func tuples(rows, columns int) string {
 	return strings.Repeat(","+tuple, rows)[1:]
 }
 
-// intoTrace scans the trace of a producer; null is none.
-type intoTrace struct{ trace *postrider.TraceParent }
+// intoTrace scans the trace of an event; null is none.
+type intoTrace struct{ event *postrider.Event }
 
-func toTrace(p *postrider.TraceParent) intoTrace { return intoTrace{p} }
+func toTrace(e *postrider.Event) intoTrace { return intoTrace{e} }
 
 // Scan stores what was read.
 func (d intoTrace) Scan(v any) error {
-	*d.trace = postrider.TraceParent{}
 	b, ok := v.([]byte)
-	switch {
-	case v == nil:
-	case !ok || len(b) != len(d.trace):
+	if !ok && v != nil {
 		return fmt.Errorf("scan %T as a trace", v)
-	default:
-		*d.trace = postrider.TraceParent(b)
 	}
-	return nil
+	return store.SetTraceContext(d.event, b)
 }

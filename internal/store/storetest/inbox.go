@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -60,7 +61,7 @@ func publishAnswersInOrder(w *world) {
 	e := w.endpoint()
 	first, second := w.to(e), w.to(e)
 	a, b, c := w.event(e.Account, first), w.event(e.Account), w.event(e.Account, second)
-	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent, a.Event.MaxAttempts = "2026-01-01", 2, traced, 3
+	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent, a.Event.TraceState, a.Event.MaxAttempts = "2026-01-01", 2, traced, tracedState, 3
 	got := w.publish(store.Batch{a, b}, store.Batch{c})
 	w.same("Publish", got, []store.Published{
 		{Conflict: -1, Events: []store.PublishedEvent{{ID: a.Event.ID}, {ID: b.Event.ID}}},
@@ -74,6 +75,9 @@ func publishAnswersInOrder(w *world) {
 	}, cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt", "Waiting"))
 	w.same("what is queued", deliveryIDs(w.claim(e, postrider.LaneFirst, 10), claimedID), []postrider.DeliveryID{first.ID, second.ID})
 }
+
+// tracedState is a tracestate of the greatest size.
+var tracedState = "a=" + strings.Repeat("b", 510)
 
 // traced is the trace of a producer, and its span.
 var traced = postrider.TraceParent{0: 0xab, 15: 1, 16: 0xcd, 23: 2}

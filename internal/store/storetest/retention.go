@@ -110,7 +110,7 @@ func forgetEventsPending(w *world) {
 	e := w.endpoint()
 	ids := w.pending(e, 2*forgetLimit+1)
 	last := w.event(e.Account, w.to(e))
-	last.Event.TraceParent = traced
+	last.Event.TraceParent, last.Event.TraceState = traced, "a=b"
 	w.publish(store.Batch{last})
 	ids = append(ids, last.Deliveries[0].ID)
 	gone := w.ended(w.endpoint())

@@ -31,7 +31,7 @@ type Policy struct {
 	MaxRedirects int // redirects that an attempt follows; 0 to 3
 	Compression  Compression
 
-	SendTraceParent bool // requests have the header traceparent: the event's trace and a span of their own
+	SendTraceParent bool // requests have the header traceparent, the event's trace and a span of their own, and its tracestate
 }
 
 // Order is the order in which an endpoint gets its events.
@@ -144,9 +144,11 @@ func (p Policy) checkNames() error {
 		faults.add(s.Header != "" && (taken(s.Header) || strings.EqualFold(s.Header, p.Auth.Header)),
 			fmt.Sprintf("signature.schemes[%d].header", i), FaultRepeated, "must not be a header that something else sets")
 	}
-	traced := func(s Signature) bool { return strings.EqualFold(s.Header, TraceParentHeader) }
-	twice := taken(TraceParentHeader) || strings.EqualFold(p.Auth.Header, TraceParentHeader) || slices.ContainsFunc(p.Signatures, traced)
-	faults.add(p.SendTraceParent && twice, "send_traceparent", FaultContradictory, "must be false where another option sets the header traceparent")
+	for _, name := range []string{TraceParentHeader, TraceStateHeader} {
+		traced := func(s Signature) bool { return strings.EqualFold(s.Header, name) }
+		twice := taken(name) || strings.EqualFold(p.Auth.Header, name) || slices.ContainsFunc(p.Signatures, traced)
+		faults.add(p.SendTraceParent && twice, "send_traceparent", FaultContradictory, "must be false where another option sets the header "+name)
+	}
 	faults.add(p.Auth.Header != "" && taken(p.Auth.Header), "auth.header", FaultRepeated, "must not be one of headers")
 	return faults.joined()
 }

@@ -147,6 +147,9 @@ var sharedNameRows = []struct {
 	{"a header is the traceparent", func(p *postrider.Policy) {
 		p.SendTraceParent, p.Headers = true, []postrider.Header{{Name: "Traceparent", Value: "acme"}}
 	}, []string{"send_traceparent must be false where another option sets the header traceparent"}},
+	{"a header is the tracestate", func(p *postrider.Policy) {
+		p.SendTraceParent, p.Headers = true, []postrider.Header{{Name: "Tracestate", Value: "a=b"}}
+	}, []string{"send_traceparent must be false where another option sets the header tracestate"}},
 	{"the key is the traceparent", func(p *postrider.Policy) {
 		p.SendTraceParent, p.Auth = true, postrider.Auth{Kind: postrider.AuthAPIKey, Header: "TraceParent"}
 	}, []string{"send_traceparent must be false where another option sets the header traceparent"}},

@@ -24,6 +24,8 @@ type EventCreate struct {
 	// that of its producer. Empty: it is a trace of its own. Events of a batch have one
 	// producer: the first one counts that has it.
 	TraceParent string `json:"-"`
+	// TraceState is the header tracestate that belongs to TraceParent. Empty: there is none.
+	TraceState string `json:"-"`
 }
 
 // EventBatch is a list of events to publish, all or none.

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -64,7 +63,7 @@ func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.
 	if e.IdempotencyKey == "" && c.opts.Attempts > 1 {
 		e.IdempotencyKey = newKey()
 	}
-	r := request{method: http.MethodPost, path: "/events", in: e, keyed: e.IdempotencyKey != "", hops: e.Hops, trace: e.TraceParent}
+	r := request{method: http.MethodPost, path: "/events", in: e, keyed: e.IdempotencyKey != "", hops: e.Hops, trace: e.TraceParent, traceState: e.TraceState}
 	err := c.call(ctx, r, &out)
 	return out, err
 }
@@ -81,7 +80,9 @@ func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate
 		}
 		r.keyed = r.keyed && events[i].IdempotencyKey != ""
 		r.hops = max(r.hops, events[i].Hops)
-		r.trace = cmp.Or(r.trace, events[i].TraceParent)
+		if r.trace == "" {
+			r.trace, r.traceState = events[i].TraceParent, events[i].TraceState
+		}
 	}
 	r.in = events
 	var out apitypes.List[apitypes.BatchReceipt]

@@ -132,8 +132,8 @@ type request struct {
 	keyed bool
 	// hops is the value of Webhook-Hops; 0: the header is omitted.
 	hops int
-	// trace is the value of traceparent; empty: the header is omitted.
-	trace string
+	// trace and traceState are the values of traceparent and tracestate; empty: the header is omitted.
+	trace, traceState string
 }
 
 // call sends a request, repeatedly if that is safe and may help. It decodes the
@@ -200,6 +200,9 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Respon
 	}
 	if r.trace != "" {
 		request.Header.Set(postrider.TraceParentHeader, r.trace)
+	}
+	if r.traceState != "" {
+		request.Header.Set(postrider.TraceStateHeader, r.traceState)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -35,6 +35,9 @@ const hopsHeader = "Webhook-Hops"
 // traceHeader is the request header with the producer's trace, as net/http spells it.
 const traceHeader = "Traceparent"
 
+// traceStateHeader is the request header that tools for traces add to it.
+const traceStateHeader = "Tracestate"
+
 // maxHops is the count from which on a publish is refused as a loop.
 const maxHops = 8
 
@@ -66,13 +69,18 @@ func (rt *router) publishing() {
 		Description: "The trace of the producer (W3C Trace Context). The event and its deliveries then belong to it. Whether their spans are recorded is the server's setting. A header that is not valid is ignored.",
 		Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}},
 	}
+	traceState := &huma.Param{
+		Name: postrider.TraceStateHeader, In: "header",
+		Description: "What tools for traces tell each other of the trace (W3C Trace Context). It is passed on to endpoints with send_traceparent. Of more than 512 bytes, members are left out. A header that is not valid, or that comes without traceparent, is ignored.",
+		Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{"vendor=t61rcWkgMzE"}},
+	}
 	handleRaw[apitypes.Receipt](rt, route{
 		name: "publish-event", path: "POST /events",
 		summary:     "Publish an event",
 		description: "A 2xx means that the event is stored durably.",
 		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
 		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops, trace},
+		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops, trace, traceState},
 	}, rt.publish)
 	handleRaw[apitypes.List[apitypes.BatchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
@@ -80,7 +88,7 @@ func (rt *router) publishing() {
 		description: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
 		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
 		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops, trace},
+		body: apitypes.EventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops, trace, traceState},
 	}, rt.publishBatch)
 }
 
@@ -104,7 +112,8 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	if err := errors.Join(keyErr, hopsErr, err); err != nil {
 		return 0, err
 	}
-	e.Hops, e.TraceParent = hops, infoOf(ctx).trace
+	e.Hops = hops
+	traced(ctx, &e)
 	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events"), []postrider.Event{e})
 	// A KeyTakenError and a LockedError have the index of an event in a batch. This
 	// request has no batch, so the response has no index.
@@ -188,6 +197,14 @@ func readHops(header http.Header) (int, error) {
 	return hops, err
 }
 
+// traced gives the event the trace that its producer published it in.
+func traced(ctx context.Context, e *postrider.Event) {
+	info := infoOf(ctx)
+	if e.TraceParent = info.trace; !e.TraceParent.IsZero() {
+		e.TraceState = postrider.ParseTraceState(info.header[traceStateHeader])
+	}
+}
+
 // publishBatch stores all events of a batch or none. The headers are checked
 // before the body is decoded, which is the expensive part.
 func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, error) {
@@ -207,7 +224,8 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 		return 0, err
 	}
 	for i := range events {
-		events[i].Hops, events[i].TraceParent = hops, infoOf(ctx).trace
+		events[i].Hops = hops
+		traced(ctx, &events[i])
 	}
 	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events/batch"), events)
 	if err != nil {

@@ -49,6 +49,9 @@ func TestATraceLeadsFromTheProducerToTheReceiver(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
+		if r.Header.Get("Tracestate") != "vendor=1" {
+			t.Errorf("the receiver got tracestate %q", r.Header["Tracestate"])
+		}
 		if told = append(told, r.Header.Get("Traceparent")); len(told) == 1 {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
@@ -75,7 +78,7 @@ func TestATraceLeadsFromTheProducerToTheReceiver(t *testing.T) {
 		"POSTRIDER_LOG_FORMAT": "json",
 	})
 	r.subscribed(t, receiver.URL)
-	receipt, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "a", Data: json.RawMessage(`1`), TraceParent: producer})
+	receipt, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "a", Data: json.RawMessage(`1`), TraceParent: producer, TraceState: "vendor=1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +122,8 @@ func checkChild(t *testing.T, s *trace.Span, parent string) {
 	t.Helper()
 	if s == nil {
 		t.Errorf("no span below %s", parent)
-	} else if postrider.TraceID(s.TraceId).String() != producer[3:35] || postrider.SpanID(s.ParentSpanId).String() != parent {
-		t.Errorf("%s is of the trace %x below %x, want %s", s.Name, s.TraceId, s.ParentSpanId, parent)
+	} else if postrider.TraceID(s.TraceId).String() != producer[3:35] || postrider.SpanID(s.ParentSpanId).String() != parent || s.TraceState != "vendor=1" {
+		t.Errorf("%s is of the trace %x (%s) below %x, want %s", s.Name, s.TraceId, s.TraceState, s.ParentSpanId, parent)
 	}
 }
 

@@ -165,7 +165,7 @@ const (
 // proto returns the span as OTLP has it.
 func (s *span) proto() *trace.Span {
 	p := &trace.Span{
-		TraceId: s.trace[:], SpanId: s.id[:], Flags: flagSampled,
+		TraceId: s.trace[:], SpanId: s.id[:], TraceState: s.state, Flags: flagSampled,
 		StartTimeUnixNano: uint64(s.begun.UnixNano()), EndTimeUnixNano: uint64(s.begun.Add(s.took).UnixNano()),
 	}
 	if s.parent != (postrider.SpanID{}) {

@@ -134,6 +134,7 @@ type span struct {
 	took   time.Duration
 
 	trace   postrider.TraceID
+	state   string // the producer's tracestate
 	event   postrider.EventID
 	account postrider.AccountID
 	of      string // event type
@@ -241,5 +242,5 @@ func (t *Tracer) settled(settled observe.Settled) {
 
 // spanOf returns a span with what all spans of an event have.
 func spanOf(e *postrider.Event, k kind, id postrider.SpanID) span {
-	return span{kind: k, id: id, trace: e.Trace(), event: e.ID, account: e.Account, of: e.Type}
+	return span{kind: k, id: id, trace: e.Trace(), state: e.TraceState, event: e.ID, account: e.Account, of: e.Type}
 }

@@ -38,8 +38,10 @@ func (t *target) addOwnLines(e *postrider.Endpoint, c postrider.Credentials) err
 		return failure(postrider.FailureUnsigned, err)
 	}
 	if t.sampled != nil {
-		if err := own.reserve(postrider.TraceParentHeader, true); err != nil {
-			return failure(postrider.FailureHeaders, err)
+		for _, name := range []string{postrider.TraceParentHeader, postrider.TraceStateHeader} {
+			if err := own.reserve(name, true); err != nil {
+				return failure(postrider.FailureHeaders, err)
+			}
 		}
 	}
 	for _, h := range e.Policy.Headers {
@@ -151,8 +153,8 @@ func (o *ownLines) reserve(name string, shown bool) error {
 // otherwise.
 var recordedHeaders = map[string]bool{
 	"host": true, "user-agent": true, "content-type": true, "content-encoding": true, "content-length": true,
-	postrider.TraceParentHeader: true,
-	"webhook-id":                true, "webhook-timestamp": true, "webhook-sequence": true, "webhook-hops": true,
+	postrider.TraceParentHeader: true, postrider.TraceStateHeader: true,
+	"webhook-id": true, "webhook-timestamp": true, "webhook-sequence": true, "webhook-hops": true,
 	"svix-id": true, "svix-timestamp": true, "x-slack-request-timestamp": true,
 	"x-webhook-id": true, "x-webhook-event": true, "x-webhook-timestamp": true,
 	"x-idempotency-key": true, "x-event-id": true, "x-github-event": true, "x-github-delivery": true,

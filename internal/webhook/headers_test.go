@@ -82,6 +82,10 @@ func TestBadHeadersAreNotSent(t *testing.T) {
 		"expect":                 headers(postrider.Header{Name: "Expect", Value: "100-continue"}),
 		"a webhook header":       headers(postrider.Header{Name: "Webhook-Hops", Value: "0"}),
 		"a proxy header":         headers(postrider.Header{Name: "Proxy-Authorization", Value: "canary"}),
+		"a second tracestate": func(r *store.EndpointSnapshot) {
+			r.Endpoint.Policy.SendTraceParent = true
+			headers(postrider.Header{Name: "Tracestate", Value: "canary"})(r)
+		},
 		"a second traceparent": func(r *store.EndpointSnapshot) {
 			r.Endpoint.Policy.SendTraceParent = true
 			headers(postrider.Header{Name: "Traceparent", Value: "canary"})(r)
@@ -262,21 +266,24 @@ func TestTheTraceIsSentWhereTheEndpointAsks(t *testing.T) {
 		for _, from := range []postrider.TraceParent{{}, parent} {
 			r := testkit.NewReceiver(t, testkit.Status(500))
 			c := claimed(event(`{}`))
-			c.Event.TraceParent = from
+			var state []string
+			if c.Event.TraceParent = from; !from.IsZero() {
+				c.Event.TraceState, state = "a=1,b=2", []string{"a=1,b=2"}
+			}
 			want := "00-" + c.Event.Trace().String() + "-"
 			for attempt := range 2 {
 				c.Attempt = attempt + 1
 				a := reject(t, e, c, routed(r.URL, asks))
 				line := want + postrider.AttemptSpan(c.ID, c.Attempt).String() + "-" + flags
-				if got := r.Requests()[attempt].Header; !slices.Equal(got["Traceparent"], []string{line}) || got.Get("Tracestate") != "" {
-					t.Errorf("traceparent %q, tracestate %q, want %q alone", got["Traceparent"], got.Get("Tracestate"), line)
+				if got := r.Requests()[attempt].Header; !slices.Equal(got["Traceparent"], []string{line}) || !slices.Equal(got["Tracestate"], state) {
+					t.Errorf("traceparent %q, tracestate %q, want %q and %q", got["Traceparent"], got["Tracestate"], line, state)
 				}
 				if !strings.Contains(string(a.RequestHead), "traceparent: "+line) {
 					t.Errorf("the recorded head has no traceparent:\n%s", a.RequestHead)
 				}
 			}
-			if reject(t, e, c, routed(r.URL)); len(r.Requests()[2].Header["Traceparent"]) != 0 {
-				t.Error("an endpoint that does not ask gets a traceparent")
+			if reject(t, e, c, routed(r.URL)); r.Requests()[2].Header["Traceparent"] != nil || r.Requests()[2].Header["Tracestate"] != nil {
+				t.Error("an endpoint that does not ask gets the trace")
 			}
 		}
 	}

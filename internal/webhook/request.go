@@ -97,7 +97,7 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 	header = strconv.AppendInt(header, int64(d.claimed.Event.Hops)+1, 10)
 	header = append(header, "\r\n"...)
 	if t.sampled != nil {
-		header = d.appendTraceParent(t, header)
+		header = d.appendTrace(t, header)
 	}
 	if t.signer != nil {
 		if header, err = t.signer.AppendHeader(header, m); err != nil {
@@ -107,12 +107,16 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 	return append(t.appendOwnLines(header, d.token), "\r\n"...), nil
 }
 
-// appendTraceParent appends the line that makes the receiver's spans children of this attempt's.
-// It tells the receiver nothing of the producer but its trace: not its span, not its tracestate.
-func (d *draft) appendTraceParent(t *target, header []byte) []byte {
+// appendTrace appends the line that makes the receiver's spans children of this attempt's, and the
+// tracestate that came with the publish. It does not name the producer's span.
+func (d *draft) appendTrace(t *target, header []byte) []byte {
 	e := d.claimed.Event
 	header = append(header, postrider.TraceParentHeader+": "...)
 	header = postrider.AppendTraceParent(header, e.Trace(), postrider.AttemptSpan(d.claimed.ID, d.claimed.Attempt), t.sampled(e.ID))
+	if e.TraceState != "" {
+		header = append(header, "\r\n"+postrider.TraceStateHeader+": "...)
+		header = append(header, e.TraceState...)
+	}
 	return append(header, "\r\n"...)
 }
 

@@ -58,6 +58,7 @@ func (j *Janitor) retention() []chore {
 		{store.OldHealth, keep.Health},
 		{store.OldAudit, keep.Audit},
 		{store.OldNotices, keep.Notices},
+		{store.OldSessions, store.SessionsKept},
 	} {
 		chores = append(chores, j.forget(k, false, wait))
 	}

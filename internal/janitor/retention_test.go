@@ -290,7 +290,7 @@ func stores(days int) map[string]func(*testing.T) store.Store {
 // retention keeps it: what waits or has died outlives its retention with its data.
 func TestPromise2OverAMonthNothingNeededIsDeletedAndTheSizeIsFlat(t *testing.T) {
 	t.Parallel()
-	const days, chores = 30, 24
+	const days, chores = 30, 25
 	for name, open := range stores(days) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -321,7 +321,7 @@ func TestPromise2OverAMonthNothingNeededIsDeletedAndTheSizeIsFlat(t *testing.T) 
 // there ever was.
 func TestOverAMonthNothingIsDeletedThatIsNotArchived(t *testing.T) {
 	t.Parallel()
-	const days, chores = 30, 24
+	const days, chores = 30, 25
 	keyring, err := secrets.NewKeyring(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -23,9 +23,9 @@ type Retention interface {
 	// dead letters stay listed until they are forgotten themselves.
 	// The age of attempts and bodies is that of their delivery. A delivery that is pending
 	// goes on, and what it records afterwards is stored.
-	// A dead letter, a replay job and a change of health are old if they were resolved,
-	// ended or made then. Unresolved dead letters, jobs that have not ended and the last
-	// change of each endpoint stay.
+	// A dead letter, a replay job, a change of health and a session are old if they were
+	// resolved, ended, made or expired then. Unresolved dead letters, jobs that have not ended
+	// and the last change of each endpoint stay.
 	//
 	// With f.Archived it deletes only what is archived: rows of parts that have as many rows as
 	// are stored now of their ids. The attempts of a day go after its bodies, which are archived
@@ -79,6 +79,7 @@ const (
 	OldHealth      Kind = "endpoint health"
 	OldAudit       Kind = "audit entries"
 	OldNotices     Kind = "notices"
+	OldSessions    Kind = "sessions"         // by the time at which they expire, whether they were revoked or not
 	OldKeys        Kind = "idempotency keys" // of OldRows and DeleteRows alone; of all accounts: ForgetKeys
 )
 

@@ -7,15 +7,14 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// SessionsKept is how long a session stays in the store after it expired, so that
+// SessionsKept is how long the janitor leaves a session in the store after it expired, so that
 // people can see who had access.
 const SessionsKept = 30 * 24 * time.Hour
 
 // Sessions keeps the sessions of the pages. [Access.RevokeKey] and
 // [Access.DeleteAccount] end sessions too.
 type Sessions interface {
-	// PutSession creates a session. It also deletes up to 100 sessions that expired
-	// more than SessionsKept ago.
+	// PutSession creates a session.
 	PutSession(ctx context.Context, s postrider.Session) error
 
 	// RedeemCode gives the session with the one-time code its token, and returns it.

@@ -39,6 +39,9 @@ func (s *Store) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
 			s.notices.remove(n.ID)
 			delete(s.noticed, noticeKeyOf(n))
 		}), nil
+	case store.OldSessions:
+		return removeWhere(s.sessions.rows, f.Limit, func(session postrider.Session) bool { return session.ExpiresAt.Before(f.Before) },
+			func(session postrider.Session) { s.sessions.remove(session.ID) }), nil
 	case store.OldKeys: // ForgetKeys deletes those of all accounts
 	}
 	return 0, nil

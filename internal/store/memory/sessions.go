@@ -25,12 +25,6 @@ func (s *Store) PutSession(_ context.Context, session postrider.Session) error {
 	if _, there := s.sessions.get(session.ID); there {
 		return fmt.Errorf("put session %s: %w", session.ID, postrider.ErrConflict)
 	}
-	old := s.wall().Add(-store.SessionsKept)
-	for _, ended := range slices.Clone(s.sessions.rows) {
-		if ended.ExpiresAt.Before(old) {
-			s.sessions.remove(ended.ID)
-		}
-	}
 	session = cloned(session)
 	session.CreatedAt, session.ExpiresAt = session.ID.Time(), stored(session.ExpiresAt)
 	if !session.CodeExpiresAt.IsZero() {

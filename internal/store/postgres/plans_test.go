@@ -164,12 +164,6 @@ insert into ordering_keys (account, ordering_key, last) select id(i % 20, 'accou
 
 analyze;`
 
-// sessionColumns has the arguments of putSessionSQL.
-var sessionColumns = pgx.NamedArgs{
-	"id": nil, "kind": nil, "name": nil, "subject": nil, "key": nil, "account": nil, "scopes": nil, "options": nil, "locale": nil, "embedded": nil,
-	"code": nil, "code_expires_at": nil, "hash": nil, "created_at": nil, "expires_at": nil, "kept": nil,
-}
-
 // oneEndpoint returns the arguments of deliveriesOfEndpointSQL, with a range that has all partitions.
 func oneEndpoint() pgx.NamedArgs {
 	return pgx.NamedArgs{
@@ -223,7 +217,6 @@ func TestPlans(t *testing.T) {
 		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_account":                {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
 		"revoke_key":                    {revokeKeySQL, pgx.NamedArgs{"id": nil}},
-		"put_session":                   {putSessionSQL, sessionColumns},
 		"claim_destinations":            {claimDestinationsSQL, pgx.NamedArgs{"channel": "email", "before": nil, "max": 1, "token": 1, "lease": 1}},
 		"redeem_code":                   {redeemCodeSQL, pgx.NamedArgs{"code": nil, "token": nil}},
 		"delete_find":                   {orphanedSQL, pgx.NamedArgs{"limit": 1}},
@@ -317,7 +310,7 @@ func TestPlansOfRetention(t *testing.T) {
 	}
 	for name, sql := range map[string]string{
 		"forget_audit": forgetAuditSQL, "forget_dead_letters": forgetDeadLettersSQL, "forget_health": forgetHealthSQL,
-		"forget_notices": forgetNoticesSQL, "notices_stored": noticesStoredSQL,
+		"forget_notices": forgetNoticesSQL, "forget_sessions": forgetSessionsSQL, "notices_stored": noticesStoredSQL,
 		"archived_events": archivedEventsSQL, "archived_attempts": archivedAttemptsSQL, "archived_bodies": archivedBodiesSQL,
 		"forget_restored": forgetRestoredSQL, "forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL, "forget_replay_jobs": forgetReplayJobsSQL,
 		"keep_events": keepEventsSQL, "ordering_keys": orderingKeysSQL, "pending_below": pendingBelowSQL,

@@ -13,13 +13,14 @@ import (
 )
 
 // What is deleted by row, from the oldest on, by the primary keys of replay_jobs, notices and audit, by
-// dead_letters_resolved and endpoint_health_past. Jobs that have not ended are few.
+// dead_letters_resolved, endpoint_health_past and sessions_expires_at. Jobs that have not ended are few.
 var (
 	forgetDeadLettersSQL = forgetRowsSQL("dead_letters", "r.resolved_at < @before order by r.resolved_at")
 	forgetReplayJobsSQL  = forgetRowsSQL("replay_jobs", "r.ended_at < @before order by r.id")
 	forgetHealthSQL      = forgetRowsSQL("endpoint_health", "not r.last and r.since < @before order by r.since")
 	forgetNoticesSQL     = forgetRowsSQL("notices", "r.id < postrider_id_floor(@before) order by r.id")
 	forgetAuditSQL       = forgetRowsSQL("audit", "r.id < postrider_id_floor(@before) order by r.id")
+	forgetSessionsSQL    = forgetRowsSQL("sessions", "r.expires_at < @before order by r.expires_at")
 
 	// Reads all of kept_events: few events are needed for so long.
 	forgetKeptSQL = forgetRowsSQL("kept_events", notNeededSQL)
@@ -75,6 +76,8 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
 		return s.upkeep(ctx, what, forgetAuditSQL, args)
 	case store.OldNotices:
 		return s.upkeep(ctx, what, forgetNoticesSQL, args)
+	case store.OldSessions:
+		return s.upkeep(ctx, what, forgetSessionsSQL, args)
 	case store.OldKeys: // ForgetKeys deletes those of all accounts
 	}
 	return 0, fmt.Errorf("%s: unknown kind", what)

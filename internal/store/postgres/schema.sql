@@ -1577,7 +1577,7 @@ COMMENT ON INDEX public.sessions_code_key IS 'RedeemCode.';
 
 CREATE INDEX sessions_expires_at ON public.sessions USING btree (expires_at);
 
-COMMENT ON INDEX public.sessions_expires_at IS 'PutSession: the sessions to delete.';
+COMMENT ON INDEX public.sessions_expires_at IS 'DeleteOld: the sessions that have expired, the oldest first.';
 
 COMMENT ON INDEX public.sessions_hash_key IS 'Sessions by hash: every request that is not answered from a cache.';
 

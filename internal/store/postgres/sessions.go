@@ -13,16 +13,11 @@ import (
 )
 
 // sessions_pkey and the unique indexes on code and hash refuse a session that exists.
-// Deleting walks sessions_expires_at.
 const putSessionSQL = `
-	with forgotten as (
-		delete from sessions
-		where id in (select id from sessions where expires_at < now() - @kept::interval order by expires_at limit 100)
-	)
 	insert into sessions (id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at)
 	values (@id, @kind, @name, @subject, @key, @account, @scopes, @options, @locale, @embedded, @code, @code_expires_at, @hash, @created_at, @expires_at)`
 
-// PutSession creates a session and deletes old ones.
+// PutSession creates a session.
 func (s *Store) PutSession(ctx context.Context, session postrider.Session) error {
 	err := s.once(ctx, func() error {
 		_, err := s.pool.Exec(ctx, putSessionSQL, pgx.NamedArgs{
@@ -30,7 +25,7 @@ func (s *Store) PutSession(ctx context.Context, session postrider.Session) error
 			"key": uuid(session.Key), "account": uuid(session.Account), "scopes": append([]postrider.Scope{}, session.Scopes...),
 			"options": session.Options, "locale": session.Locale, "embedded": session.Embedded, "code": hashOrNull(session.Code),
 			"code_expires_at": instant(session.CodeExpiresAt), "hash": hashOrNull(session.Hash), "created_at": session.ID.Time(),
-			"expires_at": session.ExpiresAt, "kept": store.SessionsKept,
+			"expires_at": session.ExpiresAt,
 		})
 		return err
 	})

@@ -33,8 +33,8 @@ const forgetEventSQL = `
 const replayRunsSQL = `select exists (select 1 from replay_jobs where status = 'running')`
 
 // What is deleted in the order of its age. Of each table, the walk begins at its oldest row:
-// by the keys of attempts, attempt_bodies, replay_jobs, audit and notices, by dead_letters_resolved
-// and endpoint_health_past. Jobs that have not ended are few.
+// by the keys of attempts, attempt_bodies, replay_jobs, audit and notices, by dead_letters_resolved,
+// endpoint_health_past and sessions_expires_at. Jobs that have not ended are few.
 const (
 	forgetAttemptsSQL = `
 	delete from attempts where (delivery, number) in (
@@ -54,6 +54,8 @@ const (
 	delete from audit where id in (select id from audit where id < @before order by id limit @limit)`
 	forgetNoticesSQL = `
 	delete from notices where id in (select id from notices where id < @before order by id limit @limit)`
+	forgetSessionsSQL = `
+	delete from sessions where id in (select id from sessions where expires_at < @before order by expires_at limit @limit)`
 )
 
 // forgetSQL has the statement of each kind whose rows go whatever else there is, and whether
@@ -69,6 +71,7 @@ var forgetSQL = map[store.Kind]struct {
 	store.OldHealth:      {forgetHealthSQL, false},
 	store.OldAudit:       {forgetAuditSQL, true},
 	store.OldNotices:     {forgetNoticesSQL, true},
+	store.OldSessions:    {forgetSessionsSQL, false},
 }
 
 // DeleteOld deletes old rows; see [store.Retention].

@@ -11,17 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The key of sessions and the unique index on code refuse a session that exists. Deleting
-// walks sessions_expires_at.
-const (
-	putSessionSQL = `
+// The key of sessions and the unique index on code refuse a session that exists.
+const putSessionSQL = `
 	insert into sessions (id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at)
 	values (@id, @kind, @name, @subject, @key, @account, @scopes, @options, @locale, @embedded, @code, @code_expires_at, @hash, @created_at, @expires_at)`
-	forgetSessionsSQL = `
-	delete from sessions where id in (select id from sessions where expires_at < @old order by expires_at limit 100)`
-)
 
-// PutSession creates a session and deletes old ones; see [store.Sessions].
+// PutSession creates a session; see [store.Sessions].
 func (s *Store) PutSession(ctx context.Context, session postrider.Session) error {
 	scopes, err := json.Marshal(append([]postrider.Scope{}, session.Scopes...))
 	if err != nil {
@@ -32,9 +27,6 @@ func (s *Store) PutSession(ctx context.Context, session postrider.Session) error
 		return s.explain("put session", err)
 	}
 	return change(ctx, s, "put session", func(ctx context.Context, tx *tx) error {
-		if err := tx.exec(ctx, forgetSessionsSQL, sql.Named("old", micros(tx.wall.Add(-store.SessionsKept)))); err != nil {
-			return err
-		}
 		return tx.exec(ctx, putSessionSQL, sql.Named("id", blob(session.ID)), sql.Named("kind", string(session.Kind)),
 			sql.Named("name", session.Name), sql.Named("subject", session.Subject), sql.Named("key", blobOrNull(session.Key)),
 			sql.Named("account", blobOrNull(session.Account)), sql.Named("scopes", string(scopes)), sql.Named("options", options),

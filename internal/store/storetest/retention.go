@@ -24,6 +24,7 @@ var retention = []verb{
 		{"changes of health go, and the last one of each endpoint stays", forgetHealth},
 		{"audit entries go", forgetAudit},
 		{"notices go", forgetNotices},
+		{"sessions go that expired before then, and others stay", forgetSessions},
 	}},
 	{"ForgetOrderingKeys", []sentence{
 		{"a key of which no event is stored is deleted: its next event has the sequence 1", forgetOrderingKeys},
@@ -302,6 +303,24 @@ func forgetNotices(w *world) {
 	w.same("young notices", len(w.notices(store.NoticeQuery{})), forgetLimit+1)
 	w.forget(store.OldNotices, all)
 	w.same("old notices", len(w.notices(store.NoticeQuery{})), 0)
+}
+
+func forgetSessions(w *world) {
+	live, young := w.newSession(), w.newSession()
+	young.ExpiresAt = w.now().Add(-time.Hour)
+	sessions := []postrider.Session{live, young}
+	for n := range forgetLimit + 1 {
+		old := w.newSession()
+		old.ExpiresAt = w.now().Add(-3*time.Hour - time.Duration(n)*time.Minute)
+		sessions = append(sessions, old)
+	}
+	for _, session := range sessions {
+		w.ok(w.PutSession(w.Context(), session))
+	}
+	w.same("calls", w.forget(store.OldSessions, 2*time.Hour), 2)
+	page, err := w.Sessions(w.Context(), store.SessionQuery{})
+	w.ok(err)
+	w.same("the sessions", ids(page.Items, sessionID), []postrider.SessionID{young.ID, live.ID})
 }
 
 // forgetOrder examines all ordering keys, limit at a time.

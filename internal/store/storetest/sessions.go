@@ -16,7 +16,6 @@ import (
 var sessions = []verb{
 	{"PutSession", []sentence{
 		{"the session comes back as it was", putSession},
-		{"it deletes sessions that expired more than SessionsKept ago, and no others", putSessionForgets},
 	}},
 	{"RedeemCode", []sentence{
 		{"it gives the session its token", redeemCode},
@@ -101,18 +100,6 @@ func putSession(w *world) {
 			w.Errorf("the options are %#v, want %#v: nil is all, and empty none", got.Options, session.Options)
 		}
 	}
-}
-
-func putSessionForgets(w *world) {
-	old, ended, live := w.newSession(), w.newSession(), w.newSession()
-	old.ExpiresAt = w.now().Add(-store.SessionsKept - time.Hour)
-	ended.ExpiresAt = w.now().Add(-store.SessionsKept + time.Hour)
-	for _, session := range []postrider.Session{old, ended, live} {
-		w.ok(w.PutSession(w.Context(), session))
-	}
-	page, err := w.Sessions(w.Context(), store.SessionQuery{})
-	w.ok(err)
-	w.same("the sessions", ids(page.Items, sessionID), []postrider.SessionID{live.ID, ended.ID})
 }
 
 // ids returns the keys of items.

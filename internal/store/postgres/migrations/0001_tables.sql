@@ -108,7 +108,7 @@ comment on column sessions.hash is 'Of the token; null: the link was not opened.
 comment on index sessions_pkey is 'Sessions: the list, newest first; RevokeSession, TouchSession.';
 comment on index sessions_key is 'RevokeKey: the sessions that a key issued.';
 comment on index sessions_account is 'DeleteAccount, Sessions by account.';
-comment on index sessions_expires_at is 'PutSession: the sessions to delete.';
+comment on index sessions_expires_at is 'DeleteOld: the sessions that have expired, the oldest first.';
 comment on index sessions_code_key is 'RedeemCode.';
 comment on index sessions_hash_key is 'Sessions by hash: every request that is not answered from a cache.';
 

@@ -104,7 +104,7 @@ create table sessions (
 create index sessions_key on sessions (key) where key is not null;
 -- DeleteAccount, Sessions by account.
 create index sessions_account on sessions (account, id) where account is not null;
--- PutSession: the sessions to delete.
+-- DeleteOld: the sessions that have expired, the oldest first.
 create index sessions_expires_at on sessions (expires_at);
 
 -- The audit log: who did what. The id carries the time, and its key serves AuditEntries,

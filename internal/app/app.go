@@ -397,6 +397,7 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 		{"writes", a.writes.Run},
 		{"disk", a.disk.Run},
 		{"backups", a.watchBackups},
+		{"expunge list", a.expunger.WatchList},
 		{"store", a.watchStore},
 		{"heap", tuneGC},
 	})

@@ -212,10 +212,13 @@ func TestAListOfExpungesThatCannotBeWrittenIsNamed(t *testing.T) {
 	if !ok || problem.Status != http.StatusServiceUnavailable || problem.Code != "expunge_list_unwritable" || !strings.Contains(problem.Detail, "--expunge-list") {
 		t.Errorf("an expunge = %v, want a 503 that names the setting", err)
 	}
+	if n := sample(r.metrics(t), `postrider_chore_runs_total{chore="check_expunge_list",result="error"}`); n < 1 {
+		t.Errorf("the metrics have %v failures of the list", n)
+	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(r.log.String(), "expunges are refused") {
-		t.Error("the start does not warn")
+		t.Error("the log does not warn")
 	}
 }

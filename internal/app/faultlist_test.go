@@ -239,6 +239,7 @@ var faults = []fault{
 	{name: "chore-fails", title: "expired deliveries cannot be ended for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, begin: meets(1, someVerbs(trouble{err: errBroken}, "Expire")), end: meets(1, nil)},
 	{name: "slack-away", title: "the disk fills, and Slack is away", length: 2 * time.Hour, begin: tellSlack},
 	{name: "collector-away", title: "the collector of traces is away", length: 2 * time.Hour, begin: with("--otlp-url=http://127.0.0.1:1", "--trace-sample=1")},
+	{name: "expunge-list", title: "the list of expunges cannot be written", length: 2 * time.Hour, begin: with("--expunge-list=/nowhere/list")},
 	{name: "deadly-event", title: "an event kills each server that attempts it", servers: 2, length: 2 * time.Hour, begin: deadly},
 	{
 		name: "restored", title: "a restored store is resumed after 1 h", lasts: time.Hour,

@@ -4,6 +4,7 @@
 //	runner := expunge.New(s, expunge.Options{List: "/mnt/lists/expunged.ndjson"})
 //	err := runner.Recover(ctx) // at the start of the server
 //	go runner.Run(ctx)
+//	go runner.WatchList(ctx)
 //	…
 //	err = runner.Begin(ctx, e)
 //
@@ -78,7 +79,8 @@ type Options struct {
 
 	// Archive is what retention copies to before it deletes; nil: none is set.
 	Archive Archive
-	// ChoreDone is called when a step in the archive is over.
+	// ChoreDone is called when a step in the archive is over, and when the list was written or
+	// looked at.
 	ChoreDone observe.Hook[observe.ChoreDone]
 
 	// CancelDeleted is called when an endpoint or account was deleted, so that its
@@ -117,7 +119,10 @@ func (r *Runner) List() string { return r.opts.List }
 // Begin adds the expunge to the list, and stores it. It returns when both are on disk; Run does
 // the rest. After an error nothing was begun, or the same expunge may be begun again.
 func (r *Runner) Begin(ctx context.Context, e postrider.Expunge) error {
-	if err := appendTo(r.opts.List, e); err != nil {
+	begun := time.Now()
+	err := appendTo(r.opts.List, e)
+	r.triedList(begun, err)
+	if err != nil {
 		return err
 	}
 	if err := r.store.PutExpunge(ctx, e); err != nil {
@@ -133,11 +138,6 @@ func (r *Runner) Recover(ctx context.Context) error {
 	listed, err := readList(r.opts.List)
 	if err != nil {
 		return err
-	}
-	if r.opts.List != "" {
-		if err := CheckList(r.opts.List); err != nil {
-			r.opts.Log.WarnContext(ctx, "expunges are refused: the list of --expunge-list cannot be written", "error", err)
-		}
 	}
 	for _, e := range listed {
 		if err := r.store.PutExpunge(ctx, e); err != nil {

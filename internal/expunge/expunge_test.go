@@ -293,6 +293,51 @@ func TestListsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// A list that cannot be written is told each minute, before anybody demands an expunge, and so is a
+// write that fails.
+func TestObserversHearOfAListThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		folder := filepath.Join(t.TempDir(), "lists")
+		var mu sync.Mutex
+		var failed, succeeded int
+		r := expunge.New(w.Store, expunge.Options{List: filepath.Join(folder, "expunged"), ChoreDone: func(c observe.ChoreDone) {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.Name == "check expunge list" && c.Err != nil {
+				failed++
+			} else if c.Name == "check expunge list" {
+				succeeded++
+			}
+		}})
+		heard := func(what string, wantFailed, wantSucceeded int) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if failed != wantFailed || succeeded != wantSucceeded {
+				t.Errorf("%s: observers heard of %d failures and %d successes, want %d and %d", what, failed, succeeded, wantFailed, wantSucceeded)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = r.WatchList(ctx) })
+		time.Sleep(150 * time.Second)
+		heard("without the folder", 3, 0)
+		if err := r.Begin(ctx, w.expunge()); !errors.Is(err, postrider.ErrExpungeList) {
+			t.Errorf("Begin without the folder: %v", err)
+		}
+		heard("a write without the folder", 4, 0)
+		w.ok(os.Mkdir(folder, 0o700))
+		time.Sleep(time.Minute)
+		heard("with the folder", 4, 1)
+		w.ok(r.Begin(ctx, w.expunge()))
+		heard("a write", 4, 2)
+		stop()
+		running.Wait()
+	})
+}
+
 // archived archives all that is stored, and returns the archive and its folder.
 func (w *world) archived() (a *archive.Archive, folder string) {
 	w.Helper()

@@ -3,6 +3,7 @@ package expunge
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,8 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/observe"
 )
 
 // line is one line of the list, as JSON.
@@ -60,6 +64,31 @@ func CheckList(list string) error {
 		return fmt.Errorf("make the list in %s: %w", filepath.Dir(list), err)
 	}
 	return nil
+}
+
+// WatchList looks whether the list can be written, at once and each Options.Every, until ctx ends.
+// It is not a part of Run: the disk of the list may hang, and what was begun goes on meanwhile.
+func (r *Runner) WatchList(ctx context.Context) error {
+	for {
+		if r.opts.List != "" {
+			begun := time.Now()
+			err := CheckList(r.opts.List)
+			if err != nil {
+				r.opts.Log.WarnContext(ctx, "expunges are refused: the list of --expunge-list cannot be written", "error", err)
+			}
+			r.triedList(begun, err)
+		}
+		if !batch.Sleep(ctx, r.opts.Every) {
+			return nil
+		}
+	}
+}
+
+// triedList tells observers of a write of the list, or of a look at it.
+func (r *Runner) triedList(begun time.Time, err error) {
+	if r.opts.List != "" {
+		r.opts.ChoreDone.Call(observe.ChoreDone{Name: "check expunge list", Took: time.Since(begun), Err: err})
+	}
 }
 
 // syncFolder makes the name of a new file outlast a crash of the machine: syncing a file does not

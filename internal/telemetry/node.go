@@ -183,6 +183,7 @@ func (n *node) choreDone(c observe.ChoreDone) {
 	} else {
 		n.choreSuccess.WithLabelValues(chore).Set(float64(time.Now().UnixMilli()) / 1000)
 	}
+	n.chores.WithLabelValues(chore, resultError) // served from the first round on, so that the first failure is an increase
 	n.chores.WithLabelValues(chore, result).Inc()
 	n.choreRows.WithLabelValues(chore).Add(float64(c.Rows))
 	n.choreTakes.WithLabelValues(chore).Set(0)

@@ -258,15 +258,17 @@ func TestHooksAreCounted(t *testing.T) {
 
 // TestTheAgesOfDueDeliveriesAreWeighed checks that held deliveries do not count, and that
 // one old delivery among a hundred is the 99th percentile only of fewer.
-// TestDeadLettersAreCountedFromZero guards the alert on dead letters: increase() sees no first
-// sample.
-func TestDeadLettersAreCountedFromZero(t *testing.T) {
+// TestDeadLettersAndFailuresOfChoresAreCountedFromZero guards the alerts on dead letters and on the
+// list of expunges: increase() sees no first sample.
+func TestDeadLettersAndFailuresOfChoresAreCountedFromZero(t *testing.T) {
 	t.Parallel()
-	want := map[string]float64{}
+	m := telemetry.New(telemetry.Options{})
+	m.Hooks().ChoreDone.Call(observe.ChoreDone{Name: "roll up"})
+	want := map[string]float64{`postrider_chore_runs_total{chore="roll_up",result="error"}`: 0}
 	for _, reason := range []string{"exhausted", "gone", "client_error", "expired", "system"} {
 		want[fmt.Sprintf("postrider_dead_letters_total{reason=%q}", reason)] = 0
 	}
-	scrape(t, telemetry.New(telemetry.Options{})).want(t, want)
+	scrape(t, m).want(t, want)
 }
 
 func TestTheAgesOfDueDeliveriesAreWeighed(t *testing.T) {

@@ -62,7 +62,7 @@ type Event struct {
 	TraceID        string              `json:"trace_id" example:"4bf92f3577b34da6a3ce929d0e0e4736" doc:"Trace of the event: that of the header traceparent of its publish, or else a trace of its own."`
 	Test           bool                `json:"test" doc:"True: the event is a test, from POST /endpoints/{endpoint}/test. No producer published it."`
 	CreatedAt      Time                `json:"created_at" format:"date-time"`
-	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted."`
+	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
 }
 
 // EventReplay selects deliveries of an event to replay.

@@ -19,8 +19,9 @@ type ReplayCreate struct {
 
 // ReplayCount is a number of deliveries that a replay selects.
 type ReplayCount struct {
-	Matches int  `json:"matches"`
-	Exact   bool `json:"exact" doc:"False: there are more; the count stops after 10,000 or one second. True: these were all at this moment. A job finds a few more or fewer if deliveries end, or are replayed by others, at the same time."`
+	Matches   int   `json:"matches" doc:"Deliveries that match. A replay skips those whose data was deleted as bytes_gone, so it may make fewer."`
+	Exact     bool  `json:"exact" doc:"False: there are more; the count stops after 10,000 or one second. True: these were all at this moment. A job finds a few more or fewer if deliveries end, or are replayed by others, at the same time."`
+	KeptSince *Time `json:"kept_since" format:"date-time" doc:"What was created before this time may be deleted: deliveries, which then do not match, and the data of events, without which deliveries are skipped. Only an archive may have it, and no replay reads that. It follows from how long the account, or else the server, keeps events and attempts; of all accounts, some may keep less. Null: the range of the replay begins later, or it selects only what is kept: one event, or unresolved dead letters, unless all of their range is before this time. Null in lists, and for a discard."`
 }
 
 // Replay is a job that replays or discards the deliveries that it selects. They are fixed when

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/archive"
 	"github.com/postrider/postrider/internal/secrets"
@@ -140,6 +141,7 @@ func served(t *testing.T, dir, folder string) []string {
 	t.Helper()
 	config := (&demoCmd{Listen: "127.0.0.1:0"}).config(t.TempDir())
 	config.DataDir, config.Archive = dir, "file://"+folder
+	config.KeepEvents, config.KeepAttempts = 30*24*time.Hour, 90*24*time.Hour // as by default
 	server, err := app.New(t.Context(), config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +181,59 @@ func TestAnArchiveIsReadAndRestoredByAServer(t *testing.T) {
 	}
 	if other, _ := c.call(0, "list", "--kind", "bodies", "--json"); !strings.Contains(other, `"data": []`) {
 		t.Errorf("the parts of bodies are %s, want none", other)
+	}
+}
+
+// TestAReplayOfWhatIsArchivedNamesTheSearch runs the command that the hint of a replay names.
+func TestAReplayOfWhatIsArchivedNamesTheSearch(t *testing.T) {
+	t.Parallel()
+	dir, folder := t.TempDir(), t.TempDir()
+	event := forgotten(t, dir, folder)
+	flags := served(t, dir, folder)
+	call := func(args ...string) (out, hints string) {
+		var stdout, stderr bytes.Buffer
+		if got := run(t.Context(), slices.Concat(args, flags), terminal{strings.NewReader(""), &stdout, &stderr}); got != 0 {
+			t.Fatalf("%v exits with %d: %s%s", args, got, &stdout, &stderr)
+		}
+		return stdout.String(), stderr.String()
+	}
+	c, from := &caller{T: t}, event.Time().UTC().Format(time.DateOnly)
+	archived := []string{"replays", "create", "--status", "delivered", "--from", from}
+	out, hints := call(append(archived, "--dry-run")...)
+	c.contains("the count", out, "0 deliveries match")
+	c.contains("the hint of a dry run", hints, "may be deleted", "postrider archive search --from "+from+" --to ", "docs/operate/archive.md")
+	_, after, _ := strings.Cut(hints, "postrider ")
+	command, _, _ := strings.Cut(after, "\n")
+	found, _ := call(strings.Fields(command)...)
+	c.contains("what the search of the hint finds", found, event.String())
+
+	out, hints = call(archived...)
+	c.contains("the hint of a replay", hints, command)
+	id, _, _ := strings.Cut(out[strings.Index(out, "rpl_"):], " ")
+	_, hints = call("replays", "get", id)
+	c.contains("the hint of the replay as it is shown", hints, command)
+	if _, hints = call("replays", "create", "--dry-run"); hints != "" {
+		t.Errorf("a replay of the dead letters that are not resolved says %q", hints)
+	}
+}
+
+// TestAnEventWithoutItsDataNamesTheSearch prints an event that retention has deleted.
+func TestAnEventWithoutItsDataNamesTheSearch(t *testing.T) {
+	t.Parallel()
+	e := apitypes.Event{ID: postrider.EventID{1}}
+	search := "postrider archive search --event " + e.ID.String()
+	for _, tt := range []struct {
+		data   string
+		asJSON bool
+		want   bool // that the search is named
+	}{{"", false, true}, {"", true, false}, {"{}", false, false}} {
+		if e.Data = nil; tt.data != "" {
+			e.Data = []byte(tt.data)
+		}
+		var out, hints bytes.Buffer
+		if err := printEvent(terminal{nil, &out, &hints}, tt.asJSON, e); err != nil || strings.Contains(hints.String(), search) != tt.want {
+			t.Errorf("of the data %q, JSON %v: %q, %v", tt.data, tt.asJSON, &hints, err)
+		}
 	}
 }
 

@@ -64,9 +64,17 @@ type eventsGetCmd struct{ oneEvent }
 
 // Run shows the event.
 func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
-	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Event, error) {
+	return ask(t, c.target, printEvent, func(api *client.Client) (apitypes.Event, error) {
 		return api.Event(ctx, c.ID)
 	})
+}
+
+// printEvent prints an event as printDetails does, and says so if its data is deleted.
+func printEvent(t terminal, asJSON bool, e apitypes.Event) error {
+	if e.Data == nil && !asJSON {
+		fmt.Fprintf(t.err, "The data of the event is deleted, so it cannot be replayed. An archive, if the server has one, keeps a copy: postrider archive search --event %s\n", e.ID)
+	}
+	return printDetails(t, asJSON, e)
 }
 
 type eventsDeliveriesCmd struct {

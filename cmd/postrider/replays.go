@@ -80,11 +80,11 @@ func (c *replaysCreateCmd) Run(ctx context.Context, t terminal) error {
 		Statuses: c.Status, Reason: c.Reason, From: c.From.orNull(), To: c.To.orNull(), PerSecond: c.PerSecond, Note: c.Note,
 	}
 	if c.DryRun {
-		return ask(t, c.target, printMatches, func(api *client.Client) (apitypes.ReplayCount, error) {
+		return ask(t, c.target, c.printMatches, func(api *client.Client) (apitypes.ReplayCount, error) {
 			return api.CountReplay(ctx, request)
 		})
 	}
-	return ask(t, c.target, replayTable.one, func(api *client.Client) (apitypes.Replay, error) {
+	return ask(t, c.target, printNewReplay, func(api *client.Client) (apitypes.Replay, error) {
 		r, err := api.CreateReplay(ctx, request)
 		if err != nil || !c.Wait {
 			return r, err
@@ -102,12 +102,41 @@ func (i instant) orNull() *apitypes.Time {
 }
 
 // printMatches prints the result of a dry run.
-func printMatches(t terminal, asJSON bool, c apitypes.ReplayCount) error {
+func (c *replaysCreateCmd) printMatches(t terminal, asJSON bool, count apitypes.ReplayCount) error {
 	if asJSON {
-		return printJSON(t.out, c)
+		return printJSON(t.out, count)
 	}
-	_, err := fmt.Fprintln(t.out, matchesText(c), "deliveries match")
+	t.tellKept(count, c.Account, c.From.orNull())
+	_, err := fmt.Fprintln(t.out, matchesText(count), "deliveries match")
 	return err
+}
+
+// printNewReplay prints a new replay.
+func printNewReplay(t terminal, asJSON bool, r apitypes.Replay) error {
+	if !asJSON {
+		t.tellKept(r.Expected, idText(optional(r.Account)), r.From)
+	}
+	return replayTable.one(t, asJSON, r)
+}
+
+// tellKept says that a part of what a replay selects may be deleted, and the command that looks
+// for it in the archive. from is where the replay begins; nil: it has no beginning.
+func (t terminal) tellKept(c apitypes.ReplayCount, account string, from *apitypes.Time) {
+	if c.KeptSince == nil {
+		return
+	}
+	search := "postrider archive search"
+	if account != "" {
+		search += " --account " + account
+	}
+	if from != nil {
+		search += " --from " + dayText(from.UTC())
+	}
+	search += " --to " + dayText(c.KeptSince.UTC().AddDate(0, 0, 1))
+	fmt.Fprintf(t.err, `What was created before %s may be deleted: it does not match, or is skipped because the data of its event is gone.
+An archive, if the server has one, keeps a copy: %s
+docs/operate/archive.md says how to publish it again.
+`, moment(c.KeptSince), search)
 }
 
 // awaitReplay waits until the replay is not running any more, and shows its progress. On a
@@ -193,6 +222,7 @@ func printReplay(t terminal, asJSON bool, r apitypes.Replay) error {
 	if asJSON {
 		return printJSON(t.out, r)
 	}
+	t.tellKept(r.Expected, idText(optional(r.Account)), r.From)
 	rows := detailsOf(r)
 	for _, row := range rows {
 		switch row[0] {

@@ -1,10 +1,13 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -147,4 +150,74 @@ func TestAReplayThatCannotBeIsRefused(t *testing.T) {
 			t.Errorf("POST /replays %s names %v, want %s", body, got.fields(), field)
 		}
 	}
+}
+
+// TestAReplayOfATimeThatIsNotKeptSaysSo has a server that keeps events for 30 days and attempts
+// for 60, and accounts that are 50 days old. One of them keeps its attempts for a week.
+func TestAReplayOfATimeThatIsNotKeptSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldOf(t, api.Options{Retention: postrider.AccountRetention{Events: 30, Attempts: 60, Bodies: 30, IdempotencyKeys: 7}})
+		acme, brief := w.tenant("acme"), w.tenant("brief")
+		w.want(200, "PATCH /accounts/brief", `{"keep_attempts_days": 7}`)
+		w.settle(acme.endpoint, postrider.Attempt{StatusCode: 200})
+		time.Sleep(50 * 24 * time.Hour)
+		w.tenant("new")
+		ago := func(days int) string {
+			return `"` + time.Now().AddDate(0, 0, -days).UTC().Format("2006-01-02T15:04:05.000000Z") + `"`
+		}
+		ofAcme, delivered := `"account": "acme", "action": "replay"`, `"statuses": ["delivered"]`
+		for _, tt := range []struct {
+			body string
+			days int // that are kept, as the response says; 0: it does not say it
+		}{
+			{ofAcme, 0}, // unresolved dead letters keep their events
+			{ofAcme + `, "to": ` + ago(29), 0},
+			{ofAcme + `, "to": ` + ago(31), 30},
+			{ofAcme + `, "from": ` + ago(35) + `, "to": ` + ago(31), 30},
+			{ofAcme + `, "from": ` + ago(31), 0},
+			{ofAcme + `, "from": ` + ago(31) + `, ` + delivered, 30},
+			{ofAcme + `, "from": ` + ago(29) + `, ` + delivered, 0},
+			{ofAcme + `, ` + delivered, 30},
+			{ofAcme + `, "statuses": ["dead", "skipped"]`, 30},
+			{`"endpoint": "` + brief.endpoint + `", "from": ` + ago(10) + `, ` + delivered, 7},
+			{`"account": "new", ` + delivered, 0}, // it had nothing
+			{`"event": "` + acme.event + `", "from": ` + ago(31), 0},
+			{`"action": "discard", "from": ` + ago(31), 0},
+			{delivered, 30},
+		} {
+			var want any
+			if tt.days > 0 {
+				want = strings.Trim(ago(tt.days), `"`)
+			}
+			dry := w.want(200, "POST /replays/dry-run", "{"+tt.body+"}")
+			has(t, "a dry run of "+tt.body, dry.body, map[string]any{"kept_since": want})
+			made := w.want(201, "POST /replays", "{"+tt.body+"}")
+			for name, got := range map[string]response{"created": made, "read": w.want(200, "GET /replays/"+made.id("id"), "")} {
+				has(t, name+" with "+tt.body, got.body["expected"].(map[string]any), map[string]any{"kept_since": want})
+			}
+		}
+		for _, job := range w.want(200, "GET /replays", "").data() {
+			has(t, "a job of the list", job["expected"].(map[string]any), map[string]any{"kept_since": nil})
+		}
+	})
+}
+
+// TestACountHasTheDeliveriesWhoseDataIsDeleted: the time that is kept says that they may be skipped.
+func TestACountHasTheDeliveriesWhoseDataIsDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldOf(t, api.Options{Retention: postrider.AccountRetention{Events: 1, Attempts: 90, Bodies: 1, IdempotencyKeys: 1}})
+		acme := w.tenant("acme")
+		w.settle(acme.endpoint, postrider.Attempt{StatusCode: 200})
+		time.Sleep(48 * time.Hour)
+		old := store.DeleteOld{Kind: store.OldEvents, Before: time.Now().AddDate(0, 0, -1), Limit: 10}
+		if n, err := w.store.DeleteOld(t.Context(), old); n != 1 || err != nil {
+			t.Fatalf("deleted %d events (%v), want the delivered one", n, err)
+		}
+		got := w.want(200, "POST /replays/dry-run", `{"account": "acme", "statuses": ["delivered"]}`).body
+		has(t, "the count", got, map[string]any{
+			"matches": 1.0, "exact": true, "kept_since": old.Before.UTC().Format("2006-01-02T15:04:05.000000Z"),
+		})
+	})
 }

@@ -32,7 +32,7 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 		Endpoint: orNull(f.Endpoint), Event: orNull(f.Event), EventTypes: []string{}, Statuses: f.Statuses,
 		Reason: orNull(f.Reason), From: timeOrNull(f.From), To: timeOrNull(f.To), PerSecond: j.PerSecond, Note: orNull(j.Note),
 		CreatedBy: j.By, CreatedAt: instant(j.CreatedAt), EndedAt: timeOrNull(j.EndedAt),
-		Expected: apitypes.ReplayCount(j.Expected), Matched: j.Matched(), Handled: j.Handled,
+		Expected: viewCount(j.Expected, nil), Matched: j.Matched(), Handled: j.Handled,
 		Skipped: apitypes.ReplaySkips(j.Skipped),
 	}
 	for _, p := range f.EventTypes {
@@ -44,14 +44,56 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 	return view
 }
 
-// viewReplayAlone is viewReplay with what became of the deliveries.
-func viewReplayAlone(j postrider.ReplayJob) apitypes.Replay {
-	view := viewReplay(j)
-	if j.Action == postrider.ActionReplay {
-		made := apitypes.ReplayDeliveries(j.Made)
-		view.Deliveries = &made
+func viewCount(c postrider.ReplayCount, keptSince *apitypes.Time) apitypes.ReplayCount {
+	return apitypes.ReplayCount{Matches: c.Matches, Exact: c.Exact, KeptSince: keptSince}
+}
+
+// respondReplay responds with a job, with what became of its deliveries and since when what it
+// selects is kept.
+func (s *server) respondReplay(ctx context.Context) func(postrider.ReplayJob, error) (*reply[apitypes.Replay], error) {
+	return func(j postrider.ReplayJob, err error) (*reply[apitypes.Replay], error) {
+		if err != nil {
+			return nil, err
+		}
+		view := viewReplay(j)
+		if j.Action == postrider.ActionReplay {
+			made := apitypes.ReplayDeliveries(j.Made)
+			view.Deliveries = &made
+		}
+		view.Expected.KeptSince, err = s.keptSince(ctx, j)
+		return respond(view), err
 	}
-	return view
+}
+
+// keptSince returns the time, as of the job's creation, before which deliveries and the data of
+// events may be deleted; null: the job loses nothing by that. It follows from the retention, and
+// not from what is stored: one dead letter keeps an event for months of a time of which all else
+// is gone.
+//
+// An event that is named was found. Unresolved dead letters keep their events, so a job for them
+// alone gets the time only if its range has ended before.
+func (s *server) keptSince(ctx context.Context, job postrider.ReplayJob) (*apitypes.Time, error) {
+	f, days, begins := job.Filter, min(s.opts.Retention.Events, s.opts.Retention.Attempts), job.Filter.From
+	if job.Action != postrider.ActionReplay || !f.Event.IsZero() {
+		return nil, nil
+	}
+	if slices.Equal(f.Statuses, []postrider.Status{postrider.Dead}) {
+		begins = cmp.Or(f.To, job.CreatedAt)
+	}
+	if !f.Account.IsZero() {
+		a, err := first(s.Store.Accounts(ctx, store.AccountQuery{ID: f.Account}))
+		if err != nil {
+			return nil, err
+		}
+		days = min(days, cmp.Or(a.Retention.Events, days), cmp.Or(a.Retention.Attempts, days))
+		if a.CreatedAt.After(begins) {
+			begins = a.CreatedAt
+		}
+	}
+	if since := job.CreatedAt.AddDate(0, 0, -days); begins.Before(since) {
+		return timeOrNull(since), nil
+	}
+	return nil, nil
 }
 
 // ReplayPath names a replay job.
@@ -107,7 +149,7 @@ func (s *server) createReplay(ctx context.Context, _ *struct{}) (*reply[apitypes
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewReplayAlone)(s.startReplay(ctx, job))
+	return s.respondReplay(ctx)(s.startReplay(ctx, job))
 }
 
 // startReplay counts the matches of a new job and stores it.
@@ -137,7 +179,12 @@ func (s *server) countReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(func(c postrider.ReplayCount) apitypes.ReplayCount { return apitypes.ReplayCount(c) })(s.countMatches(ctx, job))
+	count, err := s.countMatches(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	keptSince, err := s.keptSince(ctx, job)
+	return respond(viewCount(count, keptSince)), err
 }
 
 // requestedReplay returns the job that the body describes. It has an id and is not stored.
@@ -272,7 +319,7 @@ func (s *server) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewReplayAlone)(s.findReplay(ctx, id))
+	return s.respondReplay(ctx)(s.findReplay(ctx, id))
 }
 
 // findReplay returns the job if the caller may see it.
@@ -307,6 +354,6 @@ func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *Rep
 			return nil, err
 		}
 		s.Replayer.Wake()
-		return respondWith(viewReplayAlone)(s.findReplay(ctx, id))
+		return s.respondReplay(ctx)(s.findReplay(ctx, id))
 	}
 }

@@ -41,7 +41,7 @@ type eventPage struct {
 	Payload    *payload // nil: the bytes are gone
 	Raw        bool
 	Deliveries list[apitypes.Delivery]
-	Replayable bool // one of the deliveries of this page has ended
+	Replayable bool // the bytes are there, and one of the deliveries of this page has ended
 	// Resolved has the delivered replay of each dead letter of this page that has one.
 	Resolved map[postrider.DeliveryID]postrider.DeliveryID
 }
@@ -71,7 +71,7 @@ func showEvent(v *visit) error {
 	}
 	p := eventPage{Event: e, Raw: v.query("raw") != "", Deliveries: listOf(v, deliveries, nil)}
 	for _, d := range deliveries.Data {
-		p.Replayable = p.Replayable || d.Status != postrider.Pending
+		p.Replayable = p.Replayable || e.Data != nil && d.Status != postrider.Pending
 	}
 	p.Resolved = deliveredBy(deliveries.Data)
 	if e.Data != nil {

@@ -23,6 +23,7 @@ var replayStates = []state{
 	{name: "replay", path: "/replays/{replay}", people: "operator customer viewer", prepare: (*world).hostileReplay, want: []string{"0 of 1 so far."}},
 	{name: "new replay of nothing", path: "/replays/new?statuses=dead", people: "operator customer viewer", want: []string{"Nothing is selected."}},
 	{name: "new replay, first look", path: "/replays/new", people: "operator customer viewer", want: []string{"Choose what"}},
+	{name: "new replay of what may be deleted", path: "/replays/new?statuses=delivered&from=2001-01-01T00:00", people: "operator", want: []string{"may be deleted. It is then not selected", "Look in the archive"}},
 	{name: "new replay", path: "/replays/new?reason=gone", people: "operator customer", prepare: (*world).hostileDeath, want: []string{"delivery is selected", "Start the replay"}},
 	{name: "new discard", path: "/replays/new?action=discard", people: "operator customer", prepare: (*world).hostileDeath, want: []string{"Discard them"}},
 	{name: "new replay that is hostile", path: "/replays/new?event=&note=" + url.QueryEscape(hostile), people: "operator customer", prepare: (*world).hostileDeath, want: []string{"Start the replay"}},
@@ -197,5 +198,29 @@ func TestAReplayThatIsRefusedKeepsTheForm(t *testing.T) {
 	}
 	if list, err := w.admin.Replays(t.Context(), client.ReplayFilter{}); err != nil || len(list.Data) != 0 {
 		t.Errorf("there are replays %v, %v", list.Data, err)
+	}
+}
+
+// TestAnEventWhoseDataIsDeletedSaysSo: it offers no replay, and those who may read the archive a
+// way to it.
+func TestAnEventWhoseDataIsDeletedSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{URL: "https://acme.example/hooks", EventTypes: []string{"*"}})
+	event := w.publish("order.created", `{}`).ID
+	w.settle(e.ID, postrider.Attempt{StatusCode: 200}, postrider.DefaultPolicy())
+	old := store.DeleteOld{Kind: store.OldEvents, Before: time.Now().Add(time.Hour), Limit: 10}
+	if n, err := w.store.DeleteOld(t.Context(), old); n != 1 || err != nil {
+		t.Fatalf("deleted %d events (%v), want the delivered one", n, err)
+	}
+	for person, path := range map[string]string{"operator": "/dashboard", "viewer": "/dashboard", "customer": "/portal"} {
+		got := w.as(person, "GET "+path+"/events/"+event.String(), nil)
+		says(t, got, "The data of this event is deleted, so it cannot be replayed.")
+		if link := strings.Contains(got.html, "/dashboard/archive/records"); link != (person == "operator") {
+			t.Errorf("the page of the %s leads to the archive: %v", person, link)
+		}
+		if strings.Contains(got.html, "Replay to all endpoints") {
+			t.Errorf("the page of the %s offers a replay", person)
+		}
 	}
 }

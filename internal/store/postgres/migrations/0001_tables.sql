@@ -1,4 +1,6 @@
 -- +goose Up
+-- One statement to goose, which reads statement by statement with 4 MB of memory for each line.
+-- +goose StatementBegin
 
 -- Who may do what.
 
@@ -142,12 +144,10 @@ comment on index audit_session is 'AuditEntries by session.';
 comment on index audit_action is 'AuditEntries by action.';
 comment on index audit_object is 'AuditEntries by object.';
 -- No statement changes an entry, not even one that somebody types.
--- +goose StatementBegin
 create function audit_is_final() returns trigger language plpgsql as $$
 begin
     raise exception 'audit entries never change';
 end $$;
--- +goose StatementEnd
 create trigger audit_is_final before update on audit for each row execute function audit_is_final();
 
 create table portal (
@@ -925,7 +925,6 @@ comment on index rollup_positions_pkey is 'FoldRollups, RollUp, ForgetRollups, R
 insert into rollup_positions (step, at, scope, type)
 values (0, 'epoch', '00000000-0000-0000-0000-000000000000', ''), (1, 'epoch', '00000000-0000-0000-0000-000000000000', '');
 
--- +goose StatementBegin
 create function postrider_check_version(expected bigint) returns void
 language plpgsql stable as $$
 begin
@@ -936,10 +935,8 @@ begin
     end if;
 end
 $$;
--- +goose StatementEnd
 comment on function postrider_check_version is 'Publish: fails with PR001 when deliveries were matched with another version.';
 
--- +goose StatementBegin
 create function postrider_keys_being_inserted(accounts uuid[], keys text[], idempotency boolean[]) returns setof bigint
 language plpgsql set lock_timeout = '5ms' as $$
 begin
@@ -962,18 +959,14 @@ begin
     end loop;
 end
 $$;
--- +goose StatementEnd
 comment on function postrider_keys_being_inserted is 'Publish, Settle: the places of the keys that a transaction inserts which has not ended.';
 
--- +goose StatementBegin
 create function postrider_id_floor(at timestamptz) returns uuid
 language sql immutable as $$
     select rpad(lpad(to_hex(floor(extract(epoch from at) * 1000)::bigint), 12, '0'), 32, '0')::uuid
 $$;
--- +goose StatementEnd
 comment on function postrider_id_floor is 'The least id made at an instant or later.';
 
--- +goose StatementBegin
 create function postrider_make_partitions(first date, last date) returns integer
 language plpgsql as $$
 declare
@@ -1001,5 +994,5 @@ begin
     return made;
 end
 $$;
--- +goose StatementEnd
 comment on function postrider_make_partitions is 'MakePartitions: makes the missing daily partitions of events, attempts and attempt_bodies, and counts them.';
+-- +goose StatementEnd

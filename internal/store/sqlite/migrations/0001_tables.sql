@@ -1,4 +1,6 @@
 -- +goose Up
+-- One statement to goose, which reads statement by statement with 4 MB of memory for each line.
+-- +goose StatementBegin
 
 -- Ids are the 16 bytes of a UUIDv7, times UTC microseconds, waits
 -- microseconds. Every table is strict. Tables whose rows are short are stored
@@ -130,9 +132,7 @@ create index audit_session on audit (session, id) where session is not null;
 create index audit_action on audit (action, id);
 create index audit_object on audit (object_id, id) where object_id is not null;
 -- No statement changes an entry, not even one that somebody types.
--- +goose StatementBegin
 create trigger audit_is_final before update on audit begin select raise(abort, 'audit entries never change'); end;
--- +goose StatementEnd
 
 -- One row: the settings of the customer portal. options null: the standard ones; logo is a
 -- PNG, logo_hash its SHA-256, both null: there is none.
@@ -792,3 +792,4 @@ create table probe (
     at      integer not null,
     padding blob not null
 ) strict;
+-- +goose StatementEnd

@@ -148,6 +148,8 @@ var flagless = map[string]string{
 	"publish-events Webhook-Hops":   "a person passes no webhook on",
 	"publish-event traceparent":     "a person has no span",
 	"publish-events traceparent":    "a person has no span",
+	"publish-event tracestate":      "a person has no span",
+	"publish-events tracestate":     "a person has no span",
 }
 
 // TestEveryOperationOfTheOpenAPIDocumentHasACommand finds the command of each

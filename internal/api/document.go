@@ -216,10 +216,9 @@ func camelCase(name string) string {
 	return text.String()
 }
 
-// document returns the OpenAPI document, as it is served and committed. It
-// removes huma's own error schemas, which no response uses, and adds the codes
-// of all problems to the schema Problem.
-func document(openAPI *huma.OpenAPI) []byte {
+// finishDocument gives the OpenAPI document what no route gives it. It removes huma's own error
+// schemas, which no response uses, and adds the codes of all problems to the schema Problem.
+func finishDocument(openAPI *huma.OpenAPI) {
 	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's error schemas,
 	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // which no response uses
 	openResponses(openAPI)
@@ -248,6 +247,10 @@ func document(openAPI *huma.OpenAPI) []byte {
 			s.Enum = append(s.Enum, nil) // by JSON Schema an enum must list null too
 		}
 	}
+}
+
+// encodeDocument returns the finished document, as it is served and committed.
+func encodeDocument(openAPI *huma.OpenAPI) []byte {
 	compact, err := json.Marshal(openAPI)
 	if err != nil {
 		// A fault of the code: the input is constant.

@@ -44,8 +44,9 @@ var trafficRanges = []trafficRange{
 const hoursKept = 80 * 24 * time.Hour
 
 // traffic returns the numbers and charts of the range of the URL, from the stats that ask
-// returns. Its times are whole minutes, so that pages of one second make the same call. scope is
-// a query that filters lists by what the numbers are of; empty: everything.
+// returns. Its times are whole minutes, so that pages of one second make the same call. The
+// current minute is in the range, and so is an hour that begins with it. scope is a query that
+// filters lists by what the numbers are of; empty: everything.
 func (v *visit) traffic(scope string, ask func(context.Context, client.StatsQuery) (apitypes.Stats, error)) (*traffic, error) {
 	chosen := trafficRanges[1]
 	t := &traffic{Scope: scope}
@@ -56,7 +57,7 @@ func (v *visit) traffic(scope string, ask func(context.Context, client.StatsQuer
 		}
 	}
 	t.Range = chosen.name
-	q := client.StatsQuery{From: v.now.Add(-chosen.length).Truncate(time.Minute), To: v.now.Truncate(time.Minute), Step: chosen.step}
+	q := client.StatsQuery{From: v.now.Add(-chosen.length).Truncate(time.Minute), To: v.now.Truncate(time.Minute).Add(time.Minute), Step: chosen.step}
 	zone := v.zone
 	if chosen.step == "day" {
 		if chosen.length > hoursKept {

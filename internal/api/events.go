@@ -168,7 +168,7 @@ func (s *server) replayEvent(ctx context.Context, in *EventPath) (*reply[apitype
 	if e.Data == nil {
 		return nil, postrider.ErrGone
 	}
-	return s.respondReplay(ctx)(s.startReplay(ctx, job))
+	return respondWith(viewReplayAlone(nil))(s.startReplay(ctx, job))
 }
 
 // checkEnded refuses a status filter that selects pending or unknown

@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/memory"
 )
 
 // TestAReplayIsCreatedAndChanged covers the routes of replay jobs without the runner, which
@@ -220,4 +223,32 @@ func TestACountHasTheDeliveriesWhoseDataIsDeleted(t *testing.T) {
 			"matches": 1.0, "exact": true, "kept_since": old.Before.UTC().Format("2006-01-02T15:04:05.000000Z"),
 		})
 	})
+}
+
+// TestAnErrorDoesNotHideANewReplay: a store that finds no account after it has stored the job.
+func TestAnErrorDoesNotHideANewReplay(t *testing.T) {
+	t.Parallel()
+	over := &forgetful{Store: memory.New(memory.Options{})}
+	w := newWorldOver(t, over, api.Options{Retention: postrider.AccountRetention{Events: 30, Attempts: 60, Bodies: 30, IdempotencyKeys: 7}})
+	w.tenant("acme")
+	w.want(201, "POST /replays", `{"account": "acme", "statuses": ["delivered"]}`)
+}
+
+// forgetful is a store whose accounts cannot be read once a replay job is stored.
+type forgetful struct {
+	store.Store
+
+	stored atomic.Bool
+}
+
+func (f *forgetful) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error {
+	f.stored.Store(true)
+	return f.Store.PutReplayJob(ctx, job)
+}
+
+func (f *forgetful) Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error) {
+	if f.stored.Load() {
+		return store.Page[postrider.Account]{}, postrider.ErrBusy
+	}
+	return f.Store.Accounts(ctx, q)
 }

@@ -48,21 +48,28 @@ func viewCount(c postrider.ReplayCount, keptSince *apitypes.Time) apitypes.Repla
 	return apitypes.ReplayCount{Matches: c.Matches, Exact: c.Exact, KeptSince: keptSince}
 }
 
-// respondReplay responds with a job, with what became of its deliveries and since when what it
-// selects is kept.
-func (s *server) respondReplay(ctx context.Context) func(postrider.ReplayJob, error) (*reply[apitypes.Replay], error) {
-	return func(j postrider.ReplayJob, err error) (*reply[apitypes.Replay], error) {
-		if err != nil {
-			return nil, err
-		}
+// viewReplayAlone returns viewReplay with the results of the job's deliveries, and with the time
+// that keptSince returned.
+func viewReplayAlone(keptSince *apitypes.Time) func(postrider.ReplayJob) apitypes.Replay {
+	return func(j postrider.ReplayJob) apitypes.Replay {
 		view := viewReplay(j)
 		if j.Action == postrider.ActionReplay {
 			made := apitypes.ReplayDeliveries(j.Made)
 			view.Deliveries = &made
 		}
-		view.Expected.KeptSince, err = s.keptSince(ctx, j)
-		return respond(view), err
+		view.Expected.KeptSince = keptSince
+		return view
 	}
+}
+
+// respondReplay responds with a stored job.
+func (s *server) respondReplay(ctx context.Context, id postrider.ReplayID) (*reply[apitypes.Replay], error) {
+	job, err := s.findReplay(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	keptSince, err := s.keptSince(ctx, job)
+	return respondWith(viewReplayAlone(keptSince))(job, err)
 }
 
 // keptSince returns the time, as of the job's creation, before which deliveries and the data of
@@ -149,7 +156,11 @@ func (s *server) createReplay(ctx context.Context, _ *struct{}) (*reply[apitypes
 	if err != nil {
 		return nil, err
 	}
-	return s.respondReplay(ctx)(s.startReplay(ctx, job))
+	keptSince, err := s.keptSince(ctx, job) // first, since an error must not hide a job that was stored
+	if err != nil {
+		return nil, err
+	}
+	return respondWith(viewReplayAlone(keptSince))(s.startReplay(ctx, job))
 }
 
 // startReplay counts the matches of a new job and stores it.
@@ -184,7 +195,10 @@ func (s *server) countReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.
 		return nil, err
 	}
 	keptSince, err := s.keptSince(ctx, job)
-	return respond(viewCount(count, keptSince)), err
+	if err != nil {
+		return nil, err
+	}
+	return respond(viewCount(count, keptSince)), nil
 }
 
 // requestedReplay returns the job that the body describes. It has an id and is not stored.
@@ -319,7 +333,7 @@ func (s *server) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes
 	if err != nil {
 		return nil, err
 	}
-	return s.respondReplay(ctx)(s.findReplay(ctx, id))
+	return s.respondReplay(ctx, id)
 }
 
 // findReplay returns the job if the caller may see it.
@@ -354,6 +368,6 @@ func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *Rep
 			return nil, err
 		}
 		s.Replayer.Wake()
-		return s.respondReplay(ctx)(s.findReplay(ctx, id))
+		return s.respondReplay(ctx, id)
 	}
 }

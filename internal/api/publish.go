@@ -113,7 +113,7 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 		return 0, err
 	}
 	e.Hops = hops
-	traced(ctx, &e)
+	e.TraceParent, e.TraceState = traceOf(ctx)
 	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events"), []postrider.Event{e})
 	// A KeyTakenError and a LockedError have the index of an event in a batch. This
 	// request has no batch, so the response has no index.
@@ -197,12 +197,13 @@ func readHops(header http.Header) (int, error) {
 	return hops, err
 }
 
-// traced gives the event the trace that its producer published it in.
-func traced(ctx context.Context, e *postrider.Event) {
+// traceOf returns the trace of the producer that sends the request.
+func traceOf(ctx context.Context) (parent postrider.TraceParent, state string) {
 	info := infoOf(ctx)
-	if e.TraceParent = info.trace; !e.TraceParent.IsZero() {
-		e.TraceState = postrider.ParseTraceState(info.header[traceStateHeader])
+	if info.trace.IsZero() {
+		return info.trace, ""
 	}
+	return info.trace, postrider.ParseTraceState(info.header[traceStateHeader])
 }
 
 // publishBatch stores all events of a batch or none. The headers are checked
@@ -223,9 +224,9 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 	if err != nil {
 		return 0, err
 	}
+	parent, state := traceOf(ctx)
 	for i := range events {
-		events[i].Hops = hops
-		traced(ctx, &events[i])
+		events[i].Hops, events[i].TraceParent, events[i].TraceState = hops, parent, state
 	}
 	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events/batch"), events)
 	if err != nil {

@@ -10,14 +10,14 @@ FUZZTIME ?= 30s
 
 # Two test binaries at a time: several start a PostgreSQL of their own. The
 # timeout is a package's. Without GORACE each would wait for a second at its end.
-#
-# SQLite is C that was translated to Go. Its memory is its own, which the race detector does not
-# know, and its pointer arithmetic is checked by -race to no end. Both took three quarters of
-# the processor time of the tests of a store.
 TESTFLAGS ?= -p 2 -timeout 15m
+
+# The SQLite library is C that was translated to Go. The race detector does not know its memory, and
+# the checks of its pointers find nothing of ours. Both took three quarters of the time of the
+# tests of that store.
 #
-# The scripts of cmd/postrider start the program six hundred times, and each start costs the race
-# detector half a second of processor time. internal/app runs the same server with it.
+# cmd/postrider is tested without the race detector: its scripts start the program six hundred
+# times, and each start costs the detector half a second. internal/app runs the same server with it.
 RACE := -race -gcflags=modernc.org/...=-d=checkptr=0 -gcflags='modernc.org/sqlite/lib=-d=checkptr=0 -race=false'
 
 .PHONY: help

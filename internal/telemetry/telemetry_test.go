@@ -256,8 +256,6 @@ func TestHooksAreCounted(t *testing.T) {
 	})
 }
 
-// TestTheAgesOfDueDeliveriesAreWeighed checks that held deliveries do not count, and that
-// one old delivery among a hundred is the 99th percentile only of fewer.
 // TestDeadLettersAndFailuresOfChoresAreCountedFromZero guards the alerts on dead letters and on the
 // list of expunges: increase() sees no first sample.
 func TestDeadLettersAndFailuresOfChoresAreCountedFromZero(t *testing.T) {
@@ -271,6 +269,8 @@ func TestDeadLettersAndFailuresOfChoresAreCountedFromZero(t *testing.T) {
 	scrape(t, m).want(t, want)
 }
 
+// TestTheAgesOfDueDeliveriesAreWeighed checks that held deliveries do not count, and that
+// one old delivery among a hundred is the 99th percentile only of fewer.
 func TestTheAgesOfDueDeliveriesAreWeighed(t *testing.T) {
 	t.Parallel()
 	lane := func(hold postrider.HeldBy, due int, newest, oldest time.Duration) observe.QueueLane {

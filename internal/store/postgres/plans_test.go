@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/storetest"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -217,8 +219,8 @@ func TestPlans(t *testing.T) {
 		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_account":                {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
 		"revoke_key":                    {revokeKeySQL, pgx.NamedArgs{"id": nil}},
-		"claim_destinations":            {claimDestinationsSQL, pgx.NamedArgs{"channel": "email", "before": nil, "max": 1, "token": 1, "lease": 1}},
 		"redeem_code":                   {redeemCodeSQL, pgx.NamedArgs{"code": nil, "token": nil}},
+		"claim_destinations":            {claimDestinationsSQL, pgx.NamedArgs{"channel": "email", "before": nil, "max": 1, "token": 1, "lease": 1}},
 		"delete_find":                   {orphanedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_endpoints":              {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
 		"put_terms":                     {putTermsSQL, pgx.NamedArgs{"id": nil, "account": nil, "terms": []string{}}},
@@ -381,6 +383,12 @@ func TestPlansOfLists(t *testing.T) {
 		return args
 	}
 	for name, statement := range map[string]query{
+		"sessions":                       {sessionsSQL, nil},
+		"sessions_by_hash":               {sessionsSQL, pgx.NamedArgs{"hash": make([]byte, 32)}},
+		"sessions_by_code":               {sessionsSQL, pgx.NamedArgs{"code": make([]byte, 32)}},
+		"sessions_by_account":            {sessionsSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"destinations_of_account":        {destinationsSQL, pgx.NamedArgs{"account": uuid(account)}},
+		"destinations_of_operator":       {destinationsSQL, pgx.NamedArgs{"operator": true}},
 		"circuits_failing":               {failingCircuitsSQL, pgx.NamedArgs{"after": before}},
 		"deliveries":                     {deliveriesSQL, nil},
 		"deliveries_by_account":          {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
@@ -412,20 +420,6 @@ func TestPlansOfLists(t *testing.T) {
 		"public_keys":                    {publicKeysSQL, pgx.NamedArgs{"before": before}},
 		"public_keys_by_endpoint":        {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
 		"encrypted_values":               {encryptedValuesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event), "archive": uuid(account), "zero": someUUID(store.RowID{})}},
-		"sessions":                       {sessionsSQL, nil},
-		"sessions_by_hash":               {sessionsSQL, pgx.NamedArgs{"hash": make([]byte, 32)}},
-		"sessions_by_code":               {sessionsSQL, pgx.NamedArgs{"code": make([]byte, 32)}},
-		"sessions_by_account":            {sessionsSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"audit":                          {auditSQL, nil},
-		"audit_of_account":               {auditSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"audit_of_key":                   {auditSQL, pgx.NamedArgs{"key": uuid(account)}},
-		"audit_of_session":               {auditSQL, pgx.NamedArgs{"session": uuid(account)}},
-		"audit_of_action":                {auditSQL, pgx.NamedArgs{"action": "action-1"}},
-		"audit_of_object":                {auditSQL, pgx.NamedArgs{"object_id": "ep_1"}},
-		"destinations_of_account":        {destinationsSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"destinations_of_operator":       {destinationsSQL, pgx.NamedArgs{"operator": true}},
-		"inspections":                    {inspectionsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
-		"inspection_by_id":               {inspectionsSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "id": uuid(event)}},
 		"health_history":                 {healthHistorySQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -436,6 +430,60 @@ func TestPlansOfLists(t *testing.T) {
 			}
 			goldenPlan(t, "list_"+name, lines)
 		})
+	}
+}
+
+// tooMany is how many rows a statement of package sqlstore may sort: two pages.
+const tooMany = 500
+
+var (
+	largeScan = regexp.MustCompile(`Seq Scan on (hold\b)?`) // hold has one row
+	sorted    = regexp.MustCompile(`Sort  \(cost=\S+ rows=(\d+)`)
+)
+
+// maySort are the verbs of package sqlstore that may sort more, with the reason.
+var maySort = map[string]string{
+	"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort",
+}
+
+func TestNoColdStatementWalksAWholeTable(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), seeded(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	inTransaction := planning(t)
+	inList, err := pgx.Connect(t.Context(), seeded(t)) // the settings of a list are the server's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inList.Close(t.Context())
+	for _, statement := range storetest.Statements(t, cold{s}) {
+		conn := inTransaction
+		if statement.List {
+			conn = inList
+		}
+		rows, _ := conn.Query(t.Context(), `explain `+statement.SQL, arguments(statement.Args))
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatalf("%s: %v", statement.Verb, err)
+		}
+		plan := strings.Join(lines, "\n")
+		for _, scan := range largeScan.FindAllStringSubmatch(plan, -1) {
+			if scan[1] == "" {
+				t.Errorf("%s walks a whole table:\n%s\n%s", statement.Verb, statement.SQL, plan)
+			}
+		}
+		for _, sort := range sorted.FindAllStringSubmatch(plan, -1) {
+			if n, err := strconv.Atoi(sort[1]); err != nil || n > tooMany && maySort[statement.Verb] == "" {
+				t.Errorf("%s sorts %s rows:\n%s\n%s", statement.Verb, sort[1], statement.SQL, plan)
+			}
+		}
 	}
 }
 

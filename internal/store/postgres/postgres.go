@@ -61,10 +61,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Store is a [store.Store] in a PostgreSQL database.
 type Store struct {
+	sqlstore.Verbs
+
 	pool  *pgxpool.Pool
 	reads *pgxpool.Pool    // of requests that only read; see readPool
 	now   func() time.Time // the machine's clock, which clock follows too
@@ -133,6 +136,7 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	setParams(params)
 	setAfterConnect(config.ConnConfig, params)
 	s := &Store{now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log, migrations: own}
+	s.Verbs = sqlstore.New(cold{s})
 	if err := s.connect(ctx, config, opts.MaxConns); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}

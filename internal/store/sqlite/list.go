@@ -165,10 +165,15 @@ func (s *Store) explain(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("%s: %w", doing, s.fault(err))
+}
+
+// fault adds its kind to the error of a list.
+func (s *Store) fault(err error) error {
 	if cause := s.writer.distrust(err); cause != nil {
 		err = cause
 	}
-	return fmt.Errorf("%s: %w", doing, explained(err))
+	return explained(err)
 }
 
 // last is the greatest id: a list without a cursor starts below it.

@@ -56,10 +56,13 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Store is a [store.Store] in a data directory.
 type Store struct {
+	sqlstore.Verbs
+
 	lock   *fileLock
 	writes *sql.DB   // one connection, which the writer has
 	writer *writer   // all changes
@@ -68,6 +71,7 @@ type Store struct {
 	clock  *store.Clock
 	log    *slog.Logger
 
+	texts    texts // of package sqlstore
 	archived archivedRows
 	heads    store.Heads // of accepted responses
 
@@ -129,6 +133,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := &Store{lock: dirLock, clock: store.NewClock(opts.Now), log: opts.Log}
+	s.Verbs = sqlstore.New(cold{s})
 	s.close = sync.OnceValue(s.end)
 	if err := s.open(ctx, file, opts); err != nil {
 		return nil, errors.Join(explained(err), s.abandon())

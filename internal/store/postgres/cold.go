@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
+)
+
+// cold is the database as package sqlstore has it.
+type cold struct{ *Store }
+
+// Query reads rows with the settings of lists.
+func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	return c.repeat(ctx, func(bool) error {
+		b := &pgx.Batch{}
+		b.Queue(listSettingsSQL) // until the end of the batch's own transaction
+		b.Queue(q.SQL, arguments(q.Args)).Query(func(rows pgx.Rows) error { return readRows(rows, read) })
+		return c.readPool(ctx).SendBatch(ctx, b).Close()
+	})
+}
+
+// Exec runs one statement.
+func (c cold) Exec(ctx context.Context, fate sqlstore.Fate, q sqlstore.Query) (n int64, err error) {
+	err = c.retry(ctx, fate == sqlstore.Repeatable, lockPatience, func(bool) error {
+		tag, err := c.pool.Exec(ctx, q.SQL, arguments(q.Args))
+		n = tag.RowsAffected()
+		return err
+	})
+	return n, err
+}
+
+// Change runs do in a transaction.
+func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Context, sqlstore.Tx) error) error {
+	return c.retry(ctx, fate == sqlstore.Repeatable, lockPatience, func(again bool) error {
+		return c.tx(ctx, func(tx pgx.Tx) error { return do(ctx, coldTx{tx, c.clock, again}) })
+	})
+}
+
+// Unindexed returns the column as it is: the statement is planned with its arguments, from what
+// is known of them.
+func (c cold) Unindexed(column string) string { return column }
+
+// coldTx is a transaction as package sqlstore has it.
+type coldTx struct {
+	tx    pgx.Tx
+	clock *store.Clock
+	again bool
+}
+
+// Query reads rows.
+func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	rows, err := t.tx.Query(ctx, q.SQL, arguments(q.Args))
+	if err != nil {
+		return err
+	}
+	return readRows(rows, read)
+}
+
+// Exec runs a statement.
+func (t coldTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
+	tag, err := t.tx.Exec(ctx, q.SQL, arguments(q.Args))
+	return tag.RowsAffected(), err
+}
+
+// The lock ends with the transaction. Two ids that share a hash wait for each other.
+const lockIDSQL = `select pg_advisory_xact_lock(hashtext(@name), hashtext(@id::uuid::text))`
+
+// Lock keeps others that lock the name and id waiting.
+func (t coldTx) Lock(ctx context.Context, name string, id [16]byte) error {
+	_, err := t.tx.Exec(ctx, lockIDSQL, pgx.NamedArgs{"name": name, "id": someUUID(id)})
+	return err
+}
+
+// Now is the time that decides what is due.
+func (t coldTx) Now() time.Time { return t.clock.Now() }
+
+// Wall is the time of day.
+func (t coldTx) Wall() time.Time { return t.clock.Wall() }
+
+// Again says that an earlier run may be stored.
+func (t coldTx) Again() bool { return t.again }
+
+// readRows has read read the rows, and closes them.
+func readRows(rows pgx.Rows, read func(sqlstore.Rows) error) error {
+	defer rows.Close()
+	if err := read(coldRows{rows}); err != nil {
+		return err
+	}
+	return rows.Err()
+}
+
+// arguments returns the arguments as pgx encodes them.
+func arguments(args sqlstore.Args) pgx.NamedArgs {
+	named := make(pgx.NamedArgs, len(args))
+	for name, arg := range args {
+		switch plain := sqlstore.Plain(arg).(type) {
+		case [16]byte:
+			named[name] = someUUID(plain)
+		case [][16]byte:
+			ids := make(uuids, len(plain))
+			for i, id := range plain {
+				ids[i] = someUUID(id)
+			}
+			named[name] = ids
+		default:
+			named[name] = plain
+		}
+	}
+	return named
+}
+
+// coldRows are rows as package sqlstore has them.
+type coldRows struct{ pgx.Rows }
+
+// Scan copies the columns of a row. Lists and maps are left to pgx.
+func (r coldRows) Scan(into ...any) error {
+	columns := make([]any, len(into))
+	for i, pointer := range into {
+		to := reflect.ValueOf(pointer).Elem()
+		if to.Kind() == reflect.Map || to.Kind() == reflect.Slice && to.Type().Elem().Kind() != reflect.Uint8 {
+			columns[i] = pointer
+		} else {
+			columns[i] = coldColumn{to}
+		}
+	}
+	return r.Rows.Scan(columns...)
+}
+
+// coldColumn is where a column is read into; null is the zero value. pgx calls the method for
+// the type of the column.
+type coldColumn struct{ to reflect.Value }
+
+// set stores a value that was read, if it is of the type of the variable.
+func (c coldColumn) set(valid bool, value any, fits bool, store func()) error {
+	c.to.SetZero()
+	switch {
+	case !valid:
+		return nil
+	case !fits:
+		return fmt.Errorf("scan %T into %s", value, c.to.Type())
+	}
+	store()
+	return nil
+}
+
+// ScanUUID stores an id.
+func (c coldColumn) ScanUUID(v pgtype.UUID) error {
+	return c.set(v.Valid, v.Bytes, c.to.Kind() == reflect.Array && c.to.Len() == len(v.Bytes), func() {
+		reflect.Copy(c.to, reflect.ValueOf(v.Bytes))
+	})
+}
+
+// ScanTimestamptz stores a time.
+func (c coldColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
+	return c.set(v.Valid, v.Time, c.to.Type() == reflect.TypeFor[time.Time](), func() { c.to.Set(reflect.ValueOf(v.Time.UTC())) })
+}
+
+// ScanInt64 stores a number.
+func (c coldColumn) ScanInt64(v pgtype.Int8) error {
+	return c.set(v.Valid, v.Int64, c.to.CanInt(), func() { c.to.SetInt(v.Int64) })
+}
+
+// ScanBool stores a flag.
+func (c coldColumn) ScanBool(v pgtype.Bool) error {
+	return c.set(v.Valid, v.Bool, c.to.Kind() == reflect.Bool, func() { c.to.SetBool(v.Bool) })
+}
+
+// ScanBytes stores a text, bytes or a hash.
+func (c coldColumn) ScanBytes(v []byte) error {
+	switch c.to.Kind() {
+	case reflect.String:
+		return c.set(v != nil, v, true, func() { c.to.SetString(string(v)) })
+	case reflect.Slice:
+		return c.set(v != nil, v, true, func() { c.to.SetBytes(bytes.Clone(v)) })
+	default:
+		return c.set(v != nil, v, c.to.Kind() == reflect.Array && c.to.Len() == len(v), func() { reflect.Copy(c.to, reflect.ValueOf(v)) })
+	}
+}

@@ -1,0 +1,116 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
+)
+
+// Statement is a statement of package sqlstore as a database got it.
+type Statement struct {
+	sqlstore.Query
+
+	Verb string // that sent it
+	List bool   // it was sent by Query, and not in a transaction
+}
+
+// Statements calls the verbs of package sqlstore, each with every filter, and returns the
+// statements that the database gets, each once. A verb may fail: the rows need not exist.
+func Statements(t *testing.T, db sqlstore.Database) []Statement {
+	t.Helper()
+	r := &recorder{Database: db}
+	r.callAudit(t.Context())
+	r.callInspections(t.Context())
+	return r.heard
+}
+
+// What the calls ask for. No row has the id before a call makes it.
+var (
+	askedID   = [16]byte{15: 1}
+	askedHash = [32]byte{31: 1}
+	askedSpan = store.Span{From: time.Unix(1e9, 0), To: time.Unix(2e9, 0)}
+)
+
+// callVerb calls a verb with each query.
+func callVerb[Q, P any](ctx context.Context, r *recorder, name string, verb func(context.Context, Q) (P, error), queries ...Q) {
+	r.verb = name
+	for _, q := range queries {
+		_, _ = verb(ctx, q)
+	}
+}
+
+// doVerb calls a verb that returns an error alone.
+func doVerb[C any](ctx context.Context, r *recorder, name string, verb func(context.Context, C) error, change C) {
+	r.verb = name
+	_ = verb(ctx, change)
+}
+
+func (r *recorder) callAudit(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	doVerb(ctx, r, "AppendAudit", v.AppendAudit, postrider.AuditEntry{ID: id})
+	callVerb(ctx, r, "AuditEntries", v.AuditEntries,
+		store.AuditQuery{Span: askedSpan}, store.AuditQuery{Account: id}, store.AuditQuery{Key: id}, store.AuditQuery{Session: id},
+		store.AuditQuery{Action: "a"}, store.AuditQuery{ObjectID: "o"}, store.AuditQuery{Account: id, Key: id, Session: id, Action: "a", ObjectID: "o"})
+}
+
+func (r *recorder) callInspections(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	doVerb(ctx, r, "PutInspection", v.PutInspection, postrider.Inspection{ID: id, Endpoint: id, Attempt: 1})
+	callVerb(ctx, r, "Inspections", v.Inspections, store.InspectionQuery{Endpoint: id}, store.InspectionQuery{Endpoint: id, ID: id})
+	callVerb(ctx, r, "ForgetInspections", v.ForgetInspections, 1)
+}
+
+// recorder is a database that notes what it gets.
+type recorder struct {
+	sqlstore.Database
+
+	verb  string
+	heard []Statement
+}
+
+func (r *recorder) note(q sqlstore.Query, list bool) {
+	if !slices.ContainsFunc(r.heard, func(s Statement) bool { return s.Verb == r.verb && s.SQL == q.SQL }) {
+		r.heard = append(r.heard, Statement{q, r.verb, list})
+	}
+}
+
+// Query notes a list.
+func (r *recorder) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	r.note(q, true)
+	return r.Database.Query(ctx, q, read)
+}
+
+// Exec notes a statement.
+func (r *recorder) Exec(ctx context.Context, fate sqlstore.Fate, q sqlstore.Query) (int64, error) {
+	r.note(q, false)
+	return r.Database.Exec(ctx, fate, q)
+}
+
+// Change notes the statements of a transaction.
+func (r *recorder) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Context, sqlstore.Tx) error) error {
+	return r.Database.Change(ctx, fate, func(ctx context.Context, tx sqlstore.Tx) error { return do(ctx, recordedTx{tx, r}) })
+}
+
+// recordedTx is a transaction of a recorder.
+type recordedTx struct {
+	sqlstore.Tx
+
+	r *recorder
+}
+
+// Query notes a statement.
+func (t recordedTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	t.r.note(q, false)
+	return t.Tx.Query(ctx, q, read)
+}
+
+// Exec notes a statement.
+func (t recordedTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
+	t.r.note(q, false)
+	return t.Tx.Exec(ctx, q)
+}

@@ -219,8 +219,6 @@ func TestPlans(t *testing.T) {
 		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_account":                {deleteAccountSQL, pgx.NamedArgs{"id": nil}},
 		"revoke_key":                    {revokeKeySQL, pgx.NamedArgs{"id": nil}},
-		"redeem_code":                   {redeemCodeSQL, pgx.NamedArgs{"code": nil, "token": nil}},
-		"claim_destinations":            {claimDestinationsSQL, pgx.NamedArgs{"channel": "email", "before": nil, "max": 1, "token": 1, "lease": 1}},
 		"delete_find":                   {orphanedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_endpoints":              {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
 		"put_terms":                     {putTermsSQL, pgx.NamedArgs{"id": nil, "account": nil, "terms": []string{}}},
@@ -383,12 +381,6 @@ func TestPlansOfLists(t *testing.T) {
 		return args
 	}
 	for name, statement := range map[string]query{
-		"sessions":                       {sessionsSQL, nil},
-		"sessions_by_hash":               {sessionsSQL, pgx.NamedArgs{"hash": make([]byte, 32)}},
-		"sessions_by_code":               {sessionsSQL, pgx.NamedArgs{"code": make([]byte, 32)}},
-		"sessions_by_account":            {sessionsSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"destinations_of_account":        {destinationsSQL, pgx.NamedArgs{"account": uuid(account)}},
-		"destinations_of_operator":       {destinationsSQL, pgx.NamedArgs{"operator": true}},
 		"circuits_failing":               {failingCircuitsSQL, pgx.NamedArgs{"after": before}},
 		"deliveries":                     {deliveriesSQL, nil},
 		"deliveries_by_account":          {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},

@@ -74,3 +74,11 @@ func (s *Store) Logo(ctx context.Context) ([]byte, error) {
 	}
 	return logos[0], nil
 }
+
+// hashOrNull returns the hash as a parameter; the zero hash is null.
+func hashOrNull(hash [32]byte) []byte {
+	if hash == [32]byte{} {
+		return nil
+	}
+	return hash[:]
+}

@@ -40,6 +40,14 @@ const (
 	revokeKeysSQL    = `update api_keys set revoked_at = @now where account = @id and revoked_at is null`
 )
 
+// What ends with an account, or with a key: by sessions_account, sessions_key and
+// notice_destinations_address.
+const (
+	endAccountSessionsSQL        = `update sessions set revoked_at = @now where account = @id and revoked_at is null`
+	endKeySessionsSQL            = `update sessions set revoked_at = @now where key = @id and revoked_at is null`
+	deleteAccountDestinationsSQL = `delete from notice_destinations where account = @id`
+)
+
 // DeleteAccount deletes an account and revokes its keys; see [store.Access].
 func (s *Store) DeleteAccount(ctx context.Context, account postrider.AccountID) error {
 	return change(ctx, s, "delete account", func(ctx context.Context, tx *tx) error {

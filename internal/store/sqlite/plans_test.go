@@ -29,16 +29,6 @@ func two(b bulk) string { return b.head + tuples(2, b.columns) + b.tail }
 // every list is made of. Their query plans are kept in testdata/plans, so that a
 // change of an index shows as a difference.
 var statements = map[string]string{
-	"needy_destinations":                 needyDestinationsSQL,
-	"destinations_of_account":            destinationsOfAccountSQL,
-	"destinations":                       destinationsSQL,
-	"destination":                        destinationSQL,
-	"claim_destination":                  claimDestinationSQL,
-	"sessions_by_hash":                   sessionsByHashSQL,
-	"sessions_by_code":                   sessionsByCodeSQL,
-	"sessions_by_account":                sessionsByAccountSQL,
-	"sessions":                           sessionsSQL,
-	"redeem_code":                        redeemCodeSQL,
 	"attempts_of_delivery":               attemptsOfDeliverySQL,
 	"attempts_of_event":                  attemptsOfEventSQL,
 	"notice_insert":                      insertNoticeSQL,
@@ -240,7 +230,6 @@ func TestQueryPlans(t *testing.T) {
 // walksAll are the statements that walk a table from its end without a condition, or sort what
 // they find, with the reason why they may.
 var walksAll = map[string]string{
-	"needy_destinations":     "sorts the addresses that are due for a message, of which there are few at a time",
 	"backlog_of_all":         "stops after @most rows",
 	"backlog_next":           "stops at the first account with a limit of its own",
 	"claim_fan_outs":         "jobs are few",

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 
 	"github.com/postrider/postrider"
 )
@@ -81,4 +83,33 @@ func (s *Store) Logo(ctx context.Context) ([]byte, error) {
 		return nil, s.explain("read logo", err)
 	}
 	return logos[0], nil
+}
+
+// hashOrNull returns the hash as an argument; the zero hash is null.
+func hashOrNull(hash [32]byte) any {
+	if hash == [32]byte{} {
+		return nil
+	}
+	return hash[:]
+}
+
+// arrayOrNull returns the texts as an argument, a JSON array; nil is null.
+func arrayOrNull(texts []string) (any, error) {
+	if texts == nil {
+		return nil, nil //nolint:nilnil // null is an argument
+	}
+	array, err := json.Marshal(texts)
+	return string(array), err
+}
+
+// decodeArray reads a JSON array of texts; the empty string, which null becomes, is nil.
+func decodeArray(array string, into *[]string) error {
+	if array == "" {
+		*into = nil
+		return nil
+	}
+	if err := json.Unmarshal([]byte(array), into); err != nil {
+		return fmt.Errorf("decode array: %w", err)
+	}
+	return nil
 }

@@ -389,6 +389,8 @@ CREATE UNIQUE INDEX notice_destinations_address on notice_destinations (ifnull(a
 
 CREATE INDEX notice_destinations_due on notice_destinations (channel, due_at) where refused_at is null;
 
+CREATE INDEX notice_destinations_operator on notice_destinations (id) where account is null;
+
 CREATE TABLE notices (
     id         blob primary key check (length(id) = 16),
     account    blob check (length(account) = 16),

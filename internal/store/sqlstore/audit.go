@@ -33,7 +33,7 @@ const auditSQL = `
 // AuditEntries lists the audit log, newest first; see [store.Audit].
 func (v Verbs) AuditEntries(ctx context.Context, q store.AuditQuery) (page store.Page[postrider.AuditEntry], err error) {
 	defer func() { err = doing(err, "list audit entries") }()
-	l, err := listOf[postrider.AuditID](v.db, auditSQL, "id", q.Span, q.Paging)
+	l, err := listOf[postrider.AuditID](v.db, auditSQL, q.Span, q.Paging)
 	if err != nil {
 		return page, err
 	}

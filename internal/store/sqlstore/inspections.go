@@ -75,7 +75,7 @@ func (v Verbs) Inspections(ctx context.Context, q store.InspectionQuery) (page s
 	if !q.ID.IsZero() {
 		rows = inspectionSQL
 	}
-	l, err := listOf[postrider.InspectionID](v.db, rows, "id", store.Span{From: v.forgotten()}, q.Paging)
+	l, err := listOf[postrider.InspectionID](v.db, rows, store.Span{From: v.forgotten()}, q.Paging)
 	if err != nil {
 		return page, err
 	}

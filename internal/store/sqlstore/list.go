@@ -19,15 +19,14 @@ import (
 type list struct {
 	db      Database
 	rows    string // select … from …
-	id      string // the column of the id
 	where   []string
 	args    Args
 	page    store.Paging
 	indexed bool // a filter has been added whose index is walked
 }
 
-// listOf returns the list of all rows of a span, and what is behind the cursor of the page.
-func listOf[I ~[16]byte](db Database, rows, id string, span store.Span, p store.Paging) (*list, error) {
+// listOf returns the list of the rows of a span that are behind the cursor of the page.
+func listOf[I ~[16]byte](db Database, rows string, span store.Span, p store.Paging) (*list, error) {
 	from, before := I{}, greatest[I]()
 	if !span.From.IsZero() {
 		from = firstID[I](span.From)
@@ -45,8 +44,8 @@ func listOf[I ~[16]byte](db Database, rows, id string, span store.Span, p store.
 		before = cursor
 	}
 	return &list{
-		db: db, rows: rows, id: id, page: p,
-		where: []string{id + " >= @from", id + " < @before"},
+		db: db, rows: rows, page: p,
+		where: []string{"id >= @from", "id < @before"},
 		args:  Args{"from": from, "before": before, "limit": p.Size() + 1},
 	}, nil
 }
@@ -91,7 +90,7 @@ func (l *list) query() Query {
 	if l.page.OldestFirst {
 		order = ""
 	}
-	return Query{l.rows + "\n\twhere " + strings.Join(l.where, " and ") + "\n\torder by " + l.id + order + "\n\tlimit @limit", l.args}
+	return Query{l.rows + "\n\twhere " + strings.Join(l.where, " and ") + "\n\torder by id" + order + "\n\tlimit @limit", l.args}
 }
 
 // pageOf runs the list and returns its page. id returns the id of an item.

@@ -26,6 +26,8 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r := &recorder{Database: db}
 	r.callAudit(t.Context())
 	r.callInspections(t.Context())
+	r.callSessions(t.Context())
+	r.callDestinations(t.Context())
 	return r.heard
 }
 
@@ -37,32 +39,71 @@ var (
 )
 
 // callVerb calls a verb with each query.
-func callVerb[Q, P any](ctx context.Context, r *recorder, name string, verb func(context.Context, Q) (P, error), queries ...Q) {
-	r.verb = name
+func callVerb[Q, P any](ctx context.Context, verb func(context.Context, Q) (P, error), queries ...Q) {
 	for _, q := range queries {
 		_, _ = verb(ctx, q)
 	}
 }
 
 // doVerb calls a verb that returns an error alone.
-func doVerb[C any](ctx context.Context, r *recorder, name string, verb func(context.Context, C) error, change C) {
-	r.verb = name
+func doVerb[C any](ctx context.Context, verb func(context.Context, C) error, change C) {
 	_ = verb(ctx, change)
 }
 
 func (r *recorder) callAudit(ctx context.Context) {
 	v, id := sqlstore.New(r), askedID
-	doVerb(ctx, r, "AppendAudit", v.AppendAudit, postrider.AuditEntry{ID: id})
-	callVerb(ctx, r, "AuditEntries", v.AuditEntries,
+	r.verb = "AppendAudit"
+	doVerb(ctx, v.AppendAudit, postrider.AuditEntry{ID: id})
+	r.verb = "AuditEntries"
+	callVerb(ctx, v.AuditEntries,
 		store.AuditQuery{Span: askedSpan}, store.AuditQuery{Account: id}, store.AuditQuery{Key: id}, store.AuditQuery{Session: id},
 		store.AuditQuery{Action: "a"}, store.AuditQuery{ObjectID: "o"}, store.AuditQuery{Account: id, Key: id, Session: id, Action: "a", ObjectID: "o"})
 }
 
 func (r *recorder) callInspections(ctx context.Context) {
 	v, id := sqlstore.New(r), askedID
-	doVerb(ctx, r, "PutInspection", v.PutInspection, postrider.Inspection{ID: id, Endpoint: id, Attempt: 1})
-	callVerb(ctx, r, "Inspections", v.Inspections, store.InspectionQuery{Endpoint: id}, store.InspectionQuery{Endpoint: id, ID: id})
-	callVerb(ctx, r, "ForgetInspections", v.ForgetInspections, 1)
+	r.verb = "PutInspection"
+	doVerb(ctx, v.PutInspection, postrider.Inspection{ID: id, Endpoint: id, Attempt: 1})
+	r.verb = "Inspections"
+	callVerb(ctx, v.Inspections, store.InspectionQuery{Endpoint: id}, store.InspectionQuery{Endpoint: id, ID: id})
+	r.verb = "ForgetInspections"
+	callVerb(ctx, v.ForgetInspections, 1)
+}
+
+func (r *recorder) callSessions(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutSession"
+	doVerb(ctx, v.PutSession, postrider.Session{ID: id, Kind: postrider.SessionPortal, ExpiresAt: askedSpan.To})
+	r.verb = "RedeemCode"
+	callVerb(ctx, v.RedeemCode, store.RedeemCode{Code: askedHash})
+	r.verb = "Sessions"
+	callVerb(ctx, v.Sessions,
+		store.SessionQuery{Span: askedSpan}, store.SessionQuery{ID: id}, store.SessionQuery{Hash: askedHash}, store.SessionQuery{Code: askedHash},
+		store.SessionQuery{Account: id}, store.SessionQuery{Kind: postrider.SessionPortal, LiveAt: askedSpan.From},
+		store.SessionQuery{ID: id, Hash: askedHash, Code: askedHash, Account: id, Kind: postrider.SessionPortal, LiveAt: askedSpan.From})
+	r.verb = "RevokeSession"
+	doVerb(ctx, v.RevokeSession, id)
+	r.verb = "TouchSession"
+	_ = v.TouchSession(ctx, id, askedSpan.From)
+}
+
+func (r *recorder) callDestinations(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutDestination"
+	_ = v.PutDestination(ctx, postrider.Destination{ID: id, Channel: postrider.ChannelEmail}, 1)
+	_ = v.PutDestination(ctx, postrider.Destination{ID: id, Account: id, Channel: postrider.ChannelEmail}, 1)
+	r.verb = "Destinations"
+	callVerb(ctx, v.Destinations,
+		store.DestinationQuery{}, store.DestinationQuery{ID: id}, store.DestinationQuery{Account: id}, store.DestinationQuery{Operator: true},
+		store.DestinationQuery{ID: id, Account: id})
+	r.verb = "ChangeDestination"
+	callVerb(ctx, v.ChangeDestination, store.ChangeDestination{ID: id, Ask: postrider.AskTest}) // it needs a message now
+	r.verb = "ClaimDestinations"
+	callVerb(ctx, v.ClaimDestinations, store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 10, Token: 1, Lease: time.Second})
+	r.verb = "SettleDestination"
+	doVerb(ctx, v.SettleDestination, store.SettleDestination{ID: id, Token: 1})
+	r.verb = "DeleteDestination"
+	doVerb(ctx, v.DeleteDestination, id)
 }
 
 // recorder is a database that notes what it gets.

@@ -178,6 +178,8 @@ create table notice_destinations (
 create unique index notice_destinations_address on notice_destinations (ifnull(account, x''), channel, address);
 -- Destinations of an account, newest first; DeleteAccount.
 create index notice_destinations_account on notice_destinations (account, id) where account is not null;
+-- PutDestination: how many operators have.
+create index notice_destinations_operator on notice_destinations (id) where account is null;
 -- ClaimDestinations.
 create index notice_destinations_due on notice_destinations (channel, due_at) where refused_at is null;
 

@@ -1,0 +1,98 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The columns of a session, in the order of scanSession.
+const sessionColumns = `id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
+		last_seen_at, revoked_at`
+
+func scanSession(row Row, s *postrider.Session) error {
+	return row.Scan(&s.ID, &s.Kind, &s.Name, &s.Subject, &s.Key, &s.Account, &s.Scopes, &s.Options, &s.Locale, &s.Embedded, &s.Code,
+		&s.CodeExpiresAt, &s.Hash, &s.CreatedAt, &s.ExpiresAt, &s.LastSeenAt, &s.RevokedAt)
+}
+
+// The primary key, and the unique indexes of code and hash, refuse a session that exists.
+const putSessionSQL = `
+	insert into sessions (id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at)
+	values (@id, @kind, @name, @subject, @key, @account, @scopes, @options, @locale, @embedded, @code, @code_expires_at, @hash, @created_at, @expires_at)`
+
+// PutSession creates a session; see [store.Sessions].
+func (v Verbs) PutSession(ctx context.Context, s postrider.Session) error {
+	_, err := v.db.Exec(ctx, Once, Query{putSessionSQL, Args{
+		"id": s.ID, "kind": s.Kind, "name": s.Name, "subject": s.Subject, "key": OrNull(s.Key), "account": OrNull(s.Account),
+		"scopes": append([]postrider.Scope{}, s.Scopes...), "options": s.Options, "locale": s.Locale, "embedded": s.Embedded,
+		"code": OrNull(s.Code), "code_expires_at": s.CodeExpiresAt, "hash": OrNull(s.Hash), "created_at": s.ID.Time(), "expires_at": s.ExpiresAt,
+	}})
+	return doing(err, "put session %s", s.ID)
+}
+
+// Walks the unique index of code, and locks the row: of two parallel calls the second one
+// finds the first one's hash.
+const redeemCodeSQL = `
+	update sessions set hash = @token
+	where code = @code and revoked_at is null and expires_at > @now and (hash = @token or hash is null and code_expires_at > @now)
+	returning ` + sessionColumns
+
+// RedeemCode opens a one-time link; see [store.Sessions]. A repeat finds its own token.
+func (v Verbs) RedeemCode(ctx context.Context, r store.RedeemCode) (session postrider.Session, err error) {
+	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		redeemed, err := all(ctx, tx, Query{redeemCodeSQL, Args{"code": r.Code, "token": r.Token, "now": tx.Wall()}}, scanSession)
+		if err == nil && len(redeemed) == 0 {
+			err = postrider.ErrNotFound
+		}
+		if err == nil {
+			session = redeemed[0]
+		}
+		return err
+	})
+	return session, doing(err, "redeem code")
+}
+
+const sessionsSQL = `
+	select ` + sessionColumns + `
+	from sessions`
+
+// Sessions lists sessions, newest first; see [store.Sessions]. Kind and LiveAt have no index.
+func (v Verbs) Sessions(ctx context.Context, q store.SessionQuery) (page store.Page[postrider.Session], err error) {
+	defer func() { err = doing(err, "list sessions") }()
+	l, err := listOf[postrider.SessionID](v.db, sessionsSQL, q.Span, q.Paging)
+	if err != nil {
+		return page, err
+	}
+	by(l, "id", q.ID)
+	by(l, "code", q.Code)
+	by(l, "hash", q.Hash)
+	by(l, "account", q.Account)
+	if q.Kind != "" {
+		l.and("kind = @kind", Args{"kind": q.Kind})
+	}
+	if !q.LiveAt.IsZero() {
+		l.and("revoked_at is null and expires_at > @live", Args{"live": q.LiveAt})
+	}
+	return pageOf(ctx, l, scanSession, func(s *postrider.Session) postrider.SessionID { return s.ID })
+}
+
+// Both walk the primary key. A session keeps the time of its first revocation. Touches of
+// several nodes can arrive late: the time of the last use never moves back.
+const (
+	revokeSessionSQL = `update sessions set revoked_at = coalesce(revoked_at, @now::timestamptz) where id = @id`
+	touchSessionSQL  = `update sessions set last_seen_at = greatest(coalesce(last_seen_at, @at::timestamptz), @at::timestamptz) where id = @id`
+)
+
+// RevokeSession ends a session; see [store.Sessions].
+func (v Verbs) RevokeSession(ctx context.Context, session postrider.SessionID) error {
+	n, err := v.db.Exec(ctx, Repeatable, Query{revokeSessionSQL, Args{"id": session, "now": v.db.Clock().Wall()}})
+	return doing(found(n, err), "revoke session %s", session)
+}
+
+// TouchSession notes when a session was last used; see [store.Sessions].
+func (v Verbs) TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) error {
+	n, err := v.db.Exec(ctx, Repeatable, Query{touchSessionSQL, Args{"id": session, "at": at}})
+	return doing(found(n, err), "touch session %s", session)
+}

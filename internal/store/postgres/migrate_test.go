@@ -1,40 +1,18 @@
 package postgres_test
 
 import (
-	"bytes"
 	"flag"
-	"os"
-	"os/exec"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/postrider/postrider/internal/store/postgres"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "rewrite schema.sql and the plans")
-
-// golden compares got with a file, or rewrites the file.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is out of date (-update rewrites it) (-want +got):\n%s", path, diff)
-	}
-}
+var _ = flag.Bool("update", false, "rewrite the plans") // read by the tests inside the package
 
 func connect(t testing.TB, dsn string) *pgx.Conn {
 	t.Helper()
@@ -44,31 +22,6 @@ func connect(t testing.TB, dsn string) *pgx.Conn {
 	}
 	t.Cleanup(func() { conn.Close(t.Context()) })
 	return conn
-}
-
-func TestSchemaIsWhatMigrationsMake(t *testing.T) {
-	t.Parallel()
-	dsn := freshDSN(t)
-	dump := exec.CommandContext(t.Context(), testkit.SharedCluster(t).Bin("pg_dump"), "--schema-only", "--no-owner",
-		"--exclude-table=events_2*", "--exclude-table=attempts_2*", "--exclude-table=attempt_bodies_2*", "--dbname="+dsn)
-	var complaint bytes.Buffer
-	dump.Stderr = &complaint
-	schema, err := dump.Output()
-	if err != nil {
-		t.Fatalf("pg_dump: %v: %s", err, &complaint)
-	}
-	golden(t, "schema.sql", stripDump(string(schema)))
-}
-
-var (
-	volatile   = regexp.MustCompile(`(?m)^(-- Dumped (from|by).*|-- (PostgreSQL database dump.*|Name: .*|)|--|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restrict .*)\n`)
-	blankLines = regexp.MustCompile(`\n{3,}`)
-)
-
-// stripDump leaves out of a dump what says nothing of the schema.
-func stripDump(dump string) string {
-	dump = volatile.ReplaceAllString(dump, "")
-	return strings.TrimSpace(blankLines.ReplaceAllString(dump, "\n\n")) + "\n"
 }
 
 func TestEveryTableAndIndexHasAComment(t *testing.T) {

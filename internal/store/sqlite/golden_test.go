@@ -9,30 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-var update = flag.Bool("update", false, "rewrite schema.sql and testdata/plans")
-
-// golden fails the test unless the file holds got, or writes it.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs, see -update (-want +got):\n%s", file, diff)
-	}
-}
+var _ = flag.Bool("update", false, "rewrite testdata/plans") // read by the tests inside the package
 
 // raw opens the database of the directory beside the store.
 func raw(t *testing.T, dir string) *sql.DB {
@@ -68,18 +47,6 @@ func texts(t *testing.T, db *sql.DB, query string) (all []string) {
 		t.Fatal(err)
 	}
 	return all
-}
-
-func TestSchema(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	open(t, dir, sqlite.Options{})
-	statements := texts(t, raw(t, dir), `
-		select sql from sqlite_schema
-		where sql is not null and tbl_name not in ('postrider_migrations', 'sqlite_sequence')
-		order by tbl_name, type desc, name`)
-	golden(t, "schema.sql", "-- What the migrations add up to. Made by go test -update; do not edit.\n\n"+
-		strings.Join(statements, ";\n\n")+";\n")
 }
 
 // SQLite in Go runs on a C library in Go whose version must be the one it was

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Takes the next version of the subscriptions. Everything that changes an endpoint runs
@@ -96,8 +97,7 @@ func putEndpoint(ctx context.Context, tx pgx.Tx, e *postrider.Endpoint, args pgx
 	}
 	err := tx.QueryRow(ctx, statement, args).Scan(&e.Revision, toTime(&e.UpdatedAt), &e.Kind, toTime(&e.StatusSince), toTime(&e.FullSince))
 	if err == nil {
-		_, err = tx.Exec(ctx, putTermsSQL, termArgs(e.ID, e.Account, store.EndpointTerms(*e)))
-		return err
+		return sqlstore.PutTerms(ctx, coldTx{tx: tx}, sqlstore.Terms{ID: e.ID, Account: e.Account, Terms: store.EndpointTerms(*e)})
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		var live bool

@@ -10,23 +10,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Replaces the search terms of an account or an endpoint. Walks search_terms_id and
-// search_terms_pkey.
-const putTermsSQL = `
-	with stale as (
-		delete from search_terms t
-		where t.id = @id and t.term <> all (@terms::text[])
-	)
-	insert into search_terms (term, id, account)
-	select term, @id, @account
-	from unnest(@terms::text[]) as n (term)
-	on conflict (term, id) do nothing`
-
-// termArgs returns the arguments of putTermsSQL.
-func termArgs[I ~[16]byte](id I, account postrider.AccountID, terms []string) pgx.NamedArgs {
-	return pgx.NamedArgs{"id": someUUID(id), "account": someUUID(account), "terms": append([]string{}, terms...)}
-}
-
 // Finds the objects that a text names. Each branch reads at most 1,000 rows of its index,
 // and its first column is a store.FoundBy. A deleted account or endpoint may still have
 // terms, so the last branch checks that the object is not deleted.

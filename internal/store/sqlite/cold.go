@@ -3,6 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,13 +18,13 @@ type cold struct{ *Store }
 
 // Query reads rows on a connection that only reads.
 func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
-	args, err := arguments(q.Args)
+	text, args, err := c.texts.translate(q, c.wall())
 	if err != nil {
 		return err
 	}
 	pool, ctx, cancel := c.reader(ctx)
 	defer cancel()
-	statement, err := pool.prepared(ctx, c.texts.translate(q.SQL)) //nolint:sqlclosecheck // it lives as long as the store
+	statement, err := pool.prepared(ctx, text) //nolint:sqlclosecheck // it lives as long as the store
 	if err != nil {
 		return c.fault(err)
 	}
@@ -49,13 +52,41 @@ func (c cold) Unindexed(column string) string { return "+" + column }
 // texts are statements of package sqlstore in the language of SQLite, by how they are written.
 type texts struct{ known sync.Map }
 
-func (t *texts) translate(statement string) string {
-	if text, ok := t.known.Load(statement); ok {
-		return text.(string) //nolint:errcheck // there is nothing else in it
+// translated is a statement with the names of its arguments.
+type translated struct {
+	text  string
+	names []string
+}
+
+// argument is the name of an argument in a statement.
+var argument = regexp.MustCompile(`@\w+`)
+
+// translate returns the query for the driver, which refuses arguments that a statement does not
+// have. wall is the time of day of its transaction.
+func (t *texts) translate(q sqlstore.Query, wall time.Time) (text string, args []any, err error) {
+	known, ok := t.known.Load(q.SQL)
+	if !ok {
+		s := translated{text: sqlstore.SQLite(q.SQL)}
+		for _, name := range argument.FindAllString(s.text, -1) {
+			if !slices.Contains(s.names, name[1:]) {
+				s.names = append(s.names, name[1:])
+			}
+		}
+		known, _ = t.known.LoadOrStore(q.SQL, s)
 	}
-	text := sqlstore.SQLite(statement)
-	t.known.Store(statement, text)
-	return text
+	s := known.(translated) //nolint:errcheck // there is nothing else in it
+	for _, name := range s.names {
+		if name == "wall" {
+			args = append(args, sql.Named(name, micros(wall)))
+			continue
+		}
+		value, err := sqlstore.ForSQLite(q.Args[name])
+		if err != nil {
+			return "", nil, fmt.Errorf("argument %s: %w", name, err)
+		}
+		args = append(args, sql.Named(name, value))
+	}
+	return s.text, args, nil
 }
 
 // coldTx is a job's transaction as package sqlstore has it.
@@ -66,21 +97,21 @@ type coldTx struct {
 
 // Query reads rows.
 func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
-	args, err := arguments(q.Args)
+	text, args, err := t.texts.translate(q, t.tx.wall)
 	if err != nil {
 		return err
 	}
-	rows, err := t.tx.query(ctx, t.texts.translate(q.SQL), args...)
+	rows, err := t.tx.query(ctx, text, args...)
 	return readRows(rows, err, read)
 }
 
 // Exec runs a statement.
 func (t coldTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
-	args, err := arguments(q.Args)
+	text, args, err := t.texts.translate(q, t.tx.wall)
 	if err != nil {
 		return 0, err
 	}
-	return t.tx.count(ctx, t.texts.translate(q.SQL), args...)
+	return t.tx.count(ctx, text, args...)
 }
 
 // Lock does nothing: jobs run one after the other.
@@ -105,19 +136,6 @@ func readRows(rows *sql.Rows, err error, read func(sqlstore.Rows) error) error {
 		return err
 	}
 	return rows.Err()
-}
-
-// arguments returns the arguments as the driver takes them.
-func arguments(args sqlstore.Args) ([]any, error) {
-	named := make([]any, 0, len(args))
-	for name, arg := range args {
-		value, err := sqlstore.ForSQLite(arg)
-		if err != nil {
-			return nil, err
-		}
-		named = append(named, sql.Named(name, value))
-	}
-	return named, nil
 }
 
 // coldRows are rows as package sqlstore has them.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Both by the key of endpoints; endpoints_uid refuses.
@@ -68,7 +69,7 @@ func (s *Store) PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider
 		if err != nil {
 			return postrider.Endpoint{}, err
 		}
-		if err := putTerms(ctx, tx, termsOf[postrider.EndpointID]{e.ID, e.Account, store.EndpointTerms(e)}); err != nil {
+		if err := sqlstore.PutTerms(ctx, coldTx{tx, &s.texts}, sqlstore.Terms{ID: e.ID, Account: e.Account, Terms: store.EndpointTerms(e)}); err != nil {
 			return postrider.Endpoint{}, err
 		}
 		for _, secret := range p.Secrets {

@@ -8,33 +8,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// By search_terms_id; by the key of search_terms.
-const (
-	dropTermsSQL = `delete from search_terms where id = @id`
-	addTermSQL   = `insert into search_terms (term, id, account) values (@term, @id, @account)`
-)
-
-// termsOf is the search terms of an account or an endpoint.
-type termsOf[I ~[16]byte] struct {
-	id      I
-	account postrider.AccountID
-	terms   []string
-}
-
-// putTerms replaces search terms.
-func putTerms[I ~[16]byte](ctx context.Context, tx *tx, t termsOf[I]) error {
-	id := sql.Named("id", blob(t.id))
-	if err := tx.exec(ctx, dropTermsSQL, id); err != nil {
-		return err
-	}
-	for _, term := range t.terms {
-		if err := tx.exec(ctx, addTermSQL, sql.Named("term", term), id, sql.Named("account", blob(t.account))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // The branches of the statements that find the objects that a text names. Each reads at most
 // 1,000 rows of its index, and its first column is a store.FoundBy. A deleted account or
 // endpoint may still have terms, so the last branch checks that the object is not deleted.

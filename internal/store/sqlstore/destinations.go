@@ -110,14 +110,10 @@ const (
 
 // changeDestination changes a destination under the lock of its row, and returns it.
 func changeDestination(ctx context.Context, tx Tx, id postrider.DestinationID, change func(d *destination) error) (postrider.Destination, error) {
-	one, err := all(ctx, tx, Query{lockDestinationSQL, Args{"id": id}}, scanDestination)
-	if err == nil && len(one) == 0 {
-		err = postrider.ErrNotFound
-	}
+	d, err := one(ctx, tx, Query{lockDestinationSQL, Args{"id": id}}, scanDestination)
 	if err != nil {
 		return postrider.Destination{}, err
 	}
-	d := one[0]
 	if err := change(&d); err != nil {
 		return postrider.Destination{}, err
 	}

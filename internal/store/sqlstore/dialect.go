@@ -15,22 +15,25 @@ import (
 //
 //   - no type after ::, which PostgreSQL needs to know the type of an argument,
 //   - no "for update": there is one writer,
-//   - max and min for greatest and least, and
-//   - a JSON array for "= any(@list)".
+//   - max and min for greatest and least,
+//   - an argument @wall for now(), which the store adds: the time of day of the transaction, and
+//   - a JSON array for "= any(@list)" and for the rows of "unnest(@list) n(value)".
 //
-// All else is the same in both. What only one of them has, such as interval, now() or a select
-// without a column, is not used.
+// All else is the same in both. What only one of them has, such as interval or a select without a
+// column, is not used.
 var (
 	listOfIDs   = regexp.MustCompile(`= any\((@\w+)::uuid\[\]\)`)
 	listOfTexts = regexp.MustCompile(`= any\((@\w+)::text\[\]\)`)
+	rowsOfTexts = regexp.MustCompile(`unnest\((@\w+)::text\[\]\) (\w+)\(value\)`)
 	cast        = regexp.MustCompile(`::\w+(\[\])?`)
-	functions   = strings.NewReplacer("greatest(", "max(", "least(", "min(", "for update", "")
+	functions   = strings.NewReplacer("greatest(", "max(", "least(", "min(", "for update", "", "now()", "@wall")
 )
 
 // SQLite returns a statement in SQLite's language.
 func SQLite(statement string) string {
 	statement = listOfIDs.ReplaceAllString(statement, `in (select unhex(value) from json_each($1))`)
 	statement = listOfTexts.ReplaceAllString(statement, `in (select value from json_each($1))`)
+	statement = rowsOfTexts.ReplaceAllString(statement, `json_each($1) $2`)
 	return functions.Replace(cast.ReplaceAllString(statement, ""))
 }
 

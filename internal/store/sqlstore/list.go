@@ -125,3 +125,15 @@ func all[T any](ctx context.Context, db querier, q Query, scan func(Row, *T) err
 	})
 	return items, err
 }
+
+// one reads the one row of a query. No row is postrider.ErrNotFound.
+func one[T any](ctx context.Context, db querier, q Query, scan func(Row, *T) error) (item T, err error) {
+	items, err := all(ctx, db, q, scan)
+	if err == nil && len(items) == 0 {
+		err = postrider.ErrNotFound
+	}
+	if err != nil {
+		return item, err
+	}
+	return items[0], nil
+}

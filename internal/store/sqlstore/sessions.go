@@ -36,19 +36,13 @@ func (v Verbs) PutSession(ctx context.Context, s postrider.Session) error {
 // finds the first one's hash.
 const redeemCodeSQL = `
 	update sessions set hash = @token
-	where code = @code and revoked_at is null and expires_at > @now and (hash = @token or hash is null and code_expires_at > @now)
+	where code = @code and revoked_at is null and expires_at > now() and (hash = @token or hash is null and code_expires_at > now())
 	returning ` + sessionColumns
 
 // RedeemCode opens a one-time link; see [store.Sessions]. A repeat finds its own token.
 func (v Verbs) RedeemCode(ctx context.Context, r store.RedeemCode) (session postrider.Session, err error) {
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
-		redeemed, err := all(ctx, tx, Query{redeemCodeSQL, Args{"code": r.Code, "token": r.Token, "now": tx.Wall()}}, scanSession)
-		if err == nil && len(redeemed) == 0 {
-			err = postrider.ErrNotFound
-		}
-		if err == nil {
-			session = redeemed[0]
-		}
+		session, err = one(ctx, tx, Query{redeemCodeSQL, Args{"code": r.Code, "token": r.Token}}, scanSession)
 		return err
 	})
 	return session, doing(err, "redeem code")
@@ -81,13 +75,13 @@ func (v Verbs) Sessions(ctx context.Context, q store.SessionQuery) (page store.P
 // Both walk the primary key. A session keeps the time of its first revocation. Touches of
 // several nodes can arrive late: the time of the last use never moves back.
 const (
-	revokeSessionSQL = `update sessions set revoked_at = coalesce(revoked_at, @now::timestamptz) where id = @id`
+	revokeSessionSQL = `update sessions set revoked_at = coalesce(revoked_at, now()) where id = @id`
 	touchSessionSQL  = `update sessions set last_seen_at = greatest(coalesce(last_seen_at, @at::timestamptz), @at::timestamptz) where id = @id`
 )
 
 // RevokeSession ends a session; see [store.Sessions].
 func (v Verbs) RevokeSession(ctx context.Context, session postrider.SessionID) error {
-	n, err := v.db.Exec(ctx, Repeatable, Query{revokeSessionSQL, Args{"id": session, "now": v.db.Clock().Wall()}})
+	n, err := v.db.Exec(ctx, Repeatable, Query{revokeSessionSQL, Args{"id": session}})
 	return doing(found(n, err), "revoke session %s", session)
 }
 

@@ -19,8 +19,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Verbs are the verbs of a store that are not hot: those of store.Destinations,
-// store.Inspections, store.Audit and store.Sessions.
+// Verbs are the verbs of a store that are not hot: those of store.Access, store.Audit,
+// store.Catalogue, store.Destinations, store.Inspections, store.PortalSettings and
+// store.Sessions.
 type Verbs struct {
 	db Database
 }
@@ -65,7 +66,8 @@ type Tx interface {
 	// Now is the time of the transaction that decides what is due.
 	Now() time.Time
 
-	// Wall is the time of day of the transaction, which people see.
+	// Wall is the time of day of the transaction as this process knows it. What a statement
+	// stores for people to see is now().
 	Wall() time.Time
 
 	// Again says that an earlier run of this transaction may be stored: the reply to its
@@ -89,7 +91,8 @@ type Query struct {
 	Args Args
 }
 
-// Args are arguments by their names. A zero time, and what OrNull says, is null.
+// Args are arguments by their names; a statement need not have all of them. A zero time, and
+// what OrNull says, is null.
 //
 //   - An id is a uuid in PostgreSQL and a blob in SQLite.
 //   - A time is a timestamptz, or microseconds since 1970.

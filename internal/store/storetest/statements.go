@@ -28,6 +28,9 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r.callInspections(t.Context())
 	r.callSessions(t.Context())
 	r.callDestinations(t.Context())
+	r.callAccess(t.Context())
+	r.callCatalogue(t.Context())
+	r.callPortal(t.Context())
 	return r.heard
 }
 
@@ -104,6 +107,47 @@ func (r *recorder) callDestinations(ctx context.Context) {
 	doVerb(ctx, v.SettleDestination, store.SettleDestination{ID: id, Token: 1})
 	r.verb = "DeleteDestination"
 	doVerb(ctx, v.DeleteDestination, id)
+}
+
+func (r *recorder) callAccess(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutAccount"
+	doVerb(ctx, v.PutAccount, postrider.Account{ID: id})
+	r.verb = "Accounts"
+	callVerb(ctx, v.Accounts, store.AccountQuery{}, store.AccountQuery{ID: id}, store.AccountQuery{UID: "u"}, store.AccountQuery{Retention: true})
+	r.verb = "PutKey"
+	doVerb(ctx, v.PutKey, postrider.APIKey{ID: id, Account: id})
+	r.verb = "Keys"
+	callVerb(ctx, v.Keys, store.KeyQuery{}, store.KeyQuery{ID: id}, store.KeyQuery{Hash: askedHash}, store.KeyQuery{Account: id},
+		store.KeyQuery{ID: id, Hash: askedHash, Account: id})
+	r.verb = "TouchKey"
+	_ = v.TouchKey(ctx, id, askedSpan.From)
+	r.verb = "RevokeKey"
+	doVerb(ctx, v.RevokeKey, id)
+	r.verb = "DeleteAccount"
+	doVerb(ctx, v.DeleteAccount, id)
+}
+
+func (r *recorder) callCatalogue(ctx context.Context) {
+	v := sqlstore.New(r)
+	r.verb = "PutEventType"
+	doVerb(ctx, v.PutEventType, postrider.EventType{Name: "a"})
+	r.verb = "EventTypes"
+	callVerb(ctx, v.EventTypes, store.EventTypeQuery{}, store.EventTypeQuery{Name: "a"})
+	r.verb = "DeleteEventType"
+	doVerb(ctx, v.DeleteEventType, "a")
+}
+
+func (r *recorder) callPortal(ctx context.Context) {
+	v := sqlstore.New(r)
+	r.verb = "PutPortal"
+	doVerb(ctx, v.PutPortal, postrider.Portal{})
+	r.verb = "PutLogo"
+	doVerb(ctx, v.PutLogo, []byte("png"))
+	r.verb = "Portal"
+	_, _ = v.Portal(ctx)
+	r.verb = "Logo"
+	_, _ = v.Logo(ctx)
 }
 
 // recorder is a database that notes what it gets.

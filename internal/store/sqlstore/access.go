@@ -1,0 +1,178 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Walks the primary key. accounts_uid refuses a uid that another account has.
+const putAccountSQL = `
+	insert into accounts (id, uid, name, created_at, keep_events, keep_attempts, keep_bodies, keep_keys)
+	values (@id, @uid, @name, @created_at, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name, keep_events = excluded.keep_events,
+		keep_attempts = excluded.keep_attempts, keep_bodies = excluded.keep_bodies, keep_keys = excluded.keep_keys
+	where accounts.deleted_at is null`
+
+// PutAccount creates or changes an account, and its search terms; see [store.Access].
+func (v Verbs) PutAccount(ctx context.Context, a postrider.Account) error {
+	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		err := found(tx.Exec(ctx, Query{putAccountSQL, Args{
+			"id": a.ID, "uid": OrNull(a.UID), "name": a.Name, "created_at": a.ID.Time(), "keep_events": a.Retention.Events,
+			"keep_attempts": a.Retention.Attempts, "keep_bodies": a.Retention.Bodies, "keep_keys": a.Retention.IdempotencyKeys,
+		}}))
+		if err != nil {
+			return err
+		}
+		return PutTerms(ctx, tx, Terms{a.ID, a.ID, store.AccountTerms(a)})
+	})
+	return doing(err, "put account %s", a.ID)
+}
+
+// Terms are the search terms of an account or an endpoint.
+type Terms struct {
+	ID      [16]byte
+	Account postrider.AccountID
+	Terms   []string
+}
+
+// By search_terms_id, and by the primary key of search_terms.
+const (
+	dropTermsSQL = `delete from search_terms where id = @id and not term = any(@terms::text[])`
+	addTermsSQL  = `
+	insert into search_terms (term, id, account)
+	select n.value, @id, @account
+	from unnest(@terms::text[]) n(value)
+	where true
+	on conflict (term, id) do nothing`
+)
+
+// PutTerms replaces search terms.
+func PutTerms(ctx context.Context, tx Tx, t Terms) error {
+	args := Args{"id": t.ID, "account": t.Account, "terms": append([]string{}, t.Terms...)}
+	if _, err := tx.Exec(ctx, Query{dropTermsSQL, args}); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, Query{addTermsSQL, args})
+	return err
+}
+
+// What ends with an account. By the primary key, api_keys_account, sessions_account and
+// notice_destinations_account.
+const (
+	deleteAccountSQL             = `update accounts set deleted_at = now() where id = @id and deleted_at is null`
+	revokeAccountKeysSQL         = `update api_keys set revoked_at = now() where account = @id and revoked_at is null`
+	endAccountSessionsSQL        = `update sessions set revoked_at = now() where account = @id and revoked_at is null`
+	deleteAccountDestinationsSQL = `delete from notice_destinations where account = @id`
+)
+
+// DeleteAccount deletes an account, and revokes its keys and sessions in the same transaction,
+// so that none of them works for a deleted account; see [store.Access]. A repeat finds it
+// deleted, which is then a success.
+func (v Verbs) DeleteAccount(ctx context.Context, account postrider.AccountID) error {
+	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		args := Args{"id": account}
+		err := found(tx.Exec(ctx, Query{deleteAccountSQL, args}))
+		if err != nil {
+			if tx.Again() && errors.Is(err, postrider.ErrNotFound) {
+				return nil
+			}
+			return err
+		}
+		for _, statement := range []string{revokeAccountKeysSQL, endAccountSessionsSQL, deleteAccountDestinationsSQL} {
+			if _, err := tx.Exec(ctx, Query{statement, args}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return doing(err, "delete account %s", account)
+}
+
+const accountsSQL = `
+	select id, uid, name, created_at, deleted_at, keep_events, keep_attempts, keep_bodies, keep_keys
+	from accounts`
+
+// Accounts lists accounts, newest first; see [store.Access]. Those with a retention are in
+// accounts_retention.
+func (v Verbs) Accounts(ctx context.Context, q store.AccountQuery) (page store.Page[postrider.Account], err error) {
+	defer func() { err = doing(err, "list accounts") }()
+	l, err := listOf[postrider.AccountID](v.db, accountsSQL, store.Span{}, q.Paging)
+	if err != nil {
+		return page, err
+	}
+	by(l, "id", q.ID)
+	by(l, "uid", q.UID)
+	if q.Retention {
+		l.and("keep_events + keep_attempts + keep_bodies + keep_keys > 0", nil)
+	} else if q.ID.IsZero() {
+		l.and("deleted_at is null", nil)
+	}
+	return pageOf(ctx, l, func(row Row, a *postrider.Account) error {
+		return row.Scan(&a.ID, &a.UID, &a.Name, &a.CreatedAt, &a.DeletedAt,
+			&a.Retention.Events, &a.Retention.Attempts, &a.Retention.Bodies, &a.Retention.IdempotencyKeys)
+	}, func(a *postrider.Account) postrider.AccountID { return a.ID })
+}
+
+// The primary key, and the unique index of hash, refuse a key that exists.
+const putKeySQL = `
+	insert into api_keys (id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at)
+	values (@id, @name, @hash, @scopes, @account, @created_at, @expires_at, @revoked_at, @last_used_at)`
+
+// PutKey creates an API key; see [store.Access].
+func (v Verbs) PutKey(ctx context.Context, k postrider.APIKey) error {
+	_, err := v.db.Exec(ctx, Once, Query{putKeySQL, Args{
+		"id": k.ID, "name": k.Name, "hash": k.Hash, "scopes": append([]postrider.Scope{}, k.Scopes...), "account": OrNull(k.Account),
+		"created_at": k.ID.Time(), "expires_at": k.ExpiresAt, "revoked_at": k.RevokedAt, "last_used_at": k.LastUsedAt,
+	}})
+	return doing(err, "put key %s", k.ID)
+}
+
+const keysSQL = `
+	select id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at
+	from api_keys`
+
+// Keys lists API keys, newest first; see [store.Access].
+func (v Verbs) Keys(ctx context.Context, q store.KeyQuery) (page store.Page[postrider.APIKey], err error) {
+	defer func() { err = doing(err, "list keys") }()
+	l, err := listOf[postrider.KeyID](v.db, keysSQL, store.Span{}, q.Paging)
+	if err != nil {
+		return page, err
+	}
+	by(l, "id", q.ID)
+	by(l, "hash", q.Hash)
+	by(l, "account", q.Account)
+	return pageOf(ctx, l, func(row Row, k *postrider.APIKey) error {
+		return row.Scan(&k.ID, &k.Name, &k.Hash, &k.Scopes, &k.Account, &k.CreatedAt, &k.ExpiresAt, &k.RevokedAt, &k.LastUsedAt)
+	}, func(k *postrider.APIKey) postrider.KeyID { return k.ID })
+}
+
+// A key keeps the time of its first revocation. Touches of several nodes can arrive late: the
+// time of the last use never moves back. By the primary key, and by sessions_key.
+const (
+	revokeKeySQL      = `update api_keys set revoked_at = coalesce(revoked_at, now()) where id = @id`
+	endKeySessionsSQL = `update sessions set revoked_at = now() where key = @id and revoked_at is null`
+	touchKeySQL       = `update api_keys set last_used_at = greatest(coalesce(last_used_at, @at::timestamptz), @at::timestamptz) where id = @id`
+)
+
+// RevokeKey ends a key and its sessions; see [store.Access].
+func (v Verbs) RevokeKey(ctx context.Context, key postrider.KeyID) error {
+	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		args := Args{"id": key}
+		if err := found(tx.Exec(ctx, Query{revokeKeySQL, args})); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, Query{endKeySessionsSQL, args})
+		return err
+	})
+	return doing(err, "revoke key %s", key)
+}
+
+// TouchKey notes when a key was last used; see [store.Access].
+func (v Verbs) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) error {
+	n, err := v.db.Exec(ctx, Repeatable, Query{touchKeySQL, Args{"id": key, "at": at}})
+	return doing(found(n, err), "touch key %s", key)
+}

@@ -93,15 +93,19 @@ func silent(verb string) trouble {
 	return trouble{hangs: true}
 }
 
-// outage is a fault of so many of all endpoints. Each of them gets an event in every two minutes.
+// outage is a fault of so many of all endpoints. Each of them gets an event in every two minutes, or
+// in every 20 if they are a thousand and more, whose recordings would take hours.
 func outage(n, all int, does postrider.Attempt) fault {
-	f := fault{endpoints: all, begin: failing(n, does), every: 2 * time.Minute / time.Duration(all)}
+	f, rare := fault{endpoints: all, begin: failing(n, does), every: 2 * time.Minute / time.Duration(all)}, ""
+	if all >= 1000 {
+		f.every, rare = f.every*10, ", each with an event in every 20 min"
+	}
 	what, title := "500", "answer 500"
 	if does.Outcome == "" {
 		what, title = "hang", "hang"
 	}
 	f.name = fmt.Sprintf("outage-%d-of-%d-%s", n, all, what)
-	f.title = fmt.Sprintf("%d of %d endpoints %s", n, all, title)
+	f.title = fmt.Sprintf("%d of %d endpoints %s%s", n, all, title, rare)
 	return f
 }
 
@@ -207,6 +211,7 @@ var faults = []fault{
 	outage(30, 30, refuses), outage(30, 30, hangs),
 	outage(5, 15, refuses), outage(5, 15, hangs), outage(10, 30, refuses), outage(10, 30, hangs),
 	outage(1, 30, refuses), outage(1, 30, hangs),
+	outage(1000, 1000, refuses), outage(1000, 1000, hangs),
 	{
 		name: "half-for-12-h", title: "15 of 30 endpoints answer 500 for 12 h", every: 20 * time.Second, lasts: 12 * time.Hour, length: 16 * time.Hour,
 		sample: 5 * time.Minute, begin: failing(15, refuses),
@@ -269,7 +274,7 @@ var faults = []fault{
 		begin: failing(1, responds(http.StatusBadRequest, 20*time.Millisecond)),
 	},
 	{
-		name: "harmless-days", title: "two usual days", endpoints: 20, every: 12 * time.Second, length: 48*time.Hour - before, sample: 5 * time.Minute,
+		name: "harmless-days", title: "ten usual days", endpoints: 20, every: 12 * time.Second, length: 240*time.Hour - before, sample: 5 * time.Minute,
 		begin: usualDays,
 	},
 	{name: "harmless-deployment", title: "3 servers are restarted in turn", servers: 3, begin: restart},

@@ -16,8 +16,8 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. An ADR raises
 // one, and says why.
 const (
-	budgetLines   = 70_500  // of product code, without blanks and comments
-	budgetTokens  = 540_000 // of product code, without comments
+	budgetLines   = 69_880  // of product code, without blanks and comments
+	budgetTokens  = 534_450 // of product code, without comments
 	budgetColumns = 1_640   // lines of Go that are longer than columns
 )
 

@@ -37,7 +37,7 @@ func TestAProgramRequiresTheClientAsDocumented(t *testing.T) {
 	for _, arguments := range append(commands, []string{"", "build -o program ."}) {
 		line := strings.ReplaceAll(arguments[1], "FOLDER", root)
 		command := exec.CommandContext(t.Context(), "go", strings.Fields(line)...)
-		command.Dir, command.Env = program, append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off")
+		command.Dir, command.Env = program, append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Errorf("go %s: %v\n%s", line, err, out)
 		}

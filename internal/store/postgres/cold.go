@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider/internal/store"
@@ -68,6 +69,21 @@ func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.
 func (t coldTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
 	tag, err := t.tx.Exec(ctx, q.SQL, arguments(q.Args))
 	return tag.RowsAffected(), err
+}
+
+// ExecAll runs a statement for each of the arguments, in one round trip.
+func (t coldTx) ExecAll(ctx context.Context, statement string, all []sqlstore.Args) (n int64, err error) {
+	if len(all) == 0 {
+		return 0, nil
+	}
+	b := &pgx.Batch{}
+	for _, args := range all {
+		b.Queue(statement, arguments(args)).Exec(func(tag pgconn.CommandTag) error {
+			n += tag.RowsAffected()
+			return nil
+		})
+	}
+	return n, t.tx.SendBatch(ctx, b).Close()
 }
 
 // The lock ends with the transaction. Two ids that share a hash wait for each other.
@@ -165,7 +181,16 @@ func (c coldColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
 
 // ScanInt64 stores a number.
 func (c coldColumn) ScanInt64(v pgtype.Int8) error {
-	return c.set(v.Valid, v.Int64, c.to.CanInt(), func() { c.to.SetInt(v.Int64) })
+	c.to.SetZero()
+	if v.Valid && !sqlstore.SetNumber(c.to, v.Int64) {
+		return fmt.Errorf("scan %T into %s", v.Int64, c.to.Type())
+	}
+	return nil
+}
+
+// ScanFloat64 stores a number with a fraction.
+func (c coldColumn) ScanFloat64(v pgtype.Float8) error {
+	return c.set(v.Valid, v.Float64, c.to.CanFloat(), func() { c.to.SetFloat(v.Float64) })
 }
 
 // ScanBool stores a flag.

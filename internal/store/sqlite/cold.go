@@ -18,7 +18,7 @@ type cold struct{ *Store }
 
 // Query reads rows on a connection that only reads.
 func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
-	text, args, err := c.texts.translate(q, c.wall())
+	text, args, err := c.texts.translate(q, c.wall)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ type translated struct {
 var argument = regexp.MustCompile(`@\w+`)
 
 // translate returns the query for the driver, which refuses arguments that a statement does not
-// have. wall is the time of day of its transaction.
-func (t *texts) translate(q sqlstore.Query, wall time.Time) (text string, args []any, err error) {
+// have. wall returns the time of day of its transaction.
+func (t *texts) translate(q sqlstore.Query, wall func() time.Time) (text string, args []any, err error) {
 	known, ok := t.known.Load(q.SQL)
 	if !ok {
 		s := translated{text: sqlstore.SQLite(q.SQL)}
@@ -77,7 +77,7 @@ func (t *texts) translate(q sqlstore.Query, wall time.Time) (text string, args [
 	s := known.(translated) //nolint:errcheck // there is nothing else in it
 	for _, name := range s.names {
 		if name == "wall" {
-			args = append(args, sql.Named(name, micros(wall)))
+			args = append(args, sql.Named(name, micros(wall())))
 			continue
 		}
 		value, err := sqlstore.ForSQLite(q.Args[name])
@@ -97,7 +97,7 @@ type coldTx struct {
 
 // Query reads rows.
 func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
-	text, args, err := t.texts.translate(q, t.tx.wall)
+	text, args, err := t.texts.translate(q, t.Wall)
 	if err != nil {
 		return err
 	}
@@ -107,11 +107,23 @@ func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.
 
 // Exec runs a statement.
 func (t coldTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
-	text, args, err := t.texts.translate(q, t.tx.wall)
+	text, args, err := t.texts.translate(q, t.Wall)
 	if err != nil {
 		return 0, err
 	}
 	return t.tx.count(ctx, text, args...)
+}
+
+// ExecAll runs a statement for each of the arguments.
+func (t coldTx) ExecAll(ctx context.Context, statement string, all []sqlstore.Args) (n int64, err error) {
+	for _, args := range all {
+		changed, err := t.Exec(ctx, sqlstore.Query{SQL: statement, Args: args})
+		if err != nil {
+			return 0, err
+		}
+		n += changed
+	}
+	return n, nil
 }
 
 // Lock does nothing: jobs run one after the other.

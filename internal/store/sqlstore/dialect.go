@@ -14,19 +14,23 @@ import (
 // in SQLite
 //
 //   - no type after ::, which PostgreSQL needs to know the type of an argument,
-//   - no "for update": there is one writer,
+//   - no "for update", with or without "skip locked": there is one writer,
+//   - microseconds for a duration, "@wait * interval '1 microsecond'",
+//   - "indexed by an_index" for a comment that says so,
 //   - max and min for greatest and least,
 //   - an argument @wall for now(), which the store adds: the time of day of the transaction, and
 //   - a JSON array for "= any(@list)" and for the rows of "unnest(@list) n(value)".
 //
-// All else is the same in both. What only one of them has, such as interval or a select without a
-// column, is not used.
+// All else is the same in both. What only one of them has, such as a select without a column, is
+// not used.
 var (
 	listOfIDs   = regexp.MustCompile(`= any\((@\w+)::uuid\[\]\)`)
 	listOfTexts = regexp.MustCompile(`= any\((@\w+)::text\[\]\)`)
 	rowsOfTexts = regexp.MustCompile(`unnest\((@\w+)::text\[\]\) (\w+)\(value\)`)
 	cast        = regexp.MustCompile(`::\w+(\[\])?`)
-	functions   = strings.NewReplacer("greatest(", "max(", "least(", "min(", "for update", "", "now()", "@wall")
+	forced      = regexp.MustCompile(`/\* (indexed by \w+) \*/`)
+	functions   = strings.NewReplacer("greatest(", "max(", "least(", "min(", "now()", "@wall",
+		"for update skip locked", "", "for update", "", " * interval '1 microsecond'", "")
 )
 
 // SQLite returns a statement in SQLite's language.
@@ -34,18 +38,21 @@ func SQLite(statement string) string {
 	statement = listOfIDs.ReplaceAllString(statement, `in (select unhex(value) from json_each($1))`)
 	statement = listOfTexts.ReplaceAllString(statement, `in (select value from json_each($1))`)
 	statement = rowsOfTexts.ReplaceAllString(statement, `json_each($1) $2`)
+	statement = forced.ReplaceAllString(statement, `$1`)
 	return functions.Replace(cast.ReplaceAllString(statement, ""))
 }
 
 // An id is 16 bytes.
 var (
-	typeOfID   = reflect.TypeFor[[16]byte]()
-	typeOfIDs  = reflect.TypeFor[[][16]byte]()
-	typeOfTime = reflect.TypeFor[time.Time]()
+	typeOfID       = reflect.TypeFor[[16]byte]()
+	typeOfIDs      = reflect.TypeFor[[][16]byte]()
+	typeOfTime     = reflect.TypeFor[time.Time]()
+	typeOfDuration = reflect.TypeFor[time.Duration]()
 )
 
-// Plain returns an argument as one of nil, string, int64, bool, []byte, [16]byte, time.Time,
-// []string, [][16]byte or map[string]string. A zero time is nil.
+// Plain returns an argument as one of nil, string, int64, float64, bool, []byte, [16]byte,
+// time.Time, []string, [][16]byte or map[string]string. A zero time is nil, and a duration is
+// its microseconds.
 func Plain(argument any) any {
 	v := reflect.ValueOf(argument)
 	if !v.IsValid() {
@@ -59,8 +66,14 @@ func Plain(argument any) any {
 		return argument
 	case v.Kind() == reflect.String:
 		return v.String()
+	case t == typeOfDuration:
+		return v.Int() / int64(time.Microsecond)
 	case v.CanInt():
 		return v.Int()
+	case v.CanUint():
+		return int64(v.Uint())
+	case v.CanFloat():
+		return v.Float()
 	case v.Kind() == reflect.Bool:
 		return v.Bool()
 	case t.ConvertibleTo(typeOfID) && v.Kind() == reflect.Array:
@@ -131,11 +144,15 @@ func (c FromSQLite) Scan(column any) error {
 		case into.Type() == typeOfTime:
 			into.Set(reflect.ValueOf(time.UnixMicro(column).UTC()))
 			return nil
-		case into.CanInt():
-			into.SetInt(column)
+		case SetNumber(into, column):
 			return nil
 		case into.Kind() == reflect.Bool:
 			into.SetBool(column != 0)
+			return nil
+		}
+	case float64:
+		if into.CanFloat() {
+			into.SetFloat(column)
 			return nil
 		}
 	case string:
@@ -160,4 +177,22 @@ func (c FromSQLite) Scan(column any) error {
 		}
 	}
 	return fmt.Errorf("scan %T into %T", column, c.Into)
+}
+
+// SetNumber stores a number that was read, and reports whether the variable can have it: any
+// integer, a float, or a duration, which the column has in microseconds.
+func SetNumber(into reflect.Value, n int64) bool {
+	switch {
+	case into.Type() == typeOfDuration:
+		into.SetInt(n * int64(time.Microsecond))
+	case into.CanInt():
+		into.SetInt(n)
+	case into.CanUint():
+		into.SetUint(uint64(n))
+	case into.CanFloat():
+		into.SetFloat(float64(n))
+	default:
+		return false
+	}
+	return true
 }

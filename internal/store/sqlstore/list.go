@@ -10,17 +10,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// list is a statement that lists rows by their ids, a page of them.
+// list is a statement that lists rows, a page of them.
 //
 // It has a condition for each filter that is set, and for no other, so that each combination
 // is a statement of its own, whose plan needs no statistics: it walks the index of the first
-// filter, which ends in the id, or the primary key if there is none. Filters are therefore
+// filter, which ends in the columns of the order, or the primary key if there is none. Filters are therefore
 // added from the most selective on.
 type list struct {
 	db      Database
 	rows    string // select … from …
 	where   []string
 	args    Args
+	order   string // the columns that the rows are ordered by
 	page    store.Paging
 	indexed bool // a filter has been added whose index is walked
 }
@@ -43,11 +44,17 @@ func listOf[I ~[16]byte](db Database, rows string, span store.Span, p store.Pagi
 	case ok && string(cursor[:]) < string(before[:]):
 		before = cursor
 	}
-	return &list{
-		db: db, rows: rows, page: p,
-		where: []string{"id >= @from", "id < @before"},
-		args:  Args{"from": from, "before": before, "limit": p.Size() + 1},
-	}, nil
+	l := newList(db, rows, "id", p.Size()+1)
+	if l.page = p; !p.OldestFirst {
+		l.order += " desc"
+	}
+	l.and("id >= @from and id < @before", Args{"from": from, "before": before})
+	return l, nil
+}
+
+// newList returns the list of the first rows in the order.
+func newList(db Database, rows, order string, limit int) *list {
+	return &list{db: db, rows: rows, order: order, args: Args{"limit": limit}}
 }
 
 // greatest returns the greatest id.
@@ -86,11 +93,11 @@ func (l *list) and(condition string, args Args) {
 
 // query returns the statement.
 func (l *list) query() Query {
-	order := " desc"
-	if l.page.OldestFirst {
-		order = ""
+	where := ""
+	if len(l.where) > 0 {
+		where = "\n\twhere " + strings.Join(l.where, " and ")
 	}
-	return Query{l.rows + "\n\twhere " + strings.Join(l.where, " and ") + "\n\torder by id" + order + "\n\tlimit @limit", l.args}
+	return Query{l.rows + where + "\n\torder by " + l.order + "\n\tlimit @limit", l.args}
 }
 
 // pageOf runs the list and returns its page. id returns the id of an item.
@@ -105,13 +112,14 @@ func pageOf[T any, I ~[16]byte](ctx context.Context, l *list, scan func(Row, *T)
 	}), nil
 }
 
-// querier is a [Database] or a [Tx].
-type querier interface {
+// Querier is a [Database] or a [Tx].
+type Querier interface {
+	// Query has read read the rows of a statement.
 	Query(ctx context.Context, q Query, read func(Rows) error) error
 }
 
 // all reads all rows of a query.
-func all[T any](ctx context.Context, db querier, q Query, scan func(Row, *T) error) (items []T, err error) {
+func all[T any](ctx context.Context, db Querier, q Query, scan func(Row, *T) error) (items []T, err error) {
 	err = db.Query(ctx, q, func(rows Rows) error {
 		items = nil
 		for rows.Next() {
@@ -127,7 +135,7 @@ func all[T any](ctx context.Context, db querier, q Query, scan func(Row, *T) err
 }
 
 // one reads the one row of a query. No row is postrider.ErrNotFound.
-func one[T any](ctx context.Context, db querier, q Query, scan func(Row, *T) error) (item T, err error) {
+func one[T any](ctx context.Context, db Querier, q Query, scan func(Row, *T) error) (item T, err error) {
 	items, err := all(ctx, db, q, scan)
 	if err == nil && len(items) == 0 {
 		err = postrider.ErrNotFound

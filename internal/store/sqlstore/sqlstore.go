@@ -59,6 +59,10 @@ type Tx interface {
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(ctx context.Context, q Query) (int64, error)
 
+	// ExecAll runs a statement once for each of the arguments, and returns how many rows all
+	// of them changed.
+	ExecAll(ctx context.Context, statement string, args []Args) (int64, error)
+
 	// Lock keeps other transactions that lock the same name and id waiting until this one
 	// ends.
 	Lock(ctx context.Context, name string, id [16]byte) error
@@ -96,6 +100,7 @@ type Query struct {
 //
 //   - An id is a uuid in PostgreSQL and a blob in SQLite.
 //   - A time is a timestamptz, or microseconds since 1970.
+//   - A duration is microseconds.
 //   - A list of texts is a text[], or a JSON array; nil is null.
 //   - A list of ids is a uuid[], or a JSON array of hexadecimal digits.
 //   - A map is jsonb, or JSON as text.
@@ -112,8 +117,8 @@ type Rows interface {
 // Row is a row of a result.
 type Row interface {
 	// Scan copies the columns into what the pointers point to: an id, a time, a list of
-	// texts, a map, a hash, bytes, or any type of string, integer or bool. Null becomes the
-	// zero value.
+	// texts, a map, a hash, bytes, a duration, or any type of string, number or bool. Null
+	// becomes the zero value.
 	Scan(into ...any) error
 }
 

@@ -1,0 +1,156 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// The columns of a circuit c, in the order of [CircuitInto].
+const circuitColumns = `c.endpoint, c.status, c.reason, c.opened_at, c.probe_at, c.cooldown, c.failing_since, c.paced_until, c.rate_full_at,
+		c.failures, c.last_attempt_at, c.last_outcome, c.generation`
+
+// CircuitInto returns where the columns of a circuit are scanned into, in the order of
+// endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, paced_until,
+// rate_full_at, failures, last_attempt_at, last_outcome and generation. All nulls give the zero
+// circuit.
+func CircuitInto(c *postrider.Circuit) []any {
+	return []any{
+		&c.Endpoint, &c.Status, &c.Reason, &c.OpenedAt, &c.ProbeAt, &c.Cooldown, &c.FailingSince, &c.PacedUntil, &c.RateFullAt,
+		&c.Failures, &c.LastAttemptAt, &c.LastOutcome, &c.Generation,
+	}
+}
+
+func scanCircuit(row Row, c *postrider.Circuit) error { return row.Scan(CircuitInto(c)...) }
+
+const (
+	// The first change of an endpoint's circuit. If another node was first, it inserts nothing,
+	// which is a conflict like one of updateCircuitSQL. Walks the primary key of endpoints.
+	insertCircuitSQL = `
+	insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
+		paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation, changed_at)
+	select e.id, @status, @reason, @opened_at, @probe_at, @cooldown, @failing_since,
+		@paced_until, @rate_full_at, @failures, @last_attempt_at, @last_outcome, 1, now()
+	from endpoints e
+	where e.id = @endpoint and e.status <> 'deleted'
+	on conflict (endpoint) do nothing`
+
+	// The compare-and-swap of the generation. An endpoint can have two owners for a moment,
+	// from the point of view of each: a node that lost its shard may not know it yet. Of two
+	// nodes that change the circuit, one meets the generation that it has read; the other gets
+	// the stored circuit and adopts it. Walks the primary keys.
+	updateCircuitSQL = `
+	update circuits
+	set status = @status, reason = @reason, opened_at = @opened_at, probe_at = @probe_at, cooldown = @cooldown,
+		failing_since = @failing_since, paced_until = @paced_until, rate_full_at = @rate_full_at, failures = @failures,
+		last_attempt_at = @last_attempt_at, last_outcome = @last_outcome, generation = generation + 1, changed_at = now()
+	where endpoint = @endpoint and generation = @generation
+		and (select e.status <> 'deleted' from endpoints e where e.id = @endpoint)`
+
+	// An endpoint whose circuit was never stored has one row of nulls, and one that does not
+	// exist has none. Walks the primary keys.
+	circuitSQL = `
+	select ` + circuitColumns + `
+	from endpoints e
+	left join circuits c on c.endpoint = e.id
+	where e.id = @endpoint and e.status <> 'deleted'`
+)
+
+// PutCircuit stores a change of an endpoint's circuit; see [store.Queue]. It is not repeated
+// when its reply is lost: the second try would meet the generation of the first one. The caller
+// learns of the stored circuit by its next conflict.
+func (v Verbs) PutCircuit(ctx context.Context, p store.PutCircuit) (stored postrider.Circuit, err error) {
+	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+		if p.Announce { // first, because everybody locks the row of the version before any other
+			if err := touchEndpoint(ctx, tx, p.Circuit.Endpoint); err != nil {
+				return err
+			}
+		}
+		changed, err := putCircuit(ctx, tx, p.Circuit)
+		if err != nil {
+			return err
+		}
+		stored, err = one(ctx, tx, Query{circuitSQL, Args{"endpoint": p.Circuit.Endpoint}}, scanCircuit)
+		if err == nil && changed == 0 {
+			err = fmt.Errorf("circuit has generation %d: %w", stored.Generation, postrider.ErrConflict)
+		}
+		return err
+	})
+	return stored, doing(err, "put circuit of endpoint %s", p.Circuit.Endpoint)
+}
+
+// putCircuit stores the circuit if the stored one has the same generation, and returns how many
+// rows that changed.
+func putCircuit(ctx context.Context, tx Tx, c postrider.Circuit) (int64, error) {
+	statement := updateCircuitSQL
+	if c.Generation == 0 {
+		statement = insertCircuitSQL
+	}
+	return tx.Exec(ctx, Query{statement, Args{
+		"endpoint": c.Endpoint, "status": cmp.Or(c.Status, postrider.CircuitClosed), "reason": c.Reason, "opened_at": c.OpenedAt,
+		"probe_at": c.ProbeAt, "cooldown": c.Cooldown, "failing_since": c.FailingSince, "paced_until": c.PacedUntil,
+		"rate_full_at": c.RateFullAt, "failures": c.Failures, "last_attempt_at": c.LastAttemptAt, "last_outcome": c.LastOutcome,
+		"generation": c.Generation,
+	}})
+}
+
+// Locks the circuit, so that a node cannot change it between the read and the write. Walks the
+// primary key.
+const lockCircuitSQL = `
+	select ` + circuitColumns + `
+	from circuits c
+	where c.endpoint = @endpoint
+	for update`
+
+// closeCircuit closes the circuit of an endpoint as a person does, if that changes it. It raises
+// no version: its caller changes the endpoint too, and that does.
+func closeCircuit(ctx context.Context, tx Tx, endpoint postrider.EndpointID) error {
+	was, err := one(ctx, tx, Query{lockCircuitSQL, Args{"endpoint": endpoint}}, scanCircuit)
+	if errors.Is(err, postrider.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	closed, changed := was.ClosedByHand()
+	if !changed {
+		return nil
+	}
+	_, err = putCircuit(ctx, tx, closed)
+	return err
+}
+
+const (
+	circuitsSQL = `
+	select ` + circuitColumns + `
+	from circuits c`
+
+	// Walks circuits_failing, and the primary key of endpoints for each of its rows.
+	failingCircuitsSQL = circuitsSQL + ` /* indexed by circuits_failing */`
+)
+
+// Circuits lists circuits, ordered by endpoint; see [store.Queue].
+func (v Verbs) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
+	rows := circuitsSQL
+	if q.Failing {
+		rows = failingCircuitsSQL
+	}
+	l := newList(v.db, rows, "c.endpoint", q.Limit)
+	l.and("c.endpoint > @after", Args{"after": q.After})
+	if !q.Endpoint.IsZero() {
+		l.and("c.endpoint = @endpoint", Args{"endpoint": q.Endpoint})
+	}
+	if q.Failing {
+		live := "e.status <> 'deleted'"
+		if !q.Account.IsZero() {
+			live += " and e.account = @account"
+		}
+		l.and("c.failing_since is not null and (select "+live+" from endpoints e where e.id = c.endpoint)", Args{"account": q.Account})
+	}
+	circuits, err := all(ctx, v.db, l.query(), scanCircuit)
+	return circuits, doing(err, "list circuits")
+}

@@ -1,0 +1,265 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// RaiseVersionsSQL takes the next @n versions of the subscriptions, and returns the one before
+// them. Everything that changes an endpoint runs this first. In PostgreSQL, the lock on the one
+// row is held until the commit, so changes commit one after the other, in the order of their
+// versions. A reader that sees version 7 therefore sees everything up to 7; without the lock, 8
+// could become visible before 7, and a reader that asks for the changes after 8 would never get
+// 7.
+const RaiseVersionsSQL = `update subscriptions set version = version + @n returning version - @n`
+
+// RaiseVersion takes the next version.
+func RaiseVersion(ctx context.Context, tx Tx) (int64, error) {
+	before, err := raiseVersions(ctx, tx, 1)
+	return before + 1, err
+}
+
+// raiseVersions takes the next n versions, and returns the one before them.
+func raiseVersions(ctx context.Context, tx Tx, n int) (before int64, err error) {
+	before, err = one(ctx, tx, Query{RaiseVersionsSQL, Args{"n": n}}, func(row Row, version *int64) error { return row.Scan(version) })
+	return before, doing(err, "raise the version")
+}
+
+// Walks the primary key.
+const touchEndpointSQL = `
+	update endpoints
+	set version = @version
+	where id = @id and status <> 'deleted'`
+
+// touchEndpoint gives an endpoint the next version without changing it, so that all nodes read
+// it anew: its secrets or its circuit change.
+func touchEndpoint(ctx context.Context, tx Tx, id postrider.EndpointID) error {
+	version, err := RaiseVersion(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return found(tx.Exec(ctx, Query{touchEndpointSQL, Args{"id": id, "version": version}}))
+}
+
+const (
+	// An id that exists already inserts nothing, which is a conflict.
+	insertEndpointSQL = `
+	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, status_since, policy,
+		credentials, verified_at, revision, version, created_at, updated_at)
+	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, now(), @policy,
+		@credentials, @verified_at, 1, @version, @created_at, now())
+	on conflict (id) do nothing
+	returning revision, updated_at, kind, status_since, full_since`
+
+	// The compare-and-set of the revision: two people who edit one endpoint cannot overwrite
+	// each other's change unseen. Walks the primary key.
+	updateEndpointSQL = `
+	update endpoints
+	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
+		status_reason = @status_reason, status_since = case when status = @status then status_since else now() end,
+		policy = coalesce(@policy::text, policy), credentials = @credentials, verified_at = @verified_at,
+		revision = revision + 1, version = @version, updated_at = now()
+	where id = @id and account = @account and status <> 'deleted' and revision = @revision
+	returning revision, updated_at, kind, status_since, full_since`
+
+	// Tells a conflict of revisions from an endpoint that does not exist. Walks the primary
+	// key.
+	liveEndpointSQL = `
+	select 1
+	from endpoints
+	where id = @id and account = @account and status <> 'deleted'`
+)
+
+// PutEndpoint creates or changes an endpoint, with its new secrets and, if asked for, the closing
+// of its circuit; see [store.Directory]. It is not repeated when its reply is lost: a second try
+// would meet its own revision and look like a conflict.
+func (v Verbs) PutEndpoint(ctx context.Context, p store.PutEndpoint) (e postrider.Endpoint, err error) {
+	defer func() { err = doing(err, "put endpoint %s", p.Endpoint.ID) }()
+	policy, err := store.PolicyDocument(p.Endpoint)
+	if err != nil {
+		return postrider.Endpoint{}, err
+	}
+	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+		e, err = putEndpoint(ctx, tx, p.Endpoint, policy)
+		if err != nil {
+			return err
+		}
+		if err := checkMost(ctx, tx, p); err != nil {
+			return err
+		}
+		if p.CloseCircuit {
+			if err := closeCircuit(ctx, tx, e.ID); err != nil {
+				return err
+			}
+		}
+		return insertSecrets(ctx, tx, e.ID, p.Secrets...)
+	})
+	if err != nil {
+		return postrider.Endpoint{}, err
+	}
+	return e, nil
+}
+
+// putEndpoint stores the endpoint, and returns it with its revision and the times that the store
+// keeps.
+func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte) (postrider.Endpoint, error) {
+	version, err := RaiseVersion(ctx, tx)
+	if err != nil {
+		return e, err
+	}
+	statement := updateEndpointSQL
+	if e.Revision == 0 {
+		statement = insertEndpointSQL
+	}
+	e.Kind, e.CreatedAt = cmp.Or(e.Kind, postrider.KindHTTP), e.ID.Time()
+	e.VerifiedAt = e.VerifiedAt.UTC().Truncate(time.Microsecond)
+	args := Args{
+		"id": e.ID, "account": e.Account, "kind": e.Kind, "uid": OrNull(e.UID), "url": e.URL, "description": e.Description,
+		"event_types": append([]postrider.Pattern{}, e.EventTypes...), "status": e.Status, "status_reason": e.StatusReason,
+		"policy": OrNull(string(policy)), "credentials": bytesOrNull(e.Credentials), "verified_at": e.VerifiedAt,
+		"revision": e.Revision, "version": version, "created_at": e.CreatedAt,
+	}
+	stored, err := one(ctx, tx, Query{statement, args}, func(row Row, e *postrider.Endpoint) error {
+		return row.Scan(&e.Revision, &e.UpdatedAt, &e.Kind, &e.StatusSince, &e.FullSince)
+	})
+	if errors.Is(err, postrider.ErrNotFound) {
+		_, err = one(ctx, tx, Query{liveEndpointSQL, args}, func(row Row, one *int) error { return row.Scan(one) })
+		if err == nil {
+			err = postrider.ErrConflict
+		}
+	}
+	if err != nil {
+		return e, err
+	}
+	e.Revision, e.UpdatedAt, e.Kind, e.StatusSince, e.FullSince = stored.Revision, stored.UpdatedAt, stored.Kind, stored.StatusSince, stored.FullSince
+	return e, PutTerms(ctx, tx, Terms{ID: e.ID, Account: e.Account, Terms: store.EndpointTerms(e)})
+}
+
+// The columns of an endpoint e, in the order of scanEndpoint.
+const endpointColumns = `e.id, e.account, e.kind, e.uid, e.url, e.description, e.event_types, e.status, e.status_reason, e.status_since,
+		e.policy, e.credentials, e.full_since, e.verified_at, e.revision, e.created_at, e.updated_at`
+
+// scanEndpoint reads the columns of an endpoint and the columns after them. A policy that cannot
+// be read sets the endpoint aside and is no error of the list (see store.SetPolicy).
+func scanEndpoint(row Row, e *postrider.Endpoint, more ...any) error {
+	var policy []byte
+	err := row.Scan(append([]any{
+		&e.ID, &e.Account, &e.Kind, &e.UID, &e.URL, &e.Description, &e.EventTypes, &e.Status, &e.StatusReason, &e.StatusSince,
+		&policy, &e.Credentials, &e.FullSince, &e.VerifiedAt, &e.Revision, &e.CreatedAt, &e.UpdatedAt,
+	}, more...)...)
+	if err == nil {
+		store.SetPolicy(e, policy)
+	}
+	return err
+}
+
+const endpointsSQL = `
+	select ` + endpointColumns + `
+	from endpoints e`
+
+// A filter by circuit or health probes the primary key of circuits or endpoint_health_unhealthy
+// for each endpoint that the list walks over.
+const (
+	withCircuit = `@circuit = coalesce((select c.status from circuits c where c.endpoint = e.id), 'closed')`
+	withFailing = `@failing = exists (select 1 from circuits c where c.endpoint = e.id and c.failing_since is not null)`
+	withHealth  = `@health = coalesce((
+			select h.status from endpoint_health h /* indexed by endpoint_health_unhealthy */
+			where h.endpoint = e.id and h.last and h.status <> 'healthy'), 'healthy')`
+)
+
+// Endpoints lists endpoints, newest first; see [store.Directory].
+func (v Verbs) Endpoints(ctx context.Context, q store.EndpointQuery) (page store.Page[postrider.Endpoint], err error) {
+	defer func() { err = doing(err, "list endpoints") }()
+	l, err := listOf[postrider.EndpointID](v.db, endpointsSQL, store.Span{}, q.Paging)
+	if err != nil {
+		return page, err
+	}
+	by(l, "id", q.ID)
+	switch {
+	case len(q.IDs) > 0:
+		l.and("id = any(@ids::uuid[])", Args{"ids": q.IDs})
+		l.indexed = true
+	case q.ID.IsZero():
+		l.and("status <> 'deleted'", nil)
+	}
+	if q.UID != "" { // endpoints_uid has both
+		l.and("account = @account and uid = @uid", Args{"account": q.Account, "uid": q.UID})
+	} else {
+		by(l, "account", q.Account)
+	}
+	if q.Status != "" {
+		l.and("status = @status", Args{"status": q.Status})
+	}
+	if q.Circuit != "" {
+		l.and(withCircuit, Args{"circuit": q.Circuit})
+	}
+	if q.Failing != nil {
+		l.and(withFailing, Args{"failing": *q.Failing})
+	}
+	if q.Health != "" {
+		l.and(withHealth, Args{"health": q.Health})
+	}
+	return pageOf(ctx, l, func(row Row, e *postrider.Endpoint) error { return scanEndpoint(row, e) },
+		func(e *postrider.Endpoint) postrider.EndpointID { return e.ID })
+}
+
+const (
+	// Each has one row.
+	versionSQL = `select version from subscriptions`
+
+	// The endpoints that changed after a version, with their circuits. Versions commit in their
+	// order (RaiseVersionsSQL), so no lower version can appear later. Walks endpoints_version and
+	// the primary key of circuits.
+	changesSQL = `
+	select ` + endpointColumns + `, e.version, ` + circuitColumns + `
+	from endpoints e
+	left join circuits c on c.endpoint = e.id
+	where e.version > @since and (@since > 0 or e.status <> 'deleted')
+	order by e.version
+	limit @limit`
+)
+
+// Changes returns the endpoints that changed after a version, with their secrets; see
+// [store.Directory]. The version is read first, so that the lists see at least as much; and the
+// secrets last: one that is newer than the version only comes early, and then the next call
+// returns its endpoint again.
+func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Changes, err error) {
+	defer func() { err = doing(err, "list changes after version %d", since) }()
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	c.Version, err = one(ctx, v.db, Query{SQL: versionSQL}, func(row Row, version *int64) error { return row.Scan(version) })
+	if err != nil {
+		return c, err
+	}
+	if c.Hold, err = v.Held(ctx); err != nil {
+		return c, err
+	}
+	last := c.Version
+	c.Endpoints, err = all(ctx, v.db, Query{changesSQL, Args{"since": since, "limit": limit}}, func(row Row, s *store.EndpointSnapshot) error {
+		return scanEndpoint(row, &s.Endpoint, append([]any{&last}, CircuitInto(&s.Circuit)...)...)
+	})
+	if err != nil {
+		return c, err
+	}
+	c.Version = max(c.Version, last)
+	if len(c.Endpoints) == limit { // there may be more
+		c.Version = last
+	}
+	ids, place := []postrider.EndpointID{}, map[postrider.EndpointID]*store.EndpointSnapshot{}
+	for i := range c.Endpoints {
+		id := c.Endpoints[i].Endpoint.ID
+		ids, place[id] = append(ids, id), &c.Endpoints[i]
+	}
+	secrets, err := v.secrets(ctx, ids)
+	for _, secret := range secrets {
+		place[secret.Endpoint].Secrets = append(place[secret.Endpoint].Secrets, secret)
+	}
+	return c, err
+}

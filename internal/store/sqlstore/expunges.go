@@ -1,0 +1,155 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// A repeat finds the row of the first try.
+const putExpungeSQL = `
+	insert into expunges (id, event, endpoint, account, made_by, created_at)
+	values (@id, @event, @endpoint, @account, @by, @created_at)
+	on conflict (id) do nothing`
+
+// PutExpunge stores a new expunge; see [store.Expunges].
+func (v Verbs) PutExpunge(ctx context.Context, e postrider.Expunge) error {
+	_, err := v.db.Exec(ctx, Repeatable, Query{putExpungeSQL, Args{
+		"id": e.ID, "event": OrNull(e.Event), "endpoint": OrNull(e.Endpoint), "account": e.Account, "by": e.By, "created_at": e.CreatedAt,
+	}})
+	return doing(err, "put expunge %s", e.ID)
+}
+
+const (
+	expungesSQL = `
+	select id, event, endpoint, account, made_by, events, attempts, dead_letters, other, archived, digest, empty_since,
+		archive_day, archive_done, archive_held, archive_fault, created_at, ended_at
+	from expunges`
+
+	runningExpungesSQL = expungesSQL + ` /* indexed by expunges_running */`
+)
+
+func scanExpunge(row Row, e *postrider.Expunge) error {
+	removed, archive := &e.Removed, &e.Archive
+	return row.Scan(&e.ID, &e.Event, &e.Endpoint, &e.Account, &e.By, &removed.Events, &removed.Attempts, &removed.DeadLetters,
+		&removed.Other, &removed.Archived, &e.Digest, &e.EmptySince, &archive.Day, &archive.Done, &archive.Held, &archive.Fault,
+		&e.CreatedAt, &e.EndedAt)
+}
+
+// Expunges lists expunges, newest first; see [store.Expunges].
+func (v Verbs) Expunges(ctx context.Context, q store.ExpungeQuery) (page store.Page[postrider.Expunge], err error) {
+	defer func() { err = doing(err, "list expunges") }()
+	rows := expungesSQL
+	if q.Running {
+		rows = runningExpungesSQL
+	}
+	l, err := listOf[postrider.ExpungeID](v.db, rows, store.Span{}, q.Paging)
+	if err != nil {
+		return page, err
+	}
+	by(l, "id", q.ID)
+	if q.Running {
+		l.and("ended_at is null", nil)
+	}
+	return pageOf(ctx, l, scanExpunge, func(e *postrider.Expunge) postrider.ExpungeID { return e.ID })
+}
+
+// All walk the primary key. The lock has another node wait for its chunk.
+const (
+	lockExpungeSQL = expungesSQL + `
+	where id = @id
+	for update`
+	updateExpungeSQL = `
+	update expunges
+	set events = @events, attempts = @attempts, dead_letters = @dead_letters, other = @other, digest = @digest,
+		empty_since = @empty_since, ended_at = @ended_at
+	where id = @id`
+	noteExpungeSQL = `
+	update expunges
+	set archive_day = @day, archive_done = @done, archive_held = @held, archive_fault = @fault
+	where id = @id and ended_at is null and empty_since is not distinct from @empty_since`
+	countArchivedSQL = `update expunges set archived = archived + @fewer where id = @id`
+)
+
+// noteExpunge returns the query that stores how far an expunge has got in the archive.
+func noteExpunge(e postrider.Expunge) Query {
+	return Query{noteExpungeSQL, Args{
+		"id": e.ID, "day": e.Archive.Day, "done": e.Archive.Done, "held": e.Archive.Held, "fault": e.Archive.Fault, "empty_since": e.EmptySince,
+	}}
+}
+
+// NoteExpunge stores how far an expunge has got in the archive; see [store.Expunges].
+func (v Verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) error {
+	_, err := v.db.Exec(ctx, Repeatable, noteExpunge(e))
+	return doing(err, "note expunge %s", e.ID)
+}
+
+// ExpungeChunk goes on with an expunge, unless it has ended; see [store.Expunges]. remove removes
+// rows by a plan, and adds the events to the expunge's digest.
+func ExpungeChunk(
+	ctx context.Context, tx Tx, r store.ExpungeRows,
+	remove func(context.Context, store.ExpungePlan, *postrider.Expunge) (postrider.ExpungeCounts, error),
+) (postrider.Expunge, error) {
+	e, err := one(ctx, tx, Query{lockExpungeSQL, Args{"id": r.ID}}, scanExpunge)
+	if err != nil || !e.EndedAt.IsZero() {
+		return e, err
+	}
+	plan := store.PlanExpunge(e)
+	removed, err := remove(ctx, plan, &e)
+	if err != nil {
+		return e, err
+	}
+	var waits bool
+	if removed.Total() == 0 {
+		waits, err = one(ctx, tx, Query{`select exists (` + plan.Waits + `)`, Args{"object": plan.Object}},
+			func(row Row, waits *bool) error { return row.Scan(waits) })
+		if err != nil {
+			return e, err
+		}
+	}
+	e.Found(removed, waits, tx.Wall(), r.Settled)
+	_, err = tx.Exec(ctx, Query{updateExpungeSQL, Args{
+		"id": r.ID, "events": e.Removed.Events, "attempts": e.Removed.Attempts, "dead_letters": e.Removed.DeadLetters,
+		"other": e.Removed.Other, "digest": e.Digest, "empty_since": e.EmptySince, "ended_at": e.EndedAt,
+	}})
+	if err == nil && e.EndedAt.IsZero() {
+		_, err = tx.Exec(ctx, noteExpunge(e))
+	}
+	return e, err
+}
+
+// Both walk the primary key.
+const (
+	replacePartSQL = `
+	update archive_parts
+	set object = @object, bytes = @bytes, sha256 = @sha256, made_at = @made_at,
+		row_count = greatest(row_count - @fewer::bigint, 0), deleted = greatest(deleted - @fewer::bigint, 0)
+	where kind = @kind and day = @day and number = @number and object = @old`
+	forgetPartSQL = `delete from archive_parts where kind = @kind and day = @day and number = @number and object = @old`
+)
+
+// ReplaceArchivePart records a part in place of another; see [store.Expunges]. It is not repeated
+// when its fate is unknown: the next look finds which object is recorded.
+func (v Verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) error {
+	statement := replacePartSQL
+	if r.With.Object == "" {
+		statement = forgetPartSQL
+	}
+	err := v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+		n, err := tx.Exec(ctx, Query{statement, Args{
+			"kind": r.Part.Kind, "day": r.Part.Day, "number": r.Part.Number, "old": r.Part.Object, "object": r.With.Object,
+			"bytes": r.With.Bytes, "sha256": r.With.SHA256, "made_at": r.With.MadeAt, "fewer": r.Fewer,
+		}})
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return fmt.Errorf("%w: another object is recorded", postrider.ErrConflict)
+		}
+		_, err = tx.Exec(ctx, Query{countArchivedSQL, Args{"fewer": r.Fewer, "id": r.Expunge}})
+		return err
+	})
+	return doing(err, "replace archive part")
+}

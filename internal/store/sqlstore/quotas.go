@@ -1,0 +1,136 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Walks the primary keys of accounts and quotas.
+const putQuotasSQL = `
+	insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
+	select a.id, @events, @burst, @bytes, @endpoints, @backlog, @version
+	from accounts a
+	where a.id = @account and a.deleted_at is null
+	on conflict (account) do update set events_per_second = excluded.events_per_second, burst = excluded.burst,
+		bytes_per_day = excluded.bytes_per_day, endpoints = excluded.endpoints, backlog = excluded.backlog, version = excluded.version`
+
+// PutQuotas replaces the quotas of an account; see [store.Quotas].
+func (v Verbs) PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) error {
+	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		version, err := RaiseVersion(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return found(tx.Exec(ctx, Query{putQuotasSQL, Args{
+			"account": account, "events": q.EventsPerSecond, "burst": q.Burst, "bytes": q.BytesPerDay, "endpoints": q.Endpoints,
+			"backlog": q.Backlog, "version": version,
+		}}))
+	})
+	return doing(err, "put quotas of account %s", account)
+}
+
+const quotasSQL = `
+	select account, events_per_second, burst, bytes_per_day, endpoints, backlog, version
+	from quotas`
+
+// Quotas lists the quotas of accounts; see [store.Quotas]. Walks quotas_version, or the primary
+// key by account.
+func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQuotas, error) {
+	l := newList(v.db, quotasSQL, "version", cmp.Or(q.Limit, math.MaxInt32))
+	by(l, "account", q.Account)
+	l.and("version > @after", Args{"after": q.After})
+	quotas, err := all(ctx, v.db, l.query(), func(row Row, a *store.AccountQuotas) error {
+		q := &a.Quotas
+		return row.Scan(&a.Account, &q.EventsPerSecond, &q.Burst, &q.BytesPerDay, &q.Endpoints, &q.Backlog, &a.Version)
+	})
+	return quotas, doing(err, "list quotas")
+}
+
+const (
+	// What an account has used; bytes are those of the day. Walks the primary key.
+	quotaUseSQL = `
+	select rate, burst, events, at, case when day >= @day::date then bytes else 0 end
+	from quota_use
+	where account = @account`
+
+	// Walks endpoints_account.
+	countEndpointsSQL = `select count(*) from endpoints where account = @account and status <> 'deleted'`
+)
+
+// bucket is a row of quota_use: the events that it holds at a time, of burst at most, to which
+// rate are added each second.
+type bucket struct {
+	rate, burst int64
+	events      float64
+	at          time.Time
+	bytes       int64
+}
+
+// QuotaUse returns what an account uses; see [store.Quotas].
+func (v Verbs) QuotaUse(ctx context.Context, account postrider.AccountID) (use postrider.QuotaUse, err error) {
+	defer func() { err = doing(err, "read the use of quotas of account %s", account) }()
+	day, ends := store.QuotaDay(v.db.Clock().Wall())
+	use.DayEnds = ends
+	buckets, err := all(ctx, v.db, Query{quotaUseSQL, Args{"account": account, "day": day}}, func(row Row, b *bucket) error {
+		return row.Scan(&b.rate, &b.burst, &b.events, &b.at, &b.bytes)
+	})
+	if err != nil {
+		return use, err
+	}
+	for _, b := range buckets {
+		added := float64(b.rate) * max(0, v.db.Clock().Now().Sub(b.at).Seconds())
+		use.Missing, use.Bytes = max(0, float64(b.burst)-b.events-added), b.bytes
+	}
+	use.Endpoints, err = countEndpoints(ctx, v.db, account)
+	return use, err
+}
+
+func countEndpoints(ctx context.Context, db Querier, account postrider.AccountID) (int64, error) {
+	return one(ctx, db, Query{countEndpointsSQL, Args{"account": account}}, func(row Row, n *int64) error { return row.Scan(n) })
+}
+
+// checkMost refuses a new endpoint, which is inserted already, of an account that has more than
+// it may have. Changes run one after the other, because each raises the version first, so
+// parallel calls are counted too.
+func checkMost(ctx context.Context, tx Tx, p store.PutEndpoint) error {
+	if p.Most == 0 || p.Endpoint.Revision > 0 {
+		return nil
+	}
+	n, err := countEndpoints(ctx, tx, p.Endpoint.Account)
+	if err == nil && n > p.Most {
+		err = &postrider.QuotaError{Account: p.Endpoint.Account, Quota: postrider.QuotaEndpoints, Limit: p.Most}
+	}
+	return err
+}
+
+// Versions are unique: each endpoint gets one of its own. Walks the primary key.
+const markFullSQL = `
+	update endpoints
+	set full_since = case when @full::bool then coalesce(full_since, now()) end, version = @version
+	where id = @id and status <> 'deleted'`
+
+// MarkFull marks endpoints as full, or takes the mark from them; see [store.Quotas].
+func (v Verbs) MarkFull(ctx context.Context, m store.MarkFull) (put []postrider.Notice, err error) {
+	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		version, err := raiseVersions(ctx, tx, len(m.Full)+len(m.Free))
+		if err != nil {
+			return err
+		}
+		var marks []Args
+		for i, id := range slices.Concat(m.Full, m.Free) {
+			marks = append(marks, Args{"id": id, "full": i < len(m.Full), "version": version + 1 + int64(i)})
+		}
+		if _, err := tx.ExecAll(ctx, markFullSQL, marks); err != nil {
+			return err
+		}
+		put, err = PutNotices(ctx, tx, m.Notices)
+		return err
+	})
+	return put, doing(err, "mark full endpoints")
+}

@@ -1,0 +1,183 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// A repeat finds the row of the first try.
+const putReplayJobSQL = `
+	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
+		cursor, held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
+	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '',
+		@cursor, '', 0, 0, 0, 0, 0, @now, @created_at)
+	on conflict (id) do nothing`
+
+// PutReplayJob stores a new job; see [store.Replays].
+func (v Verbs) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error {
+	filter, err := store.EncodeReplayFilter(job.Filter)
+	if err != nil {
+		return err
+	}
+	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		_, err := tx.Exec(ctx, Query{putReplayJobSQL, Args{
+			"id": job.ID, "account": OrNull(job.Filter.Account), "action": job.Action, "filter": filter, "per_second": job.PerSecond,
+			"by": job.By, "note": job.Note, "expected": job.Expected.Matches, "exact": job.Expected.Exact, "cursor": postrider.DeliveryID{},
+			"now": tx.Now(), "created_at": job.CreatedAt,
+		}})
+		return err
+	})
+	return doing(err, "put replay job %s", job.ID)
+}
+
+const (
+	// The columns of a job, in the order of scanReplayJob.
+	replayJobColumns = `id, action, filter, per_second, made_by, note, expected, expected_exact, status, error, cursor,
+		held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, created_at, ended_at`
+
+	replayJobsSQL = `
+	select ` + replayJobColumns + `, 0, 0, 0
+	from replay_jobs`
+
+	// One job, with the numbers of its deliveries, of one snapshot; deliveries in none of the
+	// three tables are delivered. A job has a few thousand rows in the queue for an endpoint;
+	// the other two counts read its dead and its cancelled deliveries. Walks queue_replay_job,
+	// dead_letters_replay_job and attempts_replay_job_decided.
+	replayJobSQL = `
+	select ` + replayJobColumns + `,
+		(select count(*) from queue where replay_job = @id),
+		(select count(*) from dead_letters where replay_job = @id),
+		(select count(*) from attempts where replay_job = @id and outcome = 'none' and status_after = 'cancelled')
+	from replay_jobs`
+)
+
+// scanReplayJob reads the columns of a job, and more columns behind them.
+func scanReplayJob(row Row, job *postrider.ReplayJob, more ...any) error {
+	var filter, held string
+	skipped := &job.Skipped
+	err := row.Scan(append([]any{
+		&job.ID, &job.Action, &filter, &job.PerSecond, &job.By, &job.Note, &job.Expected.Matches, &job.Expected.Exact, &job.Status,
+		&job.Error, &job.Cursor, &held, &job.Handled, &skipped.BytesGone, &skipped.ReplayPending, &skipped.EndpointDeleted,
+		&skipped.Resolved, &job.CreatedAt, &job.EndedAt,
+	}, more...)...)
+	if err != nil {
+		return err
+	}
+	job.Filter, err = store.DecodeReplayFilter(filter)
+	if err == nil {
+		job.Held, err = store.DecodeHeld(held)
+	}
+	return err
+}
+
+// ReplayJobs lists replay jobs, newest first; see [store.Replays].
+func (v Verbs) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (page store.Page[postrider.ReplayJob], err error) {
+	defer func() { err = doing(err, "list replay jobs") }()
+	rows := replayJobsSQL
+	if !q.ID.IsZero() {
+		rows = replayJobSQL
+	}
+	l, err := listOf[postrider.ReplayID](v.db, rows, store.Span{}, q.Paging)
+	if err != nil {
+		return page, err
+	}
+	by(l, "id", q.ID)
+	by(l, "account", q.Account)
+	if q.Status != "" {
+		l.and("status = @status", Args{"status": q.Status})
+	}
+	return pageOf(ctx, l, func(row Row, job *postrider.ReplayJob) error {
+		made := &job.Made
+		err := scanReplayJob(row, job, &made.Pending, &made.Dead, &made.Cancelled)
+		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
+			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
+		}
+		return err
+	}, func(job *postrider.ReplayJob) postrider.ReplayID { return job.ID })
+}
+
+// Both walk the primary key. Without a token, the node that has the job is fenced.
+const (
+	lockReplayJobSQL = `
+	select status
+	from replay_jobs
+	where id = @id and (@account::uuid is null or account = @account)
+	for update`
+	setReplayJobSQL = `
+	update replay_jobs
+	set status = @status, token = null, due_at = @now, ended_at = case when @status = 'cancelled' then now() end
+	where id = @id and status in ('running', 'paused') and status <> @status`
+)
+
+// SetReplayJob pauses, resumes or cancels a job; see [store.Replays].
+func (v Verbs) SetReplayJob(ctx context.Context, r store.SetReplayJob) error {
+	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+		args := Args{"id": r.ID, "account": OrNull(r.Account), "status": r.Status, "now": tx.Now()}
+		was, err := one(ctx, tx, Query{lockReplayJobSQL, args}, func(row Row, s *postrider.ReplayStatus) error { return row.Scan(s) })
+		switch {
+		case err != nil:
+			return err
+		case was.Ended() && was != r.Status:
+			return fmt.Errorf("it is %s: %w", was, postrider.ErrConflict)
+		}
+		_, err = tx.Exec(ctx, Query{setReplayJobSQL, args})
+		return err
+	})
+	return doing(err, "change replay job %s", r.ID)
+}
+
+// Leases the running jobs that are due, oldest first; skip locked lets several nodes claim at
+// once. Walks replay_jobs_running.
+const claimReplayJobsSQL = `
+	with due as materialized (
+		select id
+		from replay_jobs
+		where status = 'running' and due_at <= @now
+		order by id
+		limit @max
+		for update skip locked
+	)
+	update replay_jobs
+	set token = @token, due_at = @until
+	where id in (select id from due)
+	returning ` + replayJobColumns
+
+// ClaimReplayJobs leases running jobs; see [store.Replays].
+func (v Verbs) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) (jobs []postrider.ReplayJob, err error) {
+	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+		jobs, err = all(ctx, tx, Query{claimReplayJobsSQL, Args{
+			"max": c.Max, "token": c.Token, "now": tx.Now(), "until": tx.Now().Add(c.Lease),
+		}}, func(row Row, job *postrider.ReplayJob) error { return scanReplayJob(row, job) })
+		return err
+	})
+	slices.SortFunc(jobs, func(a, b postrider.ReplayJob) int { return a.ID.Compare(b.ID) })
+	return jobs, doing(err, "claim replay jobs")
+}
+
+// Walks queue_replay_job.
+const replaysPendingSQL = `
+	select endpoint, count(*)
+	from queue
+	where replay_job = @job
+	group by endpoint`
+
+// ReplaysPending counts the pending deliveries of a job by endpoint; see [store.Replays].
+func (v Verbs) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error) {
+	pending := map[postrider.EndpointID]int{}
+	err := v.db.Query(ctx, Query{replaysPendingSQL, Args{"job": id}}, func(rows Rows) error {
+		for rows.Next() {
+			var endpoint postrider.EndpointID
+			var n int
+			if err := rows.Scan(&endpoint, &n); err != nil {
+				return err
+			}
+			pending[endpoint] = n
+		}
+		return nil
+	})
+	return pending, doing(err, "count pending deliveries of replay job %s", id)
+}

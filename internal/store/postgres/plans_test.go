@@ -89,8 +89,8 @@ from generate_series(1, 20000) i;
 
 insert into endpoints (id, account, kind, url, description, event_types, status, status_reason, status_since, policy, revision, version, created_at, updated_at)
 select id(i, 'endpoint'), id(i % 20, 'account'), 'http', 'https://acme.example', '', '{*}',
-    case when i % 50 = 0 then 'deleted' else 'enabled' end, '', now(), '{}', 1, i, now(), now()
-from generate_series(1, 500) i;
+    case i % 50 when 0 then 'deleted' when 1 then 'paused' else 'enabled' end, '', now(), '{}', 1, i, now(), now()
+from generate_series(1, 20000) i;
 
 insert into inspections (id, endpoint, delivery, event, type, attempt, document, body_bytes)
 select id(i, 'inspection'), id(i % 500, 'endpoint'), id(i, 'delivery'), id(i, 'event'), '', 1, '{}', 0
@@ -115,12 +115,32 @@ select id(i, 'ordered'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'ac
 from generate_series(1, 5000) i;
 
 insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, failures, last_outcome, generation, changed_at)
-select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, now(), 1, 'rejected', 1, now()
-from generate_series(1, 200) i;
+select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, case when i % 20 = 0 then now() end,
+    1, 'rejected', 1, now()
+from generate_series(1, 10000) i;
 
 insert into endpoint_health (endpoint, number, account, status, reason, warnings, since, last)
 select id(i, 'endpoint'), n, id(i % 20, 'account'), 'warned', '', 1, now(), n = 10
 from generate_series(1, 200) i, generate_series(1, 10) n;
+
+insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
+select id(i, 'account'), 1, 1, 1, 1, 1, i from generate_series(1, 2000) i;
+
+insert into quota_use (account, rate, burst, events, at, asked, day, bytes)
+select id(i, 'account'), 1, 1, 1, now(), 1, now(), 1 from generate_series(1, 2000) i;
+
+insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error, cursor, held, due_at,
+    created_at, ended_at)
+select id(i, 'job'), id(i % 500, 'account'), 'replay', '{}', 1, '', '', 1, true, case when i % 100 = 0 then 'running' else 'done' end, '',
+    id(i, 'dead'), '', now(), now(), case when i % 100 > 0 then now() end
+from generate_series(1, 3000) i;
+
+insert into expunges (id, account, made_by, created_at, ended_at)
+select id(i, 'expunge'), id(i, 'account'), '', now(), case when i % 100 > 0 then now() end from generate_series(1, 3000) i;
+
+insert into archive_parts (kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at)
+select k, date_trunc('day', now()) - i * interval '1 day', n, '', 1, 1, 1, sha256('x'), id(i, 'event'), id(i, 'event'), now()
+from unnest('{events,attempts,bodies}'::text[]) k, generate_series(1, 400) i, generate_series(1, 4) n;
 
 insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, since)
 select id(i, 'endpoint'), i, id(i % 20, 'account'), id(i, 'dead'), i, now()
@@ -221,7 +241,6 @@ func TestPlans(t *testing.T) {
 		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_find":                   {orphanedSQL, pgx.NamedArgs{"limit": 1}},
 		"delete_endpoints":              {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
-		"changes":                       {changesSQL, pgx.NamedArgs{"since": 1, "limit": 1}},
 		"claim_fanouts":                 {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
 		"forget_keys":                   {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
 		"replay_source":                 {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
@@ -236,8 +255,6 @@ func TestPlans(t *testing.T) {
 		"expire_end":                    {expireOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
 		"cancel_find":                   {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
 		"cancel_end":                    {cancelOrdered.end, pgx.NamedArgs{"ids": uuids{}}},
-		"reencrypt":                     {reencryptSQL, pgx.NamedArgs{"endpoints": uuids{}, "secrets": uuids{}, "old": [][]byte{}, "new": [][]byte{}}},
-		"revoke_active":                 {activeSecretsSQL, pgx.NamedArgs{"id": nil, "secret": nil}},
 		"backlog_endpoint":              {backlogOfEndpointSQL, pgx.NamedArgs{"account": nil, "endpoint": nil, "looked": 1, "most": 1}},
 		"backlog_account":               {backlogOfAccountSQL, pgx.NamedArgs{"account": nil, "looked": 1, "most": 1}},
 		"backlog_all":                   {backlogOfAllSQL, pgx.NamedArgs{"looked": 1, "most": 1}},
@@ -309,7 +326,7 @@ func TestPlansOfRetention(t *testing.T) {
 	}
 	for name, sql := range map[string]string{
 		"forget_audit": forgetAuditSQL, "forget_dead_letters": forgetDeadLettersSQL, "forget_health": forgetHealthSQL,
-		"forget_notices": forgetNoticesSQL, "forget_sessions": forgetSessionsSQL, "notices_stored": noticesStoredSQL,
+		"forget_notices": forgetNoticesSQL, "forget_sessions": forgetSessionsSQL,
 		"archived_events": archivedEventsSQL, "archived_attempts": archivedAttemptsSQL, "archived_bodies": archivedBodiesSQL,
 		"forget_restored": forgetRestoredSQL, "forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL, "forget_replay_jobs": forgetReplayJobsSQL,
 		"keep_events": keepEventsSQL, "ordering_keys": orderingKeysSQL, "pending_below": pendingBelowSQL,
@@ -335,7 +352,6 @@ func TestPlansOfQuotas(t *testing.T) {
 	for name, statement := range map[string]query{
 		"spend_quotas":      {spendQuotasSQL, spendColumns(nil)},
 		"endpoint_backlogs": {endpointBacklogsSQL, pgx.NamedArgs{"after": nil, "max": 1, "default": 1, "count": 1}},
-		"mark_full":         {markFullSQL, pgx.NamedArgs{"ids": uuids{}, "full": 1, "version": 1}},
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.statement, statement.args)) })
 	}
@@ -349,9 +365,8 @@ func TestPlansOfReplays(t *testing.T) {
 		"pauses": column[pgtype.Bool]{}, "job": nil, "by": "", "note": "", "max": 1, "token": 1, "lease": 1,
 	}
 	for name, sql := range map[string]string{
-		"replay_jobs_claim": claimReplayJobsSQL, "replay_lock_keys": lockReplayKeysSQL, "replay_lock": lockDeadLettersSQL,
+		"replay_lock_keys": lockReplayKeysSQL, "replay_lock": lockDeadLettersSQL,
 		"replay_matches": replayMatchesSQL, "replay_discard": discardMatchesSQL, "replay_release": releaseLowestSQL,
-		"replay_pending": replaysPendingSQL,
 	} {
 		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, sql, args)) })
 	}
@@ -380,7 +395,6 @@ func TestPlansOfLists(t *testing.T) {
 		return args
 	}
 	for name, statement := range map[string]query{
-		"circuits_failing":               {failingCircuitsSQL, pgx.NamedArgs{"after": before}},
 		"deliveries":                     {deliveriesSQL, nil},
 		"deliveries_by_account":          {deliveriesSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"deliveries_by_endpoint":         {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "delivered"}},
@@ -390,7 +404,6 @@ func TestPlansOfLists(t *testing.T) {
 		"deliveries_skipped_by_endpoint": {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "skipped"}},
 		"deliveries_by_job":              {deliveriesSQL, pgx.NamedArgs{"job": uuid(event)}},
 		"deliveries_last":                {deliveriesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "status": "skipped", "last": true}},
-		"replay_jobs_by_id":              {replayJobsSQL, pgx.NamedArgs{"id": uuid(event)}},
 		"deliveries_oldest":              {inOrder(query{statement: deliveriesSQL}, store.Paging{OldestFirst: true}).statement, pgx.NamedArgs{"account": uuid(account)}},
 		"events_of_order":                {eventsSQL, pgx.NamedArgs{"account": uuid(account), "ordering_key": "o"}},
 		"find":                           {findSQL, pgx.NamedArgs{"secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
@@ -408,10 +421,7 @@ func TestPlansOfLists(t *testing.T) {
 		"attempts_by_event":              {attemptsSQL, pgx.NamedArgs{"event": uuid(event), "account": uuid(account)}},
 		"dead_letters":                   {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"ordered_keys":                   {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
-		"public_keys":                    {publicKeysSQL, pgx.NamedArgs{"before": before}},
-		"public_keys_by_endpoint":        {publicKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint)}},
 		"encrypted_values":               {encryptedValuesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event), "archive": uuid(account), "zero": someUUID(store.RowID{})}},
-		"health_history":                 {healthHistorySQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "before": 1 << 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.statement, deliveries(statement.args))
@@ -428,14 +438,21 @@ func TestPlansOfLists(t *testing.T) {
 const tooMany = 500
 
 var (
-	largeScan = regexp.MustCompile(`Seq Scan on (hold\b|portal\b)?`) // hold and portal have one row
+	// The tables have one row, and a partition without rows costs nothing.
+	largeScan = regexp.MustCompile(`Seq Scan on (hold\b|portal\b|keyring\b|subscriptions\b|notices_published\b|\w+ \w+  \(cost=0\.00\.\.0\.00 )?`)
 	sorted    = regexp.MustCompile(`Sort  \(cost=\S+ rows=(\d+)`)
 )
 
-// maySort are the verbs of package sqlstore that may sort more, with the reason.
-var maySort = map[string]string{
-	"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort",
-}
+// The verbs of package sqlstore that may sort more, and those that may walk a whole table, with the
+// reason.
+var (
+	maySort = map[string]string{
+		"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort",
+	}
+	mayScan = map[string]string{
+		"RestoredRecords": "few records are restored, so an endpoint has no index",
+	}
+)
 
 func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 	t.Parallel()
@@ -466,7 +483,7 @@ func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 		}
 		plan := strings.Join(lines, "\n")
 		for _, scan := range largeScan.FindAllStringSubmatch(plan, -1) {
-			if scan[1] == "" {
+			if scan[1] == "" && mayScan[statement.Verb] == "" {
 				t.Errorf("%s walks a whole table:\n%s\n%s", statement.Verb, statement.SQL, plan)
 			}
 		}
@@ -475,33 +492,6 @@ func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 				t.Errorf("%s sorts %s rows:\n%s\n%s", statement.Verb, sort[1], statement.SQL, plan)
 			}
 		}
-	}
-}
-
-func TestPlansOfNotices(t *testing.T) {
-	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), seeded(t)) // the settings of a list are the server's own
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	notified := postrider.MakeID[postrider.AccountID](time.Now(), [10]byte{})
-	for name, q := range map[string]query{
-		"notices":                   {noticesSQL, pgx.NamedArgs{}},
-		"notices_of_account":        {noticesSQL, pgx.NamedArgs{"account": uuid(notified)}},
-		"notices_of_account_oldest": {oldestFirst.Replace(noticesSQL), pgx.NamedArgs{"account": uuid(notified)}},
-		"notices_of_kind":           {noticesSQL, pgx.NamedArgs{"kind": "kind-1"}},
-		"notices_of_object":         {noticesSQL, pgx.NamedArgs{"object": "ep_1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q.args["from"], q.args["before"], q.args["limit"] = floor(time.Time{}, 0), floor(time.Time{}, math.MaxUint64), 51
-			rows, _ := conn.Query(t.Context(), `explain (costs off) `+q.statement, q.args)
-			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				t.Fatal(err)
-			}
-			goldenPlan(t, "list_"+name, lines)
-		})
 	}
 }
 

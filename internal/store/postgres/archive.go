@@ -7,34 +7,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// One row, which the first call makes. Walks archive_lease_pkey.
-const leaseArchiveSQL = `
-	insert into archive_lease (node, until)
-	values (@node, @now::timestamptz + @lease * interval '1 microsecond')
-	on conflict (single) do update
-	set node = excluded.node, until = excluded.until
-	where archive_lease.node = excluded.node or archive_lease.until <= @now`
-
-// LeaseArchive leases the right to archive.
-func (s *Store) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (leased bool, err error) {
-	err = s.repeat(ctx, func(bool) error {
-		tag, err := s.pool.Exec(ctx, leaseArchiveSQL, pgx.NamedArgs{
-			"node": int64(node), "now": s.clock.Now(), "lease": d.Microseconds(), //nolint:gosec // the bits of node count
-		})
-		leased = tag.RowsAffected() > 0
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("lease the archive: %w", err)
-	}
-	return leased, nil
-}
 
 // archived has the table of a kind that is archived, and how its rows are read.
 type archived struct {
@@ -113,20 +90,6 @@ func scanArchivedBody(row pgx.CollectableRow) (r store.ArchivedRow, err error) {
 	return r, err
 }
 
-// Walks archive_parts_pkey.
-const partsOfDaySQL = `
-	select p.kind, p.day, p.number, p.object, p.row_count, p.deleted, p.bytes, p.sha256, p.after, p.last, p.made_at
-	from archive_parts p
-	where p.kind = @kind and p.day = @day
-	order by p.number`
-
-func scanPart(row pgx.CollectableRow) (p store.ArchivePart, err error) {
-	var sum []byte
-	err = row.Scan(&p.Kind, toTime(&p.Day), &p.Number, &p.Object, &p.Rows, &p.Deleted, &p.Bytes, &sum, toID(&p.After), toID(&p.Last), toTime(&p.MadeAt))
-	copy(p.SHA256[:], sum)
-	return p, err
-}
-
 // ArchiveDay finds a day to archive among the partitions that are left: few, because a day
 // goes soon after it is archived. A day is counted by its primary key: 1.2 M rows take a
 // tenth of a second if vacuum has seen them.
@@ -170,22 +133,14 @@ const countAloneSQL = `set local max_parallel_workers_per_gather = 0`
 // partsOfDay reads a day with its parts. It names the partition, so that the statement locks
 // no other one.
 func partsOfDay(ctx context.Context, tx pgx.Tx, kind store.Kind, d partition) (day store.ArchiveDay, err error) {
-	day = store.ArchiveDay{Day: d.from.UTC(), Next: 1}
+	day = store.ArchiveDay{Day: d.from.UTC()}
 	if _, err := tx.Exec(ctx, countAloneSQL); err != nil {
 		return day, err
 	}
 	if err := tx.QueryRow(ctx, `select count(*) from only `+d.table).Scan(&day.Rows); err != nil {
 		return day, err
 	}
-	rows, _ := tx.Query(ctx, partsOfDaySQL, pgx.NamedArgs{"kind": string(kind), "day": d.from})
-	parts, err := pgx.CollectRows(rows, scanPart)
-	for _, p := range parts {
-		day.Next = p.Number + 1
-		if p.Deleted < p.Rows {
-			day.Parts = append(day.Parts, p)
-		}
-	}
-	return day, err
+	return day, sqlstore.ReadParts(ctx, coldTx{tx: tx}, kind, &day)
 }
 
 // isArchived reports whether the parts of a day have all its rows. The caller holds a lock
@@ -296,135 +251,4 @@ func (s *Store) readArchivePage(
 		return nil, size, fmt.Errorf("read rows to archive: %w", fault(err))
 	}
 	return page, size, nil
-}
-
-// A part is stored if it is the next one of its day, and the rows that are left of others end at
-// @follows. Of two at once, archive_parts_pkey keeps the first.
-const putPartSQL = `
-	insert into archive_parts (kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at)
-	select @kind, @day, @number, @object, @rows, @deleted, @bytes, @sha256, @after, @last, @made_at
-	where @number::int = 1 + coalesce((select max(p.number) from archive_parts p where p.kind = @kind and p.day = @day), 0)
-		and @follows::uuid = coalesce((
-			select p.last
-			from archive_parts p
-			where p.kind = @kind and p.day = @day and p.deleted < p.row_count
-			order by p.number desc
-			limit 1), @zero::uuid)
-	on conflict do nothing`
-
-// PutArchivePart records a part.
-func (s *Store) PutArchivePart(ctx context.Context, p store.ArchivePart) error {
-	err := s.once(ctx, func() error {
-		tag, err := s.pool.Exec(ctx, putPartSQL, pgx.NamedArgs{
-			"kind": string(p.Kind), "day": p.Day, "number": p.Number, "object": p.Object, "rows": p.Rows, "deleted": p.Deleted, "bytes": p.Bytes,
-			"sha256": p.SHA256[:], "after": someUUID(p.After), "last": someUUID(p.Last), "made_at": p.MadeAt,
-			"follows": someUUID(p.Follows()), "zero": someUUID(store.RowID{}),
-		})
-		if err == nil && tag.RowsAffected() == 0 {
-			return fmt.Errorf("%w: another part is recorded", postrider.ErrConflict)
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("put archive part: %w", err)
-	}
-	return nil
-}
-
-// Both walk archive_parts_pkey.
-const (
-	forgetPartsSQL = `
-	delete from archive_parts p
-	where p.kind = @kind and p.day = @day and p.deleted = 0
-	returning p.kind, p.day, p.number, p.object, p.row_count, p.deleted, p.bytes, p.sha256, p.after, p.last, p.made_at`
-	endPartsSQL = `update archive_parts set row_count = deleted where kind = @kind and day = @day and deleted < row_count`
-)
-
-// RedoArchiveDay forgets parts of a day.
-func (s *Store) RedoArchiveDay(ctx context.Context, kind store.Kind, day time.Time) (forgotten []store.ArchivePart, err error) {
-	args := pgx.NamedArgs{"kind": string(kind), "day": day}
-	err = s.once(ctx, func() error {
-		return s.tx(ctx, func(tx pgx.Tx) error {
-			rows, _ := tx.Query(ctx, forgetPartsSQL, args)
-			if forgotten, err = pgx.CollectRows(rows, scanPart); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, endPartsSQL, args)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("archive a day again: %w", err)
-	}
-	return forgotten, nil
-}
-
-// Walks archive_parts_pkey.
-const archivePartsSQL = `
-	select p.kind, p.day, p.number, p.object, p.row_count, p.deleted, p.bytes, p.sha256, p.after, p.last, p.made_at
-	from archive_parts p
-	where (p.kind, p.day, p.number) > (@kind_after, @day_after::timestamptz, @number_after::int)
-		and (@kind::text = '' or p.kind = @kind)
-		and (@from::timestamptz is null or p.day >= @from)
-		and (@to::timestamptz is null or p.day < @to)
-	order by p.kind, p.day, p.number
-	limit @limit`
-
-// ArchiveParts lists parts.
-func (s *Store) ArchiveParts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error) {
-	parts, err := list(ctx, s, query{archivePartsSQL, pgx.NamedArgs{
-		"kind": string(q.Kind), "from": instant(q.From), "to": instant(q.To), "kind_after": string(q.After.Kind),
-		"day_after": pgtype.Timestamptz{Time: q.After.Day, Valid: true}, "number_after": q.After.Number, "limit": q.Limit,
-	}}, scanPart)
-	if err != nil {
-		return nil, fmt.Errorf("list archive parts: %w", err)
-	}
-	return parts, nil
-}
-
-// All walk archive_keys_pkey.
-const (
-	archiveKeySQL       = `select k.encrypted from archive_keys k where k.account = @account`
-	putArchiveKeySQL    = `insert into archive_keys (account, encrypted) values (@account, @encrypted) on conflict (account) do nothing`
-	deleteArchiveKeySQL = `delete from archive_keys where account = @account`
-)
-
-// ArchiveKey returns the key of an account's archives.
-func (s *Store) ArchiveKey(ctx context.Context, account postrider.AccountID) ([]byte, error) {
-	found, err := list(ctx, s, query{archiveKeySQL, pgx.NamedArgs{"account": someUUID(account)}}, pgx.RowTo[[]byte])
-	if err == nil && len(found) == 0 {
-		err = postrider.ErrNotFound
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read archive key: %w", err)
-	}
-	return found[0], nil
-}
-
-// PutArchiveKey stores the first key of an account's archives. The read is a statement of its
-// own: its snapshot begins after the insert has waited for a concurrent one.
-func (s *Store) PutArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) (stored []byte, err error) {
-	err = s.repeat(ctx, func(bool) error {
-		b := &pgx.Batch{}
-		b.Queue(putArchiveKeySQL, pgx.NamedArgs{"account": someUUID(account), "encrypted": encrypted})
-		b.Queue(archiveKeySQL, pgx.NamedArgs{"account": someUUID(account)}).QueryRow(func(row pgx.Row) error { return row.Scan(&stored) })
-		return s.pool.SendBatch(ctx, b).Close()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("put archive key: %w", err)
-	}
-	return stored, nil
-}
-
-// DeleteArchiveKey deletes the key of an account's archives.
-func (s *Store) DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (deleted bool, err error) {
-	err = s.once(ctx, func() error {
-		tag, err := s.pool.Exec(ctx, deleteArchiveKeySQL, pgx.NamedArgs{"account": someUUID(account)})
-		deleted = tag.RowsAffected() > 0
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("delete archive key: %w", err)
-	}
-	return deleted, nil
 }

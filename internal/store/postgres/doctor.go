@@ -17,6 +17,7 @@ import (
 
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // connsPerNode is how many connections one server opens: those of the pool, the session of
@@ -348,7 +349,9 @@ func OpenSealed(ctx context.Context, dsn string) (*Sealed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read encrypted values: %w", fault(err))
 	}
-	return &Sealed{&Store{pool: pool, reads: pool}}, nil
+	s := &Store{pool: pool, reads: pool}
+	s.Verbs = sqlstore.New(cold{s})
+	return &Sealed{s}, nil
 }
 
 // Keyring is part of [store.Encryption].

@@ -13,182 +13,23 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
-)
-
-// A repeat finds the row of the first try.
-const putExpungeSQL = `
-	insert into expunges (id, event, endpoint, account, made_by, created_at)
-	values (@id, @event, @endpoint, @account, @by, @created_at)
-	on conflict (id) do nothing`
-
-// PutExpunge stores a new expunge.
-func (s *Store) PutExpunge(ctx context.Context, e postrider.Expunge) error {
-	err := s.repeat(ctx, func(bool) error {
-		_, err := s.pool.Exec(ctx, putExpungeSQL, pgx.NamedArgs{
-			"id": someUUID(e.ID), "event": uuid(e.Event), "endpoint": uuid(e.Endpoint), "account": someUUID(e.Account), "by": e.By,
-			"created_at": e.CreatedAt,
-		})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("put expunge %s: %w", e.ID, err)
-	}
-	return nil
-}
-
-// Lists expunges. Walks expunges_pkey, or expunges_running.
-const expungesSQL = `
-	select id, event, endpoint, account, made_by, events, attempts, dead_letters, other, archived, digest, empty_since,
-		archive_day, archive_done, archive_held, archive_fault, created_at, ended_at
-	from expunges
-	where id < @before
-		and (@id::uuid is null or id = @id)
-		and (not @running::bool or ended_at is null)
-	order by id desc
-	limit @limit`
-
-// Expunges lists expunges, newest first.
-func (s *Store) Expunges(ctx context.Context, q store.ExpungeQuery) (store.Page[postrider.Expunge], error) {
-	_, before, err := within[postrider.ExpungeID](store.Span{}, q.Paging)
-	if err != nil {
-		return store.Page[postrider.Expunge]{}, err
-	}
-	found, err := list(ctx, s, query{expungesSQL, pgx.NamedArgs{
-		"before": before, "id": uuid(q.ID), "running": q.Running, "limit": q.Size() + 1,
-	}}, func(row pgx.CollectableRow) (postrider.Expunge, error) { return scanExpunge(row) })
-	if err != nil {
-		return store.Page[postrider.Expunge]{}, fmt.Errorf("list expunges: %w", err)
-	}
-	return store.Cut(found, q.Paging, func(e postrider.Expunge) string { return string(e.ID[:]) }), nil
-}
-
-// scanExpunge reads the columns of an expunge.
-func scanExpunge(row pgx.Row) (e postrider.Expunge, err error) {
-	var digest []byte
-	err = row.Scan(toID(&e.ID), toID(&e.Event), toID(&e.Endpoint), toID(&e.Account), &e.By, &e.Removed.Events, &e.Removed.Attempts,
-		&e.Removed.DeadLetters, &e.Removed.Other, &e.Removed.Archived, &digest, toTime(&e.EmptySince),
-		toTime(&e.Archive.Day), &e.Archive.Done, &e.Archive.Held, &e.Archive.Fault, toTime(&e.CreatedAt), toTime(&e.EndedAt))
-	copy(e.Digest[:], digest)
-	return e, err
-}
-
-// Both by expunges_pkey. The lock has another node wait for its chunk.
-const (
-	lockExpungeSQL = `
-	select id, event, endpoint, account, made_by, events, attempts, dead_letters, other, archived, digest, empty_since,
-		archive_day, archive_done, archive_held, archive_fault, created_at, ended_at
-	from expunges
-	where id = @id
-	for update`
-	updateExpungeSQL = `
-	update expunges
-	set events = @events, attempts = @attempts, dead_letters = @dead_letters, other = @other, digest = @digest,
-		empty_since = @empty_since, ended_at = @ended_at
-	where id = @id`
-	noteExpungeSQL = `
-	update expunges
-	set archive_day = @day, archive_done = @done, archive_held = @held, archive_fault = @fault
-	where id = @id
-		and ended_at is null
-		and empty_since is not distinct from @empty_since`
-)
-
-// noted returns the parameters of noteExpungeSQL.
-func noted(e postrider.Expunge) pgx.NamedArgs {
-	return pgx.NamedArgs{
-		"id": someUUID(e.ID), "day": instant(e.Archive.Day), "done": e.Archive.Done, "held": e.Archive.Held, "fault": e.Archive.Fault,
-		"empty_since": instant(e.EmptySince),
-	}
-}
-
-// NoteExpunge stores how far an expunge has got in the archive.
-func (s *Store) NoteExpunge(ctx context.Context, e postrider.Expunge) error {
-	err := s.repeat(ctx, func(bool) error {
-		_, err := s.pool.Exec(ctx, noteExpungeSQL, noted(e))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("note expunge %s: %w", e.ID, err)
-	}
-	return nil
-}
-
-// By archive_parts_pkey and expunges_pkey.
-const (
-	replacePartSQL = `
-	update archive_parts
-	set object = @object, bytes = @bytes, sha256 = @sha256, made_at = @made_at,
-		row_count = greatest(row_count - @fewer::bigint, 0), deleted = greatest(deleted - @fewer::bigint, 0)
-	where kind = @kind and day = @day and number = @number and object = @old`
-	forgetPartSQL    = `delete from archive_parts where kind = @kind and day = @day and number = @number and object = @old`
-	countArchivedSQL = `update expunges set archived = archived + @fewer where id = @id`
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Scrub does nothing: deleted rows stay in the files of the database until it is vacuumed, in
 // its log, and on its standbys. The API says so.
 func (s *Store) Scrub(context.Context) error { return nil }
 
-// ReplaceArchivePart records a part in place of another. It is not repeated when its fate is
-// unknown: the next look finds which object is recorded.
-func (s *Store) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) error {
-	statement, args := forgetPartSQL, pgx.NamedArgs{
-		"kind": string(r.Part.Kind), "day": r.Part.Day, "number": r.Part.Number, "old": r.Part.Object,
-	}
-	if r.With.Object != "" {
-		statement = replacePartSQL
-		args["object"], args["bytes"], args["sha256"], args["made_at"], args["fewer"] = r.With.Object, r.With.Bytes, r.With.SHA256[:], r.With.MadeAt, r.Fewer
-	}
-	err := s.once(ctx, func() error {
-		return s.tx(ctx, func(tx pgx.Tx) error {
-			done, err := tx.Exec(ctx, statement, args)
-			switch {
-			case err != nil:
-				return err
-			case done.RowsAffected() == 0:
-				return fmt.Errorf("%w: another object is recorded", postrider.ErrConflict)
-			}
-			_, err = tx.Exec(ctx, countArchivedSQL, pgx.NamedArgs{"fewer": r.Fewer, "id": someUUID(r.Expunge)})
-			return err
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("replace archive part: %w", err)
-	}
-	return nil
-}
-
 // ExpungeRows removes rows of what an expunge is about. It is not repeated when its fate is
 // unknown: the next call goes on from what is stored.
 func (s *Store) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrider.Expunge, err error) {
 	err = s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
-			e, err = scanExpunge(tx.QueryRow(ctx, lockExpungeSQL, pgx.NamedArgs{"id": someUUID(r.ID)}))
-			switch {
-			case errors.Is(err, pgx.ErrNoRows):
-				return postrider.ErrNotFound
-			case err != nil || !e.EndedAt.IsZero():
-				return err
-			}
-			x := expunging{tx: tx, ExpungePlan: store.PlanExpunge(e), expunge: &e, left: r.Limit}
-			removed, err := x.run(ctx)
-			if err != nil {
-				return err
-			}
-			var waits bool
-			if removed.Total() == 0 {
-				if err := tx.QueryRow(ctx, `select exists (`+x.Waits+`)`, x.args()).Scan(&waits); err != nil {
-					return err
-				}
-			}
-			e.Found(removed, waits, s.clock.Wall(), r.Settled)
-			_, err = tx.Exec(ctx, updateExpungeSQL, pgx.NamedArgs{
-				"id": someUUID(r.ID), "events": e.Removed.Events, "attempts": e.Removed.Attempts, "dead_letters": e.Removed.DeadLetters,
-				"other": e.Removed.Other, "digest": e.Digest[:], "empty_since": instant(e.EmptySince), "ended_at": instant(e.EndedAt),
-			})
-			if err != nil || !e.EndedAt.IsZero() {
-				return err
-			}
-			_, err = tx.Exec(ctx, noteExpungeSQL, noted(e))
+			e, err = sqlstore.ExpungeChunk(ctx, coldTx{tx: tx, clock: s.clock}, r,
+				func(ctx context.Context, plan store.ExpungePlan, e *postrider.Expunge) (postrider.ExpungeCounts, error) {
+					x := expunging{tx: tx, ExpungePlan: plan, expunge: e, left: r.Limit}
+					return x.run(ctx)
+				})
 			return err
 		})
 	})

@@ -8,22 +8,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// Walks hold_pkey.
-const heldSQL = `select since, reason from hold where single`
-
-// Held returns the hold.
-func (s *Store) Held(ctx context.Context) (postrider.Hold, error) {
-	found, err := list(ctx, s, query{heldSQL, pgx.NamedArgs{}}, func(row pgx.CollectableRow) (h postrider.Hold, err error) {
-		err = row.Scan(toTime(&h.Since), &h.Reason)
-		return h, err
-	})
-	if err != nil {
-		return postrider.Hold{}, fmt.Errorf("read the hold: %w", err)
-	}
-	return found[0], nil
-}
 
 // Raises the sequences. The time may have been set back. Walks hold_pkey.
 const raiseSequencesSQL = `
@@ -44,10 +30,10 @@ const holdSQL = `
 func (s *Store) PutHold(ctx context.Context, reason string) (h postrider.Hold, err error) {
 	err = s.repeat(ctx, func(bool) error {
 		b := &pgx.Batch{}
-		b.Queue(raiseVersionSQL)
+		b.Queue(sqlstore.RaiseVersionsSQL, pgx.NamedArgs{"n": 1})
 		b.Queue(raiseSequencesSQL)
 		b.Queue(holdSQL, pgx.NamedArgs{"reason": reason})
-		b.Queue(heldSQL).QueryRow(func(row pgx.Row) error { return row.Scan(toTime(&h.Since), &h.Reason) })
+		b.Queue(sqlstore.HeldSQL).QueryRow(func(row pgx.Row) error { return row.Scan(toTime(&h.Since), &h.Reason) })
 		return s.pool.SendBatch(ctx, b).Close()
 	})
 	if err != nil {

@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -13,63 +11,6 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
-
-// Walks accounts_pkey and quotas_pkey.
-const putQuotasSQL = `
-	insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
-	select a.id, @events, @burst, @bytes, @endpoints, @backlog, @version
-	from accounts a
-	where a.id = @account and a.deleted_at is null
-	on conflict (account) do update set events_per_second = excluded.events_per_second, burst = excluded.burst,
-		bytes_per_day = excluded.bytes_per_day, endpoints = excluded.endpoints, backlog = excluded.backlog, version = excluded.version`
-
-// PutQuotas replaces the quotas of an account. It may be repeated. The lock of the version
-// makes changes visible in the order of their versions; see raiseVersionSQL.
-func (s *Store) PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) error {
-	err := s.repeat(ctx, func(bool) error {
-		return s.tx(ctx, func(tx pgx.Tx) error {
-			args := pgx.NamedArgs{
-				"account": someUUID(account), "events": q.EventsPerSecond, "burst": q.Burst, "bytes": q.BytesPerDay,
-				"endpoints": q.Endpoints, "backlog": q.Backlog,
-			}
-			if err := raiseVersion(ctx, tx, args); err != nil {
-				return err
-			}
-			tag, err := tx.Exec(ctx, putQuotasSQL, args)
-			if err == nil && tag.RowsAffected() == 0 {
-				err = postrider.ErrNotFound
-			}
-			return err
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("put quotas of account %s: %w", account, err)
-	}
-	return nil
-}
-
-// Walks quotas_version, or quotas_pkey by account.
-const quotasSQL = `
-	select q.account, q.events_per_second, q.burst, q.bytes_per_day, q.endpoints, q.backlog, q.version
-	from quotas q
-	where q.version > @after and (@account::uuid is null or q.account = @account)
-	order by q.version
-	limit @limit`
-
-// Quotas lists the quotas of accounts.
-func (s *Store) Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQuotas, error) {
-	found, err := list(ctx, s, query{quotasSQL, pgx.NamedArgs{
-		"account": uuid(q.Account), "after": q.After, "limit": cmp.Or(q.Limit, math.MaxInt32),
-	}}, func(row pgx.CollectableRow) (a store.AccountQuotas, err error) {
-		err = row.Scan(toID(&a.Account), &a.Quotas.EventsPerSecond, &a.Quotas.Burst, &a.Quotas.BytesPerDay, &a.Quotas.Endpoints,
-			&a.Quotas.Backlog, &a.Version)
-		return a, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list quotas: %w", err)
-	}
-	return found, nil
-}
 
 // A row that is new holds a full burst, less what was spent; so "excluded.burst -
 // excluded.events" is what was spent. The day never goes back: of two nodes around midnight, or
@@ -130,48 +71,6 @@ func spendColumns(spends []store.QuotaSpend) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"accounts": accounts, "rates": rates, "bursts": bursts, "events": events, "asked": asked, "bytes": bytes, "now": nil, "day": nil,
 	}
-}
-
-// Counts the endpoints of an account. Walks endpoints_account.
-const countEndpointsSQL = `select count(*) from endpoints e where e.account = @account and e.status <> 'deleted'`
-
-// Walks quota_use_pkey.
-const quotaUseSQL = `
-	select coalesce(greatest(0, u.burst - u.events - u.rate * greatest(0, extract(epoch from @now::timestamptz - u.at)::double precision)), 0),
-		case when u.day >= @day::date then u.bytes else 0 end, (` + countEndpointsSQL + `)
-	from (values (@account::uuid)) as a (account)
-	left join quota_use u on u.account = a.account`
-
-// QuotaUse returns what an account uses.
-func (s *Store) QuotaUse(ctx context.Context, account postrider.AccountID) (use postrider.QuotaUse, err error) {
-	day, ends := store.QuotaDay(s.clock.Wall())
-	found, err := count(ctx, s, query{quotaUseSQL, pgx.NamedArgs{
-		"account": someUUID(account), "now": s.clock.Now(), "day": pgtype.Date{Time: day, Valid: true},
-	}}, func(row pgx.CollectableRow) (u postrider.QuotaUse, err error) {
-		err = row.Scan(&u.Missing, &u.Bytes, &u.Endpoints)
-		return u, err
-	})
-	if err != nil {
-		return use, fmt.Errorf("read the use of quotas of account %s: %w", account, err)
-	}
-	use = found[0]
-	use.DayEnds = ends
-	return use, nil
-}
-
-// checkMost refuses a new endpoint, which is inserted already, of an account that has more
-// than it may have. The caller has the lock of the version, so that parallel calls are
-// counted too.
-func checkMost(ctx context.Context, tx pgx.Tx, p store.PutEndpoint) error {
-	if p.Most == 0 || p.Endpoint.Revision > 0 {
-		return nil
-	}
-	var n int64
-	err := tx.QueryRow(ctx, countEndpointsSQL, pgx.NamedArgs{"account": someUUID(p.Endpoint.Account)}).Scan(&n)
-	if err == nil && n > p.Most {
-		err = &postrider.QuotaError{Account: p.Endpoint.Account, Quota: postrider.QuotaEndpoints, Limit: p.Most}
-	}
-	return err
 }
 
 // The backlogs of the next endpoints. Each step of the recursion enters an index at the next
@@ -263,37 +162,4 @@ func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (ba
 		return nil, fmt.Errorf("count the backlogs of endpoints: %w", err)
 	}
 	return backlogs, nil
-}
-
-// The first @full ids are full, the others are not any more. Versions are unique: each
-// endpoint gets one of its own. Walks endpoints_pkey.
-const markFullSQL = `
-	update endpoints e
-	set full_since = case when n.place <= @full then coalesce(e.full_since, now()) end, version = @version + n.place
-	from unnest(@ids::uuid[]) with ordinality as n (id, place)
-	where e.id = n.id and e.status <> 'deleted'`
-
-// MarkFull marks endpoints as full, or takes the mark from them.
-func (s *Store) MarkFull(ctx context.Context, m store.MarkFull) (put []postrider.Notice, err error) {
-	ids := uuids{}
-	for _, id := range slices.Concat(m.Full, m.Free) {
-		ids = append(ids, someUUID(id))
-	}
-	err = s.repeat(ctx, func(bool) error {
-		return s.tx(ctx, func(tx pgx.Tx) error {
-			var version int64
-			if err := tx.QueryRow(ctx, raiseVersionsSQL, pgx.NamedArgs{"n": len(ids)}).Scan(&version); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, markFullSQL, pgx.NamedArgs{"ids": ids, "full": len(m.Full), "version": version}); err != nil {
-				return err
-			}
-			put, err = putNotices(ctx, tx, m.Notices)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("mark full endpoints: %w", err)
-	}
-	return put, nil
 }

@@ -11,208 +11,17 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// A repeat finds the row of the first try.
-const putReplayJobSQL = `
-	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
-		cursor, held, due_at, created_at)
-	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '',
-		'00000000-0000-0000-0000-000000000000', '', @now, @created_at)
-	on conflict (id) do nothing`
-
-// PutReplayJob stores a new job.
-func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error {
-	filter, err := store.EncodeReplayFilter(job.Filter)
-	if err != nil {
-		return err
-	}
-	err = s.repeat(ctx, func(bool) error {
-		_, err := s.pool.Exec(ctx, putReplayJobSQL, pgx.NamedArgs{
-			"id": someUUID(job.ID), "account": uuid(job.Filter.Account), "action": someText(job.Action), "filter": filter,
-			"per_second": job.PerSecond, "by": job.By, "note": job.Note, "expected": job.Expected.Matches,
-			"exact": job.Expected.Exact, "now": s.clock.Now(), "created_at": job.CreatedAt,
-		})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("put replay job %s: %w", job.ID, err)
-	}
-	return nil
-}
-
-// Lists replay jobs. A job that is asked for by its id comes with the numbers of its
-// deliveries, of one snapshot; deliveries in none of the three tables are delivered. A job
-// has a few thousand rows in the queue for an endpoint; the other two counts read its dead
-// and its cancelled deliveries. Walks replay_jobs_pkey or replay_jobs_account, and
-// queue_replay_job, dead_letters_replay_job and attempts_replay_job_decided.
-const replayJobsSQL = `
-	select j.id, j.action, j.filter, j.per_second, j.made_by, j.note, j.expected, j.expected_exact, j.status, j.error, j.cursor,
-		j.held, j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at,
-		case when @id::uuid is not null then (select count(*) from queue q where q.replay_job = @id) else 0 end,
-		case when @id::uuid is not null then (select count(*) from dead_letters l where l.replay_job = @id) else 0 end,
-		case when @id::uuid is not null then (
-			select count(*)
-			from attempts a
-			where a.replay_job = @id and a.outcome = 'none' and a.status_after = 'cancelled') else 0 end
-	from replay_jobs j
-	where j.id < @before
-		and (@id::uuid is null or j.id = @id)
-		and (@account::uuid is null or j.account = @account)
-		and (@status::text is null or j.status = @status)
-	order by j.id desc
-	limit @limit`
-
-// ReplayJobs lists replay jobs, newest first.
-func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error) {
-	_, before, err := within[postrider.ReplayID](store.Span{}, q.Paging)
-	if err != nil {
-		return store.Page[postrider.ReplayJob]{}, err
-	}
-	jobs, err := list(ctx, s, query{replayJobsSQL, pgx.NamedArgs{
-		"before": before, "id": uuid(q.ID), "account": uuid(q.Account), "status": text(string(q.Status)), "limit": q.Size() + 1,
-	}}, func(row pgx.CollectableRow) (job postrider.ReplayJob, err error) {
-		made := &job.Made
-		err = scanReplayJob(row, &job, &made.Pending, &made.Dead, &made.Cancelled)
-		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
-			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
-		}
-		return job, err
-	})
-	if err != nil {
-		return store.Page[postrider.ReplayJob]{}, fmt.Errorf("list replay jobs: %w", err)
-	}
-	return store.Cut(jobs, q.Paging, func(job postrider.ReplayJob) string { return string(job.ID[:]) }), nil
-}
-
-// scanReplayJob reads the columns of a job, and more columns behind them.
-func scanReplayJob(row pgx.CollectableRow, job *postrider.ReplayJob, more ...any) error {
-	var filter, held string
-	err := row.Scan(append([]any{
-		toID(&job.ID), &job.Action, &filter, &job.PerSecond, &job.By, &job.Note, &job.Expected.Matches, &job.Expected.Exact,
-		&job.Status, &job.Error, toID(&job.Cursor), &held, &job.Handled, &job.Skipped.BytesGone, &job.Skipped.ReplayPending,
-		&job.Skipped.EndpointDeleted, &job.Skipped.Resolved, toTime(&job.CreatedAt), toTime(&job.EndedAt),
-	}, more...)...)
-	if err != nil {
-		return err
-	}
-	job.Filter, err = store.DecodeReplayFilter(filter)
-	if err == nil {
-		job.Held, err = store.DecodeHeld(held)
-	}
-	return err
-}
-
-// Sets the status of a job that has not ended, and returns the status that it had; no row:
-// there is no such job. Without a token, the node that has the job is fenced. Walks
-// replay_jobs_pkey.
-const setReplayJobSQL = `
-	with old as materialized (
-		select j.id, j.status
-		from replay_jobs j
-		where j.id = @id and (@account::uuid is null or j.account = @account)
-		for update
-	), changed as (
-		update replay_jobs j
-		set status = @status, token = null, due_at = @now,
-			ended_at = case when @status = 'cancelled' then now() end
-		from old
-		where j.id = old.id and old.status in ('running', 'paused') and old.status <> @status
-	)
-	select status from old`
-
-// SetReplayJob pauses, resumes or cancels a job.
-func (s *Store) SetReplayJob(ctx context.Context, r store.SetReplayJob) error {
-	err := s.repeat(ctx, func(bool) error {
-		var was postrider.ReplayStatus
-		err := s.pool.QueryRow(ctx, setReplayJobSQL, pgx.NamedArgs{
-			"id": someUUID(r.ID), "account": uuid(r.Account), "status": someText(r.Status), "now": s.clock.Now(),
-		}).Scan(&was)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return postrider.ErrNotFound
-		case err == nil && was.Ended() && was != r.Status:
-			return fmt.Errorf("it is %s: %w", was, postrider.ErrConflict)
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("change replay job %s: %w", r.ID, err)
-	}
-	return nil
-}
-
-// Leases the running jobs that are due, oldest first; skip locked lets several nodes claim
-// at once. Walks replay_jobs_running.
-const claimReplayJobsSQL = `
-	with due as materialized (
-		select j.id
-		from replay_jobs j
-		where j.status = 'running' and j.due_at <= @now
-		order by j.id
-		limit @max
-		for update skip locked
-	)
-	update replay_jobs j
-	set token = @token, due_at = @now::timestamptz + @lease * interval '1 microsecond'
-	from due
-	where j.id = due.id
-	returning j.id, j.action, j.filter, j.per_second, j.made_by, j.note, j.expected, j.expected_exact, j.status, j.error,
-		j.cursor, j.held, j.handled, j.bytes_gone, j.replay_pending, j.endpoint_deleted, j.resolved, j.created_at, j.ended_at`
-
-// ClaimReplayJobs leases running jobs.
-func (s *Store) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([]postrider.ReplayJob, error) {
-	var jobs []postrider.ReplayJob
-	err := s.once(ctx, func() (err error) {
-		rows, _ := s.pool.Query(ctx, claimReplayJobsSQL, pgx.NamedArgs{
-			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(), "now": s.clock.Now(),
-		})
-		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (job postrider.ReplayJob, err error) {
-			return job, scanReplayJob(row, &job)
-		})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("claim replay jobs: %w", err)
-	}
-	return jobs, nil
-}
-
-// Walks queue_replay_job.
-const replaysPendingSQL = `
-	select q.endpoint, count(*)
-	from queue q
-	where q.replay_job = @job
-	group by q.endpoint`
-
-// ReplaysPending counts the pending deliveries of a job by endpoint.
-func (s *Store) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error) {
-	pending := map[postrider.EndpointID]int{}
-	err := s.repeat(ctx, func(bool) error {
-		var endpoint postrider.EndpointID
-		var n int
-		rows, _ := s.readPool(ctx).Query(ctx, replaysPendingSQL, pgx.NamedArgs{"job": someUUID(id)})
-		_, err := pgx.ForEachRow(rows, []any{toID(&endpoint), &n}, func() error {
-			pending[endpoint] = n
-			return nil
-		})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count pending deliveries of replay job %s: %w", id, err)
-	}
-	return pending, nil
-}
 
 // ReplayChunk handles the next matches of a job, in one transaction. When a repeat finds the
 // position moved, it asks whether its own first try moved it.
 func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 	r := replaying{ReplayChunk: c, clock: s.clock}
-	var err, heldErr, toldErr error
+	var err, heldErr error
 	r.from, err = store.EncodeHeld(c.From.Held)
 	r.to, heldErr = store.EncodeHeld(c.To.Held)
-	r.told, toldErr = noticeArgs(c.Notices)
-	if err := errors.Join(err, heldErr, toldErr); err != nil {
+	if err := errors.Join(err, heldErr); err != nil {
 		return err
 	}
 	err = s.repeat(ctx, func(again bool) error {
@@ -237,8 +46,7 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 type replaying struct {
 	store.ReplayChunk
 	clock    *store.Clock
-	from, to string        // the documents of From.Held and To.Held
-	told     pgx.NamedArgs // of Notices
+	from, to string // the documents of From.Held and To.Held
 
 	job     postrider.ReplayJob // its Action, By and Note; set by begin
 	skipped map[string]int      // by reason; set by handle, with the handled ones under ""
@@ -538,8 +346,8 @@ func (r *replaying) finish(ctx context.Context, conn *pgxpool.Conn, s *Store) er
 			"resolved": r.skipped["resolved"],
 		})
 	}
-	if len(r.Notices) > 0 {
-		b.Queue(insertNoticesSQL, r.told)
+	for _, row := range sqlstore.NoticeRows(r.Notices) {
+		b.Queue(sqlstore.InsertNoticeSQL, arguments(row))
 	}
 	b.Queue(commitSQL)
 	return conn.SendBatch(ctx, b).Close()

@@ -424,3 +424,24 @@ func (s *Store) keptKeys(ctx context.Context) (map[store.OrderingKey]bool, error
 
 // Shrink does nothing: a partition that is dropped or truncated gives its files back.
 func (s *Store) Shrink(context.Context, int) (int, error) { return 0, nil }
+
+// Walks restored_records_at.
+const forgetRestoredSQL = `
+	with old as materialized (
+		select r.ctid as at
+		from restored_records r
+		where r.at < @before
+		order by r.at
+		limit @limit
+		for update skip locked
+	), forgotten as (
+		delete from restored_records r
+		using old
+		where r.ctid = old.at
+	)
+	select count(*) from old`
+
+// ForgetRestored deletes restored records.
+func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error) {
+	return s.upkeep(ctx, "forget restored records", forgetRestoredSQL, pgx.NamedArgs{"before": before, "limit": limit})
+}

@@ -5,8 +5,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/postrider/postrider"
 )
 
 // The statements around a transaction that reads before it writes. They are sent with its
@@ -32,18 +30,4 @@ func (s *Store) withConn(ctx context.Context, do func(conn *pgxpool.Conn) error)
 // tx runs do in a transaction.
 func (s *Store) tx(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, do)
-}
-
-// write runs a statement that may be repeated and must meet a row. No row is ErrNotFound;
-// a unique index that refuses is ErrConflict.
-func (s *Store) write(ctx context.Context, statement string, args pgx.NamedArgs) error {
-	return s.repeat(ctx, func(bool) error {
-		switch tag, err := s.pool.Exec(ctx, statement, args); {
-		case err != nil:
-			return err
-		case tag.RowsAffected() == 0:
-			return postrider.ErrNotFound
-		}
-		return nil
-	})
 }

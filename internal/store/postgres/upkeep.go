@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Turns deliveries without an order whose time is over into dead letters. A delivery under
@@ -189,7 +191,6 @@ const orphanedSQL = `
 
 // Versions are unique: each endpoint gets one of its own. Walks endpoints_pkey.
 const (
-	raiseVersionsSQL   = `update subscriptions set version = version + @n returning version - @n`
 	deleteEndpointsSQL = `
 	update endpoints e
 	set status = 'deleted', status_reason = '', status_since = now(), revision = e.revision + 1, version = @version + n.place, updated_at = now()
@@ -210,7 +211,7 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, er
 		}
 		return s.tx(ctx, func(tx pgx.Tx) error {
 			var version int64
-			if err := tx.QueryRow(ctx, raiseVersionsSQL, pgx.NamedArgs{"n": len(ids)}).Scan(&version); err != nil {
+			if err := tx.QueryRow(ctx, sqlstore.RaiseVersionsSQL, pgx.NamedArgs{"n": len(ids)}).Scan(&version); err != nil {
 				return err
 			}
 			tag, err := tx.Exec(ctx, deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids(ids), "version": version})

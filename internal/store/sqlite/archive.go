@@ -4,27 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// One row, which the first call makes.
-const leaseArchiveSQL = `
-	insert into archive_lease (node, until, only) values (@node, @until, 1)
-	on conflict (only) do update set node = excluded.node, until = excluded.until
-	where node = @node or until <= @now`
-
-// LeaseArchive leases the right to archive; see [store.Archive].
-func (s *Store) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error) {
-	return write(ctx, s, "lease the archive", func(ctx context.Context, tx *tx) (bool, error) {
-		n, err := tx.count(ctx, leaseArchiveSQL, sql.Named("node", int64(node)), sql.Named("now", micros(tx.now)), //nolint:gosec // the bits count
-			sql.Named("until", micros(tx.now.Add(d))))
-		return n > 0, err
-	})
-}
 
 // archived has the statements of a kind that is archived.
 type archived struct {
@@ -119,22 +104,6 @@ func idsOf(day time.Time, after, upTo store.RowID) []any {
 	}
 }
 
-// The parts of a day by the key of archive_parts.
-const (
-	partsColumns  = `kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at`
-	partsOfDaySQL = `
-	select ` + partsColumns + ` from archive_parts
-	where kind = @kind and day = @day order by number`
-)
-
-func scanPart(rows *sql.Rows, p *store.ArchivePart) error {
-	var sum []byte
-	err := rows.Scan(toString(&p.Kind), toTime(&p.Day), &p.Number, &p.Object, &p.Rows, &p.Deleted, &p.Bytes, &sum,
-		toID(&p.After), toID(&p.Last), toTime(&p.MadeAt))
-	copy(p.SHA256[:], sum)
-	return err
-}
-
 // ArchiveDay finds a day to archive; see [store.Archive]. It steps from day to day: the first
 // row after a day tells the next one.
 func (s *Store) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time) (store.ArchiveDay, error) {
@@ -167,21 +136,14 @@ func (s *Store) archiveDay(ctx context.Context, kind store.Kind, before time.Tim
 
 // partsOfDay reads a day with its parts.
 func (s *Store) partsOfDay(ctx context.Context, kind store.Kind, at time.Time) (store.ArchiveDay, error) {
-	day := store.ArchiveDay{Day: at, Next: 1}
+	day := store.ArchiveDay{Day: at}
 	counts, err := list(ctx, s, query{archivedKinds[kind].count, idsOf(at, store.RowID{}, last)},
 		func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
 	if err != nil {
 		return day, err
 	}
 	day.Rows = counts[0]
-	parts, err := list(ctx, s, query{partsOfDaySQL, []any{sql.Named("kind", string(kind)), sql.Named("day", micros(at))}}, scanPart)
-	for _, p := range parts {
-		day.Next = p.Number + 1
-		if p.Deleted < p.Rows {
-			day.Parts = append(day.Parts, p)
-		}
-	}
-	return day, err
+	return day, sqlstore.ReadParts(ctx, cold{s}, kind, &day)
 }
 
 // archivePage is how many rows are read at once to be archived.
@@ -246,109 +208,4 @@ func (s *Store) eachArchived(
 		}
 	}
 	return rows.Err()
-}
-
-// By the key of archive_parts. A part is stored if it is the next one of its day, and the rows
-// that are left of others end at @follows.
-const putPartSQL = `
-	insert into archive_parts (kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at)
-	select @kind, @day, @number, @object, @rows, @deleted, @bytes, @sha256, @after, @last, @made_at
-	where @number = 1 + coalesce((select max(number) from archive_parts where kind = @kind and day = @day), 0)
-		and @follows = coalesce((
-			select last from archive_parts
-			where kind = @kind and day = @day and deleted < row_count order by number desc limit 1), zeroblob(16))`
-
-// PutArchivePart records a part; see [store.Archive].
-func (s *Store) PutArchivePart(ctx context.Context, p store.ArchivePart) error {
-	return change(ctx, s, "put archive part", func(ctx context.Context, tx *tx) error {
-		n, err := tx.count(ctx, putPartSQL, sql.Named("kind", string(p.Kind)), sql.Named("day", micros(p.Day)), sql.Named("number", p.Number),
-			sql.Named("object", p.Object), sql.Named("rows", p.Rows), sql.Named("deleted", p.Deleted), sql.Named("bytes", p.Bytes), sql.Named("sha256", p.SHA256[:]),
-			sql.Named("after", blob(p.After)), sql.Named("follows", blob(p.Follows())), sql.Named("last", blob(p.Last)), sql.Named("made_at", micros(p.MadeAt)))
-		if err == nil && n == 0 {
-			return fmt.Errorf("%w: another part is recorded", postrider.ErrConflict)
-		}
-		return err
-	})
-}
-
-// By the key of archive_parts.
-const (
-	untouchedPartsSQL = `
-	select ` + partsColumns + ` from archive_parts
-	where kind = @kind and day = @day and deleted = 0 order by number`
-	forgetPartsSQL = `delete from archive_parts where kind = @kind and day = @day and deleted = 0`
-	endPartsSQL    = `update archive_parts set row_count = deleted where kind = @kind and day = @day and deleted < row_count`
-)
-
-// RedoArchiveDay forgets parts of a day; see [store.Archive].
-func (s *Store) RedoArchiveDay(ctx context.Context, kind store.Kind, day time.Time) ([]store.ArchivePart, error) {
-	return write(ctx, s, "archive a day again", func(ctx context.Context, tx *tx) ([]store.ArchivePart, error) {
-		args := []any{sql.Named("kind", string(kind)), sql.Named("day", micros(day))}
-		rows, err := tx.query(ctx, untouchedPartsSQL, args...)
-		if err != nil {
-			return nil, err
-		}
-		forgotten, err := collect(rows, scanPart)
-		if err != nil {
-			return nil, err
-		}
-		return forgotten, errors.Join(tx.exec(ctx, forgetPartsSQL, args...), tx.exec(ctx, endPartsSQL, args...))
-	})
-}
-
-// By the key of archive_parts, from a position.
-const archivePartsSQL = `
-	select ` + partsColumns + ` from archive_parts
-	where (kind, day, number) > (@kind_after, @day_after, @number_after)
-		and (@kind = '' or kind = @kind) and (@from is null or day >= @from) and (@to is null or day < @to)
-	order by kind, day, number limit @limit`
-
-// ArchiveParts lists parts; see [store.Archive].
-func (s *Store) ArchiveParts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error) {
-	parts, err := list(ctx, s, query{archivePartsSQL, []any{
-		sql.Named("kind", string(q.Kind)), sql.Named("from", microsOrNull(q.From)), sql.Named("to", microsOrNull(q.To)),
-		sql.Named("kind_after", string(q.After.Kind)), sql.Named("day_after", micros(q.After.Day)),
-		sql.Named("number_after", q.After.Number), sql.Named("limit", q.Limit),
-	}}, scanPart)
-	return parts, s.explain("list archive parts", err)
-}
-
-// By the key of archive_keys.
-const (
-	archiveKeySQL       = `select encrypted from archive_keys where account = @account`
-	putArchiveKeySQL    = `insert into archive_keys (account, encrypted) values (@account, @encrypted) on conflict (account) do nothing`
-	deleteArchiveKeySQL = `delete from archive_keys where account = @account`
-)
-
-// ArchiveKey returns the key of an account's archives; see [store.Archive].
-func (s *Store) ArchiveKey(ctx context.Context, account postrider.AccountID) ([]byte, error) {
-	found, err := list(ctx, s, query{archiveKeySQL, []any{sql.Named("account", blob(account))}},
-		func(rows *sql.Rows, key *[]byte) error { return rows.Scan(key) })
-	if err == nil && len(found) == 0 {
-		err = postrider.ErrNotFound
-	}
-	if err != nil {
-		return nil, s.explain("read archive key", err)
-	}
-	return found[0], nil
-}
-
-// PutArchiveKey stores the first key of an account's archives; see [store.Archive].
-func (s *Store) PutArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) ([]byte, error) {
-	return write(ctx, s, "put archive key", func(ctx context.Context, tx *tx) (stored []byte, err error) {
-		err = tx.exec(ctx, putArchiveKeySQL, sql.Named("account", blob(account)), sql.Named("encrypted", encrypted))
-		if err != nil {
-			return nil, err
-		}
-		err = tx.row(ctx, archiveKeySQL, sql.Named("account", blob(account))).Scan(&stored)
-		return stored, err
-	})
-}
-
-// DeleteArchiveKey deletes the key of an account's archives; see [store.Archive].
-func (s *Store) DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (bool, error) {
-	return write(ctx, s, "delete archive key", func(ctx context.Context, tx *tx) (bool, error) {
-		n, err := tx.count(ctx, deleteArchiveKeySQL, sql.Named("account", blob(account)))
-		return n > 0, err
-	})
 }

@@ -7,12 +7,13 @@ import (
 	"sync"
 
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // The parts of days that ended before a time, of which rows are left. By the key of
 // archive_parts.
 const deletablePartsSQL = `
-	select ` + partsColumns + ` from archive_parts
+	select ` + sqlstore.PartColumns + ` from archive_parts
 	where kind = @kind and day <= @latest and deleted < row_count
 	order by day, number`
 
@@ -99,7 +100,7 @@ func (s *Store) forgetArchived(ctx context.Context, doing string, f store.Delete
 // nextPart returns the first part of which rows can go, with these rows. Without rows: there
 // is none.
 func (s *Store) nextPart(ctx context.Context, kind store.Kind, q query) (partRows, error) {
-	parts, err := list(ctx, s, q, scanPart)
+	parts, err := list(ctx, s, q, func(rows *sql.Rows, p *store.ArchivePart) error { return sqlstore.ScanPart(coldRows{rows}, p) })
 	if err != nil {
 		return partRows{}, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Examine describes the data directory dir, for postrider doctor. It changes nothing in
@@ -280,7 +281,9 @@ func OpenSealed(dir string) (*Sealed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read encrypted values: %w", err)
 	}
-	return &Sealed{&Store{reads: &readPool{DB: db}, writer: newWriter(nil, nil, func(error) {})}}, nil // the writer never starts
+	s := &Store{reads: &readPool{DB: db}, writer: newWriter(nil, nil, func(error) {})} // the writer never starts
+	s.Verbs = sqlstore.New(cold{s})
+	return &Sealed{s}, nil
 }
 
 // Keyring is part of [store.Encryption].

@@ -158,7 +158,7 @@ func TestPromise8AReplayJobOfADeadProcessIsDueAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	job := postrider.ReplayJob{
-		ID: postrider.ReplayID{1}, Action: postrider.ActionReplay, PerSecond: 1,
+		ID: postrider.ReplayID{1}, Action: postrider.ActionReplay, PerSecond: 1, CreatedAt: time.Now(),
 		Filter: postrider.ReplayFilter{Statuses: []postrider.Status{postrider.Dead}},
 	}
 	s := open(t, dir, sqlite.Options{})

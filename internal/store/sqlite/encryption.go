@@ -1,43 +1,11 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/postrider/postrider/internal/store"
 )
-
-// At most one row.
-const (
-	keyringSQL     = `select text from keyring`
-	swapKeyringSQL = `insert into keyring (text, only) values (@text, 1) on conflict (only) do update set text = excluded.text`
-)
-
-// Keyring returns the stored keyring; see [store.Encryption].
-func (s *Store) Keyring(ctx context.Context) ([]byte, error) {
-	found, err := list(ctx, s, query{text: keyringSQL}, func(rows *sql.Rows, text *[]byte) error { return rows.Scan(text) })
-	if err != nil || len(found) == 0 {
-		return nil, s.explain("read the keyring", err)
-	}
-	return found[0], nil
-}
-
-// SwapKeyring replaces the stored keyring; see [store.Encryption]. The read and the write
-// are one job, so nobody can swap it in between.
-func (s *Store) SwapKeyring(ctx context.Context, old, next []byte) ([]byte, error) {
-	return write(ctx, s, "swap the keyring", func(ctx context.Context, tx *tx) (stored []byte, err error) {
-		err = tx.row(ctx, keyringSQL).Scan(&stored)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return nil, err
-		}
-		if !bytes.Equal(stored, old) {
-			return stored, nil
-		}
-		return bytes.Clone(next), tx.exec(ctx, swapKeyringSQL, sql.Named("text", next))
-	})
-}
 
 // Lists credentials and secrets in the order of their ids. Credentials count as the secret
 // with the zero id. Each half walks its index in that order, endpoints_credentials and
@@ -71,37 +39,4 @@ func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, li
 		return rows.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), &v.Bytes)
 	})
 	return append(values, more...), s.explain(doing, err)
-}
-
-// A value that somebody has changed meanwhile does not match @old and stays. Each finds
-// its row by its primary key.
-const (
-	reencryptSecretSQL = `
-	update endpoint_secrets set encrypted = @new where id = @secret and endpoint = @endpoint and encrypted = @old`
-	reencryptCredentialsSQL = `
-	update endpoints set credentials = @new where id = @endpoint and credentials = @old`
-	reencryptArchiveSQL = `
-	update archive_keys set encrypted = @new where account = @archive and encrypted = @old`
-)
-
-// Reencrypt replaces encrypted values that are still the old ones; see [store.Encryption].
-func (s *Store) Reencrypt(ctx context.Context, list []store.Reencryption) (int, error) {
-	return write(ctx, s, "reencrypt values", func(ctx context.Context, tx *tx) (replaced int, err error) {
-		for _, r := range list {
-			statement := reencryptSecretSQL
-			switch {
-			case !r.ID.Archive.IsZero():
-				statement = reencryptArchiveSQL
-			case r.ID.Secret.IsZero():
-				statement = reencryptCredentialsSQL
-			}
-			n, err := tx.count(ctx, statement, sql.Named("endpoint", blob(r.ID.Endpoint)), sql.Named("archive", blob(r.ID.Archive)),
-				sql.Named("secret", blob(r.ID.Secret)), sql.Named("old", r.Old), sql.Named("new", r.New))
-			if err != nil {
-				return 0, err
-			}
-			replaced += int(n)
-		}
-		return replaced, nil
-	})
 }

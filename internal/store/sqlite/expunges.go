@@ -3,155 +3,22 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// By the key of expunges.
-const putExpungeSQL = `
-	insert into expunges (id, event, endpoint, account, made_by, created_at)
-	values (@id, @event, @endpoint, @account, @by, @created_at)
-	on conflict do nothing`
-
-// PutExpunge stores a new expunge; see [store.Expunges].
-func (s *Store) PutExpunge(ctx context.Context, e postrider.Expunge) error {
-	return change(ctx, s, "put expunge", func(ctx context.Context, tx *tx) error {
-		return tx.exec(ctx, putExpungeSQL, sql.Named("id", blob(e.ID)), sql.Named("event", blobOrNull(e.Event)),
-			sql.Named("endpoint", blobOrNull(e.Endpoint)), sql.Named("account", blob(e.Account)), sql.Named("by", e.By),
-			sql.Named("created_at", micros(e.CreatedAt)))
-	})
-}
-
-// Both by the key, or expunges_running, from the end.
-const (
-	expungeColumns = `id, event, endpoint, account, made_by, events, attempts, dead_letters, other, archived, digest, empty_since,
-		archive_day, archive_done, archive_held, archive_fault, created_at, ended_at`
-	expungesSQL = `
-	select ` + expungeColumns + ` from expunges
-	where id < @below and (@id is null or id = @id)
-	order by id desc limit @limit`
-	expungesRunningSQL = `
-	select ` + expungeColumns + ` from expunges
-	where ended_at is null and id < @below and (@id is null or id = @id)
-	order by id desc limit @limit`
-)
-
-// Expunges lists expunges; see [store.Expunges].
-func (s *Store) Expunges(ctx context.Context, q store.ExpungeQuery) (store.Page[postrider.Expunge], error) {
-	args, err := window[postrider.ExpungeID](store.Span{}, q.Paging)
-	if err != nil {
-		return store.Page[postrider.Expunge]{}, err
-	}
-	statement := expungesSQL
-	if q.Running {
-		statement = expungesRunningSQL
-	}
-	found, err := list(ctx, s, query{statement, append(args, sql.Named("id", blobOrNull(q.ID)))}, scanExpunge)
-	return store.Cut(found, q.Paging, func(e postrider.Expunge) string { return key(e.ID) }), s.explain("list expunges", err)
-}
-
-func scanExpunge(rows *sql.Rows, e *postrider.Expunge) error { return scanExpungeColumns(rows, e) }
-
-// scanExpungeColumns reads expungeColumns.
-func scanExpungeColumns(from interface{ Scan(...any) error }, e *postrider.Expunge) error {
-	var digest []byte
-	err := from.Scan(toID(&e.ID), toID(&e.Event), toID(&e.Endpoint), toID(&e.Account), &e.By, &e.Removed.Events, &e.Removed.Attempts,
-		&e.Removed.DeadLetters, &e.Removed.Other, &e.Removed.Archived, &digest, toTime(&e.EmptySince),
-		toTime(&e.Archive.Day), &e.Archive.Done, &e.Archive.Held, &e.Archive.Fault, toTime(&e.CreatedAt), toTime(&e.EndedAt))
-	copy(e.Digest[:], digest)
-	return err
-}
-
-// By the key of expunges.
-const (
-	expungeSQL       = `select ` + expungeColumns + ` from expunges where id = @id`
-	updateExpungeSQL = `
-	update expunges
-	set events = @events, attempts = @attempts, dead_letters = @dead_letters, other = @other, digest = @digest,
-		empty_since = @empty_since, ended_at = @ended_at
-	where id = @id`
-	noteExpungeSQL = `
-	update expunges
-	set archive_day = @day, archive_done = @done, archive_held = @held, archive_fault = @fault
-	where id = @id and ended_at is null and empty_since is @empty_since`
-)
-
-// noteExpunge stores how far an expunge has got in the archive.
-func noteExpunge(ctx context.Context, tx *tx, e postrider.Expunge) error {
-	return tx.exec(ctx, noteExpungeSQL, sql.Named("id", blob(e.ID)), sql.Named("day", microsOrNull(e.Archive.Day)), sql.Named("done", e.Archive.Done),
-		sql.Named("held", e.Archive.Held), sql.Named("fault", e.Archive.Fault), sql.Named("empty_since", microsOrNull(e.EmptySince)))
-}
-
-// NoteExpunge stores how far an expunge has got in the archive; see [store.Expunges].
-func (s *Store) NoteExpunge(ctx context.Context, e postrider.Expunge) error {
-	return change(ctx, s, "note expunge", func(ctx context.Context, tx *tx) error { return noteExpunge(ctx, tx, e) })
-}
-
-// By the keys of archive_parts and expunges.
-const (
-	replacePartSQL = `
-	update archive_parts
-	set object = @object, bytes = @bytes, sha256 = @sha256, made_at = @made_at,
-		row_count = max(row_count - @fewer, 0), deleted = max(deleted - @fewer, 0)
-	where kind = @kind and day = @day and number = @number and object = @old`
-	forgetPartSQL    = `delete from archive_parts where kind = @kind and day = @day and number = @number and object = @old`
-	countArchivedSQL = `update expunges set archived = archived + @fewer where id = @id`
-)
-
-// ReplaceArchivePart records a part in place of another; see [store.Expunges].
-func (s *Store) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) error {
-	return change(ctx, s, "replace archive part", func(ctx context.Context, tx *tx) error {
-		statement, args := forgetPartSQL, []any{
-			sql.Named("kind", string(r.Part.Kind)), sql.Named("day", micros(r.Part.Day)), sql.Named("number", r.Part.Number), sql.Named("old", r.Part.Object),
-		}
-		if r.With.Object != "" {
-			statement, args = replacePartSQL, append(args, sql.Named("object", r.With.Object), sql.Named("bytes", r.With.Bytes),
-				sql.Named("sha256", r.With.SHA256[:]), sql.Named("made_at", micros(r.With.MadeAt)), sql.Named("fewer", r.Fewer))
-		}
-		n, err := tx.count(ctx, statement, args...)
-		switch {
-		case err != nil:
-			return err
-		case n == 0:
-			return fmt.Errorf("%w: another object is recorded", postrider.ErrConflict)
-		}
-		return tx.exec(ctx, countArchivedSQL, sql.Named("fewer", r.Fewer), sql.Named("id", blob(r.Expunge)))
-	})
-}
 
 // ExpungeRows removes rows of what an expunge is about; see [store.Expunges].
 func (s *Store) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrider.Expunge, err error) {
 	err = changeInBulk(ctx, s, "expunge", func(ctx context.Context, tx *tx) error {
-		e = postrider.Expunge{}
-		err := scanExpungeColumns(tx.row(ctx, expungeSQL, sql.Named("id", blob(r.ID))), &e)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return postrider.ErrNotFound
-		case err != nil || !e.EndedAt.IsZero():
-			return err
-		}
-		x := expunging{tx: tx, ExpungePlan: store.PlanExpunge(e), expunge: &e, left: r.Limit}
-		removed, err := x.run(ctx)
-		if err != nil {
-			return err
-		}
-		var waits bool
-		if removed.Total() == 0 {
-			if err := tx.row(ctx, `select exists (`+x.Waits+`)`, x.object()).Scan(&waits); err != nil {
-				return err
-			}
-		}
-		e.Found(removed, waits, tx.wall, r.Settled)
-		err = tx.exec(ctx, updateExpungeSQL, sql.Named("id", blob(r.ID)), sql.Named("events", e.Removed.Events),
-			sql.Named("attempts", e.Removed.Attempts), sql.Named("dead_letters", e.Removed.DeadLetters), sql.Named("other", e.Removed.Other),
-			sql.Named("digest", e.Digest[:]), sql.Named("empty_since", microsOrNull(e.EmptySince)), sql.Named("ended_at", microsOrNull(e.EndedAt)))
-		if err != nil || !e.EndedAt.IsZero() {
-			return err
-		}
-		return noteExpunge(ctx, tx, e)
+		e, err = sqlstore.ExpungeChunk(ctx, coldTx{tx, &s.texts}, r,
+			func(ctx context.Context, plan store.ExpungePlan, e *postrider.Expunge) (postrider.ExpungeCounts, error) {
+				x := expunging{tx: tx, ExpungePlan: plan, expunge: e, left: r.Limit}
+				return x.run(ctx)
+			})
+		return err
 	})
 	return e, err
 }

@@ -6,25 +6,12 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// One row.
-const heldSQL = `select since, reason from hold`
-
-// Held returns the hold; see [store.Holding].
-func (s *Store) Held(ctx context.Context) (postrider.Hold, error) {
-	found, err := list(ctx, s, query{text: heldSQL}, scanHold)
-	if err != nil {
-		return postrider.Hold{}, s.explain("read the hold", err)
-	}
-	return found[0], nil
-}
-
-func scanHold(rows *sql.Rows, h *postrider.Hold) error { return rows.Scan(toTime(&h.Since), &h.Reason) }
 
 // held reads the hold inside a job.
 func held(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
-	err = tx.row(ctx, heldSQL).Scan(toTime(&h.Since), &h.Reason)
+	err = tx.row(ctx, sqlstore.HeldSQL).Scan(toTime(&h.Since), &h.Reason)
 	return h, err
 }
 
@@ -39,17 +26,17 @@ const holdSQL = `
 
 // PutHold holds the store; see [store.Holding].
 func (s *Store) PutHold(ctx context.Context, reason string) (postrider.Hold, error) {
-	return write(ctx, s, "hold the store", func(ctx context.Context, tx *tx) (postrider.Hold, error) {
+	return write(ctx, s, "hold the store", func(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
 		if err := tx.exec(ctx, raiseSequencesSQL, sql.Named("now", micros(tx.wall))); err != nil {
-			return postrider.Hold{}, err
+			return h, err
 		}
 		n, err := tx.count(ctx, holdSQL, sql.Named("now", micros(tx.wall)), sql.Named("reason", reason))
 		if err != nil {
-			return postrider.Hold{}, err
+			return h, err
 		}
 		if n > 0 {
-			if _, err := raiseVersion(ctx, tx); err != nil {
-				return postrider.Hold{}, err
+			if _, err := sqlstore.RaiseVersion(ctx, coldTx{tx, &s.texts}); err != nil {
+				return h, err
 			}
 		}
 		return held(ctx, tx)

@@ -131,15 +131,6 @@ func listIn[T any](ctx context.Context, v snapshot, q query, scan func(*sql.Rows
 	return collect(rows, scan)
 }
 
-// number reads the one number that a query in the snapshot answers with.
-func (v snapshot) number(ctx context.Context, q query) (int64, error) {
-	numbers, err := listIn(ctx, v, q, func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
-	if err != nil || len(numbers) == 0 {
-		return 0, err
-	}
-	return numbers[0], nil
-}
-
 // prepared returns the prepared statement of a text for the connections of the pool. Parsing
 // the text of a list takes longer than most lists do, and there are few texts, so none is
 // ever dropped. Of two callers that prepare one text at once, the second uses the first

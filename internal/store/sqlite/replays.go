@@ -8,144 +8,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// By the key of replay_jobs.
-const putReplayJobSQL = `
-	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
-		cursor, held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
-	values (@id, @account, @action, @filter, @per_second, @by, @note, @expected, @exact, 'running', '', zeroblob(16), '', 0, 0, 0,
-		0, 0, @now, @created_at)
-	on conflict do nothing`
-
-// PutReplayJob stores a new job; see [store.Replays].
-func (s *Store) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error {
-	filter, err := store.EncodeReplayFilter(job.Filter)
-	if err != nil {
-		return err
-	}
-	return change(ctx, s, "put replay job", func(ctx context.Context, tx *tx) error {
-		return tx.exec(ctx, putReplayJobSQL, sql.Named("id", blob(job.ID)), sql.Named("account", blobOrNull(job.Filter.Account)),
-			sql.Named("action", string(job.Action)), sql.Named("filter", filter), sql.Named("per_second", job.PerSecond),
-			sql.Named("by", job.By), sql.Named("note", job.Note), sql.Named("expected", job.Expected.Matches),
-			sql.Named("exact", job.Expected.Exact), sql.Named("now", micros(tx.now)), sql.Named("created_at", micros(job.CreatedAt)))
-	})
-}
-
-// The columns of scanReplayJob, but for what became of the deliveries.
-const replayJobColumns = `id, action, filter, per_second, made_by, note, expected, expected_exact, status, error, cursor,
-		held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, created_at, ended_at`
-
-// One job by its key, with the numbers of its deliveries: those in the queue by
-// queue_replay_job, the dead by dead_letters_replay_job, the cancelled by
-// attempts_replay_job_decided; all others are delivered. The jobs of an account by
-// replay_jobs_account; all from the end of the key.
-const (
-	replayJobSQL = `
-	select ` + replayJobColumns + `,
-		(select count(*) from queue where replay_job = @id),
-		(select count(*) from dead_letters where replay_job = @id),
-		(select count(*) from attempts where replay_job = @id and outcome = 'none' and status_after = 'cancelled')
-	from replay_jobs where id = @id and (@account is null or account = @account)` + replayJobsFilter
-	replayJobsOfAccountSQL = `
-	select ` + replayJobColumns + `, 0, 0, 0 from replay_jobs where account = @account` + replayJobsFilter
-	replayJobsSQL = `
-	select ` + replayJobColumns + `, 0, 0, 0 from replay_jobs where true` + replayJobsFilter
-	replayJobsFilter = ` and id < @below and (@status = '' or status = @status)
-	order by id desc limit @limit`
-)
-
-// ReplayJobs lists replay jobs; see [store.Replays]. The statement sees one commit, so the
-// numbers fit each other.
-func (s *Store) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error) {
-	args, err := window[postrider.ReplayID](store.Span{}, q.Paging)
-	if err != nil {
-		return store.Page[postrider.ReplayJob]{}, err
-	}
-	statement := replayJobsSQL
-	switch {
-	case !q.ID.IsZero():
-		statement = replayJobSQL
-	case !q.Account.IsZero():
-		statement = replayJobsOfAccountSQL
-	}
-	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
-		sql.Named("status", string(q.Status)))
-	jobs, err := list(ctx, s, query{statement, args}, func(rows *sql.Rows, job *postrider.ReplayJob) error {
-		made := &job.Made
-		err := scanReplayJob(rows, job, &made.Pending, &made.Dead, &made.Cancelled)
-		if !q.ID.IsZero() && job.Action == postrider.ActionReplay {
-			made.Delivered = job.Handled - made.Pending - made.Dead - made.Cancelled
-		}
-		return err
-	})
-	return store.Cut(jobs, q.Paging, func(job postrider.ReplayJob) string { return key(job.ID) }), s.explain("list replay jobs", err)
-}
-
-// scanReplayJob reads a job from replayJobColumns and the columns behind them.
-func scanReplayJob(rows *sql.Rows, job *postrider.ReplayJob, more ...any) error {
-	var filter, held string
-	err := rows.Scan(append([]any{
-		toID(&job.ID), toString(&job.Action), &filter, &job.PerSecond, &job.By, &job.Note, &job.Expected.Matches,
-		toFlag(&job.Expected.Exact), toString(&job.Status), &job.Error, toID(&job.Cursor), &held, &job.Handled, &job.Skipped.BytesGone,
-		&job.Skipped.ReplayPending, &job.Skipped.EndpointDeleted, &job.Skipped.Resolved, toTime(&job.CreatedAt), toTime(&job.EndedAt),
-	}, more...)...)
-	if err != nil {
-		return err
-	}
-	job.Filter, err = store.DecodeReplayFilter(filter)
-	if err == nil {
-		job.Held, err = store.DecodeHeld(held)
-	}
-	return err
-}
-
-// Both by the key of replay_jobs. Without a token, the node that has the job is fenced.
-const (
-	setReplayJobSQL = `
-	update replay_jobs
-	set status = @status, token = null, due_at = @now, ended_at = iif(@status = 'cancelled', @wall, null)
-	where id = @id and status in ('running', 'paused') and status <> @status`
-	replayJobStatusSQL = `
-	select status from replay_jobs where id = @id and (@account is null or account = @account)`
-)
-
-// SetReplayJob pauses, resumes or cancels a job; see [store.Replays].
-func (s *Store) SetReplayJob(ctx context.Context, r store.SetReplayJob) error {
-	return change(ctx, s, "change replay job", func(ctx context.Context, tx *tx) error {
-		var status postrider.ReplayStatus
-		err := tx.row(ctx, replayJobStatusSQL, sql.Named("id", blob(r.ID)), sql.Named("account", blobOrNull(r.Account))).Scan(toString(&status))
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return postrider.ErrNotFound
-		case err != nil:
-			return err
-		case status.Ended() && status != r.Status:
-			return fmt.Errorf("it is %s: %w", status, postrider.ErrConflict)
-		}
-		return tx.exec(ctx, setReplayJobSQL, sql.Named("id", blob(r.ID)), sql.Named("status", string(r.Status)),
-			sql.Named("now", micros(tx.now)), sql.Named("wall", micros(tx.wall)))
-	})
-}
-
-// By replay_jobs_running, oldest first.
-const claimReplayJobsSQL = `
-	update replay_jobs
-	set token = @token, due_at = @until
-	where id in (select id from replay_jobs where status = 'running' and due_at <= @now order by id limit @max)
-	returning ` + replayJobColumns
-
-// ClaimReplayJobs leases running jobs; see [store.Replays].
-func (s *Store) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) ([]postrider.ReplayJob, error) {
-	return write(ctx, s, "claim replay jobs", func(ctx context.Context, tx *tx) ([]postrider.ReplayJob, error) {
-		rows, err := tx.query(ctx, claimReplayJobsSQL, sql.Named("token", int64(c.Token)), sql.Named("now", micros(tx.now)),
-			sql.Named("until", micros(tx.now.Add(c.Lease))), sql.Named("max", c.Max))
-		if err != nil {
-			return nil, err
-		}
-		return collect(rows, func(rows *sql.Rows, job *postrider.ReplayJob) error { return scanReplayJob(rows, job) })
-	})
-}
 
 // A chunk with another token or position, or of a job that does not run, finds no row. By the
 // key of replay_jobs.
@@ -161,29 +25,6 @@ const countReplaysSQL = `
 	set handled = handled + @handled, bytes_gone = bytes_gone + @bytes_gone, replay_pending = replay_pending + @replay_pending,
 		endpoint_deleted = endpoint_deleted + @endpoint_deleted, resolved = resolved + @resolved
 	where id = @id`
-
-// By queue_replay_job.
-const replaysPendingSQL = `
-	select endpoint, count(*) from queue where replay_job = @id group by endpoint`
-
-// ReplaysPending counts the pending deliveries of a job by endpoint; see [store.Replays].
-func (s *Store) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error) {
-	type count struct {
-		endpoint postrider.EndpointID
-		n        int
-	}
-	counts, err := list(ctx, s, query{replaysPendingSQL, []any{sql.Named("id", blob(id))}}, func(rows *sql.Rows, c *count) error {
-		return rows.Scan(toID(&c.endpoint), &c.n)
-	})
-	if err != nil {
-		return nil, s.explain("count pending deliveries of a replay job", err)
-	}
-	pending := make(map[postrider.EndpointID]int, len(counts))
-	for _, c := range counts {
-		pending[c.endpoint] = c.n
-	}
-	return pending, nil
-}
 
 // ReplayChunk handles the next matches of a job; see [store.Replays]. Token, position and
 // status are compared and changed by one statement. So a chunk is stored once, also if it
@@ -216,7 +57,7 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 				return err
 			}
 		}
-		if _, err := putNotices(ctx, tx, c.Notices); err != nil {
+		if _, err := sqlstore.PutNotices(ctx, coldTx{tx, &s.texts}, c.Notices); err != nil {
 			return err
 		}
 		return tx.exec(ctx, countReplaysSQL, sql.Named("id", blob(c.Job)), sql.Named("handled", r.job.Handled),

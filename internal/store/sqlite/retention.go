@@ -195,3 +195,13 @@ func shrink(ctx context.Context, tx *tx, limit int) (int, error) {
 	err := tx.row(ctx, freeSQL).Scan(&left, &pages)
 	return free - left, err
 }
+
+// By restored_records_at.
+const forgetRestoredSQL = `
+	delete from restored_records where (id, number, kind) in (
+		select id, number, kind from restored_records where at < @before order by at limit @limit)`
+
+// ForgetRestored deletes restored records; see [store.Restored].
+func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error) {
+	return s.forget(ctx, "forget restored records", limit, query{forgetRestoredSQL, []any{sql.Named("before", micros(before))}})
+}

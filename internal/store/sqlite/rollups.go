@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // One row at the end of the table.
@@ -397,10 +398,9 @@ func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID)
 func scanEndpointState(rows *sql.Rows, e *store.EndpointState, now time.Time) error {
 	h := &e.Health
 	var due time.Time
-	err := rows.Scan(append([]any{
-		toID(&e.Endpoint), &e.Delivered, &e.Dead, &e.Pending, toTime(&due),
-		toID(&h.Account), toNumber(&h.Number), toString(&h.Status), toString(&h.Reason), toNumber(&h.Warnings), toTime(&h.Since),
-	}, circuitInto(&e.Circuit)...)...)
+	err := coldRows{rows}.Scan(append([]any{
+		&e.Endpoint, &e.Delivered, &e.Dead, &e.Pending, &due, &h.Account, &h.Number, &h.Status, &h.Reason, &h.Warnings, &h.Since,
+	}, sqlstore.CircuitInto(&e.Circuit)...)...)
 	if h.Number > 0 {
 		h.Endpoint = e.Endpoint
 	}

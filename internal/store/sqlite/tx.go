@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -99,15 +98,6 @@ func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, e
 		return nil, err
 	}
 	return s.QueryContext(ctx, args...)
-}
-
-// found turns the result of a statement that must change a row into an error: no row is
-// ErrNotFound.
-func found(changed int64, err error) error {
-	if err == nil && changed == 0 {
-		return postrider.ErrNotFound
-	}
-	return err
 }
 
 // row runs a statement that returns one row.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Each verb here finds its candidates beside the writer, and looks at each of them again
@@ -130,7 +131,7 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (int, error) {
 		return 0, s.explain(doing, err)
 	}
 	return byRow[postrider.EndpointID]{doing, func(ctx context.Context, tx *tx, id postrider.EndpointID) (int64, error) {
-		version, err := raiseVersion(ctx, tx)
+		version, err := sqlstore.RaiseVersion(ctx, coldTx{tx, &s.texts})
 		if err != nil {
 			return 0, err
 		}

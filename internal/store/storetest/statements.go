@@ -31,6 +31,17 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r.callAccess(t.Context())
 	r.callCatalogue(t.Context())
 	r.callPortal(t.Context())
+	r.callNotices(t.Context())
+	r.callRestored(t.Context())
+	r.callEncryption(t.Context())
+	r.callDirectory(t.Context())
+	r.callSecrets(t.Context())
+	r.callCircuits(t.Context())
+	r.callHealth(t.Context())
+	r.callQuotas(t.Context())
+	r.callReplays(t.Context())
+	r.callArchive(t.Context())
+	r.callExpunges(t.Context())
 	return r.heard
 }
 
@@ -148,6 +159,160 @@ func (r *recorder) callPortal(ctx context.Context) {
 	_, _ = v.Portal(ctx)
 	r.verb = "Logo"
 	_, _ = v.Logo(ctx)
+}
+
+func (r *recorder) callNotices(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutNotices"
+	callVerb(ctx, v.PutNotices, []postrider.Notice{{ID: id, Account: id, Kind: postrider.NoticeFailing, Object: "o"}})
+	r.verb = "Notices"
+	for _, oldestFirst := range []bool{false, true} {
+		p := store.Paging{OldestFirst: oldestFirst}
+		callVerb(ctx, v.Notices,
+			store.NoticeQuery{Paging: p, Span: askedSpan}, store.NoticeQuery{Paging: p, Account: id}, store.NoticeQuery{Paging: p, Object: "o"},
+			store.NoticeQuery{Paging: p, Kind: postrider.NoticeFailing},
+			store.NoticeQuery{Paging: p, Account: id, Kind: postrider.NoticeFailing, Object: "o"})
+	}
+	r.verb = "NoticesPublished"
+	_, _ = v.NoticesPublished(ctx)
+	r.verb = "SetNoticesPublished"
+	doVerb(ctx, v.SetNoticesPublished, id)
+}
+
+func (r *recorder) callRestored(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutRestored"
+	doVerb(ctx, v.PutRestored, []store.RestoredRecord{{ID: id}})
+	r.verb = "RestoredRecords"
+	callVerb(ctx, v.RestoredRecords, store.RestoredQuery{}, store.RestoredQuery{Event: id}, store.RestoredQuery{Account: id},
+		store.RestoredQuery{Endpoint: id}, store.RestoredQuery{Event: id, Account: id, Endpoint: id})
+}
+
+func (r *recorder) callEncryption(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "SwapKeyring"
+	_, _ = v.SwapKeyring(ctx, nil, []byte("a"))
+	_, _ = v.SwapKeyring(ctx, []byte("a"), []byte("b"))
+	r.verb = "Keyring"
+	_, _ = v.Keyring(ctx)
+	r.verb = "Reencrypt"
+	callVerb(ctx, v.Reencrypt, []store.Reencryption{
+		{ID: store.EncryptedID{Endpoint: id, Secret: id}}, {ID: store.EncryptedID{Endpoint: id}}, {ID: store.EncryptedID{Archive: id}},
+	})
+}
+
+func (r *recorder) callDirectory(ctx context.Context) {
+	v, id, yes := sqlstore.New(r), askedID, true
+	r.verb = "PutEndpoint"
+	callVerb(ctx, v.PutEndpoint,
+		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled}, Most: 1},
+		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}, CloseCircuit: true},
+		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}}) // another revision
+	r.verb = "Endpoints"
+	callVerb(ctx, v.Endpoints,
+		store.EndpointQuery{}, store.EndpointQuery{ID: id}, store.EndpointQuery{IDs: []postrider.EndpointID{id}}, store.EndpointQuery{Account: id},
+		store.EndpointQuery{ID: id, Account: id}, store.EndpointQuery{IDs: []postrider.EndpointID{id}, Account: id},
+		store.EndpointQuery{Account: id, UID: "u"}, store.EndpointQuery{Status: postrider.EndpointPaused},
+		store.EndpointQuery{Circuit: postrider.CircuitOpen}, store.EndpointQuery{Failing: &yes}, store.EndpointQuery{Health: postrider.HealthWarned},
+		store.EndpointQuery{Account: id, Status: postrider.EndpointPaused, Circuit: postrider.CircuitOpen, Failing: &yes, Health: postrider.HealthWarned})
+	r.verb = "Changes"
+	_, _ = v.Changes(ctx, 1, 10)
+	r.verb = "Held"
+	_, _ = v.Held(ctx)
+}
+
+// callSecrets follows callDirectory, which makes the endpoint.
+func (r *recorder) callSecrets(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	other := [16]byte{15: 2}
+	r.verb = "RotateSecret"
+	doVerb(ctx, v.RotateSecret, store.RotateSecret{Secret: postrider.Secret{ID: id, Endpoint: id}})
+	doVerb(ctx, v.RotateSecret, store.RotateSecret{Secret: postrider.Secret{ID: other, Endpoint: id}, Overlap: time.Hour})
+	r.verb = "Secrets"
+	_, _ = v.Secrets(ctx, id)
+	r.verb = "PublicKeys"
+	callVerb(ctx, v.PublicKeys, store.PublicKeyQuery{}, store.PublicKeyQuery{Endpoint: id})
+	r.verb = "RevokeSecret"
+	doVerb(ctx, v.RevokeSecret, store.RevokeSecret{Endpoint: id, Secret: id})
+}
+
+func (r *recorder) callCircuits(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutCircuit"
+	callVerb(ctx, v.PutCircuit, store.PutCircuit{Circuit: postrider.Circuit{Endpoint: id}},
+		store.PutCircuit{Circuit: postrider.Circuit{Endpoint: id, Generation: 1}, Announce: true})
+	r.verb = "Circuits"
+	callVerb(ctx, v.Circuits, store.CircuitQuery{Limit: 10}, store.CircuitQuery{Limit: 10, Endpoint: id}, store.CircuitQuery{Limit: 10, Failing: true},
+		store.CircuitQuery{Limit: 10, Failing: true, Endpoint: id, Account: id})
+}
+
+func (r *recorder) callHealth(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutHealth"
+	_ = v.PutHealth(ctx, postrider.EndpointHealth{Endpoint: id, Account: id, Number: 1, Status: postrider.HealthDisabled, Since: askedSpan.From})
+	r.verb = "HealthHistory"
+	callVerb(ctx, v.HealthHistory, store.HealthQuery{Endpoint: id}, store.HealthQuery{Endpoint: id, Account: id})
+}
+
+func (r *recorder) callQuotas(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutQuotas"
+	_ = v.PutQuotas(ctx, id, postrider.Quotas{})
+	r.verb = "Quotas"
+	callVerb(ctx, v.Quotas, store.QuotaQuery{}, store.QuotaQuery{Account: id})
+	r.verb = "QuotaUse"
+	callVerb(ctx, v.QuotaUse, id)
+	r.verb = "MarkFull"
+	callVerb(ctx, v.MarkFull, store.MarkFull{Full: []postrider.EndpointID{id}, Free: []postrider.EndpointID{id}})
+}
+
+func (r *recorder) callReplays(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutReplayJob"
+	doVerb(ctx, v.PutReplayJob, postrider.ReplayJob{ID: id, Action: postrider.ActionReplay, PerSecond: 1, CreatedAt: askedSpan.From})
+	r.verb = "ReplayJobs"
+	callVerb(ctx, v.ReplayJobs, store.ReplayJobQuery{}, store.ReplayJobQuery{ID: id}, store.ReplayJobQuery{Account: id},
+		store.ReplayJobQuery{ID: id, Account: id}, store.ReplayJobQuery{Account: id, Status: postrider.ReplayRunning})
+	r.verb = "ClaimReplayJobs"
+	callVerb(ctx, v.ClaimReplayJobs, store.ClaimReplayJobs{Max: 10, Token: 1, Lease: time.Second})
+	r.verb = "ReplaysPending"
+	callVerb(ctx, v.ReplaysPending, id)
+	r.verb = "SetReplayJob"
+	doVerb(ctx, v.SetReplayJob, store.SetReplayJob{ID: id, Status: postrider.ReplayPaused})
+}
+
+func (r *recorder) callArchive(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	part := store.ArchivePart{Kind: store.OldEvents, Day: askedSpan.From, Number: 1, Rows: 1, Last: id, MadeAt: askedSpan.To}
+	r.verb = "LeaseArchive"
+	_, _ = v.LeaseArchive(ctx, 1, time.Second)
+	r.verb = "PutArchivePart"
+	doVerb(ctx, v.PutArchivePart, part)
+	r.verb = "ArchiveParts"
+	callVerb(ctx, v.ArchiveParts, store.ArchiveParts{Limit: 10},
+		store.ArchiveParts{Limit: 10, Kind: store.OldEvents, From: askedSpan.From, To: askedSpan.To, After: part})
+	r.verb = "ReplaceArchivePart"
+	doVerb(ctx, v.ReplaceArchivePart, store.ReplaceArchivePart{Part: part, With: store.ArchivePart{Object: "a", MadeAt: askedSpan.To}})
+	doVerb(ctx, v.ReplaceArchivePart, store.ReplaceArchivePart{Part: part})
+	r.verb = "RedoArchiveDay"
+	_, _ = v.RedoArchiveDay(ctx, store.OldEvents, askedSpan.From)
+	r.verb = "PutArchiveKey"
+	_, _ = v.PutArchiveKey(ctx, id, []byte("k"))
+	r.verb = "ArchiveKey"
+	callVerb(ctx, v.ArchiveKey, id)
+	r.verb = "DeleteArchiveKey"
+	callVerb(ctx, v.DeleteArchiveKey, id)
+}
+
+func (r *recorder) callExpunges(ctx context.Context) {
+	v, id := sqlstore.New(r), askedID
+	r.verb = "PutExpunge"
+	doVerb(ctx, v.PutExpunge, postrider.Expunge{ID: id, Account: id, Event: id, CreatedAt: askedSpan.From})
+	r.verb = "Expunges"
+	callVerb(ctx, v.Expunges, store.ExpungeQuery{}, store.ExpungeQuery{ID: id}, store.ExpungeQuery{Running: true},
+		store.ExpungeQuery{ID: id, Running: true})
+	r.verb = "NoteExpunge"
+	doVerb(ctx, v.NoteExpunge, postrider.Expunge{ID: id})
 }
 
 // recorder is a database that notes what it gets.

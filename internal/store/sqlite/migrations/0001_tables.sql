@@ -47,7 +47,7 @@ create unique index quotas_version on quotas (version);
 
 -- What accounts with a limit have used. events is how many events the account might
 -- publish at the time at, which grows by rate up to burst; asked counts the events that
--- were ever published, refused ones too; bytes are of the day, which is counted from 1970.
+-- were ever published, refused ones too; bytes are of the day, which is its first instant.
 -- The key serves SpendQuotas.
 create table quota_use (
     account blob primary key check (length(account) = 16),
@@ -301,8 +301,8 @@ create index endpoint_secrets_public on endpoint_secrets (id) where public is no
 -- At most one row: the text of the keyring that encrypts secrets and
 -- credentials, or the note that the server has it from outside.
 create table keyring (
-    text blob not null check (length(text) > 0),
-    only integer primary key default 1 check (only = 1)
+    text   blob not null check (length(text) > 0),
+    single integer primary key default 1 check (single = 1)
 ) strict;
 
 -- What was published.
@@ -447,7 +447,8 @@ create table circuits (
     failures      integer not null check (failures >= 0),
     last_attempt_at integer,
     last_outcome  text not null,
-    generation    integer not null check (generation >= 1)
+    generation    integer not null check (generation >= 1),
+    changed_at    integer not null
 ) strict, without rowid;
 -- HealthInputs: endpoints that have been failing.
 create index circuits_failing on circuits (endpoint) where failing_since is not null;
@@ -635,9 +636,9 @@ create table archive_keys (
 
 -- At most one row: which node archives, and until when. until is a time of @now.
 create table archive_lease (
-    node  integer not null,
-    until integer not null,
-    only  integer primary key default 1 check (only = 1)
+    node   integer not null,
+    until  integer not null,
+    single integer primary key default 1 check (single = 1)
 ) strict;
 
 -- Records that people have copied back from the archive: JSON. Nothing sends them. The key

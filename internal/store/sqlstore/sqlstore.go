@@ -20,8 +20,10 @@ import (
 )
 
 // Verbs are the verbs of a store that are not hot: those of store.Access, store.Audit,
-// store.Catalogue, store.Destinations, store.Inspections, store.PortalSettings and
-// store.Sessions.
+// store.Catalogue, store.Destinations, store.Directory, store.Inspections, store.Notices,
+// store.PortalSettings and store.Sessions, and most of those of store.Archive, store.Encryption,
+// store.Expunges, store.Quotas, store.Replays and store.Restored. Of others it has Circuits,
+// HealthHistory, Held, PutCircuit and PutHealth.
 type Verbs struct {
 	db Database
 }

@@ -12,8 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,167 +28,6 @@ import (
 	"github.com/postrider/postrider/internal/store/storetest"
 	"github.com/postrider/postrider/internal/testkit"
 )
-
-// Two partitions of each table are enough to see that they are pruned; rows
-// enough that an index is worth its while. On a slow machine autovacuum would come between
-// the rows and the plans: what it has seen is cheaper to read by an index alone.
-const seedSQL = `
-do $$
-declare
-    child regclass;
-begin
-    for child in
-        select c.oid::regclass from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace
-    loop
-        execute 'alter table ' || child || ' set (autovacuum_enabled = off)';
-    end loop;
-end $$;
-
-do $$
-declare
-    child regclass;
-begin
-    for child in
-        select i.inhrelid::regclass
-        from pg_inherits i join pg_class c on c.oid = i.inhrelid
-        where c.relkind = 'r' and c.relname !~ to_char(now() at time zone 'UTC', 'YYYYMMDD$')
-            and c.relname !~ to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD$')
-    loop
-        execute 'drop table ' || child;
-    end loop;
-end $$;
-
-create function id(i int, kind text) returns uuid language sql immutable as $$
-    select (lpad(to_hex(floor(extract(epoch from now()) * 1000)::bigint), 12, '0') || '7' || substr(md5(kind || i), 1, 19))::uuid
-$$;
-
-insert into accounts (id, uid, name, created_at, deleted_at)
-select id(i, 'account'), 'a' || i, '', now(), case when i % 40 = 0 then now() end from generate_series(0, 2000) i;
-
-insert into api_keys (id, name, hash, scopes, account, created_at)
-select id(i, 'key'), '', sha256(i::text::bytea), '{admin}', id(i % 500, 'account'), now() from generate_series(1, 2000) i;
-
-insert into sessions (id, kind, name, subject, key, account, scopes, locale, embedded, code, code_expires_at, hash, created_at, expires_at)
-select id(i, 'session'), 'portal', '', '', id(i % 100, 'key'), id(i % 500, 'account'), '{}', '', false, sha256(i::text::bytea), now(),
-    sha256(('t' || i)::bytea), now(), now() + i * interval '1 minute'
-from generate_series(1, 3000) i;
-
-insert into event_types (name, description, example, created_at) select 'type-' || i, '', '', now() from generate_series(1, 2000) i;
-
-insert into notice_destinations (id, account, channel, address, language, kinds, unsubscribed, confirmed_at, told_until, ask, failures, last_error, due_at)
-select id(i, 'destination'), case when i % 100 > 0 then id(i % 500, 'account') end, case when i % 10 = 0 then 'slack' else 'email' end, 'a' || i, 'en', null, '{}',
-    now(), id(10, 'notice'), '', 0, '', now()
-from generate_series(1, 5000) i;
-
-insert into audit (id, action, outcome, key, session, name, account, object, object_id, request, details)
-select id(i, 'audit'), 'action-' || i % 40, 'ok', id(i % 100, 'key'), id(i % 500, 'session'), '', id(i % 500, 'account'), 'endpoint',
-    'ep_' || i % 1000, '', '{}'
-from generate_series(1, 20000) i;
-
-insert into notices (id, account, kind, object, occurrence, details)
-select id(i, 'notice'), id(i % 500, 'account'), 'kind-' || i % 10, 'ep_' || i % 1000, i, '{}'
-from generate_series(1, 20000) i;
-
-insert into endpoints (id, account, kind, url, description, event_types, status, status_reason, status_since, policy, revision, version, created_at, updated_at)
-select id(i, 'endpoint'), id(i % 20, 'account'), 'http', 'https://acme.example', '', '{*}',
-    case i % 50 when 0 then 'deleted' when 1 then 'paused' else 'enabled' end, '', now(), '{}', 1, i, now(), now()
-from generate_series(1, 20000) i;
-
-insert into inspections (id, endpoint, delivery, event, type, attempt, document, body_bytes)
-select id(i, 'inspection'), id(i % 500, 'endpoint'), id(i, 'delivery'), id(i, 'event'), '', 1, '{}', 0
-from generate_series(1, 20000) i;
-
-insert into endpoint_secrets (id, endpoint, encrypted, public, created_at)
-select id(i, 'secret'), id(i % 500 + 1, 'endpoint'), 'x', case when i % 10 = 0 then 'whpk_' || i end, now()
-from generate_series(1, 5000) i;
-
-insert into events (id, account, type, data, api_version, ordering_key, hops, sequence, created_at)
-select id(i, 'event'), id(i % 20, 'account'), 'order.created', repeat('x', 200)::bytea, '', '', 0, 0, now()
-from generate_series(1, 20000) i;
-
-insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
-select id(i, 'queue'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', i % 3,
-    now() + i % 100 * interval '1 second', 0, 0, 0, now() + interval '7 days'
-from generate_series(1, 10000) i;
-
-insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, ordering_key, sequence, pauses)
-select id(i, 'ordered'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 0,
-    'infinity', 0, 0, 0, now() + interval '7 days', i % 1000, i, false
-from generate_series(1, 5000) i;
-
-insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, failures, last_outcome, generation, changed_at)
-select id(i, 'endpoint'), case when i % 20 = 0 then 'open' else 'closed' end, '', now(), now(), 0, case when i % 20 = 0 then now() end,
-    1, 'rejected', 1, now()
-from generate_series(1, 10000) i;
-
-insert into endpoint_health (endpoint, number, account, status, reason, warnings, since, last)
-select id(i, 'endpoint'), n, id(i % 20, 'account'), 'warned', '', 1, now(), n = 10
-from generate_series(1, 200) i, generate_series(1, 10) n;
-
-insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
-select id(i, 'account'), 1, 1, 1, 1, 1, i from generate_series(1, 2000) i;
-
-insert into quota_use (account, rate, burst, events, at, asked, day, bytes)
-select id(i, 'account'), 1, 1, 1, now(), 1, now(), 1 from generate_series(1, 2000) i;
-
-insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error, cursor, held, due_at,
-    created_at, ended_at)
-select id(i, 'job'), id(i % 500, 'account'), 'replay', '{}', 1, '', '', 1, true, case when i % 100 = 0 then 'running' else 'done' end, '',
-    id(i, 'dead'), '', now(), now(), case when i % 100 > 0 then now() end
-from generate_series(1, 3000) i;
-
-insert into expunges (id, account, made_by, created_at, ended_at)
-select id(i, 'expunge'), id(i, 'account'), '', now(), case when i % 100 > 0 then now() end from generate_series(1, 3000) i;
-
-insert into archive_parts (kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at)
-select k, date_trunc('day', now()) - i * interval '1 day', n, '', 1, 1, 1, sha256('x'), id(i, 'event'), id(i, 'event'), now()
-from unnest('{events,attempts,bodies}'::text[]) k, generate_series(1, 400) i, generate_series(1, 4) n;
-
-insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, since)
-select id(i, 'endpoint'), i, id(i % 20, 'account'), id(i, 'dead'), i, now()
-from generate_series(1, 400) i;
-
-insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
-    duration, stale, status_after)
-select id(i, 'delivery'), 1, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'accepted', 200, '', 0,
-    now(), 1000, false, 'delivered'
-from generate_series(1, 20000) i;
-
-insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
-    duration, stale, status_after)
-select id(i, 'skipped'), 0, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'none', 0, '', 0,
-    now(), 0, false, 'skipped'
-from generate_series(1, 2000) i;
-
-insert into attempt_bodies (delivery, number, response_body) select id(i, 'delivery'), 1, 'x' from generate_series(1, 5000) i;
-
-insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code, last_error, died_at)
-select id(i, 'dead'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created',
-    case when i % 3 = 0 then 'gone' else 'exhausted' end, 10, 500, '', now()
-from generate_series(1, 5000) i;
-
-insert into archive_keys (account, encrypted) select id(i, 'account'), 'x' from generate_series(1, 2000) i;
-
-insert into restored_records (id, number, kind, account, event, endpoint, type, record, at)
-select id(i, 'delivery'), 1, 'attempts', id(i % 20, 'account'), id(i, 'event'), id(i % 500, 'endpoint'), '', '{}', now()
-from generate_series(1, 5000) i;
-
-insert into rollup_deltas (at, counted) select now(), 'x' from generate_series(1, 100) i;
-
-insert into rollups (scope, type, step, at, counts, delivered, dead)
-select id(i % 500, 'endpoint'), '', 0, now() - i * interval '1 minute', 'x', 1, (i % 100 = 0)::int from generate_series(1, 20000) i;
-
-insert into idempotency_keys (account, key, event, hash, created_at)
-select id(i % 20, 'account'), i, id(i, 'event'), sha256('x'), now() from generate_series(1, 10000) i;
-
-insert into search_terms (term, id, account) select 'a' || i, id(i, 'account'), id(i, 'account') from generate_series(0, 2000) i;
-
-insert into search_terms (term, id, account)
-select 'e' || i, id(i, 'endpoint'), id(i % 20, 'account') from generate_series(1, 20000) i;
-
-insert into ordering_keys (account, ordering_key, last) select id(i % 20, 'account'), i, 1 from generate_series(1, 5000) i;
-
-analyze;`
 
 // oneEndpoint returns the arguments of deliveriesOfEndpointSQL, with a range that has all partitions.
 func oneEndpoint() pgx.NamedArgs {
@@ -270,7 +111,7 @@ func TestPlans(t *testing.T) {
 		"endpoint_states":               {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
 		"last_failures":                 {lastFailuresSQL, pgx.NamedArgs{"ids": uuids{}, "looked": 1, "bytes": 1}},
 	} {
-		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
+		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, statement.sql, statement.args)) })
 	}
 }
 
@@ -290,7 +131,7 @@ func TestPlansOfOneBacklog(t *testing.T) {
 		"deliveries_of_endpoint_beside_one": {deliveriesOfEndpointSQL, oneEndpoint()},
 		"endpoint_states_beside_one":        {endpointStatesSQL, pgx.NamedArgs{"ids": uuids{}, "most": 1, "since": nil}},
 	} {
-		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.statement, statement.args)) })
+		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, statement.statement, statement.args)) })
 	}
 }
 
@@ -313,7 +154,7 @@ func TestPromise5PlansWhileNothingIsOrdered(t *testing.T) {
 		"cancel_find":     {cancelOrdered.find, pgx.NamedArgs{"limit": 1}},
 		"due_newer":       {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
 	} {
-		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.statement, statement.args)) })
+		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, statement.statement, statement.args)) })
 	}
 }
 
@@ -331,7 +172,7 @@ func TestPlansOfRetention(t *testing.T) {
 		"forget_restored": forgetRestoredSQL, "forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL, "forget_replay_jobs": forgetReplayJobsSQL,
 		"keep_events": keepEventsSQL, "ordering_keys": orderingKeysSQL, "pending_below": pendingBelowSQL,
 	} {
-		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, sql, args)) })
+		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, sql, args)) })
 	}
 	args = pgx.NamedArgs{
 		"account": nil, "after": floor(time.Time{}, 0), "before": floor(time.Time{}, math.MaxUint64), "limit": 1, "from": nil, "below": nil,
@@ -342,7 +183,7 @@ func TestPlansOfRetention(t *testing.T) {
 		"delete_attempts": deleteAttemptsSQL, "delete_bodies": deleteBodiesSQL, "delete_events": deleteEventsSQL, "delete_keys": deleteKeysSQL,
 		"only_attempts": onlyAttemptsSQL, "only_bodies": onlyBodiesSQL, "only_events": onlyEventsSQL,
 	} {
-		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, sql, args)) })
+		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, sql, args)) })
 	}
 }
 
@@ -353,7 +194,7 @@ func TestPlansOfQuotas(t *testing.T) {
 		"spend_quotas":      {spendQuotasSQL, spendColumns(nil)},
 		"endpoint_backlogs": {endpointBacklogsSQL, pgx.NamedArgs{"after": nil, "max": 1, "default": 1, "count": 1}},
 	} {
-		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, statement.statement, statement.args)) })
+		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, statement.statement, statement.args)) })
 	}
 }
 
@@ -368,7 +209,7 @@ func TestPlansOfReplays(t *testing.T) {
 		"replay_lock_keys": lockReplayKeysSQL, "replay_lock": lockDeadLettersSQL,
 		"replay_matches": replayMatchesSQL, "replay_discard": discardMatchesSQL, "replay_release": releaseLowestSQL,
 	} {
-		t.Run(name, func(t *testing.T) { goldenPlan(t, name, explainGeneric(t, conn, sql, args)) })
+		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, sql, args)) })
 	}
 }
 
@@ -424,35 +265,56 @@ func TestPlansOfLists(t *testing.T) {
 		"encrypted_values":               {encryptedValuesSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "secret": uuid(event), "archive": uuid(account), "zero": someUUID(store.RowID{})}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows, _ := conn.Query(t.Context(), `explain (costs off) `+statement.statement, deliveries(statement.args))
+			rows, _ := conn.Query(t.Context(), `explain `+statement.statement, deliveries(statement.args))
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if err != nil {
 				t.Fatal(err)
 			}
-			goldenPlan(t, "list_"+name, lines)
+			checkPlan(t, "list_"+name, lines)
 		})
 	}
 }
 
-// tooMany is how many rows a statement of package sqlstore may sort: two pages.
+// tooMany is how many rows a statement may sort: two pages.
 const tooMany = 500
 
 var (
 	// The tables have one row, and a partition without rows costs nothing.
-	largeScan = regexp.MustCompile(`Seq Scan on (hold\b|portal\b|keyring\b|subscriptions\b|notices_published\b|\w+ \w+  \(cost=0\.00\.\.0\.00 )?`)
-	sorted    = regexp.MustCompile(`Sort  \(cost=\S+ rows=(\d+)`)
+	largeScan = regexp.MustCompile(`Seq Scan on (hold\b|portal\b|keyring\b|subscriptions\b|notices_published\b|` +
+		`\w+ \w+  \(cost=(?:0\.00\.\.0\.00|10000000000\.00\.\.10000000000\.00) )?`)
+	sorted = regexp.MustCompile(`Sort  \(cost=\S+ rows=(\d+)`)
 )
 
-// The verbs of package sqlstore that may sort more, and those that may walk a whole table, with the
-// reason.
+// The statements, and the verbs of package sqlstore, that may sort more, and those that may walk a
+// whole table, with the reason.
 var (
 	maySort = map[string]string{
 		"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort",
+		"last_failures":     "sorts the endpoints of a page, and a bounded number of attempts of each",
+		"list_find":         "sorts what it found, which is bounded",
 	}
 	mayScan = map[string]string{
-		"RestoredRecords": "few records are restored, so an endpoint has no index",
+		"RestoredRecords":   "few records are restored, so an endpoint has no index",
+		"endpoint_backlogs": "stops at the first account with a limit of its own",
+		"fold_take":         "stops after @limit rows, all of which it deletes",
+		"list_rollups":      "rollup_positions has a row for each step",
 	}
 )
+
+// breaks returns how a plan breaks the rule for all statements; empty: it does not.
+func breaks(name, plan string) string {
+	for _, scan := range largeScan.FindAllStringSubmatch(plan, -1) {
+		if scan[1] == "" && mayScan[name] == "" {
+			return "walks a whole table"
+		}
+	}
+	for _, sort := range sorted.FindAllStringSubmatch(plan, -1) {
+		if n, err := strconv.Atoi(sort[1]); err != nil || n > tooMany && maySort[name] == "" {
+			return "sorts " + sort[1] + " rows"
+		}
+	}
+	return ""
+}
 
 func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 	t.Parallel()
@@ -482,15 +344,8 @@ func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 			t.Fatalf("%s: %v", statement.Verb, err)
 		}
 		plan := strings.Join(lines, "\n")
-		for _, scan := range largeScan.FindAllStringSubmatch(plan, -1) {
-			if scan[1] == "" && mayScan[statement.Verb] == "" {
-				t.Errorf("%s walks a whole table:\n%s\n%s", statement.Verb, statement.SQL, plan)
-			}
-		}
-		for _, sort := range sorted.FindAllStringSubmatch(plan, -1) {
-			if n, err := strconv.Atoi(sort[1]); err != nil || n > tooMany && maySort[statement.Verb] == "" {
-				t.Errorf("%s sorts %s rows:\n%s\n%s", statement.Verb, sort[1], statement.SQL, plan)
-			}
+		if broken := breaks(statement.Verb, plan); broken != "" {
+			t.Errorf("%s %s:\n%s\n%s", statement.Verb, broken, statement.SQL, plan)
 		}
 	}
 }
@@ -536,7 +391,7 @@ func explainGeneric(t *testing.T, conn *pgx.Conn, statement string, args pgx.Nam
 			literals[i] = "'" + id.String() + "'"
 		}
 	}
-	rows, _ := conn.Query(ctx, `explain (costs off) execute plan (`+strings.Join(literals, ", ")+`)`)
+	rows, _ := conn.Query(ctx, `explain execute plan (`+strings.Join(literals, ", ")+`)`)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		t.Fatal(err)
@@ -546,21 +401,59 @@ func explainGeneric(t *testing.T, conn *pgx.Conn, statement string, args pgx.Nam
 
 var (
 	day   = regexp.MustCompile(`_2\d{7}`)
+	cost  = regexp.MustCompile(`  \(cost=[^)]*\)`)
 	bound = regexp.MustCompile(`'\{?[0-9a-f]{8}-[0-9a-f-]{27}\}?'`)
 )
 
-func goldenPlan(t *testing.T, name string, lines []string) {
+// hot are the statements that every delivery passes through, by the file in testdata/plans that has
+// their plans, so that a change of an index shows as a difference.
+var hot = map[string]string{
+	"publish_events": "publish", "publish_queue": "publish", "publish_keys": "publish", "publish_key_owners": "publish",
+	"publish_stored": "publish", "publish_ordered": "publish", "spend_quotas": "publish",
+	"claim": "claim", "claim_lanes": "claim", "claim_again": "claim", "claim_fanouts": "claim", "due": "claim", "due_counted": "claim",
+	"due_newer": "claim",
+	"settle":    "settle", "settle_dead": "settle", "settle_bodies": "settle", "settle_seen_once": "settle", "continue": "settle",
+	"release": "settle", "expire": "settle", "fold_take": "settle",
+	"order_lock": "order", "order_find": "order", "order_pause": "order", "order_next": "order", "order_resume": "order",
+	"backlog_endpoint": "backlog", "backlog_account": "backlog", "backlog_endpoint_beside_one": "backlog", "backlog_account_beside_one": "backlog",
+}
+
+// goldenFiles guards the files while they are made anew: tests run in parallel.
+var goldenFiles sync.Mutex
+
+// checkPlan fails the test if the plan breaks the rule for all statements, or if it is the plan of a
+// hot statement and another one than its file has. With -update it writes the file.
+func checkPlan(t *testing.T, name string, lines []string) {
 	t.Helper()
-	got := strings.Join(lines, "\n") + "\n"
-	got = bound.ReplaceAllString(day.ReplaceAllString(got, "_day"), "'…'")
-	path := filepath.Join("testdata", "plans", "pg15", name+".txt")
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	got := strings.Join(lines, "\n")
+	if broken := breaks(name, got); broken != "" {
+		t.Errorf("%s:\n%s", broken, got)
 	}
-	want, err := os.ReadFile(path)
-	if diff := gocmp.Diff(string(want), got); cmp.Or(err != nil, diff != "") {
+	file, ok := hot[name]
+	if !ok {
+		return
+	}
+	got = cost.ReplaceAllString(bound.ReplaceAllString(day.ReplaceAllString(got, "_day"), "'…'"), "")
+	path := filepath.Join("testdata", "plans", "pg15", file+".txt")
+	goldenFiles.Lock()
+	defer goldenFiles.Unlock()
+	text, err := os.ReadFile(path)
+	plans := map[string]string{}
+	for section := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+		title, plan, _ := strings.Cut(section, "\n")
+		plans[title] = plan
+	}
+	if flag.Lookup("update").Value.String() == "true" {
+		plans[name] = got
+		var made strings.Builder
+		for _, title := range slices.Sorted(maps.Keys(plans)) {
+			if hot[title] == file {
+				made.WriteString(title + "\n" + plans[title] + "\n\n")
+			}
+		}
+		err = os.WriteFile(path, []byte(made.String()), 0o644)
+	}
+	if diff := gocmp.Diff(plans[name], got); cmp.Or(err != nil, diff != "") {
 		t.Errorf("%s is out of date (-update rewrites it) %v (-want +got):\n%s", path, err, diff)
 	}
 }

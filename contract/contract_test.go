@@ -114,8 +114,6 @@ var fleeting = map[string]string{
 	"Explanation.last_failure is null: false":       "a delivery that waits for a circuit that failures opened",
 	"LastFailure.outcome = blocked":                 "only until another request of the endpoint fails",
 	"LastFailure.outcome = timed_out":               "the same",
-	"LastFailure.outcome = unreachable":             "the same",
-	"LastFailure.error is null: true":               "the same, and only a response has no error",
 	"Node.started_at is null: false":                "the nodes of PostgreSQL have it, the one of SQLite has not",
 	"Node.started_at is null: true":                 "the one node of SQLite",
 	"Node.status = dead":                            "from the death of a node until another has reclaimed what it leased",

@@ -225,6 +225,7 @@ func (c *caller) driveDeliveries() {
 		_, delivery := c.publish(kind)
 		c.attempted(delivery, outcome)
 		c.settled(delivery, "pending")
+		c.want(200, "GET /endpoints/"+id+"/circuit", nil) // with this failure, which is stored
 		if outcome == "throttled" {
 			c.until("the endpoint is paced", "GET /endpoints/"+id+"/circuit", func(a answer) bool { return a.body["paced_until"] != nil })
 			_, next := c.publish(kind)

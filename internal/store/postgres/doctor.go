@@ -350,7 +350,7 @@ func OpenSealed(ctx context.Context, dsn string) (*Sealed, error) {
 		return nil, fmt.Errorf("read encrypted values: %w", fault(err))
 	}
 	s := &Store{pool: pool, reads: pool}
-	s.Verbs = sqlstore.New(cold{s})
+	s.Verbs = sqlstore.New(cold{s}, nil)
 	return &Sealed{s}, nil
 }
 

@@ -136,7 +136,7 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	setParams(params)
 	setAfterConnect(config.ConnConfig, params)
 	s := &Store{now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log, migrations: own}
-	s.Verbs = sqlstore.New(cold{s})
+	s.Verbs = sqlstore.New(cold{s}, nil)
 	if err := s.connect(ctx, config, opts.MaxConns); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}

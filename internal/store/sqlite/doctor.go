@@ -282,7 +282,7 @@ func OpenSealed(dir string) (*Sealed, error) {
 		return nil, fmt.Errorf("read encrypted values: %w", err)
 	}
 	s := &Store{reads: &readPool{DB: db}, writer: newWriter(nil, nil, func(error) {})} // the writer never starts
-	s.Verbs = sqlstore.New(cold{s})
+	s.Verbs = sqlstore.New(cold{s}, nil)
 	return &Sealed{s}, nil
 }
 

@@ -133,7 +133,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := &Store{lock: dirLock, clock: store.NewClock(opts.Now), log: opts.Log}
-	s.Verbs = sqlstore.New(cold{s})
+	s.Verbs = sqlstore.New(cold{s}, nil)
 	s.close = sync.OnceValue(s.end)
 	if err := s.open(ctx, file, opts); err != nil {
 		return nil, errors.Join(explained(err), s.abandon())

@@ -18,8 +18,9 @@ const putAccountSQL = `
 	where accounts.deleted_at is null`
 
 // PutAccount creates or changes an account, and its search terms; see [store.Access].
-func (v Verbs) PutAccount(ctx context.Context, a postrider.Account) error {
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+func (v Verbs) PutAccount(ctx context.Context, a postrider.Account) (err error) {
+	defer v.calls.Begin("PutAccount").End(&err, "put account %s", a.ID)
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		err := found(tx.Exec(ctx, Query{putAccountSQL, Args{
 			"id": a.ID, "uid": OrNull(a.UID), "name": a.Name, "created_at": a.ID.Time(), "keep_events": a.Retention.Events,
 			"keep_attempts": a.Retention.Attempts, "keep_bodies": a.Retention.Bodies, "keep_keys": a.Retention.IdempotencyKeys,
@@ -29,7 +30,6 @@ func (v Verbs) PutAccount(ctx context.Context, a postrider.Account) error {
 		}
 		return PutTerms(ctx, tx, Terms{a.ID, a.ID, store.AccountTerms(a)})
 	})
-	return doing(err, "put account %s", a.ID)
 }
 
 // Terms are the search terms of an account or an endpoint.
@@ -72,8 +72,9 @@ const (
 // DeleteAccount deletes an account, and revokes its keys and sessions in the same transaction,
 // so that none of them works for a deleted account; see [store.Access]. A repeat finds it
 // deleted, which is then a success.
-func (v Verbs) DeleteAccount(ctx context.Context, account postrider.AccountID) error {
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+func (v Verbs) DeleteAccount(ctx context.Context, account postrider.AccountID) (err error) {
+	defer v.calls.Begin("DeleteAccount").End(&err, "delete account %s", account)
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		args := Args{"id": account}
 		err := found(tx.Exec(ctx, Query{deleteAccountSQL, args}))
 		if err != nil {
@@ -89,7 +90,6 @@ func (v Verbs) DeleteAccount(ctx context.Context, account postrider.AccountID) e
 		}
 		return nil
 	})
-	return doing(err, "delete account %s", account)
 }
 
 const accountsSQL = `
@@ -99,7 +99,7 @@ const accountsSQL = `
 // Accounts lists accounts, newest first; see [store.Access]. Those with a retention are in
 // accounts_retention.
 func (v Verbs) Accounts(ctx context.Context, q store.AccountQuery) (page store.Page[postrider.Account], err error) {
-	defer func() { err = doing(err, "list accounts") }()
+	defer v.calls.Begin("Accounts").End(&err, "list accounts")
 	l, err := listOf[postrider.AccountID](v.db, accountsSQL, store.Span{}, q.Paging)
 	if err != nil {
 		return page, err
@@ -123,12 +123,13 @@ const putKeySQL = `
 	values (@id, @name, @hash, @scopes, @account, @created_at, @expires_at, @revoked_at, @last_used_at)`
 
 // PutKey creates an API key; see [store.Access].
-func (v Verbs) PutKey(ctx context.Context, k postrider.APIKey) error {
-	_, err := v.db.Exec(ctx, Once, Query{putKeySQL, Args{
+func (v Verbs) PutKey(ctx context.Context, k postrider.APIKey) (err error) {
+	defer v.calls.Begin("PutKey").End(&err, "put key %s", k.ID)
+	_, err = v.db.Exec(ctx, Once, Query{putKeySQL, Args{
 		"id": k.ID, "name": k.Name, "hash": k.Hash, "scopes": append([]postrider.Scope{}, k.Scopes...), "account": OrNull(k.Account),
 		"created_at": k.ID.Time(), "expires_at": k.ExpiresAt, "revoked_at": k.RevokedAt, "last_used_at": k.LastUsedAt,
 	}})
-	return doing(err, "put key %s", k.ID)
+	return err
 }
 
 const keysSQL = `
@@ -137,7 +138,7 @@ const keysSQL = `
 
 // Keys lists API keys, newest first; see [store.Access].
 func (v Verbs) Keys(ctx context.Context, q store.KeyQuery) (page store.Page[postrider.APIKey], err error) {
-	defer func() { err = doing(err, "list keys") }()
+	defer v.calls.Begin("Keys").End(&err, "list keys")
 	l, err := listOf[postrider.KeyID](v.db, keysSQL, store.Span{}, q.Paging)
 	if err != nil {
 		return page, err
@@ -159,8 +160,9 @@ const (
 )
 
 // RevokeKey ends a key and its sessions; see [store.Access].
-func (v Verbs) RevokeKey(ctx context.Context, key postrider.KeyID) error {
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+func (v Verbs) RevokeKey(ctx context.Context, key postrider.KeyID) (err error) {
+	defer v.calls.Begin("RevokeKey").End(&err, "revoke key %s", key)
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		args := Args{"id": key}
 		if err := found(tx.Exec(ctx, Query{revokeKeySQL, args})); err != nil {
 			return err
@@ -168,11 +170,11 @@ func (v Verbs) RevokeKey(ctx context.Context, key postrider.KeyID) error {
 		_, err := tx.Exec(ctx, Query{endKeySessionsSQL, args})
 		return err
 	})
-	return doing(err, "revoke key %s", key)
 }
 
 // TouchKey notes when a key was last used; see [store.Access].
-func (v Verbs) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) error {
+func (v Verbs) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) (err error) {
+	defer v.calls.Begin("TouchKey").End(&err, "touch key %s", key)
 	n, err := v.db.Exec(ctx, Repeatable, Query{touchKeySQL, Args{"id": key, "at": at}})
-	return doing(found(n, err), "touch key %s", key)
+	return found(n, err)
 }

@@ -20,12 +20,13 @@ const leaseArchiveSQL = `
 
 // LeaseArchive leases the right to archive; see [store.Archive].
 func (v Verbs) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (leased bool, err error) {
+	defer v.calls.Begin("LeaseArchive").End(&err, "lease the archive")
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		n, err := tx.Exec(ctx, Query{leaseArchiveSQL, Args{"node": node, "now": tx.Now(), "until": tx.Now().Add(d)}})
 		leased = n > 0
 		return err
 	})
-	return leased, doing(err, "lease the archive")
+	return leased, err
 }
 
 // PartColumns are the columns of a part, in the order of [ScanPart].
@@ -71,7 +72,8 @@ const putPartSQL = `
 	on conflict do nothing`
 
 // PutArchivePart records a part; see [store.Archive].
-func (v Verbs) PutArchivePart(ctx context.Context, p store.ArchivePart) error {
+func (v Verbs) PutArchivePart(ctx context.Context, p store.ArchivePart) (err error) {
+	defer v.calls.Begin("PutArchivePart").End(&err, "put archive part")
 	n, err := v.db.Exec(ctx, Once, Query{putPartSQL, Args{
 		"kind": p.Kind, "day": p.Day, "number": p.Number, "object": p.Object, "rows": p.Rows, "deleted": p.Deleted, "bytes": p.Bytes,
 		"sha256": p.SHA256, "after": p.After, "last": p.Last, "made_at": p.MadeAt, "follows": p.Follows(), "zero": store.RowID{},
@@ -79,7 +81,7 @@ func (v Verbs) PutArchivePart(ctx context.Context, p store.ArchivePart) error {
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: another part is recorded", postrider.ErrConflict)
 	}
-	return doing(err, "put archive part")
+	return err
 }
 
 // Both walk the primary key.
@@ -93,6 +95,7 @@ const (
 
 // RedoArchiveDay forgets parts of a day; see [store.Archive].
 func (v Verbs) RedoArchiveDay(ctx context.Context, kind store.Kind, day time.Time) (forgotten []store.ArchivePart, err error) {
+	defer v.calls.Begin("RedoArchiveDay").End(&err, "archive a day again")
 	args := Args{"kind": kind, "day": day}
 	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		if forgotten, err = all(ctx, tx, Query{forgetPartsSQL, args}, ScanPart); err != nil {
@@ -102,7 +105,7 @@ func (v Verbs) RedoArchiveDay(ctx context.Context, kind store.Kind, day time.Tim
 		return err
 	})
 	slices.SortFunc(forgotten, func(a, b store.ArchivePart) int { return cmp.Compare(a.Number, b.Number) })
-	return forgotten, doing(err, "archive a day again")
+	return forgotten, err
 }
 
 const archivePartsSQL = `
@@ -110,7 +113,8 @@ const archivePartsSQL = `
 	from archive_parts`
 
 // ArchiveParts lists parts; see [store.Archive]. Walks the primary key.
-func (v Verbs) ArchiveParts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error) {
+func (v Verbs) ArchiveParts(ctx context.Context, q store.ArchiveParts) (_ []store.ArchivePart, err error) {
+	defer v.calls.Begin("ArchiveParts").End(&err, "list archive parts")
 	l := newList(v.db, archivePartsSQL, "kind, day, number", q.Limit)
 	l.and("(kind, day, number) > (@kind_after::text, @day_after::timestamptz, @number_after::int)", Args{
 		"kind_after": q.After.Kind, "day_after": cmp.Or(q.After.Day, time.Unix(0, 0)), "number_after": q.After.Number,
@@ -125,7 +129,7 @@ func (v Verbs) ArchiveParts(ctx context.Context, q store.ArchiveParts) ([]store.
 		l.and("day < @to", Args{"to": q.To})
 	}
 	parts, err := all(ctx, v.db, l.query(), ScanPart)
-	return parts, doing(err, "list archive parts")
+	return parts, err
 }
 
 // All walk the primary key.
@@ -136,9 +140,10 @@ const (
 )
 
 // ArchiveKey returns the key of an account's archives; see [store.Archive].
-func (v Verbs) ArchiveKey(ctx context.Context, account postrider.AccountID) ([]byte, error) {
+func (v Verbs) ArchiveKey(ctx context.Context, account postrider.AccountID) (_ []byte, err error) {
+	defer v.calls.Begin("ArchiveKey").End(&err, "read archive key")
 	key, err := archiveKey(ctx, v.db, account)
-	return key, doing(err, "read archive key")
+	return key, err
 }
 
 func archiveKey(ctx context.Context, db Querier, account postrider.AccountID) ([]byte, error) {
@@ -148,6 +153,7 @@ func archiveKey(ctx context.Context, db Querier, account postrider.AccountID) ([
 // PutArchiveKey stores the first key of an account's archives; see [store.Archive]. It reads
 // after the insert has waited for a concurrent one.
 func (v Verbs) PutArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) (stored []byte, err error) {
+	defer v.calls.Begin("PutArchiveKey").End(&err, "put archive key")
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		if _, err := tx.Exec(ctx, Query{putArchiveKeySQL, Args{"account": account, "encrypted": encrypted}}); err != nil {
 			return err
@@ -155,11 +161,12 @@ func (v Verbs) PutArchiveKey(ctx context.Context, account postrider.AccountID, e
 		stored, err = archiveKey(ctx, tx, account)
 		return err
 	})
-	return stored, doing(err, "put archive key")
+	return stored, err
 }
 
 // DeleteArchiveKey deletes the key of an account's archives; see [store.Archive].
 func (v Verbs) DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (deleted bool, err error) {
+	defer v.calls.Begin("DeleteArchiveKey").End(&err, "delete archive key")
 	n, err := v.db.Exec(ctx, Once, Query{deleteArchiveKeySQL, Args{"account": account}})
-	return n > 0, doing(err, "delete archive key")
+	return n > 0, err
 }

@@ -14,16 +14,17 @@ const appendAuditSQL = `
 	on conflict (id) do nothing`
 
 // AppendAudit stores an entry of the audit log; see [store.Audit].
-func (v Verbs) AppendAudit(ctx context.Context, e postrider.AuditEntry) error {
+func (v Verbs) AppendAudit(ctx context.Context, e postrider.AuditEntry) (err error) {
+	defer v.calls.Begin("AppendAudit").End(&err, "append audit entry %s", e.ID)
 	details := e.Details
 	if details == nil {
 		details = map[string]string{}
 	}
-	_, err := v.db.Exec(ctx, Repeatable, Query{appendAuditSQL, Args{
+	_, err = v.db.Exec(ctx, Repeatable, Query{appendAuditSQL, Args{
 		"id": e.ID, "action": e.Action, "outcome": e.Outcome, "key": OrNull(e.Key), "session": OrNull(e.Session), "name": e.Name,
 		"account": OrNull(e.Account), "object": e.Object, "object_id": OrNull(e.ObjectID), "request": e.Request, "details": details,
 	}})
-	return doing(err, "append audit entry %s", e.ID)
+	return err
 }
 
 const auditSQL = `
@@ -32,7 +33,7 @@ const auditSQL = `
 
 // AuditEntries lists the audit log, newest first; see [store.Audit].
 func (v Verbs) AuditEntries(ctx context.Context, q store.AuditQuery) (page store.Page[postrider.AuditEntry], err error) {
-	defer func() { err = doing(err, "list audit entries") }()
+	defer v.calls.Begin("AuditEntries").End(&err, "list audit entries")
 	l, err := listOf[postrider.AuditID](v.db, auditSQL, q.Span, q.Paging)
 	if err != nil {
 		return page, err

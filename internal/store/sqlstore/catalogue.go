@@ -29,16 +29,17 @@ const (
 )
 
 // PutEventType creates or changes an event type; see [store.Catalogue].
-func (v Verbs) PutEventType(ctx context.Context, t postrider.EventType) error {
-	_, err := v.db.Exec(ctx, Repeatable, Query{putEventTypeSQL, Args{
+func (v Verbs) PutEventType(ctx context.Context, t postrider.EventType) (err error) {
+	defer v.calls.Begin("PutEventType").End(&err, "put event type")
+	_, err = v.db.Exec(ctx, Repeatable, Query{putEventTypeSQL, Args{
 		"name": t.Name, "description": t.Description, "example": string(t.Example),
 	}})
-	return doing(err, "put event type")
+	return err
 }
 
 // EventTypes lists event types by name; see [store.Catalogue].
 func (v Verbs) EventTypes(ctx context.Context, q store.EventTypeQuery) (page store.Page[postrider.EventType], err error) {
-	defer func() { err = doing(err, "list event types") }()
+	defer v.calls.Begin("EventTypes").End(&err, "list event types")
 	after, err := q.Key()
 	if err != nil {
 		return page, err
@@ -54,7 +55,8 @@ func (v Verbs) EventTypes(ctx context.Context, q store.EventTypeQuery) (page sto
 }
 
 // DeleteEventType takes an event type out of the catalogue; see [store.Catalogue].
-func (v Verbs) DeleteEventType(ctx context.Context, name string) error {
+func (v Verbs) DeleteEventType(ctx context.Context, name string) (err error) {
+	defer v.calls.Begin("DeleteEventType").End(&err, "delete event type")
 	n, err := v.db.Exec(ctx, Repeatable, Query{deleteEventTypeSQL, Args{"name": name}})
-	return doing(found(n, err), "delete event type")
+	return found(n, err)
 }

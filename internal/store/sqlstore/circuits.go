@@ -64,6 +64,7 @@ const (
 // when its reply is lost: the second try would meet the generation of the first one. The caller
 // learns of the stored circuit by its next conflict.
 func (v Verbs) PutCircuit(ctx context.Context, p store.PutCircuit) (stored postrider.Circuit, err error) {
+	defer v.calls.Begin("PutCircuit").End(&err, "put circuit of endpoint %s", p.Circuit.Endpoint)
 	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		if p.Announce { // first, because everybody locks the row of the version before any other
 			if err := touchEndpoint(ctx, tx, p.Circuit.Endpoint); err != nil {
@@ -80,7 +81,7 @@ func (v Verbs) PutCircuit(ctx context.Context, p store.PutCircuit) (stored postr
 		}
 		return err
 	})
-	return stored, doing(err, "put circuit of endpoint %s", p.Circuit.Endpoint)
+	return stored, err
 }
 
 // putCircuit stores the circuit if the stored one has the same generation, and returns how many
@@ -134,7 +135,8 @@ const (
 )
 
 // Circuits lists circuits, ordered by endpoint; see [store.Queue].
-func (v Verbs) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error) {
+func (v Verbs) Circuits(ctx context.Context, q store.CircuitQuery) (_ []postrider.Circuit, err error) {
+	defer v.calls.Begin("Circuits").End(&err, "list circuits")
 	rows := circuitsSQL
 	if q.Failing {
 		rows = failingCircuitsSQL
@@ -152,5 +154,5 @@ func (v Verbs) Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.
 		l.and("c.failing_since is not null and (select "+live+" from endpoints e where e.id = c.endpoint)", Args{"account": q.Account})
 	}
 	circuits, err := all(ctx, v.db, l.query(), scanCircuit)
-	return circuits, doing(err, "list circuits")
+	return circuits, err
 }

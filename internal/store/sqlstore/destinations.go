@@ -42,12 +42,13 @@ const (
 
 // PutDestination creates a destination; see [store.Destinations]. One destination of an
 // account is created at a time, so that two cannot both be the last one that it may have.
-func (v Verbs) PutDestination(ctx context.Context, d postrider.Destination, most int) error {
+func (v Verbs) PutDestination(ctx context.Context, d postrider.Destination, most int) (err error) {
+	defer v.calls.Begin("PutDestination").End(&err, "put destination %s", d.ID)
 	statement := putDestinationSQL + ofAccountSQL
 	if d.Account.IsZero() {
 		statement = putDestinationSQL + ofOperatorSQL
 	}
-	err := v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		if err := tx.Lock(ctx, "notice_destinations", d.Account); err != nil {
 			return err
 		}
@@ -66,7 +67,6 @@ func (v Verbs) PutDestination(ctx context.Context, d postrider.Destination, most
 		}
 		return err
 	})
-	return doing(err, "put destination %s", d.ID)
 }
 
 const destinationsSQL = `
@@ -75,7 +75,7 @@ const destinationsSQL = `
 
 // Destinations lists destinations, newest first; see [store.Destinations].
 func (v Verbs) Destinations(ctx context.Context, q store.DestinationQuery) (page store.Page[postrider.Destination], err error) {
-	defer func() { err = doing(err, "list destinations") }()
+	defer v.calls.Begin("Destinations").End(&err, "list destinations")
 	l, err := listOf[postrider.DestinationID](v.db, destinationsSQL, store.Span{}, q.Paging)
 	if err != nil {
 		return page, err
@@ -128,6 +128,7 @@ func changeDestination(ctx context.Context, tx Tx, id postrider.DestinationID, c
 // ChangeDestination changes a destination; see [store.Destinations]. A repeat changes
 // nothing more.
 func (v Verbs) ChangeDestination(ctx context.Context, c store.ChangeDestination) (changed postrider.Destination, err error) {
+	defer v.calls.Begin("ChangeDestination").End(&err, "change destination %s", c.ID)
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		changed, err = changeDestination(ctx, tx, c.ID, func(d *destination) error {
 			c.Apply(&d.Destination, tx.Wall())
@@ -138,7 +139,7 @@ func (v Verbs) ChangeDestination(ctx context.Context, c store.ChangeDestination)
 		})
 		return err
 	})
-	return changed, doing(err, "change destination %s", c.ID)
+	return changed, err
 }
 
 // Walks the primary key.
@@ -146,15 +147,15 @@ const deleteDestinationSQL = `delete from notice_destinations where id = @id`
 
 // DeleteDestination deletes a destination; see [store.Destinations]. A repeat finds none,
 // which is then a success.
-func (v Verbs) DeleteDestination(ctx context.Context, id postrider.DestinationID) error {
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+func (v Verbs) DeleteDestination(ctx context.Context, id postrider.DestinationID) (err error) {
+	defer v.calls.Begin("DeleteDestination").End(&err, "delete destination %s", id)
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		err := found(tx.Exec(ctx, Query{deleteDestinationSQL, Args{"id": id}}))
 		if tx.Again() && errors.Is(err, postrider.ErrNotFound) {
 			return nil
 		}
 		return err
 	})
-	return doing(err, "delete destination %s", id)
 }
 
 const (
@@ -183,7 +184,7 @@ const (
 
 // ClaimDestinations leases destinations that need a message; see [store.Destinations].
 func (v Verbs) ClaimDestinations(ctx context.Context, c store.ClaimDestinations) (claimed []postrider.Destination, err error) {
-	defer func() { err = doing(err, "claim destinations") }()
+	defer v.calls.Begin("ClaimDestinations").End(&err, "claim destinations")
 	clock := v.db.Clock()
 	ids, err := all(ctx, v.db, Query{needyDestinationsSQL, Args{
 		"channel": c.Channel, "now": clock.Now(), "before": store.FirstNotice(clock.Wall().Add(-c.Wait)), "max": c.Max,
@@ -205,8 +206,9 @@ func (v Verbs) ClaimDestinations(ctx context.Context, c store.ClaimDestinations)
 
 // SettleDestination records what became of a message; see [store.Destinations]. A repeat
 // finds the lease ended, which is then a success.
-func (v Verbs) SettleDestination(ctx context.Context, c store.SettleDestination) error {
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+func (v Verbs) SettleDestination(ctx context.Context, c store.SettleDestination) (err error) {
+	defer v.calls.Begin("SettleDestination").End(&err, "settle destination %s", c.ID)
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		_, err := changeDestination(ctx, tx, c.ID, func(d *destination) error {
 			if d.token != c.Token {
 				return postrider.ErrFenced
@@ -222,5 +224,4 @@ func (v Verbs) SettleDestination(ctx context.Context, c store.SettleDestination)
 		}
 		return err
 	})
-	return doing(err, "settle destination %s", c.ID)
 }

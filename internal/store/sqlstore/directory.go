@@ -26,9 +26,8 @@ func RaiseVersion(ctx context.Context, tx Tx) (int64, error) {
 }
 
 // raiseVersions takes the next n versions, and returns the one before them.
-func raiseVersions(ctx context.Context, tx Tx, n int) (before int64, err error) {
-	before, err = one(ctx, tx, Query{RaiseVersionsSQL, Args{"n": n}}, func(row Row, version *int64) error { return row.Scan(version) })
-	return before, doing(err, "raise the version")
+func raiseVersions(ctx context.Context, tx Tx, n int) (int64, error) {
+	return one(ctx, tx, Query{RaiseVersionsSQL, Args{"n": n}}, func(row Row, version *int64) error { return row.Scan(version) })
 }
 
 // Walks the primary key.
@@ -80,7 +79,7 @@ const (
 // of its circuit; see [store.Directory]. It is not repeated when its reply is lost: a second try
 // would meet its own revision and look like a conflict.
 func (v Verbs) PutEndpoint(ctx context.Context, p store.PutEndpoint) (e postrider.Endpoint, err error) {
-	defer func() { err = doing(err, "put endpoint %s", p.Endpoint.ID) }()
+	defer v.calls.Begin("PutEndpoint").End(&err, "put endpoint %s", p.Endpoint.ID)
 	policy, err := store.PolicyDocument(p.Endpoint)
 	if err != nil {
 		return postrider.Endpoint{}, err
@@ -175,7 +174,7 @@ const (
 
 // Endpoints lists endpoints, newest first; see [store.Directory].
 func (v Verbs) Endpoints(ctx context.Context, q store.EndpointQuery) (page store.Page[postrider.Endpoint], err error) {
-	defer func() { err = doing(err, "list endpoints") }()
+	defer v.calls.Begin("Endpoints").End(&err, "list endpoints")
 	l, err := listOf[postrider.EndpointID](v.db, endpointsSQL, store.Span{}, q.Paging)
 	if err != nil {
 		return page, err
@@ -230,7 +229,7 @@ const (
 // secrets last: one that is newer than the version only comes early, and then the next call
 // returns its endpoint again.
 func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Changes, err error) {
-	defer func() { err = doing(err, "list changes after version %d", since) }()
+	defer v.calls.Begin("Changes").End(&err, "list changes after version %d", since)
 	if limit <= 0 {
 		limit = math.MaxInt32
 	}
@@ -238,7 +237,7 @@ func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Cha
 	if err != nil {
 		return c, err
 	}
-	if c.Hold, err = v.Held(ctx); err != nil {
+	if c.Hold, err = v.held(ctx); err != nil {
 		return c, err
 	}
 	last := c.Version

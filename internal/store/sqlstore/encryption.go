@@ -16,9 +16,10 @@ const (
 )
 
 // Keyring returns the stored keyring; see [store.Encryption].
-func (v Verbs) Keyring(ctx context.Context) ([]byte, error) {
+func (v Verbs) Keyring(ctx context.Context) (_ []byte, err error) {
+	defer v.calls.Begin("Keyring").End(&err, "read the keyring")
 	text, err := keyring(ctx, v.db)
-	return text, doing(err, "read the keyring")
+	return text, err
 }
 
 func keyring(ctx context.Context, db Querier) ([]byte, error) {
@@ -32,6 +33,7 @@ func keyring(ctx context.Context, db Querier) ([]byte, error) {
 // SwapKeyring replaces the stored keyring; see [store.Encryption]. It reads after the write has
 // waited for a concurrent one, and so returns the keyring that that one stored.
 func (v Verbs) SwapKeyring(ctx context.Context, old, next []byte) (stored []byte, err error) {
+	defer v.calls.Begin("SwapKeyring").End(&err, "swap the keyring")
 	statement := nextKeyringSQL
 	if len(old) == 0 {
 		statement = firstKeyringSQL
@@ -43,7 +45,7 @@ func (v Verbs) SwapKeyring(ctx context.Context, old, next []byte) (stored []byte
 		stored, err = keyring(ctx, tx)
 		return err
 	})
-	return stored, doing(err, "swap the keyring")
+	return stored, err
 }
 
 // A value that somebody has changed meanwhile does not match @old and stays. Each finds its row
@@ -57,6 +59,7 @@ const (
 // Reencrypt replaces encrypted values that are still the old ones; see [store.Encryption]. It is
 // no change of the endpoint, so neither its revision nor the version is raised.
 func (v Verbs) Reencrypt(ctx context.Context, values []store.Reencryption) (replaced int, err error) {
+	defer v.calls.Begin("Reencrypt").End(&err, "reencrypt values")
 	var secrets, credentials, archives []Args
 	for _, r := range values {
 		args := Args{"endpoint": r.ID.Endpoint, "secret": r.ID.Secret, "archive": r.ID.Archive, "old": r.Old, "new": r.New}
@@ -83,5 +86,5 @@ func (v Verbs) Reencrypt(ctx context.Context, values []store.Reencryption) (repl
 		}
 		return nil
 	})
-	return replaced, doing(err, "reencrypt values")
+	return replaced, err
 }

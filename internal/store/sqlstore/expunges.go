@@ -15,11 +15,12 @@ const putExpungeSQL = `
 	on conflict (id) do nothing`
 
 // PutExpunge stores a new expunge; see [store.Expunges].
-func (v Verbs) PutExpunge(ctx context.Context, e postrider.Expunge) error {
-	_, err := v.db.Exec(ctx, Repeatable, Query{putExpungeSQL, Args{
+func (v Verbs) PutExpunge(ctx context.Context, e postrider.Expunge) (err error) {
+	defer v.calls.Begin("PutExpunge").End(&err, "put expunge %s", e.ID)
+	_, err = v.db.Exec(ctx, Repeatable, Query{putExpungeSQL, Args{
 		"id": e.ID, "event": OrNull(e.Event), "endpoint": OrNull(e.Endpoint), "account": e.Account, "by": e.By, "created_at": e.CreatedAt,
 	}})
-	return doing(err, "put expunge %s", e.ID)
+	return err
 }
 
 const (
@@ -40,7 +41,7 @@ func scanExpunge(row Row, e *postrider.Expunge) error {
 
 // Expunges lists expunges, newest first; see [store.Expunges].
 func (v Verbs) Expunges(ctx context.Context, q store.ExpungeQuery) (page store.Page[postrider.Expunge], err error) {
-	defer func() { err = doing(err, "list expunges") }()
+	defer v.calls.Begin("Expunges").End(&err, "list expunges")
 	rows := expungesSQL
 	if q.Running {
 		rows = runningExpungesSQL
@@ -81,9 +82,10 @@ func noteExpunge(e postrider.Expunge) Query {
 }
 
 // NoteExpunge stores how far an expunge has got in the archive; see [store.Expunges].
-func (v Verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) error {
-	_, err := v.db.Exec(ctx, Repeatable, noteExpunge(e))
-	return doing(err, "note expunge %s", e.ID)
+func (v Verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) (err error) {
+	defer v.calls.Begin("NoteExpunge").End(&err, "note expunge %s", e.ID)
+	_, err = v.db.Exec(ctx, Repeatable, noteExpunge(e))
+	return err
 }
 
 // ExpungeChunk goes on with an expunge, unless it has ended; see [store.Expunges]. remove removes
@@ -132,12 +134,13 @@ const (
 
 // ReplaceArchivePart records a part in place of another; see [store.Expunges]. It is not repeated
 // when its fate is unknown: the next look finds which object is recorded.
-func (v Verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) error {
+func (v Verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) (err error) {
+	defer v.calls.Begin("ReplaceArchivePart").End(&err, "replace archive part")
 	statement := replacePartSQL
 	if r.With.Object == "" {
 		statement = forgetPartSQL
 	}
-	err := v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		n, err := tx.Exec(ctx, Query{statement, Args{
 			"kind": r.Part.Kind, "day": r.Part.Day, "number": r.Part.Number, "old": r.Part.Object, "object": r.With.Object,
 			"bytes": r.With.Bytes, "sha256": r.With.SHA256, "made_at": r.With.MadeAt, "fewer": r.Fewer,
@@ -151,5 +154,4 @@ func (v Verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePar
 		_, err = tx.Exec(ctx, Query{countArchivedSQL, Args{"fewer": r.Fewer, "id": r.Expunge}})
 		return err
 	})
-	return doing(err, "replace archive part")
 }

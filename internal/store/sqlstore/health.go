@@ -15,7 +15,7 @@ const healthSQL = `
 // HealthHistory lists the changes of an endpoint's health, newest first; see [store.Ledger].
 // Walks the primary key backwards.
 func (v Verbs) HealthHistory(ctx context.Context, q store.HealthQuery) (page store.Page[postrider.EndpointHealth], err error) {
-	defer func() { err = doing(err, "list health of endpoint %s", q.Endpoint) }()
+	defer v.calls.Begin("HealthHistory").End(&err, "list health of endpoint %s", q.Endpoint)
 	before, err := store.HealthBelow(q.Paging)
 	if err != nil {
 		return page, err
@@ -51,8 +51,9 @@ const (
 // PutHealth records a health, and disables the endpoint if the health is disabled; see
 // [store.Upkeep]. A health that disables raises the version first, as every change of an
 // endpoint does, so the status that it reads stays.
-func (v Verbs) PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) error {
-	err := v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+func (v Verbs) PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) (err error) {
+	defer v.calls.Begin("PutHealth").End(&err, "put health of endpoint %s", h.Endpoint)
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		args := Args{
 			"endpoint": h.Endpoint, "number": h.Number, "account": h.Account, "status": h.Status, "reason": h.Reason,
 			"warnings": h.Warnings, "since": h.Since,
@@ -77,7 +78,6 @@ func (v Verbs) PutHealth(ctx context.Context, h postrider.EndpointHealth, notice
 		_, err := tx.ExecAll(ctx, InsertNoticeSQL, NoticeRows(notices))
 		return err
 	})
-	return doing(err, "put health of endpoint %s", h.Endpoint)
 }
 
 // refuseHealth returns why the health must not be recorded; nil: it may. A person may have

@@ -10,7 +10,11 @@ import (
 const HeldSQL = `select since, reason from hold`
 
 // Held returns the hold; see [store.Holding].
-func (v Verbs) Held(ctx context.Context) (postrider.Hold, error) {
-	hold, err := one(ctx, v.db, Query{SQL: HeldSQL}, func(row Row, h *postrider.Hold) error { return row.Scan(&h.Since, &h.Reason) })
-	return hold, doing(err, "read the hold")
+func (v Verbs) Held(ctx context.Context) (_ postrider.Hold, err error) {
+	defer v.calls.Begin("Held").End(&err, "read the hold")
+	return v.held(ctx)
+}
+
+func (v Verbs) held(ctx context.Context) (postrider.Hold, error) {
+	return one(ctx, v.db, Query{SQL: HeldSQL}, func(row Row, h *postrider.Hold) error { return row.Scan(&h.Since, &h.Reason) })
 }

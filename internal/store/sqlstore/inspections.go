@@ -30,12 +30,13 @@ const (
 
 // PutInspection stores a request of an inspector, and deletes the oldest of its endpoint
 // beyond a hundred; see [store.Inspections].
-func (v Verbs) PutInspection(ctx context.Context, i postrider.Inspection) error {
+func (v Verbs) PutInspection(ctx context.Context, i postrider.Inspection) (err error) {
+	defer v.calls.Begin("PutInspection").End(&err, "put inspection %s", i.ID)
 	document, err := store.EncodeInspection(i)
 	if err != nil {
 		return err
 	}
-	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, Query{putInspectionSQL, Args{
 			"id": i.ID, "endpoint": i.Endpoint, "delivery": i.Delivery, "event": i.Event, "type": i.EventType, "attempt": i.Attempt,
 			"document": string(document), "body": bytesOrNull(i.Body), "body_bytes": i.BodyBytes,
@@ -46,7 +47,6 @@ func (v Verbs) PutInspection(ctx context.Context, i postrider.Inspection) error 
 		_, err = tx.Exec(ctx, Query{trimInspectionsSQL, Args{"endpoint": i.Endpoint, "kept": postrider.InspectionsKept - 1}})
 		return err
 	})
-	return doing(err, "put inspection %s", i.ID)
 }
 
 // bytesOrNull returns the bytes as an argument; none are null.
@@ -70,7 +70,7 @@ const (
 
 // Inspections lists the requests of an inspector, newest first; see [store.Inspections].
 func (v Verbs) Inspections(ctx context.Context, q store.InspectionQuery) (page store.Page[postrider.Inspection], err error) {
-	defer func() { err = doing(err, "list inspections") }()
+	defer v.calls.Begin("Inspections").End(&err, "list inspections")
 	rows := inspectionsSQL
 	if !q.ID.IsZero() {
 		rows = inspectionSQL
@@ -102,9 +102,10 @@ const forgetInspectionsSQL = `
 		limit @limit)`
 
 // ForgetInspections deletes requests of inspectors that are too old; see [store.Inspections].
-func (v Verbs) ForgetInspections(ctx context.Context, limit int) (int, error) {
+func (v Verbs) ForgetInspections(ctx context.Context, limit int) (_ int, err error) {
+	defer v.calls.Begin("ForgetInspections").End(&err, "forget inspections")
 	n, err := v.db.Exec(ctx, Once, Query{forgetInspectionsSQL, Args{"before": firstID[postrider.InspectionID](v.forgotten()), "limit": limit}})
-	return int(n), doing(err, "forget inspections")
+	return int(n), err
 }
 
 // forgotten returns the time before which requests of inspectors are too old.

@@ -38,11 +38,12 @@ func NoticeRows(notices []postrider.Notice) []Args {
 
 // PutNotices stores the notices that are new; see [store.Notices].
 func (v Verbs) PutNotices(ctx context.Context, notices []postrider.Notice) (put []postrider.Notice, err error) {
+	defer v.calls.Begin("PutNotices").End(&err, "put notices")
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		put, err = PutNotices(ctx, tx, notices)
 		return err
 	})
-	return put, doing(err, "put notices")
+	return put, err
 }
 
 // PutNotices stores the notices that are new, and returns those that are stored.
@@ -83,7 +84,7 @@ const noticesSQL = `
 
 // Notices lists notices, newest first; see [store.Notices].
 func (v Verbs) Notices(ctx context.Context, q store.NoticeQuery) (page store.Page[postrider.Notice], err error) {
-	defer func() { err = doing(err, "list notices") }()
+	defer v.calls.Begin("Notices").End(&err, "list notices")
 	l, err := listOf[postrider.NoticeID](v.db, noticesSQL, q.Span, q.Paging)
 	if err != nil {
 		return page, err
@@ -105,13 +106,15 @@ const (
 )
 
 // NoticesPublished returns how far operational events are published; see [store.Notices].
-func (v Verbs) NoticesPublished(ctx context.Context) (postrider.NoticeID, error) {
+func (v Verbs) NoticesPublished(ctx context.Context) (_ postrider.NoticeID, err error) {
+	defer v.calls.Begin("NoticesPublished").End(&err, "read the last published notice")
 	last, err := one(ctx, v.db, Query{SQL: noticesPublishedSQL}, func(row Row, id *postrider.NoticeID) error { return row.Scan(id) })
-	return last, doing(err, "read the last published notice")
+	return last, err
 }
 
 // SetNoticesPublished moves it, and never back; see [store.Notices].
-func (v Verbs) SetNoticesPublished(ctx context.Context, last postrider.NoticeID) error {
+func (v Verbs) SetNoticesPublished(ctx context.Context, last postrider.NoticeID) (err error) {
+	defer v.calls.Begin("SetNoticesPublished").End(&err, "set the last published notice")
 	n, err := v.db.Exec(ctx, Repeatable, Query{setNoticesPublishedSQL, Args{"last": last}})
-	return doing(found(n, err), "set the last published notice")
+	return found(n, err)
 }

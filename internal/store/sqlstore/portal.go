@@ -17,33 +17,37 @@ const (
 )
 
 // PutPortal replaces the settings of the portal; see [store.PortalSettings].
-func (v Verbs) PutPortal(ctx context.Context, p postrider.Portal) error {
+func (v Verbs) PutPortal(ctx context.Context, p postrider.Portal) (err error) {
+	defer v.calls.Begin("PutPortal").End(&err, "put portal")
 	n, err := v.db.Exec(ctx, Repeatable, Query{putPortalSQL, Args{
 		"name": p.Name, "colour": p.Colour, "frame_origins": append([]string{}, p.FrameOrigins...), "options": p.Options,
 	}})
-	return doing(found(n, err), "put portal")
+	return found(n, err)
 }
 
 // Portal returns the settings of the portal; see [store.PortalSettings].
-func (v Verbs) Portal(ctx context.Context) (postrider.Portal, error) {
+func (v Verbs) Portal(ctx context.Context) (_ postrider.Portal, err error) {
+	defer v.calls.Begin("Portal").End(&err, "read portal")
 	p, err := one(ctx, v.db, Query{portalSQL, nil}, func(row Row, p *postrider.Portal) error {
 		return row.Scan(&p.Name, &p.Colour, &p.FrameOrigins, &p.Options, &p.Logo, &p.UpdatedAt)
 	})
-	return p, doing(err, "read portal")
+	return p, err
 }
 
 // PutLogo replaces the logo of the portal; see [store.PortalSettings].
-func (v Verbs) PutLogo(ctx context.Context, png []byte) error {
+func (v Verbs) PutLogo(ctx context.Context, png []byte) (err error) {
+	defer v.calls.Begin("PutLogo").End(&err, "put logo")
 	var hash any
 	if len(png) > 0 {
 		hash = sha256.Sum256(png)
 	}
 	n, err := v.db.Exec(ctx, Repeatable, Query{putLogoSQL, Args{"logo": bytesOrNull(png), "hash": hash}})
-	return doing(found(n, err), "put logo")
+	return found(n, err)
 }
 
 // Logo returns the logo of the portal; see [store.PortalSettings].
-func (v Verbs) Logo(ctx context.Context) ([]byte, error) {
+func (v Verbs) Logo(ctx context.Context) (_ []byte, err error) {
+	defer v.calls.Begin("Logo").End(&err, "read logo")
 	png, err := one(ctx, v.db, Query{logoSQL, nil}, func(row Row, png *[]byte) error { return row.Scan(png) })
-	return png, doing(err, "read logo")
+	return png, err
 }

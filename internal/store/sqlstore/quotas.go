@@ -21,8 +21,9 @@ const putQuotasSQL = `
 		bytes_per_day = excluded.bytes_per_day, endpoints = excluded.endpoints, backlog = excluded.backlog, version = excluded.version`
 
 // PutQuotas replaces the quotas of an account; see [store.Quotas].
-func (v Verbs) PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) error {
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+func (v Verbs) PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) (err error) {
+	defer v.calls.Begin("PutQuotas").End(&err, "put quotas of account %s", account)
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		version, err := RaiseVersion(ctx, tx)
 		if err != nil {
 			return err
@@ -32,7 +33,6 @@ func (v Verbs) PutQuotas(ctx context.Context, account postrider.AccountID, q pos
 			"backlog": q.Backlog, "version": version,
 		}}))
 	})
-	return doing(err, "put quotas of account %s", account)
 }
 
 const quotasSQL = `
@@ -41,7 +41,8 @@ const quotasSQL = `
 
 // Quotas lists the quotas of accounts; see [store.Quotas]. Walks quotas_version, or the primary
 // key by account.
-func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQuotas, error) {
+func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) (_ []store.AccountQuotas, err error) {
+	defer v.calls.Begin("Quotas").End(&err, "list quotas")
 	l := newList(v.db, quotasSQL, "version", cmp.Or(q.Limit, math.MaxInt32))
 	by(l, "account", q.Account)
 	l.and("version > @after", Args{"after": q.After})
@@ -49,7 +50,7 @@ func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQ
 		q := &a.Quotas
 		return row.Scan(&a.Account, &q.EventsPerSecond, &q.Burst, &q.BytesPerDay, &q.Endpoints, &q.Backlog, &a.Version)
 	})
-	return quotas, doing(err, "list quotas")
+	return quotas, err
 }
 
 const (
@@ -74,7 +75,7 @@ type bucket struct {
 
 // QuotaUse returns what an account uses; see [store.Quotas].
 func (v Verbs) QuotaUse(ctx context.Context, account postrider.AccountID) (use postrider.QuotaUse, err error) {
-	defer func() { err = doing(err, "read the use of quotas of account %s", account) }()
+	defer v.calls.Begin("QuotaUse").End(&err, "read the use of quotas of account %s", account)
 	day, ends := store.QuotaDay(v.db.Clock().Wall())
 	use.DayEnds = ends
 	buckets, err := all(ctx, v.db, Query{quotaUseSQL, Args{"account": account, "day": day}}, func(row Row, b *bucket) error {
@@ -117,6 +118,7 @@ const markFullSQL = `
 
 // MarkFull marks endpoints as full, or takes the mark from them; see [store.Quotas].
 func (v Verbs) MarkFull(ctx context.Context, m store.MarkFull) (put []postrider.Notice, err error) {
+	defer v.calls.Begin("MarkFull").End(&err, "mark full endpoints")
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		version, err := raiseVersions(ctx, tx, len(m.Full)+len(m.Free))
 		if err != nil {
@@ -132,5 +134,5 @@ func (v Verbs) MarkFull(ctx context.Context, m store.MarkFull) (put []postrider.
 		put, err = PutNotices(ctx, tx, m.Notices)
 		return err
 	})
-	return put, doing(err, "mark full endpoints")
+	return put, err
 }

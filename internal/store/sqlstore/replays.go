@@ -18,12 +18,13 @@ const putReplayJobSQL = `
 	on conflict (id) do nothing`
 
 // PutReplayJob stores a new job; see [store.Replays].
-func (v Verbs) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error {
+func (v Verbs) PutReplayJob(ctx context.Context, job postrider.ReplayJob) (err error) {
+	defer v.calls.Begin("PutReplayJob").End(&err, "put replay job %s", job.ID)
 	filter, err := store.EncodeReplayFilter(job.Filter)
 	if err != nil {
 		return err
 	}
-	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, Query{putReplayJobSQL, Args{
 			"id": job.ID, "account": OrNull(job.Filter.Account), "action": job.Action, "filter": filter, "per_second": job.PerSecond,
 			"by": job.By, "note": job.Note, "expected": job.Expected.Matches, "exact": job.Expected.Exact, "cursor": postrider.DeliveryID{},
@@ -31,7 +32,6 @@ func (v Verbs) PutReplayJob(ctx context.Context, job postrider.ReplayJob) error 
 		}})
 		return err
 	})
-	return doing(err, "put replay job %s", job.ID)
 }
 
 const (
@@ -76,7 +76,7 @@ func scanReplayJob(row Row, job *postrider.ReplayJob, more ...any) error {
 
 // ReplayJobs lists replay jobs, newest first; see [store.Replays].
 func (v Verbs) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (page store.Page[postrider.ReplayJob], err error) {
-	defer func() { err = doing(err, "list replay jobs") }()
+	defer v.calls.Begin("ReplayJobs").End(&err, "list replay jobs")
 	rows := replayJobsSQL
 	if !q.ID.IsZero() {
 		rows = replayJobSQL
@@ -114,8 +114,9 @@ const (
 )
 
 // SetReplayJob pauses, resumes or cancels a job; see [store.Replays].
-func (v Verbs) SetReplayJob(ctx context.Context, r store.SetReplayJob) error {
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+func (v Verbs) SetReplayJob(ctx context.Context, r store.SetReplayJob) (err error) {
+	defer v.calls.Begin("SetReplayJob").End(&err, "change replay job %s", r.ID)
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		args := Args{"id": r.ID, "account": OrNull(r.Account), "status": r.Status, "now": tx.Now()}
 		was, err := one(ctx, tx, Query{lockReplayJobSQL, args}, func(row Row, s *postrider.ReplayStatus) error { return row.Scan(s) })
 		switch {
@@ -127,7 +128,6 @@ func (v Verbs) SetReplayJob(ctx context.Context, r store.SetReplayJob) error {
 		_, err = tx.Exec(ctx, Query{setReplayJobSQL, args})
 		return err
 	})
-	return doing(err, "change replay job %s", r.ID)
 }
 
 // Leases the running jobs that are due, oldest first; skip locked lets several nodes claim at
@@ -148,6 +148,7 @@ const claimReplayJobsSQL = `
 
 // ClaimReplayJobs leases running jobs; see [store.Replays].
 func (v Verbs) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) (jobs []postrider.ReplayJob, err error) {
+	defer v.calls.Begin("ClaimReplayJobs").End(&err, "claim replay jobs")
 	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		jobs, err = all(ctx, tx, Query{claimReplayJobsSQL, Args{
 			"max": c.Max, "token": c.Token, "now": tx.Now(), "until": tx.Now().Add(c.Lease),
@@ -155,7 +156,7 @@ func (v Verbs) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) (jo
 		return err
 	})
 	slices.SortFunc(jobs, func(a, b postrider.ReplayJob) int { return a.ID.Compare(b.ID) })
-	return jobs, doing(err, "claim replay jobs")
+	return jobs, err
 }
 
 // Walks queue_replay_job.
@@ -166,9 +167,10 @@ const replaysPendingSQL = `
 	group by endpoint`
 
 // ReplaysPending counts the pending deliveries of a job by endpoint; see [store.Replays].
-func (v Verbs) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error) {
+func (v Verbs) ReplaysPending(ctx context.Context, id postrider.ReplayID) (_ map[postrider.EndpointID]int, err error) {
+	defer v.calls.Begin("ReplaysPending").End(&err, "count pending deliveries of replay job %s", id)
 	pending := map[postrider.EndpointID]int{}
-	err := v.db.Query(ctx, Query{replaysPendingSQL, Args{"job": id}}, func(rows Rows) error {
+	err = v.db.Query(ctx, Query{replaysPendingSQL, Args{"job": id}}, func(rows Rows) error {
 		for rows.Next() {
 			var endpoint postrider.EndpointID
 			var n int
@@ -179,5 +181,5 @@ func (v Verbs) ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[p
 		}
 		return nil
 	})
-	return pending, doing(err, "count pending deliveries of replay job %s", id)
+	return pending, err
 }

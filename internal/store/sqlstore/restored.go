@@ -13,7 +13,8 @@ const putRestoredSQL = `
 	on conflict (id, number, kind) do update set record = excluded.record, at = excluded.at`
 
 // PutRestored stores records; see [store.Restored].
-func (v Verbs) PutRestored(ctx context.Context, records []store.RestoredRecord) error {
+func (v Verbs) PutRestored(ctx context.Context, records []store.RestoredRecord) (err error) {
+	defer v.calls.Begin("PutRestored").End(&err, "put restored records")
 	rows := make([]Args, len(records))
 	for i, r := range records {
 		rows[i] = Args{
@@ -21,11 +22,10 @@ func (v Verbs) PutRestored(ctx context.Context, records []store.RestoredRecord) 
 			"type": r.Type, "record": append([]byte{}, r.Record...), "at": r.At,
 		}
 	}
-	err := v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		_, err := tx.ExecAll(ctx, putRestoredSQL, rows)
 		return err
 	})
-	return doing(err, "put restored records")
 }
 
 const restoredSQL = `
@@ -35,7 +35,7 @@ const restoredSQL = `
 // RestoredRecords lists restored records; see [store.Restored]. They are few, so an endpoint
 // has no index.
 func (v Verbs) RestoredRecords(ctx context.Context, q store.RestoredQuery) (page store.Page[store.RestoredRecord], err error) {
-	defer func() { err = doing(err, "list restored records") }()
+	defer v.calls.Begin("RestoredRecords").End(&err, "list restored records")
 	after, err := store.RestoredAfter(q.Paging)
 	if err != nil {
 		return page, err

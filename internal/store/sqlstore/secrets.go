@@ -35,9 +35,10 @@ const secretsSQL = `
 	order by endpoint, id desc`
 
 // Secrets returns the secrets of endpoints that have not expired; see [store.Directory].
-func (v Verbs) Secrets(ctx context.Context, endpoints ...postrider.EndpointID) ([]postrider.Secret, error) {
+func (v Verbs) Secrets(ctx context.Context, endpoints ...postrider.EndpointID) (_ []postrider.Secret, err error) {
+	defer v.calls.Begin("Secrets").End(&err, "list secrets")
 	secrets, err := v.secrets(ctx, endpoints)
-	return secrets, doing(err, "list secrets")
+	return secrets, err
 }
 
 func (v Verbs) secrets(ctx context.Context, endpoints []postrider.EndpointID) ([]postrider.Secret, error) {
@@ -55,8 +56,9 @@ const expireSecretsSQL = `
 		and (expires_at is null or expires_at > now() + @overlap * interval '1 microsecond')`
 
 // RotateSecret adds a secret and lets the others expire; see [store.Directory].
-func (v Verbs) RotateSecret(ctx context.Context, r store.RotateSecret) error {
-	err := v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+func (v Verbs) RotateSecret(ctx context.Context, r store.RotateSecret) (err error) {
+	defer v.calls.Begin("RotateSecret").End(&err, "rotate the secret of endpoint %s", r.Secret.Endpoint)
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		if err := touchEndpoint(ctx, tx, r.Secret.Endpoint); err != nil {
 			return err
 		}
@@ -66,7 +68,6 @@ func (v Verbs) RotateSecret(ctx context.Context, r store.RotateSecret) error {
 		}
 		return insertSecrets(ctx, tx, r.Secret.Endpoint, r.Secret)
 	})
-	return doing(err, "rotate the secret of endpoint %s", r.Secret.Endpoint)
 }
 
 const (
@@ -85,8 +86,9 @@ const (
 // RevokeSecret lets a secret expire now, unless no other one would last; see
 // [store.Directory]. Two calls run one after the other, because each raises the version first,
 // so they cannot each revoke the secret that the other one relied on.
-func (v Verbs) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
-	err := v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+func (v Verbs) RevokeSecret(ctx context.Context, r store.RevokeSecret) (err error) {
+	defer v.calls.Begin("RevokeSecret").End(&err, "revoke secret %s of endpoint %s", r.Secret, r.Endpoint)
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		if err := touchEndpoint(ctx, tx, r.Endpoint); err != nil {
 			return err
 		}
@@ -104,7 +106,6 @@ func (v Verbs) RevokeSecret(ctx context.Context, r store.RevokeSecret) error {
 		_, err = tx.Exec(ctx, Query{revokeSecretSQL, args})
 		return err
 	})
-	return doing(err, "revoke secret %s of endpoint %s", r.Secret, r.Endpoint)
 }
 
 // Walks endpoint_secrets_public, or endpoint_secrets_endpoint, backwards, and for each key the
@@ -115,7 +116,7 @@ const publicKeysSQL = `
 
 // PublicKeys lists the public keys of endpoints, newest first; see [store.Directory].
 func (v Verbs) PublicKeys(ctx context.Context, q store.PublicKeyQuery) (page store.Page[postrider.Secret], err error) {
-	defer func() { err = doing(err, "list public keys") }()
+	defer v.calls.Begin("PublicKeys").End(&err, "list public keys")
 	l, err := listOf[postrider.SecretID](v.db, publicKeysSQL, store.Span{}, q.Paging)
 	if err != nil {
 		return page, err

@@ -23,13 +23,14 @@ const putSessionSQL = `
 	values (@id, @kind, @name, @subject, @key, @account, @scopes, @options, @locale, @embedded, @code, @code_expires_at, @hash, @created_at, @expires_at)`
 
 // PutSession creates a session; see [store.Sessions].
-func (v Verbs) PutSession(ctx context.Context, s postrider.Session) error {
-	_, err := v.db.Exec(ctx, Once, Query{putSessionSQL, Args{
+func (v Verbs) PutSession(ctx context.Context, s postrider.Session) (err error) {
+	defer v.calls.Begin("PutSession").End(&err, "put session %s", s.ID)
+	_, err = v.db.Exec(ctx, Once, Query{putSessionSQL, Args{
 		"id": s.ID, "kind": s.Kind, "name": s.Name, "subject": s.Subject, "key": OrNull(s.Key), "account": OrNull(s.Account),
 		"scopes": append([]postrider.Scope{}, s.Scopes...), "options": s.Options, "locale": s.Locale, "embedded": s.Embedded,
 		"code": OrNull(s.Code), "code_expires_at": s.CodeExpiresAt, "hash": OrNull(s.Hash), "created_at": s.ID.Time(), "expires_at": s.ExpiresAt,
 	}})
-	return doing(err, "put session %s", s.ID)
+	return err
 }
 
 // Walks the unique index of code, and locks the row: of two parallel calls the second one
@@ -41,11 +42,12 @@ const redeemCodeSQL = `
 
 // RedeemCode opens a one-time link; see [store.Sessions]. A repeat finds its own token.
 func (v Verbs) RedeemCode(ctx context.Context, r store.RedeemCode) (session postrider.Session, err error) {
+	defer v.calls.Begin("RedeemCode").End(&err, "redeem code")
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		session, err = one(ctx, tx, Query{redeemCodeSQL, Args{"code": r.Code, "token": r.Token}}, scanSession)
 		return err
 	})
-	return session, doing(err, "redeem code")
+	return session, err
 }
 
 const sessionsSQL = `
@@ -54,7 +56,7 @@ const sessionsSQL = `
 
 // Sessions lists sessions, newest first; see [store.Sessions]. Kind and LiveAt have no index.
 func (v Verbs) Sessions(ctx context.Context, q store.SessionQuery) (page store.Page[postrider.Session], err error) {
-	defer func() { err = doing(err, "list sessions") }()
+	defer v.calls.Begin("Sessions").End(&err, "list sessions")
 	l, err := listOf[postrider.SessionID](v.db, sessionsSQL, q.Span, q.Paging)
 	if err != nil {
 		return page, err
@@ -80,13 +82,15 @@ const (
 )
 
 // RevokeSession ends a session; see [store.Sessions].
-func (v Verbs) RevokeSession(ctx context.Context, session postrider.SessionID) error {
+func (v Verbs) RevokeSession(ctx context.Context, session postrider.SessionID) (err error) {
+	defer v.calls.Begin("RevokeSession").End(&err, "revoke session %s", session)
 	n, err := v.db.Exec(ctx, Repeatable, Query{revokeSessionSQL, Args{"id": session}})
-	return doing(found(n, err), "revoke session %s", session)
+	return found(n, err)
 }
 
 // TouchSession notes when a session was last used; see [store.Sessions].
-func (v Verbs) TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) error {
+func (v Verbs) TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) (err error) {
+	defer v.calls.Begin("TouchSession").End(&err, "touch session %s", session)
 	n, err := v.db.Exec(ctx, Repeatable, Query{touchSessionSQL, Args{"id": session, "at": at}})
-	return doing(found(n, err), "touch session %s", session)
+	return found(n, err)
 }

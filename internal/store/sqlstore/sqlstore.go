@@ -12,7 +12,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -25,11 +24,12 @@ import (
 // store.Expunges, store.Quotas, store.Replays and store.Restored. Of others it has Circuits,
 // HealthHistory, Held, PutCircuit and PutHealth.
 type Verbs struct {
-	db Database
+	db    Database
+	calls store.Calls
 }
 
 // New returns the verbs of a database.
-func New(db Database) Verbs { return Verbs{db} }
+func New(db Database, calls store.Calls) Verbs { return Verbs{db, calls} }
 
 // Database is what the verbs need of a database. Its errors are those that package store
 // promises.
@@ -131,14 +131,6 @@ func OrNull[T comparable](value T) any {
 		return nil
 	}
 	return value
-}
-
-// doing adds what was being done to an error.
-func doing(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
 // found turns no changed row into postrider.ErrNotFound.

@@ -65,7 +65,7 @@ func doVerb[C any](ctx context.Context, verb func(context.Context, C) error, cha
 }
 
 func (r *recorder) callAudit(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "AppendAudit"
 	doVerb(ctx, v.AppendAudit, postrider.AuditEntry{ID: id})
 	r.verb = "AuditEntries"
@@ -75,7 +75,7 @@ func (r *recorder) callAudit(ctx context.Context) {
 }
 
 func (r *recorder) callInspections(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutInspection"
 	doVerb(ctx, v.PutInspection, postrider.Inspection{ID: id, Endpoint: id, Attempt: 1})
 	r.verb = "Inspections"
@@ -85,7 +85,7 @@ func (r *recorder) callInspections(ctx context.Context) {
 }
 
 func (r *recorder) callSessions(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutSession"
 	doVerb(ctx, v.PutSession, postrider.Session{ID: id, Kind: postrider.SessionPortal, ExpiresAt: askedSpan.To})
 	r.verb = "RedeemCode"
@@ -102,7 +102,7 @@ func (r *recorder) callSessions(ctx context.Context) {
 }
 
 func (r *recorder) callDestinations(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutDestination"
 	_ = v.PutDestination(ctx, postrider.Destination{ID: id, Channel: postrider.ChannelEmail}, 1)
 	_ = v.PutDestination(ctx, postrider.Destination{ID: id, Account: id, Channel: postrider.ChannelEmail}, 1)
@@ -121,7 +121,7 @@ func (r *recorder) callDestinations(ctx context.Context) {
 }
 
 func (r *recorder) callAccess(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutAccount"
 	doVerb(ctx, v.PutAccount, postrider.Account{ID: id})
 	r.verb = "Accounts"
@@ -140,7 +140,7 @@ func (r *recorder) callAccess(ctx context.Context) {
 }
 
 func (r *recorder) callCatalogue(ctx context.Context) {
-	v := sqlstore.New(r)
+	v := sqlstore.New(r, nil)
 	r.verb = "PutEventType"
 	doVerb(ctx, v.PutEventType, postrider.EventType{Name: "a"})
 	r.verb = "EventTypes"
@@ -150,7 +150,7 @@ func (r *recorder) callCatalogue(ctx context.Context) {
 }
 
 func (r *recorder) callPortal(ctx context.Context) {
-	v := sqlstore.New(r)
+	v := sqlstore.New(r, nil)
 	r.verb = "PutPortal"
 	doVerb(ctx, v.PutPortal, postrider.Portal{})
 	r.verb = "PutLogo"
@@ -162,7 +162,7 @@ func (r *recorder) callPortal(ctx context.Context) {
 }
 
 func (r *recorder) callNotices(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutNotices"
 	callVerb(ctx, v.PutNotices, []postrider.Notice{{ID: id, Account: id, Kind: postrider.NoticeFailing, Object: "o"}})
 	r.verb = "Notices"
@@ -180,7 +180,7 @@ func (r *recorder) callNotices(ctx context.Context) {
 }
 
 func (r *recorder) callRestored(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutRestored"
 	doVerb(ctx, v.PutRestored, []store.RestoredRecord{{ID: id}})
 	r.verb = "RestoredRecords"
@@ -189,7 +189,7 @@ func (r *recorder) callRestored(ctx context.Context) {
 }
 
 func (r *recorder) callEncryption(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "SwapKeyring"
 	_, _ = v.SwapKeyring(ctx, nil, []byte("a"))
 	_, _ = v.SwapKeyring(ctx, []byte("a"), []byte("b"))
@@ -202,7 +202,7 @@ func (r *recorder) callEncryption(ctx context.Context) {
 }
 
 func (r *recorder) callDirectory(ctx context.Context) {
-	v, id, yes := sqlstore.New(r), askedID, true
+	v, id, yes := sqlstore.New(r, nil), askedID, true
 	r.verb = "PutEndpoint"
 	callVerb(ctx, v.PutEndpoint,
 		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled}, Most: 1},
@@ -223,7 +223,7 @@ func (r *recorder) callDirectory(ctx context.Context) {
 
 // callSecrets follows callDirectory, which makes the endpoint.
 func (r *recorder) callSecrets(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	other := [16]byte{15: 2}
 	r.verb = "RotateSecret"
 	doVerb(ctx, v.RotateSecret, store.RotateSecret{Secret: postrider.Secret{ID: id, Endpoint: id}})
@@ -237,7 +237,7 @@ func (r *recorder) callSecrets(ctx context.Context) {
 }
 
 func (r *recorder) callCircuits(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutCircuit"
 	callVerb(ctx, v.PutCircuit, store.PutCircuit{Circuit: postrider.Circuit{Endpoint: id}},
 		store.PutCircuit{Circuit: postrider.Circuit{Endpoint: id, Generation: 1}, Announce: true})
@@ -247,7 +247,7 @@ func (r *recorder) callCircuits(ctx context.Context) {
 }
 
 func (r *recorder) callHealth(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutHealth"
 	_ = v.PutHealth(ctx, postrider.EndpointHealth{Endpoint: id, Account: id, Number: 1, Status: postrider.HealthDisabled, Since: askedSpan.From})
 	r.verb = "HealthHistory"
@@ -255,7 +255,7 @@ func (r *recorder) callHealth(ctx context.Context) {
 }
 
 func (r *recorder) callQuotas(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutQuotas"
 	_ = v.PutQuotas(ctx, id, postrider.Quotas{})
 	r.verb = "Quotas"
@@ -267,7 +267,7 @@ func (r *recorder) callQuotas(ctx context.Context) {
 }
 
 func (r *recorder) callReplays(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutReplayJob"
 	doVerb(ctx, v.PutReplayJob, postrider.ReplayJob{ID: id, Action: postrider.ActionReplay, PerSecond: 1, CreatedAt: askedSpan.From})
 	r.verb = "ReplayJobs"
@@ -282,7 +282,7 @@ func (r *recorder) callReplays(ctx context.Context) {
 }
 
 func (r *recorder) callArchive(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	part := store.ArchivePart{Kind: store.OldEvents, Day: askedSpan.From, Number: 1, Rows: 1, Last: id, MadeAt: askedSpan.To}
 	r.verb = "LeaseArchive"
 	_, _ = v.LeaseArchive(ctx, 1, time.Second)
@@ -305,7 +305,7 @@ func (r *recorder) callArchive(ctx context.Context) {
 }
 
 func (r *recorder) callExpunges(ctx context.Context) {
-	v, id := sqlstore.New(r), askedID
+	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutExpunge"
 	doVerb(ctx, v.PutExpunge, postrider.Expunge{ID: id, Account: id, Event: id, CreatedAt: askedSpan.From})
 	r.verb = "Expunges"

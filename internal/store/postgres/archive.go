@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -96,6 +95,7 @@ func scanArchivedBody(row pgx.CollectableRow) (r store.ArchivedRow, err error) {
 //
 // Another node may drop a day between its being listed and counted. Then all is read anew.
 func (s *Store) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time) (day store.ArchiveDay, err error) {
+	defer s.calls.Begin("ArchiveDay").End(&err, "find a day to archive")
 	const tries, undefinedTable = 5, "42P01"
 	for range tries {
 		err = s.repeat(ctx, func(bool) error {
@@ -108,10 +108,7 @@ func (s *Store) ArchiveDay(ctx context.Context, kind store.Kind, before time.Tim
 			break
 		}
 	}
-	if err != nil {
-		return store.ArchiveDay{}, fmt.Errorf("find a day to archive: %w", err)
-	}
-	return day, nil
+	return day, err
 }
 
 func archiveDay(ctx context.Context, tx pgx.Tx, kind store.Kind, before time.Time) (store.ArchiveDay, error) {
@@ -184,7 +181,8 @@ const (
 
 // ArchiveRows reads rows to archive, a page at a time. No query is open while yield runs: it
 // rests between rows. When it wants no more, at most the rest of a page was read in vain.
-func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) error {
+func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) (err error) {
+	defer s.calls.Begin("ArchiveRows").End(&err, "read rows to archive")
 	kind := archivedKinds[q.Kind]
 	args := pgx.NamedArgs{"below": floor(q.Day.AddDate(0, 0, 1), 0)}
 	limit := archiveFirst
@@ -248,7 +246,7 @@ func (s *Store) readArchivePage(
 		err = rows.Err()
 	}
 	if err != nil {
-		return nil, size, fmt.Errorf("read rows to archive: %w", fault(err))
+		return nil, size, fault(err)
 	}
 	return page, size, nil
 }

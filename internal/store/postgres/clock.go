@@ -14,7 +14,8 @@ import (
 func (s *Store) Clock() *store.Clock { return s.clock }
 
 // Now returns the database's time of day, and corrects the Clock by it.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
+func (s *Store) Now(ctx context.Context) (_ time.Time, err error) {
+	defer s.calls.Begin("Now").End(&err, "read the time")
 	if err := s.followClock(ctx); err != nil {
 		return time.Time{}, err
 	}

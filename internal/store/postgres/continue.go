@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -45,17 +44,15 @@ const continueSQL = `
 
 // Continue records an attempt that another one follows under the same lease; see
 // [store.Queue].
-func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error {
+func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) (err error) {
+	defer s.calls.Begin("Continue").End(&err, "continue delivery")
 	args := continueArgs(&c, &a)
 	var continued bool
-	err := s.repeat(ctx, func(bool) error { return s.pool.QueryRow(ctx, continueSQL, args).Scan(&continued) })
+	err = s.repeat(ctx, func(bool) error { return s.pool.QueryRow(ctx, continueSQL, args).Scan(&continued) })
 	if err == nil && !continued {
 		err = postrider.ErrFenced
 	}
-	if err != nil {
-		return fmt.Errorf("continue delivery: %w", err)
-	}
-	return nil
+	return err
 }
 
 func continueArgs(c *postrider.Claimed, a *postrider.Attempt) pgx.NamedArgs {

@@ -5,12 +5,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/postgres"
 	"github.com/postrider/postrider/internal/store/storetest"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
 func TestContract(t *testing.T) { storetest.Run(t, open) }
+
+func TestCalls(t *testing.T) {
+	storetest.Calls(t, func(t *testing.T, calls store.Calls) store.Store {
+		return openWith(t, freshDSN(t), postgres.Options{Calls: calls})
+	})
+}
 
 func TestModel(t *testing.T) {
 	if testkit.Raced() {

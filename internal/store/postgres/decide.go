@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -69,8 +68,9 @@ const resolveReplayedSQL = `
 
 // Replay makes a new delivery of one that has ended. The caller makes the new id, so a
 // repeat after a lost reply finds the replay of the first try and answers with it.
-func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery, error) {
-	err := s.repeat(ctx, func(again bool) error {
+func (s *Store) Replay(ctx context.Context, r store.Replay) (_ postrider.Delivery, err error) {
+	defer s.calls.Begin("Replay").End(&err, "replay %s", r.Delivery)
+	err = s.repeat(ctx, func(again bool) error {
 		if again {
 			if _, err := s.delivery(ctx, r.ID, r.Account); !errors.Is(err, postrider.ErrNotFound) {
 				return err // nil: the first try made it
@@ -79,7 +79,7 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery,
 		return s.tx(ctx, func(tx pgx.Tx) error { return s.replay(ctx, tx, r) })
 	})
 	if err != nil {
-		return postrider.Delivery{}, fmt.Errorf("replay %s: %w", r.Delivery, err)
+		return postrider.Delivery{}, err
 	}
 	return s.delivery(ctx, r.ID, r.Account)
 }
@@ -167,9 +167,10 @@ const cancelSQL = `
 
 // Cancel ends a pending delivery. A repeat after a lost reply finds it cancelled, which is
 // then a success. Without an earlier try that is a conflict: somebody else has ended it.
-func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
+func (s *Store) Cancel(ctx context.Context, c store.Cancel) (_ postrider.Delivery, err error) {
+	defer s.calls.Begin("Cancel").End(&err, "cancel %s", c.Delivery)
 	var d postrider.Delivery
-	err := s.repeat(ctx, func(again bool) error {
+	err = s.repeat(ctx, func(again bool) error {
 		ended, err := s.cancel(ctx, c)
 		if err != nil {
 			return err
@@ -182,10 +183,7 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery,
 		}
 		return nil
 	})
-	if err != nil {
-		return postrider.Delivery{}, fmt.Errorf("cancel %s: %w", c.Delivery, err)
-	}
-	return d, nil
+	return d, err
 }
 
 // cancel removes the delivery and advances its ordering key, if it has one. It reports
@@ -224,14 +222,15 @@ const resumeSQL = `
 
 // Discard resolves a dead letter without a replay. A repeat after a lost reply finds it
 // discarded, which is then a success.
-func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
+func (s *Store) Discard(ctx context.Context, d store.Discard) (_ postrider.DeadLetter, err error) {
+	defer s.calls.Begin("Discard").End(&err, "discard %s", d.Delivery)
 	var deadLetter postrider.DeadLetter
-	err := s.repeat(ctx, func(again bool) error {
+	err = s.repeat(ctx, func(again bool) error {
 		resolved, err := s.discard(ctx, d)
 		if err != nil {
 			return err
 		}
-		page, err := s.DeadLetters(ctx, store.DeadLetterQuery{Delivery: d.Delivery, Account: d.Account, Resolved: true})
+		page, err := s.deadLetters(ctx, store.DeadLetterQuery{Delivery: d.Delivery, Account: d.Account, Resolved: true})
 		switch {
 		case err != nil:
 			return err
@@ -244,10 +243,7 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLet
 		}
 		return nil
 	})
-	if err != nil {
-		return postrider.DeadLetter{}, fmt.Errorf("discard %s: %w", d.Delivery, err)
-	}
-	return deadLetter, nil
+	return deadLetter, err
 }
 
 // discard resolves the dead letter and resumes the ordering key that it pauses, under the

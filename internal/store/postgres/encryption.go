@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -45,7 +44,8 @@ const encryptedValuesSQL = `
 	limit @limit`
 
 // EncryptedValues lists archive keys, credentials and secrets.
-func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error) {
+func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) (_ []store.EncryptedValue, err error) {
+	defer s.calls.Begin("EncryptedValues").End(&err, "list encrypted values")
 	values, err := list(ctx, s, query{encryptedValuesSQL, pgx.NamedArgs{
 		"endpoint": someUUID(after.Endpoint), "secret": someUUID(after.Secret), "archive": someUUID(after.Archive),
 		"zero": someUUID(postrider.AccountID{}), "limit": limit,
@@ -53,8 +53,5 @@ func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, li
 		err = row.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), toID(&v.ID.Archive), &v.Bytes)
 		return v, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list encrypted values: %w", err)
-	}
-	return values, nil
+	return values, err
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ func (s *Store) Scrub(context.Context) error { return nil }
 // ExpungeRows removes rows of what an expunge is about. It is not repeated when its fate is
 // unknown: the next call goes on from what is stored.
 func (s *Store) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrider.Expunge, err error) {
+	defer s.calls.Begin("ExpungeRows").End(&err, "expunge %s", r.ID)
 	err = s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
 			e, err = sqlstore.ExpungeChunk(ctx, coldTx{tx: tx, clock: s.clock}, r,
@@ -33,10 +33,7 @@ func (s *Store) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrid
 			return err
 		})
 	})
-	if err != nil {
-		return e, fmt.Errorf("expunge %s: %w", r.ID, err)
-	}
-	return e, nil
+	return e, err
 }
 
 // expunging is one chunk of an expunge.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,7 +40,8 @@ const lastFailuresSQL = `
 	order by e.place`
 
 // LastFailures returns the last failed request of each endpoint; see [store.Rollups].
-func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error) {
+func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) (_ []postrider.Attempt, err error) {
+	defer s.calls.Begin("LastFailures").End(&err, "read last failures")
 	column := uuids{}
 	for _, id := range ids {
 		column = append(column, someUUID(id))
@@ -49,8 +49,5 @@ func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) (
 	failures, err := count(ctx, s, query{lastFailuresSQL, pgx.NamedArgs{
 		"ids": column, "looked": store.FailuresLooked, "bytes": store.FailureBody,
 	}}, scanAttempt)
-	if err != nil {
-		return nil, fmt.Errorf("read last failures: %w", err)
-	}
-	return failures, nil
+	return failures, err
 }

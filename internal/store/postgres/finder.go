@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -80,7 +79,8 @@ const findSQL = `
 	limit @limit`
 
 // Find lists the objects that a text names; see [store.Finder].
-func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, error) {
+func (s *Store) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, err error) {
+	defer s.calls.Begin("Find").End(&err, "find")
 	term := store.SearchText(q.Text)
 	found, err := list(ctx, s, query{findSQL, pgx.NamedArgs{
 		"account": uuid(q.Account), "secret": uuid(q.Secret), "text": text(q.Text), "term": text(term),
@@ -89,10 +89,7 @@ func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, err
 		err = row.Scan(&f.By, toID(&f.Account), toID(&f.Endpoint), toID(&f.Event), nil)
 		return f, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("find: %w", err)
-	}
-	return found, nil
+	return found, err
 }
 
 // A skip scan: each step of the recursion finds the greatest endpoint and cause below the
@@ -149,7 +146,8 @@ const deadLetterGroupsSQL = `
 	order by g.n`
 
 // DeadLetterGroups lists the unresolved dead letters by endpoint and cause.
-func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error) {
+func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (_ store.Page[store.DeadLetterGroup], err error) {
+	defer s.calls.Begin("DeadLetterGroups").End(&err, "list groups of dead letters")
 	cursor, _, err := store.IDKey[postrider.DeliveryID](q.Paging)
 	if err != nil {
 		return store.Page[store.DeadLetterGroup]{}, err
@@ -164,7 +162,7 @@ func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQue
 		return g, err
 	})
 	if err != nil {
-		return store.Page[store.DeadLetterGroup]{}, fmt.Errorf("list groups of dead letters: %w", err)
+		return store.Page[store.DeadLetterGroup]{}, err
 	}
 	return store.Cut(groups, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }), nil
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -133,19 +132,17 @@ const healthInputsSQL = `
 	order by e.id`
 
 // HealthInputs returns what the assessment of endpoints needs.
-func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
+func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) (_ []postrider.HealthInput, err error) {
+	defer s.calls.Begin("HealthInputs").End(&err, "read health inputs")
 	var inputs []postrider.HealthInput
-	err := s.repeat(ctx, func(bool) (err error) {
+	err = s.repeat(ctx, func(bool) (err error) {
 		rows, _ := s.pool.Query(ctx, healthInputsSQL, pgx.NamedArgs{
 			"after": someUUID(after), "limit": limit, "span": postrider.HealthSpan.Microseconds(),
 		})
 		inputs, err = pgx.CollectRows(rows, scanHealthInput)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read health inputs: %w", err)
-	}
-	return inputs, nil
+	return inputs, err
 }
 
 func scanHealthInput(row pgx.CollectableRow) (r postrider.HealthInput, err error) {

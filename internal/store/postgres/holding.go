@@ -28,6 +28,7 @@ const holdSQL = `
 // must hear of. So a publish that was matched before the hold fails, and one that is
 // matched afterwards knows of the hold.
 func (s *Store) PutHold(ctx context.Context, reason string) (h postrider.Hold, err error) {
+	defer s.calls.Begin("PutHold").End(&err, "hold the store")
 	err = s.repeat(ctx, func(bool) error {
 		b := &pgx.Batch{}
 		b.Queue(sqlstore.RaiseVersionsSQL, pgx.NamedArgs{"n": 1})
@@ -36,10 +37,7 @@ func (s *Store) PutHold(ctx context.Context, reason string) (h postrider.Hold, e
 		b.Queue(sqlstore.HeldSQL).QueryRow(func(row pgx.Row) error { return row.Scan(toTime(&h.Since), &h.Reason) })
 		return s.pool.SendBatch(ctx, b).Close()
 	})
-	if err != nil {
-		return postrider.Hold{}, fmt.Errorf("hold the store: %w", err)
-	}
-	return h, nil
+	return h, err
 }
 
 // Walks hold_pkey.
@@ -48,6 +46,7 @@ const endHoldSQL = `update hold set since = null, reason = '', last_event = null
 // Resume ends the hold. It is not repeated after a lost reply: the count would be of a
 // store that is not held any more.
 func (s *Store) Resume(ctx context.Context) (work store.HeldWork, err error) {
+	defer s.calls.Begin("Resume").End(&err, "resume the store")
 	err = s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
@@ -57,10 +56,7 @@ func (s *Store) Resume(ctx context.Context) (work store.HeldWork, err error) {
 			return tx.SendBatch(ctx, b).Close()
 		})
 	})
-	if err != nil {
-		return store.HeldWork{}, fmt.Errorf("resume the store: %w", err)
-	}
-	return work, nil
+	return work, err
 }
 
 // Reads the whole queue, and counts nothing if the store is not held: last_event is null.
@@ -70,13 +66,14 @@ const heldWorkSQL = `
 	where h.single`
 
 // HeldWork counts what was there before the hold.
-func (s *Store) HeldWork(ctx context.Context) (store.HeldWork, error) {
+func (s *Store) HeldWork(ctx context.Context) (_ store.HeldWork, err error) {
+	defer s.calls.Begin("HeldWork").End(&err, "count what is held")
 	found, err := list(ctx, s, query{heldWorkSQL, pgx.NamedArgs{}}, func(row pgx.CollectableRow) (w store.HeldWork, err error) {
 		err = row.Scan(&w.Deliveries, &w.FanOuts)
 		return w, err
 	})
 	if err != nil {
-		return store.HeldWork{}, fmt.Errorf("count what is held: %w", err)
+		return store.HeldWork{}, err
 	}
 	return found[0], nil
 }

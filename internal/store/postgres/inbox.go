@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -23,10 +22,11 @@ import (
 // repeat: it leaves out what is stored and answers as the first try would have.
 //
 // Batches with a key that is stuck (see locks.go) are left out of the transaction.
-func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+func (s *Store) Publish(ctx context.Context, p store.Publish) (_ []store.Published, err error) {
+	defer s.calls.Begin("Publish").End(&err, "publish")
 	var published []store.Published
 	locks := func() []lockKey { return publishLocks(p.Batches) }
-	err := s.pastLocks(ctx, locks, func(without map[lockKey]bool) (err error) {
+	err = s.pastLocks(ctx, locks, func(without map[lockKey]bool) (err error) {
 		published, err = s.publishWithout(ctx, p, without)
 		return err
 	})
@@ -34,7 +34,7 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published
 	case isCode(err, codeMoved):
 		return nil, store.ErrMoved
 	case err != nil:
-		return nil, fmt.Errorf("publish: %w", err)
+		return nil, err
 	}
 	return published, nil
 }
@@ -441,9 +441,10 @@ const claimFanOutsSQL = `
 	order by c.event`
 
 // ClaimFanOuts leases fan-out jobs that are due.
-func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
+func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []store.FanOut, err error) {
+	defer s.calls.Begin("ClaimFanOuts").End(&err, "claim fan-outs")
 	var jobs []store.FanOut
-	err := s.once(ctx, func() (err error) {
+	err = s.once(ctx, func() (err error) {
 		rows, _ := s.pool.Query(ctx, claimFanOutsSQL, pgx.NamedArgs{
 			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(), "now": s.clock.Now(),
 		})
@@ -457,10 +458,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store
 		})
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("claim fan-outs: %w", err)
-	}
-	return jobs, nil
+	return jobs, err
 }
 
 // The compare-and-set of a fan-out job: token and cursor must be those that the chunk was
@@ -497,18 +495,15 @@ const lockOrderingKeySQL = `
 
 // FanOut stores a chunk of a fan-out job and moves the job's cursor, in one transaction.
 // When a repeat finds the cursor moved, it asks whether its own first try moved it.
-func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
-	err := s.repeat(ctx, func(again bool) error {
+func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
+	defer s.calls.Begin("FanOut").End(&err, "fan out %s", c.Event)
+	return s.repeat(ctx, func(again bool) error {
 		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return s.fanOut(ctx, conn, c) })
 		if again && errors.Is(err, postrider.ErrFenced) {
 			return s.fannedOut(ctx, c)
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("fan out %s: %w", c.Event, err)
-	}
-	return nil
 }
 
 // fanOut makes one try. The first round trip moves the cursor, which locks the job, and

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +39,8 @@ var keptEventSQL = strings.Replace(eventsSQL, "from events e", "from kept_events
 
 // Events lists events, newest first. Kept ones are found by their id alone: they are over,
 // but for some delivery.
-func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error) {
+func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[postrider.Event], err error) {
+	defer s.calls.Begin("Events").End(&err, "list events")
 	from, before, err := within[postrider.EventID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Event]{}, err
@@ -54,7 +54,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 		rows, err = list(ctx, s, query{keptEventSQL, args}, scanEvent)
 	}
 	if err != nil {
-		return store.Page[postrider.Event]{}, fmt.Errorf("list events: %w", err)
+		return store.Page[postrider.Event]{}, err
 	}
 	return cutExamined(rows, q.Paging), nil
 }
@@ -265,14 +265,18 @@ const (
 )
 
 // Deliveries lists deliveries of every status, newest first.
-//
+func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.Page[postrider.Delivery], err error) {
+	defer s.calls.Begin("Deliveries").End(&err, "list deliveries")
+	return s.deliveries(ctx, q)
+}
+
 // To plan a statement for all partitions takes longer than to run it: on a new connection, whose
 // caches are empty, 40 ms for 30 days. So a delivery that is asked for by its id gets a plan for a range of one id,
 // which has one partition. The deliveries of an endpoint are listed by deliveriesOfEndpointSQL,
 // with the plan of the pool, which is made once for each connection. What was skipped or
 // cancelled, or belongs to an event or a job, has indexes of its own, which only a plan with
 // the arguments finds.
-func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
+func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Delivery]{}, err
@@ -296,7 +300,7 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 		err = s.addLastAnswers(ctx, rows, unanswered)
 	}
 	if err != nil {
-		return store.Page[postrider.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
+		return store.Page[postrider.Delivery]{}, err
 	}
 	return cutExamined(rows, q.Paging), nil
 }
@@ -364,7 +368,7 @@ func scanDelivery(clock *store.Clock, unanswered *uuids) pgx.RowToFunc[examined[
 
 // delivery returns one delivery, or postrider.ErrNotFound.
 func (s *Store) delivery(ctx context.Context, id postrider.DeliveryID, account postrider.AccountID) (postrider.Delivery, error) {
-	page, err := s.Deliveries(ctx, store.DeliveryQuery{ID: id, Account: account})
+	page, err := s.deliveries(ctx, store.DeliveryQuery{ID: id, Account: account})
 	if err == nil && len(page.Items) == 0 {
 		err = postrider.ErrNotFound
 	}
@@ -406,7 +410,8 @@ const attemptsSQL = `
 	limit @limit`
 
 // Attempts lists attempts by delivery, newest first.
-func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
+func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (_ store.Page[postrider.Attempt], err error) {
+	defer s.calls.Begin("Attempts").End(&err, "list attempts")
 	before, after, err := store.AttemptsAfter(q.Paging)
 	if err != nil {
 		return store.Page[postrider.Attempt]{}, err
@@ -416,7 +421,7 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[
 		"account": uuid(q.Account), "limit": q.Size() + 1,
 	}}, scanAttempt)
 	if err != nil {
-		return store.Page[postrider.Attempt]{}, fmt.Errorf("list attempts: %w", err)
+		return store.Page[postrider.Attempt]{}, err
 	}
 	return store.Cut(attempts, q.Paging, store.AttemptKey), nil
 }
@@ -457,7 +462,12 @@ const deadLettersSQL = `
 	limit @limit`
 
 // DeadLetters lists dead letters, newest first.
-func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
+func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (_ store.Page[postrider.DeadLetter], err error) {
+	defer s.calls.Begin("DeadLetters").End(&err, "list dead letters")
+	return s.deadLetters(ctx, q)
+}
+
+func (s *Store) deadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.DeadLetter]{}, err
@@ -468,7 +478,7 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 		"resolved_from": instant(q.ResolvedFrom), "limit": q.Size() + 1,
 	}}, q.Paging), scanDeadLetter)
 	if err != nil {
-		return store.Page[postrider.DeadLetter]{}, fmt.Errorf("list dead letters: %w", err)
+		return store.Page[postrider.DeadLetter]{}, err
 	}
 	return cutExamined(rows, q.Paging), nil
 }

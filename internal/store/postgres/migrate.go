@@ -137,11 +137,12 @@ func tableStatements(names []string) store.TablesSQL {
 }
 
 // CheckTables compares what the store notes of its tables with this program.
-func (s *Store) CheckTables(ctx context.Context) error {
+func (s *Store) CheckTables(ctx context.Context) (err error) {
+	defer s.calls.Begin("CheckTables").End(&err, "check the tables")
 	var noted store.Tables
 	var facts string
 	if err := s.pool.QueryRow(ctx, notedSQL).Scan(&noted.Version, &noted.Fingerprint, &noted.Oldest, &facts); err != nil {
-		return fmt.Errorf("check the tables: %w", fault(err))
+		return fault(err)
 	}
 	return s.migrations.Beside(noted)
 }

@@ -118,7 +118,8 @@ const membersSQL = `
 	order by n.incarnation`
 
 // Members lists the nodes.
-func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) ([]store.Member, error) {
+func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) (_ []store.Member, err error) {
+	defer s.calls.Begin("Members").End(&err, "list nodes")
 	args := at(s.clock.Now(), lockArgs(0))
 	if args["shard"] = nil; !owns.IsZero() {
 		args["shard"] = int16(store.Shard(owns))
@@ -128,25 +129,20 @@ func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) ([]store
 		m.StartedAt, m.SeenAt = s.clock.Shown(m.StartedAt), s.clock.Shown(m.SeenAt)
 		return m, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-	return members, nil
+	return members, err
 }
 
 // Heartbeat stores a node's heartbeat and returns the membership.
-func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (store.Membership, error) {
+func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (_ store.Membership, err error) {
+	defer s.calls.Begin("Heartbeat").End(&err, "heartbeat of incarnation %d", b.Incarnation)
 	var membership store.Membership
-	err := s.repeat(ctx, func(bool) error {
+	err = s.repeat(ctx, func(bool) error {
 		return s.tx(ctx, func(tx pgx.Tx) (err error) {
 			membership, err = s.heartbeat(ctx, tx, b)
 			return err
 		})
 	})
-	if err != nil {
-		return store.Membership{}, fmt.Errorf("heartbeat of incarnation %d: %w", b.Incarnation, err)
-	}
-	return membership, nil
+	return membership, err
 }
 
 // heartbeat runs the statements of one heartbeat under the lock of the membership. The
@@ -316,7 +312,8 @@ const deleteNodeSQL = `delete from nodes where incarnation = @incarnation`
 // Reclaim takes what a dead node had leased. It must not be repeated when its reply is
 // lost, since its caller needs the count; the caller just calls it again, and what a first
 // call did is done.
-func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error) {
+func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (_ int, err error) {
+	defer s.calls.Begin("Reclaim").End(&err, "reclaim incarnation %d", incarnation)
 	first := int64(uint64(incarnation) << 32)
 	args := pgx.NamedArgs{
 		"incarnation": int64(incarnation), "first": first, "last": first | (1<<32 - 1), "limit": limit, "shards": nil,
@@ -325,7 +322,7 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int
 	}
 	maps.Copy(args, lockArgs(incarnation))
 	var n int
-	err := s.once(ctx, func() error {
+	err = s.once(ctx, func() error {
 		n = 0
 		args["now"] = s.clock.Now()
 		return s.tx(ctx, func(tx pgx.Tx) (err error) {
@@ -333,10 +330,7 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (int
 			return err
 		})
 	})
-	if err != nil {
-		return 0, fmt.Errorf("reclaim incarnation %d: %w", incarnation, err)
-	}
-	return n, nil
+	return n, err
 }
 
 // reclaim reclaims up to limit deliveries, and forgets the node when nothing is left. n can
@@ -358,15 +352,12 @@ func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int
 }
 
 // Forget removes a node that has released all it had.
-func (s *Store) Forget(ctx context.Context, incarnation uint32) error {
+func (s *Store) Forget(ctx context.Context, incarnation uint32) (err error) {
+	defer s.calls.Begin("Forget").End(&err, "forget incarnation %d", incarnation)
 	args := pgx.NamedArgs{"incarnation": int64(incarnation), "shards": nil}
-	err := s.repeat(ctx, func(bool) error {
+	return s.repeat(ctx, func(bool) error {
 		return s.tx(ctx, func(tx pgx.Tx) error { return forget(ctx, tx, args) })
 	})
-	if err != nil {
-		return fmt.Errorf("forget incarnation %d: %w", incarnation, err)
-	}
-	return nil
 }
 
 // forget deletes the node and frees its shards.
@@ -382,10 +373,11 @@ const channel = "postrider"
 
 // Wake sends a short message to every node that listens. Messages are hints and may be
 // lost, so it is not repeated.
-func (s *Store) Wake(ctx context.Context, message string) error {
-	_, err := s.pool.Exec(ctx, `select pg_notify($1, $2)`, channel, message)
+func (s *Store) Wake(ctx context.Context, message string) (err error) {
+	defer s.calls.Begin("Wake").End(&err, "wake")
+	_, err = s.pool.Exec(ctx, `select pg_notify($1, $2)`, channel, message)
 	if err != nil {
-		return fmt.Errorf("wake: %w", fault(err))
+		return fault(err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -71,11 +70,12 @@ var oldRowsSQL = map[store.Kind]string{
 }
 
 // OldRows lists old rows of one account.
-func (s *Store) OldRows(ctx context.Context, q store.OldRows) ([]store.OldRow, store.RowID, error) {
+func (s *Store) OldRows(ctx context.Context, q store.OldRows) (_ []store.OldRow, _ store.RowID, err error) {
+	defer s.calls.Begin("OldRows").End(&err, "list old %s", q.Kind)
 	if q.Kind == store.OldEvents {
 		running, err := count(ctx, s, query{replayRunsSQL, pgx.NamedArgs{}}, pgx.RowTo[bool])
 		if err != nil {
-			return nil, store.RowID{}, fmt.Errorf("list old events: %w", err)
+			return nil, store.RowID{}, err
 		}
 		if running[0] {
 			q.Before = q.Before.Add(-store.ReplayGrace)
@@ -88,7 +88,7 @@ func (s *Store) OldRows(ctx context.Context, q store.OldRows) ([]store.OldRow, s
 		return r, row.Scan(toID(&r.ID), &r.Number, &r.Key.Key, &r.Goes)
 	})
 	if err != nil {
-		return nil, store.RowID{}, fmt.Errorf("list old %s: %w", q.Kind, err)
+		return nil, store.RowID{}, err
 	}
 	rows, last := q.Examined(found)
 	return rows, last, nil
@@ -121,6 +121,7 @@ var deleteRowsSQL = map[store.Kind]string{
 
 // DeleteRows deletes single rows. No replay looks at events meanwhile.
 func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (deleted int, err error) {
+	defer s.calls.Begin("DeleteRows").End(&err, "delete old %s", kind)
 	args := pgx.NamedArgs{"ids": idsOf(rows), "numbers": numbersOf(rows)}
 	if kind == store.OldKeys {
 		var accounts uuids
@@ -142,10 +143,7 @@ func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.Ol
 			return err
 		})
 	})
-	if err != nil {
-		return 0, fmt.Errorf("delete old %s: %w", kind, err)
-	}
-	return deleted, nil
+	return deleted, err
 }
 
 func idsOf(rows []store.OldRow) uuids {

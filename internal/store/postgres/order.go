@@ -305,7 +305,8 @@ const orderedKeysSQL = `
 	order by l.key`
 
 // OrderedKeys lists the ordering keys of an endpoint, by key.
-func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store.Page[store.OrderedKey], error) {
+func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (_ store.Page[store.OrderedKey], err error) {
+	defer s.calls.Begin("OrderedKeys").End(&err, "list ordering keys of %s", q.Endpoint)
 	after, err := q.Key()
 	if err != nil {
 		return store.Page[store.OrderedKey]{}, err
@@ -314,7 +315,7 @@ func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store
 		"after": after, "endpoint": someUUID(q.Endpoint), "account": uuid(q.Account), "limit": q.Size() + 1,
 	}}, scanOrderedKey)
 	if err != nil {
-		return store.Page[store.OrderedKey]{}, fmt.Errorf("list ordering keys of %s: %w", q.Endpoint, err)
+		return store.Page[store.OrderedKey]{}, err
 	}
 	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), nil
 }

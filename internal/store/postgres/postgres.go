@@ -72,6 +72,7 @@ type Store struct {
 	reads *pgxpool.Pool    // of requests that only read; see readPool
 	now   func() time.Time // the machine's clock, which clock follows too
 	clock *store.Clock
+	calls store.Calls // Options.Calls
 	log   *slog.Logger
 	self  atomic.Uint32 // incarnation of this process's node, set by its heartbeats; 0: it sends none
 
@@ -93,6 +94,7 @@ var (
 type Options struct {
 	Now      func() time.Time // the machine's clock; default time.Now
 	MaxConns int              // connections of both pools; default 16 (defaultConns)
+	Calls    store.Calls      // hears of each call of a verb; default: nobody does
 	Log      *slog.Logger     // default: discard
 
 	Migrations fs.FS // with the folder migrations; default: those of this program
@@ -135,8 +137,8 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	params := map[string]string{}
 	setParams(params)
 	setAfterConnect(config.ConnConfig, params)
-	s := &Store{now: opts.Now, clock: store.NewClock(opts.Now), log: opts.Log, migrations: own}
-	s.Verbs = sqlstore.New(cold{s}, nil)
+	s := &Store{now: opts.Now, clock: store.NewClock(opts.Now), calls: opts.Calls, log: opts.Log, migrations: own}
+	s.Verbs = sqlstore.New(cold{s}, s.calls)
 	if err := s.connect(ctx, config, opts.MaxConns); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", fault(err))
 	}

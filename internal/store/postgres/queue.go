@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -159,10 +158,11 @@ const claimSlack = 10 * time.Second
 // When the reply is lost, nobody knows which deliveries have the token. The repeat first
 // gives back what the token leased and then claims anew, in one transaction. Otherwise
 // those deliveries would wait for the end of leases that no worker has.
-func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) {
+func (s *Store) Claim(ctx context.Context, c store.Claim) (_ store.Claims, err error) {
+	defer s.calls.Begin("Claim").End(&err, "claim")
 	var claims store.Claims
 	args := claimColumns(c)
-	err := s.repeat(ctx, func(again bool) error {
+	err = s.repeat(ctx, func(again bool) error {
 		claims = store.Claims{Lanes: make([]store.LaneState, len(c.Wants))}
 		now := s.clock.Now()
 		args["now"] = now
@@ -177,10 +177,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) 
 		b.Queue(lanesSQL, args).Query(func(rows pgx.Rows) error { return collectLanes(rows, now, &claims) })
 		return s.pool.SendBatch(ctx, b).Close()
 	})
-	if err != nil {
-		return store.Claims{}, fmt.Errorf("claim: %w", err)
-	}
-	return claims, nil
+	return claims, err
 }
 
 // Gives back what a claim leased whose reply was lost. The token belongs to that claim
@@ -290,20 +287,17 @@ const releaseSQL = `
 	where q.ctid = f.at and q.token = l.token`
 
 // Release gives leases back unused.
-func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
+func (s *Store) Release(ctx context.Context, leases []store.Lease) (err error) {
+	defer s.calls.Begin("Release").End(&err, "release")
 	var ids uuids
 	var tokens []int64
 	for _, l := range leases {
 		ids, tokens = append(ids, someUUID(l.Delivery)), append(tokens, int64(l.Token))
 	}
-	err := s.repeat(ctx, func(bool) error {
+	return s.repeat(ctx, func(bool) error {
 		_, err := s.pool.Exec(ctx, releaseSQL, pgx.NamedArgs{"ids": ids, "tokens": tokens, "now": s.clock.Now()})
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("release: %w", err)
-	}
-	return nil
 }
 
 // Losses and deaths alone start from 0: a person has decided that the delivery gets a new
@@ -324,13 +318,14 @@ const makeDueSQL = `
 
 // MakeDue makes a pending delivery due at once. A repeat after a lost reply finds that it
 // does not wait any more, which is then a success.
-func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error) {
+func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (_ postrider.Delivery, err error) {
+	defer s.calls.Begin("MakeDue").End(&err, "make delivery %s due", m.Delivery)
 	query := makeDueSQL
 	if m.Parked {
 		query = releaseParkedSQL
 	}
 	var d postrider.Delivery
-	err := s.repeat(ctx, func(again bool) error {
+	err = s.repeat(ctx, func(again bool) error {
 		tag, err := s.pool.Exec(ctx, query, pgx.NamedArgs{
 			"id": someUUID(m.Delivery), "account": uuid(m.Account), "now": s.clock.Now(),
 		})
@@ -345,10 +340,7 @@ func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (postrider.Deliver
 		}
 		return nil
 	})
-	if err != nil {
-		return postrider.Delivery{}, fmt.Errorf("make delivery %s due: %w", m.Delivery, err)
-	}
-	return d, nil
+	return d, err
 }
 
 // Lists the lanes with something waiting, and when the first row of each is due.
@@ -426,7 +418,8 @@ const dueNewerSQL = `
 	order by endpoint, lane`
 
 // Due says which lanes have something waiting.
-func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
+func (s *Store) Due(ctx context.Context, d store.Due) (_ []store.DueLane, err error) {
+	defer s.calls.Begin("Due").End(&err, "find due lanes")
 	statement := dueSQL
 	args := pgx.NamedArgs{"after": someUUID(d.After), "max": d.Max}
 	switch {
@@ -436,7 +429,7 @@ func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 		statement, args["count"] = dueCountedSQL, d.Count
 	}
 	var lanes []store.DueLane
-	err := s.repeat(ctx, func(bool) (err error) {
+	err = s.repeat(ctx, func(bool) (err error) {
 		args["now"] = s.clock.Now()
 		rows, _ := s.readPool(ctx).Query(ctx, statement, args)
 		lanes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l store.DueLane, err error) {
@@ -445,8 +438,5 @@ func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 		})
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("find due lanes: %w", err)
-	}
-	return lanes, nil
+	return lanes, err
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -31,12 +30,13 @@ const spendQuotasSQL = `
 
 // SpendQuotas adds what accounts have used. It is not repeated when its reply is lost: what
 // was spent would count twice.
-func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) ([]store.QuotaState, error) {
+func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) (_ []store.QuotaState, err error) {
+	defer s.calls.Begin("SpendQuotas").End(&err, "spend quotas")
 	args := spendColumns(spends)
 	day, _ := store.QuotaDay(s.clock.Wall())
 	args["day"] = pgtype.Date{Time: day, Valid: true}
 	spent := map[postrider.AccountID]store.QuotaState{}
-	err := s.once(ctx, func() error {
+	err = s.once(ctx, func() error {
 		args["now"] = s.clock.Now()
 		rows, _ := s.pool.Query(ctx, spendQuotasSQL, args)
 		states, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q store.QuotaState, err error) {
@@ -49,7 +49,7 @@ func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) ([]s
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("spend quotas: %w", err)
+		return nil, err
 	}
 	states := make([]store.QuotaState, len(spends))
 	for i, p := range spends {
@@ -148,6 +148,7 @@ const endpointBacklogsSQL = `
 
 // EndpointBacklogs returns the backlogs of the next endpoints.
 func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (backlogs []postrider.EndpointBacklog, err error) {
+	defer s.calls.Begin("EndpointBacklogs").End(&err, "count the backlogs of endpoints")
 	err = s.repeat(ctx, func(bool) error {
 		rows, _ := s.pool.Query(ctx, endpointBacklogsSQL, pgx.NamedArgs{
 			"after": someUUID(q.After), "max": q.Max, "default": q.Default, "count": q.Count,
@@ -158,8 +159,5 @@ func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (ba
 		})
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("count the backlogs of endpoints: %w", err)
-	}
-	return backlogs, nil
+	return backlogs, err
 }

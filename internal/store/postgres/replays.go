@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -16,15 +15,16 @@ import (
 
 // ReplayChunk handles the next matches of a job, in one transaction. When a repeat finds the
 // position moved, it asks whether its own first try moved it.
-func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
+func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error) {
+	defer s.calls.Begin("ReplayChunk").End(&err, "replay chunk of %s", c.Job)
 	r := replaying{ReplayChunk: c, clock: s.clock}
-	var err, heldErr error
+	var heldErr error
 	r.from, err = store.EncodeHeld(c.From.Held)
 	r.to, heldErr = store.EncodeHeld(c.To.Held)
 	if err := errors.Join(err, heldErr); err != nil {
 		return err
 	}
-	err = s.repeat(ctx, func(again bool) error {
+	return s.repeat(ctx, func(again bool) error {
 		r := r
 		err := s.withConn(ctx, func(conn *pgxpool.Conn) error { return r.run(ctx, conn, s) })
 		if again && errors.Is(err, postrider.ErrFenced) {
@@ -36,10 +36,6 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("replay chunk of %s: %w", c.Job, err)
-	}
-	return nil
 }
 
 // replaying is one try of a chunk.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,34 +54,35 @@ func forgetRowsSQL(table, which string) string {
 }
 
 // DeleteOld deletes old rows, and of partitioned tables one day: the oldest.
-func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
-	what, args := "forget "+string(f.Kind), pgx.NamedArgs{"before": f.Before, "limit": f.Limit}
+func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
+	defer s.calls.Begin("DeleteOld").End(&err, "forget %s", f.Kind)
+	args := pgx.NamedArgs{"before": f.Before, "limit": f.Limit}
 	switch f.Kind {
 	case store.OldEvents:
-		n, err := s.forgetDay(ctx, what, s.forgetEvents, f)
+		n, err := s.forgetDay(ctx, s.forgetEvents, f)
 		if err != nil || n > 0 {
 			return n, err
 		}
-		return s.forgetDay(ctx, what, s.forgetKept, f)
+		return s.forgetDay(ctx, s.forgetKept, f)
 	case store.OldAttempts:
-		return s.forgetDay(ctx, what, s.forgetHistory("attempts"), f)
+		return s.forgetDay(ctx, s.forgetHistory("attempts"), f)
 	case store.OldBodies:
-		return s.forgetDay(ctx, what, s.forgetHistory("attempt_bodies"), f)
+		return s.forgetDay(ctx, s.forgetHistory("attempt_bodies"), f)
 	case store.OldDeadLetters:
-		return s.upkeep(ctx, what, forgetDeadLettersSQL, args)
+		return s.upkeep(ctx, forgetDeadLettersSQL, args)
 	case store.OldReplayJobs:
-		return s.upkeep(ctx, what, forgetReplayJobsSQL, args)
+		return s.upkeep(ctx, forgetReplayJobsSQL, args)
 	case store.OldHealth:
-		return s.upkeep(ctx, what, forgetHealthSQL, args)
+		return s.upkeep(ctx, forgetHealthSQL, args)
 	case store.OldAudit:
-		return s.upkeep(ctx, what, forgetAuditSQL, args)
+		return s.upkeep(ctx, forgetAuditSQL, args)
 	case store.OldNotices:
-		return s.upkeep(ctx, what, forgetNoticesSQL, args)
+		return s.upkeep(ctx, forgetNoticesSQL, args)
 	case store.OldSessions:
-		return s.upkeep(ctx, what, forgetSessionsSQL, args)
+		return s.upkeep(ctx, forgetSessionsSQL, args)
 	case store.OldKeys: // ForgetKeys deletes those of all accounts
 	}
-	return 0, fmt.Errorf("%s: unknown kind", what)
+	return 0, errors.New("unknown kind")
 }
 
 // One node at a time deletes days of a table. The lock ends with the transaction. A statement that
@@ -155,7 +157,7 @@ func daysBefore(ctx context.Context, tx pgx.Tx, parent string, before time.Time)
 
 // forgetDay runs forget in a transaction of the one node that deletes days.
 func (s *Store) forgetDay(
-	ctx context.Context, what string, forget func(context.Context, pgx.Tx, store.DeleteOld) (int, error), f store.DeleteOld,
+	ctx context.Context, forget func(context.Context, pgx.Tx, store.DeleteOld) (int, error), f store.DeleteOld,
 ) (n int, err error) {
 	err = s.briefly(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
@@ -170,10 +172,7 @@ func (s *Store) forgetDay(
 			return err
 		})
 	})
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
-	}
-	return n, nil
+	return n, err
 }
 
 // Copies needed events of a day to kept_events, and counts them. It walks queue_event,
@@ -372,6 +371,7 @@ const keptKeysSQL = `select k.ordering_key, k.account from kept_events k where k
 
 // ForgetOrderingKeys deletes keys without events.
 func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (next store.OrderingKey, err error) {
+	defer s.calls.Begin("ForgetOrderingKeys").End(&err, "forget ordering keys")
 	err = s.briefly(ctx, func() error {
 		kept, err := s.keptKeys(ctx)
 		if err != nil {
@@ -404,10 +404,7 @@ func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey,
 		_, err = s.pool.Exec(ctx, forgetOrderingKeysSQL, pgx.NamedArgs{"keys": keys, "accounts": accounts, "lasts": lasts})
 		return err
 	})
-	if err != nil {
-		return store.OrderingKey{}, fmt.Errorf("forget ordering keys: %w", err)
-	}
-	return next, nil
+	return next, err
 }
 
 // keptKeys returns the ordering keys of the kept events.
@@ -442,6 +439,7 @@ const forgetRestoredSQL = `
 	select count(*) from old`
 
 // ForgetRestored deletes restored records.
-func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error) {
-	return s.upkeep(ctx, "forget restored records", forgetRestoredSQL, pgx.NamedArgs{"before": before, "limit": limit})
+func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (_ int, err error) {
+	defer s.calls.Begin("ForgetRestored").End(&err, "forget restored records")
+	return s.upkeep(ctx, forgetRestoredSQL, pgx.NamedArgs{"before": before, "limit": limit})
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,6 +75,7 @@ func (s *Store) writeRollups(ctx context.Context, do func(pgx.Tx, store.Position
 // reply is lost: the durations of f.Seen would be added twice. The deltas are added once in
 // any case, and the next fold adds the rest.
 func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (folded int, err error) {
+	defer s.calls.Begin("FoldRollups").End(&err, "fold rollups")
 	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
 		var folding store.Folding
 		rows, _ := tx.Query(ctx, takeDeltasSQL, pgx.NamedArgs{"limit": f.Deltas})
@@ -88,10 +88,7 @@ func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (folded int, err 
 		}
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("fold rollups: %w", err)
-	}
-	return folded, nil
+	return folded, err
 }
 
 // foldDeltas adds up the rows of takeDeltasSQL, of either form, and counts them.
@@ -251,6 +248,7 @@ const putPositionSQL = `update rollup_positions set at = @at, scope = @scope, ty
 
 // RollUp adds minutes to hours and hours to days; see [store.Rollups].
 func (s *Store) RollUp(ctx context.Context, limit int) (rolled int, err error) {
+	defer s.calls.Begin("RollUp").End(&err, "roll up")
 	for step := range store.Days {
 		err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
 			args := positionArgs(p[step])
@@ -268,7 +266,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled int, err error) {
 			return err
 		})
 		if err != nil {
-			return rolled, fmt.Errorf("roll up: %w", err)
+			return rolled, err
 		}
 	}
 	return rolled, nil
@@ -292,6 +290,7 @@ const forgetRollupsSQL = `
 
 // ForgetRollups deletes old rollups; see [store.Rollups].
 func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, err error) {
+	defer s.calls.Begin("ForgetRollups").End(&err, "forget rollups")
 	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
 		for step := store.Minutes; step <= store.Days && forgotten < limit; step++ {
 			args := positionArgs(store.RollupKey{})
@@ -307,10 +306,7 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, er
 		}
 		return nil
 	})
-	if err != nil {
-		return 0, fmt.Errorf("forget rollups: %w", err)
-	}
-	return forgotten, nil
+	return forgotten, err
 }
 
 // The rollups of the step, and the shorter ones that were not added to them yet: for days,
@@ -339,13 +335,14 @@ const rollupsSQL = `
 		and (r.at, r.scope, r.type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 1)`
 
 // Rollups returns what happened in a range; see [store.Rollups].
-func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error) {
+func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rollup, err error) {
+	defer s.calls.Begin("Rollups").End(&err, "list rollups")
 	key := q.Key()
 	rows, err := list(ctx, s, query{rollupsSQL, pgx.NamedArgs{
 		"scope": someUUID(key.Scope), "type": key.Type, "step": key.Step, "from": q.From, "to": q.To,
 	}}, scanRollup)
 	if err != nil {
-		return nil, fmt.Errorf("list rollups: %w", err)
+		return nil, err
 	}
 	return store.JoinRollups(q, rows)
 }
@@ -447,7 +444,8 @@ const (
 )
 
 // Backlog counts what waits; see [store.Rollups].
-func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error) {
+func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (_ store.Backlog, err error) {
+	defer s.calls.Begin("Backlog").End(&err, "count the backlog")
 	statement := backlogOfAllSQL
 	switch {
 	case !q.Endpoint.IsZero():
@@ -469,7 +467,7 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlo
 		return b, err
 	})
 	if err != nil {
-		return store.Backlog{}, fmt.Errorf("count the backlog: %w", err)
+		return store.Backlog{}, err
 	}
 	return found[0], nil
 }
@@ -530,7 +528,8 @@ const endpointStatesSQL = `
 	order by e.place`
 
 // EndpointStates says how endpoints fare; see [store.Rollups].
-func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error) {
+func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) (_ []store.EndpointState, err error) {
+	defer s.calls.Begin("EndpointStates").End(&err, "read states of endpoints")
 	column := uuids{}
 	for _, id := range ids {
 		column = append(column, someUUID(id))
@@ -539,10 +538,7 @@ func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID)
 	states, err := count(ctx, s, query{endpointStatesSQL, pgx.NamedArgs{
 		"ids": column, "since": store.DayBefore(s.clock.Wall()), "most": store.MaxPending,
 	}}, func(row pgx.CollectableRow) (store.EndpointState, error) { return scanEndpointState(row, now) })
-	if err != nil {
-		return nil, fmt.Errorf("read states of endpoints: %w", err)
-	}
-	return states, nil
+	return states, err
 }
 
 func scanEndpointState(row pgx.CollectableRow, now time.Time) (e store.EndpointState, err error) {

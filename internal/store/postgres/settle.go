@@ -207,7 +207,8 @@ const settledSQL = `
 // settlement gets a transaction of its own; the second finds the first.
 //
 // Settlements that need a lock that is stuck (see locks.go) are left out of the transaction.
-func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
+func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (_ []store.Settled, err error) {
+	defer s.calls.Begin("Settle").End(&err, "settle")
 	var settled []store.Settled
 	locks := func() (keys []lockKey) {
 		for i := range settlements {
@@ -215,17 +216,14 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 		}
 		return keys
 	}
-	err := s.pastLocks(ctx, locks, func(without map[lockKey]bool) (err error) {
+	err = s.pastLocks(ctx, locks, func(without map[lockKey]bool) (err error) {
 		settled, err = s.settleWithout(ctx, settlements, without)
 		return err
 	})
 	if isCode(err, codeTwice) && len(settlements) > 1 { // one attempt is among them twice
 		return s.settleEach(ctx, settlements)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	return settled, nil
+	return settled, err
 }
 
 // settleWithout settles those of the group that need no lock that is stuck.

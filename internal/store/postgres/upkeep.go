@@ -103,16 +103,14 @@ var expireOrdered = ending{
 // Expire turns deliveries whose time is over into dead letters, those without an order
 // first. Each of the two kinds is one transaction.
 func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
+	defer s.calls.Begin("Expire").End(&err, "expire deliveries")
 	expired, lost, err = s.end(ctx, expireSQL, limit)
-	if err != nil {
-		return 0, 0, fmt.Errorf("expire deliveries: %w", err)
-	}
-	if expired >= limit {
-		return expired, lost, nil
+	if err != nil || expired >= limit {
+		return expired, lost, err
 	}
 	ordered, lostOrdered, err := s.endOrdered(ctx, expireOrdered, limit-expired)
 	if err != nil {
-		return expired, lost, fmt.Errorf("expire ordered deliveries: %w", err)
+		return expired, lost, fmt.Errorf("with an order: %w", err)
 	}
 	return expired + ordered, lost + lostOrdered, nil
 }
@@ -203,6 +201,7 @@ const (
 // is locked for the update alone. Deleted accounts stay deleted, so what was found stays
 // right.
 func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, err error) {
+	defer s.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")
 	err = s.repeat(ctx, func(bool) error {
 		rows, _ := s.pool.Query(ctx, orphanedSQL, pgx.NamedArgs{"limit": limit})
 		ids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
@@ -219,10 +218,7 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, er
 			return err
 		})
 	})
-	if err != nil {
-		return 0, fmt.Errorf("delete endpoints of deleted accounts: %w", err)
-	}
-	return deleted, nil
+	return deleted, err
 }
 
 // Cancels deliveries of deleted endpoints that have no order. One under a valid lease is
@@ -334,16 +330,14 @@ var cancelOrdered = ending{
 // CancelDeleted cancels pending deliveries of deleted endpoints, those without an order
 // first. Each of the two kinds is one transaction.
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (cancelled, lost int, err error) {
+	defer s.calls.Begin("CancelDeleted").End(&err, "cancel deliveries of deleted endpoints")
 	cancelled, lost, err = s.end(ctx, cancelDeletedSQL, limit)
-	if err != nil {
-		return 0, 0, fmt.Errorf("cancel deliveries of deleted endpoints: %w", err)
-	}
-	if cancelled >= limit {
-		return cancelled, lost, nil
+	if err != nil || cancelled >= limit {
+		return cancelled, lost, err
 	}
 	ordered, lostOrdered, err := s.endOrdered(ctx, cancelOrdered, limit-cancelled)
 	if err != nil {
-		return cancelled, lost, fmt.Errorf("cancel ordered deliveries of deleted endpoints: %w", err)
+		return cancelled, lost, fmt.Errorf("with an order: %w", err)
 	}
 	return cancelled + ordered, lost + lostOrdered, nil
 }
@@ -375,19 +369,17 @@ const forgetKeysSQL = `
 	select count(*) from old`
 
 // ForgetKeys deletes old idempotency keys.
-func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return s.upkeep(ctx, "forget idempotency keys", forgetKeysSQL, pgx.NamedArgs{"age": age.Microseconds(), "limit": limit})
+func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ int, err error) {
+	defer s.calls.Begin("ForgetKeys").End(&err, "forget idempotency keys")
+	return s.upkeep(ctx, forgetKeysSQL, pgx.NamedArgs{"age": age.Microseconds(), "limit": limit})
 }
 
 // upkeep runs a statement that returns how many rows it has changed. Such statements may
 // be repeated: a repeat finds less to do.
-func (s *Store) upkeep(ctx context.Context, what, statement string, args pgx.NamedArgs) (int, error) {
+func (s *Store) upkeep(ctx context.Context, statement string, args pgx.NamedArgs) (int, error) {
 	var n int
 	err := s.repeat(ctx, func(bool) error { return s.pool.QueryRow(ctx, statement, args).Scan(&n) })
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
-	}
-	return n, nil
+	return n, err
 }
 
 // Writes one row over and over. Walks probe_pkey.
@@ -405,8 +397,9 @@ const (
 // ProbeWrite commits a write, to learn whether the database accepts writes: its disk may
 // be full, or it may have become a standby. On a full disk the row fits into its page, where
 // publishes need new ones; so the probe needs as much room as some of them.
-func (s *Store) ProbeWrite(ctx context.Context, space int) error {
-	err := s.repeat(ctx, func(bool) error {
+func (s *Store) ProbeWrite(ctx context.Context, space int) (err error) {
+	defer s.calls.Begin("ProbeWrite").End(&err, "probe write")
+	return s.repeat(ctx, func(bool) error {
 		var b pgx.Batch
 		if space > 0 {
 			b.Queue(probeMemorySQL)
@@ -415,10 +408,6 @@ func (s *Store) ProbeWrite(ctx context.Context, space int) error {
 		b.Queue(probeWriteSQL)
 		return s.pool.SendBatch(ctx, &b).Close()
 	})
-	if err != nil {
-		return fmt.Errorf("probe write: %w", err)
-	}
-	return nil
 }
 
 // Makes the partitions from yesterday to seven days ahead. Yesterday's is for ids that
@@ -428,7 +417,8 @@ const makePartitionsSQL = `
 	select postrider_make_partitions((now() at time zone 'UTC')::date - 1, (now() at time zone 'UTC')::date + 7)`
 
 // MakePartitions makes the daily partitions that are missing.
-func (s *Store) MakePartitions(ctx context.Context) error {
-	_, err := s.upkeep(ctx, "make partitions", makePartitionsSQL, nil)
+func (s *Store) MakePartitions(ctx context.Context) (err error) {
+	defer s.calls.Begin("MakePartitions").End(&err, "make partitions")
+	_, err = s.upkeep(ctx, makePartitionsSQL, nil)
 	return err
 }

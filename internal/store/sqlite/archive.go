@@ -106,9 +106,10 @@ func idsOf(day time.Time, after, upTo store.RowID) []any {
 
 // ArchiveDay finds a day to archive; see [store.Archive]. It steps from day to day: the first
 // row after a day tells the next one.
-func (s *Store) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time) (store.ArchiveDay, error) {
+func (s *Store) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time) (_ store.ArchiveDay, err error) {
+	defer s.calls.Begin("ArchiveDay").End(&err, "find a day to archive")
 	day, err := s.archiveDay(ctx, kind, before)
-	return day, s.explain("find a day to archive", err)
+	return day, s.fault(err)
 }
 
 func (s *Store) archiveDay(ctx context.Context, kind store.Kind, before time.Time) (store.ArchiveDay, error) {
@@ -151,7 +152,8 @@ const archivePage = 500
 
 // ArchiveRows reads rows to archive, a page at a time; see [store.Archive]. A row may have a
 // megabyte, so a page is not held in memory.
-func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) error {
+func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) (err error) {
+	defer s.calls.Begin("ArchiveRows").End(&err, "read rows to archive")
 	kind := archivedKinds[q.Kind]
 	if q.Only != nil {
 		wants := true
@@ -161,7 +163,7 @@ func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func
 				return wants
 			})
 			if err != nil || !wants {
-				return s.explain("read rows to archive", err)
+				return s.fault(err)
 			}
 		}
 		return nil
@@ -180,7 +182,7 @@ func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func
 				return wants
 			})
 		if err != nil || !wants || n < archivePage {
-			return s.explain("read rows to archive", err)
+			return s.fault(err)
 		}
 	}
 }

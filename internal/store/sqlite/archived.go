@@ -70,7 +70,7 @@ func (a *archivedRows) put(kind store.Kind, p partRows) {
 // deleted with it. So the rows of a part are listed in one statement, beside the writer, and
 // are used only if they are as many as the part has left. Exactly these rows are deleted, and
 // one that is stored later is not among them.
-func (s *Store) forgetArchived(ctx context.Context, doing string, f store.DeleteOld) (int, error) {
+func (s *Store) forgetArchived(ctx context.Context, f store.DeleteOld) (int, error) {
 	latest := f.Before.AddDate(0, 0, -1)
 	taken := s.archived.take(f.Kind)
 	if len(taken.rows) == 0 || taken.part.Day.After(latest) {
@@ -78,7 +78,7 @@ func (s *Store) forgetArchived(ctx context.Context, doing string, f store.Delete
 		if taken, err = s.nextPart(ctx, f.Kind, query{deletablePartsSQL, []any{
 			sql.Named("kind", string(f.Kind)), sql.Named("latest", micros(latest)),
 		}}); err != nil || len(taken.rows) == 0 {
-			return 0, s.explain(doing, err)
+			return 0, s.fault(err)
 		}
 	}
 	_, err := inPieces(ctx, min(f.Limit, len(taken.rows)), func(size int) (int, error) {
@@ -147,7 +147,7 @@ var errPartChanged = errors.New("the part has changed")
 // forgetOfPart deletes rows of a part in one transaction, and counts them in it.
 func (s *Store) forgetOfPart(ctx context.Context, p store.ArchivePart, rows []store.OldRow) (int, error) {
 	remove := removeOld(p.Kind)
-	return writeInBulk(ctx, s, remove.doing, func(ctx context.Context, tx *tx) (int, error) {
+	return writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
 		n, err := remove.each(ctx, tx, rows)
 		if err != nil || n == 0 {
 			return 0, err

@@ -18,7 +18,7 @@ func TestAnAuditEntryNeverChanges(t *testing.T) {
 	if err := s.AppendAudit(t.Context(), postrider.AuditEntry{ID: postrider.AuditID{1}, Action: "pause-endpoint"}); err != nil {
 		t.Fatal(err)
 	}
-	err = change(t.Context(), s, "forge", func(ctx context.Context, tx *tx) error {
+	err = change(t.Context(), s, func(ctx context.Context, tx *tx) error {
 		return tx.exec(ctx, `update audit set action = 'nothing'`)
 	})
 	if err == nil || !strings.Contains(err.Error(), "audit entries never change") {

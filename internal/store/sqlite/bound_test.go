@@ -37,7 +37,7 @@ func filled(t *testing.T, opts Options) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	err = change(t.Context(), s, "fill", func(ctx context.Context, tx *tx) error {
+	err = change(t.Context(), s, func(ctx context.Context, tx *tx) error {
 		for _, fill := range []string{fillEventsSQL, fillQueueSQL, fillAttemptsSQL, fillDeadSQL} {
 			if err := tx.exec(ctx, fill, sql.Named("n", 25_000), sql.Named("account", blob(postrider.AccountID{1}))); err != nil {
 				return err

@@ -52,12 +52,13 @@ const scrubTries = 50
 // Scrub removes what deleted rows have left in the files; see [store.Expunges]. In the database
 // itself secure_delete has written zeros over them. The log has them until it begins anew: it is
 // written back whole and cut to nothing, which no reader may hold up.
-func (s *Store) Scrub(ctx context.Context) error {
+func (s *Store) Scrub(ctx context.Context) (err error) {
+	defer s.calls.Begin("Scrub").End(&err, "scrub")
 	for range scrubTries {
 		var busy, frames, written int
 		err := s.reads.QueryRowContext(ctx, "pragma wal_checkpoint(truncate)").Scan(&busy, &frames, &written)
 		if err != nil {
-			return fmt.Errorf("scrub: %w", s.writer.distrust(explained(err)))
+			return s.fault(err)
 		}
 		if busy == 0 {
 			return nil
@@ -66,5 +67,5 @@ func (s *Store) Scrub(ctx context.Context) error {
 			break
 		}
 	}
-	return fmt.Errorf("scrub: a reader or a backup holds the log of the database: %w", postrider.ErrBusy)
+	return fmt.Errorf("a reader or a backup holds the log of the database: %w", postrider.ErrBusy)
 }

@@ -31,6 +31,12 @@ func TestDeaths(t *testing.T) {
 	})
 }
 
+func TestCalls(t *testing.T) {
+	storetest.Calls(t, func(t *testing.T, calls store.Calls) store.Store {
+		return open(t, inMemory(t), sqlite.Options{Calls: calls})
+	})
+}
+
 func TestModel(t *testing.T) { storetest.Model(t, migrated(t).open) }
 
 // database is the file of an empty store. To copy it is much faster than to

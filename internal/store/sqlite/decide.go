@@ -43,8 +43,9 @@ const resolveSQL = `
 // Replay makes a new delivery of an ended one; see [store.Ledger]. If a dead letter pauses
 // its ordering key, the pause ends and the replay gets its position: it has the lowest
 // sequence, and is due at once.
-func (s *Store) Replay(ctx context.Context, r store.Replay) (postrider.Delivery, error) {
-	return write(ctx, s, "replay delivery", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
+func (s *Store) Replay(ctx context.Context, r store.Replay) (_ postrider.Delivery, err error) {
+	defer s.calls.Begin("Replay").End(&err, "replay delivery")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
 		d, err := delivery(ctx, tx, r.Account, r.Delivery)
 		if err != nil {
 			return postrider.Delivery{}, err
@@ -115,8 +116,9 @@ const (
 )
 
 // Cancel ends a pending delivery; see [store.Ledger].
-func (s *Store) Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error) {
-	return write(ctx, s, "cancel delivery", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
+func (s *Store) Cancel(ctx context.Context, c store.Cancel) (_ postrider.Delivery, err error) {
+	defer s.calls.Begin("Cancel").End(&err, "cancel delivery")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
 		d, err := delivery(ctx, tx, c.Account, c.Delivery)
 		if err != nil {
 			return postrider.Delivery{}, err
@@ -177,8 +179,9 @@ func cancelled(ctx context.Context, tx *tx, rows *sql.Rows, reason string) (remo
 
 // Discard resolves a dead letter without a replay; see [store.Ledger]. If it pauses its
 // ordering key, the head of the key is due at once.
-func (s *Store) Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error) {
-	return write(ctx, s, "discard dead letter", func(ctx context.Context, tx *tx) (postrider.DeadLetter, error) {
+func (s *Store) Discard(ctx context.Context, d store.Discard) (_ postrider.DeadLetter, err error) {
+	defer s.calls.Begin("Discard").End(&err, "discard dead letter")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (postrider.DeadLetter, error) {
 		ask := sql.Named("delivery", blob(d.Delivery))
 		deadLetter, err := findDeadLetter(ctx, tx, d.Delivery)
 		switch {

@@ -162,10 +162,11 @@ const decided = `outcome = 'none' and status_after = @status`
 
 // Deliveries lists deliveries of every status; see [store.Ledger]. A delivery that ends
 // while the list is read is not listed twice: the statement sees one commit.
-func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
+func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.Page[postrider.Delivery], err error) {
+	defer s.calls.Begin("Deliveries").End(&err, "list deliveries")
 	queued, err := s.isQueued(ctx, q)
 	if err != nil {
-		return store.Page[postrider.Delivery]{}, s.explain("list deliveries", err)
+		return store.Page[postrider.Delivery]{}, s.fault(err)
 	}
 	ask, err := deliveriesQuery(q, queued)
 	if err != nil {
@@ -178,10 +179,10 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	}
 	stop, err := bound[postrider.DeliveryID](ctx, s, walks, q.Paging)
 	if err != nil {
-		return store.Page[postrider.Delivery]{}, s.explain("list deliveries", err)
+		return store.Page[postrider.Delivery]{}, s.fault(err)
 	}
 	deliveries, err := list(ctx, s, ask, scanDelivery(s.clock))
-	return cutBound(deliveries, q.Paging, stop, func(d postrider.Delivery) postrider.DeliveryID { return d.ID }), s.explain("list deliveries", err)
+	return cutBound(deliveries, q.Paging, stop, func(d postrider.Delivery) postrider.DeliveryID { return d.ID }), s.fault(err)
 }
 
 // Whether more than 1,000 deliveries of an endpoint wait. By queue_due.

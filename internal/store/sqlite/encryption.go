@@ -25,12 +25,12 @@ const archiveKeysSQL = `select account, encrypted from archive_keys where accoun
 // EncryptedValues lists archive keys, and then credentials and secrets; see
 // [store.Encryption].
 func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) (values []store.EncryptedValue, err error) {
-	const doing = "list encrypted values"
+	defer s.calls.Begin("EncryptedValues").End(&err, "list encrypted values")
 	if after.Endpoint.IsZero() {
 		values, err = list(ctx, s, query{archiveKeysSQL, []any{sql.Named("archive", blob(after.Archive)), sql.Named("limit", limit)}},
 			func(rows *sql.Rows, v *store.EncryptedValue) error { return rows.Scan(toID(&v.ID.Archive), &v.Bytes) })
 		if err != nil || len(values) == limit {
-			return values, s.explain(doing, err)
+			return values, s.fault(err)
 		}
 	}
 	more, err := list(ctx, s, query{encryptedValuesSQL, []any{
@@ -38,5 +38,5 @@ func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, li
 	}}, func(rows *sql.Rows, v *store.EncryptedValue) error {
 		return rows.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), &v.Bytes)
 	})
-	return append(values, more...), s.explain(doing, err)
+	return append(values, more...), s.fault(err)
 }

@@ -10,7 +10,7 @@ import (
 // SetPolicyDocument replaces the stored policy of an endpoint; see package
 // storetest.
 func (s *Store) SetPolicyDocument(ctx context.Context, id postrider.EndpointID, document string) error {
-	_, err := write(ctx, s, "set policy", func(ctx context.Context, tx *tx) (struct{}, error) {
+	_, err := write(ctx, s, func(ctx context.Context, tx *tx) (struct{}, error) {
 		return struct{}{}, tx.exec(ctx, `update endpoints set policy = @policy where id = @id`,
 			sql.Named("policy", document), sql.Named("id", blob(id)))
 	})

@@ -12,7 +12,8 @@ import (
 
 // ExpungeRows removes rows of what an expunge is about; see [store.Expunges].
 func (s *Store) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrider.Expunge, err error) {
-	err = changeInBulk(ctx, s, "expunge", func(ctx context.Context, tx *tx) error {
+	defer s.calls.Begin("ExpungeRows").End(&err, "expunge")
+	err = changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {
 		e, err = sqlstore.ExpungeChunk(ctx, coldTx{tx, &s.texts}, r,
 			func(ctx context.Context, plan store.ExpungePlan, e *postrider.Expunge) (postrider.ExpungeCounts, error) {
 				x := expunging{tx: tx, ExpungePlan: plan, expunge: e, left: r.Limit}

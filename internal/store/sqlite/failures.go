@@ -35,7 +35,8 @@ const lastFailuresSQL = `
 	order by place`
 
 // LastFailures returns the last failed request of each endpoint; see [store.Rollups].
-func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error) {
+func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) (_ []postrider.Attempt, err error) {
+	defer s.calls.Begin("LastFailures").End(&err, "read last failures")
 	var all []byte
 	for _, id := range ids {
 		all = append(all, id[:]...)
@@ -43,5 +44,5 @@ func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) (
 	failures, err := list(ctx, s, query{lastFailuresSQL, []any{
 		sql.Named("ids", someBytes(all)), sql.Named("looked", store.FailuresLooked), sql.Named("bytes", store.FailureBody),
 	}}, scanAttempt)
-	return failures, s.explain("read last failures", err)
+	return failures, s.fault(err)
 }

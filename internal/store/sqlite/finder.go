@@ -56,7 +56,8 @@ const (
 )
 
 // Find lists the objects that a text names; see [store.Finder].
-func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, error) {
+func (s *Store) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, err error) {
+	defer s.calls.Begin("Find").End(&err, "find")
 	statement, term := findSQL, store.SearchText(q.Text)
 	if !q.Account.IsZero() {
 		statement = findOfAccountSQL
@@ -68,7 +69,7 @@ func (s *Store) Find(ctx context.Context, q store.FindQuery) ([]store.Found, err
 		var id postrider.EventID
 		return rows.Scan(&f.By, toID(&f.Account), toID(&f.Endpoint), toID(&f.Event), toID(&id))
 	})
-	return found, s.explain("find", err)
+	return found, s.fault(err)
 }
 
 // A skip scan of dead_letters_unresolved: each step of the recursion enters the index once
@@ -113,7 +114,8 @@ const deadLetterGroupsSQL = `
 	where newest is not null`
 
 // DeadLetterGroups lists unresolved dead letters by endpoint and cause; see [store.Finder].
-func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error) {
+func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (_ store.Page[store.DeadLetterGroup], err error) {
+	defer s.calls.Begin("DeadLetterGroups").End(&err, "list groups of dead letters")
 	cursor, _, err := store.IDKey[postrider.DeliveryID](q.Paging)
 	if err != nil {
 		return store.Page[store.DeadLetterGroup]{}, err
@@ -128,5 +130,5 @@ func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQue
 			toID(&g.Oldest), toID(&g.Newest))
 	})
 	return store.Cut(groups, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }),
-		s.explain("list groups of dead letters", err)
+		s.fault(err)
 }

@@ -76,9 +76,10 @@ const (
 )
 
 // HealthInputs returns what the assessment of endpoints needs; see [store.Upkeep].
-func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error) {
+func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) (_ []postrider.HealthInput, err error) {
+	defer s.calls.Begin("HealthInputs").End(&err, "list health inputs")
 	inputs, err := s.healthInputs(ctx, after, limit)
-	return inputs, s.explain("list health inputs", err)
+	return inputs, s.fault(err)
 }
 
 // healthInputs reads the endpoints and their counts from one snapshot.

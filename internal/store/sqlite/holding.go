@@ -25,8 +25,9 @@ const holdSQL = `
 	where since is null`
 
 // PutHold holds the store; see [store.Holding].
-func (s *Store) PutHold(ctx context.Context, reason string) (postrider.Hold, error) {
-	return write(ctx, s, "hold the store", func(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
+func (s *Store) PutHold(ctx context.Context, reason string) (_ postrider.Hold, err error) {
+	defer s.calls.Begin("PutHold").End(&err, "hold the store")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
 		if err := tx.exec(ctx, raiseSequencesSQL, sql.Named("now", micros(tx.wall))); err != nil {
 			return h, err
 		}
@@ -46,8 +47,9 @@ func (s *Store) PutHold(ctx context.Context, reason string) (postrider.Hold, err
 const endHoldSQL = `update hold set since = null, reason = '', last_event = null`
 
 // Resume ends the hold; see [store.Holding].
-func (s *Store) Resume(ctx context.Context) (store.HeldWork, error) {
-	return write(ctx, s, "resume the store", func(ctx context.Context, tx *tx) (work store.HeldWork, err error) {
+func (s *Store) Resume(ctx context.Context) (_ store.HeldWork, err error) {
+	defer s.calls.Begin("Resume").End(&err, "resume the store")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (work store.HeldWork, err error) {
 		if err := tx.row(ctx, heldWorkSQL).Scan(&work.Deliveries, &work.FanOuts); err != nil {
 			return work, err
 		}
@@ -61,12 +63,13 @@ const heldWorkSQL = `
 	from hold h`
 
 // HeldWork counts what was there before the hold; see [store.Holding].
-func (s *Store) HeldWork(ctx context.Context) (store.HeldWork, error) {
+func (s *Store) HeldWork(ctx context.Context) (_ store.HeldWork, err error) {
+	defer s.calls.Begin("HeldWork").End(&err, "count what is held")
 	found, err := list(ctx, s, query{text: heldWorkSQL}, func(rows *sql.Rows, w *store.HeldWork) error {
 		return rows.Scan(&w.Deliveries, &w.FanOuts)
 	})
 	if err != nil {
-		return store.HeldWork{}, s.explain("count what is held", err)
+		return store.HeldWork{}, s.fault(err)
 	}
 	return found[0], nil
 }

@@ -16,8 +16,9 @@ const versionSQL = `select version from subscriptions`
 // Publish stores batches; see [store.Inbox]. It is one job, so nothing can change between
 // the check of the version, the check of the keys and the inserts; no key and no sequence
 // needs a lock.
-func (s *Store) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
-	return write(ctx, s, "publish events", func(ctx context.Context, tx *tx) ([]store.Published, error) {
+func (s *Store) Publish(ctx context.Context, p store.Publish) (_ []store.Published, err error) {
+	defer s.calls.Begin("Publish").End(&err, "publish events")
+	return write(ctx, s, func(ctx context.Context, tx *tx) ([]store.Published, error) {
 		var version int64
 		if err := tx.row(ctx, versionSQL).Scan(&version); err != nil {
 			return nil, err
@@ -301,8 +302,9 @@ const fanOutEventSQL = `
 	select account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at from events where id = @id`
 
 // ClaimFanOuts leases fan-out jobs; see [store.Inbox].
-func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) ([]store.FanOut, error) {
-	return write(ctx, s, "claim fan-outs", func(ctx context.Context, tx *tx) ([]store.FanOut, error) {
+func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []store.FanOut, err error) {
+	defer s.calls.Begin("ClaimFanOuts").End(&err, "claim fan-outs")
+	return write(ctx, s, func(ctx context.Context, tx *tx) ([]store.FanOut, error) {
 		rows, err := tx.query(ctx, claimFanOutsSQL, sql.Named("now", micros(tx.now)), sql.Named("max", c.Max),
 			sql.Named("token", int64(c.Token)), sql.Named("until", micros(tx.now.Add(c.Lease))))
 		if err != nil {
@@ -345,8 +347,9 @@ const fanOutChunkSQL = `
 
 // FanOut stores a chunk of a fan-out job; see [store.Inbox]. Token and cursor are compared
 // and changed by one statement. So a chunk is stored once, also if it comes late or twice.
-func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) error {
-	return changeInBulk(ctx, s, "fan out", func(ctx context.Context, tx *tx) error {
+func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
+	defer s.calls.Begin("FanOut").End(&err, "fan out")
+	return changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {
 		statement := moveFanOutSQL
 		if c.Done {
 			statement = endFanOutSQL

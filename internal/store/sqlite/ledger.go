@@ -58,7 +58,8 @@ func boundEvents(ctx context.Context, s *Store, q store.EventQuery, args []any) 
 }
 
 // Events lists events; see [store.Ledger].
-func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error) {
+func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[postrider.Event], err error) {
+	defer s.calls.Begin("Events").End(&err, "list events")
 	args, err := window[postrider.EventID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.Event]{}, err
@@ -78,10 +79,10 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (store.Page[post
 		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey), sql.Named("ordering_key", q.OrderingKey))
 	stop, err := boundEvents(ctx, s, q, args)
 	if err != nil {
-		return store.Page[postrider.Event]{}, s.explain("list events", err)
+		return store.Page[postrider.Event]{}, s.fault(err)
 	}
 	events, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanEvent)
-	return cutBound(events, q.Paging, stop, func(e postrider.Event) postrider.EventID { return e.ID }), s.explain("list events", err)
+	return cutBound(events, q.Paging, stop, func(e postrider.Event) postrider.EventID { return e.ID }), s.fault(err)
 }
 
 // The columns of scanAttempt, but for heads and bodies.
@@ -119,7 +120,8 @@ const (
 )
 
 // Attempts lists attempts; see [store.Ledger].
-func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error) {
+func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (_ store.Page[postrider.Attempt], err error) {
+	defer s.calls.Begin("Attempts").End(&err, "list attempts")
 	delivery, number, err := store.AttemptsAfter(q.Paging)
 	if err != nil {
 		return store.Page[postrider.Attempt]{}, err
@@ -135,7 +137,7 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("delivery", blob(q.Delivery)), sql.Named("event", blobOrNull(q.Event)),
 		sql.Named("delivery_below", blob(delivery)), sql.Named("number", number), sql.Named("limit", q.Size()+1),
 	}}, scanAttempt)
-	return store.Cut(attempts, q.Paging, store.AttemptKey), s.explain("list attempts", err)
+	return store.Cut(attempts, q.Paging, store.AttemptKey), s.fault(err)
 }
 
 func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
@@ -169,7 +171,8 @@ const deadLettersFilter = `
 	order by delivery desc limit @limit`
 
 // DeadLetters lists dead letters; see [store.Ledger].
-func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error) {
+func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (_ store.Page[postrider.DeadLetter], err error) {
+	defer s.calls.Begin("DeadLetters").End(&err, "list dead letters")
 	args, err := window[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
 		return store.Page[postrider.DeadLetter]{}, err
@@ -180,11 +183,11 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 		sql.Named("resolved", q.Resolved), sql.Named("event", blobOrNull(q.Event)), sql.Named("resolved_from", microsOrNull(q.ResolvedFrom)))
 	stop, err := bound[postrider.DeliveryID](ctx, s, []query{{deadLettersStopSelect + which + deliveryStops, args}}, q.Paging)
 	if err != nil {
-		return store.Page[postrider.DeadLetter]{}, s.explain("list dead letters", err)
+		return store.Page[postrider.DeadLetter]{}, s.fault(err)
 	}
 	deadLetters, err := list(ctx, s, inOrder(query{deadLettersSelect + which + deadLettersFilter, args}, q.Paging), scanDeadLetter)
 	return cutBound(deadLetters, q.Paging, stop, func(l postrider.DeadLetter) postrider.DeliveryID { return l.Delivery }),
-		s.explain("list dead letters", err)
+		s.fault(err)
 }
 
 // deadLettersWhere returns the condition that chooses the index: one dead letter by its key;

@@ -149,17 +149,8 @@ func (p *readPool) prepared(ctx context.Context, text string) (*sql.Stmt, error)
 	return statement, nil
 }
 
-// explain adds what was being done to the error of a list, and its kind. Damage of the
-// file that a list meets ends all writing too, because the writer would build on damaged
-// pages.
-func (s *Store) explain(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, s.fault(err))
-}
-
-// fault adds its kind to the error of a list.
+// fault adds its kind to the error of a list. Damage of the file that a list meets ends all
+// writing too, because the writer would build on damaged pages.
 func (s *Store) fault(err error) error {
 	if cause := s.writer.distrust(err); cause != nil {
 		err = cause

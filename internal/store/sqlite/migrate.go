@@ -90,16 +90,17 @@ func tableStatements(names []string) store.TablesSQL {
 }
 
 // CheckTables compares what the store notes of its tables with this program.
-func (s *Store) CheckTables(ctx context.Context) error {
+func (s *Store) CheckTables(ctx context.Context) (err error) {
+	defer s.calls.Begin("CheckTables").End(&err, "check the tables")
 	own, err := ownMigrations()
 	if err != nil {
-		return fmt.Errorf("check the tables: %w", err)
+		return err
 	}
 	var noted store.Tables
 	var facts string
 	err = s.reads.QueryRowContext(ctx, notedSQL).Scan(&noted.Version, &noted.Fingerprint, &noted.Oldest, &facts)
 	if err != nil {
-		return fmt.Errorf("check the tables: %w", err)
+		return err
 	}
 	return own.Beside(noted)
 }

@@ -51,12 +51,12 @@ var oldRows = map[store.Kind]struct{ find, remove string }{
 }
 
 // OldRows lists old rows of one account; see [store.Retention].
-func (s *Store) OldRows(ctx context.Context, q store.OldRows) ([]store.OldRow, store.RowID, error) {
-	doing := "list old " + string(q.Kind)
+func (s *Store) OldRows(ctx context.Context, q store.OldRows) (_ []store.OldRow, _ store.RowID, err error) {
+	defer s.calls.Begin("OldRows").End(&err, "list old %s", q.Kind)
 	if q.Kind == store.OldEvents {
 		grace, err := s.replayGrace(ctx)
 		if err != nil {
-			return nil, store.RowID{}, s.explain(doing, err)
+			return nil, store.RowID{}, s.fault(err)
 		}
 		q.Before = q.Before.Add(-grace)
 	}
@@ -68,22 +68,23 @@ func (s *Store) OldRows(ctx context.Context, q store.OldRows) ([]store.OldRow, s
 		return rows.Scan(toID(&r.ID), &r.Number, &r.Key.Key, toFlag(&r.Goes))
 	})
 	if err != nil {
-		return nil, store.RowID{}, s.explain(doing, err)
+		return nil, store.RowID{}, s.fault(err)
 	}
 	rows, last := q.Examined(found)
 	return rows, last, nil
 }
 
 // DeleteRows deletes single rows; see [store.Retention].
-func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (int, error) {
+func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (_ int, err error) {
+	defer s.calls.Begin("DeleteRows").End(&err, "delete old %s", kind)
 	return removeOld(kind).pieces(ctx, s, rows)
 }
 
 // removeOld deletes old rows of a kind.
 func removeOld(kind store.Kind) byRow[store.OldRow] {
-	return byRow[store.OldRow]{"delete old " + string(kind), func(ctx context.Context, tx *tx, r store.OldRow) (int64, error) {
+	return byRow[store.OldRow](func(ctx context.Context, tx *tx, r store.OldRow) (int64, error) {
 		return tx.count(ctx, oldRows[kind].remove, rowArgs(r)...)
-	}}
+	})
 }
 
 // rowArgs returns the parameters that name a row.

@@ -147,7 +147,8 @@ const orderedKeysSQL = `
 	order by keys.key`
 
 // OrderedKeys lists the ordering keys of an endpoint; see [store.Ledger].
-func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store.Page[store.OrderedKey], error) {
+func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (_ store.Page[store.OrderedKey], err error) {
+	defer s.calls.Begin("OrderedKeys").End(&err, "list ordering keys")
 	after, err := q.Key()
 	if err != nil {
 		return store.Page[store.OrderedKey]{}, err
@@ -156,7 +157,7 @@ func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("endpoint", blob(q.Endpoint)),
 		sql.Named("after", after), sql.Named("limit", q.Size()+1),
 	}}, scanOrderedKey)
-	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), s.explain("list ordering keys", err)
+	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), s.fault(err)
 }
 
 // scanOrderedKey reads a row of orderedKeysSQL. Since is the time of the pause, or when

@@ -34,18 +34,15 @@ func inPieces(ctx context.Context, limit int, do func(size int) (int, error)) (d
 	return done, nil
 }
 
-// byRow changes rows one by one.
-type byRow[T any] struct {
-	doing string                                       // what is being done, for errors
-	do    func(context.Context, *tx, T) (int64, error) // changes one row, and returns 1 if there was something to change
-}
+// byRow changes rows one by one. It changes one row, and returns 1 if there was something to change.
+type byRow[T any] func(context.Context, *tx, T) (int64, error)
 
 // pieces changes the rows by pieces, and returns how many there were to change.
 func (r byRow[T]) pieces(ctx context.Context, s *Store, rows []T) (changed int, err error) {
 	_, err = inPieces(ctx, len(rows), func(size int) (int, error) {
 		piece := rows[:size]
 		rows = rows[size:]
-		n, err := writeInBulk(ctx, s, r.doing, func(ctx context.Context, tx *tx) (int, error) { return r.each(ctx, tx, piece) })
+		n, err := writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) { return r.each(ctx, tx, piece) })
 		changed += n
 		return size, err
 	})
@@ -55,7 +52,7 @@ func (r byRow[T]) pieces(ctx context.Context, s *Store, rows []T) (changed int, 
 // each changes the rows in a transaction.
 func (r byRow[T]) each(ctx context.Context, tx *tx, rows []T) (changed int, err error) {
 	for _, row := range rows {
-		n, err := r.do(ctx, tx, row)
+		n, err := r(ctx, tx, row)
 		if err != nil {
 			return 0, err
 		}
@@ -64,7 +61,7 @@ func (r byRow[T]) each(ctx context.Context, tx *tx, rows []T) (changed int, err 
 	return changed, nil
 }
 
-// counted returns what byRow.do returns, of a change that says whether there was something.
+// counted returns what byRow returns, of a change that says whether there was something.
 func counted(did bool, err error) (int64, error) {
 	if err != nil || !did {
 		return 0, err

@@ -121,8 +121,9 @@ func (p pending) lost(now time.Time) record {
 // job, and its attempt is recorded as lost: there is no moment in which a delivery is lost
 // and leased to nobody. The records of all wants are one bulk insert at the end, and the
 // events are read once for all items.
-func (s *Store) Claim(ctx context.Context, c store.Claim) (store.Claims, error) {
-	return write(ctx, s, "claim deliveries", func(ctx context.Context, tx *tx) (store.Claims, error) {
+func (s *Store) Claim(ctx context.Context, c store.Claim) (_ store.Claims, err error) {
+	defer s.calls.Begin("Claim").End(&err, "claim deliveries")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (store.Claims, error) {
 		var claims store.Claims
 		var lost []any
 		hold, err := held(ctx, tx)
@@ -261,8 +262,9 @@ const releaseSQL = `
 	where id = @id and token = @token`
 
 // Release gives leases back; see [store.Queue].
-func (s *Store) Release(ctx context.Context, leases []store.Lease) error {
-	return change(ctx, s, "release deliveries", func(ctx context.Context, tx *tx) error {
+func (s *Store) Release(ctx context.Context, leases []store.Lease) (err error) {
+	defer s.calls.Begin("Release").End(&err, "release deliveries")
+	return change(ctx, s, func(ctx context.Context, tx *tx) error {
 		for _, l := range leases {
 			err := tx.exec(ctx, releaseSQL, sql.Named("now", micros(tx.now)), sql.Named("id", blob(l.Delivery)),
 				sql.Named("token", int64(l.Token)))
@@ -287,8 +289,9 @@ const makeDueSQL = `
 	where id = @id and token is null and due_at > @now and due_at < ` + neverSQL
 
 // MakeDue makes a pending delivery due at once; see [store.Queue].
-func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error) {
-	return write(ctx, s, "make delivery due", func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
+func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (_ postrider.Delivery, err error) {
+	defer s.calls.Begin("MakeDue").End(&err, "make delivery due")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
 		d, err := delivery(ctx, tx, m.Account, m.Delivery)
 		if err != nil {
 			return postrider.Delivery{}, err
@@ -368,7 +371,8 @@ const dueNewerSQL = `
 // Due says which lanes have work; see [store.Queue]. A page is limited by endpoints and
 // the statement by lanes, so it asks for all lanes of that many endpoints and cuts the
 // rest off.
-func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
+func (s *Store) Due(ctx context.Context, d store.Due) (_ []store.DueLane, err error) {
+	defer s.calls.Begin("Due").End(&err, "find due lanes")
 	statement := dueSQL
 	switch {
 	case !d.NewerThan.IsZero():
@@ -390,7 +394,7 @@ func (s *Store) Due(ctx context.Context, d store.Due) ([]store.DueLane, error) {
 		return err
 	})
 	if err != nil {
-		return nil, s.explain("find due lanes", err)
+		return nil, s.fault(err)
 	}
 	endpoints := 0
 	for i := range lanes {

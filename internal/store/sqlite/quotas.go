@@ -22,9 +22,10 @@ const spendQuotaSQL = `
 	returning events, asked, bytes`
 
 // SpendQuotas adds what accounts have used; see [store.Quotas].
-func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) ([]store.QuotaState, error) {
+func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) (_ []store.QuotaState, err error) {
+	defer s.calls.Begin("SpendQuotas").End(&err, "spend quotas")
 	day, _ := store.QuotaDay(s.wall())
-	return write(ctx, s, "spend quotas", func(ctx context.Context, tx *tx) ([]store.QuotaState, error) {
+	return write(ctx, s, func(ctx context.Context, tx *tx) ([]store.QuotaState, error) {
 		states := make([]store.QuotaState, len(spends))
 		for i, p := range spends {
 			states[i].Account = p.Account
@@ -59,8 +60,8 @@ const (
 )
 
 // EndpointBacklogs returns the backlogs of the next endpoints; see [store.Quotas].
-func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) ([]postrider.EndpointBacklog, error) {
-	const doing = "count the backlogs of endpoints"
+func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (_ []postrider.EndpointBacklog, err error) {
+	defer s.calls.Begin("EndpointBacklogs").End(&err, "count the backlogs of endpoints")
 	var backlogs []postrider.EndpointBacklog
 	for counted := int64(0); len(backlogs) < q.Max && counted < q.Count; {
 		found, err := list(ctx, s, query{nextBacklogSQL, []any{sql.Named("after", blob(q.After)), sql.Named("default", q.Default)}},
@@ -68,7 +69,7 @@ func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) ([]
 				return rows.Scan(toID(&b.Endpoint), toID(&b.Account), &b.Limit, toTime(&b.Full))
 			})
 		if err != nil || len(found) == 0 {
-			return backlogs, s.explain(doing, err)
+			return backlogs, s.fault(err)
 		}
 		b := found[0]
 		if b.Account.IsZero() { // its endpoint is deleted
@@ -78,7 +79,7 @@ func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) ([]
 			waiting, err := list(ctx, s, query{countBacklogSQL, []any{sql.Named("endpoint", blob(b.Endpoint)), sql.Named("most", b.Limit)}},
 				func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
 			if err != nil {
-				return nil, s.explain(doing, err)
+				return nil, s.fault(err)
 			}
 			b.Waiting = waiting[0]
 		}

@@ -29,13 +29,14 @@ const countReplaysSQL = `
 // ReplayChunk handles the next matches of a job; see [store.Replays]. Token, position and
 // status are compared and changed by one statement. So a chunk is stored once, also if it
 // comes late or twice.
-func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) error {
+func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error) {
+	defer s.calls.Begin("ReplayChunk").End(&err, "replay")
 	from, err := store.EncodeHeld(c.From.Held)
 	to, heldErr := store.EncodeHeld(c.To.Held)
 	if err != nil || heldErr != nil {
 		return errors.Join(err, heldErr)
 	}
-	return changeInBulk(ctx, s, "replay", func(ctx context.Context, tx *tx) error {
+	return changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {
 		r := replaying{tx: tx, job: postrider.ReplayJob{ID: c.Job}}
 		err := tx.row(ctx, moveReplayJobSQL, sql.Named("id", blob(c.Job)), sql.Named("token", int64(c.Token)),
 			sql.Named("from", blob(c.From.Cursor)), sql.Named("held", from), sql.Named("to", blob(c.To.Cursor)), sql.Named("hold", to), sql.Named("until", micros(tx.now.Add(c.Lease))),

@@ -75,34 +75,34 @@ var forgetSQL = map[store.Kind]struct {
 }
 
 // DeleteOld deletes old rows; see [store.Retention].
-func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (int, error) {
-	doing := "forget " + string(f.Kind)
+func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
+	defer s.calls.Begin("DeleteOld").End(&err, "forget %s", f.Kind)
 	if f.Kind == store.OldEvents && f.Archived {
 		grace, err := s.replayGrace(ctx)
 		if err != nil {
-			return 0, s.explain(doing, err)
+			return 0, s.fault(err)
 		}
 		f.Before = f.Before.Add(-grace)
 	}
 	if f.Archived {
-		return s.forgetArchived(ctx, doing, f)
+		return s.forgetArchived(ctx, f)
 	}
 	if f.Kind == store.OldEvents {
 		n, err := s.forgetEvents(ctx, f)
-		return n, s.explain(doing, err)
+		return n, s.fault(err)
 	}
 	statement := forgetSQL[f.Kind]
 	var before any = micros(f.Before)
 	if statement.byID {
 		before = blob(floor(f.Before))
 	}
-	return s.forget(ctx, doing, f.Limit, query{statement.text, []any{sql.Named("before", before)}})
+	return s.forget(ctx, f.Limit, query{statement.text, []any{sql.Named("before", before)}})
 }
 
 // forget deletes up to limit rows by pieces, with a statement that has a @limit.
-func (s *Store) forget(ctx context.Context, doing string, limit int, q query) (int, error) {
+func (s *Store) forget(ctx context.Context, limit int, q query) (int, error) {
 	return inPieces(ctx, limit, func(size int) (int, error) {
-		return writeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) {
+		return writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
 			n, err := tx.count(ctx, q.text, append(slices.Clip(q.args), sql.Named("limit", size))...)
 			return int(n), err
 		})
@@ -135,9 +135,9 @@ func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	_, err = byRow[postrider.EventID]{"delete events", func(ctx context.Context, tx *tx, id postrider.EventID) (int64, error) {
+	_, err = byRow[postrider.EventID](func(ctx context.Context, tx *tx, id postrider.EventID) (int64, error) {
 		return tx.count(ctx, forgetEventSQL, sql.Named("id", blob(id)))
-	}}.pieces(ctx, s, ids)
+	}).pieces(ctx, s, ids)
 	return len(ids), err
 }
 
@@ -155,17 +155,17 @@ const (
 )
 
 // ForgetOrderingKeys deletes keys without events; see [store.Retention].
-func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (store.OrderingKey, error) {
-	const doing = "forget ordering keys"
+func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (_ store.OrderingKey, err error) {
+	defer s.calls.Begin("ForgetOrderingKeys").End(&err, "forget ordering keys")
 	keys, err := list(ctx, s, query{orderingKeysSQL, []any{
 		sql.Named("key", after.Key), sql.Named("account", blob(after.Account)), sql.Named("limit", limit),
 	}}, func(rows *sql.Rows, k *store.OrderingKey) error { return rows.Scan(&k.Key, toID(&k.Account)) })
 	if err != nil || len(keys) == 0 {
-		return store.OrderingKey{}, s.explain(doing, err)
+		return store.OrderingKey{}, s.fault(err)
 	}
-	_, err = byRow[store.OrderingKey]{doing, func(ctx context.Context, tx *tx, k store.OrderingKey) (int64, error) {
+	_, err = byRow[store.OrderingKey](func(ctx context.Context, tx *tx, k store.OrderingKey) (int64, error) {
 		return tx.count(ctx, forgetOrderingKeySQL, sql.Named("key", k.Key), sql.Named("account", blob(k.Account)))
-	}}.pieces(ctx, s, keys)
+	}).pieces(ctx, s, keys)
 	if err != nil || len(keys) < limit {
 		return store.OrderingKey{}, err
 	}
@@ -177,9 +177,10 @@ const freeSQL = `select (select freelist_count from pragma_freelist_count), (sel
 
 // Shrink gives free pages back; see [store.Retention]. The file has the list of what each
 // page is for (auto_vacuum, see writing), so its last pages can move to free ones.
-func (s *Store) Shrink(ctx context.Context, limit int) (int, error) {
+func (s *Store) Shrink(ctx context.Context, limit int) (_ int, err error) {
+	defer s.calls.Begin("Shrink").End(&err, "shrink the file")
 	return inPieces(ctx, limit, func(size int) (int, error) {
-		return writeInBulk(ctx, s, "shrink the file", func(ctx context.Context, tx *tx) (int, error) { return shrink(ctx, tx, size) })
+		return writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) { return shrink(ctx, tx, size) })
 	})
 }
 
@@ -202,6 +203,7 @@ const forgetRestoredSQL = `
 		select id, number, kind from restored_records where at < @before order by at limit @limit)`
 
 // ForgetRestored deletes restored records; see [store.Restored].
-func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error) {
-	return s.forget(ctx, "forget restored records", limit, query{forgetRestoredSQL, []any{sql.Named("before", micros(before))}})
+func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (_ int, err error) {
+	defer s.calls.Begin("ForgetRestored").End(&err, "forget restored records")
+	return s.forget(ctx, limit, query{forgetRestoredSQL, []any{sql.Named("before", micros(before))}})
 }

@@ -36,8 +36,9 @@ type takenDelta struct {
 
 // FoldRollups adds deltas to the rollups; see [store.Rollups]. It is one job, so two folds
 // never meet the same delta.
-func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (int, error) {
-	return write(ctx, s, "fold rollups", func(ctx context.Context, tx *tx) (int, error) {
+func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (_ int, err error) {
+	defer s.calls.Begin("FoldRollups").End(&err, "fold rollups")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
 		rows, err := tx.query(ctx, takeDeltasSQL, sql.Named("limit", f.Deltas))
 		if err != nil {
 			return 0, err
@@ -185,10 +186,11 @@ const rollUpSQL = `
 	limit @limit`
 
 // RollUp adds minutes to hours and hours to days; see [store.Rollups].
-func (s *Store) RollUp(ctx context.Context, limit int) (int, error) {
+func (s *Store) RollUp(ctx context.Context, limit int) (_ int, err error) {
+	defer s.calls.Begin("RollUp").End(&err, "roll up")
 	rolled := 0
 	for step := range store.Days {
-		n, err := write(ctx, s, "roll up", func(ctx context.Context, tx *tx) (int, error) { return rollUp(ctx, tx, step, limit) })
+		n, err := write(ctx, s, func(ctx context.Context, tx *tx) (int, error) { return rollUp(ctx, tx, step, limit) })
 		if err != nil {
 			return rolled, err
 		}
@@ -236,8 +238,9 @@ const forgetRollupsSQL = `
 	delete from rollups where (scope, type, step, at) in (select scope, type, step, at from old)`
 
 // ForgetRollups deletes old rollups; see [store.Rollups].
-func (s *Store) ForgetRollups(ctx context.Context, limit int) (int, error) {
-	return write(ctx, s, "forget rollups", func(ctx context.Context, tx *tx) (forgotten int, err error) {
+func (s *Store) ForgetRollups(ctx context.Context, limit int) (_ int, err error) {
+	defer s.calls.Begin("ForgetRollups").End(&err, "forget rollups")
+	return write(ctx, s, func(ctx context.Context, tx *tx) (forgotten int, err error) {
 		for step := store.Minutes; step <= store.Days && forgotten < limit; step++ {
 			n, err := tx.count(ctx, forgetRollupsSQL, sql.Named("step", int64(step)), sql.Named("before", micros(tx.wall.Add(-step.Kept()))),
 				sql.Named("limit", limit-forgotten))
@@ -266,14 +269,15 @@ const rollupsSQL = `
 		and (at, scope, type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 1)`
 
 // Rollups returns what happened in a range; see [store.Rollups].
-func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error) {
+func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rollup, err error) {
+	defer s.calls.Begin("Rollups").End(&err, "list rollups")
 	key := q.Key()
 	rows, err := list(ctx, s, query{rollupsSQL, []any{
 		sql.Named("scope", blob(key.Scope)), sql.Named("type", key.Type), sql.Named("step", int64(key.Step)),
 		sql.Named("from", micros(q.From)), sql.Named("to", micros(q.To)),
 	}}, scanRollup)
 	if err != nil {
-		return nil, s.explain("list rollups", err)
+		return nil, s.fault(err)
 	}
 	return store.JoinRollups(q, rows)
 }
@@ -318,7 +322,8 @@ const (
 )
 
 // Backlog counts what waits; see [store.Rollups].
-func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error) {
+func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (_ store.Backlog, err error) {
+	defer s.calls.Begin("Backlog").End(&err, "count the backlog")
 	text := backlogOfAllSQL
 	switch {
 	case !q.Endpoint.IsZero():
@@ -343,7 +348,7 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlo
 		return nil
 	})
 	if err != nil {
-		return store.Backlog{}, s.explain("count the backlog", err)
+		return store.Backlog{}, s.fault(err)
 	}
 	return found[0], nil
 }
@@ -383,7 +388,8 @@ const endpointStatesSQL = `
 	order by place`
 
 // EndpointStates says how endpoints fare; see [store.Rollups].
-func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error) {
+func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) (_ []store.EndpointState, err error) {
+	defer s.calls.Begin("EndpointStates").End(&err, "read states of endpoints")
 	var all []byte
 	for _, id := range ids {
 		all = append(all, id[:]...)
@@ -392,7 +398,7 @@ func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID)
 	states, err := list(ctx, s, query{endpointStatesSQL, []any{
 		sql.Named("ids", someBytes(all)), sql.Named("since", micros(store.DayBefore(s.wall()))), sql.Named("most", store.MaxPending),
 	}}, func(rows *sql.Rows, e *store.EndpointState) error { return scanEndpointState(rows, e, now) })
-	return states, s.explain("read states of endpoints", err)
+	return states, s.fault(err)
 }
 
 func scanEndpointState(rows *sql.Rows, e *store.EndpointState, now time.Time) error {

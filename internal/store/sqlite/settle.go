@@ -17,9 +17,10 @@ import (
 // who takes a lease over, or ends it, changes or deletes the token. All settlements that
 // count are stored by a few bulk statements. Then the ordering keys of what ended advance,
 // and at last those that do not count are recorded, one by one, since they are rare.
-func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
+func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (_ []store.Settled, err error) {
+	defer s.calls.Begin("Settle").End(&err, "settle deliveries")
 	heads, stored := s.heads.Encode(settlements)
-	settled, err := write(ctx, s, "settle deliveries", func(ctx context.Context, tx *tx) ([]store.Settled, error) {
+	settled, err := write(ctx, s, func(ctx context.Context, tx *tx) ([]store.Settled, error) {
 		leased, err := findLeased(ctx, tx, settlements)
 		if err != nil {
 			return nil, err
@@ -230,8 +231,9 @@ const (
 
 // Continue records an attempt that another one follows under the same lease; see
 // [store.Queue].
-func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error {
-	return change(ctx, s, "continue delivery", func(ctx context.Context, tx *tx) error {
+func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) (err error) {
+	defer s.calls.Begin("Continue").End(&err, "continue delivery")
+	return change(ctx, s, func(ctx context.Context, tx *tx) error {
 		var claims int
 		err := tx.row(ctx, continuableSQL, blob(c.ID), int64(c.Token)).Scan(&claims)
 		switch {

@@ -69,6 +69,7 @@ type Store struct {
 	reads  *readPool // of the engine
 	people *readPool // of requests that only read
 	clock  *store.Clock
+	calls  store.Calls // Options.Calls
 	log    *slog.Logger
 
 	texts    texts // of package sqlstore
@@ -87,6 +88,7 @@ type Options struct {
 	Now      func() time.Time // the machine's clock; default time.Now
 	Readers  int              // connections that requests of readers share; default: one for each processor, at least 2
 	MaxBytes int64            // the database grows no further; default: as far as the disk
+	Calls    store.Calls      // hears of each call of a verb; default: nobody does
 	Log      *slog.Logger     // default: discard
 
 	// OnFatal is called once when the file can no longer be trusted, with the reason. The
@@ -132,8 +134,8 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{lock: dirLock, clock: store.NewClock(opts.Now), log: opts.Log}
-	s.Verbs = sqlstore.New(cold{s}, nil)
+	s := &Store{lock: dirLock, clock: store.NewClock(opts.Now), calls: opts.Calls, log: opts.Log}
+	s.Verbs = sqlstore.New(cold{s}, s.calls)
 	s.close = sync.OnceValue(s.end)
 	if err := s.open(ctx, file, opts); err != nil {
 		return nil, errors.Join(explained(err), s.abandon())
@@ -148,7 +150,8 @@ func (s *Store) Close() error { return s.close() }
 func (s *Store) Clock() *store.Clock { return s.clock }
 
 // Now returns the machine's time of day, and corrects the Clock by it.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
+func (s *Store) Now(ctx context.Context) (_ time.Time, err error) {
+	defer s.calls.Begin("Now").End(&err, "read the time")
 	if step := s.clock.FollowMachine(); step != 0 {
 		s.log.WarnContext(ctx, "the clock of the machine was stepped", "by", step.String())
 	}

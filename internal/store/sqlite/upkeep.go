@@ -37,31 +37,29 @@ const expireSQL = `
 // Expire turns pending deliveries that have expired into dead letters; see [store.Upkeep].
 // An ordered one that was the head advances its key, or pauses it.
 func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
+	defer s.calls.Begin("Expire").End(&err, "expire deliveries")
 	now := s.now()
 	ids, err := list(ctx, s, query{expiredSQL, []any{
 		sql.Named("now", micros(now)), sql.Named("limit", limit),
 	}}, scanDeliveryID)
 	if err != nil || len(ids) == 0 {
-		return 0, 0, s.explain("expire deliveries", err)
+		return 0, 0, s.fault(err)
 	}
-	return endings{"expire deliveries", expire}.each(ctx, s, ids)
+	return endings(expire).each(ctx, s, ids)
 }
 
-// endings ends deliveries that nobody settles.
-type endings struct {
-	doing string
-	end   func(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error)
-}
+// endings ends deliveries that nobody settles, one by one.
+type endings func(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error)
 
 // each ends the deliveries by pieces. It returns how many were ended, and how many of their attempts
 // were recorded as lost.
-func (e endings) each(ctx context.Context, s *Store, ids []postrider.DeliveryID) (ended, lost int, err error) {
+func (end endings) each(ctx context.Context, s *Store, ids []postrider.DeliveryID) (ended, lost int, err error) {
 	_, err = inPieces(ctx, len(ids), func(size int) (int, error) {
 		var unfinished int
-		each := byRow[postrider.DeliveryID]{e.doing, func(ctx context.Context, tx *tx, id postrider.DeliveryID) (int64, error) {
-			return counted(e.end(ctx, tx, id, &unfinished))
-		}}
-		n, err := writeInBulk(ctx, s, e.doing, func(ctx context.Context, tx *tx) (int, error) {
+		each := byRow[postrider.DeliveryID](func(ctx context.Context, tx *tx, id postrider.DeliveryID) (int64, error) {
+			return counted(end(ctx, tx, id, &unfinished))
+		})
+		n, err := writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
 			unfinished = 0
 			return each.each(ctx, tx, ids[:size])
 		})
@@ -123,20 +121,20 @@ const (
 // DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. Each gets a
 // version of its own: versions are unique, and a page of changes may end between two of
 // them.
-func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (int, error) {
-	const doing = "delete endpoints of deleted accounts"
+func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (_ int, err error) {
+	defer s.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")
 	ids, err := list(ctx, s, query{orphanedSQL, []any{sql.Named("limit", limit)}},
 		func(rows *sql.Rows, id *postrider.EndpointID) error { return rows.Scan(toID(id)) })
 	if err != nil || len(ids) == 0 {
-		return 0, s.explain(doing, err)
+		return 0, s.fault(err)
 	}
-	return byRow[postrider.EndpointID]{doing, func(ctx context.Context, tx *tx, id postrider.EndpointID) (int64, error) {
+	return byRow[postrider.EndpointID](func(ctx context.Context, tx *tx, id postrider.EndpointID) (int64, error) {
 		version, err := sqlstore.RaiseVersion(ctx, coldTx{tx, &s.texts})
 		if err != nil {
 			return 0, err
 		}
 		return tx.count(ctx, deleteEndpointSQL, sql.Named("id", blob(id)), sql.Named("version", version), sql.Named("now", micros(tx.wall)))
-	}}.pieces(ctx, s, ids)
+	}).pieces(ctx, s, ids)
 }
 
 // recordLost records the attempt of a row whose lease ended without a settlement.
@@ -162,25 +160,25 @@ const (
 // CancelDeleted cancels deliveries of deleted endpoints and ends the pauses of their
 // ordering keys; see [store.Upkeep].
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (n, lost int, err error) {
-	const doing = "cancel deliveries of deleted endpoints"
+	defer s.calls.Begin("CancelDeleted").End(&err, "cancel deliveries of deleted endpoints")
 	most := sql.Named("limit", limit)
 	ids, err := list(ctx, s, query{deletedSQL, []any{most, sql.Named("now", micros(s.now()))}}, scanDeliveryID)
 	if err != nil {
-		return 0, 0, s.explain(doing, err)
+		return 0, 0, s.fault(err)
 	}
 	pauses, err := list(ctx, s, query{deletedPausesSQL, []any{most}}, scanDeliveryID)
 	if err != nil || len(ids)+len(pauses) == 0 {
-		return 0, 0, s.explain(doing, err)
+		return 0, 0, s.fault(err)
 	}
 	// Deleted endpoints stay so: of what was found only the leases need a second look.
-	_, err = byRow[postrider.DeliveryID]{doing, func(ctx context.Context, tx *tx, dead postrider.DeliveryID) (int64, error) {
+	_, err = byRow[postrider.DeliveryID](func(ctx context.Context, tx *tx, dead postrider.DeliveryID) (int64, error) {
 		_, err := unpause(ctx, tx, dead)
 		return 0, err
-	}}.pieces(ctx, s, pauses)
+	}).pieces(ctx, s, pauses)
 	if err != nil {
 		return 0, 0, err
 	}
-	return endings{doing, cancelOrphan}.each(ctx, s, ids)
+	return endings(cancelOrphan).each(ctx, s, ids)
 }
 
 // By idempotency_keys_created_at, from the oldest on.
@@ -193,9 +191,10 @@ const forgetKeysSQL = `
 
 // ForgetKeys deletes old idempotency keys; see [store.Upkeep]. A publish with such a key
 // is a new event afterwards.
-func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ int, err error) {
+	defer s.calls.Begin("ForgetKeys").End(&err, "forget idempotency keys")
 	before := micros(s.clock.Wall().Add(-age))
-	return s.forget(ctx, "forget keys", limit, query{forgetKeysSQL, []any{sql.Named("before", before)}})
+	return s.forget(ctx, limit, query{forgetKeysSQL, []any{sql.Named("before", before)}})
 }
 
 // Writes one row over and over. The row has a page of its own, so that a full disk is
@@ -206,8 +205,9 @@ const probeWriteSQL = `
 
 // ProbeWrite commits a write; see [store.Upkeep]. The disk is of this machine, and package app
 // measures it.
-func (s *Store) ProbeWrite(ctx context.Context, _ int) error {
-	return change(ctx, s, "probe write", func(ctx context.Context, tx *tx) error {
+func (s *Store) ProbeWrite(ctx context.Context, _ int) (err error) {
+	defer s.calls.Begin("ProbeWrite").End(&err, "probe write")
+	return change(ctx, s, func(ctx context.Context, tx *tx) error {
 		_, err := tx.count(ctx, probeWriteSQL, sql.Named("now", micros(tx.wall)))
 		return err
 	})

@@ -75,23 +75,23 @@ func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer 
 	}
 }
 
-// write runs a job and returns its result once it is on disk. doing says in an error what
-// was being done. The result is kept outside of the job, so that the last run's counts.
-func write[T any](ctx context.Context, s *Store, doing string, run func(context.Context, *tx) (T, error)) (T, error) {
+// write runs a job and returns its result once it is on disk. The result is kept outside of
+// the job, so that the last run's counts.
+func write[T any](ctx context.Context, s *Store, run func(context.Context, *tx) (T, error)) (T, error) {
 	var result, nothing T
 	err := s.writer.do(ctx, &job{run: func(ctx context.Context, tx *tx) (err error) {
 		result, err = run(ctx, tx)
 		return err
 	}})
 	if err != nil {
-		return nothing, fmt.Errorf("%s: %w", doing, explained(err))
+		return nothing, explained(err)
 	}
 	return result, nil
 }
 
 // change is write for a job without a result.
-func change(ctx context.Context, s *Store, doing string, run func(context.Context, *tx) error) error {
-	_, err := write(ctx, s, doing, func(ctx context.Context, tx *tx) (struct{}, error) {
+func change(ctx context.Context, s *Store, run func(context.Context, *tx) error) error {
+	_, err := write(ctx, s, func(ctx context.Context, tx *tx) (struct{}, error) {
 		return struct{}{}, run(ctx, tx)
 	})
 	return err
@@ -99,20 +99,20 @@ func change(ctx context.Context, s *Store, doing string, run func(context.Contex
 
 // writeInBulk is write for a job that writes many rows at a time and is in no hurry, and that
 // returns how many. Publishes go before it.
-func writeInBulk(ctx context.Context, s *Store, doing string, run func(context.Context, *tx) (int, error)) (n int, err error) {
+func writeInBulk(ctx context.Context, s *Store, run func(context.Context, *tx) (int, error)) (n int, err error) {
 	err = s.writer.do(ctx, &job{bulk: true, run: func(ctx context.Context, tx *tx) (err error) {
 		n, err = run(ctx, tx)
 		return err
 	}})
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", doing, explained(err))
+		return 0, explained(err)
 	}
 	return n, nil
 }
 
 // changeInBulk is writeInBulk for a job without a result.
-func changeInBulk(ctx context.Context, s *Store, doing string, run func(context.Context, *tx) error) error {
-	_, err := writeInBulk(ctx, s, doing, func(ctx context.Context, tx *tx) (int, error) { return 0, run(ctx, tx) })
+func changeInBulk(ctx context.Context, s *Store, run func(context.Context, *tx) error) error {
+	_, err := writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) { return 0, run(ctx, tx) })
 	return err
 }
 

@@ -2,40 +2,80 @@ package postrider_test
 
 import (
 	"go/ast"
-	"go/token"
 	"slices"
 	"strconv"
 	"testing"
 )
 
-// TestHouseObservesEveryVerb compares the roles of the store with the decorator that tells
-// observers of each call. A verb that is missing there would work, and be in no metric.
+// TestHouseObservesEveryVerb holds the verbs of the SQL stores to their first line: it defers
+// the end of a call that store.Calls.Begin begins, with the verb's name. A verb without that would work, and be in no metric. A
+// verb whose parameters have no names does nothing, and needs none.
 func TestHouseObservesEveryVerb(t *testing.T) {
 	t.Parallel()
 	unobserved := []string{"Close", "Clock", "Hold"} // ends the store, reads memory, lasts as long as a connection
 	h := openHouse(t)
-	observed := map[string]bool{}
-	for _, f := range h.files {
-		if f.folder != "internal/app" || f.test {
-			continue
-		}
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && calls(fn, "done") {
-				observed[fn.Name.Name] = names(fn, fn.Name.Name)
-			}
-		}
-	}
 	roles := storeRoles(h)
 	if len(roles) < 60 {
 		t.Fatalf("the house has %d verbs of the store, too few to be true", len(roles))
 	}
-	for _, verb := range roles {
-		if correct, found := observed[verb]; !found && !slices.Contains(unobserved, verb) {
-			t.Errorf("verb %s of the store is not in internal/app/verbs.go", verb)
-		} else if found && !correct {
-			t.Errorf("internal/app/verbs.go: %s tells observers another name", verb)
+	found := map[string]bool{}
+	for _, f := range h.files {
+		if !slices.Contains([]string{"internal/store/postgres", "internal/store/sqlite", "internal/store/sqlstore"}, f.folder) || f.test {
+			continue
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !isStores(fn) || !slices.Contains(roles, fn.Name.Name) || slices.Contains(unobserved, fn.Name.Name) {
+				continue
+			}
+			found[fn.Name.Name] = true
+			if named(fn.Type.Params) && !observed(fn) {
+				t.Errorf("%s: verb %s must begin with: defer s.calls.Begin(%[2]q).End(&err, …)", f.at(fn), fn.Name.Name)
+			}
 		}
 	}
+	for _, verb := range roles {
+		if !found[verb] && !slices.Contains(unobserved, verb) {
+			t.Errorf("no SQL store has the verb %s", verb)
+		}
+	}
+}
+
+// isStores reports whether a function is a method of a store, and not of a part of one.
+func isStores(fn *ast.FuncDecl) bool {
+	if fn.Recv == nil {
+		return false
+	}
+	receiver := fn.Recv.List[0].Type
+	if pointer, ok := receiver.(*ast.StarExpr); ok {
+		receiver = pointer.X
+	}
+	name, ok := receiver.(*ast.Ident)
+	return ok && (name.Name == "Store" || name.Name == "Verbs")
+}
+
+// named reports whether the parameters have names.
+func named(params *ast.FieldList) bool {
+	return len(params.List) == 0 || len(params.List[0].Names) > 0
+}
+
+// observed reports whether a function first defers End of a Begin with its own name.
+func observed(fn *ast.FuncDecl) bool {
+	first, ok := fn.Body.List[0].(*ast.DeferStmt)
+	if !ok {
+		return false
+	}
+	end, isEnd := first.Call.Fun.(*ast.SelectorExpr)
+	if !isEnd || end.Sel.Name != "End" {
+		return false
+	}
+	begin, isCall := end.X.(*ast.CallExpr)
+	if !isCall || len(begin.Args) != 1 {
+		return false
+	}
+	method, isMethod := begin.Fun.(*ast.SelectorExpr)
+	name, isText := begin.Args[0].(*ast.BasicLit)
+	return isMethod && method.Sel.Name == "Begin" && isText && name.Value == strconv.Quote(fn.Name.Name)
 }
 
 // storeRoles returns the methods of the interfaces that are embedded in store.Store, and those of
@@ -69,27 +109,4 @@ func storeRoles(h house) (verbs []string) {
 		}
 	}
 	return verbs
-}
-
-// calls reports whether a function defers a call of the method.
-func calls(fn *ast.FuncDecl, method string) (found bool) {
-	ast.Inspect(fn, func(n ast.Node) bool {
-		d, ok := n.(*ast.DeferStmt)
-		if ok {
-			s, isMethod := d.Call.Fun.(*ast.SelectorExpr)
-			found = found || isMethod && s.Sel.Name == method
-		}
-		return true
-	})
-	return found
-}
-
-// names reports whether a function has the text as a string.
-func names(fn *ast.FuncDecl, text string) (found bool) {
-	ast.Inspect(fn, func(n ast.Node) bool {
-		l, ok := n.(*ast.BasicLit)
-		found = found || ok && l.Kind == token.STRING && l.Value == strconv.Quote(text)
-		return true
-	})
-	return found
 }

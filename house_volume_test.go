@@ -16,9 +16,9 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. An ADR raises
 // one, and says why.
 const (
-	budgetLines   = 68_490  // of product code, without blanks and comments
-	budgetTokens  = 522_000 // of product code, without comments
-	budgetColumns = 1_614   // lines of Go that are longer than columns
+	budgetLines   = 67_950  // of product code, without blanks and comments
+	budgetTokens  = 516_800 // of product code, without comments
+	budgetColumns = 1_611   // lines of Go that are longer than columns
 )
 
 // columns is how long a line of Go should be at most. A tab counts as one.

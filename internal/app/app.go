@@ -151,11 +151,14 @@ func hooks(log *slog.Logger) observe.Hooks {
 // accepted once the janitor is made.
 func (a *App) quotaUsed(e *postrider.QuotaError) { a.janitor.QuotaUsed(e) }
 
+// storeCalled tells observers of a call of the store.
+func (a *App) storeCalled(c store.Call) { a.observer.StoreCalled.Call(observe.StoreCall(c)) }
+
 // open opens the store and makes the services around it. After an error nothing is
 // open, so that the caller can try again.
 func (a *App) open(ctx context.Context) error {
 	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{
-		log: logOf(a.log, "store"), onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost,
+		log: logOf(a.log, "store"), onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost, calls: a.storeCalled,
 	})
 	if err != nil {
 		return err
@@ -165,7 +168,7 @@ func (a *App) open(ctx context.Context) error {
 
 // use makes the services around an opened store, which it closes after an error.
 func (a *App) use(ctx context.Context, opened store.Store) error {
-	a.writes = newWrites(verbs{opened, called(a.observer.StoreCalled)})
+	a.writes = newWrites(opened)
 	a.store = a.writes
 	if err := a.prepare(ctx, opened); err != nil {
 		a.disconnect()
@@ -261,7 +264,6 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.backups = a.config.lastBackups(opened)
 	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
 	if nodes != nil {
-		nodes = nodeVerbs{nodes, called(a.observer.StoreCalled)}
 		a.cluster = nodes
 	}
 	a.inspector = inspect.New(inspect.Deps{

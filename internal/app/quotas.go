@@ -1,12 +1,9 @@
 package app
 
 import (
-	"context"
 	"errors"
-	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/store"
 )
 
 // QuotaConfig limits the accounts that have no limits of their own. 0 is no limit.
@@ -38,40 +35,4 @@ func (c QuotaConfig) validate(named func(setting string) string) error {
 		faults = append(faults, &Fault{Key: named(quotaSettings[f.Field]), Reason: f.Reason})
 	}
 	return errors.Join(faults...)
-}
-
-// PutQuotas implements [store.Quotas].
-func (v verbs) PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) (err error) {
-	defer v.done("PutQuotas", time.Now(), &err)
-	return v.Store.PutQuotas(ctx, account, q)
-}
-
-// Quotas implements [store.Quotas].
-func (v verbs) Quotas(ctx context.Context, q store.QuotaQuery) (_ []store.AccountQuotas, err error) {
-	defer v.done("Quotas", time.Now(), &err)
-	return v.Store.Quotas(ctx, q)
-}
-
-// SpendQuotas implements [store.Quotas].
-func (v verbs) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) (_ []store.QuotaState, err error) {
-	defer v.done("SpendQuotas", time.Now(), &err)
-	return v.Store.SpendQuotas(ctx, spends)
-}
-
-// QuotaUse implements [store.Quotas].
-func (v verbs) QuotaUse(ctx context.Context, account postrider.AccountID) (_ postrider.QuotaUse, err error) {
-	defer v.done("QuotaUse", time.Now(), &err)
-	return v.Store.QuotaUse(ctx, account)
-}
-
-// EndpointBacklogs implements [store.Quotas].
-func (v verbs) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (_ []postrider.EndpointBacklog, err error) {
-	defer v.done("EndpointBacklogs", time.Now(), &err)
-	return v.Store.EndpointBacklogs(ctx, q)
-}
-
-// MarkFull implements [store.Quotas].
-func (v verbs) MarkFull(ctx context.Context, m store.MarkFull) (_ []postrider.Notice, err error) {
-	defer v.done("MarkFull", time.Now(), &err)
-	return v.Store.MarkFull(ctx, m)
 }

@@ -154,7 +154,7 @@ func (s *simulated) start() {
 		used := uint64(in.disk * 10_000)
 		return doctor.Space{Used: used, Free: 10_000 - used}, nil
 	}
-	s.way = &way{Store: in.store}
+	s.way = &way{Store: in.store, calls: a.storeCalled}
 	if err := a.use(in.ctx, s.way); err != nil {
 		in.t.Fatal(err)
 	}

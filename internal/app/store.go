@@ -20,6 +20,7 @@ type openOptions struct {
 	log     *slog.Logger
 	onFatal func(error) // called once, when the store can no longer write
 	onLost  func(int)   // called with how many attempts of a dead process SQLite recorded as lost; nil: nobody wants to know
+	calls   store.Calls // hears of each call of a verb; nil: nobody does
 }
 
 // commandOptions returns the options for a command that opens the store for one
@@ -36,14 +37,14 @@ func openStore(ctx context.Context, c StoreConfig, o openOptions) (store.Store, 
 		return nil, err
 	}
 	if dsn != "" {
-		opened, err := postgres.Open(ctx, dsn, postgres.Options{Log: o.log})
+		opened, err := postgres.Open(ctx, dsn, postgres.Options{Calls: o.calls, Log: o.log})
 		if err != nil {
 			return nil, fmt.Errorf("%s%s: %w", unreached(err), maskURL(dsn), err)
 		}
 		o.log.InfoContext(ctx, "store is open", "kind", "postgres", "url", maskURL(dsn))
 		return opened, nil
 	}
-	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Log: o.log, OnFatal: o.onFatal, OnLost: o.onLost})
+	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Calls: o.calls, Log: o.log, OnFatal: o.onFatal, OnLost: o.onLost})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the folder
 	}

@@ -22,6 +22,7 @@ type trouble struct {
 // way is a server's way to the store that all servers share.
 type way struct {
 	*memory.Store
+	calls store.Calls // of the verbs below
 
 	mu    sync.Mutex
 	meet  func(verb string) trouble // nil: no call meets trouble
@@ -57,6 +58,7 @@ func (w *way) call(ctx context.Context, verb string) error {
 // The verbs that may meet trouble: those of the services that always run.
 
 func (w *way) Publish(ctx context.Context, p store.Publish) (r []store.Published, err error) {
+	defer w.calls.Begin("Publish").End(&err, "Publish")
 	if err = w.call(ctx, "Publish"); err == nil {
 		r, err = w.Store.Publish(ctx, p)
 	}
@@ -64,6 +66,7 @@ func (w *way) Publish(ctx context.Context, p store.Publish) (r []store.Published
 }
 
 func (w *way) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (r []store.FanOut, err error) {
+	defer w.calls.Begin("ClaimFanOuts").End(&err, "ClaimFanOuts")
 	if err = w.call(ctx, "ClaimFanOuts"); err == nil {
 		r, err = w.Store.ClaimFanOuts(ctx, c)
 	}
@@ -71,6 +74,7 @@ func (w *way) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (r []store
 }
 
 func (w *way) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
+	defer w.calls.Begin("FanOut").End(&err, "FanOut")
 	if err = w.call(ctx, "FanOut"); err == nil {
 		err = w.Store.FanOut(ctx, c)
 	}
@@ -78,6 +82,7 @@ func (w *way) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
 }
 
 func (w *way) Claim(ctx context.Context, c store.Claim) (r store.Claims, err error) {
+	defer w.calls.Begin("Claim").End(&err, "Claim")
 	if err = w.call(ctx, "Claim"); err == nil {
 		r, err = w.Store.Claim(ctx, c)
 	}
@@ -85,6 +90,7 @@ func (w *way) Claim(ctx context.Context, c store.Claim) (r store.Claims, err err
 }
 
 func (w *way) Settle(ctx context.Context, settlements []store.Settlement) (r []store.Settled, err error) {
+	defer w.calls.Begin("Settle").End(&err, "Settle")
 	if err = w.call(ctx, "Settle"); err == nil {
 		r, err = w.Store.Settle(ctx, settlements)
 	}
@@ -92,6 +98,7 @@ func (w *way) Settle(ctx context.Context, settlements []store.Settlement) (r []s
 }
 
 func (w *way) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) (err error) {
+	defer w.calls.Begin("Continue").End(&err, "Continue")
 	if err = w.call(ctx, "Continue"); err == nil {
 		err = w.Store.Continue(ctx, c, a)
 	}
@@ -99,6 +106,7 @@ func (w *way) Continue(ctx context.Context, c postrider.Claimed, a postrider.Att
 }
 
 func (w *way) Release(ctx context.Context, leases []store.Lease) (err error) {
+	defer w.calls.Begin("Release").End(&err, "Release")
 	if err = w.call(ctx, "Release"); err == nil {
 		err = w.Store.Release(ctx, leases)
 	}
@@ -106,6 +114,7 @@ func (w *way) Release(ctx context.Context, leases []store.Lease) (err error) {
 }
 
 func (w *way) Due(ctx context.Context, d store.Due) (r []store.DueLane, err error) {
+	defer w.calls.Begin("Due").End(&err, "Due")
 	if err = w.call(ctx, "Due"); err == nil {
 		r, err = w.Store.Due(ctx, d)
 	}
@@ -113,6 +122,7 @@ func (w *way) Due(ctx context.Context, d store.Due) (r []store.DueLane, err erro
 }
 
 func (w *way) PutCircuit(ctx context.Context, p store.PutCircuit) (r postrider.Circuit, err error) {
+	defer w.calls.Begin("PutCircuit").End(&err, "PutCircuit")
 	if err = w.call(ctx, "PutCircuit"); err == nil {
 		r, err = w.Store.PutCircuit(ctx, p)
 	}
@@ -120,6 +130,7 @@ func (w *way) PutCircuit(ctx context.Context, p store.PutCircuit) (r postrider.C
 }
 
 func (w *way) Circuits(ctx context.Context, q store.CircuitQuery) (r []postrider.Circuit, err error) {
+	defer w.calls.Begin("Circuits").End(&err, "Circuits")
 	if err = w.call(ctx, "Circuits"); err == nil {
 		r, err = w.Store.Circuits(ctx, q)
 	}
@@ -127,6 +138,7 @@ func (w *way) Circuits(ctx context.Context, q store.CircuitQuery) (r []postrider
 }
 
 func (w *way) Changes(ctx context.Context, since int64, limit int) (r store.Changes, err error) {
+	defer w.calls.Begin("Changes").End(&err, "Changes")
 	if err = w.call(ctx, "Changes"); err == nil {
 		r, err = w.Store.Changes(ctx, since, limit)
 	}
@@ -134,6 +146,7 @@ func (w *way) Changes(ctx context.Context, since int64, limit int) (r store.Chan
 }
 
 func (w *way) Endpoints(ctx context.Context, q store.EndpointQuery) (r store.Page[postrider.Endpoint], err error) {
+	defer w.calls.Begin("Endpoints").End(&err, "Endpoints")
 	if err = w.call(ctx, "Endpoints"); err == nil {
 		r, err = w.Store.Endpoints(ctx, q)
 	}
@@ -141,6 +154,7 @@ func (w *way) Endpoints(ctx context.Context, q store.EndpointQuery) (r store.Pag
 }
 
 func (w *way) Accounts(ctx context.Context, q store.AccountQuery) (r store.Page[postrider.Account], err error) {
+	defer w.calls.Begin("Accounts").End(&err, "Accounts")
 	if err = w.call(ctx, "Accounts"); err == nil {
 		r, err = w.Store.Accounts(ctx, q)
 	}
@@ -148,6 +162,7 @@ func (w *way) Accounts(ctx context.Context, q store.AccountQuery) (r store.Page[
 }
 
 func (w *way) Keys(ctx context.Context, q store.KeyQuery) (r store.Page[postrider.APIKey], err error) {
+	defer w.calls.Begin("Keys").End(&err, "Keys")
 	if err = w.call(ctx, "Keys"); err == nil {
 		r, err = w.Store.Keys(ctx, q)
 	}
@@ -155,6 +170,7 @@ func (w *way) Keys(ctx context.Context, q store.KeyQuery) (r store.Page[postride
 }
 
 func (w *way) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) (err error) {
+	defer w.calls.Begin("TouchKey").End(&err, "TouchKey")
 	if err = w.call(ctx, "TouchKey"); err == nil {
 		err = w.Store.TouchKey(ctx, key, at)
 	}
@@ -162,6 +178,7 @@ func (w *way) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) (
 }
 
 func (w *way) AppendAudit(ctx context.Context, e postrider.AuditEntry) (err error) {
+	defer w.calls.Begin("AppendAudit").End(&err, "AppendAudit")
 	if err = w.call(ctx, "AppendAudit"); err == nil {
 		err = w.Store.AppendAudit(ctx, e)
 	}
@@ -169,6 +186,7 @@ func (w *way) AppendAudit(ctx context.Context, e postrider.AuditEntry) (err erro
 }
 
 func (w *way) PutNotices(ctx context.Context, notices []postrider.Notice) (r []postrider.Notice, err error) {
+	defer w.calls.Begin("PutNotices").End(&err, "PutNotices")
 	if err = w.call(ctx, "PutNotices"); err == nil {
 		r, err = w.Store.PutNotices(ctx, notices)
 	}
@@ -176,6 +194,7 @@ func (w *way) PutNotices(ctx context.Context, notices []postrider.Notice) (r []p
 }
 
 func (w *way) Notices(ctx context.Context, q store.NoticeQuery) (r store.Page[postrider.Notice], err error) {
+	defer w.calls.Begin("Notices").End(&err, "Notices")
 	if err = w.call(ctx, "Notices"); err == nil {
 		r, err = w.Store.Notices(ctx, q)
 	}
@@ -183,6 +202,7 @@ func (w *way) Notices(ctx context.Context, q store.NoticeQuery) (r store.Page[po
 }
 
 func (w *way) NoticesPublished(ctx context.Context) (r postrider.NoticeID, err error) {
+	defer w.calls.Begin("NoticesPublished").End(&err, "NoticesPublished")
 	if err = w.call(ctx, "NoticesPublished"); err == nil {
 		r, err = w.Store.NoticesPublished(ctx)
 	}
@@ -190,6 +210,7 @@ func (w *way) NoticesPublished(ctx context.Context) (r postrider.NoticeID, err e
 }
 
 func (w *way) SetNoticesPublished(ctx context.Context, last postrider.NoticeID) (err error) {
+	defer w.calls.Begin("SetNoticesPublished").End(&err, "SetNoticesPublished")
 	if err = w.call(ctx, "SetNoticesPublished"); err == nil {
 		err = w.Store.SetNoticesPublished(ctx, last)
 	}
@@ -197,6 +218,7 @@ func (w *way) SetNoticesPublished(ctx context.Context, last postrider.NoticeID) 
 }
 
 func (w *way) ClaimDestinations(ctx context.Context, c store.ClaimDestinations) (r []postrider.Destination, err error) {
+	defer w.calls.Begin("ClaimDestinations").End(&err, "ClaimDestinations")
 	if err = w.call(ctx, "ClaimDestinations"); err == nil {
 		r, err = w.Store.ClaimDestinations(ctx, c)
 	}
@@ -204,6 +226,7 @@ func (w *way) ClaimDestinations(ctx context.Context, c store.ClaimDestinations) 
 }
 
 func (w *way) SettleDestination(ctx context.Context, s store.SettleDestination) (err error) {
+	defer w.calls.Begin("SettleDestination").End(&err, "SettleDestination")
 	if err = w.call(ctx, "SettleDestination"); err == nil {
 		err = w.Store.SettleDestination(ctx, s)
 	}
@@ -211,6 +234,7 @@ func (w *way) SettleDestination(ctx context.Context, s store.SettleDestination) 
 }
 
 func (w *way) Portal(ctx context.Context) (r postrider.Portal, err error) {
+	defer w.calls.Begin("Portal").End(&err, "Portal")
 	if err = w.call(ctx, "Portal"); err == nil {
 		r, err = w.Store.Portal(ctx)
 	}
@@ -218,6 +242,7 @@ func (w *way) Portal(ctx context.Context) (r postrider.Portal, err error) {
 }
 
 func (w *way) FoldRollups(ctx context.Context, f store.Fold) (r int, err error) {
+	defer w.calls.Begin("FoldRollups").End(&err, "FoldRollups")
 	if err = w.call(ctx, "FoldRollups"); err == nil {
 		r, err = w.Store.FoldRollups(ctx, f)
 	}
@@ -225,6 +250,7 @@ func (w *way) FoldRollups(ctx context.Context, f store.Fold) (r int, err error) 
 }
 
 func (w *way) RollUp(ctx context.Context, limit int) (r int, err error) {
+	defer w.calls.Begin("RollUp").End(&err, "RollUp")
 	if err = w.call(ctx, "RollUp"); err == nil {
 		r, err = w.Store.RollUp(ctx, limit)
 	}
@@ -232,6 +258,7 @@ func (w *way) RollUp(ctx context.Context, limit int) (r int, err error) {
 }
 
 func (w *way) ForgetRollups(ctx context.Context, limit int) (r int, err error) {
+	defer w.calls.Begin("ForgetRollups").End(&err, "ForgetRollups")
 	if err = w.call(ctx, "ForgetRollups"); err == nil {
 		r, err = w.Store.ForgetRollups(ctx, limit)
 	}
@@ -239,6 +266,7 @@ func (w *way) ForgetRollups(ctx context.Context, limit int) (r int, err error) {
 }
 
 func (w *way) Rollups(ctx context.Context, q store.RollupQuery) (r []store.Rollup, err error) {
+	defer w.calls.Begin("Rollups").End(&err, "Rollups")
 	if err = w.call(ctx, "Rollups"); err == nil {
 		r, err = w.Store.Rollups(ctx, q)
 	}
@@ -246,6 +274,7 @@ func (w *way) Rollups(ctx context.Context, q store.RollupQuery) (r []store.Rollu
 }
 
 func (w *way) Backlog(ctx context.Context, q store.BacklogQuery) (r store.Backlog, err error) {
+	defer w.calls.Begin("Backlog").End(&err, "Backlog")
 	if err = w.call(ctx, "Backlog"); err == nil {
 		r, err = w.Store.Backlog(ctx, q)
 	}
@@ -253,6 +282,7 @@ func (w *way) Backlog(ctx context.Context, q store.BacklogQuery) (r store.Backlo
 }
 
 func (w *way) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
+	defer w.calls.Begin("Expire").End(&err, "Expire")
 	if err = w.call(ctx, "Expire"); err == nil {
 		expired, lost, err = w.Store.Expire(ctx, limit)
 	}
@@ -260,6 +290,7 @@ func (w *way) Expire(ctx context.Context, limit int) (expired, lost int, err err
 }
 
 func (w *way) DeleteEndpoints(ctx context.Context, limit int) (r int, err error) {
+	defer w.calls.Begin("DeleteEndpoints").End(&err, "DeleteEndpoints")
 	if err = w.call(ctx, "DeleteEndpoints"); err == nil {
 		r, err = w.Store.DeleteEndpoints(ctx, limit)
 	}
@@ -267,6 +298,7 @@ func (w *way) DeleteEndpoints(ctx context.Context, limit int) (r int, err error)
 }
 
 func (w *way) CancelDeleted(ctx context.Context, limit int) (r, r1 int, err error) {
+	defer w.calls.Begin("CancelDeleted").End(&err, "CancelDeleted")
 	if err = w.call(ctx, "CancelDeleted"); err == nil {
 		r, r1, err = w.Store.CancelDeleted(ctx, limit)
 	}
@@ -274,6 +306,7 @@ func (w *way) CancelDeleted(ctx context.Context, limit int) (r, r1 int, err erro
 }
 
 func (w *way) ForgetKeys(ctx context.Context, age time.Duration, limit int) (r int, err error) {
+	defer w.calls.Begin("ForgetKeys").End(&err, "ForgetKeys")
 	if err = w.call(ctx, "ForgetKeys"); err == nil {
 		r, err = w.Store.ForgetKeys(ctx, age, limit)
 	}
@@ -281,6 +314,7 @@ func (w *way) ForgetKeys(ctx context.Context, age time.Duration, limit int) (r i
 }
 
 func (w *way) DeleteOld(ctx context.Context, d store.DeleteOld) (r int, err error) {
+	defer w.calls.Begin("DeleteOld").End(&err, "DeleteOld")
 	if err = w.call(ctx, "DeleteOld"); err == nil {
 		r, err = w.Store.DeleteOld(ctx, d)
 	}
@@ -288,6 +322,7 @@ func (w *way) DeleteOld(ctx context.Context, d store.DeleteOld) (r int, err erro
 }
 
 func (w *way) OldRows(ctx context.Context, q store.OldRows) (r []store.OldRow, r1 store.RowID, err error) {
+	defer w.calls.Begin("OldRows").End(&err, "OldRows")
 	if err = w.call(ctx, "OldRows"); err == nil {
 		r, r1, err = w.Store.OldRows(ctx, q)
 	}
@@ -295,6 +330,7 @@ func (w *way) OldRows(ctx context.Context, q store.OldRows) (r []store.OldRow, r
 }
 
 func (w *way) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (r int, err error) {
+	defer w.calls.Begin("DeleteRows").End(&err, "DeleteRows")
 	if err = w.call(ctx, "DeleteRows"); err == nil {
 		r, err = w.Store.DeleteRows(ctx, kind, rows)
 	}
@@ -302,6 +338,7 @@ func (w *way) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldR
 }
 
 func (w *way) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, limit int) (r store.OrderingKey, err error) {
+	defer w.calls.Begin("ForgetOrderingKeys").End(&err, "ForgetOrderingKeys")
 	if err = w.call(ctx, "ForgetOrderingKeys"); err == nil {
 		r, err = w.Store.ForgetOrderingKeys(ctx, after, limit)
 	}
@@ -309,6 +346,7 @@ func (w *way) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey, l
 }
 
 func (w *way) Shrink(ctx context.Context, limit int) (r int, err error) {
+	defer w.calls.Begin("Shrink").End(&err, "Shrink")
 	if err = w.call(ctx, "Shrink"); err == nil {
 		r, err = w.Store.Shrink(ctx, limit)
 	}
@@ -316,6 +354,7 @@ func (w *way) Shrink(ctx context.Context, limit int) (r int, err error) {
 }
 
 func (w *way) MakePartitions(ctx context.Context) (err error) {
+	defer w.calls.Begin("MakePartitions").End(&err, "MakePartitions")
 	if err = w.call(ctx, "MakePartitions"); err == nil {
 		err = w.Store.MakePartitions(ctx)
 	}
@@ -323,6 +362,7 @@ func (w *way) MakePartitions(ctx context.Context) (err error) {
 }
 
 func (w *way) CheckTables(ctx context.Context) (err error) {
+	defer w.calls.Begin("CheckTables").End(&err, "CheckTables")
 	if err = w.call(ctx, "CheckTables"); err == nil {
 		err = w.Store.CheckTables(ctx)
 	}
@@ -330,6 +370,7 @@ func (w *way) CheckTables(ctx context.Context) (err error) {
 }
 
 func (w *way) ProbeWrite(ctx context.Context, space int) (err error) {
+	defer w.calls.Begin("ProbeWrite").End(&err, "ProbeWrite")
 	if err = w.call(ctx, "ProbeWrite"); err == nil {
 		err = w.Store.ProbeWrite(ctx, space)
 	}
@@ -337,6 +378,7 @@ func (w *way) ProbeWrite(ctx context.Context, space int) (err error) {
 }
 
 func (w *way) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) (r []postrider.HealthInput, err error) {
+	defer w.calls.Begin("HealthInputs").End(&err, "HealthInputs")
 	if err = w.call(ctx, "HealthInputs"); err == nil {
 		r, err = w.Store.HealthInputs(ctx, after, limit)
 	}
@@ -344,6 +386,7 @@ func (w *way) HealthInputs(ctx context.Context, after postrider.EndpointID, limi
 }
 
 func (w *way) PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) (err error) {
+	defer w.calls.Begin("PutHealth").End(&err, "PutHealth")
 	if err = w.call(ctx, "PutHealth"); err == nil {
 		err = w.Store.PutHealth(ctx, h, notices...)
 	}
@@ -351,7 +394,8 @@ func (w *way) PutHealth(ctx context.Context, h postrider.EndpointHealth, notices
 }
 
 // Now reads the store's clock, as a database does.
-func (w *way) Now(ctx context.Context) (time.Time, error) {
+func (w *way) Now(ctx context.Context) (_ time.Time, err error) {
+	defer w.calls.Begin("Now").End(&err, "Now")
 	if err := w.call(ctx, "Now"); err != nil {
 		return time.Time{}, err
 	}
@@ -368,6 +412,7 @@ func (w *way) Now(ctx context.Context) (time.Time, error) {
 }
 
 func (w *way) Held(ctx context.Context) (r postrider.Hold, err error) {
+	defer w.calls.Begin("Held").End(&err, "Held")
 	if err = w.call(ctx, "Held"); err == nil {
 		r, err = w.Store.Held(ctx)
 	}
@@ -375,6 +420,7 @@ func (w *way) Held(ctx context.Context) (r postrider.Hold, err error) {
 }
 
 func (w *way) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) (r []postrider.ReplayJob, err error) {
+	defer w.calls.Begin("ClaimReplayJobs").End(&err, "ClaimReplayJobs")
 	if err = w.call(ctx, "ClaimReplayJobs"); err == nil {
 		r, err = w.Store.ClaimReplayJobs(ctx, c)
 	}
@@ -382,6 +428,7 @@ func (w *way) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) (r [
 }
 
 func (w *way) Expunges(ctx context.Context, q store.ExpungeQuery) (r store.Page[postrider.Expunge], err error) {
+	defer w.calls.Begin("Expunges").End(&err, "Expunges")
 	if err = w.call(ctx, "Expunges"); err == nil {
 		r, err = w.Store.Expunges(ctx, q)
 	}
@@ -389,6 +436,7 @@ func (w *way) Expunges(ctx context.Context, q store.ExpungeQuery) (r store.Page[
 }
 
 func (w *way) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (r bool, err error) {
+	defer w.calls.Begin("LeaseArchive").End(&err, "LeaseArchive")
 	if err = w.call(ctx, "LeaseArchive"); err == nil {
 		r, err = w.Store.LeaseArchive(ctx, node, d)
 	}
@@ -396,6 +444,7 @@ func (w *way) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (r
 }
 
 func (w *way) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time) (r store.ArchiveDay, err error) {
+	defer w.calls.Begin("ArchiveDay").End(&err, "ArchiveDay")
 	if err = w.call(ctx, "ArchiveDay"); err == nil {
 		r, err = w.Store.ArchiveDay(ctx, kind, before)
 	}
@@ -403,6 +452,7 @@ func (w *way) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time)
 }
 
 func (w *way) ForgetInspections(ctx context.Context, limit int) (r int, err error) {
+	defer w.calls.Begin("ForgetInspections").End(&err, "ForgetInspections")
 	if err = w.call(ctx, "ForgetInspections"); err == nil {
 		r, err = w.Store.ForgetInspections(ctx, limit)
 	}
@@ -410,6 +460,7 @@ func (w *way) ForgetInspections(ctx context.Context, limit int) (r int, err erro
 }
 
 func (w *way) ForgetRestored(ctx context.Context, before time.Time, limit int) (r int, err error) {
+	defer w.calls.Begin("ForgetRestored").End(&err, "ForgetRestored")
 	if err = w.call(ctx, "ForgetRestored"); err == nil {
 		r, err = w.Store.ForgetRestored(ctx, before, limit)
 	}
@@ -417,6 +468,7 @@ func (w *way) ForgetRestored(ctx context.Context, before time.Time, limit int) (
 }
 
 func (w *way) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (r store.Page[postrider.DeadLetter], err error) {
+	defer w.calls.Begin("DeadLetters").End(&err, "DeadLetters")
 	if err = w.call(ctx, "DeadLetters"); err == nil {
 		r, err = w.Store.DeadLetters(ctx, q)
 	}
@@ -424,6 +476,7 @@ func (w *way) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (r store
 }
 
 func (w *way) Heartbeat(ctx context.Context, h store.Heartbeat) (r store.Membership, err error) {
+	defer w.calls.Begin("Heartbeat").End(&err, "Heartbeat")
 	if err = w.call(ctx, "Heartbeat"); err == nil {
 		r, err = w.Store.Heartbeat(ctx, h)
 	}
@@ -431,6 +484,7 @@ func (w *way) Heartbeat(ctx context.Context, h store.Heartbeat) (r store.Members
 }
 
 func (w *way) Reclaim(ctx context.Context, incarnation uint32, limit int) (r int, err error) {
+	defer w.calls.Begin("Reclaim").End(&err, "Reclaim")
 	if err = w.call(ctx, "Reclaim"); err == nil {
 		r, err = w.Store.Reclaim(ctx, incarnation, limit)
 	}
@@ -438,6 +492,7 @@ func (w *way) Reclaim(ctx context.Context, incarnation uint32, limit int) (r int
 }
 
 func (w *way) Forget(ctx context.Context, incarnation uint32) (err error) {
+	defer w.calls.Begin("Forget").End(&err, "Forget")
 	if err = w.call(ctx, "Forget"); err == nil {
 		err = w.Store.Forget(ctx, incarnation)
 	}
@@ -445,6 +500,7 @@ func (w *way) Forget(ctx context.Context, incarnation uint32) (err error) {
 }
 
 func (w *way) Members(ctx context.Context, owns postrider.EndpointID) (r []store.Member, err error) {
+	defer w.calls.Begin("Members").End(&err, "Members")
 	if err = w.call(ctx, "Members"); err == nil {
 		r, err = w.Store.Members(ctx, owns)
 	}
@@ -452,6 +508,7 @@ func (w *way) Members(ctx context.Context, owns postrider.EndpointID) (r []store
 }
 
 func (w *way) Wake(ctx context.Context, message string) (err error) {
+	defer w.calls.Begin("Wake").End(&err, "Wake")
 	if err = w.call(ctx, "Wake"); err == nil {
 		err = w.Store.Wake(ctx, message)
 	}

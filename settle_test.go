@@ -11,7 +11,7 @@ import (
 )
 
 // settleRow is one arrow of a delivery's state machine: its name is the rule
-// that an operator reads in ARCHITECTURE.md.
+// that an operator reads in docs/state-machine.md.
 type settleRow struct {
 	name    string
 	claimed postrider.Claimed

@@ -21,7 +21,10 @@
 //   - An archive that is away, full or hanging ends the work on a part within PartTime, with
 //     an error that says which. Nothing is deleted then, and nothing else waits.
 //   - What is expunged is removed from objects that are there already ([Archive.Expunge]): each
-//     is replaced by one without it, with the records of others byte for byte as they were.
+//     is replaced by one without it, with the records of others byte for byte as they were. The
+//     old object or the new one is recorded, never both.
+//   - A part expects as many rows as are stored: what an expunge deletes from the store counts
+//     as deleted by retention.
 //   - Without the key of an account nobody can read its segments; those of others stay readable
 //     (store.DeleteArchiveKey, which an expunge of the account calls).
 package archive

@@ -19,10 +19,10 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"client", "~ ~/apitypes", "public: the REST API, in the words of the domain"},
 	{"receiver", "~/signature", "public: brings no driver into its users' programs"},
 	{"receiver/example", "~/signature ~/receiver modernc.org/sqlite", "a program of a receiver's author: it chooses the driver"},
-	{"cmd/postrider", "~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/doctor ~/internal/secrets github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
+	{"cmd/postrider", "~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/doctor ~/internal/secrets ~/internal/shape github.com/alecthomas/kong golang.org/x/sync", "reads the command line and calls app, or a server through client"},
 
 	{"internal/app", "~ ~/apitypes ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
-	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/shape ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
 	{"internal/web", "~ ~/apitypes ~/client ~/signature ~/internal/snippets ~/internal/observe golang.org/x/time/rate", "HTML out: a client of the API inside the process, which app passes to it; it knows no store, and of observe the attempts that people watch; rate gives streams their turns"},
 	{"internal/observe", "~", "knows no library of metrics: hooks bring theirs"},
 	{"internal/live", "~ ~/internal/batch ~/internal/observe", "observes; what other nodes send it, app passes in"},
@@ -51,7 +51,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/secrets", "~ ~/internal/store ~/internal/doctor", "holds the encryption keys; a package that encrypts or decrypts is passed a vault"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 
-	{"internal/store", "~ ~/internal/jsonx", "the contract: knows no implementation; reads the documents that are stored as strictly as requests"},
+	{"internal/shape", "", "carries settings from one form into another, and knows none of them"},
+	{"internal/store", "~ ~/internal/jsonx ~/internal/shape", "the contract: knows no implementation; reads the documents that are stored as strictly as requests"},
 	{"internal/store/storetest", "~ ~/internal/store ~/internal/store/memory ~/internal/store/sqlstore github.com/google/go-cmp pgregory.net/rapid", "the contract's tests; memory is the model that histories are compared with"},
 	{"internal/store/memory", "~ ~/internal/store", "the model that the others are compared with"},
 	{"internal/store/sqlstore", "~ ~/internal/store", "the verbs that are not hot, for every SQL database: knows no driver"},

@@ -17,8 +17,8 @@ import (
 // one, and says why.
 const (
 	budgetLines   = 67_950  // of product code, without blanks and comments
-	budgetTokens  = 516_800 // of product code, without comments
-	budgetColumns = 1_611   // lines of Go that are longer than columns
+	budgetTokens  = 515_800 // of product code, without comments
+	budgetColumns = 1_605   // lines of Go that are longer than columns
 )
 
 // columns is how long a line of Go should be at most. A tab counts as one.

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"iter"
 	"reflect"
-	"strings"
-	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/shape"
 )
 
 // applyPolicy sets the fields of p that the request has. An omitted field keeps
@@ -17,17 +16,16 @@ import (
 // faults that [postrider.Policy.Check] cannot find.
 func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Policy) error {
 	standard := postrider.DefaultPolicy()
-	setMillis(&p.Timeout, to.TimeoutMS, standard.Timeout)
-	set(&p.ClientErrors, to.ClientErrors, standard.ClientErrors)
-	set(&p.Concurrency, to.Concurrency, standard.Concurrency)
-	setMillis(&p.Expiry, to.ExpiryMS, standard.Expiry)
-	set(&p.Payload, to.Payload, standard.Payload)
-	set(&p.AdaptiveTimeout, to.AdaptiveTimeout, standard.AdaptiveTimeout)
-	set(&p.Order, to.Order, standard.Order)
-	set(&p.OnDead, to.OnDead, standard.OnDead)
-	set(&p.MaxRedirects, to.MaxRedirects, standard.MaxRedirects)
-	set(&p.Compression, to.Compression, standard.Compression)
-	set(&p.SendTraceParent, to.SendTraceParent, standard.SendTraceParent)
+	fields, defaults := reflect.ValueOf(p).Elem(), reflect.ValueOf(standard)
+	for option := range shape.Options(&to, fields.Type()) {
+		switch {
+		case option.Like == "" || option.IsZero():
+		case option.IsNull():
+			fields.FieldByName(option.Like).Set(defaults.FieldByName(option.Like))
+		default:
+			_ = shape.Set(fields.FieldByName(option.Like), option.Value()) // whole milliseconds
+		}
+	}
 	return errors.Join(
 		setBy(&p.Retry, to.Retry, standard.Retry, retryPolicy),
 		setBy(&p.Signatures, to.Signature, standard.Signatures, signatures),
@@ -41,15 +39,6 @@ func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Poli
 func set[T any](field *T, to apitypes.Optional[T], standard T) {
 	if value, ok := to.Get(); ok {
 		*field = value
-	} else if to.IsNull() {
-		*field = standard
-	}
-}
-
-// setMillis is set for a duration that the request has in milliseconds.
-func setMillis(field *time.Duration, to apitypes.Optional[int64], standard time.Duration) {
-	if ms, ok := to.Get(); ok {
-		*field = millis(ms)
 	} else if to.IsNull() {
 		*field = standard
 	}
@@ -76,26 +65,17 @@ func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func
 
 // viewPolicy returns a policy in the form of a response, with all fields.
 func viewPolicy(p postrider.Policy) apitypes.Policy {
-	return apitypes.Policy{
-		Retry:           apitypes.Of(viewRetry(p.Retry)),
-		TimeoutMS:       apitypes.Of(p.Timeout.Milliseconds()),
-		ClientErrors:    apitypes.Of(p.ClientErrors),
-		Concurrency:     apitypes.Of(p.Concurrency),
-		ExpiryMS:        apitypes.Of(p.Expiry.Milliseconds()),
-		Signature:       apitypes.Of(viewSignatures(p.Signatures)),
-		Payload:         apitypes.Of(p.Payload),
-		AdaptiveTimeout: apitypes.Of(p.AdaptiveTimeout),
-		Circuit:         apitypes.Of(viewCircuitPolicy(p.Circuit)),
-		Order:           apitypes.Of(p.Order),
-		OnDead:          apitypes.Of(p.OnDead),
-		Headers:         apitypes.Of(viewHeaders(p.Headers)),
-		MaxRedirects:    apitypes.Of(p.MaxRedirects),
-		Compression:     apitypes.Of(p.Compression),
-		SendTraceParent: apitypes.Of(p.SendTraceParent),
-		Rate:            viewRate(p.Rate),
-		Auth:            viewAuth(p.Auth),
-		TLS:             viewTLS(p.TLS),
+	view := apitypes.Policy{
+		Retry: apitypes.Of(viewRetry(p.Retry)), Signature: apitypes.Of(viewSignatures(p.Signatures)), Circuit: apitypes.Of(viewCircuitPolicy(p.Circuit)),
+		Headers: apitypes.Of(viewHeaders(p.Headers)), Rate: viewRate(p.Rate), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
 	}
+	fields := reflect.ValueOf(p)
+	for option := range shape.Options(&view, fields.Type()) {
+		if option.Like != "" {
+			_ = shape.Set(option.Value(), fields.FieldByName(option.Like)) // what is stored has whole milliseconds
+		}
+	}
+	return view
 }
 
 // StandardPolicy returns the policy of an endpoint that was created without any, in the
@@ -105,26 +85,14 @@ func StandardPolicy() apitypes.Policy { return viewPolicy(postrider.DefaultPolic
 // retryPolicy converts the retry field of a request. It does not validate it;
 // [postrider.Policy.Check] does.
 func retryPolicy(r apitypes.Retry) (postrider.RetryPolicy, error) {
-	p := postrider.RetryPolicy{
-		Preset: r.Preset, Base: millis(r.BaseMS), Factor: r.Factor, Cap: millis(r.CapMS), MaxAttempts: r.MaxAttempts, Jitter: r.Jitter,
-	}
-	if r.DelaysMS != nil { // keeps an empty list, which Check refuses, apart from no list
-		p.Delays = make([]time.Duration, 0, len(r.DelaysMS))
-	}
-	for _, ms := range r.DelaysMS {
-		p.Delays = append(p.Delays, millis(ms))
-	}
-	return p, nil
+	var p postrider.RetryPolicy
+	return p, shape.Copy(&p, r)
 }
 
 // viewRetry is the inverse of retryPolicy.
 func viewRetry(p postrider.RetryPolicy) apitypes.Retry {
-	r := apitypes.Retry{
-		Preset: p.Preset, BaseMS: p.Base.Milliseconds(), Factor: p.Factor, CapMS: p.Cap.Milliseconds(), MaxAttempts: p.MaxAttempts, Jitter: p.Jitter,
-	}
-	for _, d := range p.Delays {
-		r.DelaysMS = append(r.DelaysMS, d.Milliseconds())
-	}
+	var r apitypes.Retry
+	_ = shape.Copy(&r, p) // what is stored has whole milliseconds
 	return r
 }
 
@@ -162,39 +130,18 @@ func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 		base = preset
 	}
 	p := base
-	override(&p.Failures, c.Failures)
-	override(&p.Percent, c.Percent)
-	override(&p.Attempts, c.Attempts)
-	overrideMillis(&p.Window, c.WindowMS)
-	overrideMillis(&p.Cooldown, c.CooldownMS)
-	overrideMillis(&p.MaxCooldown, c.MaxCooldownMS)
+	_ = shape.Copy(&p, c) // whole milliseconds
 	if c.Preset != "" && p != base {
 		return standard, invalid("circuit.preset", postrider.FaultContradictory, "has other numbers; leave out the one or the others")
 	}
 	return p, nil
 }
 
-// override sets a field to the number of the request; nil leaves it unchanged.
-func override[T any](field, to *T) {
-	if to != nil {
-		*field = *to
-	}
-}
-
-// overrideMillis is override for a duration in milliseconds.
-func overrideMillis(field *time.Duration, to *int64) {
-	if to != nil {
-		*field = millis(*to)
-	}
-}
-
 // viewCircuitPolicy returns the numbers of the policy, and the preset that has
 // the same numbers, if there is one.
 func viewCircuitPolicy(p postrider.CircuitPolicy) apitypes.CircuitPolicy {
-	c := apitypes.CircuitPolicy{
-		Failures: &p.Failures, Percent: &p.Percent, Attempts: &p.Attempts, WindowMS: new(p.Window.Milliseconds()),
-		CooldownMS: new(p.Cooldown.Milliseconds()), MaxCooldownMS: new(p.MaxCooldown.Milliseconds()),
-	}
+	var c apitypes.CircuitPolicy
+	_ = shape.Copy(&c, p) // what is stored has whole milliseconds
 	for name, preset := range postrider.CircuitPresets {
 		if p == preset {
 			c.Preset = name
@@ -236,10 +183,8 @@ func policyFields(to apitypes.Policy) (named int, missing error) {
 // names each one, as a value or null.
 func policyOptions(to apitypes.Policy) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
-		value := reflect.ValueOf(to)
-		for i := range value.NumField() {
-			name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
-			if !yield(name, !value.Field(i).IsZero()) {
+		for option := range shape.Options(&to, reflect.TypeFor[postrider.Policy]()) {
+			if !yield(option.Name, !option.IsZero()) {
 				return
 			}
 		}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/jsonx"
+	"github.com/postrider/postrider/internal/shape"
 )
 
 // policyVersion is the version of the documents that [EncodePolicy] writes. It
@@ -19,9 +19,9 @@ import (
 const policyVersion = 1
 
 // policyDocument is a policy as the stores keep it. Its names are independent
-// of those of [postrider.Policy], so that a field can be renamed in Go without
+// of those of [postrider.Policy], so that a field can be renamed in Go, in both, without
 // resetting the setting of every endpoint; testdata/policy.json pins them. All
-// times are whole milliseconds.
+// times are whole milliseconds. Package shape copies the fields.
 type policyDocument struct {
 	Version         int                    `json:"version"`
 	Retry           retryDocument          `json:"retry"`
@@ -82,8 +82,8 @@ type headerDocument struct {
 }
 
 type authDocument struct {
-	Type     postrider.AuthKind `json:"type"`
-	Username string             `json:"username,omitempty"`
+	Kind     postrider.AuthKind `json:"type"`
+	User     string             `json:"username,omitempty"`
 	Header   string             `json:"header,omitempty"`
 	TokenURL string             `json:"token_url,omitempty"`
 	ClientID string             `json:"client_id,omitempty"`
@@ -98,60 +98,16 @@ type tlsDocument struct {
 
 // EncodePolicy returns the document that stores keep of a policy.
 func EncodePolicy(p postrider.Policy) ([]byte, error) {
-	var ms milliseconds
-	d := policyDocument{
-		Version: policyVersion,
-		Retry: retryDocument{
-			Preset: p.Retry.Preset, BaseMS: ms.of("retry base", p.Retry.Base), Factor: p.Retry.Factor,
-			CapMS: ms.of("retry cap", p.Retry.Cap), MaxAttempts: p.Retry.MaxAttempts, Jitter: p.Retry.Jitter,
-		},
-		TimeoutMS: ms.of("timeout", p.Timeout), AdaptiveTimeout: p.AdaptiveTimeout, ClientErrors: p.ClientErrors,
-		Concurrency: p.Concurrency, ExpiryMS: ms.of("expiry", p.Expiry), Payload: p.Payload,
-		Circuit: circuitDocument{
-			Failures: p.Circuit.Failures, Percent: p.Circuit.Percent, Attempts: p.Circuit.Attempts,
-			WindowMS: ms.of("circuit window", p.Circuit.Window), CooldownMS: ms.of("circuit cooldown", p.Circuit.Cooldown),
-			MaxCooldownMS: ms.of("longest circuit cooldown", p.Circuit.MaxCooldown),
-		},
-		Rate:  rateDocument{Attempts: p.Rate.Attempts, PerMS: ms.of("period of the rate", p.Rate.Per), Burst: p.Rate.Burst},
-		Order: p.Order, OnDead: p.OnDead,
-		Auth: authDocument{
-			Type: p.Auth.Kind, Username: p.Auth.User, Header: p.Auth.Header, TokenURL: p.Auth.TokenURL,
-			ClientID: p.Auth.ClientID, Scopes: p.Auth.Scopes, Audience: p.Auth.Audience,
-		},
-		TLS:          tlsDocument(p.TLS),
-		MaxRedirects: p.MaxRedirects, Compression: p.Compression, SendTraceParent: p.SendTraceParent,
-	}
-	if p.Retry.Delays != nil {
-		d.Retry.DelaysMS = make([]int64, len(p.Retry.Delays))
-	}
-	for i, delay := range p.Retry.Delays {
-		d.Retry.DelaysMS[i] = ms.of("retry delay", delay)
-	}
-	for _, s := range p.Signatures {
-		d.Signatures = append(d.Signatures, signatureDocument(s))
-	}
-	for _, h := range p.Headers {
-		d.Headers = append(d.Headers, headerDocument(h))
+	d := policyDocument{Version: policyVersion}
+	if err := shape.Copy(&d, p); err != nil {
+		return nil, fmt.Errorf("encode policy: %w", err)
 	}
 	document, err := json.Marshal(d)
-	if err := errors.Join(ms.err, err); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("encode policy: %w", err)
 	}
 	return document, nil
 }
-
-// milliseconds turns durations into the numbers of a document. A duration that
-// a document cannot hold is an error, so that nothing is rounded in silence.
-type milliseconds struct{ err error }
-
-func (m *milliseconds) of(name string, d time.Duration) int64 {
-	if d%time.Millisecond != 0 {
-		m.err = errors.Join(m.err, fmt.Errorf("the %s, %s, is no whole number of milliseconds", name, d))
-	}
-	return d.Milliseconds()
-}
-
-func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // DecodePolicy reads the document that [EncodePolicy] wrote for the endpoint.
 // A document that it does not understand whole is an error that names the
@@ -250,38 +206,8 @@ func salvagePolicy(document []byte) postrider.Policy {
 
 // policy returns the policy that the document says.
 func (d policyDocument) policy() postrider.Policy {
-	p := postrider.Policy{
-		Retry: postrider.RetryPolicy{
-			Preset: d.Retry.Preset, Base: duration(d.Retry.BaseMS), Factor: d.Retry.Factor, Cap: duration(d.Retry.CapMS),
-			MaxAttempts: d.Retry.MaxAttempts, Jitter: d.Retry.Jitter,
-		},
-		Timeout: duration(d.TimeoutMS), AdaptiveTimeout: d.AdaptiveTimeout, ClientErrors: d.ClientErrors,
-		Concurrency: d.Concurrency, Expiry: duration(d.ExpiryMS), Payload: d.Payload,
-		Circuit: postrider.CircuitPolicy{
-			Failures: d.Circuit.Failures, Percent: d.Circuit.Percent, Attempts: d.Circuit.Attempts,
-			Window: duration(d.Circuit.WindowMS), Cooldown: duration(d.Circuit.CooldownMS), MaxCooldown: duration(d.Circuit.MaxCooldownMS),
-		},
-		Rate:  postrider.Rate{Attempts: d.Rate.Attempts, Per: duration(d.Rate.PerMS), Burst: d.Rate.Burst},
-		Order: d.Order, OnDead: d.OnDead,
-		Auth: postrider.Auth{
-			Kind: d.Auth.Type, User: d.Auth.Username, Header: d.Auth.Header, TokenURL: d.Auth.TokenURL,
-			ClientID: d.Auth.ClientID, Scopes: d.Auth.Scopes, Audience: d.Auth.Audience,
-		},
-		TLS:          postrider.TLS(d.TLS),
-		MaxRedirects: d.MaxRedirects, Compression: d.Compression, SendTraceParent: d.SendTraceParent,
-	}
-	if d.Retry.DelaysMS != nil {
-		p.Retry.Delays = make([]time.Duration, len(d.Retry.DelaysMS))
-	}
-	for i, ms := range d.Retry.DelaysMS {
-		p.Retry.Delays[i] = duration(ms)
-	}
-	for _, s := range d.Signatures {
-		p.Signatures = append(p.Signatures, postrider.Signature(s))
-	}
-	for _, h := range d.Headers {
-		p.Headers = append(p.Headers, postrider.Header(h))
-	}
+	var p postrider.Policy
+	_ = shape.Copy(&p, d) // whole milliseconds
 	return p
 }
 
@@ -295,7 +221,7 @@ func (d policyDocument) checkChoices() error {
 		oneOf("order", d.Order, postrider.OrderNone, postrider.OrderByKey),
 		oneOf("on_dead", d.OnDead, postrider.SkipDead, postrider.PauseOnDead),
 		oneOf("compression", d.Compression, postrider.CompressionNone, postrider.CompressionGzip),
-		oneOf("auth.type", d.Auth.Type, postrider.AuthKinds...),
+		oneOf("auth.type", d.Auth.Kind, postrider.AuthKinds...),
 	}
 	if d.Retry.Preset != "" {
 		faults = append(faults, oneOf("retry.preset", d.Retry.Preset, postrider.Presets()...))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/storetest"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/policy.json")
@@ -23,12 +24,12 @@ var update = flag.Bool("update", false, "rewrite testdata/policy.json")
 // fullPolicy has a value in every field, although no endpoint has all of them
 // together.
 func fullPolicy() postrider.Policy {
-	return postrider.Policy{
+	p := postrider.Policy{
 		Retry: postrider.RetryPolicy{
 			Preset: "seven-step", Delays: []time.Duration{0, 1500 * time.Millisecond, time.Hour},
 			Base: time.Second, Factor: 1.76, Cap: time.Hour, MaxAttempts: 9, Jitter: "+20%",
 		},
-		Timeout: 3 * time.Second, AdaptiveTimeout: true, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
+		Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
 		Expiry: 90 * 24 * time.Hour, Payload: postrider.PayloadRaw,
 		Signatures: []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeTimestamped}},
 		Circuit: postrider.CircuitPolicy{
@@ -43,8 +44,10 @@ func fullPolicy() postrider.Policy {
 			ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
 		},
 		TLS:          postrider.TLS{Certificate: "a certificate", Authorities: "another"},
-		MaxRedirects: 3, Compression: postrider.CompressionGzip, SendTraceParent: true,
+		MaxRedirects: 3, Compression: postrider.CompressionGzip,
 	}
+	storetest.SetFlags(&p)
+	return p
 }
 
 // TestStoredPolicyHasItsNames holds the names of a stored policy: a policy that
@@ -132,7 +135,7 @@ func TestPolicyComesBack(t *testing.T) {
 	}
 	fine := postrider.DefaultPolicy()
 	fine.Timeout = time.Second + time.Microsecond
-	if _, err := store.EncodePolicy(fine); err == nil || !strings.Contains(err.Error(), "the timeout, 1.000001s, is no whole number of milliseconds") {
+	if _, err := store.EncodePolicy(fine); err == nil || !strings.Contains(err.Error(), "TimeoutMS: 1.000001s is no whole number of milliseconds") {
 		t.Errorf("EncodePolicy rounds: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -261,18 +262,28 @@ func putEndpointPolicy(w *world) {
 		e.Policy = postrider.Policy{
 			Retry: retry, Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
 			Expiry: 5 * time.Minute, Payload: postrider.PayloadRaw,
-			Signatures:      []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeStandard}},
-			AdaptiveTimeout: true, Circuit: postrider.CircuitPresets["windowed"], Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead,
+			Signatures: []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeStandard}},
+			Circuit:    postrider.CircuitPresets["windowed"], Order: postrider.OrderByKey, OnDead: postrider.PauseOnDead,
 			Rate:    postrider.Rate{Attempts: 5, Per: time.Second},
 			Headers: []postrider.Header{{Name: "X-Tenant", Value: "acme"}, {Name: "X-Token", Secret: true}},
 			Auth: postrider.Auth{
 				Kind: postrider.AuthOAuth2, TokenURL: "https://acme.example/token", ClientID: "us", Scopes: []string{"a", "b"}, Audience: "acme",
 			},
 			TLS:          postrider.TLS{Certificate: "a certificate", Authorities: "another"},
-			MaxRedirects: 3, Compression: postrider.CompressionGzip, SendTraceParent: true,
+			MaxRedirects: 3, Compression: postrider.CompressionGzip,
 		}
+		SetFlags(&e.Policy)
 		w.put(e)
 		w.same("the stored policy", w.found(e.ID).Policy, e.Policy)
+	}
+}
+
+// SetFlags sets each option that is yes or no to yes.
+func SetFlags(p *postrider.Policy) {
+	for _, field := range reflect.ValueOf(p).Elem().Fields() {
+		if field.Kind() == reflect.Bool {
+			field.SetBool(true)
+		}
 	}
 }
 

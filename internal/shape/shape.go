@@ -1,0 +1,170 @@
+// Package shape copies the settings of one struct into another that has them in another form,
+// so that a new setting needs no line that only carries it.
+//
+// An option of an endpoint has four forms: [postrider.Policy], the document that stores keep,
+// the JSON of the API and the flags of a command. Two fields are the same setting if they have
+// one name, or if one is a [time.Duration] X and the other XMS, an int64 of whole milliseconds.
+package shape
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+)
+
+var duration = reflect.TypeFor[time.Duration]()
+
+// Copy sets the fields of the struct that to points to, from those of the struct from that are
+// the same settings. Fields of only one of them are left alone. Structs and slices in them are
+// replaced as a whole, by the same rules. A pointer is the same setting as what it points to; nil
+// leaves the other field alone. A duration with a part of a millisecond is an error,
+// so that nothing is rounded in silence. Types that do not fit are a mistake of the programmer,
+// and Copy panics.
+func Copy(to, from any) error {
+	return copyStruct(reflect.ValueOf(to).Elem(), reflect.ValueOf(from))
+}
+
+func copyStruct(to, from reflect.Value) error {
+	var errs []error
+	for _, p := range pairsOf(to.Type(), from.Type()) {
+		if err := Set(to.Field(p.to), from.Field(p.from)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", to.Type().Field(p.to).Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pair has the places of one setting in two structs.
+type pair struct{ to, from int }
+
+// pairs has the pairs of two types: to look for them by name takes longer than to copy them.
+var pairs sync.Map // [2]reflect.Type → []pair
+
+func pairsOf(to, from reflect.Type) []pair {
+	key := [2]reflect.Type{to, from}
+	if found, ok := pairs.Load(key); ok {
+		return found.([]pair) //nolint:errcheck // there is nothing else in it
+	}
+	var found []pair
+	for i := range to.NumField() {
+		if f, ok := same(from, to.Field(i).Name); ok {
+			found = append(found, pair{i, f.Index[0]})
+		}
+	}
+	pairs.Store(key, found)
+	return found
+}
+
+// same finds the field of a struct that is the setting of this name.
+func same(of reflect.Type, name string) (reflect.StructField, bool) {
+	for _, alike := range []string{name, name + "MS", strings.TrimSuffix(name, "MS")} {
+		if f, ok := of.FieldByName(alike); ok {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+// Set sets a setting from another form of it; see [Copy].
+func Set(to, from reflect.Value) error {
+	switch {
+	case from.Kind() == reflect.Pointer && from.IsNil():
+	case from.Kind() == reflect.Pointer:
+		return Set(to, from.Elem())
+	case to.Kind() == reflect.Pointer:
+		to.Set(reflect.New(to.Type().Elem()))
+		return Set(to.Elem(), from)
+	case to.Type() == from.Type():
+		to.Set(from)
+	case from.Type() == duration:
+		d := time.Duration(from.Int())
+		if d%time.Millisecond != 0 {
+			return fmt.Errorf("%s is no whole number of milliseconds", d)
+		}
+		to.SetInt(d.Milliseconds())
+	case to.Type() == duration: // a client may send any number: what is too large is cut, and refused later
+		const most = math.MaxInt64 / int64(time.Millisecond)
+		to.SetInt(min(max(from.Int(), -most), most) * int64(time.Millisecond))
+	case to.Kind() == reflect.Struct:
+		to.SetZero()
+		return copyStruct(to, from)
+	case to.Kind() == reflect.Slice:
+		return copySlice(to, from)
+	default:
+		to.Set(from.Convert(to.Type()))
+	}
+	return nil
+}
+
+// copySlice keeps nil and an empty slice apart.
+func copySlice(to, from reflect.Value) error {
+	if from.IsNil() {
+		to.SetZero()
+		return nil
+	}
+	to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+	for i := range from.Len() {
+		if err := Set(to.Index(i), from.Index(i)); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Optional is an apitypes.Optional of any type.
+type Optional interface {
+	// IsNull reports whether it is null.
+	IsNull() bool
+
+	// IsZero reports whether it was left out.
+	IsZero() bool
+
+	// SetValue gives it a value if it has none, and returns a pointer to its value.
+	SetValue() any
+}
+
+// Option is a field of a struct of optionals.
+type Option struct {
+	Optional
+
+	Name string // in JSON
+	Like string // field of the other struct that is the same setting and of a type that fits; empty: there is none
+}
+
+// Value returns the value, which the caller may set.
+func (o Option) Value() reflect.Value { return reflect.ValueOf(o.SetValue()).Elem() }
+
+// Options yields the options of the struct that of points to, beside the fields of another
+// struct, or of a struct of flags. The type of a flag also fits if it is a pointer to one that
+// fits, or a text for a text.
+func Options(of any, other reflect.Type) iter.Seq[Option] {
+	return func(yield func(Option) bool) {
+		for field, value := range reflect.ValueOf(of).Elem().Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			o := Option{Name: name}
+			var is bool
+			if o.Optional, is = reflect.TypeAssert[Optional](value.Addr()); !is {
+				continue
+			}
+			empty, _ := reflect.TypeAssert[Optional](reflect.New(field.Type))
+			if f, found := same(other, field.Name); found && fits(reflect.TypeOf(empty.SetValue()).Elem(), f.Type) {
+				o.Like = f.Name
+			}
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+func fits(value, other reflect.Type) bool {
+	if other.Kind() == reflect.Pointer {
+		other = other.Elem()
+	}
+	return value == other || other == duration && value.Kind() == reflect.Int64 || value.Kind() == reflect.String && other.Kind() == reflect.String
+}

@@ -52,7 +52,11 @@ func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Hea
 		if err != nil {
 			return none, err
 		}
-		headers = append(headers, apitypes.Header{Name: name, Value: named[string](value), Sensitive: true})
+		h := apitypes.Header{Name: name, Sensitive: true}
+		if value != "" { // without a value the stored one is kept
+			h.Value = apitypes.Of(value)
+		}
+		headers = append(headers, h)
 	}
 	if len(headers) == 0 {
 		return none, nil

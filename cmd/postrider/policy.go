@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/shape"
 )
 
 // policyFlags holds the flags for the options of an endpoint, for create and update
@@ -68,7 +70,7 @@ type policyFlags struct {
 	MaxRedirects *int   `placeholder:"N" help:"Number of redirects to follow, 0 to 3. Default: 0."`
 	Compression  string `enum:",none,gzip" default:"" placeholder:"none|gzip" help:"Compression of the request body: none or gzip. Default: none."`
 
-	SendTraceparent *bool `negatable:"" help:"Send the header traceparent: the event's trace, and a span id of its own for each attempt. Default: no."`
+	SendTraceParent *bool `name:"send-traceparent" negatable:"" help:"Send the header traceparent: the event's trace, and a span id of its own for each attempt. Default: no."`
 }
 
 // policy returns the options that the flags name, and leaves the others out. It is
@@ -79,27 +81,13 @@ type policyFlags struct {
 // that contradict each other. Limits are checked by the server alone, so that they
 // are written once; [flagNames.faults] translates its refusals into flags.
 func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, err error) {
-	if err := f.checkDurations(); err != nil {
-		return p, err
-	}
 	if err := f.checkStdin(others); err != nil {
 		return p, err
 	}
-	// Each helper returns an option that is left out if its flag is not given.
-	p = apitypes.Policy{
-		TimeoutMS:       milliseconds(f.Timeout),
-		ClientErrors:    named[postrider.ClientErrors](f.ClientErrors),
-		Concurrency:     apitypes.OfPointer(f.Concurrency),
-		ExpiryMS:        milliseconds(f.Expiry),
-		Signature:       signatureOf(f.Signature),
-		Payload:         named[postrider.Payload](f.Payload),
-		AdaptiveTimeout: apitypes.OfPointer(f.AdaptiveTimeout),
-		Order:           named[postrider.Order](f.Order),
-		OnDead:          named[postrider.OnDead](f.OnDead),
-		MaxRedirects:    apitypes.OfPointer(f.MaxRedirects),
-		Compression:     named[postrider.Compression](f.Compression),
-		SendTraceParent: apitypes.OfPointer(f.SendTraceparent),
+	if err := f.plain(&p); err != nil {
+		return p, err
 	}
+	p.Signature = signatureOf(f.Signature)
 	// The flags below have a form of their own. The first fault ends the command,
 	// while the server reports all faults of a request together.
 	if p.Retry, err = f.retry(); err != nil {
@@ -121,34 +109,19 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	return p, err
 }
 
-// checkDurations refuses durations below a millisecond. In the request, whose unit
-// is the millisecond, they would become zero, which may mean "off" to the server.
-func (f *policyFlags) checkDurations() error {
-	if f.Timeout != nil && *f.Timeout < time.Millisecond {
-		return misused("--timeout: must be 1s to 30s")
-	}
-	if f.Expiry != nil && *f.Expiry < time.Millisecond {
-		return misused("--expiry: must be 1m to 2160h")
+// plain sets the options whose flags have the same form as the API: a number, a text, a duration,
+// yes or no. An option whose flag is not given is left out.
+func (f *policyFlags) plain(p *apitypes.Policy) error {
+	flags := reflect.ValueOf(f).Elem()
+	for option := range shape.Options(p, flags.Type()) {
+		if option.Like == "" || flags.FieldByName(option.Like).IsZero() {
+			continue
+		}
+		if err := shape.Set(option.Value(), flags.FieldByName(option.Like)); err != nil {
+			return misused("--%s: %v", strings.TrimSuffix(option.Name, "_ms"), err)
+		}
 	}
 	return nil
-}
-
-// named returns the value of a flag with an enum of names. An empty flag leaves the
-// option out.
-func named[T ~string](flag string) apitypes.Optional[T] {
-	if flag == "" {
-		return apitypes.Optional[T]{}
-	}
-	return apitypes.Of(T(flag))
-}
-
-// milliseconds returns the value of a duration flag in the unit of the API. Nil
-// leaves the option out.
-func milliseconds(flag *time.Duration) apitypes.Optional[int64] {
-	if flag == nil {
-		return apitypes.Optional[int64]{}
-	}
-	return apitypes.Of(flag.Milliseconds())
 }
 
 // retry returns the retry policy: JSON if the text starts with a brace, else a

@@ -16,7 +16,7 @@ var flagsFor = map[string]string{
 	"retry": "--retry=seven-step", "timeout_ms": "--timeout=5s", "client_errors": "--client-errors=dead_letter", "concurrency": "--concurrency=3",
 	"expiry_ms": "--expiry=1h", "signature": "--signature=standard", "payload": "--payload=raw", "circuit": "--circuit=strict",
 	"rate": "--rate=100/1s", "order": "--order=by_key", "on_dead": "--on-dead=pause", "headers": "--header=X-Tenant=acme",
-	"auth": "--auth=bearer", "tls": "--no-tls", "max_redirects": "--max-redirects=1", "compression": "--compression=gzip", "send_traceparent": "--send-traceparent",
+	"auth": "--auth=bearer", "tls": "--no-tls", "max_redirects": "--max-redirects=1", "compression": "--compression=gzip",
 }
 
 // TestEveryOptionOfAnEndpointHasAFlag holds the command line to the shape of the

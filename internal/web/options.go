@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,7 +132,7 @@ var optionGroups = []struct {
 		},
 	}},
 	{"request", []option{
-		choiceOf("payload", func(p *apitypes.Policy) *apitypes.Optional[postrider.Payload] { return &p.Payload }, postrider.PayloadEnvelope, postrider.PayloadRaw),
+		plain("payload"),
 		{"signature", []input{{"", "checks", signatureSchemes}, {"custom", "lines", nil}}, showSignature, setSignature},
 		{"headers", []input{{"", "lines", nil}, {"secret", "secret_lines", nil}}, showHeaders, setHeaders},
 		{"auth", []input{
@@ -145,9 +146,9 @@ var optionGroups = []struct {
 			{"secret", "secret", nil},
 		}, showAuth, setAuth},
 		{"tls", []input{{"certificate", "lines", nil}, {"key", "secret_lines", nil}, {"authorities", "lines", nil}}, showTLS, setTLS},
-		choiceOf("compression", func(p *apitypes.Policy) *apitypes.Optional[postrider.Compression] { return &p.Compression }, postrider.CompressionNone, postrider.CompressionGzip),
-		numberOf("max_redirects", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.MaxRedirects }),
-		yesOrNo("send_traceparent", func(p *apitypes.Policy) *apitypes.Optional[bool] { return &p.SendTraceParent }),
+		plain("compression"),
+		plain("max_redirects"),
+		plain("send_traceparent"),
 	}},
 	{"failures", []option{
 		{"retry", []input{
@@ -159,8 +160,8 @@ var optionGroups = []struct {
 			{"max_attempts", "number", nil},
 			{"jitter", "text", nil},
 		}, showRetry, setRetry},
-		choiceOf("client_errors", func(p *apitypes.Policy) *apitypes.Optional[postrider.ClientErrors] { return &p.ClientErrors }, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),
-		durationOf("expiry_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.ExpiryMS }),
+		plain("client_errors"),
+		plain("expiry_ms"),
 		{"circuit", []input{
 			{"preset", "select", []string{"", ownChoice, "default", "strict", "windowed", "never"}},
 			{"failures", "number", nil},
@@ -172,12 +173,12 @@ var optionGroups = []struct {
 		}, showCircuit, setCircuitPolicy},
 	}},
 	{"pace", []option{
-		durationOf("timeout_ms", func(p *apitypes.Policy) *apitypes.Optional[int64] { return &p.TimeoutMS }),
-		yesOrNo("adaptive_timeout", func(p *apitypes.Policy) *apitypes.Optional[bool] { return &p.AdaptiveTimeout }),
-		numberOf("concurrency", func(p *apitypes.Policy) *apitypes.Optional[int] { return &p.Concurrency }),
+		plain("timeout_ms"),
+		plain("adaptive_timeout"),
+		plain("concurrency"),
 		{"rate", one("text"), showRate, setRate},
-		choiceOf("order", func(p *apitypes.Policy) *apitypes.Optional[postrider.Order] { return &p.Order }, postrider.OrderNone, postrider.OrderByKey),
-		choiceOf("on_dead", func(p *apitypes.Policy) *apitypes.Optional[postrider.OnDead] { return &p.OnDead }, postrider.SkipDead, postrider.PauseOnDead),
+		plain("order"),
+		plain("on_dead"),
 	}},
 }
 
@@ -209,64 +210,70 @@ func setEventTypes(u *apitypes.EndpointUpdate, to []string) error {
 	return nil
 }
 
-// choiceOf returns an option with one of several values.
-func choiceOf[T ~string](name string, field func(*apitypes.Policy) *apitypes.Optional[T], values ...T) option {
-	return option{
-		name,
-		[]input{{"", "select", append([]string{""}, words(values)...)}},
-		func(e apitypes.Endpoint) []string { return []string{string(field(&e.Policy).Value())} },
-		func(u *apitypes.EndpointUpdate, to []string) error {
-			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", T(to[0]))
-			return nil
-		},
+// plain returns an option of apitypes.Policy that is a number, a length of time, a choice, or yes
+// or no, by its name in JSON. Its type there says which, and its tag enum has the choices.
+func plain(name string) option {
+	place := slices.IndexFunc(reflect.VisibleFields(reflect.TypeFor[apitypes.Policy]()), func(f reflect.StructField) bool {
+		return f.Tag.Get("json") == name+",omitzero"
+	})
+	field := reflect.TypeFor[apitypes.Policy]().Field(place)
+	optional := func(p *apitypes.Policy) optionalField {
+		o, _ := reflect.TypeAssert[optionalField](reflect.ValueOf(p).Elem().Field(place).Addr())
+		return o
 	}
-}
-
-// yesOrNo returns an option that is on or off.
-func yesOrNo(name string, field func(*apitypes.Policy) *apitypes.Optional[bool]) option {
-	return option{
-		name,
-		[]input{{"", "select", []string{"", "false", "true"}}},
-		func(e apitypes.Endpoint) []string { return []string{strconv.FormatBool(field(&e.Policy).Value())} },
-		func(u *apitypes.EndpointUpdate, to []string) error {
-			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", to[0] == "true")
-			return nil
-		},
+	value := func(p *apitypes.Policy) reflect.Value { return reflect.ValueOf(optional(p).SetValue()).Elem() }
+	inputs, show := one("number"), func(v reflect.Value) string { return fmt.Sprint(v) }
+	switch value(&apitypes.Policy{}).Kind() {
+	case reflect.Bool:
+		inputs = []input{{"", "select", []string{"", "false", "true"}}}
+	case reflect.String:
+		inputs = []input{{"", "select", append([]string{""}, strings.Split(field.Tag.Get("enum"), ",")...)}}
+	case reflect.Int64:
+		inputs, show = one("duration"), func(v reflect.Value) string { return durationText(v.Int()) }
+	default:
 	}
-}
-
-// numberOf returns an option that is a number.
-func numberOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int]) option {
 	return option{
-		name, one("number"),
-		func(e apitypes.Endpoint) []string { return []string{strconv.Itoa(field(&e.Policy).Value())} },
+		name, inputs,
+		func(e apitypes.Endpoint) []string { return []string{show(value(&e.Policy))} },
 		func(u *apitypes.EndpointUpdate, to []string) error {
-			n, err := strconv.Atoi(to[0])
-			if err != nil && to[0] != "" {
-				*field(&u.Policy) = apitypes.Of(-1)
-				return errNoNumber
+			if to[0] == "" {
+				optional(&u.Policy).SetNull() // the default
+				return nil
 			}
-			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", n)
-			return nil
+			return setPlain(value(&u.Policy), to[0])
 		},
 	}
 }
 
-// durationOf returns an option that is a length of time.
-func durationOf(name string, field func(*apitypes.Policy) *apitypes.Optional[int64]) option {
-	return option{
-		name, one("duration"),
-		func(e apitypes.Endpoint) []string { return []string{durationText(field(&e.Policy).Value())} },
-		func(u *apitypes.EndpointUpdate, to []string) error {
-			d, err := parseDuration(to[0])
-			if err != nil && to[0] != "" {
-				*field(&u.Policy) = apitypes.Of[int64](-1)
-				return err
-			}
-			*field(&u.Policy) = apitypes.NullUnless(to[0] != "", d.Milliseconds())
-			return nil
-		},
+// optionalField is an apitypes.Optional.
+type optionalField interface {
+	SetNull()
+	SetValue() any
+}
+
+// setPlain reads the value of an input. After an error the value is one that the API refuses.
+func setPlain(value reflect.Value, text string) error {
+	switch value.Kind() {
+	case reflect.Bool:
+		value.SetBool(text == "true")
+	case reflect.String:
+		value.SetString(text)
+	case reflect.Int64:
+		d, err := parseDuration(text)
+		if err != nil {
+			value.SetInt(-1)
+			return err
+		}
+		value.SetInt(d.Milliseconds())
+	default:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			value.SetInt(-1)
+			return errNoNumber
+		}
+		value.SetInt(int64(n))
 	}
+	return nil
 }
 
 // durationText returns milliseconds as people type them: 90s, 7d.

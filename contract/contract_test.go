@@ -33,6 +33,7 @@ var unseen = map[string]string{
 	"* 409 conflict":                                "another client has to change the same object at the same moment, several times",
 	"delete-endpoint 409":                           "the same",
 	"Problem.code = conflict":                       "the same",
+	"LastFailure.error is null: true":               "a failure always has an error",
 	"Delivery.reason = system":                      "it takes a store that lost data",
 	"DeadLetter.reason = system":                    "it takes a store that lost data",
 	"DeadLetterGroup.reason = system":               "the same",

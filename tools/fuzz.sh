@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
-# Runs one fuzz target: fuzz.sh FOLDER TARGET TIME. Says a line, and everything
-# when it fails.
+# Runs the fuzz targets of one package: fuzz.sh FOLDER TIME. The package is compiled once.
+# Says a line for each target, and everything when one fails.
 set -euo pipefail
-if out=$(go test "$1" -run '^$' -fuzz "^$2\$" -fuzztime "$3" -parallel 1 2>&1); then
-	tail -n 1 <<< "$out" | sed "s,^,$2 ,"
-	exit
-fi
-# The end of the time may fall into an execution, which go test then reports
-# as failed (go.dev/issue/75804); a finding has its input written to a file.
-if grep -q '^    context deadline exceeded$' <<< "$out" && ! grep -q 'Failing input written' <<< "$out"; then
-	echo "$2 ok, as long as it could"
-	exit
-fi
-printf '%s\n' "$out" >&2
-exit 1
+folder=$1 time=$2
+program=$(mktemp -d)
+trap 'rm -rf "$program"' EXIT
+go test -c -fuzz=. -o "$program/test" "./$folder"
+cd "$folder"
+for target in $(grep -ohE '^func Fuzz[A-Za-z0-9_]+' ./*_test.go | cut -d ' ' -f 2); do
+	if out=$("$program/test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.fuzzcachedir "$program/cache" -test.parallel 1 2>&1); then
+		echo "ok $folder $target"
+		continue
+	fi
+	# The end of the time may fall into an execution, which is then reported as failed
+	# (go.dev/issue/75804); a finding has its input written to a file.
+	if grep -q '^    context deadline exceeded$' <<< "$out" && ! grep -q 'Failing input written' <<< "$out"; then
+		echo "ok $folder $target, as long as it could"
+		continue
+	fi
+	printf '%s\n' "$out" >&2
+	exit 1
+done

@@ -135,7 +135,7 @@ const tablesSQL = `
 
 // tables reads which tables exist, what the role may do with them, and their version.
 func (e *examination) tables(ctx context.Context) error {
-	own, err := store.ReadMigrations(migrations)
+	own, err := ownMigrations()
 	if err != nil {
 		return err
 	}

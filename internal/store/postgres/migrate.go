@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,9 @@ const (
 	lockTries       = 60
 )
 
+// ownMigrations are the tables of this program.
+var ownMigrations = sync.OnceValues(func() (store.Migrations, error) { return store.ReadMigrations(migrations) })
+
 // Migrate brings the schema of the database that dsn names up to date and
 // makes the partitions of the coming days. Several nodes may do so at once;
 // one of them works, the others wait. A schema that is newer than this program
@@ -35,7 +39,11 @@ func Migrate(ctx context.Context, dsn string) error {
 	if err != nil {
 		return fmt.Errorf("migrate postgres: %w", err)
 	}
-	if err := migrate(ctx, config.ConnConfig, migrations); err != nil {
+	own, err := ownMigrations()
+	if err != nil {
+		return fmt.Errorf("migrate postgres: %w", err)
+	}
+	if err := migrate(ctx, config.ConnConfig, migrations, own); err != nil {
 		return fmt.Errorf("migrate postgres: %w", err)
 	}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
@@ -51,8 +59,8 @@ func Migrate(ctx context.Context, dsn string) error {
 
 // migrate applies the migrations that the database does not have. A session lock lets one
 // node of several do it; the others wait for a minute (lockPeriod × lockTries) and find
-// them applied.
-func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS) (err error) {
+// them applied. own are the tables that the files make.
+func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, own store.Migrations) (err error) {
 	steps, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return err
@@ -74,10 +82,6 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS) (err erro
 	}
 	if has > knows {
 		return fmt.Errorf("the schema has version %d, and this program knows %d: a newer program has changed it", has, knows)
-	}
-	own, err := store.ReadMigrations(files)
-	if err != nil {
-		return err
 	}
 	return own.Migrate(ctx, store.TablesOf{DB: db, SQL: tableStatements(own.Names)}, has, func() error {
 		if _, err := provider.Up(ctx); err != nil {

@@ -109,10 +109,17 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Migrations == nil {
-		o.Migrations = migrations
-	}
 	return o
+}
+
+// tables returns the migrations and the tables that they make.
+func (o Options) tables() (fs.FS, store.Migrations, error) {
+	if o.Migrations != nil {
+		made, err := store.ReadMigrations(o.Migrations)
+		return o.Migrations, made, err
+	}
+	made, err := ownMigrations()
+	return migrations, made, err
 }
 
 // Open connects to the database that dsn names, brings its schema up to date
@@ -127,11 +134,11 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err := inspect(ctx, config.ConnConfig, opts.Log); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
-	own, err := store.ReadMigrations(opts.Migrations)
+	files, own, err := opts.tables()
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
-	if err := migrate(ctx, config.ConnConfig, opts.Migrations); err != nil {
+	if err := migrate(ctx, config.ConnConfig, files, own); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	params := map[string]string{}

@@ -138,9 +138,9 @@ sim: ## Kill 100,000 simulated nodes, with large fan-outs and payloads that kill
 
 .PHONY: crash
 crash: ## Kill real servers 300 times on each store, with large fan-outs under way; see bench/README.md. Takes two hours.
-	go run ./bench/crash -store sqlite -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
-	go run ./bench/crash -store postgres -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
-	go run ./bench/crash -store postgres -nodes 3 -kills 300 -max 12s -fanout 5000 -events 1000000 -limit 90m
+	go run ./bench/crash -store sqlite -kills 300 -max 12s -fanout 5000 -deletes 20 -events 1000000 -limit 90m
+	go run ./bench/crash -store postgres -kills 300 -max 12s -fanout 5000 -deletes 20 -events 1000000 -limit 90m
+	go run ./bench/crash -store postgres -nodes 3 -kills 300 -max 12s -fanout 5000 -deletes 20 -events 1000000 -limit 90m
 
 .PHONY: isolation
 isolation: ## Measure retries of healthy endpoints beside 200 that hang or answer 500; see bench/README.md. Takes ten minutes.

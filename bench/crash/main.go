@@ -6,7 +6,8 @@
 //
 // Without -max the kills are spread over the publishes; with it a server lives
 // for -min to -max and is started again at once. With -fanout so many endpoints
-// get an event each, again and again, beside what else is published.
+// get an event each, again and again, beside what else is published. With -deletes so many more
+// endpoints are deleted meanwhile; then the lists and the statistics must agree with what arrived.
 //
 // Two ledgers are kept outside the server: what publish answered, and what the
 // receiver answered. Publishers use idempotency keys and repeat a publish until
@@ -51,6 +52,7 @@ type options struct {
 	nodes      int
 	min, max   time.Duration
 	fanOut     int
+	deletes    int
 	seed       uint64
 }
 
@@ -67,6 +69,7 @@ func main() {
 	flag.DurationVar(&o.min, "min", 200*time.Millisecond, "with -max: how long a server lives at least")
 	flag.DurationVar(&o.max, "max", 0, "how long a server lives at most; 0: the kills are spread over the publishes")
 	flag.IntVar(&o.fanOut, "fanout", 0, "endpoints of the fan-outs that are under way during the kills; 0: none")
+	flag.IntVar(&o.deletes, "deletes", 0, "endpoints that are deleted during the kills while deliveries for them are under way")
 	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "give up after this long")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the times of the kills")
 	flag.Parse()
@@ -103,7 +106,8 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		servers = append(servers, another)
 	}
-	if err := subscribe(ctx, server.Client(), r.url, o.fanOut); err != nil {
+	doomed, err := subscribe(ctx, server.Client(), r.url, o)
+	if err != nil {
 		return err
 	}
 	fmt.Printf("store %s, seed %d\n", o.store, o.seed)
@@ -112,7 +116,7 @@ func run(ctx context.Context, o options) (err error) {
 	r.misbehave.Store(true)
 	kills := phase{
 		name: "kill", servers: servers, receiver: r, events: o.events, publishers: o.publishers, times: o.kills, random: random,
-		min: o.min, max: o.max, fanOut: o.fanOut,
+		min: o.min, max: o.max, fanOut: o.fanOut, doomed: doomed,
 		restart: func(ctx context.Context, s *lab.Server) error {
 			r.noteKill(time.Now())
 			if err := s.Process().Kill(); err != nil {

@@ -13,6 +13,7 @@ func TestAFewKillsLoseNothing(t *testing.T) {
 		{store: "postgres", nodes: 3},
 	} {
 		o.kills, o.events, o.publishers, o.fanOut = 3, 1_000_000, 4, 150
+		o.deletes = 4
 		o.min, o.max = 200*time.Millisecond, time.Second
 		o.window, o.limit, o.seed = 5*time.Second, 2*time.Minute, 1
 		if err := run(t.Context(), o); err != nil {

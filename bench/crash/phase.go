@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -43,27 +42,37 @@ const widePath = "/wide/"
 
 func widePathOf(i int) string { return fmt.Sprintf("%s%d", widePath, i) }
 
-func subscribe(ctx context.Context, c *client.Client, url string, fanOut int) error {
+// subscribe creates the endpoints, and returns those that will be deleted.
+func subscribe(ctx context.Context, c *client.Client, url string, o options) (doomed []deletion, err error) {
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account}); err != nil {
-		return fmt.Errorf("create account: %w", err)
+		return nil, fmt.Errorf("create account: %w", err)
 	}
-	to := maps.Clone(endpoints)
-	for i := range fanOut {
-		to[widePathOf(i)] = wide
+	to := map[string][]string{}
+	for path, pattern := range endpoints {
+		to[path] = []string{pattern}
 	}
-	for path, pattern := range to {
-		_, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
-			Account: account, URL: url + path, EventTypes: []string{pattern},
+	for i := range o.fanOut {
+		to[widePathOf(i)] = []string{wide}
+	}
+	for i := range o.deletes {
+		to[fmt.Sprintf("%s%d", doomedPath, i)] = []string{"crash.a", "crash.b"}
+	}
+	for path, patterns := range to {
+		created, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
+			Account: account, URL: url + path, EventTypes: patterns,
 			Policy: apitypes.Policy{
 				Concurrency: apitypes.Of(20), TimeoutMS: apitypes.Of[int64](5000),
 				Retry: apitypes.Of(apitypes.Retry{BaseMS: 100, Factor: 2, CapMS: 2000, MaxAttempts: 100, Jitter: "full"}),
 			},
 		})
 		if err != nil {
-			return fmt.Errorf("create endpoint %s: %w", path, err)
+			return nil, fmt.Errorf("create endpoint %s: %w", path, err)
+		}
+		if strings.HasPrefix(path, doomedPath) {
+			doomed = append(doomed, deletion{endpoint: created.ID, path: path})
 		}
 	}
-	return nil
+	return doomed, nil
 }
 
 // phase publishes events while the server is restarted, and validates.
@@ -77,10 +86,14 @@ type phase struct {
 	random     *rand.Rand
 	min, max   time.Duration // how long a server lives; zero: the kills are spread over the publishes
 	fanOut     int           // endpoints of an event that is published beside the others, one at a time
+	doomed     []deletion    // endpoints to delete meanwhile
 	restart    func(context.Context, *lab.Server) error
 
+	began time.Time
+
 	next, acked atomic.Int64
-	restarted   atomic.Bool // the restarts are over
+	disturbed   atomic.Int64 // restarts until now
+	restarted   atomic.Bool  // the restarts are over
 	published   ledger
 }
 
@@ -88,7 +101,7 @@ type phase struct {
 func (p *phase) run(ctx context.Context, window time.Duration) error {
 	p.published = ledger{acked: map[postrider.EventID]string{}}
 	p.receiver.startPhase()
-	began := time.Now()
+	p.began = time.Now()
 	publish, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var publishing sync.WaitGroup
@@ -98,6 +111,9 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 	if p.fanOut > 0 {
 		publishing.Go(func() { p.publishWide(publish) })
 	}
+	if len(p.doomed) > 0 {
+		publishing.Go(func() { p.doomed = p.deleteAll(publish, p.doomed) })
+	}
 	if err := p.disturb(ctx); err != nil {
 		cancel()
 		publishing.Wait()
@@ -106,7 +122,7 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 	publishing.Wait()
 	p.receiver.misbehave.Store(false)
 	p.restarted.Store(true)
-	published := time.Since(began)
+	published := time.Since(p.began)
 	if err := p.untilEmpty(ctx); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
@@ -115,8 +131,11 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	fmt.Printf("%s: %d restarts, %d events acknowledged in %.0f s, queue empty after %.0f s\n%s",
-		p.name, p.times, len(p.published.acked), published.Seconds(), time.Since(began).Seconds(), v)
-	return v.err()
+		p.name, p.times, len(p.published.acked), published.Seconds(), time.Since(p.began).Seconds(), v)
+	if err := v.err(); err != nil || len(p.doomed) == 0 {
+		return err
+	}
+	return p.checkDeletions(ctx, p.doomed, window)
 }
 
 // publish publishes events until there are no more. One whose fate is unknown
@@ -201,6 +220,7 @@ func (p *phase) disturb(ctx context.Context) error {
 		if err := p.restart(ctx, p.servers[p.random.IntN(len(p.servers))]); err != nil {
 			return fmt.Errorf("restart %d: %w", i+1, err)
 		}
+		p.disturbed.Add(1)
 		if done := i + 1; done%25 == 0 && done < p.times {
 			fmt.Printf("%s: %d of %d after %.0f s, %d requests received\n", p.name, done, p.times, time.Since(began).Seconds(), p.receiver.received())
 		}
@@ -227,6 +247,7 @@ func (p *phase) disturbEvenly(ctx context.Context) error {
 		if err := p.restart(ctx, p.servers[p.random.IntN(len(p.servers))]); err != nil {
 			return fmt.Errorf("restart %d: %w", i+1, err)
 		}
+		p.disturbed.Add(1)
 	}
 	return ctx.Err()
 }
@@ -288,6 +309,9 @@ func (p *phase) checkRecords(ctx context.Context) error {
 // paths returns the endpoints by their paths.
 func (p *phase) paths(ctx context.Context) (map[string]postrider.EndpointID, error) {
 	paths := map[string]postrider.EndpointID{}
+	for _, d := range p.doomed { // which the list has no more
+		paths[d.path] = d.endpoint
+	}
 	f := client.EndpointFilter{Account: account}
 	for {
 		page, err := p.servers[0].Client().Endpoints(ctx, f)

@@ -29,8 +29,9 @@ type receiver struct {
 	kills    []kill
 	starts   []start
 	requests int
-	wide     int             // of them, those for endpoints of the fan-outs
-	byEvent  map[arrival]int // requests, accepted or not
+	wide     int                    // of them, those for endpoints of the fan-outs
+	byEvent  map[arrival]int        // requests, accepted or not
+	began    map[string][]time.Time // when each request for a doomed endpoint began to arrive, by path
 	faults   []string
 }
 
@@ -73,6 +74,7 @@ func (r *receiver) startPhase() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.arrivals, r.byEvent, r.kills, r.starts, r.faults, r.requests, r.wide = map[arrival][]time.Time{}, map[arrival]int{}, nil, nil, nil, 0, 0
+	r.began = map[string][]time.Time{}
 }
 
 func (r *receiver) noteKill(at time.Time) {
@@ -95,6 +97,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.requests++
 	if strings.HasPrefix(request.URL.Path, widePath) {
 		r.wide++
+	}
+	if strings.HasPrefix(request.URL.Path, doomedPath) {
+		r.began[request.URL.Path] = append(r.began[request.URL.Path], time.Now())
 	}
 	if last := len(r.starts) - 1; last >= 0 && r.starts[last].first.IsZero() {
 		r.starts[last].first = time.Now()

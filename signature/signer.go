@@ -49,7 +49,7 @@ const (
 	shares                 // their values become one list
 )
 
-// item appends a part of a value. The workspace has the message.
+// item appends one element of a signature header. It reads the message from w.
 type item func(head []byte, w *workspace) []byte
 
 // macKey is a key and the hash function that HMAC uses with it. Schemes that use the

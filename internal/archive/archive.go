@@ -16,8 +16,8 @@
 //   - Rows that are deleted one by one, before their day, get parts of their own ([Archive.ArchiveRows]).
 //   - A part that a dying node has written and not recorded is recorded by the next one, if it
 //     still has the rows that are stored; it is not written twice.
-//   - One node at a time archives, by a lease (lease.go). It holds one part in memory, and rests
-//     nine times as long as it works on it, and once more as long as the part took.
+//   - One node at a time archives, by a lease (lease.go). It holds one part in memory. It
+//     sleeps 9 ms for each ms of work on a part, and after a part for as long as the part took.
 //   - An archive that is away, full or hanging ends the work on a part within PartTime, with
 //     an error that says which. Nothing is deleted then, and nothing else waits.
 //   - What is expunged is removed from objects that are there already ([Archive.Expunge]): each

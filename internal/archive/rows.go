@@ -18,11 +18,11 @@ import (
 // be deleted then, and which are left to do, after it has rested as long as that took. If another
 // node archives, all are left.
 //
-// Such a part has some of the rows of its ids. The books say from the beginning that its rows are
-// deleted, so that the day, when its time comes, is archived without them; a row that stays after
-// all is archived a second time then. Rows of a day of which other parts are left are neither
-// archived nor may they be deleted: these parts may have them, and go with their day. There is
-// such a day if the server was told to keep its rows for longer after they were archived.
+// Such a part has some of the rows of its ids. It is recorded with Deleted = Rows, so that the
+// later archive of the whole day does not count these rows. A row that survives is archived twice.
+//
+// A day may have parts already, if the server was told to keep its rows for longer after they were
+// archived. Rows of such a day are neither archived nor deleted here: its parts may have them.
 func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
 	begun := time.Now()
 	err = a.bounded(ctx, func(ctx context.Context) (err error) {

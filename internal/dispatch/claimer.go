@@ -148,7 +148,7 @@ func (d *Dispatcher) pollNew(ctx context.Context) error {
 	const late = 10 * time.Second
 	clock := d.queue.Clock()
 	if clock.SteppedWithin(d.opts.Cluster.Poll + late) {
-		return d.scan(ctx, store.Due{}) // ids of before the step may be larger than those of now
+		return d.scan(ctx, store.Due{}) // ids made before the clock step can be larger than ids made now
 	}
 	since := clock.Wall().Add(-d.opts.Cluster.Poll - late)
 	return d.scan(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})

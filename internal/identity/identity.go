@@ -50,8 +50,8 @@ type Options struct {
 // Provider is an identity provider. It is safe for concurrent use.
 type Provider struct {
 	opts Options
-	// found is nil until the provider was reached. Logins that begin before all ask for it:
-	// none waits for the time limit of another.
+	// found is nil until the provider was reached. Until then each login runs discovery itself,
+	// so that none waits for another's time-out.
 	found atomic.Pointer[oidc.Provider]
 }
 

@@ -103,7 +103,7 @@ type circuitWatcher struct {
 
 	after postrider.EndpointID               // the last endpoint of this round; zero: the round begins
 	told  map[postrider.EndpointID]time.Time // FailingSince of the circuits that the last round found
-	found map[postrider.EndpointID]time.Time // likewise of this round, which has come to after
+	found map[postrider.EndpointID]time.Time // FailingSince of the circuits seen so far in this round, up to after
 }
 
 // chunk tells of the circuits of the next page. One that it has told of costs nothing more.

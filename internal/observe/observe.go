@@ -59,7 +59,7 @@ type Hooks struct {
 	AttemptFinished Hook[AttemptFinished]          // a request is over; it is not settled yet
 	Postponed       Hook[postrider.Failure]        // an attempt was not made, because of this failure of the server; after AttemptFinished
 	Settled         Hook[Settled]                  // an attempt is on record and its delivery has moved
-	DeadLetter      Hook[Settled]                  // likewise, and the delivery is dead; after Settled
+	DeadLetter      Hook[Settled]                  // a delivery became a dead letter; called after Settled
 	AttemptsLost    Hook[int]                      // so many attempts of nodes that died are on record as lost; a stale settlement may replace one
 	CircuitChanged  Hook[postrider.Circuit]        // a node or a person opened, probed or closed a circuit, and it is stored; once, by the node that stored it
 	HealthChanged   Hook[postrider.EndpointHealth] // an endpoint was warned about, disabled (a 410 included) or is healthy again

@@ -51,7 +51,7 @@ type Backlogs struct {
 	opts  BacklogOptions
 }
 
-// NewBacklogs returns what marks the endpoints of the store.
+// NewBacklogs returns the worker that marks endpoints whose backlog is full.
 func NewBacklogs(s BacklogStore, opts BacklogOptions) *Backlogs {
 	if opts.Leads == nil {
 		opts.Leads = func() bool { return true }

@@ -78,7 +78,8 @@ func (p *prefetch) addStuck(now time.Time, ep *endpoint, n int) {
 	p.stuck += n
 }
 
-// removeStuck counts n leases less, where they were counted.
+// removeStuck subtracts n from the stuck count of the endpoint, or of its host if they were
+// counted there.
 func (p *prefetch) removeStuck(ep *endpoint, n int) {
 	count := &ep.stuck
 	if ep.stuck == 0 && ep.host != nil {

@@ -20,8 +20,8 @@ type Archive interface {
 	// returns false while the lease of another node lasts.
 	LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error)
 
-	// ArchiveDay returns the oldest day that ended at before or earlier, and of which another
-	// number of rows is stored than its parts have, with these parts. A zero Day: there is none.
+	// ArchiveDay returns the oldest day, ended by before, whose stored rows are not as many as its
+	// parts have left; with the parts. A zero Day: there is none.
 	ArchiveDay(ctx context.Context, kind Kind, before time.Time) (ArchiveDay, error)
 
 	// ArchiveRows calls yield with rows of a kind in the order of their ids, those of a delivery
@@ -140,8 +140,8 @@ type ArchivePart struct {
 	MadeAt  time.Time
 }
 
-// Follows returns where the rows that are left of the other parts of the day must end when the
-// part is put; zero: none must be left.
+// Follows returns the id at which the remaining rows of the day's other parts must end when this
+// part is put; zero: no rows may remain.
 func (p ArchivePart) Follows() RowID {
 	if p.Deleted > 0 {
 		return RowID{}

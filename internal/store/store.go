@@ -21,10 +21,9 @@
 //     store adds to its own Now.
 //   - An object that does not exist, or belongs to another account, is
 //     [postrider.ErrNotFound].
-//   - A store that cannot be reached, is read-only, full or too busy returns
-//     [postrider.ErrBusy], and nothing was stored; one that is full, ErrFull. If the reply to a commit was
-//     lost, the store looks first whether it was stored; only if that fails too,
-//     the caller cannot know it.
+//   - A store that cannot be reached, is read-only or too busy returns [postrider.ErrBusy], and
+//     ErrFull if its disk is full. Nothing was stored then. If the reply to a commit was lost, the
+//     store looks whether it was stored; only if that fails too, the caller cannot know it.
 //   - Methods may be called from any goroutine. A store does not keep slices and
 //     bytes that were passed in, and those that it returns belong to the caller.
 package store

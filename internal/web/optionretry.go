@@ -30,7 +30,7 @@ func showRetry(e apitypes.Endpoint) []string {
 	}
 }
 
-// setRetry sends the values of the choice alone.
+// setRetry sends only the inputs of the chosen form.
 func setRetry(u *apitypes.EndpointUpdate, to []string) (err error) {
 	u.Retry = apitypes.Of(apitypes.Retry{Preset: unreadable}) // until it is read
 	r := apitypes.Retry{Jitter: postrider.Jitter(to[6])}

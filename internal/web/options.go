@@ -55,9 +55,8 @@ var authParts = map[postrider.AuthKind][]string{
 	postrider.AuthOAuth2: {"token_url", "client_id", "scopes", "audience", "secret"},
 }
 
-// choicesOf returns the choices of the first input with which the input of a part is of
-// use, separated by spaces; empty: it always is. The stylesheet shows the input with these
-// choices alone.
+// choicesOf returns the values of the select for which the input of a part is shown, separated by
+// spaces; empty: it is always shown. The stylesheet hides it for the others.
 func (o option) choicesOf(part string) string {
 	var choices []string
 	switch {

@@ -172,7 +172,7 @@ func (c *catalogue) decimal(x float64) string {
 // day is the largest unit of lengths of time.
 const day = 24 * time.Hour
 
-// rounded returns a length of time as exact as duration shows it.
+// rounded rounds d to the precision that duration prints.
 func rounded(d time.Duration) time.Duration {
 	for _, from := range []struct{ length, to time.Duration }{
 		{day, time.Hour}, {time.Hour, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 10 * time.Millisecond}, {time.Millisecond, time.Millisecond},

@@ -485,7 +485,7 @@ const moveFanOutSQL = `
 		limit 1
 	) e on true`
 
-// Which row of a key is the head is decided under the lock that publishes of the key have.
+// The head row of a key is chosen under the lock on the ordering key that Publish also takes.
 // Walks ordering_keys_pkey.
 const lockOrderingKeySQL = `
 	select

@@ -64,8 +64,7 @@ const freeShardsSQL = `
 	set owner = null
 	where owner in (select n.incarnation from nodes n where n.free_since is not null)`
 
-// Takes the owner off the shards that a node gives up; null: off all of its shards. Reads
-// all of a table of 256 rows.
+// Clears the owner of @shards; null: of all shards of the node. Reads all of a table of 256 rows.
 const releaseShardsSQL = `
 	update shards
 	set owner = null

@@ -13,8 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What is deleted by row, from the oldest on, by the primary keys of replay_jobs, notices and audit, by
-// dead_letters_resolved, endpoint_health_past and sessions_expires_at. Jobs that have not ended are few.
+// These kinds are deleted row by row, oldest first. Each statement walks the primary key of
+// replay_jobs, notices or audit, or one of the indexes dead_letters_resolved, endpoint_health_past
+// and sessions_expires_at. Jobs that have not ended are few.
 var (
 	forgetDeadLettersSQL = forgetRowsSQL("dead_letters", "r.resolved_at < @before order by r.resolved_at")
 	forgetReplayJobsSQL  = forgetRowsSQL("replay_jobs", "r.ended_at < @before order by r.id")

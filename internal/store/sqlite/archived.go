@@ -32,8 +32,8 @@ const countDeletedSQL = `
 		and row_count = @rows and deleted = @deleted and made_at = @made_at`
 
 // archivedRows has, for each kind, the rows of the part that is being deleted. It lives from
-// one call to the next, because the rows of a part are tens of thousands: to count them for
-// every few rows took the processor and the cache from all others.
+// one call to the next, because a part has tens of thousands of rows: counting them for
+// each chunk slowed all other queries.
 type archivedRows struct {
 	mu    sync.Mutex
 	parts map[store.Kind]partRows

@@ -182,9 +182,9 @@ const (
 	deliveryStops = ` and delivery < @below and delivery >= @from order by delivery desc limit 1 offset 9999`
 )
 
-// bound shortens the window, args of window, of a page that may walk over many rows to find
-// few: it ends where the first of the walks has passed 10,000 rows. It returns the id of
-// that row; zero: no walk is so long.
+// bound limits a filtered page to the first 10,000 rows that it examines: it moves the end of the
+// window of each walk to the first row that a walk passes after as many. It returns the id of that
+// row; zero: no walk is so long.
 func bound[I ~[16]byte](ctx context.Context, s *Store, walks []query, p store.Paging) (stop I, err error) {
 	for _, walk := range walks {
 		stops, err := list(ctx, s, inOrder(walk, p), func(rows *sql.Rows, id *I) error { return rows.Scan(toID(id)) })

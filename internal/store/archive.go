@@ -153,7 +153,7 @@ func (p ArchivePart) Follows() RowID {
 type ArchiveParts struct {
 	Kind     Kind
 	From, To time.Time   // days from From on and before To
-	After    ArchivePart // its Kind, Day and Number alone; the zero one: from the first
+	After    ArchivePart // only its Kind, Day and Number; the zero one: from the first
 	Limit    int
 }
 

@@ -66,7 +66,7 @@ type EncryptedValue struct {
 	Bytes []byte
 }
 
-// LogValue returns the ids alone: encrypted bytes do not belong in logs.
+// LogValue returns only the ids: encrypted bytes do not belong in logs.
 func (v EncryptedValue) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("endpoint", v.ID.Endpoint.String()), slog.String("secret", v.ID.Secret.String()),
 		slog.String("archive", v.ID.Archive.String()))

@@ -92,7 +92,7 @@ type Heartbeat struct {
 	TTL         time.Duration // without another heartbeat for so long, the node is dead
 	Release     []uint8       // shards that the node gives up; it has nothing of them in flight or leased
 	Leaving     bool          // the node ends: it gets no more shards
-	Unlocked    bool          // the node cannot get its lock: its heartbeat alone shows that it lives
+	Unlocked    bool          // the node cannot get its lock: only its heartbeat shows that it lives
 }
 
 // Member is a node, as people see it.

@@ -19,7 +19,7 @@ type CircuitQuery struct {
 	Endpoint postrider.EndpointID
 	After    postrider.EndpointID
 	// Failing selects the circuits with a FailingSince of endpoints that are not
-	// deleted, and of the Account alone, if it is not zero.
+	// deleted, and only of the Account, if it is not zero.
 	Failing bool
 	Account postrider.AccountID // needs Failing
 	Limit   int

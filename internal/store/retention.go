@@ -80,7 +80,7 @@ const (
 	OldAudit       Kind = "audit entries"
 	OldNotices     Kind = "notices"
 	OldSessions    Kind = "sessions"         // by the time at which they expire, whether they were revoked or not
-	OldKeys        Kind = "idempotency keys" // of OldRows and DeleteRows alone; of all accounts: ForgetKeys
+	OldKeys        Kind = "idempotency keys" // only of OldRows and DeleteRows; of all accounts: ForgetKeys
 )
 
 // DeleteOld says what to delete.
@@ -89,7 +89,7 @@ type DeleteOld struct {
 	Before time.Time // by the store's time of day
 	Limit  int       // rows
 
-	// Archived says that an archive is set; of OldEvents, OldAttempts and OldBodies alone. See
+	// Archived says that an archive is set; only of OldEvents, OldAttempts and OldBodies. See
 	// [Archive].
 	Archived bool
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Finder searches a large store without an id. Its methods walk indexes alone, and the
+// Finder searches a large store without an id. Its methods walk only indexes, and the
 // length of each walk has a limit.
 type Finder interface {
 	// Find lists the objects that a text names, by FoundBy in the order of its

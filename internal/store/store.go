@@ -138,7 +138,7 @@ type NewDelivery struct {
 	Wait     time.Duration   // until it is due; zero: at once
 	Expiry   time.Duration   // until it expires
 	Token    postrider.Token // not zero: it is stored leased, as attempt 1
-	Lease    time.Duration   // the length of that lease; used with a Token alone
+	Lease    time.Duration   // the length of that lease; used only with a Token
 	Skipped  string          // the reason why it is never queued; empty: it is queued
 
 	// Ordered puts the delivery into the order of its event's ordering key, which
@@ -220,7 +220,7 @@ type Queue interface {
 	// If an ordered delivery ends, the next head of its key is due at once, unless
 	// the delivery is dead and pauses its key; Next is the lane of that head.
 	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
-	// bulk) and to Transition.Step, and sets Losses and the deaths alone to 0.
+	// bulk) and to Transition.Step, and sets only Losses and the deaths to 0.
 	// Settled again, a settlement changes nothing and is not stale.
 	// Of an attempt that is InOneRow, AcceptedHead is kept and the head of the request is not. If
 	// an earlier delivery has the same head, only that one may keep it: both lose it when it is deleted.

@@ -78,7 +78,7 @@ func (s *Store) DeadLetterGroups(_ context.Context, q store.DeadLetterGroupQuery
 	if err != nil {
 		return store.Page[store.DeadLetterGroup]{}, err
 	}
-	groups := map[store.DeadLetterGroup]store.DeadLetterGroup{} // by the cause alone
+	groups := map[store.DeadLetterGroup]store.DeadLetterGroup{} // only by the cause
 	for _, d := range s.deliveries.rows {                       // oldest first
 		l := d.deadLetter
 		if l == nil || l.Resolution != "" || !selects(q.Account, l.Account) || !selects(q.Endpoint, l.Endpoint) {

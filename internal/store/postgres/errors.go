@@ -121,7 +121,7 @@ func fault(err error) error {
 	return err
 }
 
-// busyError is a [postrider.ErrBusy] with the driver's text alone: the word "busy" before
+// busyError is a [postrider.ErrBusy] with only the driver's text: the word "busy" before
 // it would be wrong for a connection that was refused.
 type busyError struct{ error }
 

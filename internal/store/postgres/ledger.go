@@ -37,7 +37,7 @@ const eventsSQL = `
 // An event by its id, after its day was dropped. Walks kept_events_pkey.
 var keptEventSQL = strings.Replace(eventsSQL, "from events e", "from kept_events e", 1)
 
-// Events lists events, newest first. Kept ones are found by their id alone: they are over,
+// Events lists events, newest first. Kept ones are found only by their id: they are over,
 // but for some delivery.
 func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[postrider.Event], err error) {
 	defer s.calls.Begin("Events").End(&err, "list events")
@@ -85,7 +85,7 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 // attempts_replays and dead_letters_replays for each row that matches otherwise.
 //
 // The facts from which WaitFacts decides why a pending delivery waits are looked up for the
-// rows of the page alone, by primary keys, endpoint_secrets_endpoint and queue_order_key.
+// only the rows of the page, by primary keys, endpoint_secrets_endpoint and queue_order_key.
 // What the last attempt of a pending or cancelled delivery showed is read by lastAnswersSQL:
 // each mention of attempts here would be planned for all partitions.
 //

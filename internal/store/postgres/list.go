@@ -29,7 +29,7 @@ type query struct {
 	args      pgx.NamedArgs
 }
 
-// Counts, and the deliveries of an endpoint, get as long as lists. They keep the plans of the pool, which walk indexes alone: a
+// Counts, and the deliveries of an endpoint, get as long as lists. They keep the plans of the pool, which walk only indexes: a
 // plan that sorts or makes a bitmap would read all that waits.
 const countSettingsSQL = `select set_config('statement_timeout', '2s', true)`
 

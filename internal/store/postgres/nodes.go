@@ -33,7 +33,7 @@ const hurrySQL = `set local idle_in_transaction_session_timeout = '1s'`
 //
 // locked_on is the start of the server on which the node has its lock. It is set when the
 // node has its lock now, is kept when it has lost it, and is null when the node goes on by
-// its heartbeat alone (@unlocked). The statement returns whether the node had its lock and
+// only its heartbeat (@unlocked). The statement returns whether the node had its lock and
 // has it no longer. No row is returned if another instance has the incarnation. Walks
 // nodes_pkey.
 const heartbeatSQL = `
@@ -252,7 +252,7 @@ const lockNodeSQL = `
 // Takes the leases of a dead node. Its tokens are the numbers from @first to @last: the
 // upper 32 bits of a token are the node's incarnation. It reads the whole queue, because
 // deaths are rare and an index on tokens would cost every delivery (seq scans are allowed
-// for this transaction alone).
+// only for this transaction).
 //
 // Each row becomes due at once, without a token, and its attempt under way is recorded as
 // lost, as claimSQL does when it takes a lease over. The differences: nobody gets the new

@@ -198,7 +198,7 @@ const (
 
 // DeleteEndpoints deletes endpoints of deleted accounts. They are found outside of the
 // transaction, so that the row of subscriptions, which every change of an endpoint needs,
-// is locked for the update alone. Deleted accounts stay deleted, so what was found stays
+// is locked only for the update. Deleted accounts stay deleted, so what was found stays
 // right.
 func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, err error) {
 	defer s.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")

@@ -37,7 +37,7 @@ const (
 // paused_by, held. The branches of ended deliveries have nulls there.
 //
 // The inner select of a branch finds the rows of the page; the outer one looks up the rest
-// for these rows alone.
+// only for these rows.
 //
 // Each filter has a term of @status alone. SQLite evaluates it before the walk, so a list of
 // one status skips the branches that cannot have it: without it, a list of dead deliveries

@@ -316,7 +316,7 @@ func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (_ postrider.Deliv
 // A skip scan: each step of the recursion enters queue_due at the first entry of the next
 // lane and reads nothing between two of them, so a lane with a million rows costs as much
 // as one with a single row. The plus takes the affinity of the lane away; with it SQLite
-// would use the index for the endpoint alone.
+// would use the index only for the endpoint.
 const (
 	dueLanesSQL = `
 	with recursive first (id) as (

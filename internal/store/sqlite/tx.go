@@ -11,7 +11,7 @@ import (
 )
 
 // tx is the writer's connection with a transaction open on it. One tx lives as long as the
-// writer and is used by its goroutine alone; jobs get it as an argument.
+// writer and is used only by its goroutine; jobs get it as an argument.
 type tx struct {
 	conn       *sql.Conn
 	clock      *store.Clock

@@ -257,7 +257,7 @@ func (w *writer) distrust(err error) error {
 	return w.fatal()
 }
 
-// runGroup makes one transaction of the jobs. A job alone needs no savepoint: its own
+// runGroup makes one transaction of the jobs. A single job needs no savepoint: its own
 // error rolls the transaction back. If a group's commit fails, SQLite may or may not have
 // ended the transaction, so it is rolled back in any case.
 func (w *writer) runGroup(ctx context.Context, group []*job) ([]error, error) {

@@ -28,7 +28,7 @@ var finder = []verb{
 	}},
 }
 
-// find returns what a text names, with the ids alone.
+// find returns what a text names, with only the ids.
 func (w *world) find(account postrider.AccountID, text string) (ids []any) {
 	w.Helper()
 	found, err := w.Find(w.Context(), store.FindQuery{Account: account, Text: text, Limit: 20})

@@ -24,7 +24,7 @@ type jobPlay struct {
 }
 
 // createReplayJob creates a job of one account. It is created in the future: what has ended by its
-// creation would depend on the clocks of two stores, so its set is fixed by ids alone.
+// creation would depend on the clocks of two stores, so its set is fixed only by ids.
 func (h *history) createReplayJob() {
 	if len(h.replayJobs) == 4 {
 		return

@@ -59,7 +59,7 @@ func callVerb[Q, P any](ctx context.Context, verb func(context.Context, Q) (P, e
 	}
 }
 
-// doVerb calls a verb that returns an error alone.
+// doVerb calls a verb that returns only an error.
 func doVerb[C any](ctx context.Context, verb func(context.Context, C) error, change C) {
 	_ = verb(ctx, change)
 }

@@ -87,7 +87,7 @@ func archiveFailed(err error) error {
 // errNoArchive is the response of a server without an archive.
 var errNoArchive = conflict("no_archive", "the server has no archive: --archive names one")
 
-// archivedEvent finds an event in the archive. It has its id and its account alone.
+// archivedEvent finds an event in the archive. It has only its id and its account.
 func (s *server) archivedEvent(ctx context.Context, text string) (postrider.Event, error) {
 	id, err := parseID[postrider.EventID](text)
 	if err != nil || s.Archive == nil {

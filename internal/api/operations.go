@@ -281,7 +281,7 @@ func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[p
 		}
 		return due, err
 	}
-	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Most: 1}) // for DueFor alone
+	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Most: 1}) // only for DueFor
 	if err != nil || all.DueFor < waitingForLong {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ var errKeyTaken = &apiError{
 }
 
 // invalid returns a fault of one field of the request. A name in a body or a query that
-// names nothing is one, too: a 404 is about the path alone, so it never leaves open what
+// names nothing is one, too: a 404 is only about the path, so it never leaves open what
 // was not found.
 func invalid(field string, code postrider.FaultCode, reason string) error {
 	return &postrider.InvalidError{Field: field, Code: code, Reason: reason}

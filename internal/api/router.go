@@ -372,7 +372,7 @@ func (s *server) responseTime(r route) time.Duration {
 
 // authorizeAndRead checks a request before its handler, in this order:
 //
-//  1. the API key and its scope, from the headers alone;
+//  1. the API key and its scope, only from the headers;
 //  2. the text of the URL;
 //  3. the headers of the body: its announced length, its media type, its encoding;
 //  4. the body itself, against the budget of memory, while it arrives.

@@ -106,7 +106,7 @@ type App struct {
 	gate gate
 }
 
-// New binds both listeners. It uses ctx for that alone. The caller must call
+// New binds both listeners. It uses ctx only for that. The caller must call
 // [App.Run], which closes the listeners.
 //
 // New opens no store, so that an orchestrator can ask /livez and /readyz while the

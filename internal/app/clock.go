@@ -25,7 +25,7 @@ const (
 )
 
 // clock keeps the store's clock correct and watches the offset of this machine's
-// clock. The server decides and signs by the store's clock alone; the offset is
+// clock. The server decides and signs only by the store's clock; the offset is
 // measured to tell operators about it.
 type clock struct {
 	store    store.Store

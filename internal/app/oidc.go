@@ -15,7 +15,7 @@ import (
 )
 
 // OIDCConfig says which identity provider logs operators in, and who may. Without an
-// issuer there is none, and operators log in with API keys alone.
+// issuer there is none, and operators log in only with API keys.
 type OIDCConfig struct {
 	OIDCIssuer           string   `name:"oidc-issuer" setting:"" group:"Login" placeholder:"URL" help:"Identity provider by which operators log in to the dashboard (OpenID Connect), for example https://login.example.com. It must know the redirect URL: --public-url and /login/oidc/callback. Default: none, and operators log in with API keys."`
 	OIDCClientID         string   `name:"oidc-client-id" setting:"" group:"Login" placeholder:"ID" help:"This server's client id at the identity provider."`

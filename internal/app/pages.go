@@ -129,7 +129,7 @@ func (p people) Find(ctx context.Context, token string) (web.Session, error) {
 // Logout implements [web.Sessions].
 func (p people) Logout(ctx context.Context, token string) error { return p.sessions.Logout(ctx, token) }
 
-// opened returns a new session with its token, or the error alone.
+// opened returns a new session with its token, or only the error.
 func (p people) opened(ctx context.Context, token string, made postrider.Session, err error) (string, web.Session, error) {
 	if errors.Is(err, api.ErrTooManyTries) {
 		err = web.ErrTooManyTries

@@ -64,7 +64,7 @@ func (a *Archive) verify(ctx context.Context, p store.ArchivePart) (manifest, er
 }
 
 // load returns the manifest and the object of a part, after it has compared them with each
-// other, and with what the store knows; a part with an Object alone is compared with nothing.
+// other, and with what the store knows; a part with only an Object is compared with nothing.
 func (a *Archive) load(ctx context.Context, p store.ArchivePart) (m manifest, content []byte, err error) {
 	if m, err = a.manifest(ctx, p.Kind, p.Object); err != nil {
 		return m, nil, err

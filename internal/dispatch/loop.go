@@ -18,7 +18,7 @@ import (
 // a third interface, because a value that is put into one is allocated.
 type input struct {
 	core schedule.Input // something happened
-	own  ownInput       // something for which the core alone is not enough
+	own  ownInput       // something for which the core is not enough
 }
 
 // ownInput is an input that the loop applies itself. A question has a channel of one

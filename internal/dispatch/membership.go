@@ -51,7 +51,7 @@ type cluster struct {
 	missed       batch.Signal                      // wake-ups for this node were missed, or not named
 	dead         chan []uint32                     // incarnations to be reclaimed; one list at a time
 
-	deadBefore []uint32 // the dead nodes of the last heartbeat; runMembership alone uses it
+	deadBefore []uint32 // the dead nodes of the last heartbeat; only runMembership uses it
 }
 
 func newCluster(opts Options) *cluster {

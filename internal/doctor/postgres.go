@@ -211,7 +211,7 @@ func (p Postgres) remedy(setting, value string) string {
 }
 
 // connections compares what servers open with what the database allows. A limit of the
-// role or the database counts for servers alone.
+// role or the database counts only for servers.
 func (p Postgres) connections() Check {
 	c := p.Connections
 	need := c.Nodes * c.PerNode

@@ -7,7 +7,7 @@ import (
 )
 
 // bodyBuffers have space for what is returned of a body and what is read past it.
-// They are used for the time of readBody alone: the body that is returned is a
+// They are used only for the time of readBody: the body that is returned is a
 // copy of its own size, which the attempt's record keeps.
 var bodyBuffers = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
 
@@ -91,7 +91,7 @@ func (rd *responseReader) readChunks(p []byte) (n int, whole bool) {
 	}
 }
 
-// chunkLine returns the next line without its CRLF. A line feed alone does not
+// chunkLine returns the next line without its CRLF. A line feed without it does not
 // end a line here: some readers would read on, and find another end.
 func (rd *responseReader) chunkLine() ([]byte, error) {
 	line, err := rd.line()

@@ -82,7 +82,7 @@ func (p *Provider) Discover(ctx context.Context) error {
 }
 
 // Begin starts a login. It returns the URL at the provider, and the attempt: a text for
-// Finish, which the caller keeps in a cookie of this browser alone.
+// Finish, which the caller keeps only in a cookie of this browser.
 func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {
 	_, config, err := p.provider(ctx)
 	if err != nil {

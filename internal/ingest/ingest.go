@@ -293,7 +293,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 //	        other 27 wait for a second commit, and the halves would alternate for ever
 //	2 ms    (batchWindow) all 32 are there, and are the next group
 //
-// One producer alone never waits.
+// A single producer never waits.
 //
 // The end of ctx closes the queue at once, also while a commit is under way: what was
 // enqueued after the last commit would wait for nobody.

@@ -113,7 +113,7 @@ func (i *Inspector) keep(ctx context.Context, c *postrider.Claimed, to *store.En
 }
 
 // verify verifies the request by each scheme of the endpoint and with each of its secrets,
-// the newest first. Like a receiver, it reads the header alone. r.Signed has one element
+// the newest first. Like a receiver, it reads only the header. r.Signed has one element
 // for each scheme, in their order.
 func (i *Inspector) verify(ctx context.Context, r postrider.Request, to *store.EndpointSnapshot) ([]postrider.Verdict, error) {
 	header := http.Header{}

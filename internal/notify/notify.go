@@ -6,7 +6,7 @@
 // has come. Whatever happens:
 //
 //   - Each notice is published at most once: the id of the notice is the idempotency key of its
-//     event, and the event's data is made of the notice alone. Any number of nodes may publish
+//     event, and the event's data is made only of the notice. Any number of nodes may publish
 //     at once, and a node that died is no loss.
 //   - A notice about an endpoint that itself subscribes to operational events gets no event:
 //     what fails because of operational events never causes another one. It is listed, and
@@ -187,7 +187,7 @@ func (n *Notify) wanted(notice postrider.Notice) bool {
 	return known && !e.Endpoint.WantsOperational()
 }
 
-// eventOf returns the event of a notice. It depends on the notice alone: a second publish with
+// eventOf returns the event of a notice. It depends only on the notice: a second publish with
 // the same idempotency key must have the same content.
 func eventOf(notice postrider.Notice) (postrider.Event, error) {
 	data, err := json.Marshal(apitypes.NoticeOf(notice))

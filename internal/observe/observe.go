@@ -13,7 +13,7 @@
 // Whatever happens, this holds:
 //
 //   - A hook is called after what it reports is done: after the commit, where there
-//     is one. AttemptStarted alone is called before: its request has not left yet.
+//     is one. Only AttemptStarted is called before: its request has not left yet.
 //   - It is called outside all locks, by the goroutine that did the work, after that
 //     goroutine has handed the result on; never by the dispatcher's loop. Several
 //     goroutines may call a hook at once.

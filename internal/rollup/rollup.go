@@ -54,7 +54,7 @@ type Store interface {
 type Rollup struct {
 	opts   Options
 	filled batch.Signal // half of maxBytes is taken: fold now
-	deltas int          // of the next transaction; used by Run alone
+	deltas int          // of the next transaction; used only by Run
 
 	mu      sync.Mutex
 	seen    map[minute]*durations // since the last fold

@@ -287,7 +287,7 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 }
 
 // Match returns the endpoints that want the event type, ordered by id, and the
-// id of the last one. When there are more than most, it returns that id alone and
+// id of the last one. When there are more than most, it returns only that id and
 // does not look at the others: a match costs the same however many there are.
 // The slice must not be written to.
 func (x *Table) Match(account postrider.AccountID, eventType string, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {

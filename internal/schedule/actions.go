@@ -86,7 +86,7 @@ type (
 	// are introduced before.
 	LanesDue struct {
 		Lanes []store.DueLane
-		New   bool // the scan was for new deliveries alone: a claim need not begin at the oldest
+		New   bool // the scan was only for new deliveries: a claim need not begin at the oldest
 	}
 
 	// CircuitsLoaded are stored circuits of endpoints that this node serves.

@@ -15,7 +15,7 @@ type Admission struct {
 
 // Grant is the response to a list of admissions. Every Grant with a token must be
 // ended by one [DeliveriesCommitted], whether or not the commit succeeds: the credit that it
-// took is returned by that alone. The dispatcher's Admit calls the commit itself, so
+// took is returned only by that. The dispatcher's Admit calls the commit itself, so
 // that no caller can forget it.
 type Grant struct {
 	Token  postrider.Token // of all admitted deliveries; zero: none was admitted

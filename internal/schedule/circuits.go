@@ -188,7 +188,7 @@ func (in CircuitsLoaded) apply(c *Core, now time.Time) { c.circuits.learn(now, i
 
 // learn takes over circuits as they are stored, of endpoints that this node serves. One
 // that is not newer than what the core knows has nothing that it lacks, and would take from it
-// what is in memory alone: failures since, the window of failures, a probe that is granted.
+// what is only in memory: failures since, the window of failures, a probe that is granted.
 // While a change of this node's is being stored, its reply will say what counts.
 func (cs *circuits) learn(now time.Time, known []postrider.Circuit) {
 	for _, circuit := range known {

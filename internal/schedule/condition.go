@@ -7,7 +7,7 @@ import (
 )
 
 // condition is how an endpoint has responded, and how much it may be sent because of that.
-// All of it is in memory alone, except for the circuit (breaker). It is not the
+// All of it is only in memory, except for the circuit (breaker). It is not the
 // endpoint's health, which the janitor assesses from what is stored, and which its owner
 // hears about.
 type condition struct {

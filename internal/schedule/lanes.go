@@ -50,7 +50,7 @@ var laneOrder = [5][3]int{
 }
 
 // nextLane returns the lane whose first delivery starts next; -1: none may now. Only
-// bulk has a rate of the node. A retry that is due is limited by its own endpoint alone.
+// bulk has a rate of the node. A retry that is due is limited only by its own endpoint.
 func (ep *endpoint) nextLane(now time.Time, bulk *bulkLimiter) int {
 	if len(ep.prefetched[suspectLane]) > 0 {
 		return suspectLane

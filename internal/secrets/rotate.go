@@ -53,7 +53,7 @@ type Rotated struct {
 // values to set, and encrypts again what is not encrypted with the first key.
 func (r Rotation) Run(ctx context.Context, l Location, values store.Encryption) (Rotated, error) {
 	if r.Reencrypt != nil {
-		// Only a SQLite store is open in one process alone, and a SQLite store
+		// Only a SQLite store is open in only one process, and a SQLite store
 		// never holds keys.
 		if l.Text == "" && l.File == "" {
 			return Rotated{}, ErrMissing

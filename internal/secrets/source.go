@@ -56,7 +56,7 @@ var ErrMissing = errors.New("the encryption keys of this store are missing")
 const nameThem = "name the file that has them with --secrets-key-file, or set POSTRIDER_SECRETS_KEY"
 
 // source returns the source that the location names, without looking at it. Values
-// are needed for the database alone.
+// are needed only for the database.
 func (l Location) source(values store.Encryption) source {
 	switch {
 	case l.Text != "":

@@ -317,7 +317,7 @@ func (v *Vault) decrypt(ctx context.Context, value []byte, id store.EncryptedID)
 	return v.open(ctx, stored, id)
 }
 
-// open is decrypt for the value alone.
+// open is decrypt for a value without the rest.
 func (v *Vault) open(ctx context.Context, value []byte, id store.EncryptedID) ([]byte, error) {
 	key, err := KeyOf(value)
 	if err != nil {
@@ -337,7 +337,7 @@ func (v *Vault) open(ctx context.Context, value []byte, id store.EncryptedID) ([
 }
 
 // authenticated returns the data that the tag covers beside the ciphertext: the
-// header, and the id of the row, so that a value decrypts in its own row alone.
+// header, and the id of the row, so that a value decrypts only in its own row.
 func authenticated(header []byte, id store.EncryptedID) []byte {
 	if !id.Archive.IsZero() {
 		return append(append(bytes.Clone(header), "archive"...), id.Archive[:]...)

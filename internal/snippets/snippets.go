@@ -62,7 +62,7 @@ type Use struct {
 }
 
 // layout says where a scheme puts its signature, and which text it signs: ID, Before, the
-// timestamp, After and the body; schemes without a timestamp sign the body alone. The
+// timestamp, After and the body; schemes without a timestamp sign only the body. The
 // template of a language gets it.
 type layout struct {
 	ID        string // header of the event's id, if it is signed

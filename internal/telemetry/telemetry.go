@@ -8,7 +8,7 @@
 // It promises:
 //
 //   - It observes and does nothing else: without it the engine works the same.
-//   - A scrape reads this node's memory alone. What only the store knows, Run reads every
+//   - A scrape reads only the memory of this node. What only the store knows, Run reads every
 //     15 s, by a query that stops counting at a bound.
 //   - Several scrapes at once share one gathering.
 //   - The number of series does not depend on how many endpoints, accounts and event types

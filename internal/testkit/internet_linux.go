@@ -25,7 +25,7 @@ import (
 //   - Besides, a tap on the wire sees every packet that opens a connection, also
 //     one to a port where nobody listens.
 //   - /etc/resolv.conf names the DNS of this network and a search domain in
-//     which every name exists; /etc/hosts has localhost alone.
+//     which every name exists; /etc/hosts has only localhost.
 //
 // It needs a process of its own: see [Alone].
 type Internet struct {

@@ -268,7 +268,7 @@ type secretsPage struct {
 }
 
 // OverlapEnds returns when the last of the secrets that a rotation has replaced stops
-// signing; zero: one secret signs alone.
+// signing; zero: only one secret signs.
 func (p secretsPage) OverlapEnds() (end time.Time) {
 	for _, s := range p.Secrets {
 		if at := instant(s.ExpiresAt); at.After(end) {

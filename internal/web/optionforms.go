@@ -237,7 +237,7 @@ func (f *optionsForm) place(v *visit, o *shownOption, field string) string {
 	rest := strings.TrimPrefix(field, o.Name)
 	n := -1
 	if at := element.FindString(rest); at != "" {
-		n, _ = strconv.Atoi(strings.Trim(at, "[]")) // the expression matches digits alone
+		n, _ = strconv.Atoi(strings.Trim(at, "[]")) // the expression matches only digits
 	}
 	if o.Name == "headers" && n >= 0 && n < len(f.headers) {
 		h := f.headers[n]

@@ -291,7 +291,7 @@ func durationText(ms int64) string {
 	return text
 }
 
-// parseDuration is the inverse of durationText. A number alone is seconds.
+// parseDuration is the inverse of durationText. A number without a unit is seconds.
 func parseDuration(text string) (time.Duration, error) {
 	text = strings.ReplaceAll(text, " ", "")
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
@@ -333,7 +333,7 @@ func showCircuit(e apitypes.Endpoint) []string {
 	return values
 }
 
-// setCircuitPolicy sends the numbers with the choice "own" alone. The API gives a number
+// setCircuitPolicy sends the numbers only with the choice "own". The API gives a number
 // that is left out its default.
 func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
 	if to[0] != ownChoice {

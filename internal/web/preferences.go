@@ -33,7 +33,7 @@ func (v *visit) preferences() preferences {
 	}
 }
 
-// showPreferences shows the form alone, for those who load the page again.
+// showPreferences shows only the form, for those who load the page again.
 func showPreferences(v *visit) error {
 	p := v.preferences()
 	p.Back = v.base

@@ -232,7 +232,7 @@ func (s *tokenSource) retrieve(ctx context.Context, look func() bool) (string, t
 // expires, and a random part earlier. A token that is valid for an hour is used for
 // 54.5 to 59.5 minutes, one that is valid for 10 seconds for 5.
 func (s *tokenSource) keptUntil(now time.Time, life time.Duration) time.Time {
-	// The jitter depends on the endpoint and the expiry alone, so it needs no
+	// The jitter depends only on the endpoint and the expiry, so it needs no
 	// source of randomness and is the same for everybody who asks.
 	expiry := now.Add(life)
 	hash := fnv.New32a()

@@ -82,7 +82,7 @@ func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) erro
 		Data: fmt.Appendf(nil, `{"type":%q,"challenge":%q}`, kind, challenge),
 	}
 	c := postrider.Claimed{ID: newID[postrider.DeliveryID](now), Endpoint: to.Endpoint.ID, Event: &event, Attempt: 1}
-	// The event and the delivery exist for this request alone.
+	// The event and the delivery exist only for this request.
 	t, err := s.targets.make(ctx, to, now)
 	if err != nil {
 		return verifyError(ctx, err, false)

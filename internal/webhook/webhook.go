@@ -217,7 +217,7 @@ func (p *perSecond) count(now time.Time) int {
 }
 
 // attempt makes the attempt and records in a what it showed. It returns why it
-// failed, for the log alone: the error may contain an address, which the endpoint's
+// failed, only for the log: the error may contain an address, which the endpoint's
 // owner must not see.
 //
 // The deadline is set on the exchange and not in ctx. So an attempt on a pooled

@@ -56,7 +56,7 @@ const (
 	FailureAddress      Failure = "address_refused" // for good; [Destination].RefusedAt is set
 )
 
-// MessageFailures lists every failure that messages alone have.
+// MessageFailures lists every failure that only messages have.
 var MessageFailures = []Failure{FailureMailServer, FailureMailRejected, FailureAddress}
 
 // Ask is a message that a person asks for.

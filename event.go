@@ -86,7 +86,7 @@ func IsOperational(eventType string) bool { return strings.HasPrefix(eventType, 
 // Pattern selects event types: a whole type (order.created), everything below
 // a segment (order.*, which is order.created and order.item.added but not
 // order), or everything that producers publish (*). Operational events are selected by
-// their type or by postrider.* alone, so that nobody gets them without asking.
+// their type or by postrider.*, and by no other pattern, so that nobody gets them without asking.
 type Pattern string
 
 // Check returns an [InvalidError] for the field unless the pattern has one of

@@ -14,7 +14,7 @@ import (
 // however often.
 type Notice struct {
 	ID         NoticeID  // carries the time of writing
-	Account    AccountID // whose notice it is; zero: the installation's, which operators alone see
+	Account    AccountID // whose notice it is; zero: the installation's, which only operators see
 	Kind       NoticeKind
 	Object     string            // text of the id of the endpoint, replay job or account; of chore.failing the name of the chore, of disk kinds the folder of the store
 	Occurrence string            // tells it from other notices of its kind and object
@@ -82,7 +82,7 @@ var NoticeKinds = []NoticeKind{
 }
 
 // OfInstallation reports whether all notices of the kind are about the installation, so that
-// operators alone see them. Others may be, too: a replay job of several accounts.
+// only operators see them. Others may be, too: a replay job of several accounts.
 func (k NoticeKind) OfInstallation() bool {
 	switch k {
 	case NoticeChore, NoticeDiskFilling, NoticeDiskFull, NoticeDiskRecovered:

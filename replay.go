@@ -73,7 +73,7 @@ type ReplayAction string
 // The actions.
 const (
 	ActionReplay  ReplayAction = "replay"  // a new delivery of each
-	ActionDiscard ReplayAction = "discard" // dead letters alone: they are resolved, and nothing is sent
+	ActionDiscard ReplayAction = "discard" // only dead letters: they are resolved, and nothing is sent
 )
 
 // ReplayStatus is the state of a replay job.

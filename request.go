@@ -29,7 +29,7 @@ type HeaderField struct {
 type SignedContent struct {
 	Scheme Scheme
 	Header string // name of the field that carries the signature
-	Prefix string // empty: the body alone is signed
+	Prefix string // empty: only the body is signed
 }
 
 // maxCurlBody is the length, in bytes, up to which a curl command contains the body. A

@@ -80,7 +80,7 @@ type Portal struct {
 	Colour       string   // accent, "#rrggbb" in lower case; empty: the standard one
 	FrameOrigins []string // https origins whose pages may have the portal in a frame
 	Options      []string // policy options that portal sessions may set; nil: PortalOptions
-	Logo         [32]byte // SHA-256 of the logo; zero: none. Written by PutLogo alone
+	Logo         [32]byte // SHA-256 of the logo; zero: none. Written only by PutLogo
 	UpdatedAt    time.Time
 }
 

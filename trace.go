@@ -168,7 +168,7 @@ func ChunkSpan(id EventID, behind EndpointID) SpanID {
 func AttemptSpan(id DeliveryID, attempt int) SpanID { return spanOf(id, uint64(attempt)) }
 
 // Sampled reports whether the spans of an event are recorded, if a share of all events is, from
-// 0 to 1. Its id alone decides, which the server makes: all nodes with the same share agree,
+// 0 to 1. Only its id decides, which the server makes: all nodes with the same share agree,
 // and no producer can have its events recorded.
 func Sampled(id EventID, share float64) bool { return float64(mixed(id, 0)>>11)/(1<<53) < share }
 

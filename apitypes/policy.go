@@ -53,7 +53,7 @@ type Signature struct {
 	Schemes []Scheme `json:"schemes" nullable:"false" doc:"Signature schemes; each request has the signatures of all. An object gives a scheme another header."`
 }
 
-// Scheme is a signature scheme. Its JSON is the name alone where the scheme
+// Scheme is a signature scheme. Its JSON is only the name where the scheme
 // writes into its own header, else an object.
 type Scheme struct {
 	Scheme postrider.Scheme `json:"scheme"`

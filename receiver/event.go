@@ -20,10 +20,10 @@ type Event struct {
 	// one is depends on what the scheme signs, since what is not signed may have
 	// been put there by anyone who once saw a request:
 	//
-	//   - Standard and Svix sign an id, and this is it. By it alone the event is
+	//   - Standard and Svix sign an id, and this is it. Only by it the event is
 	//     known again.
 	//   - For the others it is the one that [Options].Identify finds in the
-	//     body, which is signed. Again the event is known by it alone.
+	//     body, which is signed. Again the event is known only by it.
 	//   - Failing that it is the one in the header: Webhook-Id (Timestamped),
 	//     X-GitHub-Delivery, X-Shopify-Event-Id, X-Event-ID (Plain). The event
 	//     is known by it and its body together, so that nobody who recorded a

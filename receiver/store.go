@@ -27,7 +27,7 @@ type Store interface {
 // Claim is the right to process an event.
 type Claim struct {
 	Key   string // of the event
-	Token string // of this claim alone
+	Token string // only of this claim
 }
 
 // What a [Store] knows of an event.

@@ -13,7 +13,7 @@ import (
 // imageName is the name of the container image, without a registry.
 const imageName = "postrider/postrider"
 
-// imageUser is the user of the container. Kubernetes compares the number alone when
+// imageUser is the user of the container. Kubernetes compares only the number when
 // it refuses root, so the image says the number.
 const imageUser = 65532
 
@@ -133,7 +133,7 @@ func (r *release) describeImage(built *image, diffs []string, roots string) erro
 	return err
 }
 
-// writeLayout writes images as an OCI image layout in a tar. One image alone has the
+// writeLayout writes images as an OCI image layout in a tar. A single image has the
 // file manifest.json too, by which docker load knows it. Several have an index,
 // from which a runtime chooses by its architecture.
 func (r *release) writeLayout(w io.Writer, images []*image) error {

@@ -1,4 +1,4 @@
-// Command release builds everything that a release publishes, with Go and git alone.
+// Command release builds everything that a release publishes, with only Go and git.
 //
 //	git tag v1.2.3
 //	go run ./release -version v1.2.3

@@ -6,7 +6,7 @@ import "strconv"
 // compare it with the text that they verify.
 type Content struct {
 	Header string // name of the header field that carries the signature
-	Prefix string // signed in front of the body; empty: the body alone is signed
+	Prefix string // signed in front of the body; empty: only the body is signed
 }
 
 // Content returns the text that the format signs, without the body. It needs no key and

@@ -41,7 +41,7 @@ var (
 //   - symmetric text, made by another sender: the bytes of the text are the key;
 //   - private, whsk_ and base64: an ed25519 seed and its public half, which
 //     only the sender knows;
-//   - public, whpk_ and base64: that half alone, which only verifies.
+//   - public, whpk_ and base64: only that half, which verifies and cannot sign.
 //
 // A Secret does not show itself: packages fmt, encoding/json and log/slog print a
 // placeholder or an address, also for structures that contain one. Only [Secret.Text]

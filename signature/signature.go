@@ -51,13 +51,13 @@ const (
 	// Stripe signs the timestamp and the body with every active key: header
 	// Stripe-Signature.
 	Stripe Scheme = "stripe"
-	// GitHub signs the body alone, with the newest key: header
+	// GitHub signs only the body, with the newest key: header
 	// X-Hub-Signature-256, besides X-GitHub-Event and X-GitHub-Delivery.
 	GitHub Scheme = "github"
 	// GitHubSHA1 is GitHub with SHA-1, in header X-Hub-Signature, for receivers
 	// that know no other.
 	GitHubSHA1 Scheme = "github-sha1"
-	// Shopify signs the body alone, with the newest key: header
+	// Shopify signs only the body, with the newest key: header
 	// X-Shopify-Hmac-Sha256, besides X-Shopify-Topic and other companions.
 	Shopify Scheme = "shopify"
 	// Slack signs the timestamp and the body with the newest key: headers
@@ -68,7 +68,7 @@ const (
 	// Timestamped signs the timestamp and the body with the newest key and
 	// names that key. Headers as of Standard.
 	Timestamped Scheme = "timestamped"
-	// Plain signs the body alone, with the newest key: header
+	// Plain signs only the body, with the newest key: header
 	// X-Webhook-Signature, besides X-Webhook-ID, X-Event-ID and others.
 	Plain Scheme = "plain"
 )

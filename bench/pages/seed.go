@@ -74,7 +74,7 @@ func startHistory(ctx context.Context, l *lab.Lab, o options, store string) (*hi
 	return h, err
 }
 
-// deliver makes an endpoint and an event for it alone, and waits until the delivery
+// deliver makes an endpoint and an event only for it, and waits until the delivery
 // has the status. The endpoint of a pending delivery is paused.
 func (h *history) deliver(ctx context.Context, base, class string, until postrider.Status) (apitypes.Delivery, error) {
 	endpoint, err := h.client.CreateEndpoint(ctx, apitypes.EndpointCreate{

@@ -60,7 +60,7 @@ func ratio(name string, a, b float64) figure {
 	return figure{name, "%.2f", a / b}
 }
 
-// good is the class of scenarios that have one alone.
+// good is the class of scenarios that have only one.
 const good = "ok"
 
 // rate returns the deliveries per second of a phase that has that class: from

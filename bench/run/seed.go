@@ -56,7 +56,7 @@ func (w *environment) seedEndpoints(ctx context.Context, place int) error {
 }
 
 // encryptSecrets encrypts the copies of an endpoint's secret again, since an
-// encrypted secret decrypts in its own row alone. The servers were given no keys,
+// encrypted secret decrypts only in its own row. The servers were given no keys,
 // so the keyring is in their database.
 func (w *environment) encryptSecrets(ctx context.Context, first string) error {
 	digits, err := w.lab.SQL(ctx, w.nodes[0], "select encode(text, 'hex') from keyring")

@@ -282,7 +282,7 @@ func printRequest(t terminal, asJSON bool, r apitypes.AttemptRequest) error {
 	return err
 }
 
-// replayCmd is the command replay. Ids have a prefix for their type, so the id alone
+// replayCmd is the command replay. Ids have a prefix for their type, so the id
 // decides whether it replays a delivery or an event. It stands at the top level
 // because it is what people look for after an outage.
 type replayCmd struct {

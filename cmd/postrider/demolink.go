@@ -9,7 +9,7 @@ import (
 
 // link logs the person who opens it in to the dashboard of the demonstration. It is a
 // path of the receivers' server, so it works as long as the demonstration runs, and on
-// this machine alone. The cookie that it relays belongs to the host of the dashboard,
+// only this machine. The cookie that it relays belongs to the host of the dashboard,
 // which is the same: cookies know no ports.
 type link struct {
 	secret string // the last part of its path

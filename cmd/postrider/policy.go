@@ -78,7 +78,7 @@ type policyFlags struct {
 // the other files that the command reads a secret from.
 //
 // It refuses what only the command line can get wrong: the form of a text, two flags
-// that contradict each other. Limits are checked by the server alone, so that they
+// that contradict each other. Limits are checked only by the server, so that they
 // are written once; [flagNames.faults] translates its refusals into flags.
 func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, err error) {
 	if err := f.checkStdin(others); err != nil {

@@ -29,7 +29,7 @@ type portalLinkCmd struct {
 	Locale       string                `help:"Language of the pages, for example de. Default: the browser's."`
 }
 
-// Run makes the link and prints it alone, so that a script can use it.
+// Run makes the link and prints nothing else, so that a script can use it.
 func (c *portalLinkCmd) Run(ctx context.Context, t terminal) error {
 	ms := c.TTL.Milliseconds()
 	print := func(t terminal, asJSON bool, s apitypes.PortalSession) error {

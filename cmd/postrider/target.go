@@ -178,7 +178,7 @@ type tableOf[T any] struct {
 }
 
 // page prints one page of a list. The hint at the next page goes to stderr, so that
-// stdout is the table alone.
+// stdout has only the table.
 func (table tableOf[T]) page(t terminal, asJSON bool, page apitypes.Page[T]) error {
 	if asJSON {
 		page.Data = append([]T{}, page.Data...) // JSON shows an empty list as [], not null

@@ -167,9 +167,8 @@ const cancelSQL = `
 
 // Cancel ends a pending delivery. A repeat after a lost reply finds it cancelled, which is
 // then a success. Without an earlier try that is a conflict: somebody else has ended it.
-func (s *Store) Cancel(ctx context.Context, c store.Cancel) (_ postrider.Delivery, err error) {
+func (s *Store) Cancel(ctx context.Context, c store.Cancel) (d postrider.Delivery, err error) {
 	defer s.calls.Begin("Cancel").End(&err, "cancel %s", c.Delivery)
-	var d postrider.Delivery
 	err = s.repeat(ctx, func(again bool) error {
 		ended, err := s.cancel(ctx, c)
 		if err != nil {
@@ -222,9 +221,8 @@ const resumeSQL = `
 
 // Discard resolves a dead letter without a replay. A repeat after a lost reply finds it
 // discarded, which is then a success.
-func (s *Store) Discard(ctx context.Context, d store.Discard) (_ postrider.DeadLetter, err error) {
+func (s *Store) Discard(ctx context.Context, d store.Discard) (deadLetter postrider.DeadLetter, err error) {
 	defer s.calls.Begin("Discard").End(&err, "discard %s", d.Delivery)
-	var deadLetter postrider.DeadLetter
 	err = s.repeat(ctx, func(again bool) error {
 		resolved, err := s.discard(ctx, d)
 		if err != nil {

@@ -46,12 +46,11 @@ const encryptedValuesSQL = `
 // EncryptedValues lists archive keys, credentials and secrets.
 func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) (_ []store.EncryptedValue, err error) {
 	defer s.calls.Begin("EncryptedValues").End(&err, "list encrypted values")
-	values, err := list(ctx, s, query{encryptedValuesSQL, pgx.NamedArgs{
+	return list(ctx, s, query{encryptedValuesSQL, pgx.NamedArgs{
 		"endpoint": someUUID(after.Endpoint), "secret": someUUID(after.Secret), "archive": someUUID(after.Archive),
 		"zero": someUUID(postrider.AccountID{}), "limit": limit,
 	}}, func(row pgx.CollectableRow) (v store.EncryptedValue, err error) {
 		err = row.Scan(toID(&v.ID.Endpoint), toID(&v.ID.Secret), toID(&v.ID.Archive), &v.Bytes)
 		return v, err
 	})
-	return values, err
 }

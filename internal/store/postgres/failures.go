@@ -46,8 +46,7 @@ func (s *Store) LastFailures(ctx context.Context, ids ...postrider.EndpointID) (
 	for _, id := range ids {
 		column = append(column, someUUID(id))
 	}
-	failures, err := count(ctx, s, query{lastFailuresSQL, pgx.NamedArgs{
+	return count(ctx, s, query{lastFailuresSQL, pgx.NamedArgs{
 		"ids": column, "looked": store.FailuresLooked, "bytes": store.FailureBody,
 	}}, scanAttempt)
-	return failures, err
 }

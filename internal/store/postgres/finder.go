@@ -82,14 +82,13 @@ const findSQL = `
 func (s *Store) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, err error) {
 	defer s.calls.Begin("Find").End(&err, "find")
 	term := store.SearchText(q.Text)
-	found, err := list(ctx, s, query{findSQL, pgx.NamedArgs{
+	return list(ctx, s, query{findSQL, pgx.NamedArgs{
 		"account": uuid(q.Account), "secret": uuid(q.Secret), "text": text(q.Text), "term": text(term),
 		"after": store.AfterTerms(term), "limit": min(q.Limit, store.MaxLimit),
 	}}, func(row pgx.CollectableRow) (f store.Found, err error) {
 		err = row.Scan(&f.By, toID(&f.Account), toID(&f.Endpoint), toID(&f.Event), nil)
 		return f, err
 	})
-	return found, err
 }
 
 // A skip scan: each step of the recursion finds the greatest endpoint and cause below the
@@ -161,8 +160,5 @@ func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQue
 			toID(&g.Oldest), toID(&g.Newest))
 		return g, err
 	})
-	if err != nil {
-		return store.Page[store.DeadLetterGroup]{}, err
-	}
-	return store.Cut(groups, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }), nil
+	return store.Cut(groups, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }), err
 }

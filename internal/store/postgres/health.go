@@ -132,9 +132,8 @@ const healthInputsSQL = `
 	order by e.id`
 
 // HealthInputs returns what the assessment of endpoints needs.
-func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) (_ []postrider.HealthInput, err error) {
+func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) (inputs []postrider.HealthInput, err error) {
 	defer s.calls.Begin("HealthInputs").End(&err, "read health inputs")
-	var inputs []postrider.HealthInput
 	err = s.repeat(ctx, func(bool) (err error) {
 		rows, _ := s.pool.Query(ctx, healthInputsSQL, pgx.NamedArgs{
 			"after": someUUID(after), "limit": limit, "span": postrider.HealthSpan.Microseconds(),

@@ -22,9 +22,8 @@ import (
 // repeat: it leaves out what is stored and answers as the first try would have.
 //
 // Batches with a key that is stuck (see locks.go) are left out of the transaction.
-func (s *Store) Publish(ctx context.Context, p store.Publish) (_ []store.Published, err error) {
+func (s *Store) Publish(ctx context.Context, p store.Publish) (published []store.Published, err error) {
 	defer s.calls.Begin("Publish").End(&err, "publish")
-	var published []store.Published
 	locks := func() []lockKey { return publishLocks(p.Batches) }
 	err = s.pastLocks(ctx, locks, func(without map[lockKey]bool) (err error) {
 		published, err = s.publishWithout(ctx, p, without)
@@ -441,9 +440,8 @@ const claimFanOutsSQL = `
 	order by c.event`
 
 // ClaimFanOuts leases fan-out jobs that are due.
-func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []store.FanOut, err error) {
+func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (jobs []store.FanOut, err error) {
 	defer s.calls.Begin("ClaimFanOuts").End(&err, "claim fan-outs")
-	var jobs []store.FanOut
 	err = s.once(ctx, func() (err error) {
 		rows, _ := s.pool.Query(ctx, claimFanOutsSQL, pgx.NamedArgs{
 			"max": c.Max, "token": token(c.Token), "lease": c.Lease.Microseconds(), "now": s.clock.Now(),

@@ -53,10 +53,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 	if err == nil && len(rows) == 0 && !q.ID.IsZero() {
 		rows, err = list(ctx, s, query{keptEventSQL, args}, scanEvent)
 	}
-	if err != nil {
-		return store.Page[postrider.Event]{}, err
-	}
-	return cutExamined(rows, q.Paging), nil
+	return cutExamined(rows, q.Paging), err
 }
 
 func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) {
@@ -299,10 +296,7 @@ func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	if err == nil && len(unanswered) > 0 {
 		err = s.addLastAnswers(ctx, rows, unanswered)
 	}
-	if err != nil {
-		return store.Page[postrider.Delivery]{}, err
-	}
-	return cutExamined(rows, q.Paging), nil
+	return cutExamined(rows, q.Paging), err
 }
 
 // What the last attempts of deliveries showed. The plan knows the ids, so it has only the
@@ -420,10 +414,7 @@ func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (_ store.Pag
 		"before": someUUID(before), "after": after, "delivery": uuid(q.Delivery), "event": uuid(q.Event),
 		"account": uuid(q.Account), "limit": q.Size() + 1,
 	}}, scanAttempt)
-	if err != nil {
-		return store.Page[postrider.Attempt]{}, err
-	}
-	return store.Cut(attempts, q.Paging, store.AttemptKey), nil
+	return store.Cut(attempts, q.Paging, store.AttemptKey), err
 }
 
 func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
@@ -477,10 +468,7 @@ func (s *Store) deadLetters(ctx context.Context, q store.DeadLetterQuery) (store
 		"type": text(q.EventType), "reason": text(q.Reason), "resolved": q.Resolved, "event": uuid(q.Event),
 		"resolved_from": instant(q.ResolvedFrom), "limit": q.Size() + 1,
 	}}, q.Paging), scanDeadLetter)
-	if err != nil {
-		return store.Page[postrider.DeadLetter]{}, err
-	}
-	return cutExamined(rows, q.Paging), nil
+	return cutExamined(rows, q.Paging), err
 }
 
 func scanDeadLetter(row pgx.CollectableRow) (r examined[postrider.DeadLetter], err error) {

@@ -123,18 +123,16 @@ func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) (_ []sto
 	if args["shard"] = nil; !owns.IsZero() {
 		args["shard"] = int16(store.Shard(owns))
 	}
-	members, err := list(ctx, s, query{membersSQL, args}, func(row pgx.CollectableRow) (m store.Member, err error) {
+	return list(ctx, s, query{membersSQL, args}, func(row pgx.CollectableRow) (m store.Member, err error) {
 		err = row.Scan(&m.Incarnation, &m.Host, &m.Shards, toTime(&m.StartedAt), toTime(&m.SeenAt), &m.Leaving, &m.Dead)
 		m.StartedAt, m.SeenAt = s.clock.Shown(m.StartedAt), s.clock.Shown(m.SeenAt)
 		return m, err
 	})
-	return members, err
 }
 
 // Heartbeat stores a node's heartbeat and returns the membership.
-func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (_ store.Membership, err error) {
+func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (membership store.Membership, err error) {
 	defer s.calls.Begin("Heartbeat").End(&err, "heartbeat of incarnation %d", b.Incarnation)
-	var membership store.Membership
 	err = s.repeat(ctx, func(bool) error {
 		return s.tx(ctx, func(tx pgx.Tx) (err error) {
 			membership, err = s.heartbeat(ctx, tx, b)
@@ -311,7 +309,7 @@ const deleteNodeSQL = `delete from nodes where incarnation = @incarnation`
 // Reclaim takes what a dead node had leased. It must not be repeated when its reply is
 // lost, since its caller needs the count; the caller just calls it again, and what a first
 // call did is done.
-func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (_ int, err error) {
+func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (n int, err error) {
 	defer s.calls.Begin("Reclaim").End(&err, "reclaim incarnation %d", incarnation)
 	first := int64(uint64(incarnation) << 32)
 	args := pgx.NamedArgs{
@@ -320,7 +318,6 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (_ i
 		"grace": store.LockGrace.Microseconds(),
 	}
 	maps.Copy(args, lockArgs(incarnation))
-	var n int
 	err = s.once(ctx, func() error {
 		n = 0
 		args["now"] = s.clock.Now()

@@ -314,10 +314,7 @@ func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (_ sto
 	keys, err := list(ctx, s, query{orderedKeysSQL, pgx.NamedArgs{
 		"after": after, "endpoint": someUUID(q.Endpoint), "account": uuid(q.Account), "limit": q.Size() + 1,
 	}}, scanOrderedKey)
-	if err != nil {
-		return store.Page[store.OrderedKey]{}, err
-	}
-	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), nil
+	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), err
 }
 
 func scanOrderedKey(row pgx.CollectableRow) (k store.OrderedKey, err error) {

@@ -166,10 +166,11 @@ func TestPlansOfRetention(t *testing.T) {
 		"keys": []string{}, "accounts": uuids{}, "lasts": []int64{}, "ids": uuids{}, "after": nil, "number": 0,
 	}
 	for name, sql := range map[string]string{
-		"forget_audit": forgetAuditSQL, "forget_dead_letters": forgetDeadLettersSQL, "forget_health": forgetHealthSQL,
-		"forget_notices": forgetNoticesSQL, "forget_sessions": forgetSessionsSQL,
+		"forget_audit": forgetSQL[store.OldAudit], "forget_dead_letters": forgetSQL[store.OldDeadLetters],
+		"forget_health": forgetSQL[store.OldHealth], "forget_notices": forgetSQL[store.OldNotices],
+		"forget_sessions": forgetSQL[store.OldSessions], "forget_replay_jobs": forgetSQL[store.OldReplayJobs],
 		"archived_events": archivedEventsSQL, "archived_attempts": archivedAttemptsSQL, "archived_bodies": archivedBodiesSQL,
-		"forget_restored": forgetRestoredSQL, "forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL, "forget_replay_jobs": forgetReplayJobsSQL,
+		"forget_restored": forgetRestoredSQL, "forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL,
 		"keep_events": keepEventsSQL, "ordering_keys": orderingKeysSQL, "pending_below": pendingBelowSQL,
 	} {
 		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, sql, args)) })

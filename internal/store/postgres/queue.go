@@ -158,9 +158,8 @@ const claimSlack = 10 * time.Second
 // When the reply is lost, nobody knows which deliveries have the token. The repeat first
 // gives back what the token leased and then claims anew, in one transaction. Otherwise
 // those deliveries would wait for the end of leases that no worker has.
-func (s *Store) Claim(ctx context.Context, c store.Claim) (_ store.Claims, err error) {
+func (s *Store) Claim(ctx context.Context, c store.Claim) (claims store.Claims, err error) {
 	defer s.calls.Begin("Claim").End(&err, "claim")
-	var claims store.Claims
 	args := claimColumns(c)
 	err = s.repeat(ctx, func(again bool) error {
 		claims = store.Claims{Lanes: make([]store.LaneState, len(c.Wants))}
@@ -318,13 +317,12 @@ const makeDueSQL = `
 
 // MakeDue makes a pending delivery due at once. A repeat after a lost reply finds that it
 // does not wait any more, which is then a success.
-func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (_ postrider.Delivery, err error) {
+func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (d postrider.Delivery, err error) {
 	defer s.calls.Begin("MakeDue").End(&err, "make delivery %s due", m.Delivery)
 	query := makeDueSQL
 	if m.Parked {
 		query = releaseParkedSQL
 	}
-	var d postrider.Delivery
 	err = s.repeat(ctx, func(again bool) error {
 		tag, err := s.pool.Exec(ctx, query, pgx.NamedArgs{
 			"id": someUUID(m.Delivery), "account": uuid(m.Account), "now": s.clock.Now(),
@@ -418,7 +416,7 @@ const dueNewerSQL = `
 	order by endpoint, lane`
 
 // Due says which lanes have something waiting.
-func (s *Store) Due(ctx context.Context, d store.Due) (_ []store.DueLane, err error) {
+func (s *Store) Due(ctx context.Context, d store.Due) (lanes []store.DueLane, err error) {
 	defer s.calls.Begin("Due").End(&err, "find due lanes")
 	statement := dueSQL
 	args := pgx.NamedArgs{"after": someUUID(d.After), "max": d.Max}
@@ -428,7 +426,6 @@ func (s *Store) Due(ctx context.Context, d store.Due) (_ []store.DueLane, err er
 	case d.Count > 0:
 		statement, args["count"] = dueCountedSQL, d.Count
 	}
-	var lanes []store.DueLane
 	err = s.repeat(ctx, func(bool) (err error) {
 		args["now"] = s.clock.Now()
 		rows, _ := s.readPool(ctx).Query(ctx, statement, args)

@@ -16,17 +16,17 @@ import (
 // These kinds are deleted row by row, oldest first. Each statement walks the primary key of
 // replay_jobs, notices or audit, or one of the indexes dead_letters_resolved, endpoint_health_past
 // and sessions_expires_at. Jobs that have not ended are few.
-var (
-	forgetDeadLettersSQL = forgetRowsSQL("dead_letters", "r.resolved_at < @before order by r.resolved_at")
-	forgetReplayJobsSQL  = forgetRowsSQL("replay_jobs", "r.ended_at < @before order by r.id")
-	forgetHealthSQL      = forgetRowsSQL("endpoint_health", "not r.last and r.since < @before order by r.since")
-	forgetNoticesSQL     = forgetRowsSQL("notices", "r.id < postrider_id_floor(@before) order by r.id")
-	forgetAuditSQL       = forgetRowsSQL("audit", "r.id < postrider_id_floor(@before) order by r.id")
-	forgetSessionsSQL    = forgetRowsSQL("sessions", "r.expires_at < @before order by r.expires_at")
+var forgetSQL = map[store.Kind]string{
+	store.OldDeadLetters: forgetRowsSQL("dead_letters", "r.resolved_at < @before order by r.resolved_at"),
+	store.OldReplayJobs:  forgetRowsSQL("replay_jobs", "r.ended_at < @before order by r.id"),
+	store.OldHealth:      forgetRowsSQL("endpoint_health", "not r.last and r.since < @before order by r.since"),
+	store.OldNotices:     forgetRowsSQL("notices", "r.id < postrider_id_floor(@before) order by r.id"),
+	store.OldAudit:       forgetRowsSQL("audit", "r.id < postrider_id_floor(@before) order by r.id"),
+	store.OldSessions:    forgetRowsSQL("sessions", "r.expires_at < @before order by r.expires_at"),
+}
 
-	// Reads all of kept_events: few events are needed for so long.
-	forgetKeptSQL = forgetRowsSQL("kept_events", notNeededSQL)
-)
+// Reads all of kept_events: few events are needed for so long.
+var forgetKeptSQL = forgetRowsSQL("kept_events", notNeededSQL)
 
 // notNeededSQL tells whether nothing needs the event r any more. It probes queue_event,
 // dead_letters_event and fanouts_pkey. Scalar subqueries with limit 1 here and below: the
@@ -57,7 +57,6 @@ func forgetRowsSQL(table, which string) string {
 // DeleteOld deletes old rows, and of partitioned tables one day: the oldest.
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
 	defer s.calls.Begin("DeleteOld").End(&err, "forget %s", f.Kind)
-	args := pgx.NamedArgs{"before": f.Before, "limit": f.Limit}
 	switch f.Kind {
 	case store.OldEvents:
 		n, err := s.forgetDay(ctx, s.forgetEvents, f)
@@ -69,21 +68,11 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 		return s.forgetDay(ctx, s.forgetHistory("attempts"), f)
 	case store.OldBodies:
 		return s.forgetDay(ctx, s.forgetHistory("attempt_bodies"), f)
-	case store.OldDeadLetters:
-		return s.upkeep(ctx, forgetDeadLettersSQL, args)
-	case store.OldReplayJobs:
-		return s.upkeep(ctx, forgetReplayJobsSQL, args)
-	case store.OldHealth:
-		return s.upkeep(ctx, forgetHealthSQL, args)
-	case store.OldAudit:
-		return s.upkeep(ctx, forgetAuditSQL, args)
-	case store.OldNotices:
-		return s.upkeep(ctx, forgetNoticesSQL, args)
-	case store.OldSessions:
-		return s.upkeep(ctx, forgetSessionsSQL, args)
 	case store.OldKeys: // ForgetKeys deletes those of all accounts
+		return 0, errors.New("unknown kind")
+	default:
+		return s.upkeep(ctx, forgetSQL[f.Kind], pgx.NamedArgs{"before": f.Before, "limit": f.Limit})
 	}
-	return 0, errors.New("unknown kind")
 }
 
 // One node at a time deletes days of a table. The lock ends with the transaction. A statement that

@@ -535,10 +535,9 @@ func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID)
 		column = append(column, someUUID(id))
 	}
 	now := s.clock.Now()
-	states, err := count(ctx, s, query{endpointStatesSQL, pgx.NamedArgs{
+	return count(ctx, s, query{endpointStatesSQL, pgx.NamedArgs{
 		"ids": column, "since": store.DayBefore(s.clock.Wall()), "most": store.MaxPending,
 	}}, func(row pgx.CollectableRow) (store.EndpointState, error) { return scanEndpointState(row, now) })
-	return states, err
 }
 
 func scanEndpointState(row pgx.CollectableRow, now time.Time) (e store.EndpointState, err error) {

@@ -207,9 +207,8 @@ const settledSQL = `
 // settlement gets a transaction of its own; the second finds the first.
 //
 // Settlements that need a lock that is stuck (see locks.go) are left out of the transaction.
-func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (_ []store.Settled, err error) {
+func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (settled []store.Settled, err error) {
 	defer s.calls.Begin("Settle").End(&err, "settle")
-	var settled []store.Settled
 	locks := func() (keys []lockKey) {
 		for i := range settlements {
 			keys = append(keys, settleLocks(&settlements[i])...)

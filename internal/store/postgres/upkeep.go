@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -104,15 +103,7 @@ var expireOrdered = ending{
 // first. Each of the two kinds is one transaction.
 func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
 	defer s.calls.Begin("Expire").End(&err, "expire deliveries")
-	expired, lost, err = s.end(ctx, expireSQL, limit)
-	if err != nil || expired >= limit {
-		return expired, lost, err
-	}
-	ordered, lostOrdered, err := s.endOrdered(ctx, expireOrdered, limit-expired)
-	if err != nil {
-		return expired, lost, fmt.Errorf("with an order: %w", err)
-	}
-	return expired + ordered, lost + lostOrdered, nil
+	return s.endBoth(ctx, expireSQL, expireOrdered, limit)
 }
 
 // ending says how ordered deliveries end that nobody settles: they expire, or their
@@ -331,15 +322,17 @@ var cancelOrdered = ending{
 // first. Each of the two kinds is one transaction.
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (cancelled, lost int, err error) {
 	defer s.calls.Begin("CancelDeleted").End(&err, "cancel deliveries of deleted endpoints")
-	cancelled, lost, err = s.end(ctx, cancelDeletedSQL, limit)
-	if err != nil || cancelled >= limit {
-		return cancelled, lost, err
+	return s.endBoth(ctx, cancelDeletedSQL, cancelOrdered, limit)
+}
+
+// endBoth ends deliveries without an order by a statement, and then ordered ones.
+func (s *Store) endBoth(ctx context.Context, statement string, e ending, limit int) (ended, lost int, err error) {
+	ended, lost, err = s.end(ctx, statement, limit)
+	if err != nil || ended >= limit {
+		return ended, lost, err
 	}
-	ordered, lostOrdered, err := s.endOrdered(ctx, cancelOrdered, limit-cancelled)
-	if err != nil {
-		return cancelled, lost, fmt.Errorf("with an order: %w", err)
-	}
-	return cancelled + ordered, lost + lostOrdered, nil
+	ordered, lostOrdered, err := s.endOrdered(ctx, e, limit-ended)
+	return ended + ordered, lost + lostOrdered, err
 }
 
 // end runs a statement that ends deliveries and returns how many, and how many of their

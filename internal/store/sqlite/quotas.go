@@ -60,9 +60,8 @@ const (
 )
 
 // EndpointBacklogs returns the backlogs of the next endpoints; see [store.Quotas].
-func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (_ []postrider.EndpointBacklog, err error) {
+func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (backlogs []postrider.EndpointBacklog, err error) {
 	defer s.calls.Begin("EndpointBacklogs").End(&err, "count the backlogs of endpoints")
-	var backlogs []postrider.EndpointBacklog
 	for counted := int64(0); len(backlogs) < q.Max && counted < q.Count; {
 		found, err := list(ctx, s, query{nextBacklogSQL, []any{sql.Named("after", blob(q.After)), sql.Named("default", q.Default)}},
 			func(rows *sql.Rows, b *postrider.EndpointBacklog) error {

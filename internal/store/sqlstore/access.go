@@ -175,6 +175,5 @@ func (v Verbs) RevokeKey(ctx context.Context, key postrider.KeyID) (err error) {
 // TouchKey notes when a key was last used; see [store.Access].
 func (v Verbs) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) (err error) {
 	defer v.calls.Begin("TouchKey").End(&err, "touch key %s", key)
-	n, err := v.db.Exec(ctx, Repeatable, Query{touchKeySQL, Args{"id": key, "at": at}})
-	return found(n, err)
+	return found(v.db.Exec(ctx, Repeatable, Query{touchKeySQL, Args{"id": key, "at": at}}))
 }

@@ -128,8 +128,7 @@ func (v Verbs) ArchiveParts(ctx context.Context, q store.ArchiveParts) (_ []stor
 	if !q.To.IsZero() {
 		l.and("day < @to", Args{"to": q.To})
 	}
-	parts, err := all(ctx, v.db, l.query(), ScanPart)
-	return parts, err
+	return all(ctx, v.db, l.query(), ScanPart)
 }
 
 // All walk the primary key.

@@ -57,6 +57,5 @@ func (v Verbs) EventTypes(ctx context.Context, q store.EventTypeQuery) (page sto
 // DeleteEventType takes an event type out of the catalogue; see [store.Catalogue].
 func (v Verbs) DeleteEventType(ctx context.Context, name string) (err error) {
 	defer v.calls.Begin("DeleteEventType").End(&err, "delete event type")
-	n, err := v.db.Exec(ctx, Repeatable, Query{deleteEventTypeSQL, Args{"name": name}})
-	return found(n, err)
+	return found(v.db.Exec(ctx, Repeatable, Query{deleteEventTypeSQL, Args{"name": name}}))
 }

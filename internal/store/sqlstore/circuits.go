@@ -153,6 +153,5 @@ func (v Verbs) Circuits(ctx context.Context, q store.CircuitQuery) (_ []postride
 		}
 		l.and("c.failing_since is not null and (select "+live+" from endpoints e where e.id = c.endpoint)", Args{"account": q.Account})
 	}
-	circuits, err := all(ctx, v.db, l.query(), scanCircuit)
-	return circuits, err
+	return all(ctx, v.db, l.query(), scanCircuit)
 }

@@ -108,13 +108,11 @@ const (
 // NoticesPublished returns how far operational events are published; see [store.Notices].
 func (v Verbs) NoticesPublished(ctx context.Context) (_ postrider.NoticeID, err error) {
 	defer v.calls.Begin("NoticesPublished").End(&err, "read the last published notice")
-	last, err := one(ctx, v.db, Query{SQL: noticesPublishedSQL}, func(row Row, id *postrider.NoticeID) error { return row.Scan(id) })
-	return last, err
+	return one(ctx, v.db, Query{SQL: noticesPublishedSQL}, func(row Row, id *postrider.NoticeID) error { return row.Scan(id) })
 }
 
 // SetNoticesPublished moves it, and never back; see [store.Notices].
 func (v Verbs) SetNoticesPublished(ctx context.Context, last postrider.NoticeID) (err error) {
 	defer v.calls.Begin("SetNoticesPublished").End(&err, "set the last published notice")
-	n, err := v.db.Exec(ctx, Repeatable, Query{setNoticesPublishedSQL, Args{"last": last}})
-	return found(n, err)
+	return found(v.db.Exec(ctx, Repeatable, Query{setNoticesPublishedSQL, Args{"last": last}}))
 }

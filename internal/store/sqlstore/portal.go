@@ -19,19 +19,17 @@ const (
 // PutPortal replaces the settings of the portal; see [store.PortalSettings].
 func (v Verbs) PutPortal(ctx context.Context, p postrider.Portal) (err error) {
 	defer v.calls.Begin("PutPortal").End(&err, "put portal")
-	n, err := v.db.Exec(ctx, Repeatable, Query{putPortalSQL, Args{
+	return found(v.db.Exec(ctx, Repeatable, Query{putPortalSQL, Args{
 		"name": p.Name, "colour": p.Colour, "frame_origins": append([]string{}, p.FrameOrigins...), "options": p.Options,
-	}})
-	return found(n, err)
+	}}))
 }
 
 // Portal returns the settings of the portal; see [store.PortalSettings].
 func (v Verbs) Portal(ctx context.Context) (_ postrider.Portal, err error) {
 	defer v.calls.Begin("Portal").End(&err, "read portal")
-	p, err := one(ctx, v.db, Query{portalSQL, nil}, func(row Row, p *postrider.Portal) error {
+	return one(ctx, v.db, Query{portalSQL, nil}, func(row Row, p *postrider.Portal) error {
 		return row.Scan(&p.Name, &p.Colour, &p.FrameOrigins, &p.Options, &p.Logo, &p.UpdatedAt)
 	})
-	return p, err
 }
 
 // PutLogo replaces the logo of the portal; see [store.PortalSettings].
@@ -41,13 +39,11 @@ func (v Verbs) PutLogo(ctx context.Context, png []byte) (err error) {
 	if len(png) > 0 {
 		hash = sha256.Sum256(png)
 	}
-	n, err := v.db.Exec(ctx, Repeatable, Query{putLogoSQL, Args{"logo": bytesOrNull(png), "hash": hash}})
-	return found(n, err)
+	return found(v.db.Exec(ctx, Repeatable, Query{putLogoSQL, Args{"logo": bytesOrNull(png), "hash": hash}}))
 }
 
 // Logo returns the logo of the portal; see [store.PortalSettings].
 func (v Verbs) Logo(ctx context.Context) (_ []byte, err error) {
 	defer v.calls.Begin("Logo").End(&err, "read logo")
-	png, err := one(ctx, v.db, Query{logoSQL, nil}, func(row Row, png *[]byte) error { return row.Scan(png) })
-	return png, err
+	return one(ctx, v.db, Query{logoSQL, nil}, func(row Row, png *[]byte) error { return row.Scan(png) })
 }

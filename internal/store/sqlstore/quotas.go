@@ -46,11 +46,10 @@ func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) (_ []store.Accoun
 	l := newList(v.db, quotasSQL, "version", cmp.Or(q.Limit, math.MaxInt32))
 	by(l, "account", q.Account)
 	l.and("version > @after", Args{"after": q.After})
-	quotas, err := all(ctx, v.db, l.query(), func(row Row, a *store.AccountQuotas) error {
+	return all(ctx, v.db, l.query(), func(row Row, a *store.AccountQuotas) error {
 		q := &a.Quotas
 		return row.Scan(&a.Account, &q.EventsPerSecond, &q.Burst, &q.BytesPerDay, &q.Endpoints, &q.Backlog, &a.Version)
 	})
-	return quotas, err
 }
 
 const (

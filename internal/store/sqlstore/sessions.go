@@ -84,13 +84,11 @@ const (
 // RevokeSession ends a session; see [store.Sessions].
 func (v Verbs) RevokeSession(ctx context.Context, session postrider.SessionID) (err error) {
 	defer v.calls.Begin("RevokeSession").End(&err, "revoke session %s", session)
-	n, err := v.db.Exec(ctx, Repeatable, Query{revokeSessionSQL, Args{"id": session}})
-	return found(n, err)
+	return found(v.db.Exec(ctx, Repeatable, Query{revokeSessionSQL, Args{"id": session}}))
 }
 
 // TouchSession notes when a session was last used; see [store.Sessions].
 func (v Verbs) TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) (err error) {
 	defer v.calls.Begin("TouchSession").End(&err, "touch session %s", session)
-	n, err := v.db.Exec(ctx, Repeatable, Query{touchSessionSQL, Args{"id": session, "at": at}})
-	return found(n, err)
+	return found(v.db.Exec(ctx, Repeatable, Query{touchSessionSQL, Args{"id": session, "at": at}}))
 }

@@ -95,10 +95,9 @@ var (
 // delivery have it.
 const replayDescription = "The receiver gets the event once more, with the same event id. It is a conflict while the last replay of the dead letter is pending, and once the dead letter is discarded. After the last replay has ended, however it ended, the dead letter can be replayed again."
 
-// deliveries registers the routes that read, replay, cancel and release
-// deliveries.
+// deliveries registers the routes of deliveries.
 func (rt *router) deliveries() {
-	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
+	read := postrider.ScopeWebhooksRead
 	handle(rt, route{
 		name: "list-deliveries", path: "GET /deliveries",
 		summary: "List deliveries",
@@ -121,6 +120,17 @@ func (rt *router) deliveries() {
 		codes:       []string{"attempt_without_request", "request_unknown"},
 		scope:       read,
 	}, rt.getAttemptRequest)
+	handle(rt, route{
+		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
+		summary: "List an endpoint's deliveries",
+		scope:   read,
+	}, rt.listEndpointDeliveries)
+	rt.deliveryActions()
+}
+
+// deliveryActions registers the routes that replay, cancel, retry and release deliveries.
+func (rt *router) deliveryActions() {
+	operate := postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
 		summary:     "Replay a delivery as a new delivery",
@@ -148,11 +158,6 @@ func (rt *router) deliveries() {
 		codes:       []string{"delivery_not_parked"},
 		scope:       operate,
 	}, rt.releaseDelivery)
-	handle(rt, route{
-		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
-		summary: "List an endpoint's deliveries",
-		scope:   read,
-	}, rt.listEndpointDeliveries)
 	handle(rt, route{
 		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
 		summary:     "Replay a delivery of this endpoint as a new delivery",

@@ -99,6 +99,25 @@ func (rt *router) endpoints() {
 		codes:   []string{"conflict"},
 		scope:   write, status: 204, withdraws: true,
 	}, rt.deleteEndpoint)
+	rt.statusChanges()
+	handle(rt, route{
+		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
+		summary:     "Verify that an endpoint's receiver wants events",
+		description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
+		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
+		scope:       operate, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
+	}, rt.verifyEndpoint)
+	handle(rt, route{
+		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
+		summary:     "Send a test event to this endpoint alone",
+		description: "The endpoint's event types do not matter.",
+		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_paused", "endpoint_disabled", "too_often"},
+		scope:       operate, status: 202, body: apitypes.EndpointTest{}, empty: true,
+	}, rt.testEndpoint)
+}
+
+// statusChanges registers the routes that change the status of an endpoint.
+func (rt *router) statusChanges() {
 	for _, c := range statusChanges {
 		codes := []string{"endpoint_deleted", "conflict"}
 		for _, status := range []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled} {
@@ -116,20 +135,6 @@ func (rt *router) endpoints() {
 			scope: c.scope, body: apitypes.EndpointReason{}, empty: true, withdraws: c.to != postrider.EndpointEnabled,
 		}, rt.changeStatus(c))
 	}
-	handle(rt, route{
-		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
-		summary:     "Verify that an endpoint's receiver wants events",
-		description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
-		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
-		scope:       operate, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
-	}, rt.verifyEndpoint)
-	handle(rt, route{
-		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
-		summary:     "Send a test event to this endpoint alone",
-		description: "The endpoint's event types do not matter.",
-		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_paused", "endpoint_disabled", "too_often"},
-		scope:       operate, status: 202, body: apitypes.EndpointTest{}, empty: true,
-	}, rt.testEndpoint)
 }
 
 // createEndpoint creates an endpoint with its secrets. All faults of the

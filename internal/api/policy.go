@@ -66,8 +66,8 @@ func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func
 // viewPolicy returns a policy in the form of a response, with all fields.
 func viewPolicy(p postrider.Policy) apitypes.Policy {
 	view := apitypes.Policy{
-		Retry: apitypes.Of(viewRetry(p.Retry)), Signature: apitypes.Of(viewSignatures(p.Signatures)), Circuit: apitypes.Of(viewCircuitPolicy(p.Circuit)),
-		Headers: apitypes.Of(viewHeaders(p.Headers)), Rate: viewRate(p.Rate), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
+		Retry: apitypes.Of(viewRetry(p.Retry)), Signature: apitypes.Of(viewSignatures(p.Signatures)),
+		Circuit: apitypes.Of(viewCircuitPolicy(p.Circuit)), Headers: apitypes.Of(viewHeaders(p.Headers)), Rate: viewRate(p.Rate), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
 	}
 	fields := reflect.ValueOf(p)
 	for option := range shape.Options(&view, fields.Type()) {

@@ -47,55 +47,15 @@ func (v *visit) rateWords(r apitypes.Rate) string {
 func (v *visit) sending(p *endpointPage) sending {
 	e, c, now := p.Endpoint, p.Circuit, p.Traffic.Stats.Now
 	s := sending{notice: notice{Tone: "warn"}, Pace: c.Pace, Now: now}
-	say := func(key string, args ...any) sending {
-		s.Text = v.t("sending."+key, args...)
-		if todo := "sending.todo." + key; v.text.has(todo) {
-			s.Todo = v.t(todo)
-		}
-		return s
-	}
-	fails := func(key string) sending {
-		s.Failure = c.LastFailure
-		said := say(key)
-		said.Todo = strings.TrimSpace(v.advice(s.Failure) + " " + said.Todo)
-		return said
-	}
 	pace := apitypes.Pace{}
 	if c.Pace != nil {
 		pace = *c.Pace
 	}
-	reason := deref(pace.Reason)
 	if resumes := instant(pace.ResumesAt); resumes.After(v.now) {
 		s.Next = resumes
 	}
-	switch {
-	case e.Status != postrider.EndpointEnabled:
-		s.Since, s.Next = e.StatusSince.Time, time.Time{}
-		s = say(string(e.Status))
-		if health := p.lastHealth(); e.Status == postrider.EndpointDisabled && health.Status == postrider.HealthDisabled {
-			s = fails("disabled")
-			s.Tone, s.Text = "bad", v.t("sending.disabled_by_server", "why", v.t(fmt.Sprint("health.reason.", deref(health.Reason))))
-		}
+	if v.stopped(&s, p) {
 		return s
-	case e.PolicyError != nil:
-		s.Tone = "bad"
-		return say("policy_unreadable")
-	case c.Status == postrider.CircuitOpen, c.Status == postrider.CircuitHalfOpen:
-		stage := v.setProbe(&s, p)
-		if opened := c.Reason; opened != nil && *opened == postrider.ReasonManual {
-			s = say(sendingStages[stage])
-		} else {
-			s = fails(sendingStages[stage])
-		}
-		if c.Reason != nil {
-			s.Text += " " + v.t("sending.opened", "why", v.t("circuit.reason."+*c.Reason))
-		}
-		return s
-	case instant(c.PacedUntil).After(v.now):
-		s.Next = instant(c.PacedUntil)
-		return say("retry_after")
-	case reason == string(postrider.PaceRetryAfter): // not stored yet
-		return say("retry_after")
 	}
 	if slow, args := slowedBy(pace, now, e.Rate.Value(), s.Next); slow != "" {
 		if slow != "rate" && slow != "postponed" {
@@ -104,24 +64,77 @@ func (v *visit) sending(p *endpointPage) sending {
 		if slow == "throttled" || slow == "no_response" {
 			s.Failure = c.LastFailure
 		}
-		return say(slow, append(args, "rate", v.rateWords(e.Rate.Value()))...)
+		return v.saySent(s, slow, append(args, "rate", v.rateWords(e.Rate.Value()))...)
 	}
 	s.Next = time.Time{}
-	if c.FailingSince != nil {
+	switch {
+	case c.FailingSince != nil:
 		s.Since = c.FailingSince.Time
-		return fails("failing")
-	}
-	if lastFailed(p.Deliveries) {
-		return fails("failed")
+		return v.sayFailing(s, p, "failing")
+	case lastFailed(p.Deliveries):
+		return v.sayFailing(s, p, "failed")
 	}
 	s.Tone = "good"
 	switch {
 	case now.Pending == 0:
-		return say("nothing")
+		return v.saySent(s, "nothing")
 	case now.OldestDueMS == nil:
-		return say("later")
+		return v.saySent(s, "later")
 	}
-	return say("sent")
+	return v.saySent(s, "sent")
+}
+
+// saySent sets the text of a key, and what to do then.
+func (v *visit) saySent(s sending, key string, args ...any) sending {
+	s.Text = v.t("sending."+key, args...)
+	if todo := "sending.todo." + key; v.text.has(todo) {
+		s.Todo = v.t(todo)
+	}
+	return s
+}
+
+// sayFailing is saySent for an endpoint that fails: it also shows its last failure, with advice.
+func (v *visit) sayFailing(s sending, p *endpointPage, key string) sending {
+	s.Failure = p.Circuit.LastFailure
+	s = v.saySent(s, key)
+	s.Todo = strings.TrimSpace(v.advice(s.Failure) + " " + s.Todo)
+	return s
+}
+
+// stopped reports whether nothing is sent to the endpoint, and sets why.
+func (v *visit) stopped(s *sending, p *endpointPage) bool {
+	e, c := p.Endpoint, p.Circuit
+	paced := c.Pace != nil && c.Pace.Reason != nil && *c.Pace.Reason == string(postrider.PaceRetryAfter)
+	switch {
+	case e.Status != postrider.EndpointEnabled:
+		s.Since, s.Next = e.StatusSince.Time, time.Time{}
+		*s = v.saySent(*s, string(e.Status))
+		if health := p.lastHealth(); e.Status == postrider.EndpointDisabled && health.Status == postrider.HealthDisabled {
+			*s = v.sayFailing(*s, p, "disabled")
+			s.Tone, s.Text = "bad", v.t("sending.disabled_by_server", "why", v.t(fmt.Sprint("health.reason.", deref(health.Reason))))
+		}
+	case e.PolicyError != nil:
+		s.Tone = "bad"
+		*s = v.saySent(*s, "policy_unreadable")
+	case c.Status == postrider.CircuitOpen, c.Status == postrider.CircuitHalfOpen:
+		stage := v.setProbe(s, p)
+		if opened := c.Reason; opened != nil && *opened == postrider.ReasonManual {
+			*s = v.saySent(*s, sendingStages[stage])
+		} else {
+			*s = v.sayFailing(*s, p, sendingStages[stage])
+		}
+		if c.Reason != nil {
+			s.Text += " " + v.t("sending.opened", "why", v.t("circuit.reason."+*c.Reason))
+		}
+	case instant(c.PacedUntil).After(v.now):
+		s.Next = instant(c.PacedUntil)
+		*s = v.saySent(*s, "retry_after")
+	case paced: // not stored yet
+		*s = v.saySent(*s, "retry_after")
+	default:
+		return false
+	}
+	return true
 }
 
 // setProbe sets what a circuit that is not closed does to an endpoint, and returns the stage of

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -160,7 +161,7 @@ func (r *renderer) layout(look brand) layout {
 
 // functions returns the functions of the templates.
 func (r *renderer) functions() template.FuncMap {
-	return template.FuncMap{
+	functions := template.FuncMap{
 		// Texts and numbers, as the language writes them.
 		"t": func(key string, args ...any) string { return r.visit.t(key, args...) },
 		// worded returns the text of a word that the API has; the word itself, if there is none.
@@ -203,15 +204,29 @@ func (r *renderer) functions() template.FuncMap {
 		"json":     prettyJSON,
 		"join":     func(items []string) string { return strings.Join(items, ", ") },
 		"more":     func(items []string, shown int) int { return len(items) - shown },
-		"place":    func(e apitypes.Endpoint) string { return place(r.visit, e) },
 		"has_word": func(words, word string) bool { return slices.Contains(strings.Fields(words), word) },
 		"deref":    deref,
 		"failure":  func(text *string) string { return r.visit.cause(*text) },
 		"timing":   timingParts,
+		"normal":   normal,
+		"plus":     plus,
+		"base64":   base64.StdEncoding.EncodeToString,
+		"at":       func(name, value string) string { return r.visit.at(name, value) },
+		"tone":     tone,
+		"low":      func(rate float64) bool { return rate < lowRate },
+		"ended":    func(n apitypes.StatsNumbers) int64 { return n.Deliveries.Delivered + n.Deliveries.Dead },
+	}
+	maps.Copy(functions, r.nameFunctions())
+	return functions
+}
+
+// nameFunctions returns the functions about endpoints, accounts and deliveries.
+func (r *renderer) nameFunctions() template.FuncMap {
+	return template.FuncMap{
+		"place": func(e apitypes.Endpoint) string { return place(r.visit, e) },
 		"portal_call": func(account postrider.AccountID) string {
 			return "curl -H \"Authorization: Bearer $POSTRIDER_API_KEY\" -d '{\"account\": \"" + account.String() + "\"}' '" + r.visit.origin() + "/v1/webhooks/portal-sessions'"
 		},
-		// Names of endpoints and accounts.
 		"endpoint_name": func(id postrider.EndpointID) shownName { return nameOr(r.visit.names.endpoints, id) },
 		"endpoint_id_name": func(text string) (shownName, error) {
 			id, err := postrider.ParseID[postrider.EndpointID](text)
@@ -219,19 +234,12 @@ func (r *renderer) functions() template.FuncMap {
 		},
 		"name_of":      func(e apitypes.Endpoint) shownName { return r.visit.nameOf(e) },
 		"reason_of":    func(f *apitypes.LastFailure) string { return r.visit.reasonOf(f) },
-		"normal":       normal,
-		"plus":         plus,
 		"account_name": func(id postrider.AccountID) shownName { return nameOr(r.visit.names.accounts, id) },
 		// answered reports whether the error of an attempt says no more than its status code.
 		"answered": func(err *string) bool { return strings.HasPrefix(*err, string(postrider.FailureStatus)+": ") },
 		"scheduled": func(d apitypes.Delivery) bool {
 			return d.Waiting != nil && d.Waiting.Reason == postrider.WaitScheduled
 		},
-		"base64": base64.StdEncoding.EncodeToString,
-		"at":     func(name, value string) string { return r.visit.at(name, value) },
-		"tone":   tone,
-		"low":    func(rate float64) bool { return rate < lowRate },
-		"ended":  func(n apitypes.StatsNumbers) int64 { return n.Deliveries.Delivered + n.Deliveries.Dead },
 	}
 }
 

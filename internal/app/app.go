@@ -124,7 +124,9 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 		Log: logOf(log, "telemetry"),
 	})
 	a.disk = newDisk(c.sqliteDir(), func(used float64) { a.observer.Disk.Call(used) }, logOf(log, "app"))
-	a.observer = observe.New(observe.Join(hooks(log), observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed, Postponed: a.readiness.postponed.add}, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced), logOf(log, "observe"))
+	own := observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed, Postponed: a.readiness.postponed.add}
+	all := observe.Join(hooks(log), own, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced)
+	a.observer = observe.New(all, logOf(log, "observe"))
 	a.gate.set(starting{api.Starting(logOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: logOf(log, "web")})})
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
@@ -207,24 +209,62 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 // handler returns the handler of the API, with the services that wire has made.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
-		Store: a.store, Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets, Reencrypter: reencrypter{a.secrets},
-		Notifier: a.table, Effects: a.dispatcher, Pacer: a.dispatcher, Canceller: a.janitor, Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
+		Store: a.store, Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets,
+		Reencrypter: reencrypter{a.secrets}, Notifier: a.table, Effects: a.dispatcher, Pacer: a.dispatcher, Canceller: a.janitor,
+		Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
-		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Host: hostname(), Quotas: a.config.quotas(), Retention: a.config.retention(),
-		FilesHeld: a.config.sqliteDir() == "", Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: logOf(a.log, "api"),
+		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Host: hostname(), Quotas: a.config.quotas(),
+		Retention: a.config.retention(), FilesHeld: a.config.sqliteDir() == "", Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: logOf(a.log, "api"),
 	})
 }
 
 // wire makes the services, measures the clock and loads the routing table. When it
 // returns, every service has current data; serve only has to start them.
 //
-// It gets the opened store too, because the wrappers hide whether a store
+// It gets the opened store too, because the wrapper hides whether a store
 // implements [store.Nodes].
-func (a *App) wire(ctx context.Context, opened store.Store) error {
-	own, err := egress.LocalPrefixes() // an endpoint must not reach our own API
+func (a *App) wire(ctx context.Context, opened store.Store) (err error) {
+	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
+	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
+	a.table = routing.New(a.store, routing.Options{Log: logOf(a.log, "routing")})
+	a.backups = a.config.lastBackups(opened)
+	inFlight, err := a.wireSenders(ctx)
 	if err != nil {
 		return err
+	}
+	if a.archive, err = a.config.openArchive(a.store, a.secrets.Vault, logOf(a.log, "archive")); err != nil {
+		return err
+	}
+	a.wireChores()
+	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
+	if nodes != nil {
+		a.cluster = nodes
+	}
+	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.senders, dispatch.Options{
+		Concurrency:     a.config.Concurrency,
+		MaxInFlight:     inFlight,
+		HostConcurrency: a.config.HostConcurrency,
+		Drain:           a.config.DrainTimeout,
+		Cluster:         dispatch.Cluster{Nodes: nodes, Host: hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
+		Hooks:           a.observer.Hooks,
+		Log:             logOf(a.log, "dispatch"),
+	})
+	a.wirePublishers()
+	if err := a.clock.measure(ctx); err != nil {
+		return err
+	}
+	if err := a.quotas.Refresh(ctx); err != nil {
+		return err
+	}
+	return a.table.Refresh(ctx)
+}
+
+// wireSenders makes what makes requests, and returns how many attempts may be in flight.
+func (a *App) wireSenders(ctx context.Context) (inFlight int, err error) {
+	own, err := egress.LocalPrefixes() // an endpoint must not reach our own API
+	if err != nil {
+		return 0, err
 	}
 	ports, anyPort, _ := a.config.ports() // Validate has checked them
 	proxy, _ := a.config.proxy()          // checked by Validate, too
@@ -243,46 +283,35 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
 		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Sampled: sampled, Log: logOf(a.log, "webhook"),
 		Continue: func(ctx context.Context, c postrider.Claimed, refused postrider.Attempt) error {
-			return a.dispatcher.Continue(ctx, c, refused) // it is made below
+			return a.dispatcher.Continue(ctx, c, refused) // wire makes it afterwards
 		},
 		Current: func(c *postrider.Claimed, to *store.EndpointSnapshot) bool { return a.dispatcher.Current(c, to) },
 	})
-	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
-	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
-	a.table = routing.New(a.store, routing.Options{Log: logOf(a.log, "routing")})
-	if a.archive, err = a.config.openArchive(a.store, a.secrets.Vault, logOf(a.log, "archive")); err != nil {
-		return err
-	}
+	a.inspector = inspect.New(inspect.Deps{
+		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: logOf(a.log, "inspect"),
+	})
+	a.senders = &senders{a.sender, a.inspector}
+	a.messenger = a.newMessenger()
+	return inFlight, nil
+}
+
+// wireChores makes what keeps the store in order.
+func (a *App) wireChores() {
 	a.janitor = janitor.New(a.store, janitor.Options{
-		Keep: a.config.keep(), Archive: a.archive.janitor(), Disk: a.disk.watched(), Notice: a.config.limits(), IDs: a.ids, Limits: a.config.healthLimits(),
-		Hooks: a.observer.Hooks, Log: logOf(a.log, "janitor"),
+		Keep: a.config.keep(), Archive: a.archive.janitor(), Disk: a.disk.watched(), Notice: a.config.limits(), IDs: a.ids,
+		Limits: a.config.healthLimits(), Hooks: a.observer.Hooks, Log: logOf(a.log, "janitor"),
 	})
 	a.expunger = expunge.New(a.store, expunge.Options{
 		List: a.config.ExpungeList, Archive: a.archive.expunger(), ChoreDone: a.observer.ChoreDone, CancelDeleted: a.janitor.CancelDeleted,
 		Log: logOf(a.log, "expunge"),
 	})
-	a.backups = a.config.lastBackups(opened)
-	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
-	if nodes != nil {
-		a.cluster = nodes
-	}
-	a.inspector = inspect.New(inspect.Deps{
-		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: logOf(a.log, "inspect"),
-	})
-	a.senders = &senders{a.sender, a.inspector}
-	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.senders, dispatch.Options{
-		Concurrency:     a.config.Concurrency,
-		MaxInFlight:     inFlight,
-		HostConcurrency: a.config.HostConcurrency,
-		Drain:           a.config.DrainTimeout,
-		Cluster:         dispatch.Cluster{Nodes: nodes, Host: hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
-		Hooks:           a.observer.Hooks,
-		Log:             logOf(a.log, "dispatch"),
-	})
+}
+
+// wirePublishers makes what publishes events and makes deliveries.
+func (a *App) wirePublishers() {
 	a.replays = replay.New(a.store, a.table, a.dispatcher, replay.Options{
 		IDs: a.ids, Room: a.disk.room, Hooks: a.observer.Hooks, Log: logOf(a.log, "replay"),
 	})
-	a.messenger = a.newMessenger()
 	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{
 		IDs: a.ids, Clock: a.store.Clock(), Room: a.disk.room, Hooks: a.observer.Hooks, Log: logOf(a.log, "ingest"),
 	})
@@ -292,13 +321,6 @@ func (a *App) wire(ctx context.Context, opened store.Store) error {
 		Hooks: a.observer.Hooks, Log: logOf(a.log, "quota"),
 	})
 	a.notify = notify.New(a.store, a.ingest, a.table, notify.Options{Hooks: a.observer.Hooks, Log: logOf(a.log, "notify")})
-	if err := a.clock.measure(ctx); err != nil {
-		return err
-	}
-	if err := a.quotas.Refresh(ctx); err != nil {
-		return err
-	}
-	return a.table.Refresh(ctx)
 }
 
 // Opened returns a channel that is closed when the store is open and the API

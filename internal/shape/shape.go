@@ -166,5 +166,6 @@ func fits(value, other reflect.Type) bool {
 	if other.Kind() == reflect.Pointer {
 		other = other.Elem()
 	}
-	return value == other || other == duration && value.Kind() == reflect.Int64 || value.Kind() == reflect.String && other.Kind() == reflect.String
+	bothTexts := value.Kind() == reflect.String && other.Kind() == reflect.String
+	return value == other || bothTexts || other == duration && value.Kind() == reflect.Int64
 }

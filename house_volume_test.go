@@ -16,10 +16,13 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. An ADR raises
 // one, and says why.
 const (
-	budgetLines   = 67_950  // of product code, without blanks and comments
+	budgetLines   = 67_925  // of product code, without blanks and comments
 	budgetTokens  = 515_800 // of product code, without comments
-	budgetColumns = 1_605   // lines of Go that are longer than columns
+	budgetColumns = 1_603   // lines of Go that are longer than columns
 )
+
+// longestFunction is how many lines a function of the product may have.
+const longestFunction = 60
 
 // columns is how long a line of Go should be at most. A tab counts as one.
 const columns = 140
@@ -68,6 +71,13 @@ func TestHouseKeepsItsBudget(t *testing.T) {
 		long += longLines(t, f.path)
 		if besideTheProduct(f) {
 			continue
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				if n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1; n > longestFunction {
+					t.Errorf("%s: function %s has %d lines, more than %d", f.at(fn), fn.Name.Name, n, longestFunction)
+				}
+			}
 		}
 		v := volumeOf(t, f.path)
 		all.lines, all.tokens = all.lines+v.lines, all.tokens+v.tokens

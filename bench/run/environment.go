@@ -104,7 +104,7 @@ func setUp(ctx context.Context, l *lab.Lab, store string, st setup) (*environmen
 	if err != nil {
 		return w, err
 	}
-	first, err := l.StartServer(ctx, lab.ServerOptions{Store: store, Ready: time.Minute, Args: args})
+	first, err := l.StartServer(ctx, lab.ServerOptions{Store: store, Ready: time.Minute, Args: args, Program: w.variant.program})
 	if err != nil {
 		return w, err
 	}

@@ -5,6 +5,7 @@
 //	go run ./bench/run -runs 3 -out bench/RESULTS.md
 //	go run ./bench/run -stores postgres -only B5,B6
 //	go run ./bench/run -only B1,B2 -variants plain,metrics,traces1,traces100 -runs 3
+//	go run ./bench/run -only B1,B2,B3 -against "$(cat bench/BASE)" -runs 7
 //	go run ./bench/run -quick
 //
 // README.md beside it says what the figures mean. Every wait is bounded, and
@@ -32,6 +33,7 @@ type options struct {
 	out      string
 	profiles string
 	variants string
+	against  string
 	seconds  int
 	runs     int
 	quick    bool
@@ -48,6 +50,7 @@ func main() {
 	flag.IntVar(&o.seconds, "seconds", 10, "how long scenarios of the highest rate publish")
 	flag.IntVar(&o.runs, "runs", 1, "how often to run each scenario")
 	flag.StringVar(&o.variants, "variants", "", "plain,metrics,traces1,traces100 or some of them: run each scenario once so in each round, and compare them; empty: plain")
+	flag.StringVar(&o.against, "against", "", "another commit: run each scenario with its server too, and print the ratios; bench/BASE names the best one")
 	flag.IntVar(&o.history.days, "days", 90, "B17: days of history")
 	flag.IntVar(&o.history.rows, "day-rows", 100_000, "B17: rows of a day and table")
 	flag.IntVar(&o.history.full, "full-day", 1_200_000, "B17: rows of a table on the days that are deleted")
@@ -71,6 +74,13 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
+	if o.against != "" {
+		program, err := l.BuildCommit(ctx, o.against)
+		if err != nil {
+			return err
+		}
+		wanted = withBase(wanted, o.against, program)
+	}
 	rep := newReport(o)
 	var errs []error
 	for round := range o.runs {

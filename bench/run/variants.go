@@ -16,9 +16,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// variant is how a server is observed while a scenario runs.
+// variant is how a server is observed while a scenario runs, or another server.
 type variant struct {
 	name    string
+	program string  // of another commit; empty: the server of this tree
 	scraped bool    // a Prometheus reads /metrics every five seconds
 	share   float64 // of the events that are traced, for a collector in this process; 0: no traces are sent
 }
@@ -26,7 +27,12 @@ type variant struct {
 // plain is the variant that the others are compared with.
 const plain = "plain"
 
-var allVariants = []variant{{plain, false, 0}, {"metrics", true, 0}, {"traces1", true, 0.01}, {"traces100", true, 1}}
+var allVariants = []variant{
+	{name: plain},
+	{name: "metrics", scraped: true},
+	{name: "traces1", scraped: true, share: 0.01},
+	{name: "traces100", scraped: true, share: 1},
+}
 
 // variantsOf returns the variants of -variants.
 func variantsOf(names string) (chosen []variant, err error) {
@@ -41,6 +47,18 @@ func variantsOf(names string) (chosen []variant, err error) {
 		chosen = append(chosen, allVariants[at])
 	}
 	return chosen, nil
+}
+
+// withBase adds the server of another commit to each scenario, beside the plain one.
+func withBase(wanted []chosen, commit, program string) (both []chosen) {
+	for _, c := range wanted {
+		both = append(both, c)
+		if c.variant.name == plain {
+			c.variant = variant{name: commit, program: program}
+			both = append(both, c)
+		}
+	}
+	return both
 }
 
 // inOrder returns what is measured in a round: every second round in the opposite order, so that
@@ -80,6 +98,14 @@ func (m measured) against(done []measured) (figures []figure) {
 			}
 		}
 		return 0
+	}
+	if m.variant.program != "" { // the ratios that matter are of this tree to the other commit
+		for _, f := range m.figures(m.shown) {
+			if now := value(done[at], f.name); f.value > 0 && now > 0 {
+				figures = append(figures, ratio("this tree ÷ "+m.variant.name+": "+f.name, now, f.value))
+			}
+		}
+		return figures
 	}
 	for _, name := range []string{perSecond, costServer} {
 		if base := value(done[at], name); base > 0 {

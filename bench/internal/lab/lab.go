@@ -79,6 +79,26 @@ func (l *Lab) build(ctx context.Context, packages []string) error {
 	return nil
 }
 
+// BuildCommit builds the server of another commit of this repository, and returns the name of its
+// program for ServerOptions.Program.
+func (l *Lab) BuildCommit(ctx context.Context, commit string) (program string, err error) {
+	tree, err := l.Folder("tree")
+	if err != nil {
+		return "", err
+	}
+	program = "postrider-" + commit
+	for _, step := range []*exec.Cmd{
+		exec.CommandContext(ctx, "git", "archive", "--format=tar", "--output="+filepath.Join(tree, "tree.tar"), commit),
+		exec.CommandContext(ctx, "tar", "-x", "-f", filepath.Join(tree, "tree.tar"), "-C", tree),
+		exec.CommandContext(ctx, "go", "build", "-C", tree, "-o", l.Program(program), "./cmd/postrider"),
+	} {
+		if out, err := step.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build commit %s: %s: %w\n%s", commit, step.Args[0], err, out)
+		}
+	}
+	return program, nil
+}
+
 // Close ends what the lab started and removes its folder.
 func (l *Lab) Close() error {
 	l.mu.Lock()

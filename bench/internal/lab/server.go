@@ -25,6 +25,8 @@ type ServerOptions struct {
 	Store string        // sqlite or postgres
 	Ready time.Duration // how long it may take to get ready; default 30 s
 	Args  []string      // further flags of postrider serve; see Configure
+
+	Program string // see BuildCommit; default: the server of this tree
 }
 
 // Server is a Postrider server with an empty store of its own, which outlives
@@ -69,6 +71,7 @@ func (l *Lab) StartNode(ctx context.Context, first *Server) (*Server, error) {
 
 func (l *Lab) newServer(opts ServerOptions) *Server {
 	opts.Ready = cmp.Or(opts.Ready, 30*time.Second)
+	opts.Program = cmp.Or(opts.Program, "postrider")
 	l.servers++
 	name := "server" + strconv.Itoa(l.servers)
 	return &Server{lab: l, name: name, opts: opts, dir: filepath.Join(l.dir, name)}
@@ -84,7 +87,7 @@ func (s *Server) settle(ctx context.Context) error {
 		return err
 	}
 	s.args = []string{
-		s.lab.Program("postrider"), "serve", "--dev", "--log-level", "warn",
+		s.lab.Program(s.opts.Program), "serve", "--dev", "--log-level", "warn",
 		"--listen", s.address, "--ops-listen", s.ops, "--data-dir", s.dir,
 	}
 	if s.dsn != "" {

@@ -22,6 +22,11 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrFenced: another node has taken over the lease or the job that the caller held.
 	ErrFenced = errors.New("fenced")
+	// ErrTooManyTries: a login, or the opening of a link, is beyond the limit of tries. It
+	// matches ErrBusy.
+	ErrTooManyTries = fmt.Errorf("too many tries: %w", ErrBusy)
+	// ErrTooManyReads: a read of the API or a page is beyond the share of its account.
+	ErrTooManyReads = errors.New("too many reads of the account are under way")
 	// ErrExpungeList: the list of expunges cannot be written, so nothing is expunged.
 	ErrExpungeList = errors.New("the list of expunges cannot be written")
 )

@@ -45,9 +45,6 @@ var (
 	errTooOften     = errors.New("the same was done too often")
 )
 
-// ErrTooManyReads is the error of a read beyond the share of its account.
-var ErrTooManyReads = errors.New("too many reads of the account are under way")
-
 // errorClass is the response to all errors of one class.
 type errorClass struct {
 	// err is the error that the members of the class match, by errors.Is.
@@ -75,7 +72,7 @@ var errorClasses = []errorClass{
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json in UTF-8"},
 	{errEncoding, 415, "unsupported_media_type", "the body must not be compressed: send it without a Content-Encoding"},
 	{errTooOften, 429, "too_often", "the same was done too often; the detail names the limit, and Retry-After the wait"},
-	{ErrTooManyReads, 429, "too_many_reads", "too many reads of the account are under way; see Retry-After"},
+	{postrider.ErrTooManyReads, 429, "too_many_reads", "too many reads of the account are under way; see Retry-After"},
 	{errOverBudget, 429, "overloaded", "the server has no memory for the body of this request; see Retry-After"},
 	{errLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is no resource with this id or name"},

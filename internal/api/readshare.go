@@ -104,7 +104,7 @@ func (s *readShares) enter(ctx context.Context, account postrider.AccountID) (co
 }
 
 // errReadShare is the response to a read beyond the share of its account.
-var errReadShare = &apiError{class: ErrTooManyReads, after: readAgain}
+var errReadShare = &apiError{class: postrider.ErrTooManyReads, after: readAgain}
 
 // has reports whether the context has a slot that was not given back.
 func (s *readShares) has(ctx context.Context) bool {
@@ -204,7 +204,7 @@ func (s *readShares) drop(account postrider.AccountID) {
 // Share waits for the turn of a page of the caller, which reads and renders. The returned
 // function gives the turn back; call it before anything is written to the browser. The calls
 // of the API with the returned context have the page's turn. The error matches
-// ErrTooManyReads if the turn did not come in time.
+// postrider.ErrTooManyReads if the turn did not come in time.
 func (h *Handler) Share(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
 	return h.reads.enter(ctx, caller.Account)
 }

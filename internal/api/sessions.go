@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -32,7 +31,7 @@ const (
 // seconds.
 //
 // The errors match postrider.ErrNotFound for a key, a code or a token that is unknown,
-// used or expired, and ErrTooManyTries after too many tries.
+// used or expired, and postrider.ErrTooManyTries after too many tries.
 type Sessions struct {
 	*server
 
@@ -95,14 +94,10 @@ func (d door) try(from netip.Addr) error {
 	network, _ := from.Prefix(bits) // zero for the zero address
 	shared := from.IsPrivate() || from.IsLoopback()
 	if !shared && d.each.spent(network) || d.all.allow(struct{}{}) != nil || !shared && d.each.allow(network) != nil {
-		return ErrTooManyTries
+		return postrider.ErrTooManyTries
 	}
 	return nil
 }
-
-// ErrTooManyTries is the error of a login, or of the opening of a link, beyond the limit of
-// tries. It matches postrider.ErrBusy.
-var ErrTooManyTries = fmt.Errorf("too many tries: %w", postrider.ErrBusy)
 
 // newSessions returns the sessions of the server, with empty caches.
 func newSessions(s *server) *Sessions {

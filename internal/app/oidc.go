@@ -87,8 +87,8 @@ type directory struct {
 
 // Begin implements [web.Identity].
 func (d directory) Begin(ctx context.Context, from netip.Addr) (to, attempt string, err error) {
-	if d.people.sessions.BeginLogin(from) != nil { // it has no other error
-		return "", "", web.ErrTooManyTries
+	if err := d.people.sessions.BeginLogin(from); err != nil {
+		return "", "", err
 	}
 	return d.provider.Begin(ctx)
 }

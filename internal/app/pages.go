@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -27,23 +26,12 @@ type front struct {
 func (a *App) newFront(handler *api.Handler) *front {
 	sessions := people{handler.Sessions(), a.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Share: share(handler), Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store, Standard: api.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
+		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store, Standard: api.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
 		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
 	}, web.Options{
 		PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()),
 		TrustedProxies: a.config.TrustedProxies, Version: Version(), Log: logOf(a.log, "web"),
 	})}
-}
-
-// share returns the function by which pages wait for their turn.
-func share(handler *api.Handler) func(context.Context, postrider.Caller) (context.Context, func(), error) {
-	return func(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
-		ctx, end, err := handler.Share(ctx, caller)
-		if errors.Is(err, api.ErrTooManyReads) {
-			err = web.ErrTooManyReads
-		}
-		return ctx, end, err
-	}
 }
 
 // EndBodies gives up the request bodies that are being read, and ends the streams of
@@ -129,16 +117,10 @@ func (p people) Find(ctx context.Context, token string) (web.Session, error) {
 // Logout implements [web.Sessions].
 func (p people) Logout(ctx context.Context, token string) error { return p.sessions.Logout(ctx, token) }
 
-// opened returns a new session with its token, or only the error.
+// opened returns a new session with its token.
 func (p people) opened(ctx context.Context, token string, made postrider.Session, err error) (string, web.Session, error) {
-	if errors.Is(err, api.ErrTooManyTries) {
-		err = web.ErrTooManyTries
-	}
 	session, err := p.view(ctx)(made, err)
-	if err != nil {
-		return "", session, err
-	}
-	return token, session, nil
+	return token, session, err
 }
 
 // view returns a function that turns the result of a call into a session for the pages.

@@ -467,7 +467,7 @@ func failureStatus(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, errBadForm):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, errTooManyStreams), errors.Is(err, ErrTooManyTries), errors.Is(err, ErrTooManyReads):
+	case errors.Is(err, errTooManyStreams), errors.Is(err, postrider.ErrTooManyTries), errors.Is(err, postrider.ErrTooManyReads):
 		return http.StatusTooManyRequests
 	case errors.Is(err, errForged), errors.Is(err, errForbidden), errors.Is(err, errInsecure):
 		return http.StatusForbidden

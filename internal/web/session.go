@@ -30,7 +30,7 @@ type Session struct {
 // browser keeps it in a cookie.
 //
 // The errors match postrider.ErrNotFound for a key, a code or a token that is
-// unknown, used or expired, and [ErrTooManyTries] after too many tries.
+// unknown, used or expired, and [postrider.ErrTooManyTries] after too many tries.
 type Sessions interface {
 	// Login makes a session of an operator from an API key. from is the address of
 	// the client, for the limit of tries.
@@ -44,10 +44,6 @@ type Sessions interface {
 	// Logout ends the session of a token.
 	Logout(ctx context.Context, token string) error
 }
-
-// ErrTooManyTries is the error of a login, or of the opening of a link, beyond the limit of
-// tries.
-var ErrTooManyTries = errors.New("too many tries")
 
 // errLoggedOut is the error of a page that needs a session and has none.
 var errLoggedOut = errors.New("no session")
@@ -103,7 +99,7 @@ func (v *visit) refuseLogin(err error, p loginPage) error {
 		p.Fault = "login.refused"
 	case errors.Is(err, postrider.ErrNotFound):
 		p.Fault = "login.wrong"
-	case errors.Is(err, ErrTooManyTries):
+	case errors.Is(err, postrider.ErrTooManyTries):
 		p.Fault, status = "login.too_often", http.StatusTooManyRequests
 	default:
 		return err
@@ -192,8 +188,8 @@ func cookieName(name string, secure bool) string {
 // so that an operator who opens a portal stays logged in.
 func (a audience) cookie() string { return strings.TrimPrefix(a.base(), "/") }
 
-// overHTTPS reports whether the browser reached this server by HTTPS, as far as is
-// known: a proxy may end TLS. Then the Origin, which forms have, tells.
+// overHTTPS reports whether the browser used HTTPS, as far as the server can know. A proxy may
+// end TLS. Then the header Origin, which browsers send with forms, has the browser's scheme.
 func (v *visit) overHTTPS() bool {
 	return v.h.https || v.r.TLS != nil || strings.HasPrefix(v.r.Header.Get("Origin"), "https://")
 }

@@ -196,7 +196,7 @@ func TestARefusedPageIsNoError(t *testing.T) {
 		share  error
 		status int
 	}{
-		{"the share is used up", ErrTooManyReads, http.StatusTooManyRequests},
+		{"the share is used up", postrider.ErrTooManyReads, http.StatusTooManyRequests},
 		{"the API failed", nil, http.StatusServiceUnavailable},
 	} {
 		var log logLines

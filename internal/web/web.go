@@ -31,7 +31,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -51,7 +50,7 @@ type Deps struct {
 	API func(postrider.Caller) http.RoundTripper
 	// Share waits until a page of the caller may read and render. The returned function ends
 	// the page's turn; the calls of the API with the returned context are a part of it. The
-	// error matches [ErrTooManyReads]. nil: no page waits.
+	// error matches [postrider.ErrTooManyReads]. nil: no page waits.
 	Share func(context.Context, postrider.Caller) (context.Context, func(), error)
 	// Sessions logs people in and out.
 	Sessions Sessions
@@ -71,9 +70,6 @@ type Deps struct {
 	// not renew themselves.
 	Live Live
 }
-
-// ErrTooManyReads is the error of a page beyond the share of its account.
-var ErrTooManyReads = errors.New("too many pages of the account are read")
 
 // Options tunes the pages. The zero value is the default.
 type Options struct {

@@ -251,7 +251,7 @@ func (s *sessions) Login(ctx context.Context, key string, from netip.Addr) (stri
 	s.from = from
 	s.mu.Unlock()
 	if key == "too often" {
-		return "", web.Session{}, web.ErrTooManyTries
+		return "", web.Session{}, postrider.ErrTooManyTries
 	}
 	token := strings.TrimPrefix(key, "key of ")
 	found, err := s.Find(ctx, token)

@@ -27,7 +27,7 @@ type Explanation struct {
 	Others     int        // with pending.due: other pending deliveries of the endpoint, as far as they were counted
 }
 
-// Next is what happens to a delivery by itself.
+// Next is what happens to a delivery next if nobody intervenes.
 type Next string
 
 // What happens next.

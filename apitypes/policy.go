@@ -53,8 +53,8 @@ type Signature struct {
 	Schemes []Scheme `json:"schemes" nullable:"false" doc:"Signature schemes; each request has the signatures of all. An object gives a scheme another header."`
 }
 
-// Scheme is a signature scheme. Its JSON is only the name where the scheme
-// writes into its own header, else an object.
+// Scheme is a signature scheme. Its JSON is a string, the name, if the scheme has its
+// own header and prefix. With another header or prefix its JSON is an object.
 type Scheme struct {
 	Scheme postrider.Scheme `json:"scheme"`
 	Header string           `json:"header" example:"X-Acme-Signature" doc:"Name of the header, instead of the scheme's own."`

@@ -143,8 +143,9 @@ func (c *Client) ChangeEndpoint(ctx context.Context, id postrider.EndpointID, ch
 }
 
 // VerifyEndpoint asks an endpoint's receiver whether it wants events. If the
-// endpoint is paused for that, an agreement enables it. The method is challenge
-// or cloudevents; empty: the choice of the server's operator. If the receiver
+// endpoint is paused until its receiver agrees, an agreement enables it. The method
+// is challenge or cloudevents; if it is empty, the server uses the one that its
+// operator has configured. If the receiver
 // does not agree, the error matches [postrider.ErrConflict] and has the code
 // verification_failed.
 func (c *Client) VerifyEndpoint(ctx context.Context, id postrider.EndpointID, method string) (apitypes.Endpoint, error) {

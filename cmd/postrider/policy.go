@@ -20,13 +20,13 @@ import (
 //
 // The API tells three states of an option apart, and so must the flags:
 //
-//   - Absent: the flag is not given, a nil pointer or an empty text. The option is
+//   - Absent: the flag is not given. Its field is then nil or empty, and the option is
 //     not in the request. create applies the default, update keeps the value.
 //   - Null: the value that removes an option, such as --rate unlimited, --auth none,
 //     --no-headers or --no-tls.
 //   - A value: every other text of the flag.
 //
-// A flag therefore has no default of kong: it would set the option at each update.
+// Therefore no flag has a default of kong: update would send that default every time.
 // The help names the default that the server applies.
 type policyFlags struct {
 	// When and how often attempts are made, and how they are signed. --retry and

@@ -15,8 +15,8 @@ import (
 // write.
 const circuitTries = 5
 
-// viewCircuit returns a circuit in the form of a response, with times of day. Times that are
-// zero become null.
+// viewCircuit returns a circuit in the form of a response. It converts the times of the store's
+// clock to wall-clock time. Zero times become null.
 func (s *server) viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	c = s.Store.Clock().ShownCircuit(c)
 	return apitypes.Circuit{

@@ -11,9 +11,9 @@ import (
 // limiter limits how often something may happen, for each key apart. It applies to
 // each node separately.
 type limiter[K comparable] struct {
-	// every is the interval after a burst.
+	// every is the time after which one more use is allowed, once the burst is used up.
 	every time.Duration
-	// burst is how often it may happen at once.
+	// burst is how many uses are allowed at once.
 	burst int
 	// detail is the text of the 429.
 	detail string

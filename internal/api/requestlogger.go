@@ -63,8 +63,8 @@ type requestInfo struct {
 	err error
 	// problem is the code of the response, where it is a problem. Set by problemOf.
 	problem string
-	// request is the request, for routes of huma. nil: the route is served without
-	// it, or the context belongs to no request.
+	// request is the request, if huma serves the route. nil: the route does not use huma,
+	// or the context belongs to no request.
 	request *http.Request
 	// header has the request's headers.
 	header http.Header
@@ -261,9 +261,9 @@ type responseWriter struct {
 	began time.Time
 	// size counts the bytes written to the response body.
 	size int
-	// giveBack ends the turn of a request that only reads. Write calls it, because a body is
-	// encoded before its first byte is written: a client that does not read its response
-	// keeps no turn. nil: the request needs none.
+	// giveBack ends the turn of a request that only reads: another read may then start. Write
+	// calls it before the first byte is sent, because the whole body is encoded by then. So a
+	// client that does not read its response keeps no turn. nil: the request needs no turn.
 	giveBack func()
 }
 

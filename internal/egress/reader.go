@@ -70,7 +70,7 @@ func (rd *responseReader) firstByte() time.Time {
 // finalHeader returns the final header, in the buffer.
 func (rd *responseReader) finalHeader() []byte { return rd.buffer[rd.final:rd.header] }
 
-// drained reports whether nothing was received that was not read.
+// drained reports whether all received bytes were read, without an error.
 func (rd *responseReader) drained() bool { return rd.r == rd.w && rd.err == nil }
 
 // fill reads more into the buffer. It fails when nothing arrives or nothing more

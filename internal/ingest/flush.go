@@ -18,9 +18,9 @@ const (
 	// groupRows is how many deliveries a group commits, unless its first publish
 	// alone has more. Events of a batch beyond it get fan-out jobs.
 	groupRows = 2000
-	// orderedRows is how many deliveries a batch commits if an endpoint wants its
-	// events in order. A fan-out job cannot keep an order: the next event of the key
-	// would overtake the job. One event has at most groupRows of them.
+	// orderedRows is the most deliveries that a batch may have if an endpoint wants its
+	// events in order. Such events get no fan-out job, because the next event of the key
+	// would overtake the job. A single event may have at most groupRows deliveries.
 	orderedRows = 10 * groupRows
 	// rematches is how often a group is matched again because subscriptions
 	// changed between its match and its commit.

@@ -272,7 +272,8 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 	}
 }
 
-// ended tells observers of deliveries that a chore ended, and of the attempts that were lost by that.
+// ended reports to the hooks that a chore has ended n deliveries, and how many of their attempts
+// were lost.
 func (j *Janitor) ended(status postrider.Status, reason string, n, lost int) {
 	if lost > 0 {
 		j.opts.Hooks.AttemptsLost.Call(lost)

@@ -255,8 +255,8 @@ func (w *expiryWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// failingAfter is how long a chore fails before people are told. A lock that somebody holds,
-// or a database that restarts, is over before.
+// failingAfter is how long a chore must have failed before people are told. Short causes, such as
+// a lock or a restart of the database, end within this time.
 const failingAfter = time.Hour
 
 // failures is how a chore fails.

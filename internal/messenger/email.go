@@ -185,8 +185,8 @@ func (e Email) send(client *mail.Client, m Message) error {
 	return client.Send(email)
 }
 
-// email returns the message as an email. Its headers are made of one line each, and the
-// address is one that net/mail accepts.
+// email returns the message as an email. Every header value is a single line. An address that
+// net/mail cannot parse is an error.
 func (e Email) email(m Message) (*mail.Msg, error) {
 	to, err := netmail.ParseAddress(m.To.Address)
 	if err != nil {

@@ -142,8 +142,9 @@ type Messenger struct {
 	opts Options
 
 	mu sync.Mutex
-	// failing has the destinations whose last message was not sent, and when that was. Those
-	// that are older than two hours are removed: another node sends there, or they are gone.
+	// failing maps each destination whose last message was not sent to the time of that failure.
+	// Entries older than two hours are removed: this node would have tried again by then, so
+	// another node sends there now, or the destination was deleted.
 	failing map[postrider.Channel]map[postrider.DestinationID]time.Time
 }
 
@@ -241,8 +242,8 @@ func (m *Messenger) settle(ctx context.Context, token postrider.Token, sent Mess
 	return m.record(ctx, s)
 }
 
-// record ends the lease of a destination. It outlives ctx: what was sent must not be sent
-// again only because the server stops.
+// record ends the lease of a destination. It goes on when ctx is cancelled: otherwise the end of
+// the server could cause a message that was sent already to be sent again.
 func (m *Messenger) record(ctx context.Context, s store.SettleDestination) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()

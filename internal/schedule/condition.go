@@ -222,15 +222,15 @@ func (ep *endpoint) isSlow(now time.Time) bool {
 	return ep.latency > slowAfter || ep.inFlight > 0 && now.Sub(ep.waitsSince) >= slowAfter
 }
 
-// updateClass sets the class of an endpoint, whenever it is used; inspectAll finds those that
-// have become slow. An endpoint whose class improves moves to the queue of the better class at
-// once. One whose class gets worse stays in its queue until start removes it from there,
-// and checks its class again.
+// updateClass sets the class of an endpoint. It is called whenever the endpoint is used;
+// inspectAll also calls it, for endpoints that have become slow meanwhile. An endpoint whose class
+// improves moves to the queue of the better class at once. An endpoint whose class gets worse
+// stays in its queue; when start takes it out, start calls updateClass again.
 //
 // Example: a new endpoint is unproven. After a quarter of a second without a response it is slow; it
 // times out and is failedOnce; it times out again and is unreliable; after the fifth failure its
-// circuit opens. The probe succeeds, so that it is unreliable while the circuit is on probation
-// (Cooldown), and then prompt.
+// circuit opens. The probe succeeds. The endpoint stays unreliable while the circuit is on
+// probation (Cooldown), and is prompt afterwards.
 func (c *Core) updateClass(now time.Time, ep *endpoint) {
 	is := prompt
 	switch {

@@ -185,8 +185,8 @@ func CreateFile(path string) error {
 	return createFile(path, keyring)
 }
 
-// Export writes the keyring of a store into a file that must not exist. Values are
-// needed only for keys in the database; otherwise they may be nil.
+// Export writes the keyring of a store into a new file. It fails if the file exists. The
+// argument values is needed only if the keyring is in the database; otherwise it may be nil.
 func Export(ctx context.Context, l Location, values store.Encryption, path string) error {
 	from := l.source(values)
 	if values != nil {

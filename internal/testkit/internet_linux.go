@@ -91,8 +91,8 @@ func (n *Internet) Dialer() *net.Dialer {
 	return &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(Home, 0))}
 }
 
-// Connections returns the addresses that connections were opened to since the
-// last call, and waits until the tap has seen all there was.
+// Connections waits until the tap has seen all packets that were sent so far. It
+// returns the addresses to which connections were opened since the last call.
 func (n *Internet) Connections(tb testing.TB) []netip.AddrPort {
 	tb.Helper()
 	// A connection of our own marks where the wire is now.

@@ -202,9 +202,9 @@ func (v *visit) guide() (guide, error) {
 	return g, nil
 }
 
-// subscribable returns the types of the catalogue, and those of the customer's latest
-// events. A type has the example of the catalogue, else the latest event of the type among
-// these.
+// subscribable returns the types of the catalogue, and the types of the customer's latest
+// events. Example comes from the catalogue. Latest is the newest of these events that has the
+// type.
 func (v *visit) subscribable() ([]guideType, error) {
 	catalogue, err := v.api.EventTypes(v.ctx, client.Paging{Limit: 250})
 	if err != nil {

@@ -120,7 +120,8 @@ func (d *draft) appendTrace(t *target, header []byte) []byte {
 	return append(header, "\r\n"...)
 }
 
-// appendOwnLines appends the header lines of the endpoint's own and its token.
+// appendOwnLines appends the header lines of the endpoint, and an Authorization line if it has a
+// token.
 func (t *target) appendOwnLines(header []byte, token string) []byte {
 	header = append(header, t.ownLines...)
 	if t.tokens != nil && token != "" {

@@ -89,7 +89,8 @@ func (r *rollups) fold(seen *store.Seen) error {
 	return nil
 }
 
-// typeOf returns the type by which the scope counts the event type.
+// typeOf returns the type under which the scope counts events of eventType. It is eventType, or
+// [store.OtherTypes] if eventType is new and the scope has most types already.
 func (r *rollups) typeOf(scope store.Scope, eventType string, most int) string {
 	known := map[string]bool{}
 	for key := range r.rows[scope] {

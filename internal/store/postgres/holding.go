@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// Raises the sequences. The time may have been set back. Walks hold_pkey.
+// Sets hold.sequences to the present time; new sequences are above it. It keeps a higher value,
+// because the clock may have been set back. Walks hold_pkey.
 const raiseSequencesSQL = `
 	update hold
 	set sequences = greatest(sequences, (extract(epoch from now()) * 1000000)::bigint)

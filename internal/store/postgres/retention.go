@@ -75,8 +75,9 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 	}
 }
 
-// One node at a time deletes days of a table. The lock ends with the transaction. A statement that
-// waits for a lock makes all others wait behind it, so the wait is short.
+// Only one node at a time deletes days of a table: it holds an advisory lock until its transaction
+// ends. A statement that waits for a lock on a table blocks later statements on that table, so
+// lock_timeout limits this wait.
 const (
 	oneForgetsSQL   = `select pg_try_advisory_xact_lock(hashtext('postrider_forget_' || @kind::text))`
 	lockBrieflySQL  = `set local lock_timeout = '50ms'`

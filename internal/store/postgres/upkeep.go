@@ -288,9 +288,9 @@ const cancelGoneSQL = `, ended as (
 		` + insertDeltaEnd + `
 	)`
 
-// The same for ordered deliveries, in two steps for the reason given at expireOrdered.
-// find walks endpoints_deleted, and for each endpoint queue_order_key; end walks
-// queue_pkey, and tests the lease again. Deleted endpoints stay deleted.
+// Cancels the ordered deliveries of deleted endpoints, in two steps for the reason given at
+// expireOrdered. find walks endpoints_deleted, and for each endpoint queue_order_key. end walks
+// queue_pkey, and tests the lease again; a deleted endpoint never comes back.
 var cancelOrdered = ending{
 	find: `
 	select d.id

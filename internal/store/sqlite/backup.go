@@ -98,7 +98,7 @@ func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b 
 // sumSuffix ends the name of the file with the checksum of a backup, which sha256sum -c can read.
 const sumSuffix = ".sha256"
 
-// writeSum writes the checksum beside a backup, before the backup has its name.
+// writeSum writes the checksum file of a backup, before the temporary file is renamed to backup.
 func writeSum(backup, sum string) error {
 	file, err := os.OpenFile(backup+sumSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

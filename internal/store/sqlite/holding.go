@@ -15,7 +15,8 @@ func held(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
 	return h, err
 }
 
-// Raises the sequences. The time may have been set back.
+// Sets hold.sequences to the present time; new sequences are above it. It keeps a higher value,
+// because the clock may have been set back.
 const raiseSequencesSQL = `update hold set sequences = max(sequences, @now)`
 
 // Holds the store, unless it is held. max walks the end of the key of events.

@@ -190,10 +190,11 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (_ sto
 		s.fault(err)
 }
 
-// deadLettersWhere returns the condition that chooses the index: one dead letter by its key;
-// those of an event, an endpoint or an account by the index of that name; those of a reason
-// by dead_letters_reason or, for an account, by dead_letters_reason_account; all from the
-// end of the key. The resolved ones are in all of these.
+// deadLettersWhere returns the condition of a query. It decides which index SQLite uses: for a
+// delivery the primary key; for an event, an endpoint or an account dead_letters_event,
+// dead_letters_endpoint or dead_letters_account; for a reason dead_letters_reason, or
+// dead_letters_reason_account if the account is given too; without a condition the primary key.
+// These indexes have the resolved dead letters too.
 func deadLettersWhere(q store.DeadLetterQuery) string {
 	switch {
 	case !q.Delivery.IsZero():

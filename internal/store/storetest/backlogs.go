@@ -20,7 +20,7 @@ func (w *world) someBacklogs(q store.BacklogsQuery) []postrider.EndpointBacklog 
 	return backlogs
 }
 
-// backlogOf returns the backlog of an endpoint without a mark.
+// backlogOf returns the backlog of an endpoint that is not marked as full.
 func backlogOf(e postrider.Endpoint, limit, waiting int64) postrider.EndpointBacklog {
 	return postrider.EndpointBacklog{Endpoint: e.ID, Account: e.Account, Limit: limit, Waiting: waiting}
 }

@@ -326,7 +326,7 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (n i
 			return err
 		})
 	})
-	return n, err
+	return undone(n, err)
 }
 
 // reclaim reclaims up to limit deliveries, and forgets the node when nothing is left. n can

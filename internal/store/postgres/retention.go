@@ -163,7 +163,7 @@ func (s *Store) forgetDay(
 			return err
 		})
 	})
-	return n, err
+	return undone(n, err)
 }
 
 // Copies needed events of a day to kept_events, and counts them. It walks queue_event,

@@ -292,6 +292,7 @@ const forgetRollupsSQL = `
 func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, err error) {
 	defer s.calls.Begin("ForgetRollups").End(&err, "forget rollups")
 	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
+		forgotten = 0 // what an earlier try deleted was undone
 		for step := store.Minutes; step <= store.Days && forgotten < limit; step++ {
 			args := positionArgs(store.RollupKey{})
 			if step < store.Days {
@@ -306,7 +307,7 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, er
 		}
 		return nil
 	})
-	return forgotten, err
+	return undone(forgotten, err)
 }
 
 // The rollups of the step, and the shorter ones that were not added to them yet: for days,

@@ -31,3 +31,11 @@ func (s *Store) withConn(ctx context.Context, do func(conn *pgxpool.Conn) error)
 func (s *Store) tx(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, do)
 }
+
+// undone returns how many rows a transaction changed: none, if it failed.
+func undone(n int, err error) (int, error) {
+	if err != nil {
+		n = 0
+	}
+	return n, err
+}

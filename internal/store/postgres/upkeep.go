@@ -332,7 +332,10 @@ func (s *Store) endBoth(ctx context.Context, statement string, e ending, limit i
 		return ended, lost, err
 	}
 	ordered, lostOrdered, err := s.endOrdered(ctx, e, limit-ended)
-	return ended + ordered, lost + lostOrdered, err
+	if err != nil { // the first are ended, and counted; of these none is
+		return ended, lost, err
+	}
+	return ended + ordered, lost + lostOrdered, nil
 }
 
 // end runs a statement that ends deliveries and returns how many, and how many of their

@@ -34,7 +34,7 @@ func inPieces(ctx context.Context, limit int, do func(size int) (int, error)) (d
 	return done, nil
 }
 
-// byRow changes rows one by one. It changes one row, and returns 1 if there was something to change.
+// byRow changes one row, and returns 1 if there was something to change. Its methods change many.
 type byRow[T any] func(context.Context, *tx, T) (int64, error)
 
 // pieces changes the rows by pieces, and returns how many there were to change.

@@ -125,11 +125,10 @@ const putKeySQL = `
 // PutKey creates an API key; see [store.Access].
 func (v Verbs) PutKey(ctx context.Context, k postrider.APIKey) (err error) {
 	defer v.calls.Begin("PutKey").End(&err, "put key %s", k.ID)
-	_, err = v.db.Exec(ctx, Once, Query{putKeySQL, Args{
+	return v.exec(ctx, Once, Query{putKeySQL, Args{
 		"id": k.ID, "name": k.Name, "hash": k.Hash, "scopes": append([]postrider.Scope{}, k.Scopes...), "account": OrNull(k.Account),
 		"created_at": k.ID.Time(), "expires_at": k.ExpiresAt, "revoked_at": k.RevokedAt, "last_used_at": k.LastUsedAt,
 	}})
-	return err
 }
 
 const keysSQL = `

@@ -20,11 +20,10 @@ func (v Verbs) AppendAudit(ctx context.Context, e postrider.AuditEntry) (err err
 	if details == nil {
 		details = map[string]string{}
 	}
-	_, err = v.db.Exec(ctx, Repeatable, Query{appendAuditSQL, Args{
+	return v.exec(ctx, Repeatable, Query{appendAuditSQL, Args{
 		"id": e.ID, "action": e.Action, "outcome": e.Outcome, "key": OrNull(e.Key), "session": OrNull(e.Session), "name": e.Name,
 		"account": OrNull(e.Account), "object": e.Object, "object_id": OrNull(e.ObjectID), "request": e.Request, "details": details,
 	}})
-	return err
 }
 
 const auditSQL = `

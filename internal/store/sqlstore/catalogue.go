@@ -31,10 +31,9 @@ const (
 // PutEventType creates or changes an event type; see [store.Catalogue].
 func (v Verbs) PutEventType(ctx context.Context, t postrider.EventType) (err error) {
 	defer v.calls.Begin("PutEventType").End(&err, "put event type")
-	_, err = v.db.Exec(ctx, Repeatable, Query{putEventTypeSQL, Args{
+	return v.exec(ctx, Repeatable, Query{putEventTypeSQL, Args{
 		"name": t.Name, "description": t.Description, "example": string(t.Example),
 	}})
-	return err
 }
 
 // EventTypes lists event types by name; see [store.Catalogue].

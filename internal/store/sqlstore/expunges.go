@@ -17,10 +17,9 @@ const putExpungeSQL = `
 // PutExpunge stores a new expunge; see [store.Expunges].
 func (v Verbs) PutExpunge(ctx context.Context, e postrider.Expunge) (err error) {
 	defer v.calls.Begin("PutExpunge").End(&err, "put expunge %s", e.ID)
-	_, err = v.db.Exec(ctx, Repeatable, Query{putExpungeSQL, Args{
+	return v.exec(ctx, Repeatable, Query{putExpungeSQL, Args{
 		"id": e.ID, "event": OrNull(e.Event), "endpoint": OrNull(e.Endpoint), "account": e.Account, "by": e.By, "created_at": e.CreatedAt,
 	}})
-	return err
 }
 
 const (
@@ -84,8 +83,7 @@ func noteExpunge(e postrider.Expunge) Query {
 // NoteExpunge stores how far an expunge has got in the archive; see [store.Expunges].
 func (v Verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) (err error) {
 	defer v.calls.Begin("NoteExpunge").End(&err, "note expunge %s", e.ID)
-	_, err = v.db.Exec(ctx, Repeatable, noteExpunge(e))
-	return err
+	return v.exec(ctx, Repeatable, noteExpunge(e))
 }
 
 // ExpungeChunk goes on with an expunge, unless it has ended; see [store.Expunges]. remove removes

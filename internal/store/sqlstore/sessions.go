@@ -25,12 +25,11 @@ const putSessionSQL = `
 // PutSession creates a session; see [store.Sessions].
 func (v Verbs) PutSession(ctx context.Context, s postrider.Session) (err error) {
 	defer v.calls.Begin("PutSession").End(&err, "put session %s", s.ID)
-	_, err = v.db.Exec(ctx, Once, Query{putSessionSQL, Args{
+	return v.exec(ctx, Once, Query{putSessionSQL, Args{
 		"id": s.ID, "kind": s.Kind, "name": s.Name, "subject": s.Subject, "key": OrNull(s.Key), "account": OrNull(s.Account),
 		"scopes": append([]postrider.Scope{}, s.Scopes...), "options": s.Options, "locale": s.Locale, "embedded": s.Embedded,
 		"code": OrNull(s.Code), "code_expires_at": s.CodeExpiresAt, "hash": OrNull(s.Hash), "created_at": s.ID.Time(), "expires_at": s.ExpiresAt,
 	}})
-	return err
 }
 
 // Walks the unique index of code, and locks the row: of two parallel calls the second one

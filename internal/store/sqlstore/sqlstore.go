@@ -133,6 +133,12 @@ func OrNull[T comparable](value T) any {
 	return value
 }
 
+// exec runs one statement in a transaction of its own, however many rows it changes.
+func (v Verbs) exec(ctx context.Context, fate Fate, q Query) error {
+	_, err := v.db.Exec(ctx, fate, q)
+	return err
+}
+
 // found turns no changed row into postrider.ErrNotFound.
 func found(changed int64, err error) error {
 	if err == nil && changed == 0 {

@@ -20,9 +20,9 @@ import (
 var duration = reflect.TypeFor[time.Duration]()
 
 // Copy sets the fields of the struct that to points to, from those of the struct from that are
-// the same settings. Fields of only one of them are left alone. Structs and slices in them are
+// the same settings. Fields that only one of them has stay as they are. Structs and slices in them are
 // replaced as a whole, by the same rules. A pointer is the same setting as what it points to; nil
-// leaves the other field alone. A duration with a part of a millisecond is an error,
+// leaves the other field as it is. A duration with a part of a millisecond is an error,
 // so that nothing is rounded in silence. Types that do not fit are a mistake of the programmer,
 // and Copy panics.
 func Copy(to, from any) error {
@@ -123,6 +123,9 @@ type Optional interface {
 
 	// IsZero reports whether it was left out.
 	IsZero() bool
+
+	// SetNull makes it null.
+	SetNull()
 
 	// SetValue gives it a value if it has none, and returns a pointer to its value.
 	SetValue() any

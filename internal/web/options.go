@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/shape"
 )
 
 // option is an option of an endpoint in a form: a field of apitypes.EndpointUpdate
@@ -216,8 +217,8 @@ func plain(name string) option {
 		return f.Tag.Get("json") == name+",omitzero"
 	})
 	field := reflect.TypeFor[apitypes.Policy]().Field(place)
-	optional := func(p *apitypes.Policy) optionalField {
-		o, _ := reflect.TypeAssert[optionalField](reflect.ValueOf(p).Elem().Field(place).Addr())
+	optional := func(p *apitypes.Policy) shape.Optional {
+		o, _ := reflect.TypeAssert[shape.Optional](reflect.ValueOf(p).Elem().Field(place).Addr())
 		return o
 	}
 	value := func(p *apitypes.Policy) reflect.Value { return reflect.ValueOf(optional(p).SetValue()).Elem() }
@@ -242,12 +243,6 @@ func plain(name string) option {
 			return setPlain(value(&u.Policy), to[0])
 		},
 	}
-}
-
-// optionalField is an apitypes.Optional.
-type optionalField interface {
-	SetNull()
-	SetValue() any
 }
 
 // setPlain reads the value of an input. After an error the value is one that the API refuses.

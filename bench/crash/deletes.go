@@ -24,31 +24,30 @@ type deletion struct {
 }
 
 // deleteAll deletes the doomed endpoints one after the other, spread over the restarts.
-func (p *phase) deleteAll(ctx context.Context, doomed []deletion) []deletion {
-	for i := range doomed {
-		due := int64(p.times) * int64(i+1) / int64(len(doomed)+1)
+func (p *phase) deleteAll(ctx context.Context) {
+	for i := range p.doomed {
+		due := int64(p.times) * int64(i+1) / int64(len(p.doomed)+1)
 		for p.disturbed.Load() < due && ctx.Err() == nil {
 			pause(ctx, 5*time.Millisecond)
 		}
 		for n := i; ctx.Err() == nil; n++ { // another server may live
-			err := p.servers[n%len(p.servers)].Client().DeleteEndpoint(ctx, doomed[i].endpoint)
+			err := p.servers[n%len(p.servers)].Client().DeleteEndpoint(ctx, p.doomed[i].endpoint)
 			if refused, ok := errors.AsType[*client.Error](err); err == nil || ok && refused.Status == http.StatusNotFound {
-				doomed[i].answered = time.Now()
+				p.doomed[i].answered = time.Now()
 				break
 			}
 			pause(ctx, 20*time.Millisecond)
 		}
 	}
-	return doomed
 }
 
 // checkDeletions lists every delivery of the account and holds the lists to what arrived: each
 // delivery is listed once and has ended; one of a doomed endpoint is cancelled, or delivered if
 // the endpoint accepted it, and nothing else; and the statistics count the same deliveries. A
 // server that was killed may have left an acceptance unrecorded, as for duplicates.
-func (p *phase) checkDeletions(ctx context.Context, doomed []deletion, window time.Duration) error {
+func (p *phase) checkDeletions(ctx context.Context, window time.Duration) error {
 	paths := map[postrider.EndpointID]string{}
-	for _, d := range doomed {
+	for _, d := range p.doomed {
 		if d.answered.IsZero() {
 			return fmt.Errorf("%s was not deleted", d.path)
 		}
@@ -83,10 +82,12 @@ func (p *phase) checkDeletions(ctx context.Context, doomed []deletion, window ti
 		}
 		f.Cursor = page.Next()
 	}
-	late, longest := p.receiver.lateAfter(doomed)
-	fmt.Printf("  %d endpoints deleted; of %d deliveries listed, %d are delivered and %d cancelled, and the lists agree with what arrived; %d acceptances that a kill kept from being recorded\n"+
+	late, longest := p.receiver.lateAfter(p.doomed)
+	fmt.Printf("  %d endpoints deleted; of %d deliveries listed, %d are delivered and %d cancelled, as they arrived;\n"+
+		"  %d were accepted, and a kill kept that from being recorded\n"+
 		"  %d requests began to arrive more than 100 ms after the response to the deletion, the last %v after it\n",
-		len(doomed), len(listed), counted[postrider.Delivered], counted[postrider.Cancelled], unrecorded, late, longest.Round(time.Millisecond))
+		len(p.doomed), len(listed), counted[postrider.Delivered], counted[postrider.Cancelled], unrecorded,
+		late, longest.Round(time.Millisecond))
 	return p.checkStats(ctx, counted)
 }
 
@@ -137,7 +138,8 @@ func (p *phase) checkStats(ctx context.Context, listed map[postrider.Status]int6
 	var got apitypes.StatsDeliveries
 	for range 100 {
 		stats, err := p.servers[0].Client().AccountStats(ctx, account, client.StatsQuery{From: p.began.Add(-time.Minute), Step: "minute"})
-		if got = stats.Total.Deliveries; err == nil && got.Delivered == listed[postrider.Delivered] && got.Cancelled == listed[postrider.Cancelled] {
+		got = stats.Total.Deliveries
+		if err == nil && got.Delivered == listed[postrider.Delivered] && got.Cancelled == listed[postrider.Cancelled] {
 			fmt.Printf("  the statistics count the same\n")
 			return nil
 		}

@@ -112,7 +112,7 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 		publishing.Go(func() { p.publishWide(publish) })
 	}
 	if len(p.doomed) > 0 {
-		publishing.Go(func() { p.doomed = p.deleteAll(publish, p.doomed) })
+		publishing.Go(func() { p.deleteAll(publish) })
 	}
 	if err := p.disturb(ctx); err != nil {
 		cancel()
@@ -135,7 +135,7 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 	if err := v.err(); err != nil || len(p.doomed) == 0 {
 		return err
 	}
-	return p.checkDeletions(ctx, p.doomed, window)
+	return p.checkDeletions(ctx, window)
 }
 
 // publish publishes events until there are no more. One whose fate is unknown

@@ -26,7 +26,8 @@ type front struct {
 func (a *App) newFront(handler *api.Handler) *front {
 	sessions := people{handler.Sessions(), a.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store, Standard: api.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
+		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store,
+		Standard: api.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
 		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
 	}, web.Options{
 		PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()),

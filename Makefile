@@ -33,7 +33,7 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -v /cmd/postrider$$)
 	go test -shuffle=on $(TESTFLAGS) ./cmd/postrider
 	$(MAKE) fuzz FUZZTIME=5s
-	$(MAKE) --jobs=2 --output-sync=target browser contract compat oidc deploy
+	$(MAKE) --jobs=2 --output-sync=target browser newest-postgres contract compat oidc deploy
 
 .PHONY: setup
 setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, systemd, lintian, Prometheus, Chromium.
@@ -65,6 +65,22 @@ setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, 
 	$$root apt-get update -qq; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing; \
 	[[ -x $(PGBIN)/postgres ]] || { echo 'make setup: there is no $(PGBIN)/postgres' >&2; exit 1; }
+
+# What depends on the server's version: the contract of the stores, the plans, the partitions, the
+# migrations and the doctor. The race detector has looked at them on the oldest version.
+ON_MAJOR = TEST_PGBIN=$$(tools/postgres.sh $(1)) go test -count=1 $(TESTFLAGS) ./internal/store/postgres \
+	-run 'Contract|Model|Nodes|Calls|Plans|NoCold|ADay|Partitions|Migrate|Tables|Examine'
+
+.PHONY: newest-postgres
+newest-postgres: ## Test the store on the newest PostgreSQL; the other tests take the oldest.
+	$(call ON_MAJOR,18)
+
+.PHONY: test-postgres
+test-postgres: setup ## Test the store on every major version of PostgreSQL that is supported.
+	$(call ON_MAJOR,15)
+	$(call ON_MAJOR,16)
+	$(call ON_MAJOR,17)
+	$(call ON_MAJOR,18)
 
 # These make clients with npm, Maven and cargo while others ask servers. On a slow disk a commit
 # of a server then waits for seconds behind their files, and the server answers 503. So their

@@ -10,7 +10,7 @@ import (
 // Postgres describes a PostgreSQL database, as a session of a server sees it.
 type Postgres struct {
 	Version                string // of the database server, such as 15.18
-	Major, Oldest, Tested  int    // major versions: this one, the oldest supported one, the tested one
+	Major, Oldest, Newest  int    // major versions: this one, and the oldest and the newest that are tested
 	Role, Database, Schema string // of the session; Schema is where tables are made, empty: nowhere
 	MayCreate              bool   // tables in Schema
 	NotOwned               []string
@@ -84,10 +84,10 @@ func (p Postgres) version() Check {
 	switch {
 	case p.Major < p.Oldest:
 		return Failure(Version, "PostgreSQL %s; the oldest supported version is %d", p.Version, p.Oldest).
-			Change("upgrade the database to PostgreSQL %d", p.Tested)
-	case p.Major != p.Tested:
-		return Warning(Version, "PostgreSQL %s; Postrider is tested with %d", p.Version, p.Tested).
-			Change("use PostgreSQL %d, or try an upgrade with a copy of your data first", p.Tested)
+			Change("upgrade the database to PostgreSQL %d", p.Newest)
+	case p.Major > p.Newest:
+		return Warning(Version, "PostgreSQL %s; Postrider is tested with %d to %d", p.Version, p.Oldest, p.Newest).
+			Change("use one of these, or try the upgrade with a copy of your data first")
 	}
 	return Okay(Version, "PostgreSQL %s", p.Version)
 }

@@ -14,7 +14,7 @@ func healthy() doctor.Postgres {
 		return doctor.Setting{Value: value, Number: number, Source: "configuration file"}
 	}
 	return doctor.Postgres{
-		Version: "15.18", Major: 15, Oldest: 15, Tested: 15, Role: "postrider", Database: "hooks", Schema: "public", MayCreate: true,
+		Version: "15.18", Major: 15, Oldest: 15, Newest: 18, Role: "postrider", Database: "hooks", Schema: "public", MayCreate: true,
 		Settings: map[string]doctor.Setting{
 			"fsync": file("on", 0), "full_page_writes": file("on", 0), "synchronous_commit": file("on", 0), "synchronous_standby_names": file("", 0),
 			"min_wal_size": file("1GB", 1<<30), "max_wal_size": file("4GB", 4<<30), "shared_buffers": file("1GB", 1<<30),
@@ -54,7 +54,7 @@ func TestDatabases(t *testing.T) {
 		want   judged
 	}{
 		"an old version":        {func(p *doctor.Postgres) { p.Major, p.Version = 14, "14.1" }, doctor.Version, judged{doctor.Fail, "14.1", "upgrade"}},
-		"another version":       {func(p *doctor.Postgres) { p.Major = 17 }, doctor.Version, judged{doctor.Warn, "tested with 15", ""}},
+		"another version":       {func(p *doctor.Postgres) { p.Major = 19 }, doctor.Version, judged{doctor.Warn, "tested with 15 to 18", ""}},
 		"no schema":             {func(p *doctor.Postgres) { p.Schema = "" }, doctor.Permissions, judged{doctor.Fail, "search_path", "create schema"}},
 		"no right to make":      {func(p *doctor.Postgres) { p.MayCreate = false }, doctor.Permissions, judged{doctor.Fail, "may not create", `grant usage, create on schema "public" to "postrider";`}},
 		"another owner":         {func(p *doctor.Postgres) { p.NotOwned = []string{"events", "a", "b", "c"} }, doctor.Permissions, judged{doctor.Fail, "events, a, b and 1 more", `alter table events owner to "postrider"`}},

@@ -149,9 +149,27 @@ func (c *Cluster) DSN(database string) string {
 	return "postgres://postgres@/" + database + "?host=" + c.dir
 }
 
-// Bin returns the path of one of PostgreSQL's programs, pg_dump for instance,
-// of the cluster's version.
-func (c *Cluster) Bin(program string) string { return filepath.Join(c.bin, program) }
+// Bin returns the path of one of PostgreSQL's programs, pg_dump for instance. It has the
+// cluster's version, unless TEST_PGBIN names a folder that has the server only: then it is
+// the newest program of the system.
+func (c *Cluster) Bin(program string) string {
+	own := filepath.Join(c.bin, program)
+	if _, err := os.Stat(own); err == nil {
+		return own
+	}
+	bin, err := systemBin()
+	if err != nil {
+		return own
+	}
+	return filepath.Join(bin, program)
+}
+
+// Major returns the major version of the server.
+func (c *Cluster) Major() int {
+	text, _ := os.ReadFile(filepath.Join(c.dir, "data", "PG_VERSION"))
+	major, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return major
+}
 
 // Database makes a fresh database and returns its DSN. prepare, which may be
 // nil, is run once for the cluster and each name, on a template that the
@@ -289,8 +307,17 @@ func stopSharedCluster() error {
 	return binary.cluster.Stop()
 }
 
-// postgresBin finds the folder of the newest server's programs.
+// postgresBin returns the folder of the server's programs: the value of the environment variable
+// TEST_PGBIN, or the newest one of the system.
 func postgresBin() (string, error) {
+	if bin := os.Getenv("TEST_PGBIN"); bin != "" {
+		return bin, nil
+	}
+	return systemBin()
+}
+
+// systemBin finds the folder of the newest server's programs that the system has.
+func systemBin() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian keeps them off the PATH
 	slices.SortFunc(found, func(a, b string) int { return majorOf(a) - majorOf(b) })
 	if len(found) > 0 {

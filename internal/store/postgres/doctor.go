@@ -86,7 +86,7 @@ func (e *examination) server(ctx context.Context) error {
 		return fmt.Errorf("read the version: %w", err)
 	}
 	f.Version, _, _ = strings.Cut(f.Version, " ")
-	f.Major, f.Oldest, f.Tested = number/majorVersion, oldestMajor, testedMajor
+	f.Major, f.Oldest, f.Newest = number/majorVersion, oldestMajor, newestMajor
 	return nil
 }
 

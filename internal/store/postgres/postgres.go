@@ -264,7 +264,7 @@ func setParams(params map[string]string) {
 
 const (
 	oldestMajor  = 15
-	testedMajor  = 15
+	newestMajor  = 18    // that `make test-postgres` tests, with all between
 	majorVersion = 10000 // in server_version_num
 )
 
@@ -294,8 +294,8 @@ func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) erro
 	switch major := version / majorVersion; {
 	case major < oldestMajor:
 		return fmt.Errorf("the server is PostgreSQL %d; %d is the oldest supported version", major, oldestMajor)
-	case major != testedMajor:
-		log.WarnContext(ctx, "this major version of postgres is not tested", "version", major, "tested", testedMajor)
+	case major > newestMajor:
+		log.WarnContext(ctx, "this major version of postgres is not tested", "version", major, "tested", newestMajor)
 	}
 	return checkSettings(ctx, conn)
 }

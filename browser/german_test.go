@@ -31,8 +31,12 @@ func TestPortalIsGerman(t *testing.T) {
 		t.Errorf("the portal offers only %v", paths)
 	}
 	for _, path := range paths {
-		tb.open(path)
-		shown := eval[[]string](tb, `(() => {
+		page := parsed(path)
+		if !strings.Contains(path, "?") { // with the texts that scripts write
+			tb.open(path)
+			page = `Promise.resolve(document)`
+		}
+		shown := eval[[]string](tb, page+`.then(document => {
 			const texts = [document.title]
 			const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
 			while (walk.nextNode()) {
@@ -41,10 +45,10 @@ func TestPortalIsGerman(t *testing.T) {
 			for (const e of document.querySelectorAll('[aria-label], [title], [placeholder], [alt]')) {
 				for (const name of ['aria-label', 'title', 'placeholder', 'alt']) texts.push(e.getAttribute(name) ?? '')
 			}
-			return texts.map(text => text.trim().replace(/\s+/g, ' ')).filter(text => text)
-		})()`)
-		if language := tb.read("document.documentElement.lang"); language != "de" {
-			t.Errorf("%s is in the language %q", path, language)
+			return [document.documentElement.lang, ...texts.map(text => text.trim().replace(/\s+/g, ' ')).filter(text => text)]
+		})`)
+		if shown[0] != "de" {
+			t.Errorf("%s is in the language %q", path, shown[0])
 		}
 		for _, text := range shown {
 			if slices.Contains(foreign, text) {

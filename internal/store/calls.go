@@ -5,29 +5,31 @@ import (
 	"time"
 )
 
-// Call is a call of a verb of a store that has ended.
+// Call describes one finished call of a store verb.
 type Call struct {
 	Verb string // the method's name
 	Took time.Duration
-	Err  error // that the caller gets; nil: none
+	Err  error // the error that the caller gets; nil if the call succeeded
 }
 
-// Calls is called at the end of each call of a verb, by the caller's goroutine; nil: by none.
+// Calls is a function that a store calls at the end of each verb, in the goroutine of the verb's
+// caller. A nil Calls is not called.
 type Calls func(Call)
 
-// Begin begins a call of a verb. Each verb of a store does so in its first line:
+// Begin notes the start of a verb. Each verb of a store calls it in its first line:
 //
 //	defer s.calls.Begin("Cancel").End(&err, "cancel %s", c.Delivery)
 func (c Calls) Begin(verb string) Calling { return Calling{c, verb, time.Now()} }
 
-// Calling is a call of a verb that has not ended.
+// Calling is a call of a verb that has begun and has not ended.
 type Calling struct {
 	calls Calls
 	verb  string
 	begun time.Time
 }
 
-// End ends the call: it adds to its error what was being done, and calls the [Calls].
+// End ends the call. It prefixes the error with doing, formatted with args, and calls the
+// [Calls].
 func (c Calling) End(err *error, doing string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(doing, args...), *err)

@@ -7,57 +7,57 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Clock is the time of a store, as this process knows it.
+// Clock is the store's time, as this process knows it.
 //
-// It has two times. Now decides what is due, leased or expired. While a process lives,
-// Now follows the machine's monotonic clock, whatever happens to the clocks of the
-// machine and of the database. Wall is the database's time of
-// day, for ids, signatures and everything that people see; it follows the
-// database's clock when that is stepped.
+// A Clock shows two times. Now decides which work is due, leased or expired. Now follows the
+// machine's monotonic clock while the process lives, even if somebody sets the clock of the
+// machine or of the database. Wall is the database's time of day; ids, signatures and everything
+// that people see have it. If the database's clock is set, Wall follows.
 //
-// Nodes of one database agree on Now: they keep one adjustment in the database,
-// by which Now is ahead of Wall. The node that first sees the database's clock
-// stepped stores another adjustment, so that Now does not jump; the others adopt it.
+// All nodes of one database have the same Now. They share one adjustment, stored in the database:
+// Now = Wall + adjustment. If the database's clock is stepped, the first node that notices the
+// step stores a new adjustment, so that Now does not jump. The other nodes read and adopt the new
+// adjustment.
 //
-// Example: Now and Wall are 12:00:00, and the database's clock is set back by an hour. The
-// next reading says 11:00:01. Wall follows; the stored adjustment becomes +1h, so Now is
-// 12:00:01, and leases that end at 12:00:30 still last 29 s.
+// Example: Now and Wall are 12:00:00, and the database's clock is set back by an hour. The next
+// reading says 11:00:01. Wall follows; the stored adjustment becomes +1h, so Now is 12:00:01, and
+// leases that end at 12:00:30 still last 29 s.
 //
-// Its methods may be called from any goroutine.
+// The methods of a Clock may be called from any goroutine.
 type Clock struct {
 	machine func() time.Time // this machine's clock, with its monotonic reading
 
 	mu      sync.Mutex
-	known   bool          // whether Follow had a reading
-	asOf    time.Time     // when at was set, by the machine's clock
-	at      time.Time     // Now at asOf
-	shown   time.Time     // the last Now that was returned: it does not move back
-	ahead   time.Duration // the adjustment: Now is ahead of Wall by it
-	version int64         // of the adjustment
-	steps   time.Time     // when Wall was last stepped, by the machine's clock; zero: never
+	known   bool          // set by the first Follow
+	asOf    time.Time     // the time of the machine's clock when at was set
+	at      time.Time     // the value of Now at asOf
+	shown   time.Time     // the last Now that At returned, so that Now does not move back
+	ahead   time.Duration // the adjustment: Now = Wall + ahead
+	version int64         // the version of the adjustment
+	steps   time.Time     // the time of the machine's clock at the last step of Wall; zero if Wall was never stepped
 }
 
-// Reading is what a store answered when it was asked for the time.
+// Reading is the store's answer to a request for its time.
 type Reading struct {
-	Asked, Answered time.Time     // by the machine's clock
-	Wall            time.Time     // the store's time of day, between the two
-	Ahead           time.Duration // the adjustment: Now is ahead of Wall by it
-	Version         int64         // of the adjustment
-	Witness         time.Time     // the Now of another node's last heartbeat; zero: there is none
+	Asked, Answered time.Time     // the machine's clock before the request and after the answer
+	Wall            time.Time     // the store's time of day, at some moment between Asked and Answered
+	Ahead           time.Duration // the stored adjustment: Now = Wall + Ahead
+	Version         int64         // the version of the adjustment
+	Witness         time.Time     // the Now of another node's last heartbeat; zero if there is no other node
 }
 
 const (
-	// clockStep is the difference between two readings from which on a clock was
-	// stepped. Smaller ones are drift, or the network.
+	// clockStep is the smallest difference between two readings that counts as a step of a clock. A
+	// smaller difference is drift or the delay of the network.
 	clockStep = time.Second
-	// clockSlew bounds how far one reading moves Now where there was no step.
+	// clockSlew is how far one reading moves Now at most if no clock was stepped.
 	clockSlew = 50 * time.Millisecond
-	// clockWitness is how old the last heartbeat of another node may be.
+	// clockWitness is the greatest age of another node's heartbeat that Follow trusts as a witness.
 	clockWitness = 2 * time.Second
 )
 
-// NewClock returns a clock that shows the machine's time until it follows a
-// [Reading]. The machine's clock is time.Now; nil means that.
+// NewClock returns a clock that shows the machine's time until the first call of Follow. The
+// parameter machine returns the machine's time; nil stands for time.Now.
 func NewClock(machine func() time.Time) *Clock {
 	if machine == nil {
 		machine = time.Now
@@ -67,8 +67,8 @@ func NewClock(machine func() time.Time) *Clock {
 	return c
 }
 
-// Now returns the time that decides what is due. It never moves back, but for
-// the rare adjustment that another node made before this one knew it.
+// Now returns the time that decides which work is due. Now never moves back, with one rare
+// exception: another node stored a new adjustment, and this node used the old one for a while.
 func (c *Clock) Now() time.Time {
 	now, _ := c.At(c.machine())
 	return now
@@ -80,8 +80,8 @@ func (c *Clock) Wall() time.Time {
 	return wall
 }
 
-// At returns Now and Wall as they are when the machine's clock shows an instant,
-// which must be the present one.
+// At returns Now and Wall for an instant of the machine's clock. The instant must be the present
+// one.
 func (c *Clock) At(machine time.Time) (now, wall time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,8 @@ func (c *Clock) Ahead() time.Duration {
 	return c.ahead
 }
 
-// Shown returns when something that is due at an instant of Now is due by Wall.
-// The zero time stays zero.
+// Shown converts an instant of Now into the time of day that people see. The zero time stays
+// zero.
 func (c *Clock) Shown(due time.Time) time.Time {
 	if due.IsZero() {
 		return due
@@ -108,11 +108,11 @@ func (c *Clock) Shown(due time.Time) time.Time {
 	return due.Add(-c.Ahead())
 }
 
-// ShownCircuit returns a circuit with the times of day at which its times of Now are due or
-// were, for people. A circuit that is decided by or stored stays as it is.
+// ShownCircuit converts the times of a circuit from Now to the time of day that people see. Use
+// the result only for display: decisions and stored circuits need the times of Now.
 func (c *Clock) ShownCircuit(of postrider.Circuit) postrider.Circuit { return of.Shift(-c.Ahead()) }
 
-// Offset returns how far the store's time of day is ahead of this machine's.
+// Offset returns by how much the store's time of day is ahead of the machine's.
 func (c *Clock) Offset() time.Duration { return c.Wall().Sub(c.machine().Round(0)) }
 
 // SteppedWithin reports whether Wall was stepped in the last span of time.
@@ -122,16 +122,19 @@ func (c *Clock) SteppedWithin(span time.Duration) bool {
 	return !c.steps.IsZero() && c.machine().Sub(c.steps) < span
 }
 
-// Follow corrects the clock by a reading. It returns by how much the store's time of
-// day was stepped; 0: it was not. After a step the caller stores the
-// adjustment Ahead less the step under the next version, unless the version has
-// changed meanwhile, and reads again: Now stays as it is until then.
+// Follow corrects the clock by a reading. It returns by how much the store's time of day was
+// stepped, or 0 if there was no step. After a step, the caller stores a new adjustment (Ahead
+// minus the step) under the next version, unless another node has changed the version, and takes
+// another reading. Until then Now continues as before.
 //
-// A reading that took over a second is ignored. A difference of up to a second is drift, and
-// followed slowly. A difference of up to half the time that the reading took is no drift. An
-// adjustment that another node made is adopted. If a heartbeat of another node agrees with the
-// store and not with this clock, this machine's monotonic clock stood still, and the store's time
-// is adopted.
+// These rules apply in this order:
+//
+//   - A reading that took more than a second is ignored.
+//   - A difference of up to a second is drift, which is corrected slowly. The part of it that the
+//     duration of the reading can explain, half of that duration, is not corrected.
+//   - An adjustment that another node stored is adopted.
+//   - If the heartbeat of another node agrees with the store's time and this clock does not, the
+//     monotonic clock of this machine stood still. The store's time is adopted.
 func (c *Clock) Follow(r Reading) (step time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,9 +165,8 @@ func (c *Clock) Follow(r Reading) (step time.Duration) {
 	return 0
 }
 
-// drifted returns by how much a reading contradicts the clock: what is left of the difference
-// without the error that the reading may have. Otherwise slow readings would move a clock that
-// is right, and Wall back with it.
+// drifted returns the part of the difference off that a reading's own error mayErr cannot
+// explain. Without this, slow readings would move a clock that is right.
 func drifted(off, mayErr time.Duration) time.Duration {
 	if off < 0 {
 		return min(off+mayErr, 0)
@@ -172,8 +174,8 @@ func drifted(off, mayErr time.Duration) time.Duration {
 	return max(off-mayErr, 0)
 }
 
-// FollowMachine follows the machine's own time of day, for a store that is this
-// process's alone. It returns by how much that was stepped.
+// FollowMachine makes the clock follow the machine's own time of day. It is for a store that only
+// this process uses. It returns by how much the machine's time of day was stepped.
 func (c *Clock) FollowMachine() (step time.Duration) {
 	c.mu.Lock()
 	at := c.machine()
@@ -186,12 +188,12 @@ func (c *Clock) FollowMachine() (step time.Duration) {
 	return step
 }
 
-// adoptLocked sets Now, back too.
+// adoptLocked sets Now to at, even if at is before the last Now.
 func (c *Clock) adoptLocked(asOf, at time.Time) {
 	c.asOf, c.at, c.shown = asOf, at, time.Time{}
 }
 
 func (c *Clock) atLocked(machine time.Time) time.Time { return c.at.Add(machine.Sub(c.asOf)) }
 
-// stored returns a time as stores keep it.
+// stored returns a time in UTC, truncated to microseconds, as stores keep it.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// This file has the part of [Rollups] that the stores share: the encoding of deltas, and
-// the fold of deltas to rollups. A store inserts and deletes deltas, and reads and writes
-// rows; see RollupRows.
+// This file has the part of [Rollups] that all stores share: the encoding of deltas, and the
+// addition of deltas to rollups. Each store inserts and deletes deltas itself, and implements
+// RollupRows.
 
-// DeltaKey names the deliveries of one endpoint and type.
+// DeltaKey identifies the endpoint and the event type whose deliveries are counted.
 type DeltaKey struct {
 	Account  postrider.AccountID
 	Endpoint postrider.EndpointID
@@ -30,7 +30,7 @@ type Deltas struct {
 	counts []postrider.Counts
 }
 
-// Record counts a record; see [postrider.Counts.Record].
+// Record counts one attempt of the key; see [postrider.Counts.Record].
 func (d *Deltas) Record(key DeltaKey, outcome postrider.Outcome, number int, after postrider.Status) {
 	i, known := d.places[key]
 	if !known {
@@ -44,21 +44,21 @@ func (d *Deltas) Record(key DeltaKey, outcome postrider.Outcome, number int, aft
 	d.counts[i].Record(outcome, number, after)
 }
 
-// Bytes returns the delta as it is stored: for each key its ids, the length of its type
-// and the type, and its counts. Nil: nothing was recorded.
+// Bytes returns the delta in its stored form. For each key it has the two ids, the length of the
+// type, the type, and the counts. The result is nil if nothing was recorded.
 func (d *Deltas) Bytes() []byte {
 	var text []byte
 	for i, key := range d.keys {
 		text = append(append(text, key.Account[:]...), key.Endpoint[:]...)
 		text = append(binary.AppendUvarint(text, uint64(len(key.Type))), key.Type...)
-		text, _ = d.counts[i].AppendBinary(text) // it has no error
+		text, _ = d.counts[i].AppendBinary(text) // AppendBinary never returns an error
 	}
 	return text
 }
 
 var errDelta = errors.New("not a stored delta")
 
-// readDelta calls add for each key of a stored delta.
+// readDelta decodes a stored delta and calls add for each of its keys.
 func readDelta(text []byte, add func(DeltaKey, postrider.Counts)) error {
 	for len(text) > 0 {
 		var key DeltaKey
@@ -84,8 +84,8 @@ func readDelta(text []byte, add func(DeltaKey, postrider.Counts)) error {
 	return nil
 }
 
-// Scope is the subject of a rollup: the id of an account or of an endpoint, or zero for
-// everything. No account and endpoint have the same id.
+// Scope is what a rollup counts: the id of an account, the id of an endpoint, or zero for the
+// whole store. An account and an endpoint never have the same id.
 type Scope [16]byte
 
 func scopeOf(account postrider.AccountID, endpoint postrider.EndpointID) Scope {
@@ -98,21 +98,21 @@ func scopeOf(account postrider.AccountID, endpoint postrider.EndpointID) Scope {
 // RollupKey is the key of a rollup.
 type RollupKey struct {
 	Scope Scope
-	Type  string // empty: all types together
+	Type  string // empty: the rollup is for all types together
 	Step  Step
-	At    int64 // Unix time of its beginning
+	At    int64 // Unix time of the rollup's beginning
 }
 
-// Time returns the beginning.
+// Time returns the beginning of the rollup.
 func (k RollupKey) Time() time.Time { return time.Unix(k.At, 0).UTC() }
 
-// of returns the key of the longer step that the rollup is in.
+// of returns the key of the rollup of the longer step that contains this one.
 func (k RollupKey) of(step Step) RollupKey {
 	k.Step, k.At = step, k.At-k.At%int64(step.Duration()/time.Second)
 	return k
 }
 
-// Compare orders keys as positions do: by step, then by time, then by scope and type.
+// Compare orders keys by step, then time, then scope, then type. [Positions] uses the same order.
 func (k RollupKey) Compare(other RollupKey) int {
 	return cmp.Or(cmp.Compare(k.Step, other.Step), cmp.Compare(k.At, other.At),
 		slices.Compare(k.Scope[:], other.Scope[:]), cmp.Compare(k.Type, other.Type))
@@ -121,28 +121,28 @@ func (k RollupKey) Compare(other RollupKey) int {
 // RollupValue has the counts and durations of a rollup.
 type RollupValue struct {
 	postrider.Counts
-	Responses postrider.Sketch // duration of the attempts that got a response
-	Latencies postrider.Sketch // from the creation of deliveries to their end as delivered
+	Responses postrider.Sketch // durations of the attempts that got a response
+	Latencies postrider.Sketch // times from the creation of deliveries to their success
 }
 
-// Merge adds the other value.
+// Merge adds the other value to v.
 func (v *RollupValue) Merge(other *RollupValue) error {
 	v.Add(other.Counts)
 	return errors.Join(v.Responses.Merge(other.Responses), v.Latencies.Merge(other.Latencies))
 }
 
-// RollupBytes is a value as it is stored.
+// RollupBytes is the stored form of a [RollupValue].
 type RollupBytes struct{ Counts, Responses, Latencies []byte }
 
-// Bytes returns the value as it is stored.
+// Bytes returns the stored form of the value.
 func (v *RollupValue) Bytes() (b RollupBytes) {
-	b.Counts, _ = v.AppendBinary(nil) // they have no error
+	b.Counts, _ = v.AppendBinary(nil) // these three methods never return an error
 	b.Responses, _ = v.Responses.MarshalBinary()
 	b.Latencies, _ = v.Latencies.MarshalBinary()
 	return b
 }
 
-// Value reads a stored value.
+// Value decodes the stored form.
 func (b RollupBytes) Value() (v RollupValue, err error) {
 	counts, rest, err := postrider.ReadCounts(b.Counts)
 	if len(rest) > 0 {
@@ -152,36 +152,38 @@ func (b RollupBytes) Value() (v RollupValue, err error) {
 	return v, errors.Join(err, v.Responses.UnmarshalBinary(b.Responses), v.Latencies.UnmarshalBinary(b.Latencies))
 }
 
-// Positions say how far rollups were rolled up: of [Minutes], the last one that was added
-// to its hour; of [Hours], the last one that was added to its day. The order is that of
-// [RollupKey.Compare].
+// Positions say how far rollups were added to the next longer step. The element [Minutes] is the
+// key of the last minute that was added to its hour; the element [Hours] is the key of the last
+// hour that was added to its day. The order is that of [RollupKey.Compare].
 //
-// If a fold changes a rollup that was already added to the longer step, it adds the same to
-// the longer step. So each count is in each step once, however late it is folded.
+// If a fold changes a rollup that was already added to the longer step, the fold makes the same
+// change in the longer step. So each count is in each step exactly once, even if it is folded
+// late.
 type Positions [2]RollupKey
 
-// passed reports whether the rollup was added to the one of the longer step.
+// passed reports whether the rollup of the key was already added to the longer step.
 func (p Positions) passed(key RollupKey) bool {
 	return key.Step < Days && key.Compare(p[key.Step]) <= 0
 }
 
-// RollupRows reads and writes the rollups of a store, in one transaction that has locked
-// all of them.
+// RollupRows reads and writes a store's rollups within one transaction. The transaction has
+// locked all rollups.
 type RollupRows interface {
-	// Read returns the stored values of the keys. A key without a row has none.
+	// Read returns the stored values of the keys. The result has no entry for a key without a row.
 	Read(keys []RollupKey) (map[RollupKey]*RollupValue, error)
 
-	// Types returns the event types that have rollups, for each scope.
+	// Types returns, for each scope, the event types that have rollups.
 	Types(scopes []Scope) (map[Scope][]string, error)
 
-	// Write inserts or replaces the values of the keys.
+	// Write stores the values of the keys, and replaces those that exist.
 	Write(keys []RollupKey, values map[RollupKey]*RollupValue) error
 }
 
-// rollupChanges are the values that are added to rollups, by their keys.
+// rollupChanges has, for each key, the value to add to its rollup.
 type rollupChanges map[RollupKey]*RollupValue
 
-// at returns the value to be added to the rollup of the key.
+// at returns the value to add to the rollup of the key. If there is none yet, at creates an empty
+// one.
 func (c rollupChanges) at(key RollupKey) *RollupValue {
 	value := c[key]
 	if value == nil {
@@ -191,7 +193,7 @@ func (c rollupChanges) at(key RollupKey) *RollupValue {
 	return value
 }
 
-// keys returns the keys in their order.
+// keys returns the keys, sorted by [RollupKey.Compare].
 func (c rollupChanges) keys() []RollupKey {
 	keys := make([]RollupKey, 0, len(c))
 	for key := range c {
@@ -201,14 +203,14 @@ func (c rollupChanges) keys() []RollupKey {
 	return keys
 }
 
-// Folding adds up deltas, and the durations of nodes, in memory. Store then adds the sums
-// to the stored rollups.
+// Folding adds up deltas and nodes' durations in memory. Its method Store adds the sums to the
+// stored rollups.
 type Folding struct {
 	minutes rollupChanges
-	most    map[Scope]int // types of the scope that are kept apart; 0: MaxAllTypes
+	most    map[Scope]int // the greatest number of types with their own rollups, by scope; 0 means MaxAllTypes
 }
 
-// Delta adds a delta that was inserted at the time.
+// Delta adds a stored delta. The time is that of its insertion.
 func (f *Folding) Delta(at time.Time, text []byte) error {
 	err := readDelta(text, func(key DeltaKey, counts postrider.Counts) {
 		f.add(at, key, func(v *RollupValue) { v.Add(counts) })
@@ -219,7 +221,7 @@ func (f *Folding) Delta(at time.Time, text []byte) error {
 	return nil
 }
 
-// Seen adds the durations of a node.
+// Seen adds the durations that a node has measured.
 func (f *Folding) Seen(all []Seen) (err error) {
 	for i := range all {
 		f.add(all[i].At, all[i].DeltaKey, func(v *RollupValue) { err = errors.Join(err, v.Merge(&all[i].RollupValue)) })
@@ -227,8 +229,8 @@ func (f *Folding) Seen(all []Seen) (err error) {
 	return err
 }
 
-// add calls change with each of the six values that the key belongs to: of everything, of
-// the account and of the endpoint, for all types and for its own.
+// add calls change for each of the six rollups of the key. The scopes are the whole store, the
+// account and the endpoint; each has one rollup for all types and one for the key's type.
 func (f *Folding) add(at time.Time, key DeltaKey, change func(*RollupValue)) {
 	if f.minutes == nil {
 		f.minutes, f.most = rollupChanges{}, map[Scope]int{}
@@ -241,7 +243,8 @@ func (f *Folding) add(at time.Time, key DeltaKey, change func(*RollupValue)) {
 	}
 }
 
-// Store adds the sums to the rows, and to rows of longer steps; see [Positions].
+// Store adds the sums to the stored rollups, and to those of longer steps if [Positions] requires
+// it.
 func (f *Folding) Store(rows RollupRows, p Positions) error {
 	stored := storedRollups{}
 	err := stored.read(rows, f.minutes.keys())
@@ -257,10 +260,10 @@ func (f *Folding) Store(rows RollupRows, p Positions) error {
 	return nil
 }
 
-// storedRollups are the rollups that were read; nil: there is none of the key.
+// storedRollups has the rollups that were read. A nil value says that the key has no row.
 type storedRollups map[RollupKey]*RollupValue
 
-// read reads the keys that were not read before.
+// read reads the rollups of the keys, except those that are in s already.
 func (s storedRollups) read(rows RollupRows, keys []RollupKey) error {
 	var unread []RollupKey
 	for _, key := range keys {
@@ -276,9 +279,9 @@ func (s storedRollups) read(rows RollupRows, keys []RollupKey) error {
 	return err
 }
 
-// capTypes turns types into OtherTypes where a scope has too many. Nearly always, each type
-// has a row for the minute, so it is known. Only for a type without one, the types of its
-// scope are read.
+// capTypes counts a type as OtherTypes if its scope has too many types. A type that already has a
+// row for this minute is accepted without a query; nearly every type has one. For the others,
+// capTypes reads the types of their scopes.
 func (f *Folding) capTypes(rows RollupRows, stored storedRollups) error {
 	var added []RollupKey
 	var scopes []Scope
@@ -313,8 +316,8 @@ func (f *Folding) capTypes(rows RollupRows, stored storedRollups) error {
 	return nil
 }
 
-// store adds the changes to the rows. A change of a row that was passed changes the row of
-// the next step as well.
+// store adds the changes to the stored rollups. If a changed rollup was already added to the next
+// step, store changes the next step's rollup too.
 func (c rollupChanges) store(rows RollupRows, p Positions, stored storedRollups) error {
 	for step := range Days {
 		for _, key := range c.keys() {
@@ -342,11 +345,11 @@ func (c rollupChanges) store(rows RollupRows, p Positions, stored storedRollups)
 	return rows.Write(keys, c)
 }
 
-// rollUpAfter is how long after its end a minute or an hour is added to the longer step.
-// Later folds change both; that is correct, but more work.
+// rollUpAfter is the wait after the end of a minute or an hour before it is added to the longer
+// step. A delta that is folded later changes both rollups, which is correct but costs more.
 const rollUpAfter = 2 * time.Minute
 
-// RollUpBefore returns a time: the rollups of the step that began before it may be rolled
+// RollUpBefore returns a time. The rollups of this step that began before that time may be rolled
 // up now.
 func (s Step) RollUpBefore(now time.Time) time.Time {
 	return now.Add(-rollUpAfter - s.Duration()).Add(time.Second)
@@ -358,8 +361,8 @@ type RollupRow struct {
 	RollupValue
 }
 
-// RollUpRows adds rows, which follow the position of their step in order, to the next
-// step, and returns the new positions.
+// RollUpRows adds the rows in passing to the next longer step, and returns the new positions. The
+// rows must be sorted by key and directly follow the position of their step.
 func RollUpRows(rows RollupRows, p Positions, passing []RollupRow) (Positions, error) {
 	changes := rollupChanges{}
 	for i := range passing {
@@ -376,8 +379,8 @@ func RollUpRows(rows RollupRows, p Positions, passing []RollupRow) (Positions, e
 	return p, nil
 }
 
-// JoinRollups makes rollups of q.Step from stored ones of this and of shorter steps, in
-// any order.
+// JoinRollups makes rollups of q.Step from stored rollups of this step and of shorter steps. The
+// rows may be in any order.
 func JoinRollups(q RollupQuery, rows []RollupRow) ([]Rollup, error) {
 	joined := rollupChanges{}
 	for i := range rows {

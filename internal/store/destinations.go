@@ -9,57 +9,57 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// ErrTooMany says that an account has as many objects of a kind as it may have.
+// ErrTooMany says that an account already has the greatest allowed number of objects of a kind.
 var ErrTooMany = errors.New("too many")
 
-// Destinations keeps where notices are sent, and what was sent. There are no rows of
-// messages: a destination remembers until when it was told, and the sender makes one
-// message of all newer notices. [Access.DeleteAccount] deletes the destinations of the
-// account.
+// Destinations keeps the addresses to which notices are sent, and the state of sending. Messages
+// have no rows: each destination stores the last notice that was told (ToldUntil), and the sender
+// combines all newer notices into one message. [Access.DeleteAccount] deletes the destinations of
+// the account.
 type Destinations interface {
-	// PutDestination creates a destination. With a ConfirmedAt, it is confirmed from now
-	// on, as ChangeDestination would confirm it; without one it waits.
+	// PutDestination creates a destination. If d.ConfirmedAt is set, the destination is confirmed
+	// from now on, as by ChangeDestination; otherwise it waits for its confirmation.
 	//
-	// A second destination of its account with the same channel and address is
-	// postrider.ErrConflict. If the account has most destinations already, it is ErrTooMany;
-	// the operator's count as those of one account.
+	// If the account has a destination with the same channel and address, the error is
+	// postrider.ErrConflict. If the account has `most` destinations already, the error is
+	// ErrTooMany. The operator's destinations are counted together, like those of one account.
 	PutDestination(ctx context.Context, d postrider.Destination, most int) error
 
 	// Destinations lists destinations, newest first.
 	Destinations(ctx context.Context, q DestinationQuery) (Page[postrider.Destination], error)
 
-	// ChangeDestination changes what c sets, and returns the destination.
+	// ChangeDestination changes the fields that c sets, and returns the destination.
 	//
-	// A confirmation clears Unsubscribed. The first one also sets ToldUntil: older notices
-	// are not told.
-	// Confirming again, and unsubscribing again from a kind or from one of all kinds, changes
-	// nothing.
-	// An Ask clears RefusedAt, and the destination can be claimed at once, unless it is
+	// A confirmation clears Unsubscribed. The first confirmation also sets ToldUntil, so that
+	// notices from before it are not told.
+	// A second confirmation changes nothing. To unsubscribe again from the same kind, or from one
+	// kind after all kinds, changes nothing.
+	// An Ask clears RefusedAt and makes the destination due at once, unless the destination is
 	// leased.
 	ChangeDestination(ctx context.Context, c ChangeDestination) (postrider.Destination, error)
 
 	// DeleteDestination deletes a destination.
 	DeleteDestination(ctx context.Context, d postrider.DestinationID) error
 
-	// ClaimDestinations leases up to c.Max destinations of a channel that need a message
-	// now. If more do, it takes the operator's first, then those that have been due for
+	// ClaimDestinations leases up to c.Max destinations of a channel that need a message now. If
+	// more need one, it takes the operator's destinations first, then those that have been due for
 	// longest.
 	//
-	// A destination needs a message if a person asked for one, or if it is confirmed and
-	// its scope has a notice that is not told and older than c.Wait. One that was refused
-	// needs none.
+	// A destination needs a message if a person asked for one. It also needs one if it is confirmed
+	// and a notice of its scope is untold and older than c.Wait. A destination whose address was
+	// refused needs none.
 	// A claimed destination is due again when its lease has ended.
-	// While the store is held, it leases none: a restored store knows nothing of the
-	// messages that were sent after its backup.
+	// While the store is held, no destination is leased: a restored store does not know which
+	// messages were sent after its backup.
 	ClaimDestinations(ctx context.Context, c ClaimDestinations) ([]postrider.Destination, error)
 
-	// SettleDestination records what became of a message, and ends the lease. It changes
-	// nothing and returns postrider.ErrFenced if the destination has another token.
+	// SettleDestination records the result of sending a message, and ends the lease. If the
+	// destination has another token, it changes nothing and returns postrider.ErrFenced.
 	//
-	// The destination is due again after s.Wait, or at once if a person has asked for
-	// another message meanwhile.
-	// Without an Error, Failures is 0 and LastSentAt is now, unless nothing was sent; with
-	// one, Failures is one more.
+	// The destination is due again after s.Wait. If a person asked for another message in the
+	// meantime, it is due at once.
+	// Without an Error, Failures becomes 0 and, if a message was sent, LastSentAt becomes now. With
+	// an Error, Failures grows by one.
 	SettleDestination(ctx context.Context, s SettleDestination) error
 }
 
@@ -67,7 +67,7 @@ type Destinations interface {
 type DestinationQuery struct {
 	ID       postrider.DestinationID
 	Account  postrider.AccountID
-	Operator bool // only the operator's
+	Operator bool // only destinations of the operator
 	Paging
 }
 
@@ -75,13 +75,14 @@ type DestinationQuery struct {
 type ChangeDestination struct {
 	ID          postrider.DestinationID
 	Language    string
-	Kinds       *[]postrider.NoticeKind // a nil list: all kinds
+	Kinds       *[]postrider.NoticeKind // a pointer to a nil list selects all kinds
 	Ask         postrider.Ask
 	Confirm     bool
 	Unsubscribe postrider.NoticeKind // a kind, or postrider.AllKinds
 }
 
-// Apply changes d as [Destinations.ChangeDestination] says. wall is the store's time of day.
+// Apply changes d as [Destinations.ChangeDestination] promises. The parameter wall is the store's
+// time of day.
 func (c ChangeDestination) Apply(d *postrider.Destination, wall time.Time) {
 	if c.Language != "" {
 		d.Language = c.Language
@@ -104,29 +105,29 @@ func (c ChangeDestination) Apply(d *postrider.Destination, wall time.Time) {
 	}
 }
 
-// ClaimDestinations asks for destinations to send messages to.
+// ClaimDestinations asks for destinations that need a message.
 type ClaimDestinations struct {
 	Channel postrider.Channel
 	Max     int
-	Wait    time.Duration // how old the oldest notice must be, so that others can join it
+	Wait    time.Duration // the age at which a notice causes a message; newer notices join that message
 	Token   postrider.Token
 	Lease   time.Duration
 }
 
-// SettleDestination says what became of a message.
+// SettleDestination is the result of sending a message.
 type SettleDestination struct {
 	ID      postrider.DestinationID
-	Token   postrider.Token    // of the claim
-	Ask     postrider.Ask      // of the claimed destination; it is cleared, unless the message is to be tried again
-	Told    postrider.NoticeID // notices with lesser ids are told; zero: ToldUntil stays
-	Sent    bool               // a message was sent
-	Error   string             // why no message was sent; empty: none failed
-	Refused bool               // the server refused the address for good
-	Wait    time.Duration      // until the next message
+	Token   postrider.Token    // the token of the claim
+	Ask     postrider.Ask      // the Ask of the claimed destination, cleared unless the message is tried again
+	Told    postrider.NoticeID // notices with lower ids are told; zero leaves ToldUntil as it is
+	Sent    bool               // whether a message was sent
+	Error   string             // why no message could be sent; empty if nothing failed
+	Refused bool               // whether the server refused the address for good
+	Wait    time.Duration      // the time until the next message
 }
 
-// Apply changes d as [Destinations.SettleDestination] says, and returns the wait until its
-// next message. wall is the store's time of day.
+// Apply changes d as [Destinations.SettleDestination] promises, and returns the time until the
+// destination's next message. The parameter wall is the store's time of day.
 func (s SettleDestination) Apply(d *postrider.Destination, wall time.Time) time.Duration {
 	if d.Failures++; s.Error == "" {
 		d.Failures = 0
@@ -150,8 +151,8 @@ func (s SettleDestination) Apply(d *postrider.Destination, wall time.Time) time.
 	return s.Wait
 }
 
-// FirstNotice returns the least id of a notice that is made at the time or later. Ids have
-// milliseconds, so a time between two of them is rounded up.
+// FirstNotice returns the least id of a notice that is made at the given time or later. Ids have
+// a precision of one millisecond, so the time is rounded up.
 func FirstNotice(at time.Time) postrider.NoticeID {
 	return postrider.MakeID[postrider.NoticeID](at.Add(time.Millisecond-1).Truncate(time.Millisecond), [10]byte{})
 }

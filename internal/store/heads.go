@@ -8,30 +8,31 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// MaxAcceptedHead is how many bytes of the head of an accepted response are stored in the
-// attempt's own row. A longer one is not stored.
+// MaxAcceptedHead is the greatest size, in bytes, of an accepted response's head that is stored
+// in the row of its attempt. A longer head is not stored.
 const MaxAcceptedHead = 512
 
-// headIDSize is the size of a reference: the id of a delivery. A head of this size is not
-// stored, because it would be read as one.
+// headIDSize is the size of a reference to a head: the id of a delivery. A head of exactly this
+// size is not stored, because a reader would take it for a reference.
 const headIDSize = len(postrider.DeliveryID{})
 
 const (
-	// headAge is how long a stored head is referred to. What refers to a head of a delivery
-	// that was expunged, or deleted before its day, has none; headAge bounds how many do.
+	// headAge is the greatest time between a stored head and an attempt that refers to it. If the
+	// delivery with the head is expunged, or deleted before its day, the attempts that refer to the
+	// head lose it; headAge limits how many those are.
 	headAge = time.Hour
-	// maxHeads is how many endpoints Heads remembers.
+	// maxHeads is the greatest number of endpoints whose heads Heads remembers.
 	maxHeads = 10_000
 )
 
-// InOneRow reports whether all that is kept of an attempt is in its own row: it was accepted
-// with a body of at most [MaxAcceptedBody] bytes. Nearly every attempt is.
+// InOneRow reports whether the attempt is stored completely in one row. It is if the attempt was
+// accepted with a response body of at most [MaxAcceptedBody] bytes. Nearly every attempt is.
 func InOneRow(a *postrider.Attempt) bool {
 	return a.Outcome == postrider.OutcomeAccepted && len(a.ResponseBody) <= MaxAcceptedBody
 }
 
-// AcceptedHead returns what is stored of the head of an attempt that is [InOneRow]. Nil:
-// nothing.
+// AcceptedHead returns the response head that is stored for an attempt that is [InOneRow], or nil
+// if none is stored.
 func AcceptedHead(a *postrider.Attempt) []byte {
 	if n := len(a.ResponseHead); n == 0 || n > MaxAcceptedHead || n == headIDSize {
 		return nil
@@ -39,22 +40,22 @@ func AcceptedHead(a *postrider.Attempt) []byte {
 	return a.ResponseHead
 }
 
-// Heads encodes the heads of accepted responses for the rows of attempts. An endpoint answers
-// nearly always with the same head, so a row has either a head or, in 16 bytes, the id of a
-// delivery of the same endpoint and day whose row has an equal one. The zero value is ready;
-// it is used from any goroutine.
+// Heads encodes the response heads of accepted attempts for their rows. An endpoint nearly always
+// answers with the same head. So a row has either a head, or the id of a delivery (16 bytes) of
+// the same endpoint and day whose row has an equal head. The zero Heads is ready for use, from
+// any goroutine.
 type Heads struct {
 	mu   sync.Mutex
 	last map[postrider.EndpointID]*storedHead
 }
 
-// storedHead is a head that the row of an attempt of the delivery has.
+// storedHead is a head, and the delivery whose attempt's row has it.
 type storedHead struct {
 	delivery postrider.DeliveryID
 	head     []byte
 }
 
-// serves reports whether the row of an attempt with the head may refer to h.
+// serves reports whether the row of an attempt of delivery d with this head may refer to h.
 func (h *storedHead) serves(d postrider.DeliveryID, head []byte) bool {
 	if h == nil || !bytes.Equal(h.head, head) {
 		return false
@@ -63,8 +64,8 @@ func (h *storedHead) serves(d postrider.DeliveryID, head []byte) bool {
 	return at.Sub(stored).Abs() <= headAge && DayOf(at).Equal(DayOf(stored))
 }
 
-// Encode returns what the row of each settlement gets, nil for null. The settlements must be
-// stored in one transaction; the caller calls stored once it is committed.
+// Encode returns the value for the row of each settlement; nil stands for null. The caller must
+// store the settlements in one transaction and call stored after its commit.
 func (h *Heads) Encode(settlements []Settlement) (heads [][]byte, stored func()) {
 	heads = make([][]byte, len(settlements))
 	fresh := map[postrider.EndpointID]*storedHead{}
@@ -92,8 +93,8 @@ func (h *Heads) Encode(settlements []Settlement) (heads [][]byte, stored func())
 	return heads, func() { h.remember(fresh) }
 }
 
-// remember notes heads that are stored. A retry of an older day does not take the place of the
-// head of today.
+// remember notes heads that are stored. The head of an older delivery does not replace that of a
+// newer one.
 func (h *Heads) remember(fresh map[postrider.EndpointID]*storedHead) {
 	if len(fresh) == 0 {
 		return
@@ -109,7 +110,7 @@ func (h *Heads) remember(fresh map[postrider.EndpointID]*storedHead) {
 			continue
 		}
 		if !ok && len(h.last) >= maxHeads {
-			for other := range h.last { // any: the map has no order of use
+			for other := range h.last { // removes any one endpoint
 				delete(h.last, other)
 				break
 			}

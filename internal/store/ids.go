@@ -10,23 +10,22 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// IDs makes ids that order by the time they were made, strictly within one
-// source, so that rows land at the right end of every btree. It may be used
-// from any goroutine.
+// IDs makes ids that sort by the time when they were made. Within one IDs the order is strict, so
+// new rows go to the right end of every btree. Its use is safe from any goroutine.
 type IDs struct {
 	now func() time.Time
 
 	mu     sync.Mutex
 	random *rand.ChaCha8
-	last   int64 // in 1/4096 ms
+	last   int64 // time of the last id, in 1/4096 ms
 }
 
-// NewIDs returns a source whose ids carry the time of now. Its random bits
-// come from seed; nil draws one from the system.
+// NewIDs returns a source of ids. The function now gives the time of each id. The seed sets the
+// random bits; with nil, the system draws a seed.
 func NewIDs(now func() time.Time, seed *[32]byte) *IDs {
 	if seed == nil {
 		seed = new([32]byte)
-		crand.Read(seed[:]) // never fails, by its documentation
+		crand.Read(seed[:]) // never fails, as its documentation promises
 	}
 	return &IDs{now: now, random: rand.NewChaCha8(*seed)}
 }
@@ -36,8 +35,8 @@ func NewID[I ~[16]byte](s *IDs) I {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	// RFC 9562, 6.2, method 3: the 12 bits after the millisecond are its
-	// fraction, moved on by one where the clock did not.
+	// RFC 9562, section 6.2, method 3: the 12 bits after the milliseconds are the fraction of the
+	// millisecond. If the clock has not moved since the last id, the fraction grows by one.
 	at := s.now()
 	tick := at.UnixMilli()<<12 | int64(at.Nanosecond()%1e6)<<12/1e6
 	s.last = max(tick, s.last+1)

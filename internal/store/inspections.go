@@ -8,19 +8,18 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Inspections keeps the requests that inspector endpoints got.
+// Inspections keeps the requests that inspector endpoints received.
 type Inspections interface {
-	// PutInspection stores a request, and deletes those of its endpoint that are older
-	// than the newest [postrider.InspectionsKept]. Repeated with the same id, it
-	// stores nothing more.
+	// PutInspection stores a request. It keeps the newest [postrider.InspectionsKept] requests of
+	// the endpoint and deletes the older ones. Repeated with the same id, it stores nothing more.
 	PutInspection(ctx context.Context, i postrider.Inspection) error
 
-	// Inspections lists the requests of an endpoint of the last
-	// [postrider.InspectionKeptFor], newest first. Only one found by ID has its Body.
+	// Inspections lists the requests that an endpoint received within the last
+	// [postrider.InspectionKeptFor], newest first. Only a request found by ID has its Body.
 	Inspections(ctx context.Context, q InspectionQuery) (Page[postrider.Inspection], error)
 
-	// ForgetInspections deletes up to limit requests, of all endpoints, that are older
-	// than InspectionKeptFor, and returns how many.
+	// ForgetInspections deletes up to limit requests that are older than InspectionKeptFor, of all
+	// endpoints. It returns the number of deleted requests.
 	ForgetInspections(ctx context.Context, limit int) (int, error)
 }
 
@@ -31,7 +30,7 @@ type InspectionQuery struct {
 	Paging
 }
 
-// inspectionDocument is how the header and the verdicts of an inspection are stored.
+// inspectionDocument is the stored form of an inspection's header and verdicts.
 type inspectionDocument struct {
 	Header   []postrider.HeaderField `json:"header"`
 	Verdicts []postrider.Verdict     `json:"verdicts"`
@@ -46,7 +45,8 @@ func EncodeInspection(i postrider.Inspection) ([]byte, error) {
 	return document, nil
 }
 
-// SetInspection sets the header and the verdicts from the document, and the time from the id.
+// SetInspection sets the header and the verdicts of i from the document, and its time from its
+// id.
 func SetInspection(i *postrider.Inspection, document []byte) error {
 	var d inspectionDocument
 	if err := json.Unmarshal(document, &d); err != nil {

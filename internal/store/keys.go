@@ -10,25 +10,25 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Key is an idempotency key: it means the same event only within its account.
+// Key is an idempotency key of an account. The same text of another account is another key.
 type Key struct {
 	Account postrider.AccountID
 	Key     string
 }
 
-// KeyOwner is the event that an idempotency key stands for, and the [ContentHash]
-// of that event. Publish writes it with the event; ForgetKeys deletes it.
+// KeyOwner is the event that an idempotency key stands for, with the [ContentHash] of that event.
+// Publish writes the KeyOwner together with the event, and ForgetKeys deletes it.
 type KeyOwner struct {
 	Event postrider.EventID
 	Hash  [32]byte
 }
 
-// ContentHash returns the SHA-256 of what makes two publishes the same: the
-// account, the type, the bytes of data, the ordering key and the most attempts.
+// ContentHash returns a SHA-256. Two publishes have the same content if their hashes are equal.
+// The hash covers the account, the type, the bytes of data, the ordering key and MaxAttempts.
 func ContentHash(e postrider.Event) [32]byte {
 	hash := sha256.New()
 	for _, part := range [][]byte{e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey), strconv.AppendInt(nil, int64(e.MaxAttempts), 10)} {
-		var size [8]byte // lengths keep the parts apart
+		var size [8]byte // the length of a part marks where it ends
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		hash.Write(size[:])
 		hash.Write(part)
@@ -36,8 +36,8 @@ func ContentHash(e postrider.Event) [32]byte {
 	return [32]byte(hash.Sum(nil))
 }
 
-// Keys returns the distinct idempotency keys of the batches, sorted. Transactions
-// that lock keys in this order cannot deadlock.
+// Keys returns the distinct idempotency keys of the batches, sorted. Transactions that lock keys
+// in this order cannot deadlock.
 func Keys(batches []Batch) []Key {
 	var keys []Key
 	for _, batch := range batches {
@@ -55,23 +55,27 @@ func Keys(batches []Batch) []Key {
 
 // Deduped is the result of [Dedupe].
 type Deduped struct {
-	Published []Published      // one for each batch; the store fills in the sequences
-	New       []*NewEvent      // the events to store, in their order
-	NewKeys   map[Key]KeyOwner // the idempotency keys of New
+	Published []Published      // one result for each batch; the store sets the sequences
+	New       []*NewEvent      // the events to store, in the order of the batches
+	NewKeys   map[Key]KeyOwner // the idempotency keys of the events in New
 }
 
-// Dedupe decides which events of the batches are new. owners has the stored
-// owners of their idempotency keys.
+// Dedupe decides which events of the batches are new. The parameter owners has the stored owners
+// of their idempotency keys.
 //
-// For each event with a key there are three cases. The key has no owner: the event
-// is new and becomes the owner. The owner has the same content: the event is a
-// duplicate, and the caller gets the owner's id. The owner has other content: the
-// whole batch is refused, and none of its events is stored and none of its keys
-// becomes owned. Batches are decided in their order, so an earlier batch of the same call
-// can own a key too.
+// For an event with a key there are three cases:
 //
-// An event that owns its key already is new. That happens when a publish is
-// repeated after its reply was lost; the store leaves out what it has stored.
+//   - The key has no owner. The event is new and becomes the owner.
+//   - The owner has the same content. The event is a duplicate, and the caller gets the owner's
+//     id.
+//   - The owner has other content. The whole batch is refused: none of its events is stored, and
+//     none of its keys gets an owner.
+//
+// Batches are decided in their order, so an event of an earlier batch can own the key of a later
+// one.
+//
+// An event that already owns its key is new. That happens when a publish is repeated after its
+// reply was lost. The store then skips the rows that it has.
 func Dedupe(batches []Batch, owners map[Key]KeyOwner) Deduped {
 	d := Deduped{NewKeys: map[Key]KeyOwner{}}
 	for _, batch := range batches {
@@ -82,7 +86,7 @@ func Dedupe(batches []Batch, owners map[Key]KeyOwner) Deduped {
 
 func (d *Deduped) batch(batch Batch, owners map[Key]KeyOwner) Published {
 	p := Published{Conflict: -1}
-	own := map[Key]KeyOwner{} // apart from NewKeys, because the batch may still be refused
+	own := map[Key]KeyOwner{} // not yet in NewKeys, because the batch can still be refused
 	var events []*NewEvent
 	for i := range batch {
 		e := &batch[i]
@@ -110,7 +114,7 @@ func (d *Deduped) batch(batch Batch, owners map[Key]KeyOwner) Published {
 	return p
 }
 
-// firstOwner returns the key's owner in the first map that has one.
+// firstOwner returns the key's owner from the first map that has the key, or otherwise.
 func firstOwner(key Key, otherwise KeyOwner, maps ...map[Key]KeyOwner) KeyOwner {
 	for _, m := range maps {
 		if owner, ok := m[key]; ok {

@@ -8,55 +8,54 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Ledger lists what happened, and stores what a person decides about it.
-// Lists are newest first, by id; Events, Deliveries and DeadLetters are oldest
-// first where [Paging.OldestFirst] asks for it.
+// Ledger lists the history, and stores the decisions that people make about it. Lists are newest
+// first, by id. With [Paging.OldestFirst], Events, Deliveries and DeadLetters are oldest first.
 type Ledger interface {
-	// Events lists events. Only an event found by ID carries its Data; nil Data
-	// then means that the bytes are gone.
+	// Events lists events. Only an event found by ID has its Data; nil Data then means that the
+	// bytes were deleted.
 	Events(ctx context.Context, q EventQuery) (Page[postrider.Event], error)
 
-	// Deliveries lists deliveries of every status. While an attempt is under
-	// way it is not counted, and none is due.
-	// One that is pending says why it waits, by [postrider.WaitFacts].
+	// Deliveries lists deliveries of every status. An attempt that is under way is not counted, and
+	// its delivery has no due time.
+	// A pending delivery has the reason of its wait, in the form of [postrider.WaitFacts].
 	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
 
-	// Attempts lists attempts by delivery, newest first, and in a delivery by
-	// number, oldest first; decisions without a request too.
-	// Bodies and heads come with those of one delivery only.
+	// Attempts lists attempts. Deliveries are newest first; the attempts of one delivery are in the
+	// order of their numbers, oldest first. The list includes decisions without a request.
+	// Attempts have bodies and heads only if q selects one delivery.
 	Attempts(ctx context.Context, q AttemptQuery) (Page[postrider.Attempt], error)
 
-	// DeadLetters lists dead letters; only the unresolved unless q says else.
+	// DeadLetters lists dead letters. Resolved ones are listed only if q asks for them.
 	DeadLetters(ctx context.Context, q DeadLetterQuery) (Page[postrider.DeadLetter], error)
 
-	// Replay makes a new delivery, due at once in the bulk lane, of the same
-	// event to the same endpoint, linked by ReplayedFrom.
+	// Replay makes a new delivery of the same event to the same endpoint. The new delivery is due at
+	// once in the bulk lane, and its ReplayedFrom names the old one.
 	//
-	// A dead letter is resolved as replayed. While its replay is pending, a
-	// second one is a *ReplayPendingError that names it; afterwards it may be
-	// replayed again.
-	// A dead letter that was discarded is ErrDiscarded, and keeps who discarded it
-	// and why.
-	// If the dead letter pauses its ordering key, the replay gets its position: it
-	// is the head, and the key advances when the replay has ended.
-	// A delivery that is pending itself is postrider.ErrConflict; so is one
-	// whose endpoint is deleted. Bytes that are gone: postrider.ErrGone.
+	// A dead letter is resolved as replayed. While its replay is pending, a second Replay returns a
+	// *ReplayPendingError that names the pending one. When that replay has ended, the dead letter
+	// can be replayed again.
+	// For a dead letter that was discarded, the error is ErrDiscarded; the record of who discarded
+	// it, and why, stays.
+	// If the dead letter pauses its ordering key, the replay takes its position: the replay is the
+	// head, and the key advances when the replay has ended.
+	// If the old delivery is still pending, or its endpoint is deleted, the error is
+	// postrider.ErrConflict. If the bytes of the event were deleted, it is postrider.ErrGone.
 	Replay(ctx context.Context, r Replay) (postrider.Delivery, error)
 
-	// Cancel ends a pending delivery as cancelled, with a record without a
-	// request. One that is not pending is postrider.ErrConflict. An attempt
-	// under way is not stopped; it settles as stale.
+	// Cancel ends a pending delivery as cancelled, and adds a record without a request. If the
+	// delivery is not pending, the error is postrider.ErrConflict. An attempt under way is not
+	// stopped; it settles as stale.
 	Cancel(ctx context.Context, c Cancel) (postrider.Delivery, error)
 
-	// Discard resolves a dead letter as discarded. One that is resolved is
-	// postrider.ErrConflict. If it pauses its ordering key, the key advances.
+	// Discard resolves a dead letter as discarded. If the dead letter is resolved already, the error
+	// is postrider.ErrConflict. If the dead letter pauses its ordering key, the key advances.
 	Discard(ctx context.Context, d Discard) (postrider.DeadLetter, error)
 
-	// OrderedKeys lists the ordering keys of an endpoint that have something
-	// waiting or are paused, by key.
+	// OrderedKeys lists the ordering keys of an endpoint that are paused or have pending deliveries,
+	// sorted by key.
 	OrderedKeys(ctx context.Context, q OrderedKeyQuery) (Page[OrderedKey], error)
 
-	// HealthHistory lists every change of an endpoint's health, newest first.
+	// HealthHistory lists the changes of an endpoint's health, newest first.
 	HealthHistory(ctx context.Context, q HealthQuery) (Page[postrider.EndpointHealth], error)
 }
 
@@ -70,11 +69,11 @@ type OrderedKeyQuery struct {
 // OrderedKey is the state of an ordering key at an endpoint.
 type OrderedKey struct {
 	Key      string
-	Waiting  int                  // pending deliveries, the head among them; counted up to 1,000
-	Head     postrider.DeliveryID // the pending delivery with the lowest sequence; zero: none is pending
-	Sequence int64                // the head's
-	Since    time.Time            // when the head was made; of a paused key, when it was paused
-	PausedBy postrider.DeliveryID // the dead letter that pauses it; zero: none does
+	Waiting  int                  // number of pending deliveries, with the head; counted up to 1,000
+	Head     postrider.DeliveryID // the pending delivery with the lowest sequence; zero if none is pending
+	Sequence int64                // the sequence of the head
+	Since    time.Time            // when the head was made, or, of a paused key, when it was paused
+	PausedBy postrider.DeliveryID // the dead letter that pauses the key; zero if the key is not paused
 }
 
 // HealthQuery asks for the health of one endpoint of the account.
@@ -84,10 +83,10 @@ type HealthQuery struct {
 	Paging
 }
 
-// MaxAcceptedBody is how many bytes of an accepted attempt's response body are
-// stored in the attempt's own row, with the head of the response (see [Heads]). A longer body
-// with both heads, and everything of an attempt that was not accepted, are stored in a row
-// of their own.
+// MaxAcceptedBody is the greatest size, in bytes, of an accepted attempt's response body that is
+// stored in the attempt's own row, together with the head of the response (see [Heads]). A longer
+// body and both heads are stored in a separate row. An attempt that was not accepted always has
+// its body and heads in a separate row.
 const MaxAcceptedBody = 256
 
 // EventQuery filters events; a zero field does not filter.
@@ -95,8 +94,8 @@ type EventQuery struct {
 	Account postrider.AccountID
 	ID      postrider.EventID
 	Type    string
-	// IdempotencyKey selects the event that the key stands for, while the key is
-	// remembered; it needs the Account.
+	// IdempotencyKey selects the event that the key stands for, as long as the key is stored. It
+	// needs the Account.
 	IdempotencyKey string
 	OrderingKey    string // needs the Account
 	Span
@@ -112,15 +111,15 @@ type DeliveryQuery struct {
 	EventType string
 	Status    postrider.Status
 	ReplayJob postrider.ReplayID
-	// Last selects, with a Status that is neither pending nor dead, the deliveries that have
-	// no later replay of their event to their endpoint.
+	// Last excludes a delivery if its event was replayed to the same endpoint later. It is for a
+	// Status other than pending and dead.
 	Last bool
 	Span
 	Paging
 }
 
-// AttemptQuery filters attempts; a zero field does not filter. Account with Delivery
-// or Event is needed.
+// AttemptQuery filters attempts; a zero field does not filter. It needs the Account, and a
+// Delivery or an Event.
 type AttemptQuery struct {
 	Account  postrider.AccountID
 	Delivery postrider.DeliveryID
@@ -136,34 +135,34 @@ type DeadLetterQuery struct {
 	Endpoint  postrider.EndpointID
 	EventType string
 	Reason    string
-	Resolved  bool // the resolved ones too
-	// ResolvedFrom selects, besides the unresolved, those that were resolved at that
+	Resolved  bool // includes the resolved ones
+	// ResolvedFrom includes, besides the unresolved dead letters, those that were resolved at this
 	// time or later.
 	ResolvedFrom time.Time
 	Span
 	Paging
 }
 
-// Span selects what was created from From on and before To; a zero end is open.
+// Span selects what was created at From or later and before To. A zero From or To is no bound.
 type Span struct {
 	From, To time.Time
 }
 
-// Replay asks for a new delivery of the event of an old one.
+// Replay asks for a new delivery of an old delivery's event.
 type Replay struct {
 	Account  postrider.AccountID // zero: any
 	Delivery postrider.DeliveryID
-	ID       postrider.DeliveryID // of the new delivery, made by the caller
-	Expiry   time.Duration        // until the new delivery expires
-	By       string               // who asked for it
+	ID       postrider.DeliveryID // the id of the new delivery, made by the caller
+	Expiry   time.Duration        // the time until the new delivery expires
+	By       string               // who asked for the replay
 }
 
-// ErrDiscarded says that a dead letter was discarded, so it is not replayed: a person has
-// decided about it, and the record of who did and why has one place.
+// ErrDiscarded says that a dead letter was discarded and so cannot be replayed. A person has
+// decided about it, and a replay would overwrite the record of that decision.
 var ErrDiscarded = fmt.Errorf("the dead letter was discarded: %w", postrider.ErrConflict)
 
-// NotWaitingError returns the error of a MakeDue that found nothing to do. It matches
-// [postrider.ErrConflict].
+// NotWaitingError returns the error of a MakeDue whose delivery is not in the state that the
+// MakeDue asks for. The error matches [postrider.ErrConflict].
 func NotWaitingError(m MakeDue) error {
 	if m.Parked {
 		return fmt.Errorf("it is not parked: %w", postrider.ErrConflict)
@@ -173,22 +172,22 @@ func NotWaitingError(m MakeDue) error {
 
 // ReplayPendingError says that the last replay of a dead letter is still pending.
 type ReplayPendingError struct {
-	Replay postrider.DeliveryID // that replay
+	Replay postrider.DeliveryID // the pending replay
 }
 
-// Error names the replay.
+// Error names the pending replay.
 func (e *ReplayPendingError) Error() string { return "replay " + e.Replay.String() + " is pending" }
 
 // Unwrap returns [postrider.ErrConflict].
 func (e *ReplayPendingError) Unwrap() error { return postrider.ErrConflict }
 
-// Cancel asks for a pending delivery to be ended.
+// Cancel asks for the end of a pending delivery.
 type Cancel struct {
 	Account  postrider.AccountID // zero: any
 	Delivery postrider.DeliveryID
 }
 
-// Discard asks for a dead letter to be resolved without a replay.
+// Discard asks to resolve a dead letter without a replay.
 type Discard struct {
 	Account  postrider.AccountID // zero: any
 	Delivery postrider.DeliveryID

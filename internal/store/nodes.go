@@ -7,112 +7,106 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Shards is how many parts the endpoints are divided into; each has one owner.
+// Shards is the number of parts into which the endpoints are divided. Each shard has at most one
+// owner.
 const Shards = 256
 
 // Shard returns the shard of an endpoint.
 func Shard(id postrider.EndpointID) uint8 {
-	return id[len(id)-1] // random in every id
+	return id[len(id)-1] // the last byte is random in every id
 }
 
-// LockGrace is how long the lock of a node that may be alive stays free before
-// what the node had leased is reclaimed. A node whose connection was terminated
-// has its lock again, or has sent a heartbeat, long before.
+// LockGrace is how long the lock of a silent node must be free before the node's leases are
+// reclaimed. If the node is alive and only its connection was lost, it takes its lock again or
+// sends a heartbeat within a much shorter time.
 const LockGrace = 2 * time.Second
 
-// Nodes lets several nodes share a store: each endpoint belongs to a shard,
-// and each shard to one node. A store that only one process can open has no
-// such role.
+// Nodes lets several nodes share a store. Each endpoint belongs to a shard, and each shard to one
+// node. A store that only one process can open does not implement Nodes.
 //
-// The store knows of a node's death in two ways. A node holds a lock, which the
-// store frees when the connection of its process is gone: then the node is dead
-// at once. Where a lock cannot be had, or says nothing because the database was
-// restarted, the node is dead when its last heartbeat is too old.
+// The store detects the death of a node in two ways. A node holds a lock, which the store frees
+// when the node's connection is lost; a node whose lock is free is dead. If the node cannot get a
+// lock, or the database was restarted, the store relies on heartbeats: a node whose last
+// heartbeat is older than its TTL is dead.
 type Nodes interface {
-	// Heartbeat is a node's heartbeat. It returns which shards the node owns.
+	// Heartbeat says that a node lives. It returns the shards that the node owns.
 	//
-	// The first Heartbeat of a node makes it known. An incarnation that another
-	// instance has, alive or not yet reclaimed, is postrider.ErrConflict.
-	// A node that has not sent a heartbeat for its TTL is dead: it is listed as
-	// Silent to all until it is reclaimed, and owns its shards until then. If it
-	// sends a heartbeat again, it owns nothing of what others took.
-	// A node that sends a heartbeat while it has its lock is dead as soon as the lock
-	// is free and the database was not restarted since: its shards are nobody's at
-	// once.
-	// When the lock has been free for LockGrace, and the node has not sent a
-	// heartbeat, it is listed as Gone.
-	// A node that had its lock at an earlier Heartbeat, and has it no longer, gets no
-	// shards and is Unlocked, unless h.Unlocked says that it lives by its heartbeat
-	// alone.
-	// Shards in h.Release are nobody's at once. Shards without an owner go to
-	// nodes that have fewer than their share; a node that leaves takes none.
+	// The first Heartbeat registers the node. If another instance has the same incarnation, and is
+	// alive or not yet reclaimed, the error is postrider.ErrConflict.
+	// A node that has sent no heartbeat for its TTL is dead. All nodes see it as Silent until it is
+	// reclaimed, and it owns its shards until then. If it sends a heartbeat again, it does not get
+	// back the shards that others took.
+	// A node that sends a heartbeat while it has its lock is dead as soon as the lock is free,
+	// unless the database was restarted since. Its shards then have no owner at once.
+	// When the lock has been free for LockGrace, and the node has sent no heartbeat, the node is
+	// listed as Gone.
+	// A node that had its lock at an earlier Heartbeat and has lost it gets no shards and is
+	// Unlocked. With h.Unlocked, the node lives by its heartbeat alone and keeps its shards.
+	// Shards in h.Release have no owner at once. Shards without an owner go to nodes that have fewer
+	// than their share; a node that leaves takes none.
 	// No shard ever has two owners.
 	Heartbeat(ctx context.Context, h Heartbeat) (Membership, error)
 
-	// Reclaim ends the leases of a dead node: up to limit deliveries that it had
-	// leased are due at once, their attempts recorded as lost, as Claim does.
-	// Those whose Losses reach postrider.SuspectedAfter by that are due in the
-	// suspect lane.
-	// What it had leased in the suspect lane is reclaimed first and in one call,
-	// whatever the limit. Where that is exactly one delivery, it died alone; after
-	// postrider.ParkedAfter such deaths in a row it is parked: pending, and never
-	// due.
-	// It returns how many; when they are fewer than limit, nothing is left for
-	// the caller to do: the node is forgotten and its shards are nobody's. A node
-	// that is neither silent nor gone, or not known, is left alone: 0. A node that
-	// another is reclaiming is left alone: 0; it is forgotten when the other one
-	// is done.
+	// Reclaim ends the leases of a dead node: up to limit of its leased deliveries become due at
+	// once, and their attempts are recorded as lost, as by Claim.
+	// A delivery whose Losses reach postrider.SuspectedAfter becomes due in the suspect lane.
+	// Leases in the suspect lane are reclaimed first, in one call, whatever the limit. If there is
+	// exactly one such lease, the delivery was the only suspect when the node died. After
+	// postrider.ParkedAfter such deaths in a row it is parked: pending, and never due.
+	// Reclaim returns the number of reclaimed deliveries. If that is less than limit, the work is
+	// done: the node is forgotten and its shards have no owner.
+	// For a node that is unknown, or neither silent nor gone, Reclaim does nothing and returns 0. It
+	// also returns 0 while another node reclaims the same one; that node forgets it at the end.
 	Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error)
 
-	// Forget ends a node that has released all it had: it is not known any more,
-	// and what it still owned is nobody's.
+	// Forget removes a node that has released everything. Shards that it still owns have no owner
+	// afterwards.
 	Forget(ctx context.Context, incarnation uint32) error
 
-	// Members lists the nodes that are alive, and the dead ones that are not
-	// reclaimed yet, each with its machine and the number of its shards, by incarnation.
-	// With an endpoint, only the node that owns its shard.
+	// Members lists the living nodes and the dead ones that are not reclaimed yet, by incarnation.
+	// Each has the name of its machine and the number of its shards. With an endpoint, the list has
+	// only the owner of the endpoint's shard.
 	Members(ctx context.Context, owns postrider.EndpointID) ([]Member, error)
 
-	// Wake sends a short message to every node that listens. It may be lost.
+	// Wake sends a short message to every node that listens. The message may be lost.
 	Wake(ctx context.Context, message string) error
 
-	// Hold takes the node's lock and holds it until ctx ends or the connection is
-	// lost; then the lock is free. Behind a proxy that shares connections between
-	// transactions there is no lock, and the heartbeat decides.
-	// While it has the lock, it calls onMessage with every message, also this node's own;
-	// and first with "", since messages before that were lost.
+	// Hold takes the node's lock and holds it until ctx ends or the connection is lost; then the
+	// lock is free. Behind a proxy that shares connections between transactions there are no locks,
+	// and only heartbeats count.
+	// While it has the lock, Hold calls onMessage with every message, including this node's own. The
+	// first call has an empty message, because earlier messages were lost.
 	Hold(ctx context.Context, incarnation uint32, onMessage func(message string)) error
 }
 
 // Heartbeat says that a node lives.
 type Heartbeat struct {
 	Incarnation uint32
-	Instance    [16]byte      // drawn at start: tells two nodes of one incarnation apart
+	Instance    [16]byte      // drawn at start; it distinguishes two nodes with the same incarnation
 	Host        string        // name of the node's machine, for people; stored with the first heartbeat
-	TTL         time.Duration // without another heartbeat for so long, the node is dead
-	Release     []uint8       // shards that the node gives up; it has nothing of them in flight or leased
-	Leaving     bool          // the node ends: it gets no more shards
-	Unlocked    bool          // the node cannot get its lock: only its heartbeat shows that it lives
+	TTL         time.Duration // a node that sends no heartbeat for this long is dead
+	Release     []uint8       // shards that the node gives up; it has no delivery of them in flight or leased
+	Leaving     bool          // whether the node is about to end, so that it gets no more shards
+	Unlocked    bool          // whether the node cannot get its lock, so that only its heartbeat shows that it lives
 }
 
 // Member is a node, as people see it.
 type Member struct {
 	Incarnation uint32
-	Host        string    // name of its machine; empty: the machine has none
-	Shards      int       // number of shards that it owns
-	StartedAt   time.Time // of its first heartbeat
-	SeenAt      time.Time // of its last heartbeat
-	Leaving     bool      // it ends
-	Dead        bool      // it has not sent a heartbeat for its TTL, or its lock is free
+	Host        string    // name of the node's machine; empty if the machine has none
+	Shards      int       // number of shards that the node owns
+	StartedAt   time.Time // time of the first heartbeat
+	SeenAt      time.Time // time of the last heartbeat
+	Leaving     bool      // whether the node is about to end
+	Dead        bool      // whether the node sent no heartbeat for its TTL, or its lock is free
 }
 
-// Membership says which nodes there are, and which shards the node owns that sent
-// the heartbeat.
+// Membership has the nodes of the store, and the shards of the node that sent the heartbeat.
 type Membership struct {
-	Nodes    int      // alive, and not leaving
-	Shards   []uint8  // this node's, sorted
-	Surplus  int      // how many of them are above its share
-	Unlocked bool     // this node has lost its lock: nothing may start until it has it again
-	Gone     []uint32 // incarnations to be reclaimed, sorted: their locks are free
-	Silent   []uint32 // incarnations to be reclaimed, sorted: they have not sent a heartbeat for too long
+	Nodes    int      // number of nodes that are alive and not leaving
+	Shards   []uint8  // shards of this node, sorted
+	Surplus  int      // number of shards that this node has above its share
+	Unlocked bool     // whether this node has lost its lock; until it has the lock again, it must start nothing
+	Gone     []uint32 // incarnations to be reclaimed because their locks are free, sorted
+	Silent   []uint32 // incarnations to be reclaimed because their heartbeats are too old, sorted
 }

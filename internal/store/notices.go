@@ -7,24 +7,26 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Notices keeps what people should be told. The janitor and replay jobs write notices, those
-// of a change in the transaction of the change ([Upkeep.PutHealth], [Replays.ReplayChunk]).
-// The API lists them; each reader that acts on them remembers how far it has come.
+// Notices keeps the facts that people should be told. The janitor and replay jobs write notices.
+// A notice about a change is stored in the transaction of the change ([Upkeep.PutHealth],
+// [Replays.ReplayChunk]). The API lists notices; each reader that acts on notices remembers the
+// last one that it has handled.
 type Notices interface {
-	// PutNotices stores those of the notices whose kind, object and occurrence no stored
-	// notice has, and returns them.
+	// PutNotices stores the notices that are new, and returns them. A notice is not new if a stored
+	// one has the same kind, object and occurrence.
 	//
-	// That holds inside one call and across any number of parallel ones.
+	// Two notices with the same kind, object and occurrence are never both stored, in one call or in
+	// parallel ones.
 	PutNotices(ctx context.Context, notices []postrider.Notice) ([]postrider.Notice, error)
 
-	// Notices lists notices, newest first, or oldest first if the page asks for it.
+	// Notices lists notices, newest first. With OldestFirst they are oldest first.
 	Notices(ctx context.Context, q NoticeQuery) (Page[postrider.Notice], error)
 
-	// NoticesPublished returns the last notice whose operational event was published, or
-	// needs none; zero: none yet.
+	// NoticesPublished returns the last notice for which the operational event was published or is
+	// not needed. The result is zero before the first such notice.
 	NoticesPublished(ctx context.Context) (postrider.NoticeID, error)
 
-	// SetNoticesPublished moves it. It never moves back.
+	// SetNoticesPublished sets the result of NoticesPublished. It never moves back.
 	SetNoticesPublished(ctx context.Context, last postrider.NoticeID) error
 }
 
@@ -37,18 +39,17 @@ type NoticeQuery struct {
 	Paging
 }
 
-// NoticeSource is what a reader of notices needs of a store.
+// NoticeSource has the two methods of a store that a reader of notices needs.
 type NoticeSource interface {
-	// Notices is [Notices]'s.
+	// Notices is the method of [Notices].
 	Notices(ctx context.Context, q NoticeQuery) (Page[postrider.Notice], error)
-	// Clock is [Queue]'s.
+	// Clock is the method of [Queue].
 	Clock() *Clock
 }
 
-// NextNotices returns the notices of a query after the last one that a reader has handled,
-// oldest first, at most a page. It leaves out those that are younger than
-// [postrider.NoticeDelay] by the store's clock, so that no reader passes by a notice that is
-// committed late.
+// NextNotices returns the notices of q that come after last, oldest first, at most one page. It
+// skips notices that are younger than [postrider.NoticeDelay] by the store's clock: a notice with
+// a lower id can still be committed, and the reader would miss it.
 func NextNotices(ctx context.Context, s NoticeSource, q NoticeQuery, last postrider.NoticeID) ([]postrider.Notice, error) {
 	q.OldestFirst = true
 	q.To = s.Clock().Wall().Add(-postrider.NoticeDelay)

@@ -17,20 +17,20 @@ const (
 // Paging asks for one page of a list.
 type Paging struct {
 	Limit  int    // 0: DefaultLimit; at most MaxLimit
-	Cursor string // a [Page.Next]; empty: from the start
+	Cursor string // the [Page.Next] of the page before; empty for the first page
 
-	// OldestFirst turns the order of Events, Deliveries, DeadLetters and Notices; other
-	// lists do not know it.
+	// OldestFirst reverses the order of Events, Deliveries, DeadLetters and Notices. Other lists
+	// ignore it.
 	OldestFirst bool
 }
 
 // Page is one page of a list.
 type Page[T any] struct {
 	Items []T
-	Next  string // the cursor of the next page; empty: this is the last
+	Next  string // the cursor of the next page; empty if this is the last one
 }
 
-// Size returns how many items the page may have.
+// Size returns the greatest number of items of the page.
 func (p Paging) Size() int {
 	if p.Limit <= 0 {
 		return DefaultLimit
@@ -38,9 +38,9 @@ func (p Paging) Size() int {
 	return min(p.Limit, MaxLimit)
 }
 
-// Key returns the key that the cursor holds: the page starts after the item
-// that has it. It is empty without a cursor. A cursor that [Cut] did not make
-// is a [postrider.InvalidError].
+// Key returns the key that the cursor holds; the page starts after the item with that key. The
+// key is empty if there is no cursor. A cursor that [Cut] did not make is a
+// [postrider.InvalidError].
 func (p Paging) Key() (string, error) {
 	if p.Cursor == "" {
 		return "", nil
@@ -52,8 +52,7 @@ func (p Paging) Key() (string, error) {
 	return string(key), nil
 }
 
-// IDKey returns the key of a cursor as the id that it is, and whether there is
-// a cursor at all.
+// IDKey returns the id that the cursor holds, and whether there is a cursor.
 func IDKey[I ~[16]byte](p Paging) (id I, ok bool, err error) {
 	key, err := p.Key()
 	if err != nil || key == "" {
@@ -71,14 +70,14 @@ func AttemptKey(a postrider.Attempt) string {
 	return string(binary.BigEndian.AppendUint32(a.Delivery[:], uint32(a.Number)))
 }
 
-// AttemptCursor returns a cursor for the attempts of a delivery whose number is greater.
+// AttemptCursor returns the cursor of the page that starts after the attempt with this number.
 func AttemptCursor(delivery postrider.DeliveryID, number int) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(AttemptKey(postrider.Attempt{Delivery: delivery, Number: number})))
 }
 
-// AttemptsAfter returns where a page of attempts begins: with the attempts of
-// delivery whose number is greater, and then those of older deliveries. Without a
-// cursor the id is greater than every delivery.
+// AttemptsAfter returns where a page of attempts begins: with the attempts of delivery that have
+// a greater number, followed by the attempts of older deliveries. Without a cursor the id is
+// greater than that of any delivery.
 func AttemptsAfter(p Paging) (delivery postrider.DeliveryID, number int, err error) {
 	key, err := p.Key()
 	switch {
@@ -101,8 +100,8 @@ func HealthKey(h postrider.EndpointHealth) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(h.Number)))
 }
 
-// HealthBelow returns the number below which a page of health begins. Without a
-// cursor it is greater than every number.
+// HealthBelow returns a number. The page has the changes of health with lower numbers. Without a
+// cursor the number is greater than any.
 func HealthBelow(p Paging) (number int64, err error) {
 	key, err := p.Key()
 	switch {
@@ -134,8 +133,8 @@ func Later[I ~[16]byte](a, b I) I {
 	return a
 }
 
-// Cut makes a page of items, of which one more than the page may have were
-// fetched if there were more. key names an item for the cursor.
+// Cut makes a page from items. The caller fetches one item more than the page may have; if that
+// item is there, a further page exists. The function key returns an item's key for the cursor.
 func Cut[T any](items []T, p Paging, key func(T) string) Page[T] {
 	size := p.Size()
 	if len(items) <= size {
@@ -144,8 +143,7 @@ func Cut[T any](items []T, p Paging, key func(T) string) Page[T] {
 	return Page[T]{Items: items[:size], Next: EncodeCursor(key(items[size-1]))}
 }
 
-// EncodeCursor makes the cursor of the page that starts after the item with
-// the key.
+// EncodeCursor returns the cursor of the page that starts after the item with this key.
 func EncodeCursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
 
 var errCursor error = &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}

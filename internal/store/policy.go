@@ -12,16 +12,15 @@ import (
 	"github.com/postrider/postrider/internal/shape"
 )
 
-// policyVersion is the version of the documents that [EncodePolicy] writes. It
-// changes when a name or a unit changes its meaning; then [DecodePolicy] must
-// read the older version too. A new field does not change it: the field is
-// omitzero, and its zero value is how endpoints were treated before it.
+// policyVersion is the version of the documents that [EncodePolicy] writes. It must grow when a
+// name or a unit changes its meaning; then [DecodePolicy] must read the older version too. A new
+// field needs no new version: it is omitzero, and its zero value keeps the old behaviour.
 const policyVersion = 1
 
-// policyDocument is a policy as the stores keep it. Its names are independent
-// of those of [postrider.Policy], so that a field can be renamed in Go, in both, without
-// resetting the setting of every endpoint; testdata/policy.json pins them. All
-// times are whole milliseconds. Package shape copies the fields.
+// policyDocument is the stored form of a policy. Its names are independent of the names in
+// [postrider.Policy], so a field can be renamed in Go, in both types, without resetting the
+// setting of every endpoint. The file testdata/policy.json fixes the stored names. All times are
+// whole milliseconds. Package shape copies the fields.
 type policyDocument struct {
 	Version         int                    `json:"version"`
 	Retry           retryDocument          `json:"retry"`
@@ -46,7 +45,7 @@ type policyDocument struct {
 
 type retryDocument struct {
 	Preset      string           `json:"preset,omitempty"`
-	DelaysMS    []int64          `json:"delays_ms,omitzero"` // an empty list is not the same as none
+	DelaysMS    []int64          `json:"delays_ms,omitzero"` // nil and an empty list differ
 	BaseMS      int64            `json:"base_ms,omitzero"`
 	Factor      float64          `json:"factor,omitzero"`
 	CapMS       int64            `json:"cap_ms,omitzero"`
@@ -96,7 +95,7 @@ type tlsDocument struct {
 	Authorities string `json:"authorities,omitempty"`
 }
 
-// EncodePolicy returns the document that stores keep of a policy.
+// EncodePolicy returns the stored form of a policy.
 func EncodePolicy(p postrider.Policy) ([]byte, error) {
 	d := policyDocument{Version: policyVersion}
 	if err := shape.Copy(&d, p); err != nil {
@@ -109,17 +108,20 @@ func EncodePolicy(p postrider.Policy) ([]byte, error) {
 	return document, nil
 }
 
-// DecodePolicy reads the document that [EncodePolicy] wrote for the endpoint.
-// A document that it does not understand whole is an error that names the
-// endpoint and the fields: a version that this program does not know, a name
-// that it does not know or that is missing, a value of another type, or the
-// name of a choice that it does not have. No such field gets a default, since
-// the endpoint would be treated in a way that its owner never chose.
+// DecodePolicy reads the document that [EncodePolicy] wrote for the endpoint. It returns an error
+// that names the endpoint and the fields if it does not understand the whole document:
+//
+//   - the version is unknown to this program
+//   - a name is unknown or missing
+//   - a value has the wrong type
+//   - a choice has an unknown name
+//
+// No such field gets a default, because its owner never chose the default.
 func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Policy, error) {
 	var d policyDocument
 	err := jsonx.DecodeStored(document, &d)
 	switch {
-	case d.Version > policyVersion: // its other names may be newer, too
+	case d.Version > policyVersion: // names of a newer version may be unknown too
 		err = fmt.Errorf("version %d is newer than this program, which reads version %d", d.Version, policyVersion)
 	case err == nil && d.Version != policyVersion:
 		err = fmt.Errorf("version %d is unknown", d.Version)
@@ -127,18 +129,17 @@ func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Pol
 		err = d.checkChoices()
 	}
 	if err != nil {
-		// As text, since an InvalidError would be taken for a fault of a request.
+		// The error becomes text, because an InvalidError would be taken for a fault in the request.
 		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
 		return postrider.Policy{}, fmt.Errorf("decode policy of endpoint %s: %s", endpoint, reason)
 	}
 	return d.policy(), nil
 }
 
-// SetPolicy sets the policy of an endpoint that was read to what the document
-// says. If [DecodePolicy] refuses the document, the endpoint has a PolicyError,
-// and a policy that serves only to store new deliveries. The stores return such
-// an endpoint like any other: one damaged row must not keep a node from reading
-// the rows of all other endpoints.
+// SetPolicy sets the policy of an endpoint from its stored document. If [DecodePolicy] refuses
+// the document, the endpoint gets a PolicyError, and a policy that serves only to store new
+// deliveries. Stores return such an endpoint like any other, so that one damaged row does not
+// keep a node from reading all other endpoints.
 func SetPolicy(e *postrider.Endpoint, document []byte) {
 	policy, err := DecodePolicy(e.ID, document)
 	if err != nil {
@@ -148,9 +149,9 @@ func SetPolicy(e *postrider.Endpoint, document []byte) {
 	e.Policy, e.PolicyError = policy, ""
 }
 
-// PolicyDocument returns the document of an endpoint's policy for
-// [Directory.PutEndpoint]. It is nil if the endpoint has a PolicyError: then the
-// stored document must stay as it is, since a newer node may be able to read it.
+// PolicyDocument returns the document of an endpoint's policy for [Directory.PutEndpoint]. It
+// returns nil if the endpoint has a PolicyError. Then the stored document must stay as it is,
+// because a newer node may be able to read it.
 func PolicyDocument(e postrider.Endpoint) ([]byte, error) {
 	if e.PolicyError != "" {
 		return nil, nil
@@ -158,11 +159,10 @@ func PolicyDocument(e postrider.Endpoint) ([]byte, error) {
 	return EncodePolicy(e.Policy)
 }
 
-// UnreadablePolicies returns a function that reports whether a document cannot
-// be read. It decodes each text once: most of the endpoints in a list have the
-// same one.
+// UnreadablePolicies returns a function that reports whether a document cannot be read. It
+// decodes each text once, because most endpoints of a list have the same text.
 func UnreadablePolicies() func(document string) bool {
-	known := map[string]bool{"": false} // "" stands for an endpoint that does not exist
+	known := map[string]bool{"": false} // an endpoint that does not exist has the text ""
 	return func(document string) bool {
 		unreadable, seen := known[document]
 		if !seen {
@@ -174,17 +174,23 @@ func UnreadablePolicies() func(document string) bool {
 	}
 }
 
-// salvagePolicy returns the four fields of an unreadable policy that new
-// deliveries are stored with. A field that can be read has its stored value. A
-// field that cannot has the value that does no lasting harm: no Order, which
-// publishing treats as by_key, because deliveries that were sent out of order
-// cannot be put in order again; OnDead pause, for the same reason; the longest
-// Expiry; and no delay before the first attempt, since none is made now. Of
-// another version nothing is read: its names may have other meanings.
+// salvagePolicy returns the four fields of an unreadable policy that are needed to store new
+// deliveries. A field that can be read keeps its stored value. Any other field gets a value that
+// does no lasting harm:
+//
+//   - Order is empty, which publishing treats as by_key: deliveries that were sent out of order
+//     cannot be put in order again.
+//   - OnDead is pause, for the same reason.
+//   - Expiry is the longest.
+//   - Retry has no delay before the first attempt; no attempt is made now anyway.
+//
+// From a document of another version nothing is read, because its names may have other meanings.
 func salvagePolicy(document []byte) postrider.Policy {
 	var d policyDocument
 	salvaged := postrider.Policy{OnDead: postrider.PauseOnDead, Expiry: postrider.MaxExpiry}
-	_ = json.Unmarshal(document, &d) // it goes on after a field of another type, and reads nothing of a text that is not JSON
+	// Unmarshal continues after a field of the wrong type, and reads nothing from a text that is not
+	// JSON.
+	_ = json.Unmarshal(document, &d)
 	if d.Version != policyVersion {
 		return salvaged
 	}
@@ -204,16 +210,16 @@ func salvagePolicy(document []byte) postrider.Policy {
 	return salvaged
 }
 
-// policy returns the policy that the document says.
+// policy returns the policy in the document.
 func (d policyDocument) policy() postrider.Policy {
 	var p postrider.Policy
-	_ = shape.Copy(&p, d) // whole milliseconds
+	_ = shape.Copy(&p, d) // no error: all times are whole milliseconds
 	return p
 }
 
-// checkChoices returns the names that the program does not know where a field
-// is one of several choices. Bounds of numbers are not checked: a bound that
-// becomes narrower must not make what is stored unreadable.
+// checkChoices returns an error for each choice whose name this program does not know. It does
+// not check the bounds of numbers: if a bound becomes narrower, stored policies must stay
+// readable.
 func (d policyDocument) checkChoices() error {
 	faults := []error{
 		oneOf("client_errors", d.ClientErrors, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),

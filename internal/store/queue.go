@@ -6,41 +6,41 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// What the methods of [Queue] take and return.
+// This file has the inputs and results of the methods of [Queue].
 
-// PutCircuit changes a circuit.
+// PutCircuit asks to change the circuit of an endpoint.
 type PutCircuit struct {
-	Circuit  postrider.Circuit // its Generation is the one that was read
-	Announce bool              // whether every node must read it, not only the owner
+	Circuit  postrider.Circuit // the new circuit, with the Generation that was read
+	Announce bool              // whether every node must read the change, and not only the owner of the endpoint
 }
 
 // CircuitQuery filters circuits; a zero field does not filter.
 type CircuitQuery struct {
 	Endpoint postrider.EndpointID
 	After    postrider.EndpointID
-	// Failing selects the circuits with a FailingSince of endpoints that are not
-	// deleted, and only of the Account, if it is not zero.
+	// Failing selects the circuits that have a FailingSince and whose endpoint is not deleted. With
+	// an Account it selects only those of the account.
 	Failing bool
-	Account postrider.AccountID // needs Failing
+	Account postrider.AccountID // used only with Failing
 	Limit   int
 }
 
-// Claim asks for due deliveries, all leased under one token.
+// Claim asks for due deliveries. All of them are leased under one token.
 type Claim struct {
-	Wants []Want // at most 256; one for an endpoint and lane
+	Wants []Want // at most 256, and at most one for each lane of an endpoint
 	Token postrider.Token
 }
 
 // Want asks for up to N due deliveries of one lane of one endpoint.
 //
-// Copy After from the [LaneState.Low] of the lane's last claim. It saves the store from
-// stepping over what was claimed before.
+// After is the [LaneState.Low] of the lane's last claim. It lets the store skip index entries of
+// deliveries that were claimed before.
 type Want struct {
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
 	N        int
 	Lease    time.Duration
-	After    time.Time // deliveries that were due before it are not looked at; zero: all are
+	After    time.Time // deliveries that were due before this time are skipped; zero skips none
 }
 
 // Claims is the result of a [Claim].
@@ -51,26 +51,26 @@ type Claims struct {
 
 // LaneState is the state of a lane after a claim.
 type LaneState struct {
-	Claimed  int           // deliveries that this claim leased
-	Suspects int           // deliveries that this claim moved to the suspect lane
-	Lost     int           // attempts that this claim recorded as lost
-	Waiting  bool          // whether a delivery is left, due now or later
-	In       time.Duration // if Waiting: until the next one is due; 0 or less: it is due
-	Low      time.Time     // for the After of the lane's next [Want]
+	Claimed  int           // number of deliveries that this claim leased
+	Suspects int           // number of deliveries that this claim moved to the suspect lane
+	Lost     int           // number of attempts that this claim recorded as lost
+	Waiting  bool          // whether a delivery is left in the lane, due now or later
+	In       time.Duration // if Waiting, the time until the next delivery is due; 0 or less if one is due
+	Low      time.Time     // the After of the lane's next [Want]
 }
 
-// Settlement is the end of one attempt of a claimed delivery.
+// Settlement is the end of one attempt of a leased delivery.
 type Settlement struct {
-	Claimed    postrider.Claimed    // as [Queue.Claim] returned it, or as admission leased it
-	Attempt    postrider.Attempt    // the record; its Number is Claimed.Attempt
-	Transition postrider.Transition // what happens to the delivery, decided by [postrider.Settle] or a refusal
+	Claimed    postrider.Claimed    // the delivery as [Queue.Claim] returned it or admission leased it
+	Attempt    postrider.Attempt    // the record of the attempt; its Number is Claimed.Attempt
+	Transition postrider.Transition // the change of the delivery, from [postrider.Settle] or a refusal
 }
 
 // Settled is the result of one [Settlement].
 type Settled struct {
-	Stale  bool           // the delivery's lease is another one, or gone
-	Locked bool           // nothing was stored: another transaction has the delivery or its ordering key for too long
-	Next   postrider.Lane // the lane of the ordering key's new head, which is due now; empty: there is none
+	Stale  bool           // whether the delivery has another lease or none
+	Locked bool           // nothing was stored: the delivery or its ordering key was locked for too long
+	Next   postrider.Lane // the lane of the ordering key's new head, which is due now; empty if there is no new head
 }
 
 // Lease names a lease.
@@ -83,25 +83,26 @@ type Lease struct {
 type MakeDue struct {
 	Account  postrider.AccountID // zero: any
 	Delivery postrider.DeliveryID
-	Parked   bool // it is parked; false: it waits for its time
+	Parked   bool // true: the delivery is parked; false: it waits for its time
 }
 
-// Due asks which lanes have work.
+// Due asks which lanes have pending deliveries.
 type Due struct {
-	After     postrider.EndpointID // zero: from the first endpoint
-	Max       int                  // endpoints
-	NewerThan postrider.DeliveryID // zero: all deliveries
-	Count     int                  // deliveries counted of each lane at most; 0: none; not with NewerThan
+	After     postrider.EndpointID // endpoints up to this one are left out; zero: none is
+	Max       int                  // greatest number of endpoints
+	NewerThan postrider.DeliveryID // deliveries up to this one are left out; zero: none is
+	Count     int                  // greatest number of deliveries to count in each lane; 0: no count; must be 0 with NewerThan
 }
 
 // DueLane is a lane in which a delivery waits.
 type DueLane struct {
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
-	In       time.Duration // until the first is due; 0 or less: now
+	In       time.Duration // the time until the first delivery is due; 0 or less if one is due now
 
-	// With [Due].Count, and else 0: how many deliveries wait, are due or are leased; how
-	// many of these are due; and until the last of those is due, 0 or less.
+	// These fields are 0 without [Due].Count. Waiting is the number of deliveries that wait, are due
+	// or are leased. Due is the number of these that are due. LastIn is the time until the last of
+	// the due ones is due, so it is 0 or less.
 	Waiting, Due int
 	LastIn       time.Duration
 }

@@ -14,39 +14,39 @@ import (
 // Replays keeps replay jobs. The API creates and changes them; internal/replay runs
 // them.
 type Replays interface {
-	// PutReplayJob stores a new job with its CreatedAt, running and due at once. Repeated, it
-	// changes nothing.
+	// PutReplayJob stores a new job with its CreatedAt. The job is running and due at once.
+	// Repeated, it changes nothing.
 	PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
 
-	// ReplayJobs lists replay jobs, newest first. Only a job found by ID carries its
-	// Made: exact numbers of one moment.
+	// ReplayJobs lists replay jobs, newest first. Only a job found by ID has its Made, whose numbers
+	// are exact and of one moment.
 	ReplayJobs(ctx context.Context, q ReplayJobQuery) (Page[postrider.ReplayJob], error)
 
-	// SetReplayJob pauses, resumes or cancels a job, and takes it away from the node
-	// that has it. Repeated, it changes nothing.
-	// A job that has ended is postrider.ErrConflict.
+	// SetReplayJob pauses, resumes or cancels a job, and ends its lease. Repeated, it changes
+	// nothing.
+	// If the job has ended, the error is postrider.ErrConflict.
 	SetReplayJob(ctx context.Context, r SetReplayJob) error
 
-	// ClaimReplayJobs leases up to c.Max running jobs that are due, oldest first.
-	// A job leased before is due again when that lease has ended. Paused and ended jobs
-	// are not claimed.
+	// ClaimReplayJobs leases up to c.Max running jobs that are due, oldest first. A leased job is
+	// due again when its lease has ended. Paused and ended jobs are not claimed.
 	ClaimReplayJobs(ctx context.Context, c ClaimReplayJobs) ([]postrider.ReplayJob, error)
 
-	// ReplaysPending returns how many deliveries that the job made are pending, by endpoint.
+	// ReplaysPending returns, for each endpoint, how many deliveries that the job made are still
+	// pending.
 	ReplaysPending(ctx context.Context, id postrider.ReplayID) (map[postrider.EndpointID]int, error)
 
-	// ReplayChunk replays or discards the next matches of a job and moves its position, in
-	// one transaction.
+	// ReplayChunk replays or discards the next matches of a job and moves its position, in one
+	// transaction.
 	//
-	// It stores nothing and returns postrider.ErrFenced unless the job is running, has
-	// the chunk's token and its position is c.From.
-	// Each match gets a new delivery in the bulk lane, linked by ReplayedFrom and ReplayJob,
-	// and a dead letter among them is resolved as replayed.
-	// With a discard each dead letter is resolved as discarded, by the job's By and Note.
-	// A match that cannot be replayed is counted by its reason, and does not fail the others.
-	// New deliveries with Ordered get the positions of their events in the ordering key, so
-	// they are attempted in sequence. One that replays the dead letter that pauses its key
-	// ends the pause.
+	// If the job is not running, has another token than the chunk, or has another position than
+	// c.From, it stores nothing and returns postrider.ErrFenced.
+	// Each match gets a new delivery in the bulk lane, with its ReplayedFrom and ReplayJob set. A
+	// match that is a dead letter is resolved as replayed.
+	// In a job that discards, each dead letter is resolved as discarded, with the job's By and Note.
+	// A match that cannot be replayed is counted by its reason; the other matches are still
+	// replayed.
+	// New deliveries with Ordered get the positions of their events in the ordering key, so they are
+	// attempted in sequence. The replay of a dead letter that pauses its key ends the pause.
 	// A chunk repeated after its reply was lost stores nothing twice.
 	// The notices of the chunk are stored in the same transaction, as PutNotices does.
 	ReplayChunk(ctx context.Context, c ReplayChunk) error
@@ -74,36 +74,36 @@ type ClaimReplayJobs struct {
 	Lease time.Duration
 }
 
-// ReplayChunk handles the matches of a job between two positions.
+// ReplayChunk has the matches of a job between two positions.
 type ReplayChunk struct {
 	Job      postrider.ReplayID
 	Token    postrider.Token
-	From, To postrider.ReplayPosition // equal: nothing is handled, and the lease is renewed
+	From, To postrider.ReplayPosition // if they are equal, no match is handled and only the lease is renewed
 	Items    []ReplayItem
-	End      postrider.ReplayStatus // done or failed: this was the last chunk; empty: it was not
-	Error    string                 // with failed
-	Notices  []postrider.Notice     // of the end
-	Lease    time.Duration          // the job's new lease, under the same token; zero: it is given back
+	End      postrider.ReplayStatus // done or failed: the last chunk of the job; empty: not the last
+	Error    string                 // set only if End is failed
+	Notices  []postrider.Notice     // notices about the end of the job
+	Lease    time.Duration          // the job's new lease under the same token; zero gives the job back
 }
 
-// ReplayItem is one match of a [ReplayChunk]. The fields after Match are for a replay.
+// ReplayItem is one match of a [ReplayChunk]. A discard needs only Match.
 type ReplayItem struct {
 	Match    postrider.DeliveryID
-	Event    postrider.EventID    // the match's
-	Endpoint postrider.EndpointID // the match's
-	ID       postrider.DeliveryID // of the new delivery, made by the caller
-	Expiry   time.Duration        // until the new delivery expires
-	Ordered  postrider.OnDead     // as in [NewDelivery]; ignored if the event has no ordering key
+	Event    postrider.EventID    // the event of the match
+	Endpoint postrider.EndpointID // the endpoint of the match
+	ID       postrider.DeliveryID // the id of the new delivery, made by the caller
+	Expiry   time.Duration        // the time until the new delivery expires
+	Ordered  postrider.OnDead     // see [NewDelivery.Ordered]; ignored if the event has no ordering key
 }
 
 // ReplayMatches is one page of the matches of a job.
 type ReplayMatches struct {
-	Items []ReplayItem         // oldest first, without what is for a replay
-	To    postrider.DeliveryID // all matches up to this id are Items
-	Done  bool                 // there is no match after To
+	Items []ReplayItem         // oldest first; only Match, Event and Endpoint are set
+	To    postrider.DeliveryID // Items has all matches up to this id
+	Done  bool                 // whether there is no match after To
 }
 
-// Lists has the two methods of [Ledger] by which matches are found.
+// Lists has the two methods of [Ledger] that find matches.
 type Lists interface {
 	// Deliveries is the method of [Ledger].
 	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
@@ -111,12 +111,13 @@ type Lists interface {
 	DeadLetters(ctx context.Context, q DeadLetterQuery) (Page[postrider.DeadLetter], error)
 }
 
-// FindReplayMatches finds the next matches of a job, after its cursor. It reads one page for
-// each status of the filter, and merges them by id up to the end of the shortest: each page
-// walks an index that fits, and no page of one status passes by all that another one has.
+// FindReplayMatches finds the next matches of a job, after its cursor. It reads one page for each
+// status of the filter, because a page of one status can walk an index. It merges the pages by
+// id, and stops at the end of the page that ends first, so that no match of another status is
+// skipped.
 //
-// Example: the dead letters reach from id 10 to 90, the skipped deliveries from 20 to 400.
-// The matches are those up to 90, and the next call begins there.
+// Example: the dead letters reach from id 10 to 90, the skipped deliveries from 20 to 400. The
+// result has the matches up to 90, and the next call begins there.
 func FindReplayMatches(ctx context.Context, lists Lists, job postrider.ReplayJob) (ReplayMatches, error) {
 	m := ReplayMatches{To: postrider.DeliveryID(job.ID), Done: true}
 	for _, status := range job.Filter.Statuses {
@@ -136,16 +137,18 @@ func FindReplayMatches(ctx context.Context, lists Lists, job postrider.ReplayJob
 	return m, nil
 }
 
-// fixedAt returns the time by which a delivery must have ended to be in the set of a job. A
-// delivery that is pending then and ends later is no match, though its id is lower than the
-// job's: the count that a person has seen before does not have it.
+// fixedAt returns the time that fixes the set of a job's matches: only deliveries that ended by
+// this time are matches. A delivery that was pending then is no match, even if it ends later and
+// its id is lower than the job's. The count that a person saw before creating the job leaves it
+// out too.
 //
-// The two times that are compared may come from two clocks. The store's statements write
-// DiedAt, and FinishedAt of what was skipped or cancelled. CreatedAt, and FinishedAt of what was
-// delivered, come from [Clock.Wall] of a node, which follows the store's clock to within
-// milliseconds. So what ends in the very moment of the creation may fall either side, but on the
-// same one for the count and for the job. After the store's clock was set back, ids still go
-// forward: then the id's time decides, so that no delivery of the time before is missed.
+// The compared times can come from two clocks. The store's statements write DiedAt, and the
+// FinishedAt of skipped and cancelled deliveries. A node's [Clock.Wall] gives CreatedAt, and the
+// FinishedAt of successful deliveries; it follows the store's clock to within milliseconds. A
+// delivery that ends at the very moment of the job's creation may or may not be a match, but the
+// count and the job always agree. If the store's clock was set back, new ids still have later
+// times. Then the time of the job's id counts, so that no delivery from before the step is
+// missed.
 func fixedAt(job postrider.ReplayJob) time.Time {
 	if at := job.ID.Time(); at.After(job.CreatedAt) {
 		return at
@@ -153,8 +156,8 @@ func fixedAt(job postrider.ReplayJob) time.Time {
 	return job.CreatedAt
 }
 
-// replayPage reads a page of the deliveries of one status that the job selects. next is the
-// cursor of the page after it; empty: there is none.
+// replayPage reads one page of the job's matches with one status. The result next is the cursor
+// of the following page, or empty if there is none.
 func replayPage(
 	ctx context.Context, lists Lists, job postrider.ReplayJob, status postrider.Status,
 ) (items []ReplayItem, next string, err error) {
@@ -165,7 +168,7 @@ func replayPage(
 	}
 	eventType := ""
 	if len(f.EventTypes) == 1 && !strings.HasSuffix(string(f.EventTypes[0]), "*") {
-		eventType = string(f.EventTypes[0]) // the store can filter by it
+		eventType = string(f.EventTypes[0]) // the store can filter by one exact type
 	}
 	end := fixedAt(job)
 	add := func(i ReplayItem, eventType, reason string, ended time.Time, made postrider.ReplayID) {
@@ -202,7 +205,7 @@ func replayPage(
 	return items, page.Next, err
 }
 
-// replayFilterDocument is a [postrider.ReplayFilter] as the stores keep it.
+// replayFilterDocument is the stored form of a [postrider.ReplayFilter].
 type replayFilterDocument struct {
 	Account    *postrider.AccountID  `json:"account,omitempty"`
 	Endpoint   *postrider.EndpointID `json:"endpoint,omitempty"`
@@ -214,7 +217,7 @@ type replayFilterDocument struct {
 	To         time.Time             `json:"to,omitzero"`
 }
 
-// EncodeReplayFilter returns the document of a filter.
+// EncodeReplayFilter returns the stored form of a filter.
 func EncodeReplayFilter(f postrider.ReplayFilter) (string, error) {
 	text, err := json.Marshal(replayFilterDocument{
 		idOrNil(f.Account), idOrNil(f.Endpoint), idOrNil(f.Event), f.EventTypes, f.Statuses, f.Reason, f.From, f.To,
@@ -222,7 +225,7 @@ func EncodeReplayFilter(f postrider.ReplayFilter) (string, error) {
 	return string(text), err
 }
 
-// DecodeReplayFilter reads a document of [EncodeReplayFilter].
+// DecodeReplayFilter reads the text that [EncodeReplayFilter] wrote.
 func DecodeReplayFilter(text string) (f postrider.ReplayFilter, err error) {
 	d := replayFilterDocument{Account: &f.Account, Endpoint: &f.Endpoint, Event: &f.Event}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -232,17 +235,18 @@ func DecodeReplayFilter(text string) (f postrider.ReplayFilter, err error) {
 	return f, nil
 }
 
-// EncodeHeld returns the Held of a position as the stores keep it: the same text for the same
-// position, so that they can compare it. No endpoint is the empty text.
+// EncodeHeld returns the stored form of the held endpoints of a [postrider.ReplayPosition]. Equal
+// positions have equal texts, so stores can compare the texts. The text is empty if no endpoint
+// is held.
 func EncodeHeld(held map[postrider.EndpointID]postrider.DeliveryID) (string, error) {
 	if len(held) == 0 {
 		return "", nil
 	}
-	text, err := json.Marshal(held) // in the order of the keys
+	text, err := json.Marshal(held) // Marshal sorts the keys
 	return string(text), err
 }
 
-// DecodeHeld reads a text of [EncodeHeld].
+// DecodeHeld reads the text that [EncodeHeld] wrote.
 func DecodeHeld(text string) (held map[postrider.EndpointID]postrider.DeliveryID, err error) {
 	if text == "" {
 		return nil, nil

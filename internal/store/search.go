@@ -11,75 +11,75 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Finder searches a large store without an id. Its methods walk only indexes, and the
-// length of each walk has a limit.
+// Finder finds objects in a large store without their ids. Its methods walk only indexes, and the
+// length of each walk is limited.
 type Finder interface {
-	// Find lists the objects that a text names, by FoundBy in the order of its
-	// constants, and then newest first: at most q.Limit. It reads at most 1,000 names,
-	// or owners of a key, and lists the newest of these.
+	// Find lists the objects that match a text, at most q.Limit. They are ordered by FoundBy, in the
+	// order of its constants, and then newest first. Find reads at most 1,000 names, or owners of a
+	// key, and lists the newest of these.
 	//
-	// Names are the search terms of accounts and endpoints that begin with
-	// [SearchText] of the text. Keys and ids are matched whole.
-	// Of an ordering key it finds the newest event of each account.
-	// Deleted accounts and endpoints are found by no name.
+	// A name matches if a search term of the account or endpoint begins with the [SearchText] of the
+	// text. Keys and ids must be equal to the text.
+	// For an ordering key, Find returns the newest event of each account.
+	// Deleted accounts and endpoints are not found by name.
 	Find(ctx context.Context, q FindQuery) ([]Found, error)
 
-	// DeadLetterGroups lists the unresolved dead letters by endpoint and cause,
-	// newest account first, and in it newest endpoint first.
+	// DeadLetterGroups lists the unresolved dead letters, grouped by endpoint and cause. The newest
+	// account comes first, and within an account the newest endpoint.
 	DeadLetterGroups(ctx context.Context, q DeadLetterGroupQuery) (Page[DeadLetterGroup], error)
 }
 
-// FindQuery asks for the objects that a text names.
+// FindQuery asks for the objects that match a text.
 type FindQuery struct {
 	Account postrider.AccountID // zero: any
 	Text    string
-	Secret  postrider.SecretID // finds the endpoint of this secret; zero: none is asked for
+	Secret  postrider.SecretID // finds the endpoint with this secret; zero: finds none
 	Limit   int                // at most MaxLimit
 }
 
-// FoundBy says which property of an object matches the text.
+// FoundBy says which property of an object matched the text.
 type FoundBy int
 
 // The properties that can match, in the order of the results.
 const (
-	FoundBySecret         FoundBy = iota // the id of one of its secrets
-	FoundByIdempotencyKey                // its idempotency key, while it is remembered
-	FoundByOrderingKey                   // its ordering key
-	FoundByName                          // a search term
+	FoundBySecret         FoundBy = iota // the id of one of the endpoint's secrets
+	FoundByIdempotencyKey                // the idempotency key of the event, as long as the key is stored
+	FoundByOrderingKey                   // the ordering key of the event
+	FoundByName                          // a search term of the account or endpoint
 )
 
-// Found is an object that a text names: an event, or else an endpoint, or else an
-// account.
+// Found is an object that matched: an event, an endpoint or an account.
 type Found struct {
 	By       FoundBy
 	Account  postrider.AccountID
-	Endpoint postrider.EndpointID // zero: it is no endpoint
-	Event    postrider.EventID    // zero: it is no event
+	Endpoint postrider.EndpointID // zero unless the object is an endpoint
+	Event    postrider.EventID    // zero unless the object is an event
 }
 
 // DeadLetterGroupQuery filters groups of dead letters; a zero field does not filter.
 type DeadLetterGroupQuery struct {
 	Account  postrider.AccountID
 	Endpoint postrider.EndpointID // needs the Account
-	Paging                        // OldestFirst is not known
+	Paging                        // OldestFirst is ignored
 }
 
-// DeadLetterGroup is the unresolved dead letters of one endpoint with one cause.
+// DeadLetterGroup stands for the unresolved dead letters of one endpoint with the same cause.
 type DeadLetterGroup struct {
 	Account        postrider.AccountID
 	Endpoint       postrider.EndpointID
 	Reason         string
-	LastStatusCode int    // 0: there was no response
-	LastError      string // of the last attempt; empty: there was none
+	LastStatusCode int    // 0 if there was no response
+	LastError      string // error of the last attempt; empty if there was none
 	Count          int    // at most MaxGroupCount
 	Oldest, Newest postrider.DeliveryID
 }
 
-// MaxGroupCount is where the count of a group stops.
+// MaxGroupCount is the greatest value of Count in a [DeadLetterGroup].
 const MaxGroupCount = 1000
 
-// Bounds returns the range of the accounts and endpoints that the query selects: from one
-// on, and before another. The greatest id is one of the year 10889, so it bounds all.
+// Bounds returns the range of accounts and endpoints that the query selects: from is the first,
+// and to is beyond the last. The greatest possible id, which ends the range of all accounts, has
+// a time in the year 10889.
 func (q DeadLetterGroupQuery) Bounds() (from, to DeadLetterGroup) {
 	from.Account, from.Endpoint = q.Account, q.Endpoint
 	switch {
@@ -93,14 +93,14 @@ func (q DeadLetterGroupQuery) Bounds() (from, to DeadLetterGroup) {
 	return from, to
 }
 
-// The sizes of search terms.
+// These constants limit search terms.
 const (
 	maxTerm  = 128 // bytes of one term
-	maxTerms = 8   // of one text; of a URL as many of its host and of its path
+	maxTerms = 8   // terms of one text; a URL has as many for its host and as many for its path
 )
 
-// AccountTerms returns the search terms of an account: its uid, and its name from
-// each word on.
+// AccountTerms returns the search terms of an account: its uid, and for each word of its name the
+// rest of the name from that word on.
 func AccountTerms(a postrider.Account) []string {
 	if !a.DeletedAt.IsZero() {
 		return nil
@@ -108,11 +108,16 @@ func AccountTerms(a postrider.Account) []string {
 	return distinct(append(suffixes(a.Name, wordStart), SearchText(a.UID)))
 }
 
-// EndpointTerms returns the search terms of an endpoint: its uid, its description
-// from each word on, its URL from each label of the host on, and the path of its URL from
-// each slash on. So "acme.com" finds https://hooks.acme.com/in, and "acme" and "/in" too.
-// Terms of paths begin with the slash: many endpoints share a word like hooks, and what is
-// called so is found first.
+// EndpointTerms returns the search terms of an endpoint:
+//
+//   - its uid
+//   - its description, from each word on
+//   - its URL, from each label of the host on
+//   - the path of its URL, from each slash on
+//
+// So "acme.com", "acme" and "/in" all find https://hooks.acme.com/in. Terms of paths begin with
+// the slash: many endpoints have a path with a common word like hooks, and a search for that word
+// should first find the endpoints that have it in their name.
 func EndpointTerms(e postrider.Endpoint) []string {
 	if e.Status == postrider.EndpointDeleted {
 		return nil
@@ -125,8 +130,8 @@ func EndpointTerms(e postrider.Endpoint) []string {
 	return distinct(terms)
 }
 
-// SearchText returns a text in the form of search terms: lower-case, clipped, and of a
-// URL without its scheme and query.
+// SearchText returns a text in the form of search terms: lower-case and clipped. A URL loses its
+// scheme and its query.
 func SearchText(text string) string {
 	text = strings.TrimSpace(text)
 	if _, rest, isURL := strings.Cut(text, "://"); isURL {
@@ -135,11 +140,11 @@ func SearchText(text string) string {
 	return clip(strings.ToLower(text))
 }
 
-// AfterTerms returns a text that is greater, byte by byte, than every term that begins
-// with the given one.
+// AfterTerms returns a text that is greater, compared byte by byte, than every term that begins
+// with the given text.
 func AfterTerms(text string) string { return text + string(unicode.MaxRune) }
 
-// suffixes returns the text from each start on, at most maxTerms times.
+// suffixes returns the rest of the text from each start on, for the first maxTerms starts.
 func suffixes(text string, starts func(text string, at int) bool) (found []string) {
 	for at := range text {
 		if starts(text, at) && len(found) < maxTerms {
@@ -149,7 +154,7 @@ func suffixes(text string, starts func(text string, at int) bool) (found []strin
 	return found
 }
 
-// wordStart reports whether a word starts at the place.
+// wordStart reports whether a word starts at the position.
 func wordStart(text string, at int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:at])
 	first, _ := utf8.DecodeRuneInString(text[at:])
@@ -158,19 +163,19 @@ func wordStart(text string, at int) bool {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// labelStart returns the starts of the labels of a host that is the first bytes of a
-// text.
+// labelStart returns a function that reports whether a label of the host starts at the position.
+// The host is the first bytes of the text.
 func labelStart(host int) func(string, int) bool {
 	return func(text string, at int) bool { return at < host && (at == 0 || text[at-1] == '.') }
 }
 
-// segmentStart reports whether a segment of a path, with the slash before it, starts at the
-// place.
+// segmentStart reports whether a segment of a path starts at the position. A segment begins with
+// its slash.
 func segmentStart(path string, at int) bool {
 	return path[at] == '/' && at+1 < len(path) && path[at+1] != '/'
 }
 
-// clip cuts a term to maxTerm bytes, between two characters.
+// clip shortens a term to at most maxTerm bytes, without cutting a character.
 func clip(term string) string {
 	if len(term) <= maxTerm {
 		return term
@@ -182,7 +187,7 @@ func clip(term string) string {
 	return term
 }
 
-// distinct returns the texts without the empty ones, each once.
+// distinct returns each text once, without the empty one.
 func distinct(texts []string) (each []string) {
 	seen := map[string]bool{"": true}
 	for _, text := range texts {

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// SessionsKept is how long the janitor leaves a session in the store after it expired, so that
-// people can see who had access.
+// SessionsKept is how long the janitor keeps a session after its expiry, so that people can see
+// who had access.
 const SessionsKept = 30 * 24 * time.Hour
 
 // Sessions keeps the sessions of the pages. [Access.RevokeKey] and
@@ -17,10 +17,10 @@ type Sessions interface {
 	// PutSession creates a session.
 	PutSession(ctx context.Context, s postrider.Session) error
 
-	// RedeemCode gives the session with the one-time code its token, and returns it.
+	// RedeemCode sets the token of the session with the one-time code, and returns the session.
 	//
-	// Of parallel calls with different tokens one succeeds; for the others the code is
-	// used. A code that is unknown, used or expired, or whose session has ended, is
+	// Of parallel calls with different tokens one succeeds; for the other calls the code is used. If
+	// the code is unknown, used or expired, or its session has ended, the error is
 	// postrider.ErrNotFound.
 	// Repeated with the same token, it returns the session again.
 	RedeemCode(ctx context.Context, r RedeemCode) (postrider.Session, error)
@@ -28,30 +28,29 @@ type Sessions interface {
 	// Sessions lists sessions, newest first.
 	Sessions(ctx context.Context, q SessionQuery) (Page[postrider.Session], error)
 
-	// RevokeSession ends a session. A session that was revoked keeps its time of
-	// revocation.
+	// RevokeSession ends a session. If the session was revoked before, its time of revocation stays.
 	RevokeSession(ctx context.Context, session postrider.SessionID) error
 
-	// TouchSession records when a session was last used. The time never moves back.
+	// TouchSession records the time at which a session was last used. The time never moves back.
 	TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) error
 }
 
-// RedeemCode opens a one-time link.
+// RedeemCode is the use of a one-time link.
 type RedeemCode struct {
 	Code  [32]byte // SHA-256 of the code
-	Token [32]byte // SHA-256 of the session's token from now on
+	Token [32]byte // SHA-256 of the session's new token
 }
 
 // SessionQuery filters sessions; a zero field does not filter. Without ID, Hash, Code or
 // Span, a list may read all sessions of SessionsKept.
 type SessionQuery struct {
 	ID      postrider.SessionID
-	Hash    [32]byte // of the token
-	Code    [32]byte // of the one-time link
+	Hash    [32]byte // SHA-256 of the token
+	Code    [32]byte // SHA-256 of the one-time code
 	Kind    postrider.SessionKind
 	Account postrider.AccountID
 	LiveAt  time.Time // only sessions that are not revoked and expire after this time
-	Span              // by the time of creation
+	Span              // filters by the time of creation
 	Paging
 }
 
@@ -84,10 +83,9 @@ type PortalSettings interface {
 	// Portal returns the settings. Before the first PutPortal they are empty.
 	Portal(ctx context.Context) (postrider.Portal, error)
 
-	// PutLogo replaces the logo, a PNG, and its hash in the settings. No bytes remove
-	// it.
+	// PutLogo replaces the logo, a PNG, and its hash in the settings. An empty png removes the logo.
 	PutLogo(ctx context.Context, png []byte) error
 
-	// Logo returns the logo. If there is none, it is postrider.ErrNotFound.
+	// Logo returns the logo. If there is no logo, the error is postrider.ErrNotFound.
 	Logo(ctx context.Context) ([]byte, error)
 }

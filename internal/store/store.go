@@ -1,31 +1,41 @@
-// Package store says what a store of events and deliveries must do.
+// Package store defines what a store of events and deliveries must do.
 //
-// A [Store] has these roles, each for one part of the program: [Inbox] for ingest,
-// [Queue] for dispatch, [Directory], [Access], [Sessions], [Audit], [PortalSettings] and
-// [Catalogue] for the API, [Destinations] for the API and for messages, [Encryption] for secrets, [Ledger] and [Finder] for the history that people look at,
-// [Rollups] for its numbers, [Replays] for replay jobs, [Quotas] for what accounts may use, [Upkeep], [Retention] and [Expunges] for the janitor,
-// [Archive] and [Restored] for the archive, [Notices] for what people should be told, [Holding] for a store that was restored.
-// Stores that several nodes can share have one more, [Nodes]. Every method is one
-// transaction: it happens whole or not at all, and is on disk when it returns. No method
-// returns a transaction.
+// A [Store] has these roles, each for one part of the program:
 //
-// Three packages implement the roles: memory, sqlite and postgres. Package storetest
-// tests each of them against the sentences of these comments.
-// This package also has what all stores share: ids, the clock, documents of policies,
-// pages and cursors, and the rule of idempotency keys (keys.go).
+//   - [Inbox] for ingest, and [Queue] for dispatch
+//   - [Directory], [Access], [Sessions], [Audit], [PortalSettings] and [Catalogue] for the API
+//   - [Destinations] for the API and for messages, and [Notices] for facts that people should be
+//     told
+//   - [Inspections] for the requests that inspector endpoints received
+//   - [Ledger] and [Finder] for the history that people look at, and [Rollups] for its numbers
+//   - [Replays] for replay jobs, and [Quotas] for what accounts may use
+//   - [Encryption] for secrets
+//   - [Upkeep], [Retention] and [Expunges] for the janitor
+//   - [Archive] and [Restored] for the archive
+//   - [Holding] for a store that was restored
 //
-// For every method of every store this holds:
+// A store that several nodes can share has one more role, [Nodes]. Every method is one
+// transaction: it happens completely or not at all, and its result is on disk when it returns. No
+// method returns a transaction.
 //
-//   - Times are UTC microseconds by the store's [Clock]: Now decides what is due,
-//     leased or expired, and Wall is what people see. Waits are durations, which the
-//     store adds to its own Now.
-//   - An object that does not exist, or belongs to another account, is
+// Three packages implement the roles: memory, sqlite and postgres. Package storetest tests each
+// of them against the sentences of these comments. This package also has the code that all stores
+// share: ids, the clock, documents of policies, pages and cursors, and the rule of idempotency
+// keys (keys.go).
+//
+// These rules hold for every method of every store:
+//
+//   - Times are UTC microseconds by the store's [Clock]. Now decides which work is due, leased or
+//     expired, and people see Wall. The caller gives waits as durations; the store adds them to
+//     its own Now.
+//   - If an object does not exist, or belongs to another account, the error is
 //     [postrider.ErrNotFound].
-//   - A store that cannot be reached, is read-only or too busy returns [postrider.ErrBusy], and
-//     ErrFull if its disk is full. Nothing was stored then. If the reply to a commit was lost, the
-//     store looks whether it was stored; only if that fails too, the caller cannot know it.
-//   - Methods may be called from any goroutine. A store does not keep slices and
-//     bytes that were passed in, and those that it returns belong to the caller.
+//   - If the store cannot be reached, is read-only or is too busy, the error is
+//     [postrider.ErrBusy]. If its disk is full, the error is ErrFull. In both cases nothing was
+//     stored. If the reply to a commit was lost, the store looks whether the commit was stored.
+//     Only if that fails too, the caller cannot know.
+//   - Methods may be called from any goroutine. A store does not keep the slices and bytes that
+//     it is given. Those that it returns belong to the caller.
 package store
 
 import (
@@ -37,7 +47,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Store is every role at once.
+// Store has all the roles.
 type Store interface {
 	Inbox
 	Queue
@@ -63,71 +73,71 @@ type Store interface {
 	Restored
 	Expunges
 
-	// Close ends the store. Calls under way finish first.
+	// Close closes the store, after the calls under way have finished.
 	Close() error
 }
 
-// ErrMoved says that subscriptions changed after the deliveries of a [Publish]
-// were matched.
+// ErrMoved says that the subscriptions changed after the deliveries of a [Publish] were matched.
 var ErrMoved = errors.New("subscriptions moved on")
 
-// ErrFull says that the disk of the store is full. It is a [postrider.ErrBusy].
+// ErrFull says that the disk of the store is full. It matches [postrider.ErrBusy].
 var ErrFull = fmt.Errorf("the disk is full: %w", postrider.ErrBusy)
 
 // Inbox stores published events.
 type Inbox interface {
-	// Publish stores the batches in one transaction. It returns one result for
-	// each, in their order.
+	// Publish stores the batches in one transaction. It returns one result for each batch, in their
+	// order.
 	//
-	// It stores nothing and returns ErrMoved unless p.Version is the version of
-	// the subscriptions, read after Publish was called.
-	// A batch is stored whole or not at all: when one of its idempotency keys
-	// belongs to other content, Conflict is that event's index, and none of the
-	// batch is stored; other batches are not affected.
-	// A batch with a key that another transaction keeps locked is not stored: it is Locked.
-	// An event whose idempotency key belongs to the same content is a Duplicate
-	// with the first event's id; its deliveries are not stored. That holds inside
-	// one call and across any number of parallel ones.
-	// An event with an ordering key gets the next Sequence of its account and
-	// key: from 1, without gaps, in the order of commits.
-	// A delivery with a Token is stored leased, one without waits, one with
-	// Skipped is recorded as skipped with that reason and never queued.
-	// Of the pending deliveries with Ordered of one endpoint and ordering key only the
-	// head, which has the lowest sequence, is ever due; while the key is paused, none is.
-	// A head that is due stays the head until it ends, even if a replay job adds deliveries
-	// with lower sequences.
+	// If p.Version is not the version of the subscriptions, read after Publish was called, it stores
+	// nothing and returns ErrMoved.
+	// A batch is stored completely or not at all. If one of its idempotency keys belongs to other
+	// content, Conflict is the index of that event, and nothing of the batch is stored; other
+	// batches are not affected.
+	// If another transaction keeps a key of the batch locked, the batch is not stored and has Locked
+	// set.
+	// An event whose idempotency key belongs to the same content is a Duplicate with the id of the
+	// first event, and its deliveries are not stored. This holds within one call and across parallel
+	// calls.
+	// An event with an ordering key gets the next Sequence of its account and key: from 1, without
+	// gaps, in the order of commits.
+	// A delivery with a Token is stored leased. A delivery without a Token waits. A delivery with
+	// Skipped is recorded as skipped, for that reason, and is never queued.
+	// Among the pending deliveries with Ordered of one endpoint and ordering key, the head is the
+	// one with the lowest sequence. Only the head is ever due; while the key is paused, no delivery
+	// of the key is due.
+	// A head that is due stays the head until it ends, even if a replay job adds deliveries with
+	// lower sequences.
 	// An event with FanOutUpTo gets a fan-out job instead of deliveries.
-	// A publish repeated with the same ids, after its reply was lost, stores
-	// nothing twice and returns the same result.
+	// A publish that is repeated with the same ids, after its reply was lost, stores nothing twice
+	// and returns the same result.
 	Publish(ctx context.Context, p Publish) ([]Published, error)
 
-	// ClaimFanOuts leases up to c.Max fan-out jobs that are due, oldest first.
-	// A job leased before is due again when that lease has ended.
+	// ClaimFanOuts leases up to c.Max fan-out jobs that are due, oldest first. A leased job is due
+	// again when its lease has ended.
 	ClaimFanOuts(ctx context.Context, c ClaimFanOuts) ([]FanOut, error)
 
-	// FanOut stores one chunk of a fan-out job and moves the job's cursor, in
-	// one transaction.
+	// FanOut stores one chunk of a fan-out job and moves the job's cursor, in one transaction.
 	//
-	// It stores nothing and returns postrider.ErrFenced unless the job still
-	// has the chunk's token and its cursor is at c.From.
-	// After the last chunk the job is gone.
+	// If the job is gone, has another token than the chunk, or has another cursor than c.From, it
+	// stores nothing and returns postrider.ErrFenced.
+	// After the last chunk the job is deleted.
 	FanOut(ctx context.Context, c FanOutChunk) error
 }
 
 // Publish is a group of batches for [Inbox.Publish].
 type Publish struct {
-	Version int64 // of the subscriptions that the deliveries were matched with
+	Version int64 // version of the subscriptions that matched the deliveries
 	Batches []Batch
 }
 
-// Batch is what one caller published at once: all or nothing.
+// Batch has the events that one caller published together. All of them are stored, or none.
 type Batch []NewEvent
 
-// NewEvent is an event to store with its deliveries. Ids are made before.
+// NewEvent is an event to store, with its deliveries. The caller makes their ids.
 type NewEvent struct {
-	Event      postrider.Event // without a Sequence, which the store assigns
+	Event      postrider.Event // its Sequence is empty; the store sets it
 	Deliveries []NewDelivery
-	FanOutUpTo postrider.EndpointID // not zero: a fan-out job for endpoints up to this one
+	FanOutUpTo postrider.EndpointID // if not zero, the event gets a fan-out job for the endpoints up to this one
 }
 
 // NewDelivery is a delivery to store.
@@ -135,30 +145,30 @@ type NewDelivery struct {
 	ID       postrider.DeliveryID
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
-	Wait     time.Duration   // until it is due; zero: at once
-	Expiry   time.Duration   // until it expires
-	Token    postrider.Token // not zero: it is stored leased, as attempt 1
-	Lease    time.Duration   // the length of that lease; used only with a Token
-	Skipped  string          // the reason why it is never queued; empty: it is queued
+	Wait     time.Duration   // the time until the delivery is due; zero: due at once
+	Expiry   time.Duration   // the time until the delivery expires
+	Token    postrider.Token // if not zero, the delivery is stored leased, as attempt 1
+	Lease    time.Duration   // the length of the lease; used only with a Token
+	Skipped  string          // the reason why the delivery is never queued; empty: it is queued
 
-	// Ordered puts the delivery into the order of its event's ordering key, which
-	// must not be empty, and says what happens to the key if it becomes a dead
-	// letter. Empty: it has no order. An ordered delivery has no Token.
+	// Ordered puts the delivery into the order of its event's ordering key, which must not be empty.
+	// The value says what happens to the key if the delivery becomes a dead letter. Empty: the
+	// delivery has no order. An ordered delivery has no Token.
 	Ordered postrider.OnDead
 }
 
 // Published is the result of one [Batch].
 type Published struct {
-	Events   []PublishedEvent       // nil when the batch was not stored
-	Conflict int                    // index of the event whose key belongs to other content; -1: none
-	Locked   *postrider.LockedError // another transaction has a key of the batch for too long; nil: none has
+	Events   []PublishedEvent       // nil if the batch was not stored
+	Conflict int                    // index of the event whose key belongs to other content; -1: there is none
+	Locked   *postrider.LockedError // set if another transaction locked a key of the batch for too long
 }
 
 // PublishedEvent is the result of one [NewEvent].
 type PublishedEvent struct {
-	ID        postrider.EventID // of a duplicate, the first event's
+	ID        postrider.EventID // the id of the event; for a duplicate, that of the first event
 	Duplicate bool
-	Sequence  int64 // in its ordering key, assigned by the store; 0: it has no key
+	Sequence  int64 // the sequence of the event in its ordering key, set by the store; 0 without a key
 }
 
 // ClaimFanOuts asks for fan-out jobs.
@@ -168,108 +178,106 @@ type ClaimFanOuts struct {
 	Lease time.Duration
 }
 
-// FanOut is a fan-out job under a lease: the endpoints after Cursor and up to
-// UpTo still need their deliveries of Event.
+// FanOut is a leased fan-out job. The endpoints after Cursor and up to UpTo still need their
+// deliveries of Event.
 type FanOut struct {
 	Event  postrider.Event
 	UpTo   postrider.EndpointID // set by Publish
-	Cursor postrider.EndpointID // moved by each chunk; zero: no chunk is stored
-	Token  postrider.Token      // of the lease
+	Cursor postrider.EndpointID // moved by each chunk; zero before the first chunk
+	Token  postrider.Token      // the token of the lease
 }
 
-// FanOutChunk moves a job's cursor From one endpoint To another and stores the
-// deliveries of the endpoints between.
+// FanOutChunk stores the deliveries of the endpoints after From and up to To, and moves the job's
+// cursor from From to To.
 type FanOutChunk struct {
 	Event      postrider.EventID
 	Token      postrider.Token
 	From, To   postrider.EndpointID
 	Deliveries []NewDelivery
-	Done       bool          // this was the last chunk
-	Lease      time.Duration // not Done: the job's new lease, under the same token
+	Done       bool          // whether this is the last chunk
+	Lease      time.Duration // if not Done, the job's new lease under the same token
 }
 
-// Queue leases deliveries, settles their attempts, and stores the circuits of their
-// endpoints.
+// Queue leases deliveries, settles their attempts, and stores the circuits of endpoints.
 type Queue interface {
-	// Claim leases deliveries that are due: of each want's endpoint and lane up
-	// to N, the longest due first.
+	// Claim leases deliveries that are due. For each want it leases up to N deliveries of the
+	// endpoint and lane; those that have been due for longest come first.
 	//
-	// A delivery has one worker: two claims never return the same delivery while
-	// the first one's lease lasts.
-	// A lease that ended without a settlement is taken over: the old attempt is
-	// recorded as lost, with the Error "server_died" and no NextAt; Losses grows by
-	// one, and so does the attempt's number.
-	// StartedAt of a lost attempt is when the loss was noticed, here as in Reclaim
-	// and Expire, because nobody knows when its request left.
-	// A delivery whose Losses reach postrider.SuspectedAfter by that is not
-	// returned: it is due in the suspect lane, and its old lane's Suspects counts
-	// it. In the suspect lane a lease that ended is taken over like any other.
-	// Rows of an endpoint are claimed whatever the endpoint's status is.
-	// Items carry their event; its Data is nil when the bytes are gone.
-	// Each want has its state in Lanes, in the order of the wants.
+	// A delivery has one worker: while its lease lasts, no other claim returns it.
+	// If a lease ended without a settlement, Claim takes the delivery over. The old attempt is
+	// recorded as lost, with the Error "server_died" and no NextAt. Losses and the attempt's number
+	// each grow by one.
+	// StartedAt of a lost attempt is the time when the loss was noticed, here and in Reclaim and
+	// Expire, because nobody knows when its request left.
+	// If the Losses of the delivery then reach postrider.SuspectedAfter, Claim does not return the
+	// delivery. It is due in the suspect lane, and the Suspects of its old lane count it. In the
+	// suspect lane, deliveries are taken over without this limit.
+	// Deliveries are claimed whatever the status of their endpoint is.
+	// Items have their event; Data is nil if the bytes of the event were deleted.
+	// Lanes has one state for each want, in the order of the wants.
 	Claim(ctx context.Context, c Claim) (Claims, error)
 
-	// Settle records attempts and carries out their transitions. It returns one
-	// result for each, in their order.
+	// Settle records attempts and carries out their transitions. It returns one result for each, in
+	// their order.
 	//
-	// A settlement counts only while the delivery has its token: else it is
-	// Stale, is recorded as a stale attempt, and changes no delivery. Its
-	// StatusAfter is pending, and it has no NextAt. A stale attempt takes the
-	// place of the lost one of the same number.
-	// Delivered and dead end the row; a dead delivery gets a dead letter.
-	// If an ordered delivery ends, the next head of its key is due at once, unless
-	// the delivery is dead and pauses its key; Next is the lane of that head.
-	// Pending frees the lease, moves the delivery to the retry lane (bulk stays
-	// bulk) and to Transition.Step, and sets only Losses and the deaths to 0.
-	// Settled again, a settlement changes nothing and is not stale.
-	// Of an attempt that is InOneRow, AcceptedHead is kept and the head of the request is not. If
-	// an earlier delivery has the same head, only that one may keep it: both lose it when it is deleted.
-	// If another transaction keeps the delivery or its ordering key locked, nothing is stored: it is Locked.
+	// If the delivery has another token than the settlement, or none, the settlement is Stale. It is
+	// recorded as a stale attempt and changes no delivery. The stale attempt has the StatusAfter pending and
+	// no NextAt. It replaces a lost attempt with the same number.
+	// Delivered and dead remove the delivery from the queue; a dead delivery gets a dead letter.
+	// If an ordered delivery ends, the next head of its key is due at once, and Next is the lane of
+	// that head. If the delivery is dead and pauses its key, there is no next head.
+	// Pending ends the lease, and moves the delivery to the retry lane and to Transition.Step; a
+	// delivery in the bulk lane stays there. It also sets Losses and the number of deaths as the
+	// only suspect to 0.
+	// A settlement that is repeated changes nothing and is not stale.
+	// For an attempt that is InOneRow, the AcceptedHead is stored, and the head of the request is
+	// not. If an earlier delivery has the same head, the head may be stored only with that delivery;
+	// when that delivery is deleted, both lose the head.
+	// If another transaction keeps the delivery or its ordering key locked, nothing is stored and
+	// the result has Locked set.
 	Settle(ctx context.Context, settlements []Settlement) ([]Settled, error)
 
-	// Continue records an attempt after which another one follows at once under the same
-	// lease, with the next number. The delivery stays leased, at its step.
-	// It stores nothing and returns postrider.ErrFenced unless the delivery has its token.
+	// Continue records an attempt that is followed at once by another attempt under the same lease,
+	// with the next number. The delivery stays leased, at its step.
+	// If the delivery has another token, or none, it stores nothing and returns postrider.ErrFenced.
 	// StatusAfter is pending, and NextAt is now. Repeated, it changes nothing.
 	Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error
 
-	// Release gives leases back unused: the delivery is due at once and its
-	// attempt's number is free again. A lease that has been taken over or settled
-	// is left alone.
+	// Release gives unused leases back: the delivery is due at once, and the number of its attempt
+	// is free again. If a lease has been taken over or settled, Release changes nothing.
 	Release(ctx context.Context, leases []Lease) error
 
 	// MakeDue makes a pending delivery due at once, in its lane.
 	//
-	// With m.Parked it is a parked one, whose Losses and deaths alone are counted
-	// from 0 then; one that is not parked is postrider.ErrConflict.
-	// Else it is one that waits for its first attempt or its retry. Its step and
-	// the number of its attempt stay. One that has ended, that is leased, parked
-	// or due, or that waits for its ordering key is postrider.ErrConflict.
+	// With m.Parked the delivery must be parked, and its Losses and the number of its deaths as the
+	// only suspect start from 0. If it is not parked, the error is postrider.ErrConflict.
+	// Without m.Parked the delivery must wait for its first attempt or its retry. Its step and the
+	// number of its attempt stay. If it has ended, is leased, parked or due, or waits for its
+	// ordering key, the error is postrider.ErrConflict.
 	MakeDue(ctx context.Context, m MakeDue) (postrider.Delivery, error)
 
-	// Due lists the lanes in which a delivery waits, and when the first one of each is
-	// due, leases that end included, ordered by endpoint: at most d.Max
-	// endpoints after d.After.
-	// With d.NewerThan only deliveries with a greater id are looked at.
-	// Ordered deliveries behind the head of their key are not looked at, nor are
-	// parked ones.
-	// With d.Count it also counts each lane's deliveries, up to that many, those that
-	// are due first.
+	// Due lists the lanes with pending deliveries, and when the first delivery of each is due. A
+	// leased delivery is due when its lease ends. The list is ordered by endpoint and has at most
+	// d.Max endpoints after d.After.
+	// With d.NewerThan only deliveries with a greater id are considered.
+	// Ordered deliveries behind the head of their key are not considered, and neither are parked
+	// ones.
+	// With d.Count it also counts the deliveries of each lane, up to that number, in the order in
+	// which they are due.
 	Due(ctx context.Context, d Due) ([]DueLane, error)
 
-	// PutCircuit stores a change of an endpoint's circuit, with what the endpoint
-	// asked for, and returns it as stored, Generation one higher.
+	// PutCircuit stores a change of an endpoint's circuit, together with the endpoint's Retry-After.
+	// It returns the stored circuit, whose Generation is one higher.
 	//
-	// It stores nothing, and returns the circuit as it is with
-	// postrider.ErrConflict, unless p.Circuit.Generation is the stored one's; the
-	// first change has 0. An endpoint that does not exist, or is deleted, is
-	// postrider.ErrNotFound.
-	// With p.Announce it raises the version of the subscriptions, like a change
-	// of the endpoint, so that every node reads it.
+	// If p.Circuit.Generation is not the stored one, it stores nothing and returns the stored
+	// circuit with postrider.ErrConflict. The first change has the Generation 0. If the endpoint
+	// does not exist or is deleted, the error is postrider.ErrNotFound.
+	// With p.Announce it raises the version of the subscriptions, like a change of the endpoint, so
+	// that every node reads the circuit.
 	PutCircuit(ctx context.Context, p PutCircuit) (postrider.Circuit, error)
 
-	// Circuits lists circuits, ordered by endpoint, from the one after q.After:
-	// at most q.Limit. An endpoint whose circuit never changed has none.
+	// Circuits lists the circuits of endpoints after q.After, ordered by endpoint: at most q.Limit.
+	// An endpoint whose circuit never changed is not in the list.
 	Circuits(ctx context.Context, q CircuitQuery) ([]postrider.Circuit, error)
 
 	// Clock returns the store's time as this process knows it.
@@ -278,56 +286,55 @@ type Queue interface {
 
 // Directory keeps endpoints and their secrets.
 type Directory interface {
-	// PutEndpoint creates the endpoint when its Revision is 0, and else changes
-	// the one whose Revision is the same; it returns the endpoint as stored,
-	// Revision one higher.
+	// PutEndpoint creates the endpoint if its Revision is 0. Otherwise it changes the endpoint,
+	// whose stored Revision must be the same. It returns the stored endpoint, whose Revision is one
+	// higher.
 	//
-	// Another revision, or a uid that another endpoint of the account has that
-	// is not deleted, is postrider.ErrConflict.
-	// An endpoint that is deleted stays so: postrider.ErrNotFound.
-	// Secrets are added to those that the endpoint has.
-	// With Most, an account that has that many endpoints gets no new one, and the error is
-	// a *postrider.QuotaError, also for parallel calls.
-	// With CloseCircuit it closes the endpoint's circuit in the same transaction,
-	// as a person does who closes it.
-	// The kind is http where none is given, and never changes.
+	// If the stored revision is another one, or another endpoint of the account that is not deleted
+	// has the uid, the error is postrider.ErrConflict.
+	// A deleted endpoint cannot be changed: the error is postrider.ErrNotFound.
+	// The secrets are added to the endpoint's secrets.
+	// If Most is set and the account already has that many endpoints, no endpoint is created, and
+	// the error is a *postrider.QuotaError. This holds for parallel calls too.
+	// With CloseCircuit it also closes the endpoint's circuit in the same transaction, as a person
+	// would.
+	// The default kind is http. The kind never changes.
 	// StatusSince is the time of the change that gave the endpoint its status.
-	// With a PolicyError it leaves the stored policy, without one it replaces it.
+	// If the endpoint has a PolicyError, the stored policy stays; otherwise it is replaced.
 	// FullSince stays as it is stored.
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
 
-	// Endpoints lists endpoints, newest first. Deleted ones are not listed,
-	// but found by ID and by IDs. One whose policy cannot be read has a PolicyError, here
-	// and in Changes, and others are not affected.
+	// Endpoints lists endpoints, newest first. Deleted endpoints are found only by ID and IDs. An
+	// endpoint whose policy cannot be read has a PolicyError, here and in Changes; other endpoints
+	// are not affected.
 	Endpoints(ctx context.Context, q EndpointQuery) (Page[postrider.Endpoint], error)
 
-	// Secrets returns the secrets of the endpoints that have not expired, of each
-	// endpoint the newest first; none for an endpoint that does not exist.
+	// Secrets returns the unexpired secrets of the endpoints; for each endpoint the newest comes
+	// first. An endpoint that does not exist has none.
 	Secrets(ctx context.Context, endpoints ...postrider.EndpointID) ([]postrider.Secret, error)
 
-	// RotateSecret adds a secret and lets the others expire after r.Overlap,
-	// or before, if they were to.
+	// RotateSecret adds a secret, and makes the other secrets expire after r.Overlap. A secret that
+	// would expire earlier keeps its expiry.
 	// Repeated with the same secret, it leaves that secret as it is.
 	RotateSecret(ctx context.Context, r RotateSecret) error
 
-	// RevokeSecret lets a secret expire now. One that is unknown to the endpoint,
-	// or has expired, is postrider.ErrNotFound, as is any of a deleted endpoint.
-	// It is postrider.ErrConflict where no other secret would be left, or only
-	// secrets that are to expire: each endpoint keeps a secret that lasts.
+	// RevokeSecret makes a secret expire now. If the endpoint does not have the secret, or the
+	// secret has expired, or the endpoint is deleted, the error is postrider.ErrNotFound.
+	// Each endpoint keeps a secret without an expiry. If no such secret would be left, the error is
+	// postrider.ErrConflict.
 	RevokeSecret(ctx context.Context, r RevokeSecret) error
 
-	// PublicKeys lists the unexpired secrets that have a public key and belong to
-	// an endpoint that is not deleted, newest first, without their encrypted
-	// texts.
+	// PublicKeys lists the unexpired secrets that have a public key, newest first, without their
+	// encrypted texts. Secrets of deleted endpoints are left out.
 	PublicKeys(ctx context.Context, q PublicKeyQuery) (Page[postrider.Secret], error)
 
-	// Changes returns the endpoints that changed after the version since, as
-	// they are now, in the order of their last change: at most limit, and the
-	// version up to which that is all of it. Every PutEndpoint, RotateSecret and
-	// RevokeSecret raises the version by one; so does PutHealth, where it
-	// disables, PutCircuit, where it announces, and DeleteEndpoints and MarkFull, for
-	// each endpoint.
-	// Deleted endpoints are among them, unless since is 0.
+	// Changes returns up to limit endpoints that changed after the version since, as they are now,
+	// in the order of their last change. It also returns the version up to which the result has all
+	// changes.
+	// Every PutEndpoint, RotateSecret and RevokeSecret raises the version by one. So do a PutHealth
+	// that disables the endpoint and a PutCircuit with Announce. DeleteEndpoints and MarkFull raise
+	// it by one for each endpoint.
+	// Deleted endpoints are included, unless since is 0.
 	Changes(ctx context.Context, since int64, limit int) (Changes, error)
 }
 
@@ -336,22 +343,21 @@ type PutEndpoint struct {
 	Endpoint     postrider.Endpoint
 	Secrets      []postrider.Secret
 	CloseCircuit bool
-	Most         int64 // endpoints that the account may have; 0: any number
+	Most         int64 // greatest number of endpoints of the account; 0: no limit
 }
 
 // EndpointQuery filters endpoints; a zero field does not filter.
 type EndpointQuery struct {
 	Account postrider.AccountID
 	ID      postrider.EndpointID
-	IDs     []postrider.EndpointID // any of them
-	UID     string                 // with Account
+	IDs     []postrider.EndpointID // selects the endpoints with one of these ids
+	UID     string                 // needs the Account
 	Status  postrider.EndpointStatus
-	// Circuit selects by the status of the stored circuit; one that never changed is
+	// Circuit selects by the status of the stored circuit. A circuit that never changed counts as
 	// closed.
 	Circuit postrider.CircuitStatus
-	Failing *bool // whether the stored circuit has a FailingSince; nil: no filter
-	// Health selects by the status that was recorded last; without a record it is
-	// healthy.
+	Failing *bool // whether the stored circuit has a FailingSince; nil does not filter
+	// Health selects by the last recorded status. An endpoint without a record counts as healthy.
 	Health postrider.HealthStatus
 	Paging
 }
@@ -374,48 +380,48 @@ type PublicKeyQuery struct {
 	Paging
 }
 
-// Changes are endpoints that changed.
+// Changes are the endpoints that changed, and the hold of the store.
 type Changes struct {
 	Version   int64
-	Hold      postrider.Hold // of the store, at least as new as Version; zero: it is not held
+	Hold      postrider.Hold // hold of the store, at least as new as Version; zero: the store is not held
 	Endpoints []EndpointSnapshot
 }
 
-// EndpointSnapshot is all that matching and sending need to know of an endpoint.
+// EndpointSnapshot has everything about an endpoint that matching and sending need.
 type EndpointSnapshot struct {
 	Endpoint postrider.Endpoint
-	Secrets  []postrider.Secret // not expired, newest first
-	Circuit  postrider.Circuit  // as it is now, announced or not; zero: it never changed
+	Secrets  []postrider.Secret // unexpired secrets, newest first
+	Circuit  postrider.Circuit  // the current circuit, announced or not; zero: it never changed
 }
 
 // Access keeps accounts and API keys.
 type Access interface {
-	// PutAccount creates the account, or changes the uid, name and retention of the one
-	// with this id. A uid that another account has that is not deleted is
+	// PutAccount creates the account, or changes the uid, name and retention of the account with
+	// this id. If another account that is not deleted has the uid, the error is
 	// postrider.ErrConflict.
-	// An account that is deleted stays so: postrider.ErrNotFound.
+	// A deleted account cannot be changed: the error is postrider.ErrNotFound.
 	PutAccount(ctx context.Context, a postrider.Account) error
 
-	// DeleteAccount deletes the account, revokes its API keys and its sessions, and deletes
-	// its notice destinations.
-	// Its endpoints are for [Upkeep] to delete; its history stays. An account that does not
-	// exist, or is deleted, is postrider.ErrNotFound.
+	// DeleteAccount deletes the account, revokes its API keys and sessions, and deletes its notice
+	// destinations.
+	// [Upkeep] deletes the endpoints of the account later. Its history stays. If the account does
+	// not exist or is deleted, the error is postrider.ErrNotFound.
 	DeleteAccount(ctx context.Context, account postrider.AccountID) error
 
-	// Accounts lists accounts, newest first. Deleted ones are found by ID only.
+	// Accounts lists accounts, newest first. A deleted account is found only by its ID.
 	Accounts(ctx context.Context, q AccountQuery) (Page[postrider.Account], error)
 
 	// PutKey creates an API key.
 	PutKey(ctx context.Context, k postrider.APIKey) error
 
-	// Keys lists API keys, revoked and expired ones too, newest first.
+	// Keys lists API keys, newest first, with the revoked and expired ones.
 	Keys(ctx context.Context, q KeyQuery) (Page[postrider.APIKey], error)
 
-	// RevokeKey ends a key and the sessions that it issued. A key that was revoked
-	// keeps its time of revocation.
+	// RevokeKey ends a key and the sessions that the key issued. If the key was revoked before, its
+	// time of revocation stays.
 	RevokeKey(ctx context.Context, key postrider.KeyID) error
 
-	// TouchKey notes when a key was last used. The time never moves back.
+	// TouchKey records the time at which a key was last used. The time never moves back.
 	TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) error
 }
 
@@ -424,10 +430,10 @@ type Catalogue interface {
 	// PutEventType creates the event type or changes its description and example.
 	PutEventType(ctx context.Context, t postrider.EventType) error
 
-	// EventTypes lists event types by name.
+	// EventTypes lists event types, sorted by name.
 	EventTypes(ctx context.Context, q EventTypeQuery) (Page[postrider.EventType], error)
 
-	// DeleteEventType takes an event type out of the catalogue.
+	// DeleteEventType deletes an event type from the catalogue.
 	DeleteEventType(ctx context.Context, name string) error
 }
 
@@ -435,7 +441,7 @@ type Catalogue interface {
 type AccountQuery struct {
 	ID  postrider.AccountID
 	UID string
-	// Retention selects the accounts that have a retention of their own, deleted ones too. The
+	// Retention selects the accounts that have a retention of their own, with the deleted ones. The
 	// other fields must be zero.
 	Retention bool
 	Paging
@@ -445,7 +451,7 @@ type AccountQuery struct {
 type KeyQuery struct {
 	ID      postrider.KeyID
 	Hash    [32]byte
-	Account postrider.AccountID // bound to this account
+	Account postrider.AccountID // selects the keys that are bound to this account
 	Paging
 }
 
@@ -455,56 +461,56 @@ type EventTypeQuery struct {
 	Paging
 }
 
-// Upkeep keeps a store in shape. Its methods do a bounded piece of work and
-// may be called at any time, on any node.
+// Upkeep keeps a store in shape. Each method does a limited amount of work, and may be called at
+// any time, on any node.
 type Upkeep interface {
-	// Expire turns up to limit pending deliveries whose time is over, and that
-	// no worker holds, into dead letters with the reason expired, and returns
-	// how many, and how many of their attempts it recorded as lost, because
+	// Expire turns up to limit pending deliveries whose expiry has passed into dead letters with the
+	// reason expired. Deliveries that a worker has leased are left alone. It returns the number of
+	// expired deliveries. It also returns how many of their attempts it recorded as lost, because
 	// their leases had ended.
 	Expire(ctx context.Context, limit int) (expired, lost int, err error)
 
-	// DeleteEndpoints deletes up to limit endpoints of deleted accounts, each as
-	// PutEndpoint would, and returns how many.
+	// DeleteEndpoints deletes up to limit endpoints of deleted accounts, in the same way as
+	// PutEndpoint. It returns the number of deleted endpoints.
 	DeleteEndpoints(ctx context.Context, limit int) (int, error)
 
-	// CancelDeleted cancels up to limit pending deliveries of deleted endpoints that no
-	// worker holds, with a record each, and returns how many, and how many of their attempts
-	// it recorded as lost. What a worker holds gets the result of its attempt.
+	// CancelDeleted cancels up to limit pending deliveries of deleted endpoints, each with a record.
+	// Deliveries that a worker has leased are left alone, and end with the result of their attempt.
+	// It returns the number of cancelled deliveries, and how many of their attempts it recorded as
+	// lost.
 	CancelDeleted(ctx context.Context, limit int) (cancelled, lost int, err error)
 
-	// ForgetKeys deletes up to limit idempotency keys older than age and
-	// returns how many.
+	// ForgetKeys deletes up to limit idempotency keys that are older than age. It returns the number
+	// of deleted keys.
 	ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error)
 
-	// MakePartitions makes the partitions of the coming days, if the store has any.
+	// MakePartitions creates the partitions of the coming days, if the store has partitions.
 	MakePartitions(ctx context.Context) error
 
-	// CheckTables returns an error if the tables are no longer those of this program, or
-	// of a later one that allows this one beside it.
+	// CheckTables returns an error unless the tables are those of this program, or of a later
+	// program that allows this one beside it.
 	CheckTables(ctx context.Context) error
 
-	// ProbeWrite commits a write as every other is committed, of a row that no
-	// other method reads. If space is not 0, it is ErrFull unless the disk of a
-	// database on another machine has that many bytes of room.
+	// ProbeWrite commits a row that no other method reads, in the same way as every other write. If
+	// space is not 0 and the database is on another machine, the disk there must have room for that
+	// many bytes; otherwise the error is ErrFull.
 	ProbeWrite(ctx context.Context, space int) error
 
-	// HealthInputs returns what [postrider.HealthInput.Assess] needs of the
-	// endpoints that may have to change: those that are not deleted and have a
-	// dead letter of the last [postrider.HealthSpan], a circuit that has been
-	// failing, or a health that is not healthy. They are ordered by id, at most
-	// limit after the given one.
+	// HealthInputs returns the inputs of [postrider.HealthInput.Assess] for the endpoints whose
+	// health may have to change. These are the endpoints that are not deleted and have a dead letter
+	// of the last [postrider.HealthSpan], a failing circuit, or a health other than healthy. The
+	// result is ordered by id and has at most limit endpoints after the given one.
 	//
-	// Deliveries are counted by the rollups of the minutes in which they ended: of
-	// those minutes that began within HealthSpan, and after the endpoint was last
-	// recorded as healthy. Deltas that are not folded yet do not count.
+	// Deliveries are counted by the rollups of the minutes in which they ended. The minutes that
+	// count began within HealthSpan and after the endpoint was last recorded as healthy. Deltas that
+	// are not folded yet do not count.
 	HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) ([]postrider.HealthInput, error)
 
-	// PutHealth records a health. One that is disabled disables the endpoint, for
-	// its reason, in the same transaction; if it may not disable an endpoint of
-	// this status ([postrider.EndpointHealth.Disables]), nothing is recorded and it
-	// returns postrider.ErrConflict. A Number that is
-	// not the endpoint's next is postrider.ErrConflict.
+	// PutHealth records a health of an endpoint. If the health is disabled, it also disables the
+	// endpoint, for the same reason, in the same transaction. If an endpoint of this status must not
+	// be disabled ([postrider.EndpointHealth.Disables]), nothing is recorded and the error is
+	// postrider.ErrConflict. If Number is not the endpoint's next number, the error is
+	// postrider.ErrConflict.
 	// The notices of the change are stored in the same transaction, as PutNotices does.
 	PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) error
 

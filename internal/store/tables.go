@@ -14,32 +14,33 @@ import (
 	"strings"
 )
 
-// Tables identifies what migrations made: the program has one of each of its migrations, and a
-// store notes the one that was applied last.
+// Tables identifies the tables that migrations made. The program has one Tables for each of its
+// migrations. A store notes the Tables of the last migration that was applied to it.
 type Tables struct {
 	Version     int64
-	Fingerprint string // of the statements of all migrations up to the version
-	Oldest      int64  // programs that know this version, or a later one, may use the tables
+	Fingerprint string // hash of the statements of all migrations up to Version
+	Oldest      int64  // the oldest version that a program must have to use the tables
 }
 
-// Migrations are the tables that a program can make, by version.
+// Migrations are the migrations of a program, by version.
 type Migrations struct {
 	All   []Tables
-	Names []string // of all tables
+	Names []string // names of all tables
 }
 
 var (
 	tableNames   = regexp.MustCompile(`(?m)^create table (\w+) \(`)
 	oldestBeside = regexp.MustCompile(`(?m)^-- oldest program beside: (\d+)$`)
-	// What does not change tables: comments of the file and of the database, and layout.
+	// Text that does not change the tables: comments of the file and of the database, and white
+	// space.
 	noStatements = regexp.MustCompile(`(?m)--.*$|^comment on .*;$`)
 	whitespace   = regexp.MustCompile(`\s+`)
 )
 
-// ReadMigrations reads the migrations in the folder migrations. A migration whose tables older
-// programs can use has a line "-- oldest program beside: VERSION".
+// ReadMigrations reads the migrations in the folder migrations. If older programs can use the
+// tables that a migration makes, its file has a line "-- oldest program beside: VERSION".
 func ReadMigrations(files fs.FS) (m Migrations, err error) {
-	paths, err := fs.Glob(files, "migrations/*.sql") // sorted, and versions have four digits
+	paths, err := fs.Glob(files, "migrations/*.sql") // sorted by version, because each version has four digits
 	sum := sha256.New()
 	for _, path := range paths {
 		number, _, _ := strings.Cut(strings.TrimPrefix(path, "migrations/"), "_")
@@ -65,11 +66,10 @@ func ReadMigrations(files fs.FS) (m Migrations, err error) {
 	return m, nil
 }
 
-// Newest returns the tables that the program needs.
+// Newest returns the Tables that the program needs.
 func (m Migrations) Newest() Tables { return m.All[len(m.All)-1] }
 
-// Check returns why the tables that a store notes are not those that this program made, or
-// makes better tables of.
+// Check returns an error unless a migration of this program made the tables that a store notes.
 func (m Migrations) Check(noted Tables) error {
 	for _, own := range m.All {
 		if own.Version == noted.Version && own.Fingerprint == noted.Fingerprint {
@@ -81,8 +81,9 @@ func (m Migrations) Check(noted Tables) error {
 
 const otherBuild = "a build of another state of the program made them. Run that build on them, or give this one a store of its own; it changes nothing"
 
-// Beside returns why this program must not go on with the tables that the store notes. A later
-// version that allows it is no reason: servers are replaced one by one.
+// Beside returns an error if this program must not continue with the tables that the store notes.
+// A later version is allowed if its Oldest permits this program, because servers are replaced one
+// by one.
 func (m Migrations) Beside(noted Tables) error {
 	own := m.Newest()
 	switch {
@@ -94,24 +95,25 @@ func (m Migrations) Beside(noted Tables) error {
 	return m.Check(noted)
 }
 
-// TablesSQL has the statements of a store about its tables. Each fact is a line of one column:
+// TablesSQL has the statements about a store's own tables. A fact about the tables is a line of
+// one column, of one of these forms:
 //
 //	column T.C TYPE    not null T.C    default T.C    constraint T NAME
 type TablesSQL struct {
-	Noted string // returns version, fingerprint, oldest and facts of the one row; fails without the table
-	Note  string // stores version, fingerprint, oldest and facts, unless a later version is noted
-	Facts string // returns the facts about the tables
+	Noted string // returns version, fingerprint, oldest and facts of the one row; fails if the table is missing
+	Note  string // stores version, fingerprint, oldest and facts, unless a later version is stored
+	Facts string // returns the facts about the tables as they are now
 }
 
-// TablesOf is an open database, with the statements of its store about its tables.
+// TablesOf is an open database and the statements about its tables.
 type TablesOf struct {
 	DB  *sql.DB
 	SQL TablesSQL
 }
 
-// Migrate applies migrations by up, and notes what they made. has is the version before; 0: there
-// are no tables. Tables of another build, and tables that lack something, are refused before
-// anything changes.
+// Migrate applies migrations by calling up, and notes the resulting tables. The parameter has is
+// the version before; 0 means that there are no tables. If another build made the tables, or the
+// tables lack something, Migrate returns an error and changes nothing.
 func (m Migrations) Migrate(ctx context.Context, tables TablesOf, has int64, up func() error) error {
 	db, statements := tables.DB, tables.SQL
 	var noted Tables
@@ -138,9 +140,10 @@ func (m Migrations) Migrate(ctx context.Context, tables TablesOf, has int64, up 
 	return nil
 }
 
-// Inspect returns what the store notes of its tables, which have the version. The error says that
-// they are of another build, or what they lack. A start that ended between its migration and its
-// note left none; the next one notes it.
+// Inspect returns the Tables that the store notes. The parameter version is the version that the
+// tables have. The error says that another build made the tables, or what the tables lack. If a
+// start ended after its migration and before it noted the result, there is no note; the next
+// start writes it.
 func (m Migrations) Inspect(ctx context.Context, db *sql.DB, version int64, statements TablesSQL) (noted Tables, err error) {
 	var facts string
 	err = db.QueryRowContext(ctx, statements.Noted).Scan(&noted.Version, &noted.Fingerprint, &noted.Oldest, &facts)
@@ -151,7 +154,7 @@ func (m Migrations) Inspect(ctx context.Context, db *sql.DB, version int64, stat
 		return noted, fmt.Errorf("the tables have version %d and do not say of which content (%w): %s", version, err, otherBuild)
 	}
 	if err := m.Check(noted); err != nil || noted.Version != version {
-		return noted, err // another server has migrated, and its note follows
+		return noted, err // another server has migrated, and has not noted it yet
 	}
 	live, err := readFacts(ctx, db, statements.Facts)
 	if err != nil {
@@ -167,8 +170,8 @@ func (m Migrations) Inspect(ctx context.Context, db *sql.DB, version int64, stat
 	return noted, nil
 }
 
-// lacking returns what the tables lack of the noted facts, and columns that were added and that
-// an insert must fill. Other additions do not matter.
+// lacking returns the noted facts that are missing. It also returns columns that were added later
+// and that every insert must fill. Other additions do no harm.
 func lacking(noted, live []string) (lack []string) {
 	for _, fact := range noted {
 		if !slices.Contains(live, fact) {

@@ -8,13 +8,13 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// timingReused is the flag of a timing on a connection that was open.
+// timingReused is the flag of an attempt that used an open connection.
 const timingReused = 1
 
-// EncodeTiming returns a timing as stores keep it in the row of its attempt: a byte of
-// flags, and the parts as varints of microseconds, FirstByte before those that only a
-// new connection has. It ends with the last part that is not 0, so that most attempts
-// need 3 or 4 bytes. The zero timing is nil.
+// EncodeTiming returns the stored form of an attempt's timing: a byte of flags, and the parts as
+// varints of microseconds. FirstByte comes first; the other parts are those of a new connection.
+// Zero parts at the end are left out, so most attempts need 3 or 4 bytes. The form of the zero
+// timing is nil.
 func EncodeTiming(t postrider.Timing) []byte {
 	if t == (postrider.Timing{}) {
 		return nil
@@ -34,7 +34,7 @@ func EncodeTiming(t postrider.Timing) []byte {
 	return b
 }
 
-// DecodeTiming returns the timing of which b is the stored form.
+// DecodeTiming reads the stored form of a timing.
 func DecodeTiming(b []byte) (t postrider.Timing, err error) {
 	if len(b) == 0 {
 		return t, nil

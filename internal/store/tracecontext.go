@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// TraceContext returns what a store keeps of the producer's trace in one column: the bytes of
-// TraceParent, and then TraceState. Nil: the producer gave none.
+// TraceContext returns the stored form of the producer's trace: the bytes of TraceParent,
+// followed by TraceState, in one column. It returns nil if the producer gave no trace.
 func TraceContext(e *postrider.Event) []byte {
 	if e.TraceParent.IsZero() {
 		return nil
@@ -15,7 +15,7 @@ func TraceContext(e *postrider.Event) []byte {
 	return append(e.TraceParent[:len(e.TraceParent):len(e.TraceParent)], e.TraceState...)
 }
 
-// SetTraceContext gives the event what TraceContext returned.
+// SetTraceContext sets the trace of the event from its stored form.
 func SetTraceContext(e *postrider.Event, kept []byte) error {
 	e.TraceParent, e.TraceState = postrider.TraceParent{}, ""
 	if kept == nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Walks the primary key. accounts_uid refuses a uid that another account has.
+// The statement walks the primary key. The unique index accounts_uid refuses a uid that another
+// account has.
 const putAccountSQL = `
 	insert into accounts (id, uid, name, created_at, keep_events, keep_attempts, keep_bodies, keep_keys)
 	values (@id, @uid, @name, @created_at, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
@@ -39,7 +40,7 @@ type Terms struct {
 	Terms   []string
 }
 
-// By search_terms_id, and by the primary key of search_terms.
+// Both statements walk the primary key of search_terms; dropTermsSQL also walks search_terms_id.
 const (
 	dropTermsSQL = `delete from search_terms where id = @id and not term = any(@terms::text[])`
 	addTermsSQL  = `
@@ -50,7 +51,7 @@ const (
 	on conflict (term, id) do nothing`
 )
 
-// PutTerms replaces search terms.
+// PutTerms replaces the search terms of an account or an endpoint.
 func PutTerms(ctx context.Context, tx Tx, t Terms) error {
 	args := Args{"id": t.ID, "account": t.Account, "terms": append([]string{}, t.Terms...)}
 	if _, err := tx.Exec(ctx, Query{dropTermsSQL, args}); err != nil {
@@ -60,8 +61,8 @@ func PutTerms(ctx context.Context, tx Tx, t Terms) error {
 	return err
 }
 
-// What ends with an account. By the primary key, api_keys_account, sessions_account and
-// notice_destinations_account.
+// These statements end what belongs to an account. They walk the primary key of accounts,
+// api_keys_account, sessions_account and notice_destinations_account.
 const (
 	deleteAccountSQL             = `update accounts set deleted_at = now() where id = @id and deleted_at is null`
 	revokeAccountKeysSQL         = `update api_keys set revoked_at = now() where account = @id and revoked_at is null`
@@ -69,9 +70,9 @@ const (
 	deleteAccountDestinationsSQL = `delete from notice_destinations where account = @id`
 )
 
-// DeleteAccount deletes an account, and revokes its keys and sessions in the same transaction,
-// so that none of them works for a deleted account; see [store.Access]. A repeat finds it
-// deleted, which is then a success.
+// DeleteAccount deletes an account; see [store.Access]. In the same transaction it revokes the
+// account's keys and sessions, so that none of them works for a deleted account. A run that
+// repeats an earlier one and finds the account deleted is a success.
 func (v Verbs) DeleteAccount(ctx context.Context, account postrider.AccountID) (err error) {
 	defer v.calls.Begin("DeleteAccount").End(&err, "delete account %s", account)
 	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
@@ -96,8 +97,8 @@ const accountsSQL = `
 	select id, uid, name, created_at, deleted_at, keep_events, keep_attempts, keep_bodies, keep_keys
 	from accounts`
 
-// Accounts lists accounts, newest first; see [store.Access]. Those with a retention are in
-// accounts_retention.
+// Accounts lists accounts, newest first; see [store.Access]. The partial index accounts_retention
+// has the accounts with a retention.
 func (v Verbs) Accounts(ctx context.Context, q store.AccountQuery) (page store.Page[postrider.Account], err error) {
 	defer v.calls.Begin("Accounts").End(&err, "list accounts")
 	l, err := listOf[postrider.AccountID](v.db, accountsSQL, store.Span{}, q.Paging)
@@ -117,7 +118,7 @@ func (v Verbs) Accounts(ctx context.Context, q store.AccountQuery) (page store.P
 	}, func(a *postrider.Account) postrider.AccountID { return a.ID })
 }
 
-// The primary key, and the unique index of hash, refuse a key that exists.
+// The primary key and the unique index of hash refuse a key that already exists.
 const putKeySQL = `
 	insert into api_keys (id, name, hash, scopes, account, created_at, expires_at, revoked_at, last_used_at)
 	values (@id, @name, @hash, @scopes, @account, @created_at, @expires_at, @revoked_at, @last_used_at)`
@@ -150,8 +151,9 @@ func (v Verbs) Keys(ctx context.Context, q store.KeyQuery) (page store.Page[post
 	}, func(k *postrider.APIKey) postrider.KeyID { return k.ID })
 }
 
-// A key keeps the time of its first revocation. Touches of several nodes can arrive late: the
-// time of the last use never moves back. By the primary key, and by sessions_key.
+// The first two statements end a key: a key that was revoked before keeps the time of that
+// revocation. Calls of TouchKey from several nodes can arrive in any order; touchKeySQL never
+// moves the time of the last use back. The statements walk the primary key and sessions_key.
 const (
 	revokeKeySQL      = `update api_keys set revoked_at = coalesce(revoked_at, now()) where id = @id`
 	endKeySessionsSQL = `update sessions set revoked_at = now() where key = @id and revoked_at is null`
@@ -171,7 +173,7 @@ func (v Verbs) RevokeKey(ctx context.Context, key postrider.KeyID) (err error) {
 	})
 }
 
-// TouchKey notes when a key was last used; see [store.Access].
+// TouchKey records the time at which a key was last used; see [store.Access].
 func (v Verbs) TouchKey(ctx context.Context, key postrider.KeyID, at time.Time) (err error) {
 	defer v.calls.Begin("TouchKey").End(&err, "touch key %s", key)
 	return found(v.db.Exec(ctx, Repeatable, Query{touchKeySQL, Args{"id": key, "at": at}}))

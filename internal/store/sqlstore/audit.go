@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The primary key keeps the first of two entries with one id, so a repeat stores nothing more.
+// A repeat stores nothing more: if two entries have the same id, the primary key keeps the first.
 const appendAuditSQL = `
 	insert into audit (id, action, outcome, key, session, name, account, object, object_id, request, details)
 	values (@id, @action, @outcome, @key, @session, @name, @account, @object, @object_id, @request, @details)

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// All walk the primary key. SQLite compares texts by bytes, as PostgreSQL does with collation
-// "C".
+// All statements walk the primary key. SQLite compares texts by bytes, as PostgreSQL does with
+// the collation "C".
 const (
 	putEventTypeSQL = `
 	insert into event_types (name, description, example, created_at)
@@ -36,7 +36,7 @@ func (v Verbs) PutEventType(ctx context.Context, t postrider.EventType) (err err
 	}})
 }
 
-// EventTypes lists event types by name; see [store.Catalogue].
+// EventTypes lists event types, sorted by name; see [store.Catalogue].
 func (v Verbs) EventTypes(ctx context.Context, q store.EventTypeQuery) (page store.Page[postrider.EventType], err error) {
 	defer v.calls.Begin("EventTypes").End(&err, "list event types")
 	after, err := q.Key()
@@ -53,7 +53,7 @@ func (v Verbs) EventTypes(ctx context.Context, q store.EventTypeQuery) (page sto
 	return store.Cut(types, q.Paging, func(t postrider.EventType) string { return t.Name }), err
 }
 
-// DeleteEventType takes an event type out of the catalogue; see [store.Catalogue].
+// DeleteEventType deletes an event type from the catalogue; see [store.Catalogue].
 func (v Verbs) DeleteEventType(ctx context.Context, name string) (err error) {
 	defer v.calls.Begin("DeleteEventType").End(&err, "delete event type")
 	return found(v.db.Exec(ctx, Repeatable, Query{deleteEventTypeSQL, Args{"name": name}}))

@@ -10,14 +10,14 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The columns of a circuit c, in the order of [CircuitInto].
+// circuitColumns are the columns of a circuit c, in the order of [CircuitInto].
 const circuitColumns = `c.endpoint, c.status, c.reason, c.opened_at, c.probe_at, c.cooldown, c.failing_since, c.paced_until, c.rate_full_at,
 		c.failures, c.last_attempt_at, c.last_outcome, c.generation`
 
-// CircuitInto returns where the columns of a circuit are scanned into, in the order of
-// endpoint, status, reason, opened_at, probe_at, cooldown, failing_since, paced_until,
-// rate_full_at, failures, last_attempt_at, last_outcome and generation. All nulls give the zero
-// circuit.
+// CircuitInto returns the pointers to scan the columns of a circuit into. The columns must be in
+// this order: endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
+// paced_until, rate_full_at, failures, last_attempt_at, last_outcome and generation. If all
+// columns are null, the result is the zero circuit.
 func CircuitInto(c *postrider.Circuit) []any {
 	return []any{
 		&c.Endpoint, &c.Status, &c.Reason, &c.OpenedAt, &c.ProbeAt, &c.Cooldown, &c.FailingSince, &c.PacedUntil, &c.RateFullAt,
@@ -28,8 +28,9 @@ func CircuitInto(c *postrider.Circuit) []any {
 func scanCircuit(row Row, c *postrider.Circuit) error { return row.Scan(CircuitInto(c)...) }
 
 const (
-	// The first change of an endpoint's circuit. If another node was first, it inserts nothing,
-	// which is a conflict like one of updateCircuitSQL. Walks the primary key of endpoints.
+	// insertCircuitSQL stores the first change of an endpoint's circuit. If another node was first,
+	// it inserts nothing, and the caller reports a conflict, as for updateCircuitSQL. It walks the
+	// primary key of endpoints.
 	insertCircuitSQL = `
 	insert into circuits (endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
 		paced_until, rate_full_at, failures, last_attempt_at, last_outcome, generation, changed_at)
@@ -39,10 +40,11 @@ const (
 	where e.id = @endpoint and e.status <> 'deleted'
 	on conflict (endpoint) do nothing`
 
-	// The compare-and-swap of the generation. An endpoint can have two owners for a moment,
-	// from the point of view of each: a node that lost its shard may not know it yet. Of two
-	// nodes that change the circuit, one meets the generation that it has read; the other gets
-	// the stored circuit and adopts it. Walks the primary keys.
+	// updateCircuitSQL compares the generation and changes the circuit only if the generation is
+	// equal. For a moment two nodes can both believe that they own an endpoint, because one of them
+	// does not know yet that it lost the shard. If both change the circuit, the first change
+	// succeeds; the other node gets the stored circuit and adopts it. The statement walks the
+	// primary keys.
 	updateCircuitSQL = `
 	update circuits
 	set status = @status, reason = @reason, opened_at = @opened_at, probe_at = @probe_at, cooldown = @cooldown,
@@ -51,8 +53,8 @@ const (
 	where endpoint = @endpoint and generation = @generation
 		and (select e.status <> 'deleted' from endpoints e where e.id = @endpoint)`
 
-	// An endpoint whose circuit was never stored has one row of nulls, and one that does not
-	// exist has none. Walks the primary keys.
+	// circuitSQL returns one row of nulls for an endpoint whose circuit was never stored, and no row
+	// for an endpoint that does not exist. It walks the primary keys.
 	circuitSQL = `
 	select ` + circuitColumns + `
 	from endpoints e
@@ -60,13 +62,14 @@ const (
 	where e.id = @endpoint and e.status <> 'deleted'`
 )
 
-// PutCircuit stores a change of an endpoint's circuit; see [store.Queue]. It is not repeated
-// when its reply is lost: the second try would meet the generation of the first one. The caller
-// learns of the stored circuit by its next conflict.
+// PutCircuit stores a change of an endpoint's circuit; see [store.Queue]. It does not run again
+// when the reply to its commit was lost, because the second run would find the generation that
+// the first one stored. The next conflict tells the caller which circuit is stored.
 func (v Verbs) PutCircuit(ctx context.Context, p store.PutCircuit) (stored postrider.Circuit, err error) {
 	defer v.calls.Begin("PutCircuit").End(&err, "put circuit of endpoint %s", p.Circuit.Endpoint)
 	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
-		if p.Announce { // first, because everybody locks the row of the version before any other
+		// The version comes first, because every transaction locks its row before any other row.
+		if p.Announce {
 			if err := touchEndpoint(ctx, tx, p.Circuit.Endpoint); err != nil {
 				return err
 			}
@@ -84,8 +87,8 @@ func (v Verbs) PutCircuit(ctx context.Context, p store.PutCircuit) (stored postr
 	return stored, err
 }
 
-// putCircuit stores the circuit if the stored one has the same generation, and returns how many
-// rows that changed.
+// putCircuit stores the circuit if the stored one has the same generation. It returns the number
+// of changed rows.
 func putCircuit(ctx context.Context, tx Tx, c postrider.Circuit) (int64, error) {
 	statement := updateCircuitSQL
 	if c.Generation == 0 {
@@ -99,16 +102,17 @@ func putCircuit(ctx context.Context, tx Tx, c postrider.Circuit) (int64, error) 
 	}})
 }
 
-// Locks the circuit, so that a node cannot change it between the read and the write. Walks the
-// primary key.
+// lockCircuitSQL locks the circuit, so that no node can change it between the read and the write.
+// It walks the primary key.
 const lockCircuitSQL = `
 	select ` + circuitColumns + `
 	from circuits c
 	where c.endpoint = @endpoint
 	for update`
 
-// closeCircuit closes the circuit of an endpoint as a person does, if that changes it. It raises
-// no version: its caller changes the endpoint too, and that does.
+// closeCircuit closes the circuit of an endpoint as a person would, unless the circuit is closed.
+// It does not raise the version of the subscriptions, because its caller changes the endpoint and
+// raises it.
 func closeCircuit(ctx context.Context, tx Tx, endpoint postrider.EndpointID) error {
 	was, err := one(ctx, tx, Query{lockCircuitSQL, Args{"endpoint": endpoint}}, scanCircuit)
 	if errors.Is(err, postrider.ErrNotFound) {
@@ -130,7 +134,8 @@ const (
 	select ` + circuitColumns + `
 	from circuits c`
 
-	// Walks circuits_failing, and the primary key of endpoints for each of its rows.
+	// failingCircuitsSQL walks circuits_failing, and for each of its rows the primary key of
+	// endpoints.
 	failingCircuitsSQL = circuitsSQL + ` /* indexed by circuits_failing */`
 )
 

@@ -10,16 +10,16 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The columns of a destination, in the order of scanDestination.
+// destinationColumns are the columns of a destination, in the order of scanDestination.
 const destinationColumns = `id, account, channel, address, language, kinds, unsubscribed, confirmed_at, refused_at, ask, told_until, last_sent_at,
 		failures, last_error, token, due_at`
 
-// destination is a destination with its lease.
+// destination is a destination together with its lease.
 type destination struct {
 	postrider.Destination
 
-	token postrider.Token // zero: it is not leased
-	due   time.Time       // of the next message, or the end of the lease
+	token postrider.Token // zero if the destination is not leased
+	due   time.Time       // the time of the next message, or the end of the lease
 }
 
 func scanDestination(row Row, d *destination) error {
@@ -29,8 +29,9 @@ func scanDestination(row Row, d *destination) error {
 	return err
 }
 
-// notice_destinations_address refuses a second destination with the address. The operator's
-// destinations, which have no account, count as those of one account.
+// putDestinationSQL ends with one of the two conditions below. The unique index
+// notice_destinations_address refuses a second destination with the same address. The operator's
+// destinations have no account, and are counted together.
 const (
 	putDestinationSQL = `
 	insert into notice_destinations (id, account, channel, address, language, kinds, unsubscribed, confirmed_at, told_until, ask, failures, last_error, due_at)
@@ -40,8 +41,9 @@ const (
 	ofOperatorSQL = `d.account is null and @account::uuid is null)`
 )
 
-// PutDestination creates a destination; see [store.Destinations]. One destination of an
-// account is created at a time, so that two cannot both be the last one that it may have.
+// PutDestination creates a destination; see [store.Destinations]. The lock lets only one
+// transaction at a time create a destination of an account, so two of them cannot both be counted
+// as the last allowed one.
 func (v Verbs) PutDestination(ctx context.Context, d postrider.Destination, most int) (err error) {
 	defer v.calls.Begin("PutDestination").End(&err, "put destination %s", d.ID)
 	statement := putDestinationSQL + ofAccountSQL
@@ -93,8 +95,8 @@ func (v Verbs) Destinations(ctx context.Context, q store.DestinationQuery) (page
 	}, func(d *postrider.Destination) postrider.DestinationID { return d.ID })
 }
 
-// The two statements of a change: the row is read under its lock, changed by the rules of
-// package store, and written. Both walk the primary key.
+// A change runs these two statements. The first reads the row under a lock, the rules of package
+// store change the destination in memory, and the second writes it. Both walk the primary key.
 const (
 	lockDestinationSQL = `
 	select ` + destinationColumns + `
@@ -108,7 +110,7 @@ const (
 	where id = @id`
 )
 
-// changeDestination changes a destination under the lock of its row, and returns it.
+// changeDestination changes a destination while it holds the lock of the row, and returns it.
 func changeDestination(ctx context.Context, tx Tx, id postrider.DestinationID, change func(d *destination) error) (postrider.Destination, error) {
 	d, err := one(ctx, tx, Query{lockDestinationSQL, Args{"id": id}}, scanDestination)
 	if err != nil {
@@ -142,11 +144,11 @@ func (v Verbs) ChangeDestination(ctx context.Context, c store.ChangeDestination)
 	return changed, err
 }
 
-// Walks the primary key.
+// The statement walks the primary key.
 const deleteDestinationSQL = `delete from notice_destinations where id = @id`
 
-// DeleteDestination deletes a destination; see [store.Destinations]. A repeat finds none,
-// which is then a success.
+// DeleteDestination deletes a destination; see [store.Destinations]. A run that repeats an
+// earlier one and finds no destination is a success.
 func (v Verbs) DeleteDestination(ctx context.Context, id postrider.DestinationID) (err error) {
 	defer v.calls.Begin("DeleteDestination").End(&err, "delete destination %s", id)
 	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
@@ -159,10 +161,10 @@ func (v Verbs) DeleteDestination(ctx context.Context, id postrider.DestinationID
 }
 
 const (
-	// Walks notice_destinations_due, and for each destination that is due looks for one
-	// notice: notices_account has those of an account in the order of their ids, the primary
-	// key of notices those of all. Most destinations are due and have none, so this reads
-	// outside of a transaction.
+	// needyDestinationsSQL walks notice_destinations_due, and looks for one new notice of each due
+	// destination: in notices_account for a destination of an account, in the primary key of notices
+	// for one of the operator. Most destinations are due and have no new notice, so the statement
+	// runs outside of a transaction.
 	needyDestinationsSQL = `
 	select d.id
 	from notice_destinations d
@@ -175,7 +177,8 @@ const (
 	order by d.account is not null, d.due_at, d.id
 	limit @max`
 
-	// Walks the primary key. A destination that another node has leased meanwhile is not due.
+	// claimDestinationsSQL walks the primary key. It skips a destination that another node has
+	// leased in the meantime, because that destination is not due.
 	claimDestinationsSQL = `
 	update notice_destinations set token = @token, due_at = @until
 	where id = any(@ids::uuid[]) and due_at <= @now and refused_at is null
@@ -204,8 +207,8 @@ func (v Verbs) ClaimDestinations(ctx context.Context, c store.ClaimDestinations)
 	return claimed, err
 }
 
-// SettleDestination records what became of a message; see [store.Destinations]. A repeat
-// finds the lease ended, which is then a success.
+// SettleDestination records the result of sending a message; see [store.Destinations]. A run that
+// repeats an earlier one and finds the lease ended is a success.
 func (v Verbs) SettleDestination(ctx context.Context, c store.SettleDestination) (err error) {
 	defer v.calls.Begin("SettleDestination").End(&err, "settle destination %s", c.ID)
 	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
@@ -216,7 +219,7 @@ func (v Verbs) SettleDestination(ctx context.Context, c store.SettleDestination)
 			d.token, d.due = 0, tx.Now().Add(c.Apply(&d.Destination, tx.Wall()))
 			return nil
 		})
-		if errors.Is(err, postrider.ErrNotFound) { // it was deleted meanwhile
+		if errors.Is(err, postrider.ErrNotFound) { // it was deleted in the meantime
 			err = postrider.ErrFenced
 		}
 		if tx.Again() && errors.Is(err, postrider.ErrFenced) {

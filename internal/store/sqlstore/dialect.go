@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// The part of PostgreSQL's language that the statements of this package are written in has
-// in SQLite
+// The statements of this package are written in a part of PostgreSQL's language. SQLite
+// translates them as follows:
 //
-//   - no type after ::, which PostgreSQL needs to know the type of an argument,
-//   - no "for update", with or without "skip locked": there is one writer,
-//   - microseconds for a duration, "@wait * interval '1 microsecond'",
-//   - "indexed by an_index" for a comment that says so,
-//   - max and min for greatest and least,
-//   - an argument @wall for now(), which the store adds: the time of day of the transaction, and
-//   - a JSON array for "= any(@list)" and for the rows of "unnest(@list) n(value)".
+//   - The type after :: is removed. PostgreSQL needs it to know the type of an argument.
+//   - "for update" is removed, with or without "skip locked", because SQLite has one writer.
+//   - "@wait * interval '1 microsecond'" becomes "@wait": a duration is a number of microseconds.
+//   - The comment "/* indexed by an_index */" becomes "indexed by an_index".
+//   - "greatest" and "least" become "max" and "min".
+//   - "now()" becomes the argument @wall, the time of day of the transaction, which the store
+//     adds.
+//   - "= any(@list)", and the rows of "unnest(@list) n(value)", read a JSON array.
 //
-// All else is the same in both. What only one of them has, such as a select without a column, is
-// not used.
+// Everything else is the same in both languages. The statements do not use features that only one
+// of the databases has, such as a select without columns.
 var (
 	listOfIDs   = regexp.MustCompile(`= any\((@\w+)::uuid\[\]\)`)
 	listOfTexts = regexp.MustCompile(`= any\((@\w+)::text\[\]\)`)
@@ -33,7 +34,7 @@ var (
 		"for update skip locked", "", "for update", "", " * interval '1 microsecond'", "")
 )
 
-// SQLite returns a statement in SQLite's language.
+// SQLite translates a statement into SQLite's language.
 func SQLite(statement string) string {
 	statement = listOfIDs.ReplaceAllString(statement, `in (select unhex(value) from json_each($1))`)
 	statement = listOfTexts.ReplaceAllString(statement, `in (select value from json_each($1))`)
@@ -42,7 +43,7 @@ func SQLite(statement string) string {
 	return functions.Replace(cast.ReplaceAllString(statement, ""))
 }
 
-// An id is 16 bytes.
+// An id is an array of 16 bytes.
 var (
 	typeOfID       = reflect.TypeFor[[16]byte]()
 	typeOfIDs      = reflect.TypeFor[[][16]byte]()
@@ -50,9 +51,9 @@ var (
 	typeOfDuration = reflect.TypeFor[time.Duration]()
 )
 
-// Plain returns an argument as one of nil, string, int64, float64, bool, []byte, [16]byte,
-// time.Time, []string, [][16]byte or map[string]string. A zero time is nil, and a duration is
-// its microseconds.
+// Plain converts an argument to nil or to one of these types: string, int64, float64, bool,
+// []byte, [16]byte, time.Time, []string, [][16]byte or map[string]string. A zero time becomes
+// nil, and a duration becomes its number of microseconds.
 func Plain(argument any) any {
 	v := reflect.ValueOf(argument)
 	if !v.IsValid() {
@@ -102,7 +103,7 @@ func Plain(argument any) any {
 	return argument
 }
 
-// ForSQLite returns an argument as SQLite has it; see [Args].
+// ForSQLite converts an argument to the value that SQLite stores; see [Args].
 func ForSQLite(argument any) (any, error) {
 	switch plain := Plain(argument).(type) {
 	case [16]byte:
@@ -127,12 +128,13 @@ func asJSON(value any) (any, error) {
 	return string(document), err
 }
 
-// FromSQLite is a column of SQLite that is read into what a pointer points to.
+// FromSQLite scans a column of SQLite into the variable to which Into points.
 type FromSQLite struct {
 	Into any
 }
 
-// Scan stores what was read. A column of another type than the pointer's is an error.
+// Scan stores the column in the variable. If the column has another type than the variable, it
+// returns an error.
 func (c FromSQLite) Scan(column any) error {
 	into := reflect.ValueOf(c.Into).Elem()
 	into.SetZero()
@@ -179,8 +181,8 @@ func (c FromSQLite) Scan(column any) error {
 	return fmt.Errorf("scan %T into %T", column, c.Into)
 }
 
-// SetNumber stores a number that was read, and reports whether the variable can have it: any
-// integer, a float, or a duration, which the column has in microseconds.
+// SetNumber stores n in the variable if the variable is an integer, a float or a duration, and
+// reports whether it is. For a duration, n is a number of microseconds.
 func SetNumber(into reflect.Value, n int64) bool {
 	switch {
 	case into.Type() == typeOfDuration:

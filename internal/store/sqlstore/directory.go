@@ -11,12 +11,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// RaiseVersionsSQL takes the next @n versions of the subscriptions, and returns the one before
-// them. Everything that changes an endpoint runs this first. In PostgreSQL, the lock on the one
-// row is held until the commit, so changes commit one after the other, in the order of their
-// versions. A reader that sees version 7 therefore sees everything up to 7; without the lock, 8
-// could become visible before 7, and a reader that asks for the changes after 8 would never get
-// 7.
+// RaiseVersionsSQL takes the next @n versions of the subscriptions, and returns the version
+// before them. Every transaction that changes an endpoint runs this statement first.
+//
+// In PostgreSQL the lock on the one row lasts until the commit. So changes commit one after the
+// other, in the order of their versions, and a reader that sees version 7 sees all changes up to
+// 7. Without the lock, version 8 could become visible before 7. A reader that then asks for the
+// changes after 8 would never get 7.
 const RaiseVersionsSQL = `update subscriptions set version = version + @n returning version - @n`
 
 // RaiseVersion takes the next version.
@@ -25,19 +26,19 @@ func RaiseVersion(ctx context.Context, tx Tx) (int64, error) {
 	return before + 1, err
 }
 
-// raiseVersions takes the next n versions, and returns the one before them.
+// raiseVersions takes the next n versions, and returns the version before them.
 func raiseVersions(ctx context.Context, tx Tx, n int) (int64, error) {
 	return one(ctx, tx, Query{RaiseVersionsSQL, Args{"n": n}}, func(row Row, version *int64) error { return row.Scan(version) })
 }
 
-// Walks the primary key.
+// The statement walks the primary key.
 const touchEndpointSQL = `
 	update endpoints
 	set version = @version
 	where id = @id and status <> 'deleted'`
 
-// touchEndpoint gives an endpoint the next version without changing it, so that all nodes read
-// it anew: its secrets or its circuit change.
+// touchEndpoint gives an endpoint the next version without another change, so that all nodes read
+// it again. It is for changes of the endpoint's secrets or circuit.
 func touchEndpoint(ctx context.Context, tx Tx, id postrider.EndpointID) error {
 	version, err := RaiseVersion(ctx, tx)
 	if err != nil {
@@ -47,7 +48,8 @@ func touchEndpoint(ctx context.Context, tx Tx, id postrider.EndpointID) error {
 }
 
 const (
-	// An id that exists already inserts nothing, which is a conflict.
+	// insertEndpointSQL inserts nothing if the id exists already; the caller then reports a
+	// conflict.
 	insertEndpointSQL = `
 	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, status_since, policy,
 		credentials, verified_at, revision, version, created_at, updated_at)
@@ -56,8 +58,9 @@ const (
 	on conflict (id) do nothing
 	returning revision, updated_at, kind, status_since, full_since`
 
-	// The compare-and-set of the revision: two people who edit one endpoint cannot overwrite
-	// each other's change unseen. Walks the primary key.
+	// updateEndpointSQL changes the endpoint only if its revision is the expected one. So two people
+	// who edit one endpoint cannot overwrite each other's changes without noticing. It walks the
+	// primary key.
 	updateEndpointSQL = `
 	update endpoints
 	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
@@ -67,17 +70,18 @@ const (
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
 	returning revision, updated_at, kind, status_since, full_since`
 
-	// Tells a conflict of revisions from an endpoint that does not exist. Walks the primary
-	// key.
+	// liveEndpointSQL tells apart a conflict of revisions and an endpoint that does not exist. It
+	// walks the primary key.
 	liveEndpointSQL = `
 	select 1
 	from endpoints
 	where id = @id and account = @account and status <> 'deleted'`
 )
 
-// PutEndpoint creates or changes an endpoint, with its new secrets and, if asked for, the closing
-// of its circuit; see [store.Directory]. It is not repeated when its reply is lost: a second try
-// would meet its own revision and look like a conflict.
+// PutEndpoint creates or changes an endpoint, adds its new secrets and, if p asks for it, closes
+// its circuit; see [store.Directory]. It does not run again when the reply to its commit was
+// lost, because the second run would find the revision that the first one stored, and report a
+// conflict.
 func (v Verbs) PutEndpoint(ctx context.Context, p store.PutEndpoint) (e postrider.Endpoint, err error) {
 	defer v.calls.Begin("PutEndpoint").End(&err, "put endpoint %s", p.Endpoint.ID)
 	policy, err := store.PolicyDocument(p.Endpoint)
@@ -105,8 +109,8 @@ func (v Verbs) PutEndpoint(ctx context.Context, p store.PutEndpoint) (e postride
 	return e, nil
 }
 
-// putEndpoint stores the endpoint, and returns it with its revision and the times that the store
-// keeps.
+// putEndpoint stores the endpoint. It returns the endpoint with its new revision and the times
+// that the store sets.
 func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte) (postrider.Endpoint, error) {
 	version, err := RaiseVersion(ctx, tx)
 	if err != nil {
@@ -140,12 +144,13 @@ func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte
 	return e, PutTerms(ctx, tx, Terms{ID: e.ID, Account: e.Account, Terms: store.EndpointTerms(e)})
 }
 
-// The columns of an endpoint e, in the order of scanEndpoint.
+// endpointColumns are the columns of an endpoint e, in the order of scanEndpoint.
 const endpointColumns = `e.id, e.account, e.kind, e.uid, e.url, e.description, e.event_types, e.status, e.status_reason, e.status_since,
 		e.policy, e.credentials, e.full_since, e.verified_at, e.revision, e.created_at, e.updated_at`
 
-// scanEndpoint reads the columns of an endpoint and the columns after them. A policy that cannot
-// be read sets the endpoint aside and is no error of the list (see store.SetPolicy).
+// scanEndpoint reads the columns of an endpoint, and then the columns for more. If the policy
+// cannot be read, the endpoint is set aside and scanEndpoint returns no error (see
+// store.SetPolicy).
 func scanEndpoint(row Row, e *postrider.Endpoint, more ...any) error {
 	var policy []byte
 	err := row.Scan(append([]any{
@@ -162,8 +167,8 @@ const endpointsSQL = `
 	select ` + endpointColumns + `
 	from endpoints e`
 
-// A filter by circuit or health probes the primary key of circuits or endpoint_health_unhealthy
-// for each endpoint that the list walks over.
+// These conditions run for each endpoint that the list walks over. They look up the circuit in
+// the primary key of circuits, or the health in endpoint_health_unhealthy.
 const (
 	withCircuit = `@circuit = coalesce((select c.status from circuits c where c.endpoint = e.id), 'closed')`
 	withFailing = `@failing = exists (select 1 from circuits c where c.endpoint = e.id and c.failing_since is not null)`
@@ -187,7 +192,7 @@ func (v Verbs) Endpoints(ctx context.Context, q store.EndpointQuery) (page store
 	case q.ID.IsZero():
 		l.and("status <> 'deleted'", nil)
 	}
-	if q.UID != "" { // endpoints_uid has both
+	if q.UID != "" { // the index endpoints_uid has both columns
 		l.and("account = @account and uid = @uid", Args{"account": q.Account, "uid": q.UID})
 	} else {
 		by(l, "account", q.Account)
@@ -209,12 +214,12 @@ func (v Verbs) Endpoints(ctx context.Context, q store.EndpointQuery) (page store
 }
 
 const (
-	// Each has one row.
+	// The table has one row.
 	versionSQL = `select version from subscriptions`
 
-	// The endpoints that changed after a version, with their circuits. Versions commit in their
-	// order (RaiseVersionsSQL), so no lower version can appear later. Walks endpoints_version and
-	// the primary key of circuits.
+	// changesSQL returns the endpoints that changed after a version, with their circuits. Versions
+	// commit in their order (see RaiseVersionsSQL), so no lower version can appear later. It walks
+	// endpoints_version and the primary key of circuits.
 	changesSQL = `
 	select ` + endpointColumns + `, e.version, ` + circuitColumns + `
 	from endpoints e
@@ -225,9 +230,9 @@ const (
 )
 
 // Changes returns the endpoints that changed after a version, with their secrets; see
-// [store.Directory]. The version is read first, so that the lists see at least as much; and the
-// secrets last: one that is newer than the version only comes early, and then the next call
-// returns its endpoint again.
+// [store.Directory]. It reads the version first, so the lists that follow are at least as new. It
+// reads the secrets last: a secret that is newer than the version is returned early, and the next
+// call returns its endpoint again.
 func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Changes, err error) {
 	defer v.calls.Begin("Changes").End(&err, "list changes after version %d", since)
 	if limit <= 0 {

@@ -6,11 +6,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// At most one row.
+// The table has at most one row.
 const (
 	keyringSQL = `select text from keyring`
 
-	// The first keyring of a store, and one in place of another.
+	// firstKeyringSQL stores the first keyring of a store, and nextKeyringSQL replaces it.
 	firstKeyringSQL = `insert into keyring (text, single) values (@next, true) on conflict (single) do nothing`
 	nextKeyringSQL  = `update keyring set text = @next where text = @old`
 )
@@ -30,8 +30,9 @@ func keyring(ctx context.Context, db Querier) ([]byte, error) {
 	return texts[0], nil
 }
 
-// SwapKeyring replaces the stored keyring; see [store.Encryption]. It reads after the write has
-// waited for a concurrent one, and so returns the keyring that that one stored.
+// SwapKeyring replaces the stored keyring; see [store.Encryption]. The write waits for a
+// concurrent one, and the read comes after the write. So SwapKeyring returns the keyring that the
+// concurrent call stored.
 func (v Verbs) SwapKeyring(ctx context.Context, old, next []byte) (stored []byte, err error) {
 	defer v.calls.Begin("SwapKeyring").End(&err, "swap the keyring")
 	statement := nextKeyringSQL
@@ -48,16 +49,16 @@ func (v Verbs) SwapKeyring(ctx context.Context, old, next []byte) (stored []byte
 	return stored, err
 }
 
-// A value that somebody has changed meanwhile does not match @old and stays. Each finds its row
-// by its primary key.
+// These statements change a value only if it still equals @old; a value that was changed in the
+// meantime stays. Each walks a primary key.
 const (
 	reencryptSecretSQL      = `update endpoint_secrets set encrypted = @new where id = @secret and endpoint = @endpoint and encrypted = @old`
 	reencryptCredentialsSQL = `update endpoints set credentials = @new where id = @endpoint and credentials = @old`
 	reencryptArchiveSQL     = `update archive_keys set encrypted = @new where account = @archive and encrypted = @old`
 )
 
-// Reencrypt replaces encrypted values that are still the old ones; see [store.Encryption]. It is
-// no change of the endpoint, so neither its revision nor the version is raised.
+// Reencrypt replaces encrypted values that are still the old ones; see [store.Encryption]. The
+// content of an endpoint stays the same, so neither its revision nor the version is raised.
 func (v Verbs) Reencrypt(ctx context.Context, values []store.Reencryption) (replaced int, err error) {
 	defer v.calls.Begin("Reencrypt").End(&err, "reencrypt values")
 	var secrets, credentials, archives []Args

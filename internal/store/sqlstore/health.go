@@ -12,8 +12,8 @@ const healthSQL = `
 	select endpoint, account, number, status, reason, warnings, since
 	from endpoint_health`
 
-// HealthHistory lists the changes of an endpoint's health, newest first; see [store.Ledger].
-// Walks the primary key backwards.
+// HealthHistory lists the changes of an endpoint's health, newest first; see [store.Ledger]. It
+// walks the primary key backwards.
 func (v Verbs) HealthHistory(ctx context.Context, q store.HealthQuery) (page store.Page[postrider.EndpointHealth], err error) {
 	defer v.calls.Begin("HealthHistory").End(&err, "list health of endpoint %s", q.Endpoint)
 	before, err := store.HealthBelow(q.Paging)
@@ -31,7 +31,7 @@ func (v Verbs) HealthHistory(ctx context.Context, q store.HealthQuery) (page sto
 	return store.Cut(history, q.Paging, store.HealthKey), err
 }
 
-// Each walks a primary key, that of endpoint_health backwards.
+// Each statement walks a primary key; that of endpoint_health is walked backwards.
 const (
 	assessedSQL   = `select status from endpoints where id = @endpoint and account = @account`
 	lastHealthSQL = `
@@ -49,8 +49,8 @@ const (
 )
 
 // PutHealth records a health, and disables the endpoint if the health is disabled; see
-// [store.Upkeep]. A health that disables raises the version first, as every change of an
-// endpoint does, so the status that it reads stays.
+// [store.Upkeep]. In that case it first raises the version, as every change of an endpoint does.
+// From then on no other transaction can change the endpoint's status.
 func (v Verbs) PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) (err error) {
 	defer v.calls.Begin("PutHealth").End(&err, "put health of endpoint %s", h.Endpoint)
 	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
@@ -80,10 +80,10 @@ func (v Verbs) PutHealth(ctx context.Context, h postrider.EndpointHealth, notice
 	})
 }
 
-// refuseHealth returns why the health must not be recorded; nil: it may. A person may have
-// changed the endpoint since the health was assessed, or the assessment may be a repeat. If two
-// nodes assess an endpoint at once, both may see the same last number; the primary key refuses
-// the second.
+// refuseHealth returns an error if the health must not be recorded. That is so if a person has
+// changed the endpoint since the health was assessed, or if the assessment is a repeat. If two
+// nodes assess an endpoint at once, both can see the same last number; the primary key then
+// refuses the second.
 func refuseHealth(ctx context.Context, tx Tx, h postrider.EndpointHealth, args Args) error {
 	status, err := one(ctx, tx, Query{assessedSQL, args}, func(row Row, s *postrider.EndpointStatus) error { return row.Scan(s) })
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// HeldSQL reads the hold: one row.
+// HeldSQL reads the hold, from a table of one row.
 const HeldSQL = `select since, reason from hold`
 
 // Held returns the hold; see [store.Holding].

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// The primary key keeps the first of two requests with one id, so a repeat stores nothing
-	// more.
+	// A repeat stores nothing more: if two requests have the same id, the primary key keeps the
+	// first.
 	putInspectionSQL = `
 	insert into inspections (id, endpoint, delivery, event, type, attempt, document, body, body_bytes)
 	values (@id, @endpoint, @delivery, @event, @type, @attempt, @document, @body, @body_bytes)
 	on conflict (id) do nothing`
 
-	// Deletes the requests of the endpoint that are older than the newest hundred. Walks
-	// inspections_endpoint twice: to the hundredth, and on from there.
+	// trimInspectionsSQL deletes all requests of the endpoint but the newest hundred. It walks
+	// inspections_endpoint twice: to the hundredth request, and from there to the end.
 	trimInspectionsSQL = `
 	delete from inspections
 	where endpoint = @endpoint and id < (
@@ -28,8 +28,8 @@ const (
 		limit 1 offset @kept)`
 )
 
-// PutInspection stores a request of an inspector, and deletes the oldest of its endpoint
-// beyond a hundred; see [store.Inspections].
+// PutInspection stores a request of an inspector, and deletes all requests of its endpoint but
+// the newest hundred; see [store.Inspections].
 func (v Verbs) PutInspection(ctx context.Context, i postrider.Inspection) (err error) {
 	defer v.calls.Begin("PutInspection").End(&err, "put inspection %s", i.ID)
 	document, err := store.EncodeInspection(i)
@@ -49,7 +49,7 @@ func (v Verbs) PutInspection(ctx context.Context, i postrider.Inspection) (err e
 	})
 }
 
-// bytesOrNull returns the bytes as an argument; none are null.
+// bytesOrNull returns the bytes as an argument, or null if there are none.
 func bytesOrNull(b []byte) any {
 	if len(b) == 0 {
 		return nil
@@ -62,7 +62,7 @@ const (
 	select id, endpoint, delivery, event, type, attempt, document, body_bytes, null
 	from inspections`
 
-	// One request, with its body.
+	// inspectionSQL reads one request, with its body.
 	inspectionSQL = `
 	select id, endpoint, delivery, event, type, attempt, document, body_bytes, body
 	from inspections`
@@ -91,7 +91,7 @@ func (v Verbs) Inspections(ctx context.Context, q store.InspectionQuery) (page s
 	}, func(i *postrider.Inspection) postrider.InspectionID { return i.ID })
 }
 
-// Walks the primary key from its start: ids carry their time.
+// The statement walks the primary key from its start. That works because ids contain their time.
 const forgetInspectionsSQL = `
 	delete from inspections
 	where id in (
@@ -101,12 +101,12 @@ const forgetInspectionsSQL = `
 		order by i.id
 		limit @limit)`
 
-// ForgetInspections deletes requests of inspectors that are too old; see [store.Inspections].
+// ForgetInspections deletes the requests of inspectors that are too old; see [store.Inspections].
 func (v Verbs) ForgetInspections(ctx context.Context, limit int) (_ int, err error) {
 	defer v.calls.Begin("ForgetInspections").End(&err, "forget inspections")
 	n, err := v.db.Exec(ctx, Once, Query{forgetInspectionsSQL, Args{"before": firstID[postrider.InspectionID](v.forgotten()), "limit": limit}})
 	return int(n), err
 }
 
-// forgotten returns the time before which requests of inspectors are too old.
+// forgotten returns the time before which a request of an inspector is too old.
 func (v Verbs) forgotten() time.Time { return v.db.Clock().Wall().Add(-postrider.InspectionKeptFor) }

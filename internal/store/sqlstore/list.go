@@ -10,23 +10,23 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// list is a statement that lists rows, a page of them.
+// list builds a statement that returns one page of rows.
 //
-// It has a condition for each filter that is set, and for no other, so that each combination
-// is a statement of its own, whose plan needs no statistics: it walks the index of the first
-// filter, which ends in the columns of the order, or the primary key if there is none. Filters are therefore
-// added from the most selective on.
+// The statement has conditions only for the filters that are set, so each combination of filters
+// is a separate statement. Its plan needs no statistics: it walks the index of the first filter,
+// which ends in the columns of the order. Without a filter it walks the primary key. So the most
+// selective filter must be added first.
 type list struct {
 	db      Database
 	rows    string // select … from …
 	where   []string
 	args    Args
-	order   string // the columns that the rows are ordered by
+	order   string // the columns by which the rows are ordered
 	page    store.Paging
-	indexed bool // a filter has been added whose index is walked
+	indexed bool // whether a filter with an index has been added
 }
 
-// listOf returns the list of the rows of a span that are behind the cursor of the page.
+// listOf returns a list of the rows in the span, after the cursor of the page.
 func listOf[I ~[16]byte](db Database, rows string, span store.Span, p store.Paging) (*list, error) {
 	from, before := I{}, greatest[I]()
 	if !span.From.IsZero() {
@@ -52,12 +52,12 @@ func listOf[I ~[16]byte](db Database, rows string, span store.Span, p store.Pagi
 	return l, nil
 }
 
-// newList returns the list of the first rows in the order.
+// newList returns a list of the first limit rows in the order.
 func newList(db Database, rows, order string, limit int) *list {
 	return &list{db: db, rows: rows, order: order, args: Args{"limit": limit}}
 }
 
-// greatest returns the greatest id.
+// greatest returns the greatest possible id.
 func greatest[I ~[16]byte]() (id I) {
 	for i := range id {
 		id[i] = 0xff
@@ -65,13 +65,13 @@ func greatest[I ~[16]byte]() (id I) {
 	return id
 }
 
-// firstID returns the least id of the instant or later. Ids have milliseconds, so an
-// instant between two of them is rounded up.
+// firstID returns the least id that is made at the given time or later. Ids have a precision of
+// one millisecond, so the time is rounded up.
 func firstID[I ~[16]byte](at time.Time) I {
 	return postrider.MakeID[I](at.Add(time.Millisecond-1).Truncate(time.Millisecond), [10]byte{})
 }
 
-// by adds the filter of a column that has an index, unless the value is zero.
+// by adds a filter by a column that has an index. A zero value adds no filter.
 func by[T comparable](l *list, column string, value T) {
 	var zero T
 	if value == zero {
@@ -85,13 +85,13 @@ func by[T comparable](l *list, column string, value T) {
 	l.and(column+" = @"+name, Args{name: value})
 }
 
-// and adds a condition of columns that have no index.
+// and adds a condition by columns without an index.
 func (l *list) and(condition string, args Args) {
 	l.where = append(l.where, condition)
 	maps.Copy(l.args, args)
 }
 
-// query returns the statement.
+// query returns the complete statement.
 func (l *list) query() Query {
 	where := ""
 	if len(l.where) > 0 {
@@ -100,7 +100,7 @@ func (l *list) query() Query {
 	return Query{l.rows + where + "\n\torder by " + l.order + "\n\tlimit @limit", l.args}
 }
 
-// pageOf runs the list and returns its page. id returns the id of an item.
+// pageOf runs the list and returns its page. The function id returns the id of an item.
 func pageOf[T any, I ~[16]byte](ctx context.Context, l *list, scan func(Row, *T) error, id func(*T) I) (store.Page[T], error) {
 	items, err := all(ctx, l.db, l.query(), scan)
 	if err != nil {
@@ -114,11 +114,11 @@ func pageOf[T any, I ~[16]byte](ctx context.Context, l *list, scan func(Row, *T)
 
 // Querier is a [Database] or a [Tx].
 type Querier interface {
-	// Query has read read the rows of a statement.
+	// Query runs a statement and calls read with its rows.
 	Query(ctx context.Context, q Query, read func(Rows) error) error
 }
 
-// all reads all rows of a query.
+// all returns all rows of a query.
 func all[T any](ctx context.Context, db Querier, q Query, scan func(Row, *T) error) (items []T, err error) {
 	err = db.Query(ctx, q, func(rows Rows) error {
 		items = nil
@@ -134,7 +134,7 @@ func all[T any](ctx context.Context, db Querier, q Query, scan func(Row, *T) err
 	return items, err
 }
 
-// one reads the one row of a query. No row is postrider.ErrNotFound.
+// one returns the single row of a query. If there is no row, the error is postrider.ErrNotFound.
 func one[T any](ctx context.Context, db Querier, q Query, scan func(Row, *T) error) (item T, err error) {
 	items, err := all(ctx, db, q, scan)
 	if err == nil && len(items) == 0 {

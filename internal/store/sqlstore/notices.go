@@ -8,21 +8,23 @@ import (
 )
 
 const (
-	// InsertNoticeSQL stores a notice, with a row of [NoticeRows]. The index notices_once
-	// refuses what another notice says already, and the primary key refuses a repeat.
+	// InsertNoticeSQL stores a notice, with arguments from [NoticeRows]. The unique index
+	// notices_once refuses a notice with the same kind, object and occurrence as another, and the
+	// primary key refuses a repeat.
 	InsertNoticeSQL = `
 	insert into notices (id, account, kind, object, occurrence, details)
 	values (@id, @account, @kind, @object, @occurrence, @details)
 	on conflict do nothing`
 
-	// Which of the notices are stored, by this try or by one before it. Walks the primary key.
+	// noticesStoredSQL returns which of the notices are stored, by this run or an earlier one. It
+	// walks the primary key.
 	noticesStoredSQL = `
 	select id
 	from notices
 	where id = any(@ids::uuid[])`
 )
 
-// NoticeRows returns the arguments of InsertNoticeSQL for each notice.
+// NoticeRows returns the arguments of InsertNoticeSQL, one element for each notice.
 func NoticeRows(notices []postrider.Notice) []Args {
 	rows := make([]Args, len(notices))
 	for i, n := range notices {
@@ -46,7 +48,7 @@ func (v Verbs) PutNotices(ctx context.Context, notices []postrider.Notice) (put 
 	return put, err
 }
 
-// PutNotices stores the notices that are new, and returns those that are stored.
+// PutNotices stores the notices that are new, and returns them.
 func PutNotices(ctx context.Context, tx Tx, notices []postrider.Notice) (put []postrider.Notice, err error) {
 	if len(notices) == 0 {
 		return nil, nil
@@ -99,19 +101,21 @@ func (v Verbs) Notices(ctx context.Context, q store.NoticeQuery) (page store.Pag
 	}, func(n *postrider.Notice) postrider.NoticeID { return n.ID })
 }
 
-// The one row of notices_published.
+// The table notices_published has one row.
 const (
 	noticesPublishedSQL    = `select last from notices_published`
 	setNoticesPublishedSQL = `update notices_published set last = greatest(last, @last::uuid)`
 )
 
-// NoticesPublished returns how far operational events are published; see [store.Notices].
+// NoticesPublished returns the last notice whose operational event was published; see
+// [store.Notices].
 func (v Verbs) NoticesPublished(ctx context.Context) (_ postrider.NoticeID, err error) {
 	defer v.calls.Begin("NoticesPublished").End(&err, "read the last published notice")
 	return one(ctx, v.db, Query{SQL: noticesPublishedSQL}, func(row Row, id *postrider.NoticeID) error { return row.Scan(id) })
 }
 
-// SetNoticesPublished moves it, and never back; see [store.Notices].
+// SetNoticesPublished sets the last published notice, and never moves it back; see
+// [store.Notices].
 func (v Verbs) SetNoticesPublished(ctx context.Context, last postrider.NoticeID) (err error) {
 	defer v.calls.Begin("SetNoticesPublished").End(&err, "set the last published notice")
 	return found(v.db.Exec(ctx, Repeatable, Query{setNoticesPublishedSQL, Args{"last": last}}))

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The one row of portal.
+// The table portal has one row.
 const (
 	putPortalSQL = `
 	update portal set name = @name, colour = @colour, frame_origins = @frame_origins, options = @options, updated_at = now()`

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Walks the primary keys of accounts and quotas.
+// The statement walks the primary keys of accounts and quotas.
 const putQuotasSQL = `
 	insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
 	select a.id, @events, @burst, @bytes, @endpoints, @backlog, @version
@@ -39,8 +39,8 @@ const quotasSQL = `
 	select account, events_per_second, burst, bytes_per_day, endpoints, backlog, version
 	from quotas`
 
-// Quotas lists the quotas of accounts; see [store.Quotas]. Walks quotas_version, or the primary
-// key by account.
+// Quotas lists the quotas of accounts; see [store.Quotas]. It walks quotas_version or, with an
+// account, the primary key.
 func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) (_ []store.AccountQuotas, err error) {
 	defer v.calls.Begin("Quotas").End(&err, "list quotas")
 	l := newList(v.db, quotasSQL, "version", cmp.Or(q.Limit, math.MaxInt32))
@@ -53,18 +53,19 @@ func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) (_ []store.Accoun
 }
 
 const (
-	// What an account has used; bytes are those of the day. Walks the primary key.
+	// quotaUseSQL returns what an account has used; the bytes are those of the day. It walks the
+	// primary key.
 	quotaUseSQL = `
 	select rate, burst, events, at, case when day >= @day::date then bytes else 0 end
 	from quota_use
 	where account = @account`
 
-	// Walks endpoints_account.
+	// countEndpointsSQL walks endpoints_account.
 	countEndpointsSQL = `select count(*) from endpoints where account = @account and status <> 'deleted'`
 )
 
-// bucket is a row of quota_use: the events that it holds at a time, of burst at most, to which
-// rate are added each second.
+// bucket is a row of quota_use. At the time at, the bucket holds events; it gains rate events a
+// second, up to burst.
 type bucket struct {
 	rate, burst int64
 	events      float64
@@ -72,7 +73,7 @@ type bucket struct {
 	bytes       int64
 }
 
-// QuotaUse returns what an account uses; see [store.Quotas].
+// QuotaUse returns how much of its quotas an account uses; see [store.Quotas].
 func (v Verbs) QuotaUse(ctx context.Context, account postrider.AccountID) (use postrider.QuotaUse, err error) {
 	defer v.calls.Begin("QuotaUse").End(&err, "read the use of quotas of account %s", account)
 	day, ends := store.QuotaDay(v.db.Clock().Wall())
@@ -95,9 +96,9 @@ func countEndpoints(ctx context.Context, db Querier, account postrider.AccountID
 	return one(ctx, db, Query{countEndpointsSQL, Args{"account": account}}, func(row Row, n *int64) error { return row.Scan(n) })
 }
 
-// checkMost refuses a new endpoint, which is inserted already, of an account that has more than
-// it may have. Changes run one after the other, because each raises the version first, so
-// parallel calls are counted too.
+// checkMost returns an error if the account has more endpoints than p.Most. The new endpoint is
+// inserted already. Each change raises the version first, so changes run one after the other, and
+// the count includes those of parallel calls.
 func checkMost(ctx context.Context, tx Tx, p store.PutEndpoint) error {
 	if p.Most == 0 || p.Endpoint.Revision > 0 {
 		return nil
@@ -109,13 +110,14 @@ func checkMost(ctx context.Context, tx Tx, p store.PutEndpoint) error {
 	return err
 }
 
-// Versions are unique: each endpoint gets one of its own. Walks the primary key.
+// Each marked endpoint gets a version of its own, because versions are unique. The statement
+// walks the primary key.
 const markFullSQL = `
 	update endpoints
 	set full_since = case when @full::bool then coalesce(full_since, now()) end, version = @version
 	where id = @id and status <> 'deleted'`
 
-// MarkFull marks endpoints as full, or takes the mark from them; see [store.Quotas].
+// MarkFull marks endpoints as full, or removes the mark; see [store.Quotas].
 func (v Verbs) MarkFull(ctx context.Context, m store.MarkFull) (put []postrider.Notice, err error) {
 	defer v.calls.Begin("MarkFull").End(&err, "mark full endpoints")
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {

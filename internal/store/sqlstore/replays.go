@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A repeat finds the row of the first try.
+// A repeat stores nothing more: it finds the row of the first run.
 const putReplayJobSQL = `
 	insert into replay_jobs (id, account, action, filter, per_second, made_by, note, expected, expected_exact, status, error,
 		cursor, held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, due_at, created_at)
@@ -35,7 +35,7 @@ func (v Verbs) PutReplayJob(ctx context.Context, job postrider.ReplayJob) (err e
 }
 
 const (
-	// The columns of a job, in the order of scanReplayJob.
+	// replayJobColumns are the columns of a job, in the order of scanReplayJob.
 	replayJobColumns = `id, action, filter, per_second, made_by, note, expected, expected_exact, status, error, cursor,
 		held, handled, bytes_gone, replay_pending, endpoint_deleted, resolved, created_at, ended_at`
 
@@ -43,10 +43,11 @@ const (
 	select ` + replayJobColumns + `, 0, 0, 0
 	from replay_jobs`
 
-	// One job, with the numbers of its deliveries, of one snapshot; deliveries in none of the
-	// three tables are delivered. A job has a few thousand rows in the queue for an endpoint;
-	// the other two counts read its dead and its cancelled deliveries. Walks queue_replay_job,
-	// dead_letters_replay_job and attempts_replay_job_decided.
+	// replayJobSQL returns one job, with the numbers of its pending, dead and cancelled deliveries
+	// from one snapshot. All its other deliveries are delivered. A job has a few thousand rows in
+	// the queue for each endpoint; the other two counts read the job's dead and cancelled
+	// deliveries. The statement walks queue_replay_job, dead_letters_replay_job and
+	// attempts_replay_job_decided.
 	replayJobSQL = `
 	select ` + replayJobColumns + `,
 		(select count(*) from queue where replay_job = @id),
@@ -55,7 +56,7 @@ const (
 	from replay_jobs`
 )
 
-// scanReplayJob reads the columns of a job, and more columns behind them.
+// scanReplayJob reads the columns of a job, and then the columns for more.
 func scanReplayJob(row Row, job *postrider.ReplayJob, more ...any) error {
 	var filter, held string
 	skipped := &job.Skipped
@@ -100,7 +101,8 @@ func (v Verbs) ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (page sto
 	}, func(job *postrider.ReplayJob) postrider.ReplayID { return job.ID })
 }
 
-// Both walk the primary key. Without a token, the node that has the job is fenced.
+// Both statements walk the primary key. The change removes the token, so the node that had leased
+// the job is fenced.
 const (
 	lockReplayJobSQL = `
 	select status
@@ -130,8 +132,8 @@ func (v Verbs) SetReplayJob(ctx context.Context, r store.SetReplayJob) (err erro
 	})
 }
 
-// Leases the running jobs that are due, oldest first; skip locked lets several nodes claim at
-// once. Walks replay_jobs_running.
+// claimReplayJobsSQL leases the running jobs that are due, oldest first. With "skip locked"
+// several nodes can claim at once. It walks replay_jobs_running.
 const claimReplayJobsSQL = `
 	with due as materialized (
 		select id
@@ -159,7 +161,7 @@ func (v Verbs) ClaimReplayJobs(ctx context.Context, c store.ClaimReplayJobs) (jo
 	return jobs, err
 }
 
-// Walks queue_replay_job.
+// The statement walks queue_replay_job.
 const replaysPendingSQL = `
 	select endpoint, count(*)
 	from queue

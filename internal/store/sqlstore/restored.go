@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Walks the primary key.
+// The statement walks the primary key.
 const putRestoredSQL = `
 	insert into restored_records (id, number, kind, account, event, endpoint, type, record, at)
 	values (@id, @number, @kind, @account, @event, @endpoint, @type, @record, @at)
@@ -32,8 +32,8 @@ const restoredSQL = `
 	select id, number, kind, account, event, endpoint, type, record, at
 	from restored_records`
 
-// RestoredRecords lists restored records; see [store.Restored]. They are few, so an endpoint
-// has no index.
+// RestoredRecords lists restored records; see [store.Restored]. There are few of them, so there
+// is no index for the endpoint.
 func (v Verbs) RestoredRecords(ctx context.Context, q store.RestoredQuery) (page store.Page[store.RestoredRecord], err error) {
 	defer v.calls.Begin("RestoredRecords").End(&err, "list restored records")
 	after, err := store.RestoredAfter(q.Paging)

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A secret that is stored already stays as it is: the call is a repeat.
+// A secret that is stored already stays as it is, because the call is a repeat.
 const insertSecretSQL = `
 	insert into endpoint_secrets (id, endpoint, encrypted, public, created_at, expires_at)
 	values (@id, @endpoint, @encrypted, @public, @created_at, @expires_at)
@@ -27,7 +27,7 @@ func insertSecrets(ctx context.Context, tx Tx, endpoint postrider.EndpointID, se
 	return err
 }
 
-// Walks endpoint_secrets_endpoint.
+// The statement walks endpoint_secrets_endpoint.
 const secretsSQL = `
 	select id, endpoint, encrypted, public, created_at, expires_at
 	from endpoint_secrets
@@ -47,15 +47,16 @@ func (v Verbs) secrets(ctx context.Context, endpoints []postrider.EndpointID) ([
 	})
 }
 
-// Lets all other secrets expire after the overlap, during which both sign, unless they expire
-// sooner. Walks endpoint_secrets_endpoint.
+// expireSecretsSQL makes all other secrets expire after the overlap. A secret that would expire
+// earlier keeps its expiry. During the overlap both secrets sign. The statement walks
+// endpoint_secrets_endpoint.
 const expireSecretsSQL = `
 	update endpoint_secrets
 	set expires_at = now() + @overlap * interval '1 microsecond'
 	where endpoint = @endpoint and id <> @secret
 		and (expires_at is null or expires_at > now() + @overlap * interval '1 microsecond')`
 
-// RotateSecret adds a secret and lets the others expire; see [store.Directory].
+// RotateSecret adds a secret, and makes the others expire; see [store.Directory].
 func (v Verbs) RotateSecret(ctx context.Context, r store.RotateSecret) (err error) {
 	defer v.calls.Begin("RotateSecret").End(&err, "rotate the secret of endpoint %s", r.Secret.Endpoint)
 	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
@@ -71,21 +72,21 @@ func (v Verbs) RotateSecret(ctx context.Context, r store.RotateSecret) (err erro
 }
 
 const (
-	// Counts the secret to be revoked, and the others that do not expire. The time is not
-	// now(), at which the transaction began: it may have waited for the version since. Walks
-	// endpoint_secrets_endpoint.
+	// activeSecretsSQL counts the secret to be revoked, and the other secrets that do not expire. It
+	// uses the time @at: the transaction may have waited for the version, and now() is the time
+	// before that wait. It walks endpoint_secrets_endpoint.
 	activeSecretsSQL = `
 	select count(*) filter (where id = @secret), count(*) filter (where id <> @secret and expires_at is null)
 	from endpoint_secrets
 	where endpoint = @endpoint and (expires_at is null or expires_at > @at)`
 
-	// Walks the primary key.
+	// revokeSecretSQL walks the primary key.
 	revokeSecretSQL = `update endpoint_secrets set expires_at = now() where id = @secret`
 )
 
-// RevokeSecret lets a secret expire now, unless no other one would last; see
-// [store.Directory]. Two calls run one after the other, because each raises the version first,
-// so they cannot each revoke the secret that the other one relied on.
+// RevokeSecret makes a secret expire now, unless the endpoint would be left without a secret that
+// does not expire; see [store.Directory]. Each call raises the version first, so two calls run
+// one after the other and cannot each revoke the secret that the other one counted.
 func (v Verbs) RevokeSecret(ctx context.Context, r store.RevokeSecret) (err error) {
 	defer v.calls.Begin("RevokeSecret").End(&err, "revoke secret %s of endpoint %s", r.Secret, r.Endpoint)
 	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
@@ -108,8 +109,8 @@ func (v Verbs) RevokeSecret(ctx context.Context, r store.RevokeSecret) (err erro
 	})
 }
 
-// Walks endpoint_secrets_public, or endpoint_secrets_endpoint, backwards, and for each key the
-// primary key of endpoints.
+// The list walks endpoint_secrets_public or endpoint_secrets_endpoint backwards, and for each key
+// the primary key of endpoints.
 const publicKeysSQL = `
 	select id, endpoint, public, created_at, expires_at
 	from endpoint_secrets`

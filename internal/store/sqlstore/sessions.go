@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The columns of a session, in the order of scanSession.
+// sessionColumns are the columns of a session, in the order of scanSession.
 const sessionColumns = `id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at,
 		last_seen_at, revoked_at`
 
@@ -17,7 +17,7 @@ func scanSession(row Row, s *postrider.Session) error {
 		&s.CodeExpiresAt, &s.Hash, &s.CreatedAt, &s.ExpiresAt, &s.LastSeenAt, &s.RevokedAt)
 }
 
-// The primary key, and the unique indexes of code and hash, refuse a session that exists.
+// The primary key and the unique indexes of code and hash refuse a session that already exists.
 const putSessionSQL = `
 	insert into sessions (id, kind, name, subject, key, account, scopes, options, locale, embedded, code, code_expires_at, hash, created_at, expires_at)
 	values (@id, @kind, @name, @subject, @key, @account, @scopes, @options, @locale, @embedded, @code, @code_expires_at, @hash, @created_at, @expires_at)`
@@ -32,14 +32,15 @@ func (v Verbs) PutSession(ctx context.Context, s postrider.Session) (err error) 
 	}})
 }
 
-// Walks the unique index of code, and locks the row: of two parallel calls the second one
-// finds the first one's hash.
+// The statement walks the unique index of code, and locks the row. Of two parallel calls, the
+// second one finds the hash that the first one stored.
 const redeemCodeSQL = `
 	update sessions set hash = @token
 	where code = @code and revoked_at is null and expires_at > now() and (hash = @token or hash is null and code_expires_at > now())
 	returning ` + sessionColumns
 
-// RedeemCode opens a one-time link; see [store.Sessions]. A repeat finds its own token.
+// RedeemCode sets the token of the session with a one-time code; see [store.Sessions]. A repeat
+// finds its own token and succeeds.
 func (v Verbs) RedeemCode(ctx context.Context, r store.RedeemCode) (session postrider.Session, err error) {
 	defer v.calls.Begin("RedeemCode").End(&err, "redeem code")
 	err = v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
@@ -53,7 +54,8 @@ const sessionsSQL = `
 	select ` + sessionColumns + `
 	from sessions`
 
-// Sessions lists sessions, newest first; see [store.Sessions]. Kind and LiveAt have no index.
+// Sessions lists sessions, newest first; see [store.Sessions]. There is no index for Kind and
+// LiveAt.
 func (v Verbs) Sessions(ctx context.Context, q store.SessionQuery) (page store.Page[postrider.Session], err error) {
 	defer v.calls.Begin("Sessions").End(&err, "list sessions")
 	l, err := listOf[postrider.SessionID](v.db, sessionsSQL, q.Span, q.Paging)
@@ -73,8 +75,9 @@ func (v Verbs) Sessions(ctx context.Context, q store.SessionQuery) (page store.P
 	return pageOf(ctx, l, scanSession, func(s *postrider.Session) postrider.SessionID { return s.ID })
 }
 
-// Both walk the primary key. A session keeps the time of its first revocation. Touches of
-// several nodes can arrive late: the time of the last use never moves back.
+// Both statements walk the primary key. A session that was revoked before keeps the time of that
+// revocation. Calls of TouchSession from several nodes can arrive in any order; touchSessionSQL
+// never moves the time of the last use back.
 const (
 	revokeSessionSQL = `update sessions set revoked_at = coalesce(revoked_at, now()) where id = @id`
 	touchSessionSQL  = `update sessions set last_seen_at = greatest(coalesce(last_seen_at, @at::timestamptz), @at::timestamptz) where id = @id`
@@ -86,7 +89,7 @@ func (v Verbs) RevokeSession(ctx context.Context, session postrider.SessionID) (
 	return found(v.db.Exec(ctx, Repeatable, Query{revokeSessionSQL, Args{"id": session}}))
 }
 
-// TouchSession notes when a session was last used; see [store.Sessions].
+// TouchSession records the time at which a session was last used; see [store.Sessions].
 func (v Verbs) TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) (err error) {
 	defer v.calls.Begin("TouchSession").End(&err, "touch session %s", session)
 	return found(v.db.Exec(ctx, Repeatable, Query{touchSessionSQL, Args{"id": session, "at": at}}))

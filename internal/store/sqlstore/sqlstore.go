@@ -1,13 +1,13 @@
-// Package sqlstore has the verbs of a store that are not hot, written once for all SQL
+// Package sqlstore has the verbs of a store that run less often, written once for all SQL
 // databases.
 //
-// The hot verbs, which each event and each delivery pass through, are written by hand for
-// each database, in packages postgres and sqlite. All others may be a little slower, and are
-// here: a store embeds [Verbs], and gives it a [Database].
+// The hot verbs run for each event or each delivery. Packages postgres and sqlite implement them
+// by hand for their database. All other verbs may be a little slower, and are in this package. A
+// store embeds [Verbs] and passes a [Database] to [New].
 //
-// A statement is written for PostgreSQL, in the part of its language that SQLite has too;
-// dialect.go turns it into SQLite's and says what that part is. Columns have the same names in
-// both databases. What they hold differs: see [Args] and [Row].
+// The statements are written in a part of PostgreSQL's language that can be translated for
+// SQLite; dialect.go has the rules and the translation. Both databases have the same names of
+// columns. The stored types differ: see [Args] and [Row].
 package sqlstore
 
 import (
@@ -18,11 +18,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Verbs are the verbs of a store that are not hot: those of store.Access, store.Audit,
-// store.Catalogue, store.Destinations, store.Directory, store.Inspections, store.Notices,
-// store.PortalSettings and store.Sessions, and most of those of store.Archive, store.Encryption,
-// store.Expunges, store.Quotas, store.Replays and store.Restored. Of others it has Circuits,
-// HealthHistory, Held, PutCircuit and PutHealth.
+// Verbs has all verbs of store.Access, store.Audit, store.Catalogue, store.Destinations,
+// store.Directory, store.Inspections, store.Notices, store.PortalSettings and store.Sessions. It
+// has most verbs of store.Archive, store.Encryption, store.Expunges, store.Quotas, store.Replays
+// and store.Restored. It also has Circuits, HealthHistory, Held, PutCircuit and PutHealth.
 type Verbs struct {
 	db    Database
 	calls store.Calls
@@ -31,100 +30,99 @@ type Verbs struct {
 // New returns the verbs of a database.
 func New(db Database, calls store.Calls) Verbs { return Verbs{db, calls} }
 
-// Database is what the verbs need of a database. Its errors are those that package store
-// promises.
+// Database is the access to a database that the verbs need. Its methods return the errors that
+// package store promises.
 type Database interface {
-	// Query has read read the rows of a statement. It is bounded in time as a list for
-	// people is. read may run more than once.
+	// Query runs a statement and calls read with its rows. Its time is limited like that of a list
+	// for people. It may call read more than once.
 	Query(ctx context.Context, q Query, read func(Rows) error) error
 
-	// Exec runs one statement in a transaction of its own, and returns how many rows it
-	// changed.
+	// Exec runs one statement in a transaction of its own, and returns the number of changed rows.
 	Exec(ctx context.Context, fate Fate, q Query) (int64, error)
 
-	// Change runs do in a transaction, which ends with it. do may run more than once, so
-	// what an earlier run has left in memory must not count.
+	// Change runs do in a transaction, and ends the transaction. It may run do more than once, so do
+	// must not use values that an earlier run left in memory.
 	Change(ctx context.Context, fate Fate, do func(ctx context.Context, tx Tx) error) error
 
-	// Unindexed returns the column in such words that the planner walks no index of it.
+	// Unindexed returns an expression for the column that keeps the planner from walking an index of
+	// the column.
 	Unindexed(column string) string
 
-	// Clock is the time of the store.
+	// Clock returns the time of the store.
 	Clock() *store.Clock
 }
 
 // Tx is a transaction.
 type Tx interface {
-	// Query has read read the rows of a statement.
+	// Query runs a statement and calls read with its rows.
 	Query(ctx context.Context, q Query, read func(Rows) error) error
 
-	// Exec runs a statement and returns how many rows it changed.
+	// Exec runs a statement and returns the number of changed rows.
 	Exec(ctx context.Context, q Query) (int64, error)
 
-	// ExecAll runs a statement once for each of the arguments, and returns how many rows all
-	// of them changed.
+	// ExecAll runs a statement once for each element of args. It returns the total number of changed
+	// rows.
 	ExecAll(ctx context.Context, statement string, args []Args) (int64, error)
 
-	// Lock keeps other transactions that lock the same name and id waiting until this one
-	// ends.
+	// Lock makes other transactions that lock the same name and id wait until this transaction ends.
 	Lock(ctx context.Context, name string, id [16]byte) error
 
-	// Now is the time of the transaction that decides what is due.
+	// Now returns the transaction's time that decides which work is due.
 	Now() time.Time
 
-	// Wall is the time of day of the transaction as this process knows it. What a statement
-	// stores for people to see is now().
+	// Wall returns the transaction's time of day, as this process knows it. For times that people
+	// see, statements store now() instead.
 	Wall() time.Time
 
-	// Again says that an earlier run of this transaction may be stored: the reply to its
-	// commit was lost.
+	// Again reports whether an earlier run of this transaction may have been stored, because the
+	// reply to its commit was lost.
 	Again() bool
 }
 
-// Fate says what may be done with a transaction of which nobody knows whether it was stored,
-// because the reply to its commit was lost.
+// Fate says what happens to a transaction after the reply to its commit was lost, when nobody
+// knows whether it was stored.
 type Fate int
 
-// The two fates.
+// There are two fates.
 const (
-	Once       Fate = iota // it must not run again: the caller gets postrider.ErrBusy
-	Repeatable             // it may run again, and then has the same effect and result as once
+	Once       Fate = iota // the transaction must not run again: the caller gets postrider.ErrBusy
+	Repeatable             // the transaction may run again, with the same effect and result as one run
 )
 
-// Query is a statement with its arguments.
+// Query is a statement and its arguments.
 type Query struct {
-	SQL  string // with @name for each argument
+	SQL  string // each argument appears as @name
 	Args Args
 }
 
-// Args are arguments by their names; a statement need not have all of them. A zero time, and
-// what OrNull says, is null.
+// Args are arguments by their names. A statement need not use all of them. A zero time is null,
+// and so is a zero value passed through [OrNull]. Values have these types in the databases:
 //
 //   - An id is a uuid in PostgreSQL and a blob in SQLite.
-//   - A time is a timestamptz, or microseconds since 1970.
-//   - A duration is microseconds.
-//   - A list of texts is a text[], or a JSON array; nil is null.
-//   - A list of ids is a uuid[], or a JSON array of hexadecimal digits.
-//   - A map is jsonb, or JSON as text.
+//   - A time is a timestamptz in PostgreSQL, and microseconds since 1970 in SQLite.
+//   - A duration is a number of microseconds.
+//   - A list of texts is a text[] in PostgreSQL and a JSON array in SQLite; nil is null.
+//   - A list of ids is a uuid[] in PostgreSQL, and a JSON array of hexadecimal digits in SQLite.
+//   - A map is jsonb in PostgreSQL, and JSON as text in SQLite.
 //   - A hash, [32]byte, is bytes.
 type Args map[string]any
 
 // Rows are the rows of a result. The store closes them, and returns the error that ended them.
 type Rows interface {
-	// Next goes to the next row, and returns false if there is none.
+	// Next moves to the next row. It returns false if there is none.
 	Next() bool
 	Row
 }
 
 // Row is a row of a result.
 type Row interface {
-	// Scan copies the columns into what the pointers point to: an id, a time, a list of
-	// texts, a map, a hash, bytes, a duration, or any type of string, number or bool. Null
-	// becomes the zero value.
+	// Scan copies the columns into the variables to which the pointers point. A variable may be an
+	// id, a time, a list of texts, a map, a hash, bytes, a duration, or any type of string, number
+	// or bool. Null becomes the zero value.
 	Scan(into ...any) error
 }
 
-// OrNull returns the value as an argument that is null if it is the zero value.
+// OrNull returns the value as an argument. The zero value becomes null.
 func OrNull[T comparable](value T) any {
 	var zero T
 	if value == zero {
@@ -133,13 +131,13 @@ func OrNull[T comparable](value T) any {
 	return value
 }
 
-// exec runs one statement in a transaction of its own, however many rows it changes.
+// exec runs one statement in a transaction of its own and ignores the number of changed rows.
 func (v Verbs) exec(ctx context.Context, fate Fate, q Query) error {
 	_, err := v.db.Exec(ctx, fate, q)
 	return err
 }
 
-// found turns no changed row into postrider.ErrNotFound.
+// found returns postrider.ErrNotFound if no row was changed.
 func found(changed int64, err error) error {
 	if err == nil && changed == 0 {
 		return postrider.ErrNotFound

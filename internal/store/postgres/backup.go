@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// LogArchive says how the archiving of the server's log goes, on which recoveries to a point in
-// time depend. PostgreSQL does not know whether base backups are made, nor whether an
-// archived file can be read.
+// LogArchive is the state of the archiving of the server's write-ahead log. A recovery to a point
+// in time needs the archived log. PostgreSQL does not know whether base backups exist, or whether
+// an archived file can be read.
 type LogArchive struct {
-	Enabled    bool      // archive_mode
-	ArchivedAt time.Time // when the last file of the log was archived; zero: none since the statistics began
-	Failing    bool      // the last try failed; the server repeats it
+	Enabled    bool      // whether archive_mode is on
+	ArchivedAt time.Time // when the last file was archived; zero if none was since the statistics began
+	Failing    bool      // whether the last try failed; the server repeats it
 }
 
-// logArchiveSQL needs no right: every role may read this view.
+// logArchiveSQL needs no special right: every role may read this view.
 const logArchiveSQL = `
 	select current_setting('archive_mode') <> 'off', last_archived_time, coalesce(last_failed_time > coalesce(last_archived_time, '-infinity'), false)
 	from pg_stat_archiver`
 
-// LogArchive asks the server how the archiving of its log goes.
+// LogArchive reads the state of the archiving of the server's log.
 func (s *Store) LogArchive(ctx context.Context) (LogArchive, error) {
 	var l LogArchive
 	var archived *time.Time

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Clock returns the database's time as this process knows it.
+// Clock returns the database's time, as this process knows it.
 func (s *Store) Clock() *store.Clock { return s.clock }
 
 // Now returns the database's time of day, and corrects the Clock by it.
@@ -22,17 +22,17 @@ func (s *Store) Now(ctx context.Context) (_ time.Time, err error) {
 	return s.clock.Wall(), nil
 }
 
-// Reads the database's time of day, the stored adjustment, and the last heartbeat of
-// another node, which is a witness: it tells a step of the database's clock from a clock
-// of this machine that stood still. Walks clock_pkey, and reads all of nodes, a table of a
-// few rows.
+// readClockSQL reads the database's time of day, the stored adjustment, and the time of the last
+// heartbeat of another node. The heartbeat is a witness: it shows whether the database's clock
+// was stepped or this machine's clock stood still. The statement walks clock_pkey, and reads all
+// of nodes, which has only a few rows.
 const readClockSQL = `
 	select clock_timestamp(), c.ahead, c.version, (select max(n.seen_at) from nodes n where n.incarnation <> @self)
 	from clock c
 	where c.single`
 
-// Stores an adjustment, unless another node has stored one since the reading: of the nodes
-// that notice a step, one does. Walks clock_pkey.
+// adjustClockSQL stores an adjustment, unless another node has stored one since the reading. So
+// only one of the nodes that notice a step stores an adjustment. It walks clock_pkey.
 const adjustClockSQL = `
 	update clock
 	set ahead = @ahead, version = version + 1
@@ -40,10 +40,10 @@ const adjustClockSQL = `
 
 // followClock reads the database's time and corrects the Clock by it.
 //
-// If the database's clock was stepped, the time that decides what is due must not be: a
-// step forwards would end all leases, a step back would make nothing due. So the node
-// stores an adjustment, by which that time goes on, and reads again. If another node was
-// first, the second reading has its adjustment.
+// If the database's clock was stepped, the time that decides which work is due must continue
+// without a step: a step forwards would end all leases, and a step back would make nothing due.
+// So the node stores an adjustment, and reads the time again. If another node stored its
+// adjustment first, the second reading has that one.
 func (s *Store) followClock(ctx context.Context) error {
 	for {
 		r, err := s.readClock(ctx)
@@ -65,9 +65,9 @@ func (s *Store) followClock(ctx context.Context) error {
 	}
 }
 
-// readClock asks for the time and measures how long the question took. The wait for a
-// connection of the pool is not a part of that: it can be long, and would make the reading
-// useless.
+// readClock reads the database's time, and measures how long the answer took. The measured time
+// does not include the wait for a connection of the pool, because a long wait would make the
+// reading useless.
 func (s *Store) readClock(ctx context.Context) (r store.Reading, err error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

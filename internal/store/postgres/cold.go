@@ -15,20 +15,20 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// cold is the database as package sqlstore has it.
+// cold is the [sqlstore.Database] of the store.
 type cold struct{ *Store }
 
-// Query reads rows with the settings of lists.
+// Query reads rows, with the settings for lists.
 func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
 	return c.repeat(ctx, func(bool) error {
 		b := &pgx.Batch{}
-		b.Queue(listSettingsSQL) // until the end of the batch's own transaction
+		b.Queue(listSettingsSQL) // the setting lasts until the end of the batch's transaction
 		b.Queue(q.SQL, arguments(q.Args)).Query(func(rows pgx.Rows) error { return readRows(rows, read) })
 		return c.readPool(ctx).SendBatch(ctx, b).Close()
 	})
 }
 
-// Exec runs one statement.
+// Exec runs one statement in a transaction of its own.
 func (c cold) Exec(ctx context.Context, fate sqlstore.Fate, q sqlstore.Query) (n int64, err error) {
 	err = c.retry(ctx, fate == sqlstore.Repeatable, lockPatience, func(bool) error {
 		tag, err := c.pool.Exec(ctx, q.SQL, arguments(q.Args))
@@ -45,11 +45,11 @@ func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Co
 	})
 }
 
-// Unindexed returns the column as it is: the statement is planned with its arguments, from what
-// is known of them.
+// Unindexed returns the column unchanged, because PostgreSQL plans the statement with the values
+// of its arguments and its statistics.
 func (c cold) Unindexed(column string) string { return column }
 
-// coldTx is a transaction as package sqlstore has it.
+// coldTx is a [sqlstore.Tx].
 type coldTx struct {
 	tx    pgx.Tx
 	clock *store.Clock
@@ -71,7 +71,7 @@ func (t coldTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
 	return tag.RowsAffected(), err
 }
 
-// ExecAll runs a statement for each of the arguments, in one round trip.
+// ExecAll runs a statement once for each element of all, in one round trip.
 func (t coldTx) ExecAll(ctx context.Context, statement string, all []sqlstore.Args) (n int64, err error) {
 	if len(all) == 0 {
 		return 0, nil
@@ -86,25 +86,26 @@ func (t coldTx) ExecAll(ctx context.Context, statement string, all []sqlstore.Ar
 	return n, t.tx.SendBatch(ctx, b).Close()
 }
 
-// The lock ends with the transaction. Two ids that share a hash wait for each other.
+// The lock of lockIDSQL ends with the transaction. Two ids with the same hash wait for each
+// other.
 const lockIDSQL = `select pg_advisory_xact_lock(hashtext(@name), hashtext(@id::uuid::text))`
 
-// Lock keeps others that lock the name and id waiting.
+// Lock makes other transactions that lock the same name and id wait.
 func (t coldTx) Lock(ctx context.Context, name string, id [16]byte) error {
 	_, err := t.tx.Exec(ctx, lockIDSQL, pgx.NamedArgs{"name": name, "id": someUUID(id)})
 	return err
 }
 
-// Now is the time that decides what is due.
+// Now returns the time that decides which work is due.
 func (t coldTx) Now() time.Time { return t.clock.Now() }
 
-// Wall is the time of day.
+// Wall returns the time of day.
 func (t coldTx) Wall() time.Time { return t.clock.Wall() }
 
-// Again says that an earlier run may be stored.
+// Again reports whether an earlier run may have been stored.
 func (t coldTx) Again() bool { return t.again }
 
-// readRows has read read the rows, and closes them.
+// readRows calls read with the rows, and closes them.
 func readRows(rows pgx.Rows, read func(sqlstore.Rows) error) error {
 	defer rows.Close()
 	if err := read(coldRows{rows}); err != nil {
@@ -113,7 +114,7 @@ func readRows(rows pgx.Rows, read func(sqlstore.Rows) error) error {
 	return rows.Err()
 }
 
-// arguments returns the arguments as pgx encodes them.
+// arguments converts the arguments to types that pgx can encode.
 func arguments(args sqlstore.Args) pgx.NamedArgs {
 	named := make(pgx.NamedArgs, len(args))
 	for name, arg := range args {
@@ -133,10 +134,10 @@ func arguments(args sqlstore.Args) pgx.NamedArgs {
 	return named
 }
 
-// coldRows are rows as package sqlstore has them.
+// coldRows are [sqlstore.Rows].
 type coldRows struct{ pgx.Rows }
 
-// Scan copies the columns of a row. Lists and maps are left to pgx.
+// Scan copies the columns of a row. pgx itself decodes lists and maps.
 func (r coldRows) Scan(into ...any) error {
 	columns := make([]any, len(into))
 	for i, pointer := range into {
@@ -150,11 +151,11 @@ func (r coldRows) Scan(into ...any) error {
 	return r.Rows.Scan(columns...)
 }
 
-// coldColumn is where a column is read into; null is the zero value. pgx calls the method for
-// the type of the column.
+// coldColumn scans a column into the variable to. Null becomes the zero value. pgx calls the
+// method for the type of the column.
 type coldColumn struct{ to reflect.Value }
 
-// set stores a value that was read, if it is of the type of the variable.
+// set calls store if the column is not null and fits the variable.
 func (c coldColumn) set(valid bool, value any, fits bool, store func()) error {
 	c.to.SetZero()
 	switch {

@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Records an attempt and raises the number of the lease's attempt, if the row has the token
-// and the number. It is a repeat if the row has the token and the next number. A record of
-// this number that exists is a stale one: the number was released unused and given again.
-// Walks queue_pkey.
+// continueSQL records an attempt, and raises the number of the lease's attempt. It does so only
+// if the row has the token and the number. If the row has the token and the next number, the call
+// is a repeat. A record with this number may exist: a stale one, from when the number was
+// released unused and given again. The statement walks queue_pkey.
 const continueSQL = `
 	with continued as (
 		update queue q
@@ -42,7 +42,7 @@ const continueSQL = `
 		from queue q
 		where q.id = @id and q.token = @token and q.claims = @number + 1)`
 
-// Continue records an attempt that another one follows under the same lease; see
+// Continue records an attempt that is followed by another one under the same lease; see
 // [store.Queue].
 func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) (err error) {
 	defer s.calls.Begin("Continue").End(&err, "continue delivery")

@@ -12,10 +12,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Finds the delivery to be replayed, wherever it is: among the dead letters, in the queue,
-// or in the attempt that ended it. With it comes everything that can refuse the replay. It
-// runs under a lock on the dead letter, if there is one (lockDeadLetterSQL). One index
-// probe for each table.
+// replaySourceSQL finds the delivery to be replayed: among the dead letters, in the queue, or in
+// the attempt that ended it. It also returns every fact that can refuse the replay. If there is a
+// dead letter, lockDeadLetterSQL has locked it before. The statement probes one index of each
+// table.
 const replaySourceSQL = `
 	select d.event, d.endpoint, d.account, d.type,
 		exists (select from queue q where q.id = @id) as pending,
@@ -39,14 +39,14 @@ const replaySourceSQL = `
 	where @account::uuid is null or d.account = @account
 	limit 1`
 
-// Two replays of one dead letter wait for each other here. The second one then sees the
-// replay of the first as pending, and is refused. Walks dead_letters_pkey.
+// lockDeadLetterSQL makes two replays of one dead letter wait for each other. The second one then
+// sees the replay of the first as pending, and is refused. It walks dead_letters_pkey.
 const lockDeadLetterSQL = `select delivery from dead_letters where delivery = @id for update`
 
-// Inserts the replay. A dead letter that pauses its ordering key ends its pause, and the
-// replay gets its sequence: it is the head again, due at once, and pauses the key if it
-// dies too. Any other replay has no order, because the deliveries behind it have gone on
-// long ago. Walks paused_keys_delivery.
+// insertReplaySQL inserts the replay. If the dead letter pauses its ordering key, the pause ends,
+// and the replay gets the sequence of the dead letter. So the replay is the head and due at once,
+// and pauses the key again if it becomes a dead letter. Any other replay has no order, because
+// the deliveries behind it were sent long ago. The statement walks paused_keys_delivery.
 const insertReplaySQL = `
 	with resumed as (
 		delete from paused_keys
@@ -60,20 +60,20 @@ const insertReplaySQL = `
 	from (select) replay
 	left join resumed r on true`
 
-// Walks dead_letters_pkey.
+// The statement walks dead_letters_pkey.
 const resolveReplayedSQL = `
 	update dead_letters
 	set resolved_at = now(), resolution = 'replayed', resolved_by = @by, replay = @replay
 	where delivery = @id`
 
-// Replay makes a new delivery of one that has ended. The caller makes the new id, so a
-// repeat after a lost reply finds the replay of the first try and answers with it.
+// Replay makes a new delivery of one that has ended. The caller makes the new id. So a run that
+// repeats one with a lost reply finds the replay of the first run, and returns it.
 func (s *Store) Replay(ctx context.Context, r store.Replay) (_ postrider.Delivery, err error) {
 	defer s.calls.Begin("Replay").End(&err, "replay %s", r.Delivery)
 	err = s.repeat(ctx, func(again bool) error {
 		if again {
 			if _, err := s.delivery(ctx, r.ID, r.Account); !errors.Is(err, postrider.ErrNotFound) {
-				return err // nil: the first try made it
+				return err // nil: the first run made the replay
 			}
 		}
 		return s.tx(ctx, func(tx pgx.Tx) error { return s.replay(ctx, tx, r) })
@@ -84,9 +84,9 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (_ postrider.Deliver
 	return s.delivery(ctx, r.ID, r.Account)
 }
 
-// replay locks the ordering key first and the dead letter second, as everything does that
-// ends or resumes an ordered delivery (see order.go). The time that makes the replay due
-// is read after both waits.
+// replay locks the ordering key first and the dead letter second, like every transaction that
+// ends or resumes an ordered delivery (see order.go). It reads the time at which the replay is
+// due after both locks.
 func (s *Store) replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 	args := pgx.NamedArgs{
 		"id": someUUID(r.Delivery), "account": uuid(r.Account), "replay": someUUID(r.ID),
@@ -112,7 +112,7 @@ func (s *Store) replay(ctx context.Context, tx pgx.Tx, r store.Replay) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// source is what a replay takes over from the delivery that it repeats.
+// source has the values that a replay copies from the old delivery.
 type source struct {
 	event     postrider.EventID
 	endpoint  postrider.EndpointID
@@ -120,8 +120,8 @@ type source struct {
 	eventType string
 }
 
-// replaySource finds what is to be replayed, or says why it must not be. It is called with
-// the dead letter locked.
+// replaySource finds the delivery to be replayed, or returns why it must not be replayed. The
+// caller has locked the dead letter.
 func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, error) {
 	var from source
 	var pending, deleted, hasBytes, discarded bool
@@ -145,9 +145,9 @@ func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, e
 	return from, nil
 }
 
-// Removes the delivery from the queue and records the decision. The number of the record
-// follows the last attempt. If an attempt is under way, its settlement finds no row and is
-// recorded as stale, with its own number. Walks queue_pkey.
+// cancelSQL removes the delivery from the queue and records the decision. The number of the
+// record follows that of the last attempt. If an attempt is under way, its settlement finds no
+// row and is recorded as stale, with its own number. The statement walks queue_pkey.
 const cancelSQL = `
 	with ended as (
 		delete from queue
@@ -165,8 +165,9 @@ const cancelSQL = `
 		replayed_from, replay_job
 	from ended`
 
-// Cancel ends a pending delivery. A repeat after a lost reply finds it cancelled, which is
-// then a success. Without an earlier try that is a conflict: somebody else has ended it.
+// Cancel ends a pending delivery. A run that repeats one with a lost reply and finds the delivery
+// cancelled is a success. Without an earlier run that is a conflict, because another caller has
+// ended the delivery.
 func (s *Store) Cancel(ctx context.Context, c store.Cancel) (d postrider.Delivery, err error) {
 	defer s.calls.Begin("Cancel").End(&err, "cancel %s", c.Delivery)
 	err = s.repeat(ctx, func(again bool) error {
@@ -185,8 +186,8 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (d postrider.Deliver
 	return d, err
 }
 
-// cancel removes the delivery and advances its ordering key, if it has one. It reports
-// whether the delivery was pending.
+// cancel removes the delivery from the queue, and advances its ordering key if it has one. It
+// reports whether the delivery was pending.
 func (s *Store) cancel(ctx context.Context, c store.Cancel) (ended bool, err error) {
 	id := someUUID(c.Delivery)
 	err = s.withConn(ctx, func(conn *pgxpool.Conn) error {
@@ -206,21 +207,21 @@ func (s *Store) cancel(ctx context.Context, c store.Cancel) (ended bool, err err
 	return ended, err
 }
 
-// Walks dead_letters_pkey.
+// The statement walks dead_letters_pkey.
 const discardSQL = `
 	update dead_letters
 	set resolved_at = now(), resolution = 'discarded', resolved_by = @by, note = @note
 	where delivery = @id and (@account::uuid is null or account = @account) and resolved_at is null`
 
-// Ends the pause that the dead letter has caused, and returns its key, so that
-// queueAdvance can make the next head due. Walks paused_keys_delivery.
+// resumeSQL ends the pause of an ordering key by the dead letter. It returns the key, so that
+// queueAdvance can make the next head due. It walks paused_keys_delivery.
 const resumeSQL = `
 	delete from paused_keys
 	where delivery = @id and (@account::uuid is null or account = @account)
 	returning endpoint, ordering_key`
 
-// Discard resolves a dead letter without a replay. A repeat after a lost reply finds it
-// discarded, which is then a success.
+// Discard resolves a dead letter without a replay. A run that repeats one with a lost reply and
+// finds the dead letter discarded is a success.
 func (s *Store) Discard(ctx context.Context, d store.Discard) (deadLetter postrider.DeadLetter, err error) {
 	defer s.calls.Begin("Discard").End(&err, "discard %s", d.Delivery)
 	err = s.repeat(ctx, func(again bool) error {
@@ -244,8 +245,8 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (deadLetter postri
 	return deadLetter, err
 }
 
-// discard resolves the dead letter and resumes the ordering key that it pauses, under the
-// key's lock. It reports whether the dead letter was unresolved.
+// discard resolves the dead letter, and resumes the ordering key that the dead letter pauses,
+// under the lock of the key. It reports whether the dead letter was unresolved.
 func (s *Store) discard(ctx context.Context, d store.Discard) (resolved bool, err error) {
 	args := pgx.NamedArgs{"id": someUUID(d.Delivery), "account": uuid(d.Account), "by": d.By, "note": d.Note}
 	err = s.withConn(ctx, func(conn *pgxpool.Conn) error {

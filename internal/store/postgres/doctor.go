@@ -20,26 +20,26 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// connsPerNode is how many connections one server opens: those of the pool, the session of
-// [Store.Hold], and one for the migrations of another server that starts.
+// connsPerNode is the number of connections that one server opens: those of the pool, the session
+// of [Store.Hold], and one for the migrations of another server that starts.
 const connsPerNode = defaultConns + 2
 
-// Examine describes the database that dsn names, for postrider doctor. It makes no tables
-// and writes no rows. Its commits write a message of some bytes into the log of the
-// database, which only a logical replication slot that asks for such messages can see.
+// Examine describes the database that dsn names, for postrider doctor. It creates no tables and
+// writes no rows. It measures commits with a message of a few bytes in the database's log. Only a
+// logical replication slot that asks for such messages can see them.
 //
-// The connection has the settings of a server's sessions. If a pooler refuses those of the URL,
-// that is noted, and the rest is found out by a connection without them.
+// The connection has the settings of a server's sessions. If a pooler refuses settings that are in
+// the URL, Examine notes that, and continues with a connection without them.
 func Examine(ctx context.Context, dsn string) (found doctor.Postgres, err error) {
 	pool, err := parse(dsn)
 	if err != nil {
 		return found, fmt.Errorf("examine postgres: %w", err)
 	}
 	e := examination{config: pool.ConnConfig, params: map[string]string{}}
-	// Neither named statements nor a pipeline: they need what a pooler may not keep.
+	// Neither named statements nor a pipeline, because a pooler may not support them.
 	e.config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	setParams(e.params)
-	delete(e.params, "synchronous_commit") // to see the value of the database
+	delete(e.params, "synchronous_commit") // so that settings reads the database's value
 	setAfterConnect(e.config, e.params)
 	e.conn, err = pgx.ConnectConfig(ctx, e.config)
 	if isCode(err, codeProtocol) && strings.Contains(err.Error(), "startup parameter") {
@@ -61,14 +61,14 @@ func Examine(ctx context.Context, dsn string) (found doctor.Postgres, err error)
 	return e.found, nil
 }
 
-// codeProtocol is the SQLSTATE with which PgBouncer refuses the settings of a session.
+// codeProtocol is the SQLSTATE of a pooler (PgBouncer) that refuses the settings of a session.
 const codeProtocol = "08P01"
 
 // examination is one call of Examine.
 type examination struct {
 	config *pgx.ConnConfig
 	conn   *pgx.Conn
-	params map[string]string // settings of the pool's sessions; nil: they were refused
+	params map[string]string // settings of the pool's sessions, by name
 	found  doctor.Postgres
 }
 
@@ -77,7 +77,7 @@ const serverSQL = `
 		current_database()::text, coalesce(current_schema()::text, ''),
 		coalesce(has_schema_privilege(current_schema()::text, 'create'), false), pg_database_size(current_database())`
 
-// server reads what and where the database is.
+// server reads the version, the names and the size of the database.
 func (e *examination) server(ctx context.Context) error {
 	var number int
 	f := &e.found
@@ -90,15 +90,16 @@ func (e *examination) server(ctx context.Context) error {
 	return nil
 }
 
-// Sizes in bytes, times in milliseconds. Settings that the role may not read are left out.
+// settingsSQL converts sizes to bytes and times to milliseconds. It leaves out settings that the
+// role may not read.
 const settingsSQL = `
 	select lower(s.name), current_setting(s.name), case when s.vartype = 'integer' then s.setting::bigint else 0 end
 		* case s.unit when '8kB' then 8192 when 'kB' then 1024 when 'MB' then 1048576 when 's' then 1000 else 1 end, s.source
 	from pg_settings s
 	where lower(s.name) = any(@names::text[])`
 
-// settings reads the settings that are in effect, and those of a server's session that
-// a pooler did not pass on.
+// settings reads the settings in effect. It notes those of a server's sessions that a pooler did
+// not pass on.
 func (e *examination) settings(ctx context.Context) error {
 	names := append(slices.Collect(maps.Keys(e.params)), "fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names",
 		"min_wal_size", "max_wal_size", "shared_buffers", "max_connections", "data_directory", "statement_timeout",
@@ -125,7 +126,7 @@ func (e *examination) settings(ctx context.Context) error {
 	return nil
 }
 
-// What the role may do with the tables that exist.
+// tablesSQL returns the rights of the role on the existing tables.
 const tablesSQL = `
 	select c.relname::text, pg_has_role(c.relowner, 'usage'),
 		array(select p from unnest(array['select', 'insert', 'update', 'delete']) p where not has_table_privilege(c.oid, p))
@@ -133,7 +134,7 @@ const tablesSQL = `
 	join pg_class c on c.oid = to_regclass(t)::oid
 	order by c.relname`
 
-// tables reads which tables exist, what the role may do with them, and their version.
+// tables reads which tables exist, the rights of the role on them, and their version.
 func (e *examination) tables(ctx context.Context) error {
 	own, err := ownMigrations()
 	if err != nil {
@@ -185,8 +186,8 @@ func (e *examination) tables(ctx context.Context) error {
 	return nil
 }
 
-// Sessions of servers and of this command do not count as those of others. Workers of
-// PostgreSQL have no database or no user.
+// connectionsSQL counts as others only sessions that belong to neither a server nor this command.
+// It leaves out PostgreSQL's own workers, which have no database or no user.
 const connectionsSQL = `
 	select current_setting('max_connections')::int,
 		current_setting('superuser_reserved_connections')::int + coalesce(current_setting('reserved_connections', true)::int, 0),
@@ -199,7 +200,7 @@ const connectionsSQL = `
 		),
 		(select count(*) from pg_stat_replication r where r.application_name not in ('pg_basebackup', 'pg_receivewal', 'pg_recvlogical'))`
 
-// connections reads how many connections are allowed and in use.
+// connections reads how many connections are allowed, and how many are in use.
 func (e *examination) connections(ctx context.Context) error {
 	c := &e.found.Connections
 	c.Nodes, c.PerNode = max(1, c.Nodes), connsPerNode
@@ -210,16 +211,15 @@ func (e *examination) connections(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long a notification, or a backend of a pooler, is waited for.
+// patience is how long Examine waits for a notification, or for a backend of a pooler.
 const patience = 2 * time.Second
 
-// pooler finds out what stands between a server and the database, by what happens to a
-// second session.
+// pooler finds out whether a pooler is between a server and the database, with a second session.
 //
-// It looks for the mode of a pooler as the pooler shows it: the second session asks for
-// the pid of its backend, and asks again while the first one is in a transaction. In
-// transaction mode the first one's transaction takes the backend that was used last, so
-// the second one gets another, or none.
+// It detects the mode of a pooler by the pid of the second session's backend. The second session
+// asks for the pid, and asks again while the first session is in a transaction. In transaction
+// mode the transaction of the first session takes the backend that was used last, so the second
+// session gets another backend, or none.
 func (e *examination) pooler(ctx context.Context) error {
 	p := &e.found.Pooler
 	second, err := pgx.ConnectConfig(ctx, e.config)
@@ -247,7 +247,7 @@ func (e *examination) pooler(ctx context.Context) error {
 		return fmt.Errorf("end a transaction: %w", err)
 	}
 	p.Pooled = p.Pooled || p.Shared
-	if !p.Shared { // otherwise a backend of the pooler would go on listening
+	if !p.Shared { // in transaction mode a backend of the pooler would continue to listen
 		p.Listens, p.ListenErr = e.listens(ctx, second)
 	}
 	if addr := e.conn.PgConn().Conn().RemoteAddr(); !p.Pooled && isLocal(addr) {
@@ -256,8 +256,8 @@ func (e *examination) pooler(ctx context.Context) error {
 	return nil
 }
 
-// listens reports whether a notification of one session arrives at the other one. The
-// channel is not the one that servers listen to.
+// listens reports whether a notification from one session arrives at the other. It uses another
+// channel than servers do.
 func (e *examination) listens(ctx context.Context, second *pgx.Conn) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -274,14 +274,14 @@ func (e *examination) listens(ctx context.Context, second *pgx.Conn) (bool, erro
 	return err == nil && n.Channel == "postrider_doctor", err
 }
 
-// isLocal reports whether an address is of this machine.
+// isLocal reports whether an address belongs to this machine.
 func isLocal(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()
 }
 
-// A transaction that writes something into the log, so that its commit waits for the disk
-// as one of a server does, and leaves no row.
+// messageSQL writes a message into the log and stores no row. Its commit waits for the disk, like
+// a commit of a server.
 const messageSQL = `select set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'postrider doctor', '')`
 
 // latencies measures round trips and commits.
@@ -300,10 +300,10 @@ func (e *examination) latencies(ctx context.Context) (err error) {
 	return nil
 }
 
-// measured is how many times a latency is measured.
+// measured is the number of times that a latency is measured.
 const measured = 20
 
-// measure runs a statement several times.
+// measure runs a statement measured times, and returns its latency.
 func (e *examination) measure(ctx context.Context, statement string) (doctor.Latency, error) {
 	var times []time.Duration
 	for range measured {
@@ -316,8 +316,8 @@ func (e *examination) measure(ctx context.Context, statement string) (doctor.Lat
 	return doctor.LatencyOf(times), nil
 }
 
-// clock compares the clock of the database with this machine's, by the reading that took
-// the least time.
+// clock compares the clock of the database with that of this machine. It uses the reading that
+// took the least time.
 func (e *examination) clock(ctx context.Context) error {
 	e.found.OffsetBound = time.Hour
 	for range measured {
@@ -334,8 +334,8 @@ func (e *examination) clock(ctx context.Context) error {
 	return nil
 }
 
-// Sealed reads the encryption keys and the encrypted values of a database, and writes
-// nothing. It does not make or change tables.
+// Sealed reads the encryption keys and the encrypted values of a database. It writes nothing, and
+// does not create or change tables.
 type Sealed struct{ store *Store }
 
 // OpenSealed connects to the database that dsn names. Its tables must exist.

@@ -9,10 +9,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Three sorted walks, merged: archive keys, the credentials of endpoints, and secrets.
-// Credentials count as the secret with the zero id, so they come before the secrets of their
-// endpoint; archive keys count as those of the zero endpoint. Walks archive_keys_pkey,
-// endpoints_credentials and endpoint_secrets_endpoint.
+// encryptedValuesSQL merges three sorted walks: archive keys, credentials of endpoints, and
+// secrets. It treats the credentials of an endpoint as a secret with the zero id, so that they
+// come before the endpoint's secrets. It treats archive keys as values of the zero endpoint. It
+// walks archive_keys_pkey, endpoints_credentials and endpoint_secrets_endpoint.
 const encryptedValuesSQL = `
 	select s.endpoint, s.secret, s.archive, s.encrypted
 	from (
@@ -43,7 +43,7 @@ const encryptedValuesSQL = `
 	order by s.endpoint, s.secret, s.archive
 	limit @limit`
 
-// EncryptedValues lists archive keys, credentials and secrets.
+// EncryptedValues lists archive keys, credentials and secrets; see [store.Encryption].
 func (s *Store) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) (_ []store.EncryptedValue, err error) {
 	defer s.calls.Begin("EncryptedValues").End(&err, "list encrypted values")
 	return list(ctx, s, query{encryptedValuesSQL, pgx.NamedArgs{

@@ -15,32 +15,32 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The SQLSTATEs that this package tells apart by themselves.
+// These are SQLSTATEs that have a name in this package, and the limits of [Store.retry].
 const (
-	codeMoved      = "PR001" // raised by postrider_check_version
+	codeMoved      = "PR001" // a subscription has changed; raised by postrider_check_version
 	codeUnique     = "23505"
-	codeFull       = "53100" // disk full
-	codeTwice      = "21000" // on conflict do update met a row of its own statement
-	codeLocked     = "55P03" // a lock was not to be had within lockWait
+	codeFull       = "53100" // the disk is full
+	codeTwice      = "21000" // "on conflict do update" met a row of its own statement
+	codeLocked     = "55P03" // the statement did not get a lock within lockWait
 	retryAttempts  = 5
 	retryJitterMax = 50 * time.Millisecond
 )
 
-// class says what an error means for the transaction that met it.
+// class says what an error means for the transaction that got it.
 type class int
 
 const (
-	classOther    class = iota // our own fault
+	classOther    class = iota // a fault of this program
 	classInvalid               // the text can never be stored
-	classConflict              // a unique index refuses the row; nothing was stored
-	classRetry                 // nothing was stored; the same transaction may pass now
-	classUnsent                // the connection was gone before anything was sent
-	classUnknown               // the connection broke while we waited: stored or not
-	classBusy                  // the server will not take it now; nothing was stored
+	classConflict              // a unique index refused the row; nothing was stored
+	classRetry                 // nothing was stored, and the same transaction may succeed now
+	classUnsent                // the connection was lost before anything was sent
+	classUnknown               // the connection was lost during the wait: the transaction may be stored
+	classBusy                  // the server cannot take the transaction now; nothing was stored
 	classLocked                // another transaction has a lock; nothing was stored
 )
 
-// codes maps SQLSTATEs, or the first two characters of them, to classes.
+// codes maps SQLSTATEs, or their first two characters, to classes.
 var codes = map[string]class{
 	"40001":    classRetry,   // serialization failure
 	"40P01":    classRetry,   // deadlock
@@ -48,7 +48,7 @@ var codes = map[string]class{
 	"57P01":    classUnknown, // an administrator ended the session
 	"57P02":    classUnknown, // the server crashed
 	"57P03":    classBusy,    // the server is starting or stopping
-	"25006":    classBusy,    // read-only: a standby, or one to be
+	"25006":    classBusy,    // read-only: the server is a standby or becomes one
 	"25P03":    classBusy,    // idle in transaction for too long
 	"53":       classBusy,    // disk full, out of memory, too many connections
 	codeLocked: classLocked,
@@ -60,10 +60,9 @@ var codes = map[string]class{
 	codeUnique: classConflict,
 }
 
-// classify returns the class of an error. A connection that could not be made has sent
-// nothing. What the server answers is decided by its SQLSTATE. For a connection that
-// broke, pgx knows whether anything was sent; if it was, the transaction may be stored or
-// not.
+// classify returns the class of an error. If no connection could be made, nothing was sent. An
+// answer of the server has a SQLSTATE, which decides. If a connection broke, pgx knows whether
+// anything was sent; if something was, the transaction may be stored.
 func classify(err error) class {
 	var pgErr *pgconn.PgError
 	var connectErr *pgconn.ConnectError
@@ -84,9 +83,9 @@ func classify(err error) class {
 	return classOther
 }
 
-// Temporary reports whether an error of [Open] may pass by itself: the server
-// cannot be reached, is starting, cannot be written, is full or has no connection
-// free. A wrong password or a database that does not exist needs a person.
+// Temporary reports whether an error of [Open] can pass by itself. That is so if the server
+// cannot be reached, is starting, cannot be written, is full or has no free connection. A wrong
+// password or a missing database needs a person.
 func Temporary(err error) bool {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch classify(pgErr) {
@@ -101,7 +100,7 @@ func Temporary(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// fault turns the driver's error into one that package store promises.
+// fault converts the driver's error into one that package store promises.
 func fault(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -121,44 +120,47 @@ func fault(err error) error {
 	return err
 }
 
-// busyError is a [postrider.ErrBusy] with only the driver's text: the word "busy" before
-// it would be wrong for a connection that was refused.
+// busyError matches [postrider.ErrBusy] and has only the driver's text. The word "busy" in front
+// would be wrong for a refused connection.
 type busyError struct{ error }
 
 // Unwrap returns ErrBusy and the driver's error.
 func (e busyError) Unwrap() []error { return []error{postrider.ErrBusy, e.error} }
 
-// isCode reports whether the server answered with the SQLSTATE.
+// isCode reports whether the error is an answer of the server with the SQLSTATE code.
 func isCode(err error, code string) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == code
 }
 
-// once runs a transaction that must not be repeated when its fate is unknown: a second run
-// would give another result, or do twice what the first one did.
+// once runs a transaction that must not run again if nobody knows whether it was stored. A second
+// run would return another result, or do the work twice.
 func (s *Store) once(ctx context.Context, do func() error) error {
 	return s.retry(ctx, false, lockPatience, func(bool) error { return do() })
 }
 
-// briefly is once for retention, which comes again by itself: it gives up at the first lock that
-// it does not get, so that nobody waits for the locks that it has already.
+// briefly is like once, but gives up at the first lock that it does not get, so that nobody waits
+// for the locks that it holds. It is for retention, which runs again anyway.
 func (s *Store) briefly(ctx context.Context, do func() error) error {
 	return s.retry(ctx, false, 0, func(bool) error { return do() })
 }
 
-// repeat runs a transaction that may be repeated when its fate is unknown. If the first
-// run was stored, do must answer as that one would have. again tells it that this is
-// possible.
+// repeat runs a transaction that may run again if nobody knows whether it was stored. The
+// parameter again of do says that an earlier run may be stored; do must then return what that run
+// would have returned.
 func (s *Store) repeat(ctx context.Context, do func(again bool) error) error {
 	return s.retry(ctx, true, lockPatience, do)
 }
 
-// retry runs do until it succeeds or must not run again, at most retryAttempts times. A
-// transaction that did not get a lock is tried again for as long as patience. A deadlock,
-// and a connection that broke before anything was sent, may always be tried again. After
-// an unknown fate only a repeatable transaction is, and then the server may be busy too: it
-// is restarting, or the first try still runs, and the caller needs to know what became of
-// that. The pause is random and grows, so that nodes do not come back all at once.
+// retry runs do until it succeeds or must not run again, at most retryAttempts times.
+//
+//   - A transaction that did not get a lock runs again, until patience has passed.
+//   - A deadlock, or a connection that broke before anything was sent, always allows another run.
+//   - If nobody knows whether the first run was stored, only a repeatable transaction runs again.
+//     Then it also runs again while the server is busy: the server may be restarting, or the
+//     first run may still be running, and the caller needs to know its result.
+//
+// The pause between runs is random and grows, so that nodes do not all return at once.
 func (s *Store) retry(ctx context.Context, repeatable bool, patience time.Duration, do func(again bool) error) error {
 	again, told, begun := false, false, time.Now()
 	for attempt := 1; ; attempt++ {
@@ -170,7 +172,7 @@ func (s *Store) retry(ctx context.Context, repeatable bool, patience time.Durati
 				told = true
 				s.tellBlockers(ctx)
 			}
-			continue // it has waited already
+			continue // the statement has already waited for lockWait
 		}
 		if err == nil || ctx.Err() != nil || attempt == retryAttempts {
 			return fault(err)
@@ -178,7 +180,7 @@ func (s *Store) retry(ctx context.Context, repeatable bool, patience time.Durati
 		switch {
 		case c == classUnknown && repeatable:
 			again = true
-		case (c == classBusy || c == classLocked) && again: // the fate of the first try is still unknown
+		case (c == classBusy || c == classLocked) && again: // it is still unknown whether the first run was stored
 		case c != classRetry && c != classUnsent:
 			return fault(err)
 		}

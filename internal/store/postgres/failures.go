@@ -9,9 +9,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The last failures of endpoints, in the order of the ids: the newest attempts by
-// attempts_endpoint, from its end, and the body of the chosen one by attempt_bodies_pkey. It
-// compares and orders rows as deliveriesOfEndpointSQL does, for the same reason.
+// lastFailuresSQL reads the last failures of endpoints, in the order of the ids. It walks
+// attempts_endpoint from its end for the newest attempts, and attempt_bodies_pkey for the body of
+// the chosen one. It compares and orders rows as deliveriesOfEndpointSQL does, for the same
+// reason.
 const lastFailuresSQL = `
 	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
 		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing,

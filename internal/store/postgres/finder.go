@@ -9,12 +9,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Finds the objects that a text names. Each branch reads at most 1,000 rows of its index,
-// and its first column is a store.FoundBy. A deleted account or endpoint may still have
+// findSQL finds the objects that match a text. Each branch reads at most 1,000 rows of its index,
+// and its first column is a store.FoundBy. A deleted account or endpoint can still have search
 // terms, so the last branch checks that the object is not deleted.
 //
-// Walks endpoint_secrets_pkey; idempotency_keys_pkey; ordering_keys_pkey, and for each
-// account events_order; search_terms_pkey, or search_terms_account for one account.
+// The branches walk these indexes: endpoint_secrets_pkey; idempotency_keys_pkey;
+// ordering_keys_pkey, and events_order for each account; search_terms_pkey, or
+// search_terms_account for one account.
 const findSQL = `
 	(
 		select 0 as by, e.account, e.id as endpoint, null::uuid as event, e.id
@@ -78,7 +79,7 @@ const findSQL = `
 	order by 1, 5 desc
 	limit @limit`
 
-// Find lists the objects that a text names; see [store.Finder].
+// Find lists the objects that match a text; see [store.Finder].
 func (s *Store) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, err error) {
 	defer s.calls.Begin("Find").End(&err, "find")
 	term := store.SearchText(q.Text)
@@ -91,13 +92,13 @@ func (s *Store) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, e
 	})
 }
 
-// A skip scan: each step of the recursion finds the greatest endpoint and cause below the
-// one before, however many dead letters it has. It starts at the group of the cursor, or
-// above all of the account or endpoint. The dead letters of a group are counted up to
-// 1,000, so a page costs the same however many there are.
+// deadLetterGroupsSQL is a skip scan. Each step of the recursion finds the greatest endpoint and
+// cause below those of the step before, however many dead letters the group has. The scan starts
+// at the group of the cursor, or above all groups of the account or endpoint. It counts up to
+// 1,000 dead letters of a group, so the cost of a page has a limit.
 //
-// The cursor is a dead letter of the last group. Its row stays, with the same cause, even
-// if the group is gone. Walks dead_letters_pkey and dead_letters_unresolved.
+// The cursor is a dead letter of the last group. Its row stays, with the same cause, even if the
+// group is gone. The statement walks dead_letters_pkey and dead_letters_unresolved.
 const deadLetterGroupsSQL = `
 	with recursive groups (account, endpoint, reason, code, error, newest, n) as (
 		select l.account, l.endpoint, l.reason, l.last_status_code::int, l.last_error, l.delivery, 0
@@ -144,7 +145,7 @@ const deadLetterGroupsSQL = `
 	where g.n > 0
 	order by g.n`
 
-// DeadLetterGroups lists the unresolved dead letters by endpoint and cause.
+// DeadLetterGroups lists the unresolved dead letters by endpoint and cause; see [store.Finder].
 func (s *Store) DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (_ store.Page[store.DeadLetterGroup], err error) {
 	defer s.calls.Begin("DeadLetterGroups").End(&err, "list groups of dead letters")
 	cursor, _, err := store.IDKey[postrider.DeliveryID](q.Paging)

@@ -8,11 +8,11 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The deliveries that ended at an endpoint, e.id, in the minutes from began.minute on:
-// whole hours from began.hour on by the rollups of hours, the minutes before them, and the
-// minutes that are not in their hours yet, by their own. It reads some 24 hours and 60
-// minutes at most. Walks rollups_pkey; the conditions compare rows, so that rollups_at,
-// which has all scopes of the range, cannot look as cheap.
+// endedSQL counts the deliveries of the endpoint e.id that ended at began.minute or later. It
+// adds the rollups of whole hours from began.hour on, those of the minutes before began.hour, and
+// those of the minutes that are not in their hours yet. It reads at most about 24 hours and 60
+// minutes. It walks rollups_pkey. The conditions compare rows, so that the planner does not
+// choose rollups_at, which has all scopes of the range.
 const endedSQL = `
 		select coalesce(sum(r.delivered), 0)::bigint as delivered, coalesce(sum(r.dead), 0)::bigint as dead
 		from (
@@ -37,11 +37,11 @@ const endedSQL = `
 			) r
 		) r`
 
-// Three walks find the endpoints that may have to change, up to @limit each: dying
-// (a delivery died within the span), unhealthy (by endpoint_health_unhealthy) and failing
-// (by circuits_failing). The first is a skip scan of rollups_dying: each step of the
-// recursion reads the next scope, however many minutes it has. Accounts and deleted
-// endpoints are stepped over by endpoints_pkey and do not count.
+// healthInputsSQL finds the endpoints whose health may have to change by three walks, each up to
+// @limit: dying (a delivery became a dead letter within the span), unhealthy (by
+// endpoint_health_unhealthy) and failing (by circuits_failing). The walk of dying is a skip scan
+// of rollups_dying: each step of the recursion reads the next scope, however many minutes that
+// scope has. It skips accounts and deleted endpoints by endpoints_pkey, and does not count them.
 const healthInputsSQL = `
 	with recursive dying (endpoint, recent, found) as (
 		select @after::uuid, false, 0
@@ -131,7 +131,7 @@ const healthInputsSQL = `
 	) ended
 	order by e.id`
 
-// HealthInputs returns what the assessment of endpoints needs.
+// HealthInputs returns the inputs for the assessment of endpoints; see [store.Upkeep].
 func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) (inputs []postrider.HealthInput, err error) {
 	defer s.calls.Begin("HealthInputs").End(&err, "read health inputs")
 	err = s.repeat(ctx, func(bool) (err error) {

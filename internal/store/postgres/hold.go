@@ -12,21 +12,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lockClass is the first of the two numbers of a node's lock; the second one is its
-// incarnation. It is "post" in ASCII, so that other users of the database do not have it
-// by chance.
+// lockClass is the first of the two numbers of a node's lock; the second is the node's
+// incarnation. It is "post" in ASCII, so that other users of the database do not use the same
+// number by chance.
 //
-// The lock is a session-level advisory lock. The server frees it when the session ends: at
-// a clean end, when the process dies, and when the machine dies and the keep-alives get no
-// reply. So a free lock says that the node cannot write through this session any more,
-// within milliseconds for a killed process, without any heartbeat that is late. The
-// session is the one that hears the wake-ups, and its blocked read notices a lost
-// connection at once, at the node's end as well.
+// The lock is a session-level advisory lock. The server frees it when the session ends: at a
+// clean end, when the process dies, and when the keep-alives of a dead machine get no reply. So a
+// free lock proves that the node can no longer write through this session. For a killed process
+// the lock is free within milliseconds, long before a heartbeat would be late. The same session
+// receives the wake-ups. Its blocked read notices a lost connection at once, on the node's side
+// too.
 const lockClass = 0x706f7374
 
-// Which nodes have their locks, and which backends hold them. pg_locks is read from shared
-// memory and not from a snapshot: it shows the present, also in a transaction that waited.
-// objsubid = 2 means a lock of two numbers.
+// heldLocksSQL returns which nodes have their locks, and which backends hold them. PostgreSQL
+// reads pg_locks from shared memory and not from a snapshot, so it shows the present, even in a
+// transaction that has waited. The condition objsubid = 2 selects locks of two numbers.
 const heldLocksSQL = `
 	select l.objid::bigint as objid, l.pid
 	from pg_locks l
@@ -41,11 +41,11 @@ func lockArgs(incarnation uint32) pgx.NamedArgs {
 // heldLocks are the node locks that are held at the time of a heartbeat.
 type heldLocks struct {
 	incarnations []int64
-	pids         []uint32 // the backend that holds the lock of the same index
+	pids         []uint32 // pids[i] is the backend that holds the lock of incarnations[i]
 }
 
 func (h *heldLocks) collect(rows pgx.Rows) error {
-	h.incarnations = []int64{} // nil would be null
+	h.incarnations = []int64{} // a nil slice would be null
 	var incarnation int64
 	var pid uint32
 	_, err := pgx.ForEachRow(rows, []any{&incarnation, &pid}, func() error {
@@ -55,30 +55,29 @@ func (h *heldLocks) collect(rows pgx.Rows) error {
 	return err
 }
 
-// sessions are the membership connections of the nodes of this process. A server has one
-// node; tests have more. Hold writes them, and heartbeats read them.
+// sessions has the connections of [Store.Hold] of this process's nodes, by incarnation. A server
+// has one node; tests have more. Hold writes the maps, and heartbeats read them.
 type sessions struct {
 	mu   sync.Mutex
-	open map[uint32]*session // by incarnation; while Hold has the lock, or is shared
-	last map[uint32]uint32   // by incarnation: the backend that had the lock last; it outlives the session
+	open map[uint32]*session // sessions whose Hold has the lock, or whose connection is shared
+	last map[uint32]uint32   // the backend that had the lock last; stays after the session's end
 	warn sync.Once           // for the warning about a proxy
 }
 
-// session is a connection of [Store.Hold]. lock fills it in before it is added to
-// sessions.
+// session is a connection of [Store.Hold]. The method lock sets pid and shared before the session
+// is added to sessions.
 type session struct {
 	pid    uint32                  // the backend that holds the lock
-	shared bool                    // a proxy shares the connection with others: there is no lock
+	shared bool                    // whether a proxy shares the connection with other clients, so that there is no lock
 	cancel context.CancelCauseFunc // ends Hold
 }
 
-// state tells a heartbeat how its node stands: locked if its own backend has the lock,
-// shared if its connection can have none.
+// state returns the state of a node for its heartbeat: locked if the backend of the node's
+// session has the lock, shared if the node's connection cannot have a lock.
 //
-// The pid is compared too: after a reconnection the backend of the old connection may
-// still have the lock, and would lose it at any moment. If the lock is not with the
-// session, the session is ended. Its caller then calls Hold again, which takes the lock
-// anew.
+// It compares the pid too. After a reconnection the backend of the old connection may still have
+// the lock, and can lose it at any moment. If the session does not have the lock, state ends the
+// session. The caller of Hold then calls it again, and Hold takes the lock again.
 func (s *sessions) state(incarnation uint32, held heldLocks) (locked, shared bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +93,7 @@ func (s *sessions) state(incarnation uint32, held heldLocks) (locked, shared boo
 	return false, false
 }
 
-// errLockLost ends a session whose backend has lost the lock while the connection lives.
+// errLockLost ends a session whose backend has lost the lock although the connection is open.
 var errLockLost = errors.New("the server has freed the lock of this node")
 
 // add makes the session visible to heartbeats.
@@ -108,7 +107,7 @@ func (s *sessions) add(incarnation uint32, own *session) {
 	s.last[incarnation] = own.pid
 }
 
-// remove is add undone, unless the incarnation has a newer session.
+// remove undoes add, unless the incarnation has a newer session.
 func (s *sessions) remove(incarnation uint32, own *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,24 +116,24 @@ func (s *sessions) remove(incarnation uint32, own *session) {
 	}
 }
 
-// lastBackend returns the backend that had the node's lock before; 0: none had.
+// lastBackend returns the backend that had the node's lock last, or 0 if there was none.
 func (s *sessions) lastBackend(incarnation uint32) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last[incarnation]
 }
 
-// keepAlive makes this end notice within 30 s (15 + 3×5) that the server's machine is
-// gone. The server's own settings, in keepSessionSQL, are shorter: the others wait for its
-// end.
+// keepAlive makes the node notice within 30 s (15 + 3×5) that the server's machine is gone. The
+// server's own settings, in keepSessionSQL, are shorter, because other nodes wait until the
+// server has noticed the end of this node.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // Hold takes the node's lock and calls onMessage with every message, until ctx ends or the
-// connection is lost. The connection is its own and not one of the pool's: the pool would
-// give the session, and the lock with it, to other statements.
+// connection is lost. It uses a separate connection: the pool would give the session, with the
+// lock, to other statements.
 //
-// Behind a proxy that shares connections between transactions there is no lock and no
-// message: the heartbeat decides whether the node lives, and its caller polls.
+// Behind a proxy that shares connections between transactions there is no lock and no message.
+// Then the heartbeat decides whether the node lives, and the caller polls.
 func (s *Store) Hold(ctx context.Context, incarnation uint32, onMessage func(message string)) error {
 	config := s.pool.Config().ConnConfig.Copy()
 	config.RuntimeParams["application_name"] = "postrider-node"
@@ -152,8 +151,8 @@ func (s *Store) Hold(ctx context.Context, incarnation uint32, onMessage func(mes
 	return nil
 }
 
-// hold connects, takes the lock, and reads messages. It listens before it reports that it
-// holds, by the empty message: what is sent after that report is heard.
+// hold connects, takes the lock, and reads messages. It listens before its first call of
+// onMessage, so the node receives all messages that are sent after that call.
 func (s *Store) hold(ctx context.Context, config *pgx.ConnConfig, incarnation uint32, onMessage func(string)) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -185,31 +184,31 @@ func (s *Store) hold(ctx context.Context, config *pgx.ConnConfig, incarnation ui
 	}
 }
 
-// The session must not be ended for being idle, it waits for its lock, and the server must notice within 11 s (5
-// + 3×2) that the machine of the node is gone, since the lock is free only then. These are
-// set by a statement and not as parameters of the connection, because proxies refuse
-// parameters that they do not know.
+// keepSessionSQL sets how the server treats the session. The session must not end for being idle,
+// and must wait for its lock without a limit. The server must notice within 11 s (5 + 3×2) that
+// the node's machine is gone, because only then is the lock free. A statement sets these, because
+// proxies refuse connection parameters that they do not know.
 const keepSessionSQL = `
 	select set_config('idle_session_timeout', '0', false), set_config('lock_timeout', '0', false), set_config('tcp_keepalives_idle', '5', false),
 		set_config('tcp_keepalives_interval', '2', false), set_config('tcp_keepalives_count', '3', false)`
 
-// Ends the backend that had this node's lock before, if it still has it. When a connection
-// breaks without a word to the server, its backend lives on until the keep-alives fail,
-// and the new session would wait for the lock that long. The backend is named by its pid
-// and by the lock, so no other session is ended.
+// endSessionBeforeSQL ends the backend that had this node's lock before, if that backend still
+// has it. When a connection breaks without a message to the server, its backend lives until the
+// keep-alives fail, and the new session would wait that long for the lock. The condition names
+// the backend by its pid and by the lock, so that no other session is ended.
 const endSessionBeforeSQL = `
 	select pg_terminate_backend(l.pid)
 	from (` + heldLocksSQL + ` and l.objid = @objid and l.pid = @pid) l`
 
-// Waits for the lock, and holds it until the session ends.
+// lockSQL waits for the lock. The session holds it until it ends.
 const lockSQL = `select pg_advisory_lock(@class::bigint::int, @key)`
 
-// lock takes the node's lock in the connection's session.
+// lock takes the node's lock in the session of the connection.
 //
-// It notices a proxy by the backend's pid. A server tells each connection the pid of its
-// backend at the start. If pg_backend_pid() is another one, a proxy stands between and may
-// give the backend to others after each transaction. A session lock would then belong to
-// the next client of that backend, so none is taken.
+// It detects a proxy by the backend's pid. A server tells each connection the pid of its backend
+// at the start. If pg_backend_pid() returns another pid, a proxy is in between, which may give
+// the backend to other clients after each transaction. A session lock would then belong to the
+// next client of that backend, so lock takes none.
 func (s *Store) lock(ctx context.Context, conn *pgx.Conn, incarnation uint32, own *session) error {
 	if err := conn.QueryRow(ctx, `select pg_backend_pid()`).Scan(&own.pid); err != nil {
 		return err

@@ -11,23 +11,23 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// Sets hold.sequences to the present time; new sequences are above it. It keeps a higher value,
-// because the clock may have been set back. Walks hold_pkey.
+// raiseSequencesSQL sets hold.sequences to the present time; new sequences are above it. It keeps
+// a higher value, because the clock may have been set back. It walks hold_pkey.
 const raiseSequencesSQL = `
 	update hold
 	set sequences = greatest(sequences, (extract(epoch from now()) * 1000000)::bigint)
 	where single`
 
-// Holds the store, unless it is held. Walks hold_pkey, and events_pkey of each partition
-// for its last id.
+// holdSQL holds the store, unless it is held. It walks hold_pkey, and events_pkey of each
+// partition for the last id.
 const holdSQL = `
 	update hold
 	set since = now(), reason = @reason, last_event = (select e.id from events e order by e.id desc limit 1)
 	where single and since is null`
 
-// PutHold holds the store. It raises the version first, as every change does that nodes
-// must hear of. So a publish that was matched before the hold fails, and one that is
-// matched afterwards knows of the hold.
+// PutHold holds the store. It raises the version first, as every change does that nodes must
+// learn of. So a publish that was matched before the hold fails, and one that is matched
+// afterwards knows the hold.
 func (s *Store) PutHold(ctx context.Context, reason string) (h postrider.Hold, err error) {
 	defer s.calls.Begin("PutHold").End(&err, "hold the store")
 	err = s.repeat(ctx, func(bool) error {
@@ -41,11 +41,11 @@ func (s *Store) PutHold(ctx context.Context, reason string) (h postrider.Hold, e
 	return h, err
 }
 
-// Walks hold_pkey.
+// The statement walks hold_pkey.
 const endHoldSQL = `update hold set since = null, reason = '', last_event = null where single`
 
-// Resume ends the hold. It is not repeated after a lost reply: the count would be of a
-// store that is not held any more.
+// Resume ends the hold. It does not run again after a lost reply, because the second count would
+// be of a store that is not held.
 func (s *Store) Resume(ctx context.Context) (work store.HeldWork, err error) {
 	defer s.calls.Begin("Resume").End(&err, "resume the store")
 	err = s.once(ctx, func() error {
@@ -60,13 +60,14 @@ func (s *Store) Resume(ctx context.Context) (work store.HeldWork, err error) {
 	return work, err
 }
 
-// Reads the whole queue, and counts nothing if the store is not held: last_event is null.
+// heldWorkSQL reads the whole queue. If the store is not held, last_event is null and both counts
+// are 0.
 const heldWorkSQL = `
 	select (select count(*) from queue q where q.event <= h.last_event), (select count(*) from fanouts f where f.event <= h.last_event)
 	from hold h
 	where h.single`
 
-// HeldWork counts what was there before the hold.
+// HeldWork counts the deliveries and jobs of events from before the hold; see [store.Holding].
 func (s *Store) HeldWork(ctx context.Context) (_ store.HeldWork, err error) {
 	defer s.calls.Begin("HeldWork").End(&err, "count what is held")
 	found, err := list(ctx, s, query{heldWorkSQL, pgx.NamedArgs{}}, func(row pgx.CollectableRow) (w store.HeldWork, err error) {
@@ -79,9 +80,9 @@ func (s *Store) HeldWork(ctx context.Context) (_ store.HeldWork, err error) {
 	return found[0], nil
 }
 
-// The server's timeline, and whether it has a target of a recovery. The timeline is the
-// start of the name of each file of the log. A recovery and the promotion of a standby
-// both begin a new timeline. Only a recovery to a point in time has a target, and the
+// timelineSQL returns the server's timeline, and whether the server has a recovery target. The
+// name of each file of the log begins with the timeline. A new timeline begins with a recovery
+// and with the promotion of a standby. Only a recovery to a point in time has a target. The
 // target stays in the server's configuration until somebody removes it.
 const timelineSQL = `
 	select left(pg_walfile_name(pg_current_wal_lsn()), 8),
@@ -89,17 +90,18 @@ const timelineSQL = `
 			current_setting('recovery_target_name', true), current_setting('recovery_target_time', true),
 			current_setting('recovery_target_xid', true)) <> ''`
 
-// The timeline at the last start, and the note of another one. Both walk hold_pkey.
+// These statements read and write the timeline that was noted at the last start. Both walk
+// hold_pkey.
 const (
 	knownTimelineSQL = `select coalesce(timeline, '') from hold where single`
 	noteTimelineSQL  = `update hold set timeline = @timeline where single and timeline is distinct from @timeline`
 )
 
-// noticeRecovery holds the store if the database was recovered to a point in time since
-// the last start of a node: deliveries that wait in it may have been sent afterwards. It
-// cannot know of a database that was restored in another way; see postrider hold.
+// noticeRecovery holds the store if the database was recovered to a point in time since the last
+// start of a node, because deliveries that wait in the recovered database may have been sent. It
+// cannot detect a database that was restored in another way; see postrider hold.
 //
-// A service that imitates PostgreSQL may not have timelines. Then nothing is noticed.
+// A service that imitates PostgreSQL may not have timelines. Then noticeRecovery detects nothing.
 func (s *Store) noticeRecovery(ctx context.Context) error {
 	var timeline string
 	var target bool
@@ -113,7 +115,8 @@ func (s *Store) noticeRecovery(ctx context.Context) error {
 	}
 	if known != "" && known != timeline && target {
 		s.log.WarnContext(ctx, "the database was recovered to a point in time", "timeline", timeline)
-		if _, err := s.PutHold(ctx, postrider.HoldRecovered); err != nil { // before the note: a start that fails here is repeated
+		// The hold comes before the note, so that a start that fails between the two tries both again.
+		if _, err := s.PutHold(ctx, postrider.HoldRecovered); err != nil {
 			return err
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Publish stores the batches in one transaction. Without idempotency keys and ordering
-// keys that is one round trip; idempotency keys cost a second one, ordering keys a third.
+// Publish stores the batches in one transaction. Without idempotency keys and ordering keys it
+// needs one round trip; idempotency keys need a second one, and ordering keys a third.
 //
-// It is safe to repeat. The ids of events are made by the caller, so a repeat brings the
-// same ids, and events_pkey refuses them (codeUnique) if the first try was stored. If that
-// try is still committing, the insert waits for it. Then the publish runs once more as a
-// repeat: it leaves out what is stored and answers as the first try would have.
+// A repeat is safe. The caller makes the ids of events, so a repeat has the same ids. If the
+// first run was stored, events_pkey refuses them (codeUnique). If the first run is still
+// committing, the insert waits for it. Then the publish runs once more as a repeat: it skips the
+// rows that are stored, and returns what the first run would have returned.
 //
 // Batches with a key that is stuck (see locks.go) are left out of the transaction.
 func (s *Store) Publish(ctx context.Context, p store.Publish) (published []store.Published, err error) {
@@ -38,8 +38,8 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) (published []store
 	return published, nil
 }
 
-// publishWithout stores the batches that need no key that is stuck. If a lock is not to be had, the
-// error is the server's.
+// publishWithout stores the batches that need no stuck key. If it does not get a lock, it returns
+// the server's error.
 func (s *Store) publishWithout(ctx context.Context, p store.Publish, without map[lockKey]bool) ([]store.Published, error) {
 	all := make([]store.Published, len(p.Batches))
 	part := store.Publish{Version: p.Version}
@@ -56,7 +56,7 @@ func (s *Store) publishWithout(ctx context.Context, p store.Publish, without map
 	err := s.retry(ctx, true, 0, func(again bool) (err error) {
 		published, err = s.publish(ctx, part, again)
 		if isCode(err, codeUnique) {
-			// An event with this id is stored: the reply to an earlier try was lost.
+			// An event with this id is stored, so the reply to an earlier run was lost.
 			published, err = s.publish(ctx, part, true)
 		}
 		return err
@@ -67,11 +67,11 @@ func (s *Store) publishWithout(ctx context.Context, p store.Publish, without map
 	return all, err
 }
 
-// publish makes one try. again says that an earlier try may have been stored; then events
-// that are stored already are left out.
+// publish runs the transaction once. The parameter again says that an earlier run may have been
+// stored; then events that are stored already are skipped.
 //
-// The first branch is for publishes that must read before they write. The second one knows
-// beforehand what it writes, and sends everything at once.
+// The first branch is for a publish that must read before it writes. The second branch is for all
+// others, and sends everything at once.
 func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]store.Published, error) {
 	if again || readsFirst(p.Batches) {
 		t := publishing{Publish: p, again: again}
@@ -89,20 +89,19 @@ func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]sto
 	return deduped.Published, s.pool.SendBatch(ctx, b).Close()
 }
 
-// Fails with codeMoved unless the subscriptions still have the version with which the
-// deliveries were matched. The caller then matches anew.
+// checkVersionSQL fails with codeMoved unless the subscriptions still have the version that
+// matched the deliveries. The caller then matches again.
 //
-// The check comes after the inserts. If a first try was stored and its reply was lost, the
-// inserts wait for it and fail by their ids, which is the right answer. If the check came
-// first, the repeat could see a newer version and answer that nothing was stored, although
-// the first try was.
+// The check must come after the inserts. If a first run was stored and its reply was lost, the
+// inserts wait for it and fail by their ids, which is the right answer. With the check first, the
+// repeat could see a newer version and answer that nothing was stored, although the first run
+// was.
 //
-// The version is read without a lock, by a statement that begins after Publish was called.
-// So a change of an endpoint that was acknowledged before the publish began is always
-// seen.
+// The statement reads the version without a lock, and begins after Publish was called. So it
+// always sees a change of an endpoint that was acknowledged before the publish began.
 const checkVersionSQL = `select postrider_check_version(@version)`
 
-// readsFirst reports whether the publish must read before it writes: an event has an
+// readsFirst reports whether the publish must read before it writes. It must if an event has an
 // idempotency key or an ordering key.
 func readsFirst(batches []store.Batch) bool {
 	for _, batch := range batches {
@@ -115,29 +114,29 @@ func readsFirst(batches []store.Batch) bool {
 	return false
 }
 
-// publishing is one try of a publish that must read before it writes.
+// publishing is one run of a publish that must read before it writes.
 type publishing struct {
 	store.Publish
 	again bool
 
-	deduped   store.Deduped                // set by run, when the owners of all keys are known
-	stored    map[store.Key]store.KeyOwner // keys that earlier transactions have stored; set by insertKeys
-	mine      map[store.Key]store.KeyOwner // keys that this transaction has inserted provisionally; set by insertKeys
-	sequences map[postrider.EventID]int64  // of stored events, set by notStored; of new ones, by assignSequences
+	deduped   store.Deduped                // set by run, after the owners of all keys are known
+	stored    map[store.Key]store.KeyOwner // keys that earlier transactions stored; set by insertKeys
+	mine      map[store.Key]store.KeyOwner // keys that this transaction inserted provisionally; set by insertKeys
+	sequences map[postrider.EventID]int64  // of stored events, set by notStored; of new events, set by assignSequences
 }
 
-// run stores the publish on the connection. Each step needs the result of the one before:
+// run stores the publish on the connection. Each step needs the result of the step before:
 //
-//   - insertKeys inserts the idempotency keys, which locks them against other publishes,
-//     and reads the owner of each key that another publish has.
+//   - insertKeys inserts the idempotency keys, which locks them against other publishes. It also
+//     reads the owner of each key that another publish has.
 //   - Dedupe decides which events are new.
-//   - notStored leaves out what an earlier try has stored.
-//   - assignSequences locks the ordering keys and gives the next sequences.
-//   - The last batch corrects the idempotency keys, inserts all rows, checks the version
-//     of the subscriptions and commits.
+//   - notStored skips the events that an earlier run has stored.
+//   - assignSequences locks the ordering keys and assigns the next sequences.
+//   - The last batch corrects the idempotency keys, inserts all rows, checks the version of the
+//     subscriptions and commits.
 //
-// Idempotency keys are always locked before ordering keys, and each kind in sorted order,
-// so publishes cannot deadlock.
+// Idempotency keys are always locked before ordering keys, and each kind in sorted order, so
+// publishes cannot deadlock.
 func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.Clock) error {
 	if err := t.insertKeys(ctx, conn); err != nil {
 		return err
@@ -159,20 +158,21 @@ func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.C
 		rows.add(e, t.sequences[e.Event.ID])
 	}
 	rows.queue(b, clock.Now())
-	if len(events) > 0 || len(t.deduped.New) == 0 { // otherwise an earlier try has stored all of it, by a version that was right then
+	// Otherwise an earlier run has stored everything, with a version that was right then.
+	if len(events) > 0 || len(t.deduped.New) == 0 {
 		b.Queue(checkVersionSQL, pgx.NamedArgs{"version": t.Version})
 	}
 	b.Queue(commitSQL)
 	return conn.SendBatch(ctx, b).Close()
 }
 
-// Inserts the idempotency keys and returns those that had no owner. A key that another
-// transaction has inserted and not committed makes this statement wait: if that one
-// commits, the key has an owner, otherwise it is ours. So of parallel publishes with one
-// key exactly one becomes its owner, on any number of nodes.
+// insertKeysSQL inserts the idempotency keys, and returns those that had no owner. If another
+// transaction has inserted a key and not yet committed, the statement waits. If that transaction
+// commits, the key has an owner; otherwise this transaction becomes the owner. So exactly one of
+// parallel publishes with the same key owns it, on any number of nodes.
 //
-// The keys come sorted (store.Keys), so that no two publishes wait for each other. Walks
-// idempotency_keys_pkey.
+// The keys are sorted (see store.Keys), so two publishes never wait for each other. The statement
+// walks idempotency_keys_pkey.
 const insertKeysSQL = `
 	insert into idempotency_keys (account, key, event, hash, created_at)
 	select k.account, k.key, k.event, k.hash, now()
@@ -180,8 +180,9 @@ const insertKeysSQL = `
 	on conflict (account, key) do nothing
 	returning account, key, event, hash`
 
-// Reads the owners of the keys. It is a statement of its own after insertKeysSQL: its
-// snapshot is newer and has what that statement waited for. Walks idempotency_keys_pkey.
+// keyOwnersSQL reads the owners of the keys. It runs after insertKeysSQL, as a separate
+// statement, so that its snapshot has the keys for which insertKeysSQL waited. It walks
+// idempotency_keys_pkey.
 const keyOwnersSQL = `
 	select h.account, h.key, h.event, h.hash
 	from unnest(@accounts::uuid[], @keys::text[]) as k (account, key)
@@ -192,9 +193,9 @@ const keyOwnersSQL = `
 		limit 1
 	) h`
 
-// insertKeys begins the transaction and inserts every idempotency key for the first event
-// that has it. That is provisional: only Dedupe, which needs the stored owners, knows
-// which events are stored. storeKeys corrects it.
+// insertKeys begins the transaction, and inserts every idempotency key for the first event that
+// has it. This is provisional: Dedupe decides which events are stored, and needs the stored
+// owners for that. storeKeys corrects the keys.
 func (t *publishing) insertKeys(ctx context.Context, conn *pgxpool.Conn) error {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
@@ -213,7 +214,7 @@ func (t *publishing) insertKeys(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-// firstOwners returns for each idempotency key the first event of the batches that has it.
+// firstOwners returns, for each idempotency key, the first event of the batches that has it.
 func firstOwners(batches []store.Batch) map[store.Key]store.KeyOwner {
 	owners := map[store.Key]store.KeyOwner{}
 	for _, batch := range batches {
@@ -240,7 +241,7 @@ func keyColumns(keys []store.Key, owners map[store.Key]store.KeyOwner) pgx.Named
 	return pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events, "hashes": hashes}
 }
 
-// collectOwners reads rows of keys and their owners into the map.
+// collectOwners returns a function that reads rows of keys and their owners into the map.
 func collectOwners(into map[store.Key]store.KeyOwner) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key store.Key
@@ -255,10 +256,10 @@ func collectOwners(into map[store.Key]store.KeyOwner) func(pgx.Rows) error {
 	}
 }
 
-// notStored returns the new events that no earlier try has stored, and notes the sequences
-// of all events of the publish that are stored, duplicates included.
+// notStored returns the new events that no earlier run has stored. It notes the sequences of all
+// stored events of the publish, with the duplicates.
 //
-// In a first try without stored keys nothing can be stored, so nothing is asked.
+// In a first run without stored keys nothing can be stored, so no query is needed.
 func (t *publishing) notStored(ctx context.Context, conn *pgxpool.Conn) ([]*store.NewEvent, error) {
 	t.sequences = map[postrider.EventID]int64{}
 	if !t.again && len(t.stored) == 0 {
@@ -284,8 +285,8 @@ func (t *publishing) notStored(ctx context.Context, conn *pgxpool.Conn) ([]*stor
 	return events, err
 }
 
-// Reads which of the events are stored. account is named besides the id so that no other
-// index of an empty partition looks as cheap. Walks events_pkey.
+// storedSQL returns which of the events are stored. It compares account too, so that the planner
+// does not choose another index for an empty partition. It walks events_pkey.
 const storedSQL = `
 	select p.id, e.sequence
 	from unnest(@ids::uuid[], @accounts::uuid[]) as p (id, account)
@@ -296,15 +297,15 @@ const storedSQL = `
 		limit 1
 	) e`
 
-// Adds the number of new events to the last sequence of each ordering key and returns the
-// new last sequence. The upsert locks the key's row until the commit, so a publish of the
-// same key waits: sequences have the order of commits, without gaps. (A database sequence
-// would give numbers before the commit, with gaps after a rollback.)
+// nextSequencesSQL adds the number of new events to the last sequence of each ordering key, and
+// returns the new last sequence. The upsert locks the row of the key until the commit, so another
+// publish with the same key waits. So sequences have the order of commits, without gaps. (A
+// database sequence would assign numbers before the commit, and leave gaps after a rollback.)
 //
-// After a restore the numbers go on above hold.sequences, which is 0 before the first one.
+// After a restore, new sequences are above hold.sequences; it is 0 if the store was never held.
 //
-// The same lock decides which row of a key is the head; see order.go. The keys come
-// sorted. Walks ordering_keys_pkey and hold_pkey.
+// The lock also decides which row of a key is the head; see order.go. The keys are sorted. The
+// statement walks ordering_keys_pkey and hold_pkey.
 const nextSequencesSQL = `
 	insert into ordering_keys as k (account, ordering_key, last)
 	select n.account, n.key, h.sequences + n.events
@@ -314,9 +315,9 @@ const nextSequencesSQL = `
 	set last = excluded.last + greatest(k.last - (select h.sequences from hold h where h.single), 0)
 	returning account, ordering_key, last`
 
-// assignSequences gives the new events their sequences. Events of one key in one publish
-// get consecutive ones, in the order of the batches. Example: 7 is the last sequence of a
-// key and three events are new; the statement returns 10, and the events get 8, 9 and 10.
+// assignSequences assigns sequences to the new events. Events of one key in one publish get
+// consecutive sequences, in the order of the batches. Example: 7 is the last sequence of a key
+// and three events are new; the statement returns 10, and the events get 8, 9 and 10.
 func (t *publishing) assignSequences(ctx context.Context, conn *pgxpool.Conn, added []*store.NewEvent) error {
 	counts := map[store.Key]int64{}
 	for _, e := range added {
@@ -336,7 +337,7 @@ func (t *publishing) assignSequences(ctx context.Context, conn *pgxpool.Conn, ad
 	rows, _ := conn.Query(ctx, nextSequencesSQL, pgx.NamedArgs{"accounts": accounts, "keys": names, "events": events})
 	var key store.Key
 	var head int64
-	last := map[store.Key]int64{} // assigned before the next of added
+	last := map[store.Key]int64{} // the last assigned sequence of each key
 	_, err := pgx.ForEachRow(rows, []any{toID(&key.Account), &key.Key, &head}, func() error {
 		last[key] = head - counts[key]
 		return nil
@@ -375,17 +376,17 @@ func (t *publishing) fillSequences() {
 	}
 }
 
-// Walks idempotency_keys_pkey.
+// The statement walks idempotency_keys_pkey.
 const dropKeysSQL = `
 	delete from idempotency_keys k
 	using unnest(@accounts::uuid[], @keys::text[]) as d (account, key)
 	where k.account = d.account and k.key = d.key`
 
-// storeKeys queues the difference between the keys that insertKeys has inserted and those
-// that Dedupe wants. A key is deleted if its batch was refused. It is inserted anew for
-// another event if the first one with it was in a refused batch, and a later batch has the
-// key too. Example: batch 1 has the keys a and b, and b belongs to other content; batch 2
-// has the key a. Batch 1 is refused, so a must belong to the event of batch 2.
+// storeKeys queues the difference between the keys that insertKeys has inserted and those that
+// Dedupe wants. It deletes a key whose batch was refused. It inserts the key again for another
+// event if the first event with the key was in a refused batch and a later batch has the key too.
+// Example: batch 1 has the keys a and b, and b belongs to other content; batch 2 has the key a.
+// Batch 1 is refused, so a must belong to the event of batch 2.
 func (t *publishing) storeKeys(b *pgx.Batch) {
 	var drop, insert []store.Key
 	for _, key := range store.Keys(t.Batches) {
@@ -408,10 +409,10 @@ func (t *publishing) storeKeys(b *pgx.Batch) {
 	}
 }
 
-// Leases the jobs that have been due for longest. A new job is due when its event is
-// stored, so the oldest event comes first. A job whose lease ended is due again: its
-// due_at is the end of the lease. skip locked lets several nodes claim at once without
-// waiting for each other. Walks fanouts_due_at, and updates by ctid as claimSQL does.
+// claimFanOutsSQL leases the jobs that have been due for longest. A new job is due when its event
+// is stored, so the oldest event comes first. A leased job has the end of its lease in due_at, so
+// it is due again then. With "skip locked" several nodes can claim at once without waiting for
+// each other. The statement walks fanouts_due_at, and updates by ctid as claimSQL does.
 const claimFanOutsSQL = `
 	with due as materialized (
 		select f.ctid as at
@@ -439,7 +440,7 @@ const claimFanOutsSQL = `
 	) e on true
 	order by c.event`
 
-// ClaimFanOuts leases fan-out jobs that are due.
+// ClaimFanOuts leases fan-out jobs that are due; see [store.Inbox].
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (jobs []store.FanOut, err error) {
 	defer s.calls.Begin("ClaimFanOuts").End(&err, "claim fan-outs")
 	err = s.once(ctx, func() (err error) {
@@ -459,10 +460,10 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (jobs []
 	return jobs, err
 }
 
-// The compare-and-set of a fan-out job: token and cursor must be those that the chunk was
-// made from. So a chunk is stored once, also if a node whose lease has ended stores its
-// chunk late or a chunk is repeated. Exactly one of moved and ended finds the row; the
-// last chunk ends the job. Walks fanouts_pkey.
+// moveFanOutSQL moves or ends a fan-out job only if the job has the token and the cursor of the
+// chunk. So a chunk is stored once, even if a node stores it after the end of its lease, or
+// repeats it. Exactly one of moved and ended finds the row; the last chunk ends the job. The
+// statement walks fanouts_pkey.
 const moveFanOutSQL = `
 	with moved as (
 		update fanouts
@@ -483,16 +484,16 @@ const moveFanOutSQL = `
 		limit 1
 	) e on true`
 
-// The head row of a key is chosen under the lock on the ordering key that Publish also takes.
-// Walks ordering_keys_pkey.
+// FanOut chooses the head row of a key under this lock, which Publish also takes. The statement
+// walks ordering_keys_pkey.
 const lockOrderingKeySQL = `
 	select
 	from ordering_keys
 	where account = @account and ordering_key = @key
 	for update`
 
-// FanOut stores a chunk of a fan-out job and moves the job's cursor, in one transaction.
-// When a repeat finds the cursor moved, it asks whether its own first try moved it.
+// FanOut stores a chunk of a fan-out job and moves the job's cursor, in one transaction. If a
+// repeat finds that the cursor has moved, fannedOut decides whether the first run moved it.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
 	defer s.calls.Begin("FanOut").End(&err, "fan out %s", c.Event)
 	return s.repeat(ctx, func(again bool) error {
@@ -504,10 +505,10 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
 	})
 }
 
-// fanOut makes one try. The first round trip moves the cursor, which locks the job, and
-// reads what the deliveries need of the event. The second one inserts the deliveries and
-// commits. If they have an order, the key is locked between the two, before the time is
-// read that makes the head due.
+// fanOut runs the transaction once. The first round trip moves the cursor, which locks the job,
+// and reads the columns of the event that the deliveries need. The second one inserts the
+// deliveries and commits. If the deliveries have an order, fanOut locks the key between the two
+// round trips, and reads the time at which the head is due after that.
 func (s *Store) fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error {
 	e := store.NewEvent{Event: postrider.Event{ID: c.Event}, Deliveries: c.Deliveries}
 	b := &pgx.Batch{}
@@ -538,18 +539,18 @@ func (s *Store) fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutCh
 	return conn.SendBatch(ctx, b).Close()
 }
 
-// Walks queue_pkey and attempts_pkey.
+// The statement walks queue_pkey and attempts_pkey.
 const fannedOutSQL = `
 	select exists (select from queue where id = @id)
 		or exists (select from attempts where delivery = @id)`
 
-// fannedOut decides whether a try whose reply was lost has stored the chunk: the first
-// delivery of the chunk is pending then, or has been attempted already. Without deliveries
-// it cannot tell and returns ErrFenced: the caller gives the job up, and the next claim of
-// the job goes on from its cursor.
+// fannedOut decides whether a run whose reply was lost has stored the chunk. If so, the first
+// delivery of the chunk is pending or has an attempt. For a chunk without deliveries it cannot
+// decide, and returns ErrFenced. The caller then gives up the job, and the next claim of the job
+// continues from its cursor.
 func (s *Store) fannedOut(ctx context.Context, c store.FanOutChunk) error {
 	if len(c.Deliveries) == 0 {
-		return postrider.ErrFenced // nothing to lose; the job goes on without the caller
+		return postrider.ErrFenced // nothing is lost, and the job continues without the caller
 	}
 	var stored bool
 	err := s.pool.QueryRow(ctx, fannedOutSQL, pgx.NamedArgs{"id": someUUID(c.Deliveries[0].ID)}).Scan(&stored)

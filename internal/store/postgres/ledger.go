@@ -10,11 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Lists events. The inner select has at most 10,000 events (see examined), the outer one
-// filters by type. Only an event that is asked for by its id carries its bytes. An
-// idempotency key is looked up by idempotency_keys_pkey, then its event by events_pkey.
-// Walks events_pkey, by id and for all; events_account by account; events_order by
-// ordering key; each backwards.
+// eventsSQL lists events. The inner select has at most 10,000 events (see examined), and the
+// outer one filters by type. Only an event that is asked for by its id has its bytes. The event
+// of an idempotency key is found by idempotency_keys_pkey and events_pkey. The list walks one
+// index backwards: events_pkey by id and for all events, events_account by account, events_order
+// by ordering key.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
 		e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''), e.trace_context, @type::text is null or e.type = @type as matches, e.n = 10000 as last
@@ -34,11 +34,11 @@ const eventsSQL = `
 	order by e.id desc
 	limit @limit`
 
-// An event by its id, after its day was dropped. Walks kept_events_pkey.
+// keptEventSQL finds an event by its id after its day was dropped. It walks kept_events_pkey.
 var keptEventSQL = strings.Replace(eventsSQL, "from events e", "from kept_events e", 1)
 
-// Events lists events, newest first. Kept ones are found only by their id: they are over,
-// but for some delivery.
+// Events lists events, newest first; see [store.Ledger]. Kept events are found only by their id:
+// their day is over, and they stay only because a delivery needs them.
 func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[postrider.Event], err error) {
 	defer s.calls.Begin("Events").End(&err, "list events")
 	from, before, err := within[postrider.EventID](q.Span, q.Paging)
@@ -64,33 +64,35 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 	return r, err
 }
 
-// Lists deliveries of every status. A delivery is in the table of its status: pending ones
-// in queue, dead ones in dead_letters, all others in the attempt that ended them. So the
-// statement has three branches, of which each walks one index from its young end and stops
-// after 10,000 rows (see examined). The page is merged from the three. Measured at 3 M
-// rows in 30 partitions: under 1 ms; a view over the union, 276 ms.
+// These statements list deliveries of every status. A delivery is in the table of its status:
+// pending ones in queue, dead ones in dead_letters, all others in the attempt that ended them. So
+// a statement has three branches. Each branch walks one index from its newest row on, and stops
+// after 10,000 rows (see examined). The page is merged from the three. Measured with 3 M rows in
+// 30 partitions: under 1 ms; a view over the union took 276 ms.
 //
-// The branch of the queue walks queue_pkey or queue_event, and filters by account and
-// endpoint afterwards: an index by account would cost every delivery. But the newest 10,000 of
-// the queue may all be others'. So deliveriesOfEndpointSQL finds the pending deliveries of its
-// endpoint by the indexes that the backlog is counted by (few), unless there are too many to
-// sort them.
+// The branch of the queue walks queue_pkey or queue_event, and filters by account and endpoint
+// afterwards, because an index by account would cost every delivery. But the newest 10,000 rows
+// of the queue may all belong to other endpoints. So deliveriesOfEndpointSQL finds the pending
+// deliveries of its endpoint by the indexes that count the backlog (few), unless there are too
+// many to sort.
 //
-// The branches of attempts and dead letters walk the one of their indexes that fits the filter; what was
-// skipped or cancelled is found by the attempts_decided indexes, what a replay job made by
-// queue_replay_job, attempts_replay_job and dead_letters_replay_job. @last probes queue_replays,
-// attempts_replays and dead_letters_replays for each row that matches otherwise.
+// The branches of attempts and dead letters walk the index that fits the filter. Skipped and
+// cancelled deliveries are found by the attempts_decided indexes, and the deliveries of a replay
+// job by queue_replay_job, attempts_replay_job and dead_letters_replay_job. With @last, each row
+// that matches the other filters is looked up in queue_replays, attempts_replays and
+// dead_letters_replays.
 //
-// The facts from which WaitFacts decides why a pending delivery waits are looked up for the
-// only the rows of the page, by primary keys, endpoint_secrets_endpoint and queue_order_key.
-// What the last attempt of a pending or cancelled delivery showed is read by lastAnswersSQL:
-// each mention of attempts here would be planned for all partitions.
+// WaitFacts decides why a pending delivery waits. Its facts are looked up only for the rows of
+// the page, by primary keys, endpoint_secrets_endpoint and queue_order_key. The response to the
+// last attempt of a pending or cancelled delivery is read by lastAnswersSQL, because each mention
+// of attempts here would be planned for all partitions.
 //
-// A plan for all arguments of deliveriesOfEndpointSQL walks attempts_endpoint and
-// dead_letters_endpoint, because the endpoint is no condition that may be left out. It compares
-// rows of attempts, and orders them by the endpoint too: else attempts_pkey, which has the
-// attempts of all endpoints, looks as cheap while the partition of the day is empty. It has no
-// @last: its subqueries would be planned for all partitions too.
+// The plan of deliveriesOfEndpointSQL is made for all arguments. It walks attempts_endpoint and
+// dead_letters_endpoint, because the condition on the endpoint is always there. The statement
+// compares rows of attempts, and orders them by the endpoint too. Otherwise the planner could
+// choose attempts_pkey, which has the attempts of all endpoints, while the partition of the day
+// is empty. It has no @last, because the subqueries of @last would be planned for all partitions
+// too.
 const (
 	deliveriesSQL = deliveryColumns + pendingBranch + pendingPage + endedBranch + endedOrder + endedColumns + endedLast + endedFrom + `(@endpoint::uuid is null or a.endpoint = @endpoint)` +
 		endedFilter + endedOrder + endedPage + endedOrder + deadBranch + `(@endpoint::uuid is null or l.endpoint = @endpoint)` + deliveryLookups
@@ -104,11 +106,11 @@ const (
 	endpointOrder = `a.endpoint desc, a.delivery desc, a.number desc`
 )
 
-// fewPending is how many pending deliveries an endpoint may have for deliveriesOfEndpointSQL to
-// read and sort all of them. With more, it walks the queue.
+// fewPending is the greatest number of pending deliveries of an endpoint that
+// deliveriesOfEndpointSQL reads and sorts. If there are more, it walks the queue.
 const fewPending = 1000
 
-// The parts of both, in their order.
+// These are the parts of both statements, in their order.
 const (
 	fewOfEndpoint = `
 	with few as materialized (
@@ -261,18 +263,22 @@ const (
 	order by d.id desc`
 )
 
-// Deliveries lists deliveries of every status, newest first.
+// Deliveries lists deliveries of every status, newest first; see [store.Ledger].
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.Page[postrider.Delivery], err error) {
 	defer s.calls.Begin("Deliveries").End(&err, "list deliveries")
 	return s.deliveries(ctx, q)
 }
 
-// To plan a statement for all partitions takes longer than to run it: on a new connection, whose
-// caches are empty, 40 ms for 30 days. So a delivery that is asked for by its id gets a plan for a range of one id,
-// which has one partition. The deliveries of an endpoint are listed by deliveriesOfEndpointSQL,
-// with the plan of the pool, which is made once for each connection. What was skipped or
-// cancelled, or belongs to an event or a job, has indexes of its own, which only a plan with
-// the arguments finds.
+// deliveries lists deliveries with the statement and the plan that fit the query. To plan a
+// statement for all partitions takes longer than to run it: 40 ms for 30 days on a new
+// connection, whose caches are empty.
+//
+//   - A delivery that is asked for by its id gets a plan for a range of one id, which has one
+//     partition.
+//   - The deliveries of an endpoint are listed by deliveriesOfEndpointSQL, with the plan of the
+//     pool, which is made once for each connection.
+//   - Skipped and cancelled deliveries, and those of an event or a job, have indexes of their
+//     own, which only a plan with the arguments finds.
 func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
@@ -299,8 +305,8 @@ func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (store.Pa
 	return cutExamined(rows, q.Paging), err
 }
 
-// What the last attempts of deliveries showed. The plan knows the ids, so it has only the
-// partitions of their days. Walks attempts_pkey.
+// lastAnswersSQL reads the last status code and the last error of each delivery. Its plan knows
+// the ids, so it has only the partitions of their days. It walks attempts_pkey.
 const lastAnswersSQL = `
 	select a.delivery,
 		coalesce((array_agg(a.status_code order by a.number desc) filter (where a.status_code <> 0))[1], 0),
@@ -309,8 +315,8 @@ const lastAnswersSQL = `
 	where a.delivery = any (@ids)
 	group by a.delivery`
 
-// addLastAnswers adds the last status codes and errors to those of the deliveries that have
-// the ids. If a delivery gets an attempt between the two statements, its answer is of that one.
+// addLastAnswers sets the last status code and error of the deliveries with these ids. If a
+// delivery gets an attempt between the two statements, the values are those of that attempt.
 func (s *Store) addLastAnswers(ctx context.Context, deliveries []examined[postrider.Delivery], ids uuids) error {
 	type answer struct {
 		delivery postrider.DeliveryID
@@ -334,9 +340,9 @@ func (s *Store) addLastAnswers(ctx context.Context, deliveries []examined[postri
 	return err
 }
 
-// scanDelivery reads a delivery. Times that decide are turned into times of day, and
-// WaitFacts decides why a pending delivery waits. It appends the ids of the deliveries whose last
-// answer must be looked up.
+// scanDelivery reads a delivery. It converts times that decide into times of day, and WaitFacts
+// decides why a pending delivery waits. It appends to unanswered the ids of the deliveries whose
+// last status code and error must be looked up.
 func scanDelivery(clock *store.Clock, unanswered *uuids) pgx.RowToFunc[examined[postrider.Delivery]] {
 	now, unreadable := clock.Wall(), store.UnreadablePolicies()
 	return func(row pgx.CollectableRow) (r examined[postrider.Delivery], err error) {
@@ -372,8 +378,8 @@ func (s *Store) delivery(ctx context.Context, id postrider.DeliveryID, account p
 	return page.Items[0], nil
 }
 
-// The head of an accepted response that the row a of attempts has or refers to. Walks
-// attempts_pkey.
+// acceptedHead is the head of an accepted response, which the row a of attempts has or refers to.
+// It walks attempts_pkey.
 const acceptedHead = `case when octet_length(a.response_head) = 16
 			then (
 				select h.response_head
@@ -383,10 +389,10 @@ const acceptedHead = `case when octet_length(a.response_head) = 16
 				limit 1)
 			else a.response_head end`
 
-// Lists attempts by delivery, newest first, and of a delivery by number, oldest first. The
-// cursor has both. Bodies are read only for one delivery: a page of large bodies would be
-// hundreds of megabytes. Walks attempts_pkey by delivery, attempts_event by event, and
-// attempts_account for all of an account.
+// attemptsSQL lists attempts: the newest delivery first, and of a delivery the lowest number
+// first. The cursor has both. Bodies are read only for one delivery, because a page of large
+// bodies would have hundreds of megabytes. The statement walks attempts_pkey by delivery,
+// attempts_event by event, and attempts_account for all attempts of an account.
 const attemptsSQL = `
 	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
 		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing,
@@ -403,7 +409,7 @@ const attemptsSQL = `
 	order by a.delivery desc, a.number
 	limit @limit`
 
-// Attempts lists attempts by delivery, newest first.
+// Attempts lists attempts by delivery, newest first; see [store.Ledger].
 func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (_ store.Page[postrider.Attempt], err error) {
 	defer s.calls.Begin("Attempts").End(&err, "list attempts")
 	before, after, err := store.AttemptsAfter(q.Paging)
@@ -428,9 +434,9 @@ func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
 	return a, err
 }
 
-// Lists dead letters; see examined for the limit of 10,000. Walks backwards whichever
-// index fits the filter: dead_letters_event, dead_letters_endpoint, dead_letters_account, dead_letters_reason,
-// dead_letters_reason_account or dead_letters_pkey.
+// deadLettersSQL lists dead letters; see examined for the limit of 10,000. It walks the index
+// that fits the filter, backwards: dead_letters_event, dead_letters_endpoint,
+// dead_letters_account, dead_letters_reason, dead_letters_reason_account or dead_letters_pkey.
 const deadLettersSQL = `
 	select l.delivery, l.event, l.endpoint, l.account, l.type, l.reason, l.attempts, l.last_status_code, l.last_error,
 		l.replayed_from, l.died_at, l.resolved_at, coalesce(l.resolution, ''), l.resolved_by, l.note, l.replay,
@@ -452,7 +458,7 @@ const deadLettersSQL = `
 	order by l.delivery desc
 	limit @limit`
 
-// DeadLetters lists dead letters, newest first.
+// DeadLetters lists dead letters, newest first; see [store.Ledger].
 func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (_ store.Page[postrider.DeadLetter], err error) {
 	defer s.calls.Begin("DeadLetters").End(&err, "list dead letters")
 	return s.deadLetters(ctx, q)

@@ -13,27 +13,28 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Lists are for people. They may be slower than the hot statements, but must not hold
-// anything up, so they get 2 s. And they are planned anew each time, with their parameters
-// known: "@account::uuid is null or account = @account" then folds to one of its sides,
-// and one static statement walks the right index for every filter. The pool's own settings
-// would plan it once for all parameters; see setParams.
+// listSettingsSQL has the settings of lists for people. A list may be slower than the hot
+// statements, but must not delay anything, so it gets 2 s. It is planned each time with its
+// arguments. Then the planner reduces "@account::uuid is null or account = @account" to one of
+// its sides, and one static statement walks the right index for every filter. With the pool's own
+// settings there would be one plan for all arguments; see setParams.
 const listSettingsSQL = `
 	select set_config('statement_timeout', '2s', true), set_config('plan_cache_mode', 'force_custom_plan', true),
 		set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
 		set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)`
 
-// query is a statement with its arguments.
+// query is a statement and its arguments.
 type query struct {
 	statement string
 	args      pgx.NamedArgs
 }
 
-// Counts, and the deliveries of an endpoint, get as long as lists. They keep the plans of the pool, which walk only indexes: a
-// plan that sorts or makes a bitmap would read all that waits.
+// countSettingsSQL has the settings of counts, and of the deliveries of an endpoint. They get as
+// much time as lists, and keep the plans of the pool, which walk only indexes. A plan that sorts
+// or makes a bitmap would read all pending deliveries.
 const countSettingsSQL = `select set_config('statement_timeout', '2s', true)`
 
-// list runs a list's statement with the settings of lists.
+// list runs a statement with the settings of lists.
 func list[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T]) ([]T, error) {
 	return read(ctx, s, asked{listSettingsSQL, q}, scan)
 }
@@ -43,19 +44,19 @@ func count[T any](ctx context.Context, s *Store, q query, scan pgx.RowToFunc[T])
 	return read(ctx, s, asked{countSettingsSQL, q}, scan)
 }
 
-// asked is a query with the statement that makes its settings.
+// asked is a query and the statement that makes its settings.
 type asked struct {
 	settings string
 	query
 }
 
-// read runs a query. It is in one pipeline with its settings, which is one transaction; the
-// settings end with it.
+// read runs a query together with its settings, in one pipeline. The pipeline is one transaction,
+// and the settings end with it.
 func read[T any](ctx context.Context, s *Store, q asked, scan pgx.RowToFunc[T]) ([]T, error) {
 	var items []T
 	err := s.repeat(ctx, func(bool) error {
 		b := &pgx.Batch{}
-		b.Queue(q.settings) // until the end of the batch's own transaction
+		b.Queue(q.settings) // the settings last until the end of the batch's transaction
 		b.Queue(q.statement, q.args).Query(func(rows pgx.Rows) (err error) {
 			items, err = pgx.CollectRows(rows, scan)
 			return err
@@ -67,20 +68,20 @@ func read[T any](ctx context.Context, s *Store, q asked, scan pgx.RowToFunc[T]) 
 
 // examined is a row of a list that filters after an inner limit.
 //
-// Example: somebody asks for the deliveries of one event type, and there is no index by
-// type. The statement looks at 10,000 rows of each branch, however few of them match, so
-// that the page costs the same whatever the filter. The last row that a branch has looked
-// at is returned in any case, with last set: the page must end there.
+// Example: somebody asks for the deliveries of one event type, and there is no index by type.
+// Each branch of the statement reads at most 10,000 rows, however few of them match, so the cost
+// of a page has a limit for every filter. The last row that a branch reads is returned even if it
+// does not match, with last set: the page must end there.
 type examined[T any] struct {
 	item    T
-	id      [16]byte // of the item; the cursor of a page that ends here
+	id      [16]byte // the id of the item: the cursor of a page that ends here
 	matches bool     // whether the row passes the filter
-	last    bool     // whether its branch of the statement stopped here
+	last    bool     // whether a branch of the statement stopped at this row
 }
 
-// cutExamined makes a page of rows. The page ends when it is full, or at a row where a
-// branch of the statement stopped: behind that row, rows of the branch may be missing.
-// Such a page can be short, even empty, and still have a next one.
+// cutExamined makes a page of rows. The page ends when it is full, or at a row where a branch of
+// the statement stopped, because rows of that branch may be missing behind it. Such a page can be
+// short or empty, and still have a next page.
 func cutExamined[T any](rows []examined[T], p store.Paging) store.Page[T] {
 	var page store.Page[T]
 	var before [16]byte
@@ -101,8 +102,7 @@ func cutExamined[T any](rows []examined[T], p store.Paging) store.Page[T] {
 	return page
 }
 
-// within returns the ids of a page as a half-open range: the ids of the span, behind the
-// cursor.
+// within returns the half-open range of ids of a page: the ids of the span, after the cursor.
 func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.UUID, err error) {
 	from, before = floor(span.From, 0), floor(span.To, math.MaxUint64)
 	cursor, ok, err := store.IDKey[I](p)
@@ -115,9 +115,8 @@ func within[I ~[16]byte](span store.Span, p store.Paging) (from, before pgtype.U
 	return from, before, err
 }
 
-// oldestFirst reverses the order of a list that is written newest first. Each statement
-// stays one constant; a second copy of deliveriesSQL would be another 100 lines to keep
-// equal.
+// oldestFirst reverses the order of a list whose statement is written newest first. So each list
+// has one statement; a second copy of deliveriesSQL would be another 100 lines to keep equal.
 var oldestFirst = strings.NewReplacer(
 	"order by e.id desc", "order by e.id", "order by q.id desc", "order by q.id", "order by d.id desc", "order by d.id",
 	"order by a.delivery desc, a.number desc", "order by a.delivery, a.number",
@@ -132,8 +131,8 @@ func inOrder(q query, p store.Paging) query {
 	return q
 }
 
-// floor returns the least id made at the instant or later; of the zero time,
-// one that begins with otherwise.
+// floor returns the least id that is made at the given time or later. For the zero time it
+// returns an id that begins with otherwise.
 func floor(at time.Time, otherwise uint64) pgtype.UUID {
 	id := pgtype.UUID{Valid: true}
 	if at.IsZero() {

@@ -16,32 +16,33 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// How one transaction that stands still does not stop the others.
+// This file keeps one transaction that stands still from stopping the others.
 //
-// A node that is frozen, or cut off from the database, keeps the locks of its transaction
-// until the server ends its session (idleInTransaction). Publishes and settlements of all
-// accounts are committed in groups. So a group must not wait for one lock for long:
+// A node that is frozen, or cut off from the database, keeps the locks of its transaction until
+// the server ends its session (idleInTransaction). Publishes and settlements of all accounts are
+// committed in groups. So a group must not wait for one lock for long:
 //
-//	  0 ms  a group asks for the lock of a key, and waits behind the transaction that has it
-//	 75 ms  (lockWait) the wait is given up, and nothing is stored. The group asks which
-//	        transactions have the locks of its keys, and tries again
-//	150 ms  it is given up again. A key that one transaction has had all the time is stuck.
-//	        The group is tried without the keys that are stuck, and its caller learns which
-//	        publishes and settlements were left out
+//	  0 ms  A group asks for the lock of a key, and waits behind the transaction that has it.
+//	 75 ms  (lockWait) The group gives up, and nothing is stored. It asks which transactions
+//	        have the locks of its keys, and tries again.
+//	150 ms  The group gives up again. A key that one transaction had all the time is stuck.
+//	        The group tries without the stuck keys, and its caller learns which publishes and
+//	        settlements were left out.
 //
-// A key that many transactions want in turn is never stuck, however long the queue: each time
-// another one has it. A transaction that was found to stand still is remembered while it
-// runs, and what it has locked is left out at once from then on.
+// A key that many transactions want in turn is never stuck, however many there are, because each
+// time another transaction has it. A transaction that was found to stand still is remembered
+// while it runs. From then on its keys are left out at once.
 const (
 	lockWait = 75 * time.Millisecond
 	// lockPatience is how long other calls try to get a lock.
 	lockPatience = time.Second
-	// idleInTransaction is how long the server waits for the next statement of a
-	// transaction. It is less than the time after which a silent node counts as dead.
+	// idleInTransaction is how long the server waits for the next statement of a transaction. It is
+	// shorter than the time after which a silent node counts as dead.
 	idleInTransaction = 3 * time.Second
 )
 
-// lockKey names what a transaction locks: an ordering key, an idempotency key or a delivery.
+// lockKey names an object that a transaction locks: an ordering key, an idempotency key or a
+// delivery.
 type lockKey struct {
 	kind     lockKind
 	account  postrider.AccountID
@@ -57,18 +58,19 @@ const (
 	lockDelivery
 )
 
-// holder is the number of a transaction. A transaction whose row nobody else can see yet has no
-// known number, and is unseen.
+// holder is the number of the transaction that has a lock. A transaction is unseen if other
+// transactions cannot see its row yet, so its number is unknown.
 type holder int64
 
 const unseen holder = -1
 
-// stuck remembers since when transactions stand still, and the keys of those that are unseen.
+// stuck has the transactions that stand still, with the time since when, and the keys of those
+// that are unseen. The method add writes it; among forgets what has ended.
 type stuck struct {
 	mu      sync.Mutex
 	holders map[holder]time.Time
 	keys    map[lockKey]time.Time
-	logged  map[holder]bool // of holders
+	logged  map[holder]bool // the holders that were logged
 }
 
 func (s *stuck) some() bool {
@@ -77,7 +79,7 @@ func (s *stuck) some() bool {
 	return len(s.holders)+len(s.keys) > 0
 }
 
-// add notes that the holder of a key stands still.
+// add records that the holder of a key stands still.
 func (s *stuck) add(key lockKey, by holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,9 +94,9 @@ func (s *stuck) add(key lockKey, by holder) {
 	}
 }
 
-// among returns those of the held keys whose holder is known to stand still. It forgets what
-// has ended: transactions that are not among the running ones, and keys that were asked for
-// and are free. tell are the transactions that are to be logged now.
+// among returns the held keys whose holder is known to stand still. It forgets the transactions
+// that are not in running, and the keys in asked that are free. The result tell has the
+// transactions to log now.
 func (s *stuck) among(asked []lockKey, held map[lockKey]holder, running []int64) (found map[lockKey]bool, tell []holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,10 +123,10 @@ func (s *stuck) among(asked []lockKey, held map[lockKey]holder, running []int64)
 	return found, tell
 }
 
-// pastLocks calls do until it gets its locks. do leaves out the keys that it is given: a
-// transaction that stands still has them. keys are those that do may wait for, without
-// repeats. If none of them is stuck, such as while somebody has locked a table, do is called
-// until ctx ends.
+// pastLocks calls do until it gets its locks. The function keys returns the keys for which do may
+// wait, each once. The parameter without has the keys that a stuck transaction holds; do must
+// leave them out. If no key is stuck, for example because somebody has locked a table, pastLocks
+// calls do until ctx ends.
 func (s *Store) pastLocks(ctx context.Context, keys func() []lockKey, do func(without map[lockKey]bool) error) error {
 	without := map[lockKey]bool{}
 	if s.stuck.some() {
@@ -159,9 +161,9 @@ func (s *Store) pastLocks(ctx context.Context, keys func() []lockKey, do func(wi
 	}
 }
 
-// Which transactions have the locks of rows that all can see: the row names the transaction
-// that has locked it last, in xmax, and pg_locks shows whether that one still runs. Walks
-// ordering_keys_pkey and queue_pkey.
+// rowHoldersSQL returns which transactions have the locks of rows that everybody can see. The
+// column xmax of a row names the transaction that locked it last, and pg_locks shows whether that
+// transaction still runs. The statement walks ordering_keys_pkey and queue_pkey.
 const rowHoldersSQL = `
 	with running as materialized (
 		select l.transactionid::text::bigint as xid
@@ -193,12 +195,12 @@ const rowHoldersSQL = `
 	from held h
 	where h.xid in (select r.xid from running r)`
 
-// Which keys another transaction is inserting. Its rows cannot be seen, so the function tries to
-// insert each key, and undoes it.
+// unseenHoldersSQL returns the keys that other transactions are inserting. Their rows cannot be
+// seen, so the function tries to insert each key, and undoes that.
 const unseenHoldersSQL = `select postrider_keys_being_inserted(@accounts::uuid[], @keys::text[], @idempotency::boolean[])`
 
-// holders returns which of the keys other transactions have, and the numbers of all
-// transactions that run.
+// holders returns the keys that other transactions have locked, with their holders. It also
+// returns the numbers of all running transactions.
 func (s *Store) holders(ctx context.Context, keys []lockKey) (map[lockKey]holder, []int64, error) {
 	var ordering, deliveries, inserted []lockKey
 	for _, key := range keys {
@@ -261,8 +263,8 @@ func lockColumns(keys []lockKey) pgx.NamedArgs {
 	return pgx.NamedArgs{"accounts": accounts, "keys": names, "idempotency": idempotency}
 }
 
-// The session of a transaction. Of sessions of other roles only the pid is shown. No query is
-// read: it may have data.
+// blockerColumns describe the session of a transaction. PostgreSQL shows only the pid for
+// sessions of other roles. The text of the query is not read, because it may contain data.
 const blockerColumns = `b.pid, coalesce(b.application_name, ''), coalesce(host(b.client_addr), ''), coalesce(b.state, ''),
 		coalesce(extract(epoch from clock_timestamp() - b.xact_start), 0)::float8`
 
@@ -272,7 +274,7 @@ const sessionOfSQL = `
 	join pg_stat_activity b on b.pid = l.pid
 	where l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted and l.transactionid::text = @xid`
 
-// The sessions for which statements of servers wait now.
+// blockersSQL returns the sessions for which the statements of servers wait now.
 const blockersSQL = `
 	select distinct ` + blockerColumns + `
 	from pg_stat_activity w
@@ -281,7 +283,7 @@ const blockersSQL = `
 	where w.datname = current_database() and w.usename = current_user and w.wait_event_type = 'Lock'
 		and w.application_name = current_setting('application_name')`
 
-// logSessions logs the sessions that others wait for.
+// logSessions logs the sessions for which others wait.
 func (s *Store) logSessions(ctx context.Context, statement string, args pgx.NamedArgs) {
 	rows, _ := s.pool.Query(ctx, statement, args)
 	var pid int
@@ -294,11 +296,11 @@ func (s *Store) logSessions(ctx context.Context, statement string, args pgx.Name
 	})
 }
 
-// tellAfter is how long a lock is waited for before the log says who has it.
+// tellAfter is how long a call waits for a lock before the log says who has it.
 const tellAfter = 500 * time.Millisecond
 
-// tellBlockers logs what a call waits for that has not got a lock for long, while it waits on.
-// One call of the process tells at a time.
+// tellBlockers logs the sessions for which statements wait, while its caller continues to wait.
+// Only one call of the process does this at a time.
 func (s *Store) tellBlockers(ctx context.Context) {
 	if !s.telling.TryLock() {
 		return
@@ -311,7 +313,7 @@ func (s *Store) tellBlockers(ctx context.Context) {
 	})
 }
 
-// publishLocks returns the keys that a publish locks, without repeats.
+// publishLocks returns the keys that a publish locks, each once.
 func publishLocks(batches []store.Batch) []lockKey {
 	found := map[lockKey]bool{}
 	for _, batch := range batches {
@@ -335,7 +337,8 @@ func eventLocks(e *postrider.Event) (keys []lockKey) {
 	return keys
 }
 
-// refusal says which event of the batch needs a key that is stuck; nil: none does.
+// refusal returns an error that names the first event of the batch that needs a stuck key, or
+// nil.
 func refusal(batch store.Batch, without map[lockKey]bool) *postrider.LockedError {
 	for i := range batch {
 		for _, key := range eventLocks(&batch[i].Event) {
@@ -352,8 +355,8 @@ func refusal(batch store.Batch, without map[lockKey]bool) *postrider.LockedError
 	return nil
 }
 
-// settleLocks returns what a settlement of the group locks: its delivery and, if it ends it, the
-// ordering key.
+// settleLocks returns the keys that a settlement locks: its delivery, and the ordering key if the
+// settlement ends the delivery.
 func settleLocks(s *store.Settlement) []lockKey {
 	keys := []lockKey{{kind: lockDelivery, delivery: s.Claimed.ID}}
 	if s.Claimed.Event.OrderingKey != "" && s.Transition.To != postrider.Pending {
@@ -362,7 +365,7 @@ func settleLocks(s *store.Settlement) []lockKey {
 	return keys
 }
 
-// isStuck reports whether a settlement needs a lock that is stuck.
+// isStuck reports whether a settlement needs a stuck lock.
 func isStuck(s *store.Settlement, without map[lockKey]bool) bool {
 	return slices.ContainsFunc(settleLocks(s), func(key lockKey) bool { return without[key] })
 }

@@ -23,17 +23,16 @@ var migrations embed.FS
 
 const (
 	migrationsTable = "postrider_migrations"
-	lockPeriod      = time.Second // between two tries for the lock of another node's migration
+	lockPeriod      = time.Second // between two tries to lock the migrations while another node has the lock
 	lockTries       = 60
 )
 
-// ownMigrations are the tables of this program.
+// ownMigrations returns the migrations of this program.
 var ownMigrations = sync.OnceValues(func() (store.Migrations, error) { return store.ReadMigrations(migrations) })
 
-// Migrate brings the schema of the database that dsn names up to date and
-// makes the partitions of the coming days. Several nodes may do so at once;
-// one of them works, the others wait. A schema that is newer than this program
-// is an error, and is left alone.
+// Migrate brings the schema of the database that dsn names up to date, and creates the partitions
+// of the coming days. Several nodes may call it at once; one of them works, and the others wait.
+// If the schema is newer than this program, Migrate returns an error and changes nothing.
 func Migrate(ctx context.Context, dsn string) error {
 	config, err := parse(dsn)
 	if err != nil {
@@ -57,9 +56,9 @@ func Migrate(ctx context.Context, dsn string) error {
 	return nil
 }
 
-// migrate applies the migrations that the database does not have. A session lock lets one
-// node of several do it; the others wait for a minute (lockPeriod × lockTries) and find
-// them applied. own are the tables that the files make.
+// migrate applies the migrations that the database does not have. A session lock lets one of
+// several nodes apply them; the others wait for up to a minute (lockPeriod × lockTries) and find
+// them applied. The parameter own has the tables that the files make.
 func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, own store.Migrations) (err error) {
 	steps, err := fs.Sub(files, "migrations")
 	if err != nil {
@@ -91,9 +90,10 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, files fs.FS, own store
 	})
 }
 
-// The facts about the tables that migrations made. They do not depend on the major version of the
-// server, and not on partitions, which a day makes and ends. Constraints have their name and kind:
-// the server may show their text in another way after an upgrade.
+// factsSQL returns the facts about the tables that migrations made. The facts do not depend on
+// the major version of the server, nor on partitions, which come and go each day. A constraint
+// appears with its name and kind only, because the server may show its text in another way after
+// an upgrade.
 const factsSQL = `
 	with ours as (
 		select c.oid, c.relname
@@ -140,7 +140,7 @@ func tableStatements(names []string) store.TablesSQL {
 	return store.TablesSQL{Noted: notedSQL, Note: noteSQL, Facts: strings.Replace(factsSQL, "TABLES", strings.Join(names, " "), 1)}
 }
 
-// CheckTables compares what the store notes of its tables with this program.
+// CheckTables compares the noted tables with those of this program; see [store.Upkeep].
 func (s *Store) CheckTables(ctx context.Context) (err error) {
 	defer s.calls.Begin("CheckTables").End(&err, "check the tables")
 	var noted store.Tables

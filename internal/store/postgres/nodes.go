@@ -12,30 +12,30 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A node that is being reclaimed waits here, at its own row, before it takes the lock of
-// the membership. Otherwise it would wait with that lock, and all heartbeats of the
-// cluster behind it. Reclaim and Forget lock the node's row and never take the lock of the
-// membership, so there is no circle of waits. Walks nodes_pkey.
+// lockSelfSQL lets a node that is being reclaimed wait at its own row, before it takes the lock
+// of the membership. Otherwise the node would wait while it has that lock, and all heartbeats of
+// the cluster would wait behind it. Reclaim and Forget lock the row of the node and never take
+// the lock of the membership, so there is no deadlock. It walks nodes_pkey.
 const lockSelfSQL = `select from nodes where incarnation = @incarnation for update`
 
-// One heartbeat at a time in the whole cluster: while a heartbeat reads the nodes and
-// distributes shards, nobody else changes them. So no shard ever gets two owners, and each
-// node counts the same nodes. The lock ends with the transaction, whatever happens to the
-// node.
+// lockMembershipSQL allows one heartbeat at a time in the whole cluster. While a heartbeat reads
+// the nodes and distributes shards, nobody else changes them. So no shard ever gets two owners,
+// and each node counts the same nodes. The lock ends with the transaction, even if the node dies.
 const lockMembershipSQL = `select pg_advisory_xact_lock(hashtext('postrider_nodes'))`
 
-// The lock of the membership stops the heartbeats of all nodes. A node that stands still with it
-// is ended by the server long before the others' TTL is over.
+// hurrySQL shortens the time after which the server ends a node that stands still. The lock of
+// the membership stops the heartbeats of all nodes, so the node must be ended long before the
+// others' TTL is over.
 const hurrySQL = `set local idle_in_transaction_session_timeout = '1s'`
 
-// Stores the heartbeat. @now is read after the wait for both locks; otherwise a heartbeat
-// that waited for long would look older than it is, and the node dead.
+// heartbeatSQL stores the heartbeat. The caller reads @now after the wait for both locks.
+// Otherwise a heartbeat that waited for long would look older than it is, and the node would seem
+// dead.
 //
-// locked_on is the start of the server on which the node has its lock. It is set when the
-// node has its lock now, is kept when it has lost it, and is null when the node goes on by
-// only its heartbeat (@unlocked). The statement returns whether the node had its lock and
-// has it no longer. No row is returned if another instance has the incarnation. Walks
-// nodes_pkey.
+// The column locked_on is the start time of the server on which the node has its lock. It is set
+// while the node has its lock, stays after the node has lost it, and is null if the node lives by
+// its heartbeat alone (@unlocked). The statement returns whether the node had its lock and has
+// lost it. It returns no row if another instance has the incarnation. It walks nodes_pkey.
 const heartbeatSQL = `
 	insert into nodes as n (incarnation, instance, host, seen_at, ttl, leaving, started_at, locked_on)
 	values (@incarnation, @instance, @host, @now, @ttl, @leaving, @now, case when @locked then pg_postmaster_start_time() end)
@@ -45,10 +45,11 @@ const heartbeatSQL = `
 	where n.instance = excluded.instance
 	returning locked_on is not null and not @locked`
 
-// Notes for every other node since when its lock has been seen free, or that it is held
-// again. A free lock means death only while the server runs on which the node took it:
-// after a restart or a failover all locks are free, and then nodes that live would look
-// dead. Rows are written only when the answer changes. Reads all of a table of a few rows.
+// watchLocksSQL stores, for every other node, since when its lock has been free, or that it is
+// held again. A free lock means death only as long as the server runs on which the node took the
+// lock. After a restart or a failover all locks are free, and living nodes would look dead. A row
+// is written only if its state changes. The statement reads the whole table, which has a few
+// rows.
 const watchLocksSQL = `
 	update nodes n
 	set free_since = case when n.free_since is null then @now::timestamptz end
@@ -56,33 +57,35 @@ const watchLocksSQL = `
 		and (n.free_since is not null)
 			<> coalesce(n.locked_on = pg_postmaster_start_time() and n.incarnation <> all (@held::bigint[]), false)`
 
-// The shards of nodes whose locks are free belong to nobody at once. Their deliveries that
-// are leased stay leased until Reclaim, after store.LockGrace: a node whose connection was
-// cut may still be alive, with requests under way. Reads all of a table of 256 rows.
+// freeShardsSQL removes the owner of the shards of nodes whose locks are free, at once. Their
+// leased deliveries stay leased until Reclaim, after store.LockGrace: a node whose connection was
+// cut may still be alive, with requests under way. The statement reads the whole table of 256
+// rows.
 const freeShardsSQL = `
 	update shards
 	set owner = null
 	where owner in (select n.incarnation from nodes n where n.free_since is not null)`
 
-// Clears the owner of @shards; null: of all shards of the node. Reads all of a table of 256 rows.
+// releaseShardsSQL removes the owner of @shards, or, if that is null, of all shards of the node.
+// It reads the whole table of 256 rows.
 const releaseShardsSQL = `
 	update shards
 	set owner = null
 	where owner = @incarnation and (@shards::smallint[] is null or shard = any (@shards::smallint[]))`
 
-// Reads the state of every node: leaving, silent (no heartbeat for its TTL), its lock is
-// free, and whether it is gone (free for longer than the grace). Reads all of a table of a
-// few rows, the node itself among them.
+// membershipSQL returns the state of every node, this node included: whether it leaves, whether
+// it is silent (no heartbeat for its TTL), whether its lock is free, and whether it is gone (its
+// lock has been free for longer than the grace). It reads the whole table, which has a few rows.
 const membershipSQL = `
 	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= @now, n.free_since is not null,
 		coalesce(n.free_since + @grace * interval '1 microsecond' <= @now, false)
 	from nodes n
 	order by n.incarnation`
 
-// Gives the node free shards until it has its share, and returns all that it owns. A node
-// that has more than its share is told so (Surplus) and releases shards when nothing of
-// them is in flight; nothing is ever taken from a live node. Reads all of a table of 256
-// rows.
+// acquireShardsSQL gives the node free shards until it has its share, and returns all shards that
+// it owns. A node with more than its share learns that (Surplus), and releases shards of which
+// nothing is in flight. No shard is ever taken from a living node. The statement reads the whole
+// table of 256 rows.
 const acquireShardsSQL = `
 	with free as materialized (
 		select s.shard
@@ -105,8 +108,8 @@ const acquireShardsSQL = `
 	where owner = @incarnation
 	order by shard`
 
-// A lock that was freed since the last heartbeat of another node counts already: nobody waits
-// for a node that has died. Reads all of two tables of few rows.
+// membersSQL counts a node as dead as soon as its lock is free, before another node's heartbeat
+// notices that. It reads all rows of nodes and of shards, which are few.
 const membersSQL = `
 	with held as materialized (` + heldLocksSQL + `)
 	select n.incarnation, n.host, (select count(*) from shards s where s.owner = n.incarnation), n.started_at, n.seen_at, n.leaving,
@@ -116,7 +119,7 @@ const membersSQL = `
 	where @shard::smallint is null or exists (select from shards s where s.shard = @shard and s.owner = n.incarnation)
 	order by n.incarnation`
 
-// Members lists the nodes.
+// Members lists the nodes; see [store.Nodes].
 func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) (_ []store.Member, err error) {
 	defer s.calls.Begin("Members").End(&err, "list nodes")
 	args := at(s.clock.Now(), lockArgs(0))
@@ -130,7 +133,7 @@ func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) (_ []sto
 	})
 }
 
-// Heartbeat stores a node's heartbeat and returns the membership.
+// Heartbeat stores a node's heartbeat and returns the membership; see [store.Nodes].
 func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (membership store.Membership, err error) {
 	defer s.calls.Begin("Heartbeat").End(&err, "heartbeat of incarnation %d", b.Incarnation)
 	err = s.repeat(ctx, func(bool) error {
@@ -142,11 +145,11 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (membership st
 	return membership, err
 }
 
-// heartbeat runs the statements of one heartbeat under the lock of the membership. The
-// order matters: the node's own row first, then who is alive, then which shards are free,
-// and then which of these the node gets. Shards that it releases are released after the
-// count of nodes and before the acquisition, so that another node finds them at its next
-// heartbeat; this one does not get them back, because it has its share already or leaves.
+// heartbeat runs the statements of one heartbeat under the lock of the membership. The order
+// matters: the node's own row first, then the state of the nodes, then the free shards, and then
+// the shards that the node gets. The node's released shards are freed after the count of nodes
+// and before the acquisition, so that another node finds them at its next heartbeat. The node
+// does not get them back, because it has its share already or leaves.
 func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (store.Membership, error) {
 	args := pgx.NamedArgs{
 		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "host": b.Host, "ttl": b.TTL.Microseconds(),
@@ -198,9 +201,9 @@ func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (st
 	return r, nil
 }
 
-// readMembership notes which locks are free, frees the shards of dead nodes, and reads
-// which nodes are alive. gone is tested before silent: a lock that is free is the surer
-// sign.
+// readMembership notes which locks are free, frees the shards of dead nodes, and reads which
+// nodes are alive. It tests gone before silent, because a free lock is the more certain sign of
+// death.
 func readMembership(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store.Membership) error {
 	b := &pgx.Batch{}
 	b.Queue(watchLocksSQL, args)
@@ -232,13 +235,13 @@ func shardNumbers(shards []uint8) []int16 {
 	return numbers
 }
 
-// Decides again whether the node is dead, and locks its row until the transaction ends, so
-// that it cannot send a heartbeat meanwhile. It must be decided again: between the
-// caller's heartbeat and this statement the node may have come back. pg_locks is asked
-// too, for a node that has its lock again and has not sent a heartbeat since.
+// lockNodeSQL decides again whether the node is dead. It locks the row of the node until the
+// transaction ends, so that the node cannot send a heartbeat in the meantime. The second decision
+// is needed because the node may have come back since the caller's heartbeat. It reads pg_locks
+// too, because the node may have its lock again without having sent a heartbeat.
 //
-// skip locked: all survivors learn of a death at the same moment. One reclaims, and the
-// others go on. Walks nodes_pkey.
+// All surviving nodes learn of a death at the same moment. With "skip locked" one of them
+// reclaims, and the others continue. The statement walks nodes_pkey.
 const lockNodeSQL = `
 	select n.seen_at + n.ttl * interval '1 microsecond' <= @now
 		or coalesce(n.free_since + @grace * interval '1 microsecond' <= @now and n.locked_on = pg_postmaster_start_time(), false)
@@ -247,20 +250,20 @@ const lockNodeSQL = `
 	where n.incarnation = @incarnation
 	for update skip locked`
 
-// Takes the leases of a dead node. Its tokens are the numbers from @first to @last: the
-// upper 32 bits of a token are the node's incarnation. It reads the whole queue, because
-// deaths are rare and an index on tokens would cost every delivery (seq scans are allowed
-// only for this transaction).
+// reclaimSQL ends the leases of a dead node. The tokens of the node are the numbers from @first
+// to @last: the upper 32 bits of a token are the incarnation of its node. The statement reads the
+// whole queue, because deaths are rare and an index on tokens would cost every delivery
+// (sequential scans are allowed only for this transaction).
 //
-// Each row becomes due at once, without a token, and its attempt under way is recorded as
-// lost, as claimSQL does when it takes a lease over. The differences: nobody gets the new
+// Each row becomes due at once, without a token, and its attempt under way is recorded as lost,
+// as claimSQL does when it takes a lease over. There are two differences: nobody gets a new
 // lease, and deaths in the suspect lane are counted.
 //
-// suspects and others: what the node had leased in lane 3 is taken in one call without a
-// limit, because it must be known whether it was exactly one row. If it was, that delivery
-// was the only suspect in flight when the node died, and deaths_alone grows. After @parked
-// such deaths in a row it is parked: due at infinity, until a person decides. With a
-// limit, two calls could each see one row, and park an innocent delivery.
+// The parts suspects and others: leases in lane 3 are taken in one call without a limit, because
+// the statement must know whether there was exactly one. If so, that delivery was the only
+// suspect in flight when the node died, and deaths_alone grows. After @parked such deaths in a
+// row the delivery is parked: due at infinity, until a person decides. With a limit, two calls
+// could each see one row, and park an innocent delivery.
 const reclaimSQL = `
 	with suspects as materialized (
 		select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
@@ -303,12 +306,12 @@ const reclaimSQL = `
 	)
 	select count(*) from leased`
 
-// Walks nodes_pkey.
+// The statement walks nodes_pkey.
 const deleteNodeSQL = `delete from nodes where incarnation = @incarnation`
 
-// Reclaim takes what a dead node had leased. It must not be repeated when its reply is
-// lost, since its caller needs the count; the caller just calls it again, and what a first
-// call did is done.
+// Reclaim ends the leases of a dead node; see [store.Nodes]. It does not run again when its reply
+// is lost, because its caller needs the count. The caller calls it again, and the work of the
+// first call is done.
 func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (n int, err error) {
 	defer s.calls.Begin("Reclaim").End(&err, "reclaim incarnation %d", incarnation)
 	first := int64(uint64(incarnation) << 32)
@@ -329,8 +332,8 @@ func (s *Store) Reclaim(ctx context.Context, incarnation uint32, limit int) (n i
 	return undone(n, err)
 }
 
-// reclaim reclaims up to limit deliveries, and forgets the node when nothing is left. n can
-// be more than limit: the suspects come without a limit, beside limit others.
+// reclaim reclaims up to limit deliveries, and forgets the node if nothing is left. The result
+// can be more than limit, because it counts all suspects and up to limit other deliveries.
 func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int, error) {
 	rows, _ := tx.Query(ctx, lockNodeSQL, args)
 	dead, err := pgx.CollectRows(rows, pgx.RowTo[bool])
@@ -347,7 +350,7 @@ func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int
 	return n, forget(ctx, tx, args)
 }
 
-// Forget removes a node that has released all it had.
+// Forget removes a node that has released everything; see [store.Nodes].
 func (s *Store) Forget(ctx context.Context, incarnation uint32) (err error) {
 	defer s.calls.Begin("Forget").End(&err, "forget incarnation %d", incarnation)
 	args := pgx.NamedArgs{"incarnation": int64(incarnation), "shards": nil}
@@ -367,8 +370,8 @@ func forget(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 // channel is the notification channel of wake-ups. All nodes of a database listen on it.
 const channel = "postrider"
 
-// Wake sends a short message to every node that listens. Messages are hints and may be
-// lost, so it is not repeated.
+// Wake sends a short message to every node that listens. Messages are hints and may be lost, so
+// Wake does not try again.
 func (s *Store) Wake(ctx context.Context, message string) (err error) {
 	defer s.calls.Begin("Wake").End(&err, "wake")
 	_, err = s.pool.Exec(ctx, `select pg_notify($1, $2)`, channel, message)

@@ -11,53 +11,50 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// How an ordering key keeps its order.
+// This file keeps the order of an ordering key.
 //
-// The ordered rows of one endpoint and ordering key are a queue of positions,
-// sorted by sequence. The lowest one is the head. Only the head is ever due; the
-// others have due_at = infinity, and queue_due, by which deliveries are claimed,
-// does not have such rows. So no claim ever asks about order, and deliveries
-// without an order pay for none of this.
+// The ordered rows of one endpoint and ordering key are sorted by sequence. The row with the
+// lowest sequence is the head. Only the head is ever due; the others have due_at = infinity.
+// Deliveries are claimed by the index queue_due, which does not have such rows. So no claim ever
+// tests the order, and deliveries without an order do not pay for it.
 //
 // A replay job adds rows with lower sequences. If the head is due then, it stays the head until
 // it ends, and the lowest row follows.
 //
-// Example: a key has the sequences 4, 5 and 6. Row 4 is the head; it is due or leased.
-// When it is delivered, 5 gets due_at = now in the same transaction. When it dies
-// instead and its endpoint pauses the key, no row becomes due: paused_keys gets a
-// row, and 5 waits until a person replays or discards 4.
+// Example: a key has the sequences 4, 5 and 6. Row 4 is the head; it is due or leased. When it is
+// delivered, 5 gets due_at = now in the same transaction. If instead it becomes a dead letter and
+// its endpoint pauses the key, no row becomes due: paused_keys gets a row, and 5 waits until a
+// person replays or discards 4.
 //
-// Two questions must have one answer: is a new row the head (is the key without
-// rows and not paused), and which row is the next head. Two transactions that ask
-// at the same time could both see a row that the other is about to delete, and
-// then no row would ever become due. So both questions are asked under a lock, the
-// key's row in ordering_keys:
+// Two questions must have one answer. Is a new row the head (the key has no rows and is not
+// paused)? Which row is the next head? Two transactions that ask at the same time could both see
+// a row that the other is about to delete, and then no row would ever become due. So both
+// questions are asked under a lock, on the key's row in ordering_keys:
 //
-//   - A publish locks it by the upsert that gives it its sequences, and holds it until
-//     its commit. A chunk of a fan-out locks it too.
-//   - Everything that ends an ordered delivery (Settle, Cancel, Expire,
-//     CancelDeleted, Replay, Discard) locks it before it locks or changes a row
-//     of the queue. The one order of locks, keys first and sorted, rows second,
-//     excludes deadlocks.
+//   - A publish locks the row by the upsert that assigns its sequences, and holds the lock until
+//     its commit. A chunk of a fan-out locks the row too.
+//   - Everything that ends an ordered delivery (Settle, Cancel, Expire, CancelDeleted, Replay,
+//     Discard) locks the row before it locks or changes a row of the queue. All transactions lock
+//     keys first, sorted, and rows second, which excludes deadlocks.
 //
-// The lock belongs to a transaction. If a node dies while it has the lock, the server
-// rolls the transaction back, and the key is as it was before. A head whose node died
-// while it had the lease stays the head: its lease ends and is taken over like any other.
+// The lock belongs to a transaction. If a node dies while it has the lock, the server rolls the
+// transaction back, and the key is as it was before. If a node dies while it has the lease of a
+// head, the row stays the head: the lease ends and is taken over like any other.
 
-// Locks the ordering keys of the deliveries, sorted as publishes lock them. A delivery has
-// a key if it is ordered in the queue, or if it is the dead letter that pauses the key.
-// The sort is in the inner select, and the lock is taken row by row behind it, so the rows
-// are locked in that order.
+// lockOrderingKeysSQL locks the ordering keys of the deliveries, in the order in which publishes
+// lock them. A delivery has a key if it is ordered in the queue, or if it is the dead letter that
+// pauses the key. The inner select sorts the keys, and the outer one locks row by row, so the
+// rows are locked in that order.
 //
-// The lock is on a row: a key without one would not be locked, and nobody would notice. So
-// a program that deletes idle keys from ordering_keys must keep those that have rows in
-// queue or paused_keys.
+// The lock is on a row. A key without a row would not be locked, and nobody would notice. So a
+// program that deletes idle keys from ordering_keys must keep those that have rows in queue or
+// paused_keys.
 //
-// Ordered rows are found by their sequence. A condition on the ordering key would let the
-// planner walk all of queue_order_key, which costs nothing while statistics say that
-// nothing is ordered.
+// Ordered rows are found by their sequence. With a condition on the ordering key, the planner
+// could walk all of queue_order_key: that seems free while the statistics say that no row is
+// ordered.
 //
-// Walks queue_pkey, paused_keys_delivery, ordering_keys_pkey.
+// The statement walks queue_pkey, paused_keys_delivery and ordering_keys_pkey.
 const lockOrderingKeysSQL = `
 	select
 	from (
@@ -88,14 +85,12 @@ const lockOrderingKeysSQL = `
 		for update
 	) h`
 
-// Selects the deliveries that are ordered, and locks their rows until the
-// transaction ends. A null token means any lease, or none. A settlement has a
-// token: if its lease was taken over, it is stale, its row is not selected, and
-// the key does not advance.
+// orderedSQL selects the deliveries that are ordered, and locks their rows until the transaction
+// ends. A null token accepts any lease, or none. A settlement has a token. If its lease was taken
+// over, it is stale: its row is not selected, and the key does not advance.
 //
-// It is a statement of its own after lockOrderingKeysSQL. Each statement has a new
-// snapshot, so this one sees what was committed while the other one waited.
-// Walks queue_pkey.
+// It is a separate statement after lockOrderingKeysSQL. Each statement has a new snapshot, so
+// this one sees what was committed while the first one waited. It walks queue_pkey.
 const orderedSQL = `
 	select d.place - 1, q.id, q.endpoint, q.account, q.ordering_key, q.sequence, q.pauses,
 		q.due_at = 'infinity' and not q.parked
@@ -111,14 +106,14 @@ const orderedSQL = `
 
 // position is an ordered delivery that is about to end.
 type position struct {
-	place    int // index among the deliveries that were asked for
+	place    int // index of the delivery in the argument @ids
 	delivery postrider.DeliveryID
 	endpoint postrider.EndpointID
 	account  postrider.AccountID
 	key      string
 	sequence int64
 	pauses   bool // whether it pauses its key if it becomes a dead letter
-	blocked  bool // whether another row is the head, or its key is paused: nothing follows from its end
+	blocked  bool // whether another row is the head or the key is paused, so that no row becomes due when this one ends
 }
 
 // collectPositions reads the rows of orderedSQL.
@@ -132,9 +127,9 @@ func collectPositions(into *[]position) func(pgx.Rows) error {
 	}
 }
 
-// lockPositions begins a transaction, locks the ordering keys of the deliveries,
-// and returns those of the deliveries that are ordered, by sequence. With tokens a
-// delivery must have the lease of the same index; nil accepts any.
+// lockPositions begins a transaction and locks the ordering keys of the deliveries. It returns
+// the positions of the ordered ones, by sequence. With tokens, a delivery must have the token of
+// the same index; nil accepts any lease.
 func lockPositions(ctx context.Context, conn *pgxpool.Conn, ids uuids, tokens []int64) ([]position, error) {
 	var positions []position
 	leases := make([]*int64, len(ids))
@@ -152,8 +147,8 @@ func lockPositions(ctx context.Context, conn *pgxpool.Conn, ids uuids, tokens []
 	return positions, nil
 }
 
-// A dead letter pauses its key only if it was the head. (Expire can end a row behind the
-// head; that pauses nothing.) Walks paused_keys_pkey.
+// pauseKeysSQL pauses the keys of dead letters. The caller leaves out dead letters that were not
+// the head, which Expire can make; they pause nothing. The statement walks paused_keys_pkey.
 const pauseKeysSQL = `
 	insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, since)
 	select d.endpoint, d.key, d.account, d.delivery, d.sequence, now()
@@ -161,15 +156,15 @@ const pauseKeysSQL = `
 		as d (endpoint, key, account, delivery, sequence)
 	on conflict (endpoint, ordering_key) do nothing`
 
-// Makes the head of each key due, unless it is due already, is parked, or the key
-// is paused.
+// releaseHeadsSQL makes the head of each key due, unless the head is due already or parked, or
+// the key is paused.
 //
-// @now must be read after the wait for the key's lock. Claims look back from the
-// lowest due_at that they have seen, over claimSlack only. If the wait was long
-// and @now was from before it, the row would become due in the past, and a claim that has
-// looked further already would miss it until the next full scan.
+// The caller must read @now after the wait for the key's lock. A claim looks back from the lowest
+// due_at of the claim before, by claimSlack only. If the wait was long and @now was from before
+// it, the row would become due in the past. A claim that has looked further already would then
+// miss the row until the next full scan.
 //
-// Walks queue_order_key and paused_keys_pkey.
+// The statement walks queue_order_key and paused_keys_pkey.
 const releaseHeadsSQL = `
 	with next as materialized (
 		select k.place, q.at
@@ -196,10 +191,10 @@ type orderedKey struct {
 	key      string
 }
 
-// queueAdvance queues the statements that advance the keys of ended deliveries:
-// pauseKeysSQL for the dead ones that pause their key, then releaseHeadsSQL for each key
-// once. dead is a part of ended, by sequence. It returns a map that gets the lanes of the
-// new heads when the batch is sent; a key without a new head has an empty lane.
+// queueAdvance queues the statements that advance the keys of ended deliveries: pauseKeysSQL for
+// the dead letters that pause their key, and then releaseHeadsSQL once for each key. The
+// positions in dead are also in ended, sorted by sequence. It returns a map that gets the lanes
+// of the new heads when the batch is sent; a key without a new head has an empty lane.
 func (s *Store) queueAdvance(b *pgx.Batch, ended, dead []position) map[orderedKey]postrider.Lane {
 	queuePauses(b, dead)
 	lanes := map[orderedKey]postrider.Lane{}
@@ -229,7 +224,7 @@ func (s *Store) queueAdvance(b *pgx.Batch, ended, dead []position) map[orderedKe
 	return lanes
 }
 
-// queuePauses queues the pauses of the dead positions that pause their key.
+// queuePauses queues the pauses by the dead positions that pause their key.
 func queuePauses(b *pgx.Batch, dead []position) {
 	var endpoints, accounts, deliveries uuids
 	var keys []string
@@ -248,13 +243,12 @@ func queuePauses(b *pgx.Batch, dead []position) {
 	}
 }
 
-// A skip scan: each step of the recursion finds the least key above the one
-// before, in the queue or among the paused keys, however many rows a key has. It
-// stops after @limit keys. Waiting rows are counted up to 1,000 for each key, so
-// a page costs the same whatever the length of the queue.
+// orderedKeysSQL is a skip scan. Each step of the recursion finds the next key in the queue or
+// among the paused keys, however many rows a key has. It stops after @limit keys. It counts up to
+// 1,000 pending rows of each key, so the cost of a page has a limit.
 //
-// It reads without the key's lock, so the head can change while the list is read.
-// Walks queue_order_key and paused_keys_pkey.
+// It reads without the key's lock, so the head can change while the list is read. It walks
+// queue_order_key and paused_keys_pkey.
 const orderedKeysSQL = `
 	with recursive listed (key, n) as (
 		select @after::text collate "C", 0
@@ -304,7 +298,7 @@ const orderedKeysSQL = `
 	where l.n > 0 and l.key is not null
 	order by l.key`
 
-// OrderedKeys lists the ordering keys of an endpoint, by key.
+// OrderedKeys lists the ordering keys of an endpoint, sorted by key; see [store.Ledger].
 func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (_ store.Page[store.OrderedKey], err error) {
 	defer s.calls.Begin("OrderedKeys").End(&err, "list ordering keys of %s", q.Endpoint)
 	after, err := q.Key()

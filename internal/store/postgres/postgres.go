@@ -1,42 +1,40 @@
-// Package postgres stores events and deliveries in PostgreSQL, for a cluster of several
-// nodes.
+// Package postgres stores events and deliveries in PostgreSQL, for a cluster of several nodes.
 //
-// [Open] refuses a server that could forget what it acknowledged, applies the migrations
-// and returns a [Store]. The files are named after the roles of package store, as those of
-// package sqlite are. Each statement stands above the one method that runs it. Its comment
+// [Open] refuses a server that could forget what it acknowledged, applies the migrations and
+// returns a [Store]. The files are named after the roles of package store, as those of package
+// sqlite are. Each statement stands above the one method that runs it. The comment of a statement
 // says why it has its shape, and which index it walks.
 //
-// Whatever happens, this holds:
+// The package promises:
 //
-//   - A method is one transaction and nearly always one round trip: a pipeline that ends
-//     in one Sync is a transaction by itself, so that no begin and no commit is sent,
-//     and an error in it leaves nothing behind.
-//   - The time of [store.Clock] decides what is due, leased or expired. Statements get
-//     it as @now. It goes on steadily when the database's clock is stepped. What people
-//     see follows the database's clock: now().
-//   - Deadlocks and serialization failures are tried again. If the reply to a commit is
-//     lost, a transaction that is safe to repeat is repeated under the same ids; every
-//     other one is postrider.ErrBusy.
-//   - The plans of the hot statements do not depend on statistics, which always lag
-//     behind a queue that swings between nothing and millions of rows. Golden plans in
-//     testdata show it.
+//   - A method is one transaction and nearly always one round trip. A pipeline that ends in one
+//     Sync is a transaction by itself, so no begin and no commit is sent, and an error in it
+//     leaves nothing behind.
+//   - The time of [store.Clock] decides which work is due, leased or expired. Statements get it
+//     as @now. It runs on steadily when the database's clock is stepped. Times that people see
+//     follow the database's clock: now().
+//   - A transaction runs again after a deadlock or a serialization failure. If the reply to a
+//     commit is lost, a transaction that is safe to repeat runs again with the same ids; every
+//     other one returns postrider.ErrBusy.
+//   - The plans of the hot statements do not depend on statistics, because statistics always lag
+//     behind a queue that swings between nothing and millions of rows. Golden plans in testdata
+//     show this.
 //
-// A pending delivery is one row of queue. Token and due_at say in which state it is:
+// A pending delivery is one row of queue. Its token and due_at say in which state it is:
 //
-//   - It waits: no token; due_at is when it is due. Publish, a retry and Release put it
-//     there.
-//   - It is leased: a token; due_at is the end of the lease. Claim puts it there, or
-//     Publish by admission. Settle ends the lease; after due_at, Claim takes it over; if
-//     the node is known to be dead, Reclaim ends it at once.
-//   - It is blocked: no token; due_at is infinity. It has an ordering key and is not its
-//     head, or the key is paused. The end of the head, or of the pause, makes it due
-//     (order.go).
-//   - It is parked: no token; due_at is infinity, parked is true. Reclaim puts it there
-//     after several nodes died with it. MakeDue makes it due.
+//   - Waiting: no token; due_at is when the delivery is due. Publish, a retry and Release set
+//     this state.
+//   - Leased: a token; due_at is the end of the lease. Claim sets this state, or Publish by
+//     admission. Settle ends the lease. After due_at, Claim takes the lease over. If the node is
+//     known to be dead, Reclaim ends the lease at once.
+//   - Blocked: no token; due_at is infinity. The delivery has an ordering key and is not the
+//     head, or the key is paused. The end of the head, or of the pause, makes it due (order.go).
+//   - Parked: no token; due_at is infinity, and parked is true. Reclaim sets this state after
+//     several nodes died with the delivery. MakeDue makes it due.
 //
-// Settle deletes a leased row whose delivery has ended. Cancel can delete a row in every
-// state; Expire and CancelDeleted too, except a row under a valid lease. A token has the
-// incarnation of its node in its upper 32 bits.
+// Settle deletes a leased row whose delivery has ended. Cancel can delete a row in every state.
+// Expire and CancelDeleted can too, except a row under a valid lease. The upper 32 bits of a
+// token are the incarnation of its node.
 //
 // History ends by the day: DeleteOld drops or empties the partition of a day (retention.go).
 package postgres
@@ -69,19 +67,19 @@ type Store struct {
 	sqlstore.Verbs
 
 	pool  *pgxpool.Pool
-	reads *pgxpool.Pool    // of requests that only read; see readPool
+	reads *pgxpool.Pool    // for requests that only read; see readPool
 	now   func() time.Time // the machine's clock, which clock follows too
 	clock *store.Clock
 	calls store.Calls // Options.Calls
 	log   *slog.Logger
-	self  atomic.Uint32 // incarnation of this process's node, set by its heartbeats; 0: it sends none
+	self  atomic.Uint32 // incarnation of this process's node, set by its heartbeats; 0 if there were none
 
 	migrations store.Migrations // of this program
 
-	sessions sessions    // of Hold
-	heads    store.Heads // of accepted responses
+	sessions sessions    // sessions of Hold
+	heads    store.Heads // heads of accepted responses
 	stuck    stuck       // transactions that stand still; see locks.go
-	telling  sync.Mutex  // who is waited for is being logged
+	telling  sync.Mutex  // held while tellBlockers logs
 	tells    sync.WaitGroup
 }
 
@@ -92,15 +90,15 @@ var (
 
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {
-	Now      func() time.Time // the machine's clock; default time.Now
+	Now      func() time.Time // returns the machine's time; default time.Now
 	MaxConns int              // connections of both pools; default 16 (defaultConns)
-	Calls    store.Calls      // hears of each call of a verb; default: nobody does
+	Calls    store.Calls      // called at the end of each verb; default: not called
 	Log      *slog.Logger     // default: discard
 
-	Migrations fs.FS // with the folder migrations; default: those of this program
+	Migrations fs.FS // has the folder migrations; default: the migrations of this program
 }
 
-// defaultConns is Options.MaxConns of a server.
+// defaultConns is the default of Options.MaxConns.
 const defaultConns = 16
 
 func (o Options) withDefaults() Options {
@@ -112,7 +110,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// tables returns the migrations and the tables that they make.
+// tables returns the files of the migrations, and the tables that they make.
 func (o Options) tables() (fs.FS, store.Migrations, error) {
 	if o.Migrations != nil {
 		made, err := store.ReadMigrations(o.Migrations)
@@ -122,9 +120,9 @@ func (o Options) tables() (fs.FS, store.Migrations, error) {
 	return migrations, made, err
 }
 
-// Open connects to the database that dsn names, brings its schema up to date
-// and makes the partitions of the coming days. It refuses a server that is not
-// durable or too old, and a schema that is newer than this program or of another build.
+// Open connects to the database that dsn names, brings its schema up to date, and creates the
+// partitions of the coming days. It returns an error if the server is not durable or too old, or
+// if the schema is newer than this program or from another build.
 func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	config, err := parse(dsn)
@@ -155,7 +153,7 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// connect makes the pools. Three eighths of the connections are for readers.
+// connect makes the pools. Three eighths of the connections are for requests that only read.
 func (s *Store) connect(ctx context.Context, config *pgxpool.Config, conns int) (err error) {
 	reads := config.Copy()
 	reads.MaxConns = int32(max(1, conns*3/8))
@@ -169,9 +167,8 @@ func (s *Store) connect(ctx context.Context, config *pgxpool.Config, conns int) 
 	return err
 }
 
-// readPool returns the pool for a call that only reads. Requests of readers, who may be many
-// and slow, share a pool of their own, so that publishes and the dispatcher never wait for
-// them.
+// readPool returns the pool for a call that only reads. Reading requests may be many and slow.
+// They share a separate pool, so that publishes and the dispatcher never wait for them.
 func (s *Store) readPool(ctx context.Context) *pgxpool.Pool {
 	if store.IsForReader(ctx) {
 		return s.reads
@@ -179,7 +176,7 @@ func (s *Store) readPool(ctx context.Context) *pgxpool.Pool {
 	return s.pool
 }
 
-// Close ends the store. Calls under way finish first.
+// Close closes the store, after the calls under way have finished.
 func (s *Store) Close() error {
 	s.tells.Wait()
 	s.reads.Close()
@@ -187,17 +184,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// connectTimeout bounds the making of a connection, unless the URL does.
+// connectTimeout is the time limit for making a connection, unless the URL has one.
 const connectTimeout = 5 * time.Second
 
-// parse reads the DSN and sets what it does not: a connection must be to a server that can
-// be written, and a statement or a forgotten transaction must not last forever.
+// parse reads the DSN and sets defaults: a connection must be to a server that accepts writes,
+// and the time of a statement and of an idle transaction is limited.
 func parse(dsn string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
-	// Not what the DSN may say: the simple protocol would put parameters into the text.
+	// The DSN must not change this: the simple protocol would put arguments into the text.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if !strings.Contains(dsn, "target_session_attrs") {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
@@ -217,8 +214,8 @@ func parse(dsn string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// setAfterConnect has a session set parameters once it is connected. A pooler such as PgBouncer
-// refuses most of them in the message that starts a session.
+// setAfterConnect makes a session set parameters after it is connected. A pooler such as
+// PgBouncer refuses most of them in the message that starts a session.
 func setAfterConnect(config *pgx.ConnConfig, params map[string]string) {
 	calls := make([]string, 0, len(params))
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -239,16 +236,16 @@ func setAfterConnect(config *pgx.ConnConfig, params map[string]string) {
 	}
 }
 
-// setParams sets what every session of the pool runs with. A statement is planned once,
-// without its parameters, and from index scans and nested loops only.
+// setParams adds the parameters of every session of the pool. With them a statement is planned
+// once, without its arguments, and from index scans and nested loops only.
 //
-// The problem is that a queue swings between nothing and millions of rows, and statistics
-// always lag behind. A plan that was made while the queue was empty would read all of it
-// when it is long. So the plan must not depend on statistics at all.
+// The reason is that a queue swings between nothing and millions of rows, and statistics always
+// lag behind. A plan that was made while the queue was empty would read all of it when it is
+// long. So the plan must not depend on statistics at all.
 //
-// For the same reason statements name every column of the indexes that could look equally
-// cheap while the partition of the day is empty: account and endpoint besides the id.
-// Lists undo these settings for themselves; see list.
+// For the same reason statements name every column of the indexes that could look equally cheap
+// while the partition of the day is empty: account and endpoint besides the id. Lists override
+// these settings for themselves; see list.
 func setParams(params map[string]string) {
 	params["synchronous_commit"] = "on"
 	params["lock_timeout"] = strconv.FormatInt(lockWait.Milliseconds(), 10) + "ms"
@@ -259,26 +256,26 @@ func setParams(params map[string]string) {
 	params["enable_hashjoin"] = "off"
 	params["enable_mergejoin"] = "off"
 	params["enable_memoize"] = "off"
-	params["jit"] = "off" // the penalties of the switches above would set it off
+	params["jit"] = "off" // the cost penalties of the settings above would trigger it
 }
 
 const (
 	oldestMajor  = 15
-	newestMajor  = 18    // that `make test-postgres` tests, with all between
-	majorVersion = 10000 // in server_version_num
+	newestMajor  = 18    // `make test-postgres` tests this version and all from oldestMajor on
+	majorVersion = 10000 // divides server_version_num
 )
 
-// refusedSettings are the settings with which the server could forget what it
-// acknowledged, and why.
+// refusedSettings are the settings with which the server could forget what it acknowledged, with
+// the reasons.
 var refusedSettings = []struct{ setting, refused, why string }{
 	{"fsync", "off", "a crash of the machine would corrupt the database"},
 	{"full_page_writes", "off", "a crash of the machine could tear pages that were acknowledged"},
 	{"synchronous_commit", "off", "a crash of the server would lose events that were acknowledged"},
 }
 
-// inspect refuses a server that is too old or not durable. It looks through a connection
-// of its own, before our sessions set anything: synchronous_commit, for example, would
-// look right afterwards.
+// inspect returns an error if the server is too old or not durable. It uses a separate connection
+// without the settings of setParams, because with them synchronous_commit, for example, would
+// always look right.
 func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -300,7 +297,7 @@ func inspect(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) erro
 	return checkSettings(ctx, conn)
 }
 
-// checkSettings returns an error that names every setting that the server must not have.
+// checkSettings returns an error that names every refused setting of the server.
 func checkSettings(ctx context.Context, conn *pgx.Conn) error {
 	var faults []error
 	for _, p := range refusedSettings {

@@ -11,46 +11,45 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Leases due deliveries. The statement does five things at once, so that nothing can
-// change between them: it finds what each want may have, locks it, records the attempts of
-// leases that ended as lost, gives out the new leases, and reads the events.
+// claimSQL leases due deliveries. The statement does five steps at once, so that nothing can
+// change between them: it finds the rows for each want, locks them, records the attempts of
+// leases that ended as lost, assigns the new leases, and reads the events.
 //
-// want and due: the lateral join gives each want an index scan of its own on queue_due, in
-// the order of due_at and only as far as n rows. A plain join with one sort over all wants
-// would read every due row of every lane, which can be millions, to return a few.
+// want and due: the lateral join gives each want its own index scan on queue_due, in the order of
+// due_at and only for n rows. A plain join with one sort over all wants would read every due row
+// of every lane, which can be millions, to return a few.
 //
-// q.due_at >= w.after is the low watermark of the lane (see claimSlack). Rows that were
-// claimed or settled leave dead entries at the front of queue_due until a vacuum removes
-// them. Without the bound a claim steps over all of them (PostgreSQL 15: 0.8 ms flat with
-// it, 5.5 ms and rising without).
+// q.due_at >= w.after is the low watermark of the lane (see claimSlack). Claimed and settled rows
+// leave dead entries at the front of queue_due until a vacuum removes them. Without the bound a
+// claim steps over all of them (PostgreSQL 15: 0.8 ms constant with the bound, 5.5 ms and rising
+// without it).
 //
-// skip locked: another node may be claiming the same rows, because it owned the shard a
-// moment ago. This claim takes the rows behind them instead of waiting. So two claims
-// never return the same row, and neither waits for the other.
+// skip locked: another node may be claiming the same rows, because it owned the shard a moment
+// ago. This claim takes the rows behind them and does not wait. So two claims never return the
+// same row, and neither waits for the other.
 //
-// A row is free, or it has a token and its due_at is the end of the lease. Both are found
-// by due_at <= now. In the second case the node that had the lease is dead or too late,
-// and this statement takes the lease over: the attempt under way gets the record lost, and
-// the row gets the new token, by which a late settlement of the old node is recognised as
-// stale. Because take-over and claim are one statement, there is no moment in which a row
-// is lost and not yet claimed.
+// A row is either free, or it has a token and its due_at is the end of the lease. The condition
+// due_at <= now finds both. In the second case the node that had the lease is dead or too late,
+// and this statement takes the lease over: the attempt under way is recorded as lost, and the row
+// gets the new token, so that a late settlement of the old node is recognised as stale. Take-over
+// and claim are one statement, so a row is never lost without being claimed.
 //
-// While the store is held, each want may have nothing.
+// While the store is held, each want gets no rows.
 //
-// suspect: a delivery that lost its node SuspectedAfter times in a row may be what kills
-// nodes. It is not leased with others, which would die with it: it moves to lane 3 without
-// a token, and is due there at once.
+// suspect: a delivery that lost its node SuspectedAfter times in a row may be the one that kills
+// nodes. It is not leased together with others, which would die with it. It moves to lane 3
+// without a token, and is due there at once.
 //
 // on conflict do nothing: a late settlement of the old node may have recorded this attempt
-// already; its record knows more than lost.
+// already, and that record has more information than lost.
 //
-// Rows are updated by their ctid, where they were locked. A join by id would do the same,
-// but the planner may turn it round while the queue is empty, and the generic plan then
-// reads the whole queue when it is long.
+// The update finds the rows by their ctid, where they were locked. A join by id would have the
+// same result. But the planner may reverse the join while the queue is empty, and the generic
+// plan then reads the whole queue when it is long.
 //
-// left join all_events: a delivery whose event is gone against all promises has no bytes, and
-// the dispatcher ends it. It must not disappear from the result. With limit 1, kept_events is
-// read for those events alone that are not in events.
+// left join all_events: if the event of a delivery is missing, against all promises, the delivery
+// has no bytes and the dispatcher ends it. The delivery must not disappear from the result. With
+// limit 1, kept_events is read only for events that are not in events.
 const claimSQL = `
 	with want as materialized (
 		select w.endpoint, w.lane, w.lease * interval '1 microsecond' as lease, w.after, w.place,
@@ -111,13 +110,13 @@ const claimSQL = `
 	) e on true
 	order by c.place, c.due_at, c.id`
 
-// Says what is left in each lane: how long until its first row that this claim did not
-// lease is due. It runs in the transaction of claimSQL, so it sees that statement's
-// changes. The rows of the claim itself are stepped over by their token: they are in the
-// index with the ends of their leases.
+// lanesSQL returns, for each lane, how long until the first row is due that this claim did not
+// lease. It runs in the transaction of claimSQL, so it sees that statement's changes. It skips
+// the rows of this claim by their token, because they are in the index with the ends of their
+// leases.
 //
-// Without it the dispatcher would have to claim again in order to learn that a lane is
-// empty. Walks queue_due.
+// Without this statement the dispatcher would have to claim again to learn that a lane is empty.
+// It walks queue_due.
 const lanesSQL = `
 	select (extract(epoch from q.due_at - @now::timestamptz) * 1e6)::bigint
 	from unnest(@endpoints::uuid[], @lanes::smallint[], @afters::timestamptz[])
@@ -135,29 +134,27 @@ const lanesSQL = `
 	) q on true
 	order by w.place`
 
-// claimSlack is how far below the least due_at of a claim the next claim of the lane
-// looks.
+// claimSlack is how far below the least due_at of a claim the next claim of the lane looks.
 //
-// The problem: due_at is read before a transaction commits. A row that became due at
-// 12:00:01 may become visible at 12:00:03. A claim at 12:00:02 does not see it, and leases
-// rows that were due at 12:00:02. If the next claim looked from 12:00:02 on, it would miss
-// the row until a scan looks at the whole lane. So it looks from 12:00:02 less claimSlack
-// on.
+// The problem is that due_at is read before a transaction commits. A row that became due at
+// 12:00:01 may become visible at 12:00:03. A claim at 12:00:02 does not see it, and leases rows
+// that were due at 12:00:02. If the next claim started at 12:00:02, it would miss the row until a
+// scan looks at the whole lane. So it starts at 12:00:02 minus claimSlack.
 //
-// Transactions that make rows due take one or two round trips after the time is read, and
-// ingest and the dispatcher give them up after 10 s. What becomes visible later all the
-// same, because its caller gave up while the server committed, is found by the next scan
-// of the queue (30 s), after which the claim looks at the whole lane.
+// Transactions that make rows due take one or two round trips after the time is read, and ingest
+// and the dispatcher give them up after 10 s. A row can still become visible later, if its caller
+// gave up while the server committed. The next scan of the queue (30 s) finds it, and then the
+// claim looks at the whole lane.
 //
-// Rows that another transaction has locked are stepped over and may be due for much
-// longer. They are not missed: lanesSQL sees them, and collectLanes lowers the watermark.
+// A claim skips rows that another transaction has locked, and these may be due for much longer.
+// They are not missed: lanesSQL sees them, and collectLanes lowers the watermark.
 const claimSlack = 10 * time.Second
 
-// Claim leases deliveries that are due, in one round trip.
+// Claim leases deliveries that are due, in one round trip; see [store.Queue].
 //
-// When the reply is lost, nobody knows which deliveries have the token. The repeat first
-// gives back what the token leased and then claims anew, in one transaction. Otherwise
-// those deliveries would wait for the end of leases that no worker has.
+// When the reply is lost, nobody knows which deliveries have the token. The repeat first gives
+// back what the token leased and then claims again, in one transaction. Otherwise those
+// deliveries would wait for the end of leases that no worker has.
 func (s *Store) Claim(ctx context.Context, c store.Claim) (claims store.Claims, err error) {
 	defer s.calls.Begin("Claim").End(&err, "claim")
 	args := claimColumns(c)
@@ -179,18 +176,18 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (claims store.Claims, 
 	return claims, err
 }
 
-// Gives back what a claim leased whose reply was lost. The token belongs to that claim
-// alone and no worker has got it, so no attempt can have begun: the attempt's number is
-// free again. Losses that the claim has counted stay; the attempts before it were lost.
-// Walks queue_due.
+// unclaimSQL gives back the leases of a claim whose reply was lost. The token belongs only to
+// that claim and no worker has got it. So no attempt can have begun, and the attempt's number is
+// free again. Losses that the claim counted stay, because the attempts before it were lost. The
+// statement walks queue_due.
 const unclaimSQL = `
 	update queue q
 	set token = null, due_at = @now::timestamptz, claims = q.claims - 1
 	from unnest(@endpoints::uuid[], @lanes::smallint[]) as w (endpoint, lane)
 	where q.endpoint = w.endpoint and q.lane = w.lane and q.due_at < 'infinity' and q.token = @token`
 
-// claimColumns returns the wants as columns. A want without a low watermark looks at its
-// whole lane: from -infinity on.
+// claimColumns returns the wants as columns. A want without a low watermark looks at its whole
+// lane, from -infinity on.
 func claimColumns(c store.Claim) pgx.NamedArgs {
 	var endpoints uuids
 	var lanes, ns, leases numbers
@@ -209,10 +206,9 @@ func claimColumns(c store.Claim) pgx.NamedArgs {
 	}
 }
 
-// collectClaimed reads the rows of claimSQL, which come in the order of the wants and of
-// due_at. The first row of a lane has its least due_at and sets the low watermark.
-// Deliveries of one event share one copy of it: an event for 200 endpoints has its bytes
-// in memory once.
+// collectClaimed reads the rows of claimSQL, which are in the order of the wants and of due_at.
+// The first row of a lane has the least due_at and sets the low watermark. Deliveries of one
+// event share one copy of it, so an event for 200 endpoints has its bytes in memory once.
 func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) error {
 	var lost, suspect bool
 	var place int
@@ -251,9 +247,9 @@ func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) erro
 	return err
 }
 
-// collectLanes reads the rows of lanesSQL, one for each want in their order. null: the
-// lane is empty. A row that is left and due longer than what was leased was locked by
-// another transaction; the next claim looks at it again.
+// collectLanes reads the rows of lanesSQL: one for each want, in their order. A null says that
+// the lane is empty. If the first remaining row is due for longer than the claimed rows, another
+// transaction had locked it; the next claim looks at it again.
 func collectLanes(rows pgx.Rows, now time.Time, claims *store.Claims) error {
 	var in pgtype.Int8
 	place := 0
@@ -269,10 +265,10 @@ func collectLanes(rows pgx.Rows, now time.Time, claims *store.Claims) error {
 	return err
 }
 
-// Gives leases back that were never used. The attempt was not made, so its number is free
-// again: claims goes back by one. The token is the fence: if another node has taken the
-// lease over meanwhile, no row has this token and nothing changes. Walks queue_pkey, and
-// updates by ctid, as claimSQL does.
+// releaseSQL gives back leases that were never used. The attempt was not made, so its number is
+// free again: claims goes back by one. The token is the fence: if another node has taken the
+// lease over, no row has this token and nothing changes. The statement walks queue_pkey, and
+// updates by ctid as claimSQL does.
 const releaseSQL = `
 	update queue q
 	set token = null, due_at = @now::timestamptz, claims = q.claims - 1
@@ -285,7 +281,7 @@ const releaseSQL = `
 	) f
 	where q.ctid = f.at and q.token = l.token`
 
-// Release gives leases back unused.
+// Release gives unused leases back; see [store.Queue].
 func (s *Store) Release(ctx context.Context, leases []store.Lease) (err error) {
 	defer s.calls.Begin("Release").End(&err, "release")
 	var ids uuids
@@ -299,24 +295,25 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) (err error) {
 	})
 }
 
-// Losses and deaths alone start from 0: a person has decided that the delivery gets a new
-// chance. It stays in the suspect lane, so if it kills a node again, no other delivery
-// dies with it. Walks queue_pkey.
+// releaseParkedSQL sets losses and deaths_alone to 0, because a person has decided that the
+// delivery gets another chance. The delivery stays in the suspect lane, so if it kills a node
+// again, no other delivery dies with it. The statement walks queue_pkey.
 const releaseParkedSQL = `
 	update queue q
 	set parked = false, losses = 0, deaths_alone = 0, due_at = @now::timestamptz
 	where q.id = @id and q.parked and (@account::uuid is null or q.account = @account)`
 
-// Of those that wait for their time. One that is leased has a token; one that is parked or
-// waits for its ordering key is never due. Walks queue_pkey.
+// makeDueSQL changes only a delivery that waits for its time. A leased delivery has a token; a
+// delivery that is parked or waits for its ordering key has due_at = infinity. The statement
+// walks queue_pkey.
 const makeDueSQL = `
 	update queue q
 	set due_at = @now::timestamptz
 	where q.id = @id and q.token is null and q.due_at > @now::timestamptz and q.due_at < 'infinity'
 		and (@account::uuid is null or q.account = @account)`
 
-// MakeDue makes a pending delivery due at once. A repeat after a lost reply finds that it
-// does not wait any more, which is then a success.
+// MakeDue makes a pending delivery due at once; see [store.Queue]. A run that repeats one with a
+// lost reply and finds that the delivery no longer waits is a success.
 func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (d postrider.Delivery, err error) {
 	defer s.calls.Begin("MakeDue").End(&err, "make delivery %s due", m.Delivery)
 	query := makeDueSQL
@@ -341,12 +338,12 @@ func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (d postrider.Deliv
 	return d, err
 }
 
-// Lists the lanes with something waiting, and when the first row of each is due.
+// These statements list the lanes with pending deliveries, and when the first row of each is due.
 //
-// A skip scan: each step of the recursion enters queue_due at the first row of the next
-// lane, (endpoint, lane) > the last one. A group by would read every row: a lane with a
-// million rows costs here as much as one with a single row. endpoints counts the endpoints
-// found, so that the scan stops after @max of them.
+// dueLanesSQL is a skip scan: each step of the recursion enters queue_due at the first row of the
+// next lane, (endpoint, lane) > the last one. A group by would read every row; here a lane with a
+// million rows costs as much as a lane with one row. endpoints counts the endpoints found, so
+// that the scan stops after @max of them.
 const (
 	dueLanesSQL = `
 	with recursive lane (endpoint, lane, due_at, endpoints) as (
@@ -376,8 +373,8 @@ const (
 	order by endpoint, lane`
 )
 
-// The same with counts: the lateral join walks queue_due from the lane's first row, and ends
-// after @count rows. Those that are due come first.
+// dueCountedSQL also counts. The lateral join walks queue_due from the lane's first row, and ends
+// after @count rows. Rows that are due come first.
 const dueCountedSQL = dueLanesSQL + `
 	select l.endpoint, l.lane, (extract(epoch from l.due_at - @now::timestamptz) * 1e6)::bigint, c.waiting, c.due,
 		(extract(epoch from coalesce(c.last, @now::timestamptz) - @now::timestamptz) * 1e6)::bigint
@@ -395,10 +392,10 @@ const dueCountedSQL = dueLanesSQL + `
 	where @max > 0
 	order by l.endpoint, l.lane`
 
-// The same for deliveries whose id is greater than @newer. The dispatcher asks for these
-// every second, and for everything only now and then. Ids grow with time, so the new rows
-// are at the end of queue_pkey. materialized, and a condition that queue_due does not imply,
-// keep the planner from walking all of queue_due instead, which has the order of the group by.
+// dueNewerSQL lists the lanes of deliveries whose id is greater than @newer. The dispatcher runs
+// it every second, and dueSQL only every now and then. Ids grow with time, so the new rows are at
+// the end of queue_pkey. The word materialized, and a condition that queue_due does not imply,
+// keep the planner from walking all of queue_due, which has the order of the group by.
 const dueNewerSQL = `
 	with young as materialized (
 		select q.endpoint, q.lane, q.due_at
@@ -415,7 +412,7 @@ const dueNewerSQL = `
 	where endpoints <= @max
 	order by endpoint, lane`
 
-// Due says which lanes have something waiting.
+// Due lists the lanes with pending deliveries; see [store.Queue].
 func (s *Store) Due(ctx context.Context, d store.Due) (lanes []store.DueLane, err error) {
 	defer s.calls.Begin("Due").End(&err, "find due lanes")
 	statement := dueSQL

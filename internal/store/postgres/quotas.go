@@ -11,10 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A row that is new holds a full burst, less what was spent; so "excluded.burst -
-// excluded.events" is what was spent. The day never goes back: of two nodes around midnight, or
-// after a step of the clock, one would begin it again. The rows are locked in the order of the arguments,
-// which all nodes sort, so that no two calls wait for each other. Walks quota_use_pkey.
+// spendQuotasSQL adds what accounts have used. A new row has a full burst minus what was spent,
+// so "excluded.burst - excluded.events" is what was spent. The day never goes back: around
+// midnight, or after a step of the clock, a node with the earlier day would otherwise start that
+// day again. The rows are locked in the order of the arguments, which all nodes sort, so two
+// calls never wait for each other. The statement walks quota_use_pkey.
 const spendQuotasSQL = `
 	insert into quota_use as u (account, rate, burst, events, at, asked, day, bytes)
 	select s.account, s.rate, s.burst, s.burst - s.events, @now::timestamptz, s.asked, @day::date, s.bytes
@@ -28,8 +29,8 @@ const spendQuotasSQL = `
 		bytes = excluded.bytes + case when u.day >= excluded.day then u.bytes else 0 end, day = greatest(u.day, excluded.day)
 	returning u.account, u.events, u.asked, u.bytes`
 
-// SpendQuotas adds what accounts have used. It is not repeated when its reply is lost: what
-// was spent would count twice.
+// SpendQuotas adds what accounts have used; see [store.Quotas]. It does not run again when its
+// reply is lost, because the use would be counted twice.
 func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) (_ []store.QuotaState, err error) {
 	defer s.calls.Begin("SpendQuotas").End(&err, "spend quotas")
 	args := spendColumns(spends)
@@ -73,14 +74,14 @@ func spendColumns(spends []store.QuotaSpend) pgx.NamedArgs {
 	}
 }
 
-// The backlogs of the next endpoints. Each step of the recursion enters an index at the next
-// endpoint that it has, however many rows lie between: queue_due, queue_order_key for those
-// whose rows all wait for their keys, queue_parked, and endpoints_full. Then it counts, as
-// endpointStatesSQL does, and stops at the limit of the endpoint's account. The next step is
-// not made when @count rows were counted. So a call reads at most as many, and those of its
-// last endpoint. Without any limit only endpoints_full is read. Walks endpoints_pkey and
-// quotas_pkey for each endpoint. Without the offset the planner would look for the next
-// endpoint six times, once for each use of its id.
+// endpointBacklogsSQL returns the backlogs of the next endpoints. Each step of the recursion
+// enters an index at the next endpoint of that index, however many rows are between: queue_due,
+// queue_order_key for endpoints whose rows all wait for their keys, queue_parked, and
+// endpoints_full. Then it counts as endpointStatesSQL does, and stops at the limit of the
+// endpoint's account. After @count counted rows there is no further step, so a call reads at most
+// @count rows and those of its last endpoint. If no account has a limit, only endpoints_full is
+// read. The statement walks endpoints_pkey and quotas_pkey for each endpoint. The "offset 0"
+// keeps the planner from searching the next endpoint six times, once for each use of its id.
 const endpointBacklogsSQL = `
 	with recursive limited (yes) as materialized (
 		select @default::bigint > 0 or exists (select from quotas q where q.backlog > 0)
@@ -146,7 +147,7 @@ const endpointBacklogsSQL = `
 	where place > 0
 	order by place`
 
-// EndpointBacklogs returns the backlogs of the next endpoints.
+// EndpointBacklogs returns the backlogs of the next endpoints; see [store.Quotas].
 func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (backlogs []postrider.EndpointBacklog, err error) {
 	defer s.calls.Begin("EndpointBacklogs").End(&err, "count the backlogs of endpoints")
 	err = s.repeat(ctx, func(bool) error {

@@ -13,8 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// ReplayChunk handles the next matches of a job, in one transaction. When a repeat finds the
-// position moved, it asks whether its own first try moved it.
+// ReplayChunk replays or discards the next matches of a job, in one transaction; see
+// [store.Replays]. If a repeat finds that the position has moved, replayedChunkSQL decides
+// whether the first run moved it.
 func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error) {
 	defer s.calls.Begin("ReplayChunk").End(&err, "replay chunk of %s", c.Job)
 	r := replaying{ReplayChunk: c, clock: s.clock}
@@ -38,15 +39,15 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error
 	})
 }
 
-// replaying is one try of a chunk.
+// replaying is one run of a chunk.
 type replaying struct {
 	store.ReplayChunk
 	clock    *store.Clock
-	from, to string // the documents of From.Held and To.Held
+	from, to string // the stored forms of From.Held and To.Held
 
-	job     postrider.ReplayJob // its Action, By and Note; set by begin
-	skipped map[string]int      // by reason; set by handle, with the handled ones under ""
-	resumed []position          // keys whose pause a discard ended
+	job     postrider.ReplayJob // only its Action, By and Note; set by begin
+	skipped map[string]int      // number of matches by reason; "" for the handled ones; set by handle
+	resumed []position          // keys whose pause a discard ended; set by handle
 }
 
 func (r *replaying) args() pgx.NamedArgs {
@@ -56,9 +57,9 @@ func (r *replaying) args() pgx.NamedArgs {
 	}
 }
 
-// run stores the chunk on the connection, in three round trips: begin moves the position and
-// takes the locks, handle replays or discards, and finish releases the heads of ordering
-// keys and commits.
+// run stores the chunk on the connection, in three round trips. begin moves the position and
+// takes the locks, handle replays or discards the matches, and finish makes the heads of ordering
+// keys due and commits.
 func (r *replaying) run(ctx context.Context, conn *pgxpool.Conn, s *Store) error {
 	if err := r.begin(ctx, conn); err != nil {
 		return err
@@ -69,8 +70,8 @@ func (r *replaying) run(ctx context.Context, conn *pgxpool.Conn, s *Store) error
 	return r.finish(ctx, conn, s)
 }
 
-// The compare-and-set of a job: it must be running, and its token and position those that the
-// chunk was made from. Walks replay_jobs_pkey.
+// moveReplayJobSQL moves the position only if the job is running and has the token and the
+// position of the chunk. It walks replay_jobs_pkey.
 const moveReplayJobSQL = `
 	update replay_jobs
 	set cursor = @to, held = @hold, due_at = @now::timestamptz + @lease * interval '1 microsecond', status = coalesce(@end, status),
@@ -78,16 +79,16 @@ const moveReplayJobSQL = `
 	where id = @job and token = @token and cursor = @from and held = @held and status = 'running'
 	returning action, made_by, note`
 
-// Decides whether a try whose reply was lost has stored the chunk: only the token's owner
-// moves the position. Walks replay_jobs_pkey.
+// replayedChunkSQL decides whether a run whose reply was lost has stored the chunk. That works
+// because only the owner of the token moves the position. It walks replay_jobs_pkey.
 const replayedChunkSQL = `
 	select true
 	from replay_jobs j
 	where j.id = @job and j.token = @token and j.cursor = @to and j.held = @hold and (@end::text is null or j.status = @end)`
 
-// Locks the ordering keys that the chunk may touch, as lockOrderingKeysSQL does: of
-// matches that pause theirs, and of events whose new deliveries are ordered. Walks
-// paused_keys_delivery, events_pkey and ordering_keys_pkey.
+// lockReplayKeysSQL locks the ordering keys that the chunk may change, as lockOrderingKeysSQL
+// does: the keys that a match pauses, and the keys of events whose new deliveries are ordered. It
+// walks paused_keys_delivery, events_pkey and ordering_keys_pkey.
 const lockReplayKeysSQL = `
 	select
 	from (
@@ -121,8 +122,8 @@ const lockReplayKeysSQL = `
 		for update
 	) h`
 
-// A replay by a person and another job wait for each other here. The rows are locked in the
-// order of their ids. Walks dead_letters_pkey.
+// lockDeadLettersSQL makes the chunk, a replay by a person and another job wait for each other.
+// It locks the rows in the order of their ids. It walks dead_letters_pkey.
 const lockDeadLettersSQL = `
 	select
 	from (select id from unnest(@matches::uuid[]) as d (id) order by id) d
@@ -158,13 +159,14 @@ func (r *replaying) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	return err
 }
 
-// Replays the matches. judged says for each match why it is skipped, under the locks of
-// begin; the other parts replay the rest. If a match pauses its ordering key, the pause ends
-// (resumed); the replay gets its sequence, and pauses the key if it dies too. No ordered row
-// is due yet: releaseLowestSQL makes one due when all rows of the chunk are inserted.
+// replayMatchesSQL replays the matches. The part judged decides for each match why it is skipped,
+// under the locks of begin; the other parts replay the rest. If a match pauses its ordering key,
+// the pause ends (resumed). Its replay gets its sequence, and pauses the key again if it becomes
+// a dead letter. No ordered row is due yet: releaseLowestSQL makes one due after all rows of the
+// chunk are inserted.
 //
-// Returns the number of matches for each reason; null: they were replayed. Walks
-// queue_pkey, endpoints_pkey, events_pkey, dead_letters_pkey and paused_keys_delivery.
+// The statement returns the number of matches for each reason; null stands for replayed ones. It
+// walks queue_pkey, endpoints_pkey, events_pkey, dead_letters_pkey and paused_keys_delivery.
 const replayMatchesSQL = `
 	with judged as materialized (
 		select m.*, e.account, e.type, case when m.pauses is not null then nullif(e.ordering_key, '') end as ordering_key, e.sequence,
@@ -214,7 +216,7 @@ const replayMatchesSQL = `
 	from judged j
 	group by j.skipped`
 
-// Discards the matches. Walks dead_letters_pkey and queue_pkey.
+// discardMatchesSQL discards the matches. It walks dead_letters_pkey and queue_pkey.
 const discardMatchesSQL = `
 	with judged as materialized (
 		select m.match,
@@ -240,8 +242,8 @@ const discardMatchesSQL = `
 	from judged j
 	group by j.skipped`
 
-// Ends the pauses of discarded dead letters: one that pauses a key was not resolved before.
-// Walks paused_keys_delivery.
+// resumeMatchesSQL ends the pauses by discarded dead letters. It needs no test of the resolution,
+// because a dead letter that pauses a key was not resolved before. It walks paused_keys_delivery.
 const resumeMatchesSQL = `
 	delete from paused_keys
 	where delivery = any (@matches::uuid[])
@@ -278,7 +280,7 @@ func (r *replaying) handle(ctx context.Context, conn *pgxpool.Conn) error {
 	return conn.SendBatch(ctx, b).Close()
 }
 
-// countSkipped reads the numbers of matches by reason.
+// countSkipped reads the number of matches by reason.
 func (r *replaying) countSkipped(rows pgx.Rows) error {
 	r.skipped = map[string]int{}
 	var reason pgtype.Text
@@ -290,10 +292,10 @@ func (r *replaying) countSkipped(rows pgx.Rows) error {
 	return err
 }
 
-// Makes the lowest row of each key of the new rows due, unless another row of the key is, or
-// is parked, or the key is paused. The search for such a row ends at the first, which is
-// the lowest or follows replays of this job. Walks queue_pkey, queue_order_key and
-// paused_keys_pkey.
+// releaseLowestSQL makes the lowest row of each new row's key due, unless another row of the key
+// is due or parked, or the key is paused. The search for such a row ends at the first one; that
+// row is the lowest, or comes after replays of this job. The statement walks queue_pkey,
+// queue_order_key and paused_keys_pkey.
 const releaseLowestSQL = `
 	with next as materialized (
 		select q.at
@@ -325,7 +327,7 @@ const releaseLowestSQL = `
 	from next
 	where q.ctid = next.at`
 
-// Walks replay_jobs_pkey.
+// The statement walks replay_jobs_pkey.
 const countReplaysSQL = `
 	update replay_jobs
 	set handled = handled + @handled, bytes_gone = bytes_gone + @bytes_gone, replay_pending = replay_pending + @replay_pending,

@@ -11,13 +11,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Inserts the delta of a transaction that has counted its records itself. The table has no
-// index to keep.
+// insertCountedSQL inserts the delta of a transaction that has counted its records in memory. The
+// table has no index to update.
 const insertCountedSQL = `insert into rollup_deltas (at, counted) values (now(), @counted)`
 
-// Around a query of endpoint, account, type, outcome, number and status: inserts the delta
-// of a statement that selects its records itself, unless there are none. Such deltas are
-// rare, so they need not be small.
+// insertDeltaSQL and insertDeltaEnd enclose a query of endpoint, account, type, outcome, number
+// and status. Together they insert the delta of a statement that selects its records itself,
+// unless it has none. Such deltas are rare, so they need not be small.
 const (
 	insertDeltaSQL = `insert into rollup_deltas (at, endpoints, accounts, types, outcomes, numbers, statuses)
 		select now(), array_agg(r.endpoint), array_agg(r.account), array_agg(r.type), array_agg(r.outcome), array_agg(r.number),
@@ -30,23 +30,23 @@ const (
 // rollupClass is the first of the two numbers of the lock of the rollups; see lockClass.
 const rollupClass = lockClass + 1
 
-// One transaction at a time writes rollups: it reads rows, adds to them, and writes them
-// back, so the write of another transaction in between would be lost. A transaction waits
-// for the lock; a fold takes milliseconds.
+// lockRollupsSQL lets one transaction at a time write rollups. A transaction reads rows, adds to
+// them, and writes them back, so a write of another transaction in between would be lost. A
+// transaction waits for the lock; a fold takes milliseconds.
 const lockRollupsSQL = `select pg_advisory_xact_lock(@class, 0)`
 
-// Two rows. It runs after the lock, in a snapshot of its own.
+// The table has two rows, one for each step that is rolled up. The statement runs after the lock,
+// in a snapshot of its own.
 const positionsSQL = `select p.step, p.at, p.scope, p.type from rollup_positions p`
 
-// Deletes deltas, in the order of the table. It is as long as the deltas of ten seconds, so
-// it has no index.
+// takeDeltasSQL deletes deltas, in the order of the table. The table has no index, because it has
+// only the deltas of about ten seconds.
 const takeDeltasSQL = `
 	delete from rollup_deltas d
 	where d.ctid = any (array(select o.ctid from rollup_deltas o limit @limit))
 	returning d.at, d.counted, d.endpoints, d.accounts, d.types, d.outcomes, d.numbers, d.statuses`
 
-// writeRollups runs do in a transaction that has the lock of the rollups, with the
-// positions.
+// writeRollups runs do with the positions, in a transaction that has the lock of the rollups.
 func (s *Store) writeRollups(ctx context.Context, do func(pgx.Tx, store.Positions) error) error {
 	return s.once(ctx, func() error {
 		return s.tx(ctx, func(tx pgx.Tx) error {
@@ -71,9 +71,9 @@ func (s *Store) writeRollups(ctx context.Context, do func(pgx.Tx, store.Position
 	})
 }
 
-// FoldRollups adds deltas to the rollups; see [store.Rollups]. It is not repeated when its
-// reply is lost: the durations of f.Seen would be added twice. The deltas are added once in
-// any case, and the next fold adds the rest.
+// FoldRollups adds deltas to the rollups; see [store.Rollups]. It does not run again when its
+// reply is lost, because the durations of f.Seen would be added twice. Each delta is added once
+// in any case, and the next fold adds the remaining ones.
 func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (folded int, err error) {
 	defer s.calls.Begin("FoldRollups").End(&err, "fold rollups")
 	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
@@ -91,7 +91,8 @@ func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (folded int, err 
 	return folded, err
 }
 
-// foldDeltas adds up the rows of takeDeltasSQL, of either form, and counts them.
+// foldDeltas adds up the rows of takeDeltasSQL, and returns their number. A row has its delta in
+// the column counted, or as arrays.
 func foldDeltas(rows pgx.Rows, folding *store.Folding) (n int, err error) {
 	var at time.Time
 	var counted []byte
@@ -113,13 +114,13 @@ func foldDeltas(rows pgx.Rows, folding *store.Folding) (n int, err error) {
 	return n, err
 }
 
-// rollupRows reads and writes rollups in a transaction that has their lock.
+// rollupRows reads and writes rollups in a transaction that has the lock of the rollups.
 type rollupRows struct {
-	ctx context.Context //nolint:containedctx // it lives as long as the call that has the transaction
+	ctx context.Context //nolint:containedctx // lives as long as the call that has the transaction
 	tx  pgx.Tx
 }
 
-// rollupColumns are keys as columns.
+// rollupColumns returns the keys as columns.
 func rollupColumns(keys []store.RollupKey) pgx.NamedArgs {
 	var scopes uuids
 	var types texts
@@ -132,7 +133,7 @@ func rollupColumns(keys []store.RollupKey) pgx.NamedArgs {
 	return pgx.NamedArgs{"scopes": scopes, "types": types, "steps": steps, "ats": ats}
 }
 
-// Walks one of the indexes of rollups, which both have the whole key: one probe for each key.
+// The statement probes one of the indexes of rollups for each key; both have the whole key.
 const readRollupsSQL = `
 	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
 	from unnest(@scopes::uuid[], @types::text[], @steps::smallint[], @ats::timestamptz[]) as k (scope, type, step, at)
@@ -164,8 +165,8 @@ func scanRollup(row pgx.CollectableRow) (r store.RollupRow, err error) {
 	return r, err
 }
 
-// A skip scan of rollups_pkey for each scope: each step finds the next type, however many
-// rollups a type has.
+// rollupTypesSQL is a skip scan of rollups_pkey for each scope. Each step finds the next type,
+// however many rollups a type has.
 const rollupTypesSQL = `
 	with recursive known (scope, type) as (
 		select s.scope, '' collate "C"
@@ -202,7 +203,7 @@ func (r rollupRows) Types(scopes []store.Scope) (map[store.Scope][]string, error
 	return types, err
 }
 
-// Walks rollups_pkey. A row that exists changes no column of an index, so that it stays on
+// The statement walks rollups_pkey. An update changes no column of an index, so the row stays on
 // its page and no index changes.
 const writeRollupsSQL = `
 	insert into rollups as r (scope, type, step, at, counts, responses, latencies, delivered, dead)
@@ -219,7 +220,7 @@ func (r rollupRows) Write(keys []store.RollupKey, values map[store.RollupKey]*st
 	return err
 }
 
-// rollupValues are rollups as columns.
+// rollupValues returns the rollups as columns.
 func rollupValues(keys []store.RollupKey, values map[store.RollupKey]*store.RollupValue) pgx.NamedArgs {
 	args := rollupColumns(keys)
 	var counts, responses, latencies [][]byte
@@ -235,7 +236,7 @@ func rollupValues(keys []store.RollupKey, values map[store.RollupKey]*store.Roll
 	return args
 }
 
-// Walks rollups_at.
+// The statement walks rollups_at.
 const rollUpSQL = `
 	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
 	from rollups r
@@ -243,7 +244,7 @@ const rollUpSQL = `
 	order by r.step, r.at, r.scope, r.type
 	limit @limit`
 
-// Walks rollup_positions_pkey.
+// The statement walks rollup_positions_pkey.
 const putPositionSQL = `update rollup_positions set at = @at, scope = @scope, type = @type where step = @step`
 
 // RollUp adds minutes to hours and hours to days; see [store.Rollups].
@@ -276,9 +277,9 @@ func positionArgs(p store.RollupKey) pgx.NamedArgs {
 	return pgx.NamedArgs{"step": p.Step, "at": p.Time(), "scope": someUUID(p.Scope), "type": p.Type}
 }
 
-// Deletes the oldest rollups of a step. A rollup that was not rolled up stays: no longer
-// step has its counts yet. Walks rollups_at, and deletes by ctid; the lock of the rollups
-// keeps rows in their place.
+// forgetRollupsSQL deletes the oldest rollups of a step. A rollup that was not rolled up stays,
+// because no longer step has its counts yet. It walks rollups_at, and deletes by ctid; the lock
+// of the rollups keeps the rows in their place.
 const forgetRollupsSQL = `
 	delete from rollups r
 	where r.ctid = any (array(
@@ -292,7 +293,7 @@ const forgetRollupsSQL = `
 func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, err error) {
 	defer s.calls.Begin("ForgetRollups").End(&err, "forget rollups")
 	err = s.writeRollups(ctx, func(tx pgx.Tx, p store.Positions) error {
-		forgotten = 0 // what an earlier try deleted was undone
+		forgotten = 0 // the deletes of an earlier run were rolled back
 		for step := store.Minutes; step <= store.Days && forgotten < limit; step++ {
 			args := positionArgs(store.RollupKey{})
 			if step < store.Days {
@@ -310,11 +311,11 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, er
 	return undone(forgotten, err)
 }
 
-// The rollups of the step, and the shorter ones that were not added to them yet: for days,
-// hours behind the position of hours; for hours and days, minutes behind the position of
-// minutes. All in one snapshot, so that a concurrent RollUp makes nothing missing or double.
-// Each walks rollups_pkey. The conditions compare rows, so that the planner does not take
-// rollups_at, which has all scopes of the range, for as cheap.
+// rollupsSQL returns the rollups of the step, and those of shorter steps that were not added to
+// them yet: for days, the hours after the position of hours; for hours and days, the minutes
+// after the position of minutes. One snapshot has all of them, so a concurrent RollUp makes
+// nothing missing or double. Each part walks rollups_pkey. The conditions compare rows, so that
+// the planner does not choose rollups_at, which has all scopes of the range.
 const rollupsSQL = `
 	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
 	from rollups r
@@ -335,7 +336,7 @@ const rollupsSQL = `
 		and (r.scope, r.type, r.step, r.at) < (@scope, @type, 1::smallint, @to)
 		and (r.at, r.scope, r.type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 1)`
 
-// Rollups returns what happened in a range; see [store.Rollups].
+// Rollups returns the rollups of a range; see [store.Rollups].
 func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rollup, err error) {
 	defer s.calls.Begin("Rollups").End(&err, "list rollups")
 	key := q.Key()
@@ -348,15 +349,19 @@ func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rol
 	return store.JoinRollups(q, rows)
 }
 
-// The backlog. looked are the endpoints that are read, at most @looked and one more, which
-// says that there are more. pending are their pending deliveries, counted up to @most: by
-// queue_due, then the ordered ones that are not due, by queue_order_key, then the parked
-// ones, by queue_parked. The second walk steps over the heads of keys, which the first one
-// has counted, so all three end after @most rows each. Each has a limit of its own: else the
-// planner joins, and while one endpoint has nearly all that waits, it reads the whole of queue_due
-// for another one. The second is ordered: else it may walk queue_ordered_expires_at, which has the
-// deliveries of all endpoints. The minimum is of the first due
-// delivery of each lane, by queue_due. Dead letters are counted by dead_letters_unresolved.
+// These statements count the backlog of an endpoint or an account.
+//
+// looked has the endpoints that are read: at most @looked, and one more, which says that there
+// are more. pending has their pending deliveries, up to @most: first by queue_due, then the
+// ordered ones that are not due by queue_order_key, then the parked ones by queue_parked. The
+// second walk skips the heads of keys, which the first one has counted, so all three end after
+// @most rows each.
+//
+// Each walk has a limit of its own. Otherwise the planner joins, and while one endpoint has
+// nearly all pending deliveries, it reads the whole of queue_due for another one. The second walk
+// is ordered. Otherwise the planner may walk queue_ordered_expires_at, which has the deliveries
+// of all endpoints. The minimum is that of the first due delivery of each lane, by queue_due.
+// Dead letters are counted by dead_letters_unresolved.
 const (
 	backlogOfEndpointSQL = `
 	with looked as materialized (
@@ -391,9 +396,9 @@ const (
 	)` + backlogSQL
 )
 
-// The backlog of everything. looked is a skip scan of queue_due: each step enters the index
-// at the next endpoint, however many deliveries an endpoint has. All pending deliveries are
-// counted, by queue_pkey.
+// backlogOfAllSQL counts the backlog of the whole store. looked is a skip scan of queue_due: each
+// step enters the index at the next endpoint, however many deliveries an endpoint has. All
+// pending deliveries are counted by queue_pkey.
 const backlogOfAllSQL = `
 	with recursive waiting (id, n) as (
 		(
@@ -444,7 +449,7 @@ const (
 			limit @most) dead)`
 )
 
-// Backlog counts what waits; see [store.Rollups].
+// Backlog counts pending deliveries and dead letters; see [store.Rollups].
 func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (_ store.Backlog, err error) {
 	defer s.calls.Begin("Backlog").End(&err, "count the backlog")
 	statement := backlogOfAllSQL
@@ -473,9 +478,9 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (_ store.Back
 	return found[0], nil
 }
 
-// How endpoints fare, in the order of the ids: the last change of health, by
-// endpoint_health_pkey; circuits by circuits_pkey; pending deliveries as in
-// backlogOfLookedSQL; what ended by endedSQL.
+// endpointStatesSQL returns the states of endpoints, in the order of the ids. It reads the last
+// change of health by endpoint_health_pkey, circuits by circuits_pkey, pending deliveries as
+// backlogOfLookedSQL does, and ended deliveries by endedSQL.
 const endpointStatesSQL = `
 	select e.id, h.account, coalesce(h.number, 0), coalesce(h.status, ''), coalesce(h.reason, ''), coalesce(h.warnings, 0), h.since,
 		c.endpoint, coalesce(c.status, ''), coalesce(c.reason, ''), c.opened_at, c.probe_at, coalesce(c.cooldown, 0),
@@ -528,7 +533,7 @@ const endpointStatesSQL = `
 	) ended
 	order by e.place`
 
-// EndpointStates says how endpoints fare; see [store.Rollups].
+// EndpointStates returns the states of endpoints; see [store.Rollups].
 func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) (_ []store.EndpointState, err error) {
 	defer s.calls.Begin("EndpointStates").End(&err, "read states of endpoints")
 	column := uuids{}

@@ -13,36 +13,35 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Settles a group of attempts in one statement, in five steps that see one snapshot:
+// settleSQL settles a group of attempts in one statement, in five steps that see one snapshot:
 //
-// found joins each settlement with its row of the queue by id and token. The token is the
-// fence: a row has it from the claim until the lease is settled, released or taken over. A
-// settlement whose lease was taken over finds no row, and can change nothing.
+// found joins each settlement with its row of the queue by id and token. The token is the fence:
+// a row has it from the claim until the lease is settled, released or taken over. A settlement
+// whose lease was taken over finds no row, and can change nothing.
 //
-// ended and moved change the rows: deliveries that are delivered or dead leave the queue,
-// those that are pending get their next time. They test the token again. Between the
-// snapshot and the row's lock another node may have taken the lease over; then the second
-// test, which PostgreSQL makes on the newest version of the row, fails.
+// ended and moved change the rows. Deliveries that are delivered or dead leave the queue; those
+// that are pending get their next time. Both steps test the token again. Between the snapshot and
+// the row's lock another node may have taken the lease over; then the second test, which
+// PostgreSQL makes on the newest version of the row, fails.
 //
-// checked marks as stale every settlement whose row neither ended nor moved.
+// checked marks every settlement as stale whose row neither ended nor moved.
 //
-// recorded writes one row of attempts for each settlement, stale or not: a request that
-// left is always in the history.
+// recorded writes one row of attempts for each settlement, stale or not: a request that left is
+// always in the history.
 //
 // whole, counted and counted_late insert one delta of the rollups (see countSettledSQL).
 //
-// A delivery that succeeds at once costs this statement two row writes: delete from queue,
-// insert into attempts. Walks queue_pkey, one probe for each settlement, and updates by
-// ctid (why: see claimSQL).
+// A delivery that succeeds at once costs this statement two row writes: one delete from queue and
+// one insert into attempts. The statement walks queue_pkey, one probe for each settlement, and
+// updates by ctid (see claimSQL for the reason).
 const settleSQL = fenceSQL + recordSQL
 
-// The same for groups in which a delivery becomes a dead letter.
+// settleDeadSQL is settleSQL for groups in which a delivery becomes a dead letter.
 const settleDeadSQL = fenceSQL + insertDeadLetterSQL + recordSQL
 
-// The part that decides which settlements count. moved keeps bulk deliveries in their lane
-// and sends others to the retry lane; it sets losses to 0, because the node lived to
-// settle. The arrays of checked stand in the same order as those of found; place joins the
-// two.
+// fenceSQL decides which settlements count. The part moved keeps bulk deliveries in their lane
+// and sends others to the retry lane. It sets losses to 0, because the node lived to settle. The
+// arrays of checked are in the same order as those of found; place joins the two.
 const fenceSQL = `
 	with found as materialized (
 		select s.place, s.token, s.status, s.step, s.after, q.at
@@ -78,11 +77,11 @@ const fenceSQL = `
 				response_head, place)
 	)`
 
-// The last status code and the last error that the attempts of a dying delivery d have
-// shown. attempts has a partition for each day of the delivery's id. The id comes from
-// another table here, so the plan has every partition; while it runs, only the one of the
-// id is probed. account and endpoint are named although the delivery is enough: without
-// them another index would look as cheap on an empty partition. Both walk attempts_pkey
+// These expressions return the last status code and the last error of the attempts of a delivery
+// d that becomes a dead letter. The table attempts has a partition for each day of the delivery's
+// id. The id comes from another table, so the plan has every partition, but only the partition of
+// the id is probed. The conditions name account and endpoint although the delivery is enough:
+// without them another index would look as cheap on an empty partition. Both walk attempts_pkey
 // backwards.
 const (
 	lastStatusCodeSQL = `coalesce((
@@ -99,12 +98,12 @@ const (
 				limit 1), '')`
 )
 
-// Writes the dead letters of the group. A dead letter shows the last status code and the
-// last error. Often the last attempt has no status code (a timeout), or there was no last
-// attempt (the delivery expired); then the attempts before it are asked.
+// insertDeadLetterSQL writes the dead letters of the group, with the last status code and the
+// last error. Often the last attempt has no status code (a timeout), or there was no last attempt
+// (the delivery expired); then earlier attempts are read.
 //
-// That costs 3 µs of planning for each settlement of a group, whether somebody died or
-// not. So this part is in the statement only if somebody did.
+// That costs 3 µs of planning for each settlement of a group, even without a dead letter. So this
+// part is in the statement only if the group has a dead letter.
 const insertDeadLetterSQL = `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, replay_job, died_at)
@@ -117,7 +116,7 @@ const insertDeadLetterSQL = `, dead_letter as (
 		on conflict (delivery) do nothing
 	)`
 
-// Takes the place of the record with the same number.
+// replaceRecordSQL replaces the record with the same number.
 const replaceRecordSQL = `on conflict (delivery, number) do update
 		set outcome = excluded.outcome, status_code = excluded.status_code, error = excluded.error,
 			retry_after = excluded.retry_after, started_at = excluded.started_at, duration = excluded.duration,
@@ -125,20 +124,20 @@ const replaceRecordSQL = `on conflict (delivery, number) do update
 			response_start = excluded.response_start, final_url = excluded.final_url, timing = excluded.timing,
 			response_head = excluded.response_head`
 
-// Writes the records. (delivery, number) is unique, and the record that exists may be
-// replaced in two cases only:
+// recordSQL writes the records. (delivery, number) is unique, and an existing record is replaced
+// in two cases only:
 //
-//   - It is lost and the new one is not. The node was believed dead when its lease was
-//     taken over, and now reports what happened after all: a response, an error, or that
-//     no request left (outcome none).
-//   - It is stale and the new one is not. The number was released unused and given
-//     again, and the holder of the lease knows better.
+//   - The existing record is lost and the new one is not. The node was believed dead when its
+//     lease was taken over, and now reports what happened: a response, an error, or that no
+//     request left (outcome none).
+//   - The existing record is stale and the new one is not. The number was released unused and
+//     given again, and the record of the holder of the lease is the right one.
 //
-// In every other case the statement is a repeat after a lost reply, and the first record
-// stays. That makes Settle safe to repeat.
+// In every other case the statement is a repeat after a lost reply, and the first record stays.
+// That makes Settle safe to repeat.
 //
-// A stale attempt moved nothing. Its status_after is pending and its next_at null, not what
-// it would have led to.
+// A stale attempt changed no delivery, so its status_after is pending and its next_at is null,
+// whatever its transition was.
 const recordSQL = `, recorded as (
 		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, replay_job, response_start,
@@ -157,11 +156,11 @@ const recordSQL = `, recorded as (
 	from checked c
 	order by c.place`
 
-// Counts the group for the rollups. Nearly always every settlement counts; then @counted,
-// which the caller has made of the group, is the delta. If some are stale, the statement
-// makes the delta: of the settlements that are not stale, and of the stale ones with a new
-// record. A stale settlement that took the place of a lost record was counted as lost
-// before; one that changed no record is a repeat.
+// countSettledSQL counts the group for the rollups. Nearly always every settlement counts; then
+// the delta is @counted, which the caller has computed from the group. If some settlements are
+// stale, the statement computes the delta: from the settlements that are not stale, and from the
+// stale ones with a new record. A stale settlement that replaced a lost record was counted as
+// lost before, and one that changed no record is a repeat.
 const countSettledSQL = `, whole as materialized (
 		select not exists (select from checked where stale) as whole
 	), counted as (
@@ -179,14 +178,12 @@ const countSettledSQL = `, whole as materialized (
 		` + insertDeltaEnd + `
 	)`
 
-// Finds those of the stale settlements that were settled before by the same settlement:
-// their record exists and is neither stale nor lost. This happens when the reply to Settle
-// was lost and it is repeated: the first try has removed the row, so the repeat finds no
-// token and looks stale.
+// settledSQL finds the stale settlements that an earlier run has stored: their record exists and
+// is neither stale nor lost. This happens when the reply to Settle was lost. The first run has
+// removed the row, so the repeat finds no token and looks stale.
 //
-// It is a statement of its own, with a new snapshot. If the first try was still
-// committing, settleSQL waited for it, but saw the snapshot from before. Walks
-// attempts_pkey.
+// It is a separate statement, with a new snapshot. If the first run was still committing,
+// settleSQL waited for it, but saw the snapshot from before. It walks attempts_pkey.
 const settledSQL = `
 	select s.place - 1
 	from unnest(@ids::uuid[], @numbers::int[], @accounts::uuid[], @endpoints::uuid[])
@@ -199,14 +196,15 @@ const settledSQL = `
 		limit 1
 	) a`
 
-// Settle records attempts and carries out their transitions, in one round trip. If events
-// with an ordering key end, it takes two, because their keys are locked first.
+// Settle records attempts and carries out their transitions, in one round trip; see
+// [store.Queue]. If deliveries of events with an ordering key end, it needs two, because it locks
+// the keys first.
 //
-// PostgreSQL refuses a statement that would write one row of attempts twice. That happens
-// if a caller settles one attempt twice in a group, after a retry of its own. Then each
-// settlement gets a transaction of its own; the second finds the first.
+// PostgreSQL refuses a statement that would write one row of attempts twice. That happens if a
+// caller settles one attempt twice in a group, after a retry of its own. Then each settlement
+// gets a transaction of its own, and the second one finds the record of the first.
 //
-// Settlements that need a lock that is stuck (see locks.go) are left out of the transaction.
+// Settlements that need a stuck lock (see locks.go) are left out of the transaction.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (settled []store.Settled, err error) {
 	defer s.calls.Begin("Settle").End(&err, "settle")
 	locks := func() (keys []lockKey) {
@@ -219,13 +217,13 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (set
 		settled, err = s.settleWithout(ctx, settlements, without)
 		return err
 	})
-	if isCode(err, codeTwice) && len(settlements) > 1 { // one attempt is among them twice
+	if isCode(err, codeTwice) && len(settlements) > 1 { // the group has one attempt twice
 		return s.settleEach(ctx, settlements)
 	}
 	return settled, err
 }
 
-// settleWithout settles those of the group that need no lock that is stuck.
+// settleWithout settles the settlements of the group that need no stuck lock.
 func (s *Store) settleWithout(ctx context.Context, settlements []store.Settlement, without map[lockKey]bool) ([]store.Settled, error) {
 	if len(without) == 0 {
 		return s.settle(ctx, settlements)
@@ -248,8 +246,8 @@ func (s *Store) settleWithout(ctx context.Context, settlements []store.Settlemen
 	return all, err
 }
 
-// settle settles a group in one transaction. The transaction may be repeated: its time is
-// read anew for each try, and what a try has stored is found by findSettled.
+// settle settles a group in one transaction. The transaction may run again: each run reads the
+// time again, and findSettled finds what an earlier run has stored.
 func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	columns, bodies := settleColumns(settlements)
 	var stored func()
@@ -294,9 +292,9 @@ func (s *Store) settle(ctx context.Context, settlements []store.Settlement) ([]s
 	return settled, err
 }
 
-// endedKeys are those settlements of a group that end a delivery of an event with an
-// ordering key. Such an event can have deliveries without an order, to endpoints that did
-// not ask for it; only the queue's rows say which ones are ordered (orderedSQL).
+// endedKeys are the settlements of a group that end a delivery of an event with an ordering key.
+// Such an event can also have deliveries without an order, to endpoints that did not ask for it.
+// Only the rows of the queue say which deliveries are ordered (orderedSQL).
 type endedKeys struct {
 	ids    uuids
 	tokens []int64
@@ -304,8 +302,8 @@ type endedKeys struct {
 	dead   []bool // whether the delivery becomes a dead letter
 }
 
-// endedKeys returns the settlements that may need the lock of an ordering key. A retry
-// needs none: its row stays the head.
+// endedKeys returns the settlements that may need the lock of an ordering key. A retry needs no
+// lock, because its row stays the head.
 func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended endedKeys) {
 	for i := range settlements {
 		s := &settlements[i]
@@ -318,10 +316,9 @@ func (c *settlementColumns) endedKeys(settlements []store.Settlement) (ended end
 	return ended
 }
 
-// settleOrdered settles what queue queues, and advances the ordering keys of what ended.
-// The first round trip locks the keys and reads the positions; the second one settles,
-// pauses or releases the heads, and commits. next is called with the lane of each new
-// head.
+// settleOrdered runs the statements of queue, and advances the ordering keys of ended deliveries.
+// The first round trip locks the keys and reads the positions; the second one settles, pauses the
+// keys or makes the next heads due, and commits. It calls next with the lane of each new head.
 func (s *Store) settleOrdered(
 	ctx context.Context, keyed endedKeys, queue func(*pgx.Batch), next func(place int, lane postrider.Lane),
 ) error {
@@ -350,7 +347,7 @@ func (s *Store) settleOrdered(
 	})
 }
 
-// findSettled clears Stale for settlements that an earlier try has stored.
+// findSettled clears Stale for settlements that an earlier run has stored.
 func (s *Store) findSettled(ctx context.Context, columns *settlementColumns, settled []store.Settled) error {
 	rows, _ := s.pool.Query(ctx, settledSQL, columns.args())
 	var place int
@@ -361,8 +358,8 @@ func (s *Store) findSettled(ctx context.Context, columns *settlementColumns, set
 	return err
 }
 
-// settleEach settles one after the other, each in a transaction. An error in the middle
-// leaves the first ones settled; the caller repeats the group, and they are found.
+// settleEach settles one settlement after the other, each in a transaction. After an error the
+// first ones stay settled; the caller repeats the group, and the repeat finds them.
 func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
 	all := make([]store.Settled, 0, len(settlements))
 	for i := range settlements {
@@ -375,9 +372,8 @@ func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) 
 	return all, nil
 }
 
-// settlementColumns are settlements as the columns of settleSQL: one array for each
-// column. The statement is the same for one settlement and for a thousand, so it is
-// planned once, and its text is not built anew for each group.
+// settlementColumns are the columns of settleSQL, one array for each column. The statement is the
+// same for one settlement and for a thousand, so it is planned once, and its text is constant.
 type settlementColumns struct {
 	ids, events, endpoints, accounts, replayedFrom, replayJobs uuids
 	numbers, steps, tokens, statusCodes                        numbers
@@ -399,7 +395,7 @@ func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyCol
 	return columns, bodies
 }
 
-// add appends one settlement. The head and the first bytes of an accepted response are kept in
+// add appends one settlement. The head and the first bytes of an accepted response are stored in
 // the row itself; all other bodies are in attempt_bodies (see bodyColumns).
 func (c *settlementColumns) add(s *store.Settlement) {
 	claimed, attempt, transition := &s.Claimed, &s.Attempt, &s.Transition
@@ -427,8 +423,8 @@ func (c *settlementColumns) add(s *store.Settlement) {
 	c.timings = append(c.timings, store.EncodeTiming(attempt.Timing))
 }
 
-// errorOf returns the error that the record shows. A decision without a request (the
-// delivery expired, its bytes are gone) shows its reason.
+// errorOf returns the error of the record. A decision without a request (the delivery expired, or
+// its bytes were deleted) has its reason as the error.
 func errorOf(s *store.Settlement) string {
 	if s.Attempt.Outcome == postrider.OutcomeNone && s.Attempt.Error == "" {
 		return s.Transition.Reason
@@ -447,9 +443,8 @@ func (c *settlementColumns) args() pgx.NamedArgs {
 	}
 }
 
-// On a repeat the bodies are there already and stay. Settlements that turn out to be stale
-// have their bodies stored too: they belong to a request that left. Walks
-// attempt_bodies_pkey.
+// On a repeat the bodies are already stored and stay. The bodies of stale settlements are stored
+// too, because they belong to a request that left. The statement walks attempt_bodies_pkey.
 const insertBodiesSQL = `
 	insert into attempt_bodies (delivery, number, request_head, response_head, response_body)
 	select *
@@ -457,9 +452,9 @@ const insertBodiesSQL = `
 		@response_bodies::bytea[])
 	on conflict (delivery, number) do nothing`
 
-// bodyColumns are the heads and bodies that get a row of attempt_bodies. An accepted
-// attempt with a short body has none, which is nearly every attempt: a second row would
-// double the cost of a delivery.
+// bodyColumns are the heads and bodies that get a row of attempt_bodies. An accepted attempt with
+// a short body has no such row. That is nearly every attempt, and a second row would double the
+// cost of a delivery.
 type bodyColumns struct {
 	deliveries                                  uuids
 	numbers                                     []int32

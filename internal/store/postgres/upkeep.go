@@ -12,14 +12,14 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// Turns deliveries without an order whose time is over into dead letters. A delivery under
-// a valid lease is left to its node, which refuses it or settles it.
+// expireSQL turns expired deliveries without an order into dead letters. A delivery under a valid
+// lease is left to its node, which refuses or settles it.
 //
-// It walks queue_pkey from the oldest row on. What has expired was created before most of
-// what has not, so the walk stops soon; an index on expires_at would cost every delivery.
-// If the lease of a dead node has ended, the attempt under way is recorded as lost. skip
-// locked leaves rows to a settlement that is under way. Everything is recorded of the rows
-// that were deleted, not of those that were found (see cancelDeletedSQL).
+// It walks queue_pkey from the oldest row on. Most expired deliveries are older than most others,
+// so the walk stops soon; an index on expires_at would cost every delivery. If the lease of a
+// dead node has ended, the attempt under way is recorded as lost. With "skip locked" it leaves
+// rows to a settlement that is under way. Only deleted rows are recorded, not all found rows (see
+// cancelDeletedSQL).
 const expireSQL = `
 	with expired as materialized (
 		select q.ctid as at
@@ -33,8 +33,9 @@ const expireSQL = `
 	)` + expiredDeadLettersSQL + `
 	select count(*), count(token) from ended`
 
-// The common part of both ways to expire: delete the rows, record lost attempts, and write
-// the dead letters with what their last attempts show (see insertDeadLetterSQL).
+// expiredDeadLettersSQL is the common part of both ways to expire. It deletes the rows, records
+// lost attempts, and writes the dead letters with the last status code and error (see
+// insertDeadLetterSQL).
 const expiredDeadLettersSQL = `, ended as (
 		delete from queue q
 		using expired
@@ -59,7 +60,7 @@ const expiredDeadLettersSQL = `, ended as (
 		` + insertDeltaEnd + `
 	)`
 
-// Of the rows that were deleted, those whose lease had ended: the attempt under way is lost.
+// endedLeasesSQL records the attempts under way of deleted rows whose lease had ended as lost.
 const endedLeasesSQL = `, lost as (
 		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
@@ -69,10 +70,11 @@ const endedLeasesSQL = `, lost as (
 		on conflict (delivery, number) do nothing
 	)`
 
-// The same for ordered deliveries, in two steps, because their keys must be locked before
-// their rows (see order.go). find walks queue_ordered_expires_at: behind a paused key many
-// of them can wait for long, so a walk by age would not stop soon. end walks queue_pkey,
-// and tests again what find has tested before the wait for the keys.
+// expireOrdered does the same for ordered deliveries, in two steps, because their keys must be
+// locked before their rows (see order.go). The statement find walks queue_ordered_expires_at:
+// behind a paused key many deliveries can wait for long, so a walk by age would not stop soon.
+// The statement end walks queue_pkey, and tests again the conditions that find tested before the
+// wait for the keys.
 var expireOrdered = ending{
 	find: `
 	select q.id
@@ -99,23 +101,23 @@ var expireOrdered = ending{
 	dead: true,
 }
 
-// Expire turns deliveries whose time is over into dead letters, those without an order
-// first. Each of the two kinds is one transaction.
+// Expire turns expired deliveries into dead letters, those without an order first; see
+// [store.Upkeep]. Each of the two kinds is one transaction.
 func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
 	defer s.calls.Begin("Expire").End(&err, "expire deliveries")
 	return s.endBoth(ctx, expireSQL, expireOrdered, limit)
 }
 
-// ending says how ordered deliveries end that nobody settles: they expire, or their
-// endpoint is deleted.
+// ending says how ordered deliveries end without a settlement: they expire, or their endpoint is
+// deleted.
 type ending struct {
 	find string // selects the ids of at most @limit deliveries, without a lock
-	end  string // ends those of @ids that may still end, and returns their ids and whether it recorded an attempt as lost
-	dead bool   // whether they become dead letters, which can pause their keys
+	end  string // ends the deliveries of @ids that may still end; returns the id of each, and whether an attempt was recorded as lost
+	dead bool   // whether the deliveries become dead letters, which can pause their keys
 }
 
-// endOrdered finds up to limit deliveries and ends them in one transaction. It is not
-// repeated when its reply is lost: the janitor calls again anyway.
+// endOrdered finds up to limit deliveries and ends them in one transaction. It does not run again
+// when its reply is lost, because the janitor calls it again anyway.
 func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n, lost int, err error) {
 	err = s.once(ctx, func() error {
 		return s.withConn(ctx, func(conn *pgxpool.Conn) error {
@@ -131,9 +133,9 @@ func (s *Store) endOrdered(ctx context.Context, e ending, limit int) (n, lost in
 	return n, lost, err
 }
 
-// endDeliveries locks the keys of the deliveries, ends those that may still end, and
-// advances their keys. A delivery that was settled while the keys were waited for is not
-// among ended.
+// endDeliveries locks the keys of the deliveries, ends those that may still end, and advances
+// their keys. A delivery that was settled during the wait for the keys is not among the ended
+// ones.
 func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending, ids uuids) (n, lost int, err error) {
 	positions, err := lockPositions(ctx, conn, ids, nil)
 	if err != nil {
@@ -163,9 +165,9 @@ func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending,
 	return len(ended), lost, conn.SendBatch(ctx, b).Close()
 }
 
-// Finds endpoints of deleted accounts. Walks accounts_deleted, and for each account
-// endpoints_account. Both limits bound the work: few accounts with many endpoints, and
-// many with few.
+// orphanedSQL finds endpoints of deleted accounts. It walks accounts_deleted, and
+// endpoints_account for each account. The inner limit bounds the work for an account with many
+// endpoints, and the outer one for many accounts.
 const orphanedSQL = `
 	select d.id
 	from accounts a
@@ -178,7 +180,8 @@ const orphanedSQL = `
 	where a.deleted_at is not null
 	limit @limit`
 
-// Versions are unique: each endpoint gets one of its own. Walks endpoints_pkey.
+// Each endpoint gets a version of its own, because versions are unique. The statement walks
+// endpoints_pkey.
 const (
 	deleteEndpointsSQL = `
 	update endpoints e
@@ -187,10 +190,10 @@ const (
 	where e.id = n.id and e.status <> 'deleted'`
 )
 
-// DeleteEndpoints deletes endpoints of deleted accounts. They are found outside of the
-// transaction, so that the row of subscriptions, which every change of an endpoint needs,
-// is locked only for the update. Deleted accounts stay deleted, so what was found stays
-// right.
+// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. It finds them
+// outside of the transaction, so that the row of subscriptions, which every change of an endpoint
+// needs, is locked only for the update. The result stays right, because deleted accounts stay
+// deleted.
 func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, err error) {
 	defer s.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")
 	err = s.repeat(ctx, func(bool) error {
@@ -212,17 +215,17 @@ func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, er
 	return deleted, err
 }
 
-// Cancels deliveries of deleted endpoints that have no order. One under a valid lease is
-// left to its settlement, because its request may be accepted. waiting and parked are two
-// walks, because queue_due does not have the parked rows. Pauses of deleted endpoints end
-// as well: no delivery waits for them any more.
+// cancelDeletedSQL cancels deliveries without an order of deleted endpoints. A delivery under a
+// valid lease is left to its settlement, because its request may be accepted. waiting and parked
+// are two walks, because queue_due does not have the parked rows. Pauses of deleted endpoints end
+// too, because no delivery waits for them any more.
 //
-// Everything is recorded of the rows that ended has deleted. gone can have rows that it does
-// not delete: a claim or a release may commit between the snapshot of the statement and the
-// row's lock. The lock then returns the newest version of the row, which the snapshot does
-// not have, and delete finds no row there. The next call finds it.
+// Only the rows that ended has deleted are recorded. gone can have rows that ended does not
+// delete: a claim or a release may commit between the snapshot of the statement and the row's
+// lock. The lock then returns the newest version of the row. The snapshot does not have that
+// version, so delete finds no row. The next call finds it.
 //
-// Walks endpoints_deleted, and for each endpoint queue_due and queue_parked;
+// The statement walks endpoints_deleted, and queue_due and queue_parked for each endpoint; and
 // paused_keys_pkey for the pauses.
 const cancelDeletedSQL = `
 	with waiting as materialized (
@@ -264,8 +267,8 @@ const cancelDeletedSQL = `
 	)` + cancelGoneSQL + `
 	select count(*), count(token) from ended`
 
-// The common part of both ways to cancel: delete the rows, and record lost attempts and the
-// decisions.
+// cancelGoneSQL is the common part of both ways to cancel. It deletes the rows, and records lost
+// attempts and the decisions.
 const cancelGoneSQL = `, ended as (
 		delete from queue q
 		using gone
@@ -288,9 +291,10 @@ const cancelGoneSQL = `, ended as (
 		` + insertDeltaEnd + `
 	)`
 
-// Cancels the ordered deliveries of deleted endpoints, in two steps for the reason given at
-// expireOrdered. find walks endpoints_deleted, and for each endpoint queue_order_key. end walks
-// queue_pkey, and tests the lease again; a deleted endpoint never comes back.
+// cancelOrdered cancels the ordered deliveries of deleted endpoints, in two steps for the same
+// reason as expireOrdered. The statement find walks endpoints_deleted, and queue_order_key for
+// each endpoint. The statement end walks queue_pkey, and tests the lease again. It need not test
+// the endpoint, because a deleted endpoint never comes back.
 var cancelOrdered = ending{
 	find: `
 	select d.id
@@ -318,28 +322,28 @@ var cancelOrdered = ending{
 	select id, token is not null from ended`,
 }
 
-// CancelDeleted cancels pending deliveries of deleted endpoints, those without an order
-// first. Each of the two kinds is one transaction.
+// CancelDeleted cancels pending deliveries of deleted endpoints, those without an order first;
+// see [store.Upkeep]. Each of the two kinds is one transaction.
 func (s *Store) CancelDeleted(ctx context.Context, limit int) (cancelled, lost int, err error) {
 	defer s.calls.Begin("CancelDeleted").End(&err, "cancel deliveries of deleted endpoints")
 	return s.endBoth(ctx, cancelDeletedSQL, cancelOrdered, limit)
 }
 
-// endBoth ends deliveries without an order by a statement, and then ordered ones.
+// endBoth ends deliveries without an order by the statement, and then ordered ones by e.
 func (s *Store) endBoth(ctx context.Context, statement string, e ending, limit int) (ended, lost int, err error) {
 	ended, lost, err = s.end(ctx, statement, limit)
 	if err != nil || ended >= limit {
 		return ended, lost, err
 	}
 	ordered, lostOrdered, err := s.endOrdered(ctx, e, limit-ended)
-	if err != nil { // the first are ended, and counted; of these none is
+	if err != nil { // the deliveries without an order have ended and are counted; of the ordered ones none has
 		return ended, lost, err
 	}
 	return ended + ordered, lost + lostOrdered, nil
 }
 
-// end runs a statement that ends deliveries and returns how many, and how many of their
-// attempts it recorded as lost.
+// end runs a statement that ends deliveries. It returns how many deliveries ended, and how many
+// of their attempts were recorded as lost.
 func (s *Store) end(ctx context.Context, statement string, limit int) (ended, lost int, err error) {
 	err = s.repeat(ctx, func(bool) error {
 		return s.pool.QueryRow(ctx, statement, pgx.NamedArgs{"limit": limit, "now": s.clock.Now()}).Scan(&ended, &lost)
@@ -347,8 +351,8 @@ func (s *Store) end(ctx context.Context, statement string, limit int) (ended, lo
 	return ended, lost, err
 }
 
-// Deletes the oldest keys, a bounded number at a time. skip locked leaves keys that
-// another node is deleting. Walks idempotency_keys_created_at from the oldest on.
+// forgetKeysSQL deletes the oldest keys, at most @limit. With "skip locked" it leaves keys that
+// another node is deleting. It walks idempotency_keys_created_at from the oldest key on.
 const forgetKeysSQL = `
 	with old as materialized (
 		select k.ctid as at
@@ -364,35 +368,35 @@ const forgetKeysSQL = `
 	)
 	select count(*) from old`
 
-// ForgetKeys deletes old idempotency keys.
+// ForgetKeys deletes old idempotency keys; see [store.Upkeep].
 func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ int, err error) {
 	defer s.calls.Begin("ForgetKeys").End(&err, "forget idempotency keys")
 	return s.upkeep(ctx, forgetKeysSQL, pgx.NamedArgs{"age": age.Microseconds(), "limit": limit})
 }
 
-// upkeep runs a statement that returns how many rows it has changed. Such statements may
-// be repeated: a repeat finds less to do.
+// upkeep runs a statement that returns how many rows it has changed. Such a statement may run
+// again, because a repeat finds less to do.
 func (s *Store) upkeep(ctx context.Context, statement string, args pgx.NamedArgs) (int, error) {
 	var n int
 	err := s.repeat(ctx, func(bool) error { return s.pool.QueryRow(ctx, statement, args).Scan(&n) })
 	return n, err
 }
 
-// Writes one row over and over. Walks probe_pkey.
+// probeWriteSQL writes the same row each time. It walks probe_pkey.
 const probeWriteSQL = `
 	insert into probe (id, at) values (1, now())
 	on conflict (id) do update set at = excluded.at`
 
-// Fills a temporary file with @space bytes: each number takes 14 there. PostgreSQL deletes it
-// at once, and no table grows.
+// These statements fill a temporary file with @space bytes; each number takes 14 bytes there.
+// PostgreSQL deletes the file at once, and no table grows.
 const (
 	probeMemorySQL = `select set_config('work_mem', '64kB', true)`
 	probeSpaceSQL  = `select count(*) from generate_series(1, @space::int / 14)`
 )
 
-// ProbeWrite commits a write, to learn whether the database accepts writes: its disk may
-// be full, or it may have become a standby. On a full disk the row fits into its page, where
-// publishes need new ones; so the probe needs as much room as some of them.
+// ProbeWrite commits a write, to learn whether the database accepts writes: its disk may be full,
+// or it may have become a standby. On a full disk the row still fits into its page, but publishes
+// need new pages. So the probe asks for as much space as some publishes need.
 func (s *Store) ProbeWrite(ctx context.Context, space int) (err error) {
 	defer s.calls.Begin("ProbeWrite").End(&err, "probe write")
 	return s.repeat(ctx, func(bool) error {
@@ -406,13 +410,13 @@ func (s *Store) ProbeWrite(ctx context.Context, space int) (err error) {
 	})
 }
 
-// Makes the partitions from yesterday to seven days ahead. Yesterday's is for ids that
-// were made before midnight, or by a clock that is behind. Seven days are the reserve: if
-// this fails for a week, inserts fail, because no partition takes their ids.
+// makePartitionsSQL creates the partitions from yesterday to seven days ahead. That of yesterday
+// is for ids that were made before midnight, or by a clock that is behind. The seven days are a
+// reserve: if this fails for a week, inserts fail, because no partition takes their ids.
 const makePartitionsSQL = `
 	select postrider_make_partitions((now() at time zone 'UTC')::date - 1, (now() at time zone 'UTC')::date + 7)`
 
-// MakePartitions makes the daily partitions that are missing.
+// MakePartitions creates the daily partitions that are missing.
 func (s *Store) MakePartitions(ctx context.Context) (err error) {
 	defer s.calls.Begin("MakePartitions").End(&err, "make partitions")
 	_, err = s.upkeep(ctx, makePartitionsSQL, nil)

@@ -10,23 +10,23 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// How domain values become parameters, and columns domain values.
+// This file converts domain values to parameters, and columns to domain values.
 
-// column is an array parameter that is encoded without copies. pgx asks for each value as
-// an interface; a value in an interface is copied to the heap, and a settlement has 25 of
-// them. So Index returns a pointer into the column. T is a type of pgtype, which pgx
-// encodes without reflection.
+// column is an array parameter that is encoded without copies. pgx asks for each value as an
+// interface. A value in an interface is copied to the heap, and a settlement has 25 values. So
+// Index returns a pointer into the column. T is a type of pgtype, which pgx encodes without
+// reflection.
 type column[T any] []T
 
 type (
 	uuids   = column[pgtype.UUID]
 	texts   = column[pgtype.Text]
-	numbers = column[pgtype.Int8] // of any integer type: the range is checked when they are encoded
+	numbers = column[pgtype.Int8] // for all integer types; pgx checks the range when it encodes them
 	times   = column[pgtype.Timestamptz]
 	traces  = column[trace]
 )
 
-// Dimensions returns nil for a nil column, which is null then.
+// Dimensions returns nil for a nil column, which makes it null.
 func (c column[T]) Dimensions() []pgtype.ArrayDimension { return pgtype.FlatArray[T](c).Dimensions() }
 
 // Index returns a pointer to a value.
@@ -49,10 +49,10 @@ func instant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t
 // text returns the string as a parameter; the empty string is null.
 func text(s string) pgtype.Text { return pgtype.Text{String: s, Valid: s != ""} }
 
-// trace is what [store.TraceContext] returns as a parameter; nil is null.
+// trace is a parameter with the result of [store.TraceContext]; nil is null.
 type trace []byte
 
-// BytesValue returns what is stored.
+// BytesValue returns the bytes to store.
 func (t *trace) BytesValue() ([]byte, error) { return *t, nil }
 
 // someText returns the string as a parameter that is never null.
@@ -66,10 +66,10 @@ func number[N ~int | ~int16 | ~int64 | ~uint64](n N) pgtype.Int8 {
 // micros returns the duration as a parameter, in microseconds.
 func micros(d time.Duration) pgtype.Int8 { return number(d.Microseconds()) }
 
-// token returns the token as a parameter; no lease is null.
+// token returns the token as a parameter; the zero token, which is no lease, is null.
 func token(t postrider.Token) pgtype.Int8 { return pgtype.Int8{Int64: int64(t), Valid: t != 0} }
 
-// bytesOrNull keeps an empty slice from being stored as zero bytes.
+// bytesOrNull returns nil for an empty slice, so that it is stored as null.
 func bytesOrNull(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
@@ -82,7 +82,7 @@ type intoID[I ~[16]byte] struct{ id *I }
 
 func toID[I ~[16]byte](id *I) intoID[I] { return intoID[I]{id} }
 
-// ScanUUID stores what was read.
+// ScanUUID sets the id.
 func (d intoID[I]) ScanUUID(v pgtype.UUID) error {
 	*d.id = I{}
 	if v.Valid {
@@ -91,12 +91,12 @@ func (d intoID[I]) ScanUUID(v pgtype.UUID) error {
 	return nil
 }
 
-// intoTrace scans a bytea into the trace of an event; null is none.
+// intoTrace scans a bytea into the trace of an event; null is no trace.
 type intoTrace struct{ event *postrider.Event }
 
 func toTrace(e *postrider.Event) intoTrace { return intoTrace{e} }
 
-// ScanBytes stores what was read.
+// ScanBytes sets the trace.
 func (d intoTrace) ScanBytes(v []byte) error { return store.SetTraceContext(d.event, v) }
 
 // intoTime scans a timestamptz into a UTC time; null is the zero time.
@@ -104,7 +104,7 @@ type intoTime struct{ at *time.Time }
 
 func toTime(at *time.Time) intoTime { return intoTime{at} }
 
-// ScanTimestamptz stores what was read.
+// ScanTimestamptz sets the time.
 func (d intoTime) ScanTimestamptz(v pgtype.Timestamptz) error {
 	*d.at = time.Time{}
 	if v.Valid {
@@ -118,14 +118,13 @@ type intoWait struct{ wait *time.Duration }
 
 func toWait(wait *time.Duration) intoWait { return intoWait{wait} }
 
-// ScanInt64 stores what was read.
+// ScanInt64 sets the duration.
 func (d intoWait) ScanInt64(v pgtype.Int8) error {
 	*d.wait = time.Duration(v.Int64) * time.Microsecond
 	return nil
 }
 
-// laneNumber returns the number of a lane in the queue: its place in
-// postrider.Lanes.
+// laneNumber returns the number of a lane in the queue: its index in postrider.Lanes.
 func laneNumber(l postrider.Lane) int16 { return int16(slices.Index(postrider.Lanes, l)) }
 
 // intoLane scans a lane's number.
@@ -133,7 +132,7 @@ type intoLane struct{ lane *postrider.Lane }
 
 func toLane(lane *postrider.Lane) intoLane { return intoLane{lane} }
 
-// ScanInt64 stores what was read.
+// ScanInt64 sets the lane.
 func (d intoLane) ScanInt64(v pgtype.Int8) error {
 	*d.lane = postrider.Lanes[v.Int64]
 	return nil
@@ -144,7 +143,7 @@ type intoSeconds struct{ at *int64 }
 
 func toSeconds(at *int64) intoSeconds { return intoSeconds{at} }
 
-// ScanTimestamptz stores what was read.
+// ScanTimestamptz sets the seconds.
 func (d intoSeconds) ScanTimestamptz(v pgtype.Timestamptz) error {
 	*d.at = v.Time.Unix()
 	return nil

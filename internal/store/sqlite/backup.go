@@ -22,38 +22,38 @@ import (
 	"github.com/postrider/postrider/internal/batch"
 )
 
-// Backup describes a verified file with a copy of a store.
+// Backup describes a verified file that has a copy of a store.
 type Backup struct {
 	File    string
 	Bytes   int64
 	SHA256  string         // of the whole file, in hexadecimal
 	Schema  int64          // version of the tables
-	Events  int            // that it has
-	Pending int            // deliveries
+	Events  int            // number of events
+	Pending int            // number of pending deliveries
 	Hold    postrider.Hold // every backup is held; a copy made by hand may not be
-	Unnoted error          // of Copy: why the folder of the store does not say that the backup was made; nil: it does
+	Unnoted error          // why the folder of the store does not note the backup; set by Copy; nil: it notes it
 }
 
 const (
-	// stepPages is how much is copied in one step, 8 MiB.
+	// stepPages is the number of pages that one step copies: 8 MiB.
 	stepPages = 8 << 20 / pageSize
-	// maxRest bounds the pause after a step.
+	// maxRest is the longest pause after a step.
 	maxRest = time.Second
 )
 
-// Copy makes the backup file to of the store in the directory dir, while a server may use
-// it, and verifies it. It calls encrypted with each encrypted value of the copy. The file
-// must not exist; until it is verified and on disk, it has another name. Encryption keys
+// Copy makes the backup file to from the store in the directory dir, and verifies it. A server
+// may use the store at the same time. Copy calls encrypted with each encrypted value of the copy.
+// The file must not exist; until it is verified and on disk, it has another name. Encryption keys
 // are not in it.
 //
-// It reads beside the server, on a connection of its own: the lock of the directory keeps
-// other writers out, and SQLite's log lets a reader see one state while the server goes
-// on. The server's log grows meanwhile. After each step the copy is synced, and as much
-// time passes as the step took: at most half of the disk's time is taken from publishes,
-// and a sync of theirs never waits for more than one step.
+// Copy reads beside the server, on a separate connection. The lock of the directory keeps other
+// writers out, and SQLite's log lets a reader see one state while the server continues. The
+// server's log grows in the meantime. After each step Copy syncs the file, and then pauses for as
+// long as the step took. So it takes at most half of the disk's time from publishes, and a sync
+// of a publish waits for at most one step.
 //
-// The copy is marked as held, so that every store that is made from it starts held. How it
-// ended is noted in dir, for [ReadLastBackup].
+// The copy is marked as held, so that every store that is made from it starts held. The result of
+// Copy is noted in dir, for [ReadLastBackup].
 func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b Backup, err error) {
 	defer func() {
 		if err != nil {
@@ -73,7 +73,7 @@ func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b 
 	if to, err = filepath.Abs(to); err != nil {
 		return Backup{}, err
 	}
-	part, err := os.CreateTemp(filepath.Dir(to), ".postrider-backup-*") // with mode 0600
+	part, err := os.CreateTemp(filepath.Dir(to), ".postrider-backup-*") // its mode is 0600
 	if err != nil {
 		return Backup{}, err
 	}
@@ -95,7 +95,8 @@ func Copy(ctx context.Context, dir, to string, encrypted func([]byte) error) (b 
 	return b, errors.Join(part.Sync(), moveNew(part.Name(), to), syncDirectory(filepath.Dir(to)))
 }
 
-// sumSuffix ends the name of the file with the checksum of a backup, which sha256sum -c can read.
+// sumSuffix ends the name of the file with the checksum of a backup. The command sha256sum -c can
+// read that file.
 const sumSuffix = ".sha256"
 
 // writeSum writes the checksum file of a backup, before the temporary file is renamed to backup.
@@ -108,9 +109,10 @@ func writeSum(backup, sum string) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// CheckSum compares a backup with the checksum that was given, or else with the one that lies
-// beside it, and returns what it was compared with; empty: nothing. SQLite has no checksums of its
-// own, so a byte that changed inside a row is not found otherwise.
+// CheckSum compares the backup with the checksum given, or, if that is empty, with the checksum
+// file beside the backup. It returns what it compared with, or an empty text if there was no
+// checksum. SQLite has no checksums of its own, so nothing else detects a changed byte inside a
+// row.
 func (b Backup) CheckSum(given string) (with string, err error) {
 	with = "the checksum that was given"
 	if given == "" {
@@ -130,14 +132,14 @@ func (b Backup) CheckSum(given string) (with string, err error) {
 	return with, nil
 }
 
-// backuper is what a connection of the driver can do besides database/sql.
+// backuper is implemented by the driver's connections, but not part of database/sql.
 type backuper interface {
 	NewBackup(to string) (*sqlite.Backup, error)
 }
 
-// copyPages copies one state of the database. The transaction that reads makes it one:
-// SQLite begins a copy anew whenever another process has written since the last step, and
-// beside a busy server it would never end.
+// copyPages copies one state of the database. It keeps a read transaction open: otherwise SQLite
+// starts the copy again whenever another process has written since the last step, and beside a
+// busy server the copy would never end.
 func copyPages(ctx context.Context, file string, to *os.File) (err error) {
 	db, err := sql.Open("sqlite", source(file, url.Values{"_pragma": {"busy_timeout(5000)", "query_only(1)"}}))
 	if err != nil {
@@ -156,12 +158,12 @@ func copyPages(ctx context.Context, file string, to *os.File) (err error) {
 		_, ended := conn.ExecContext(context.WithoutCancel(ctx), "rollback")
 		err = errors.Join(err, ended)
 	}()
-	if err := conn.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(new(int)); err != nil { // begins to read
+	if err := conn.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(new(int)); err != nil { // starts to read
 		return err
 	}
 	return conn.Raw(func(driver any) error {
-		unsynced := url.Values{"_pragma": {"journal_mode(off)", "synchronous(off)"}} // steps are synced here
-		copying, err := driver.(backuper).NewBackup(source(to.Name(), unsynced))     //nolint:errcheck // a panic, if the driver changes
+		unsynced := url.Values{"_pragma": {"journal_mode(off)", "synchronous(off)"}} // copyPages syncs each step itself
+		copying, err := driver.(backuper).NewBackup(source(to.Name(), unsynced))     //nolint:errcheck // panics if the driver changes
 		if err != nil {
 			return err
 		}
@@ -177,8 +179,8 @@ func copyPages(ctx context.Context, file string, to *os.File) (err error) {
 	})
 }
 
-// markHeld holds the store in a file that nobody else uses, as PutHold does. It also makes the file
-// complete by itself, without a log beside it.
+// markHeld holds the store in a file that nobody else uses, as PutHold does. It also makes the
+// file complete without a log beside it.
 func markHeld(ctx context.Context, file string) (err error) {
 	db, err := sql.Open("sqlite", source(file, url.Values{"_pragma": {"journal_mode(delete)", "synchronous(full)"}}))
 	if err != nil {
@@ -194,11 +196,12 @@ func markHeld(ctx context.Context, file string) (err error) {
 	return err
 }
 
-// Verify reads a whole backup: each page and each index is checked, its version must not be
-// newer than this program, and its events and pending deliveries are counted. It calls
-// encrypted with each encrypted value.
+// Verify reads a whole backup. It checks each page and each index, and that the version is not
+// newer than this program. It counts the events and pending deliveries, and calls encrypted with
+// each encrypted value.
 func Verify(ctx context.Context, file string, encrypted func([]byte) error) (b Backup, err error) {
-	if file, err = filepath.Abs(file); err != nil { // SQLite takes the start of another path for a host
+	// SQLite would take the start of a relative path for a host.
+	if file, err = filepath.Abs(file); err != nil {
 		return Backup{}, err
 	}
 	b.File = file
@@ -226,7 +229,7 @@ func Verify(ctx context.Context, file string, encrypted func([]byte) error) (b B
 	return b, eachEncrypted(ctx, db, encrypted)
 }
 
-// What Verify counts, and every encrypted value.
+// contentSQL returns what Verify counts, and allEncryptedSQL every encrypted value.
 const (
 	contentSQL = `select (select count(*) from events), (select count(*) from queue), since, reason from hold`
 
@@ -256,7 +259,7 @@ func eachEncrypted(ctx context.Context, db *sql.DB, do func([]byte) error) (err 
 	return rows.Err()
 }
 
-// readSchema reads the version of the tables. A file that has none is not a store.
+// readSchema reads the version of the tables. A file without a version is not a store.
 func (b *Backup) readSchema(ctx context.Context, db *sql.DB) error {
 	err := db.QueryRowContext(ctx, `select max(version_id) from postrider_migrations where is_applied`).Scan(&b.Schema)
 	if err != nil {
@@ -266,15 +269,15 @@ func (b *Backup) readSchema(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	knows, err := goose.NumericComponent(names[len(names)-1]) // Glob sorts them
+	knows, err := goose.NumericComponent(names[len(names)-1]) // sorted by Glob
 	if err == nil && b.Schema > knows {
 		err = fmt.Errorf("the schema of %s has version %d, and this program knows %d: a newer program made it", b.File, b.Schema, knows)
 	}
 	return err
 }
 
-// Restore puts a verified backup into the directory dir, which must be empty but for its
-// keys and its lock, and verifies the result. The store starts held.
+// Restore puts a verified backup into the directory dir, and verifies the result. The directory
+// must be empty, except for its keys and its lock. The store starts held.
 func Restore(ctx context.Context, from Backup, dir string) (b Backup, err error) {
 	defer func() {
 		if err != nil {
@@ -317,10 +320,11 @@ func Restore(ctx context.Context, from Backup, dir string) (b Backup, err error)
 	return b, errors.Join(part.Sync(), moveNew(part.Name(), b.File), syncDirectory(dir), syncDirectory(filepath.Dir(dir)))
 }
 
-// mayBeThere are the files that a directory may have into which a backup is restored.
+// mayBeThere are the files that the directory of a Restore may have.
 var mayBeThere = map[string]bool{"postrider.lock": true, "secrets.key": true, "lost+found": true}
 
-// checkEmpty refuses a directory with other files, and says if a server runs on it.
+// checkEmpty returns an error if the directory has other files than mayBeThere. The error says
+// whether a server runs on it.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -344,7 +348,7 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// copyFile appends a file to another one.
+// copyFile appends the content of a file to another file.
 func copyFile(from string, to *os.File) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -369,8 +373,8 @@ func hashFile(file string) (size int64, sum string, err error) {
 	return size, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// moveNew renames a file, and never replaces another one. A file system without hard links
-// leaves a moment in which somebody else could make the file.
+// moveNew renames a file, and does not replace another one. On a file system without hard links,
+// another process could create the file between the check and the rename.
 func moveNew(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil {

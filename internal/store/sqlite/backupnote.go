@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// LastBackup says how the last backups of a store by [Copy] ended. It is a file beside the
-// store: a server that runs has the store open, and nobody else may write to it.
+// LastBackup says how the last backups of a store by [Copy] ended. It is a file beside the store,
+// because a running server has the store open, and no other process may write to it.
 type LastBackup struct {
-	SucceededAt time.Time `json:"succeeded_at,omitzero"` // end of the last one that was verified; zero: none
-	Bytes       int64     `json:"bytes,omitempty"`       // of that one
-	SHA256      string    `json:"sha256,omitempty"`      // of that one, in hexadecimal
-	FailedAt    time.Time `json:"failed_at,omitzero"`    // end of the last one that failed; zero: none
-	Error       string    `json:"error,omitempty"`       // of that one
+	SucceededAt time.Time `json:"succeeded_at,omitzero"` // end of the last verified backup; zero: there was none
+	Bytes       int64     `json:"bytes,omitempty"`       // size of that backup
+	SHA256      string    `json:"sha256,omitempty"`      // SHA-256 of that backup, in hexadecimal
+	FailedAt    time.Time `json:"failed_at,omitzero"`    // end of the last backup that failed; zero: there was none
+	Error       string    `json:"error,omitempty"`       // error of that backup
 }
 
 // Failing reports whether the last backup failed.
@@ -26,7 +26,8 @@ func (l LastBackup) Failing() bool { return l.FailedAt.After(l.SucceededAt) }
 
 func lastBackupFile(dir string) string { return filepath.Join(dir, "postrider.backup") }
 
-// ReadLastBackup reads how the last backups of the store in a directory ended.
+// ReadLastBackup reads how the last backups of the store in a directory ended. Without a note the
+// result is zero.
 func ReadLastBackup(dir string) (l LastBackup, err error) {
 	text, err := os.ReadFile(lastBackupFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,11 +42,11 @@ func ReadLastBackup(dir string) (l LastBackup, err error) {
 	return l, nil
 }
 
-// noteBackup notes how a backup ended: with the error failed, or nil.
+// noteBackup notes how a backup ended. The parameter failed is the error of the backup, or nil.
 func noteBackup(dir string, b Backup, failed error) error {
 	l, err := ReadLastBackup(dir)
 	if err != nil {
-		l = LastBackup{} // what cannot be read is replaced
+		l = LastBackup{} // a note that cannot be read is replaced
 	}
 	if failed == nil {
 		l.SucceededAt, l.Bytes, l.SHA256 = time.Now().UTC(), b.Bytes, b.SHA256
@@ -62,10 +63,10 @@ func noteBackup(dir string, b Backup, failed error) error {
 	return nil
 }
 
-// replaceFile replaces a file whole. Its owner becomes that of the folder, if root writes it:
-// the server must be able to read it.
+// replaceFile replaces a file as a whole. If root writes it, its owner becomes that of the
+// folder, because the server must be able to read it.
 func replaceFile(name string, content []byte) error {
-	part, err := os.CreateTemp(filepath.Dir(name), ".postrider-backup-note-*") // with mode 0600
+	part, err := os.CreateTemp(filepath.Dir(name), ".postrider-backup-note-*") // its mode is 0600
 	if err != nil {
 		return err
 	}

@@ -9,23 +9,24 @@ import (
 	"github.com/postrider/postrider/internal/batch"
 )
 
-// checkpointEvery is the interval in which the log is written back while there are commits.
+// checkpointEvery is the time between two checkpoints while there are commits.
 const checkpointEvery = 500 * time.Millisecond
 
-// runCheckpoints writes the log of the database back into its file, beside the writer, until
-// ctx ends.
+// runCheckpoints writes the log of the database back into its file, beside the writer, until ctx
+// ends.
 //
-// The problem: SQLite lets the commit that makes the log too long write it back, which is
-// thousands of pages and an fsync: 4 to 14 ms, in which everything else waited. With 500
-// deliveries a second that happened every 1.2 s, and was what publishes waited for longest.
+// The problem is that SQLite lets the commit that makes the log too long write it back. That is
+// thousands of pages and an fsync: 4 to 14 ms in which everything else waited. With 500
+// deliveries a second that happened every 1.2 s, and was the longest wait of publishes.
 //
-// So a connection that only reads does it. It waits for nobody, and nobody waits for it:
-// the writer adds to the end of the log meanwhile. If nothing was added, the next commit
-// begins the log anew. A writer that never rests adds something each time; the log then
-// grows to 16,000 pages, from which on its own commit writes the rest back (wal_autocheckpoint).
+// So a connection that only reads writes the log back. It waits for nobody, and nobody waits for
+// it: the writer continues to add to the end of the log. If nothing was added, the next commit
+// starts the log from its beginning. A writer that never pauses adds something each time. The log
+// then grows to 16,000 pages; from there on a commit of the writer writes the rest back
+// (wal_autocheckpoint).
 //
-// What a checkpoint could not write stays in the log, so a full disk loses nothing. An fsync
-// that failed ends all writing, as in a commit.
+// Pages that a checkpoint could not write stay in the log, so a full disk loses nothing. A failed
+// fsync ends all writing, as in a commit.
 func (s *Store) runCheckpoints(ctx context.Context) {
 	failed := false
 	for {
@@ -42,16 +43,17 @@ func (s *Store) runCheckpoints(ctx context.Context) {
 			s.log.WarnContext(ctx, "the log of the database was not written back", "error", explained(err))
 		}
 		failed = err != nil
-		_ = s.writer.distrust(err) // OnFatal is called
+		_ = s.writer.distrust(err) // distrust calls OnFatal
 	}
 }
 
-// scrubTries is how often Scrub asks for the log, a tenth of a second apart.
+// scrubTries is how often Scrub tries to truncate the log, with a tenth of a second between two
+// tries.
 const scrubTries = 50
 
-// Scrub removes what deleted rows have left in the files; see [store.Expunges]. In the database
-// itself secure_delete has written zeros over them. The log has them until it begins anew: it is
-// written back whole and cut to nothing, which no reader may hold up.
+// Scrub removes the content of deleted rows from the files; see [store.Expunges]. In the database
+// file secure_delete has overwritten it with zeros. The log still has it. So Scrub writes the
+// whole log back and truncates it, which fails while a reader uses the log.
 func (s *Store) Scrub(ctx context.Context) (err error) {
 	defer s.calls.Begin("Scrub").End(&err, "scrub")
 	for range scrubTries {

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// cold is the database as package sqlstore has it. There is no commit of an unknown fate: the
-// writer knows what is on disk.
+// cold is the [sqlstore.Database] of the store. It always knows whether a transaction was stored,
+// because the writer knows what is on disk.
 type cold struct{ *Store }
 
 // Query reads rows on a connection that only reads.
@@ -24,7 +24,7 @@ func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Ro
 	}
 	pool, ctx, cancel := c.reader(ctx)
 	defer cancel()
-	statement, err := pool.prepared(ctx, text) //nolint:sqlclosecheck // it lives as long as the store
+	statement, err := pool.prepared(ctx, text) //nolint:sqlclosecheck // lives as long as the store
 	if err != nil {
 		return c.fault(err)
 	}
@@ -32,7 +32,7 @@ func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Ro
 	return c.fault(readRows(rows, err, read))
 }
 
-// Exec runs one statement in a job of the writer.
+// Exec runs one statement as a job of the writer.
 func (c cold) Exec(ctx context.Context, fate sqlstore.Fate, q sqlstore.Query) (n int64, err error) {
 	err = c.Change(ctx, fate, func(ctx context.Context, tx sqlstore.Tx) error {
 		n, err = tx.Exec(ctx, q)
@@ -46,23 +46,25 @@ func (c cold) Change(ctx context.Context, _ sqlstore.Fate, do func(context.Conte
 	return explained(c.writer.do(ctx, &job{run: func(ctx context.Context, tx *tx) error { return do(ctx, coldTx{tx, &c.texts}) }}))
 }
 
-// Unindexed returns the column with the sign for which the planner walks no index of it.
+// Unindexed returns the column with a plus sign. For such an expression the planner walks no
+// index.
 func (c cold) Unindexed(column string) string { return "+" + column }
 
-// texts are statements of package sqlstore in the language of SQLite, by how they are written.
+// texts has the statements of package sqlstore, translated for SQLite, by their original text.
 type texts struct{ known sync.Map }
 
-// translated is a statement with the names of its arguments.
+// translated is a translated statement with the names of its arguments.
 type translated struct {
 	text  string
 	names []string
 }
 
-// argument is the name of an argument in a statement.
+// argument matches an argument in a statement.
 var argument = regexp.MustCompile(`@\w+`)
 
-// translate returns the query for the driver, which refuses arguments that a statement does not
-// have. wall returns the time of day of its transaction.
+// translate returns the text and the arguments of q for the driver. It passes only the arguments
+// that the statement has, because the driver refuses others. The function wall returns the time
+// of day of the transaction.
 func (t *texts) translate(q sqlstore.Query, wall func() time.Time) (text string, args []any, err error) {
 	known, ok := t.known.Load(q.SQL)
 	if !ok {
@@ -74,7 +76,7 @@ func (t *texts) translate(q sqlstore.Query, wall func() time.Time) (text string,
 		}
 		known, _ = t.known.LoadOrStore(q.SQL, s)
 	}
-	s := known.(translated) //nolint:errcheck // there is nothing else in it
+	s := known.(translated) //nolint:errcheck // the map has no other type
 	for _, name := range s.names {
 		if name == "wall" {
 			args = append(args, sql.Named(name, micros(wall())))
@@ -89,7 +91,7 @@ func (t *texts) translate(q sqlstore.Query, wall func() time.Time) (text string,
 	return s.text, args, nil
 }
 
-// coldTx is a job's transaction as package sqlstore has it.
+// coldTx is a [sqlstore.Tx] in the transaction of a job.
 type coldTx struct {
 	tx    *tx
 	texts *texts
@@ -114,7 +116,7 @@ func (t coldTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
 	return t.tx.count(ctx, text, args...)
 }
 
-// ExecAll runs a statement for each of the arguments.
+// ExecAll runs a statement once for each element of all.
 func (t coldTx) ExecAll(ctx context.Context, statement string, all []sqlstore.Args) (n int64, err error) {
 	for _, args := range all {
 		changed, err := t.Exec(ctx, sqlstore.Query{SQL: statement, Args: args})
@@ -126,19 +128,19 @@ func (t coldTx) ExecAll(ctx context.Context, statement string, all []sqlstore.Ar
 	return n, nil
 }
 
-// Lock does nothing: jobs run one after the other.
+// Lock does nothing, because jobs run one after the other.
 func (t coldTx) Lock(context.Context, string, [16]byte) error { return nil }
 
-// Now is the time that decides what is due.
+// Now returns the time that decides which work is due.
 func (t coldTx) Now() time.Time { return t.tx.now }
 
-// Wall is the time of day.
+// Wall returns the time of day.
 func (t coldTx) Wall() time.Time { return t.tx.wall }
 
-// Again is never true.
+// Again returns false, because no transaction runs again after it was stored.
 func (t coldTx) Again() bool { return false }
 
-// readRows has read read the rows of a query, unless it failed, and closes them.
+// readRows calls read with the rows of a query, unless the query failed, and closes them.
 func readRows(rows *sql.Rows, err error, read func(sqlstore.Rows) error) error {
 	if err != nil {
 		return err
@@ -150,7 +152,7 @@ func readRows(rows *sql.Rows, err error, read func(sqlstore.Rows) error) error {
 	return rows.Err()
 }
 
-// coldRows are rows as package sqlstore has them.
+// coldRows are [sqlstore.Rows].
 type coldRows struct{ *sql.Rows }
 
 // Scan copies the columns of a row.

@@ -10,23 +10,23 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Finds what refuses the replay of a dead letter: that it was discarded, or its last
-// replay while that is pending. By the keys of dead_letters and queue.
+// resolutionSQL returns what refuses the replay of a dead letter: its resolution, and its last
+// replay while that is pending. It walks the primary keys of dead_letters and queue.
 const resolutionSQL = `
 	select coalesce(d.resolution, ''), (select q.id from queue q where q.id = d.replay)
 	from dead_letters d
 	where d.delivery = @delivery`
 
-// By the keys of endpoints and events.
+// The statement walks the primary keys of endpoints and events.
 const replayableSQL = `
 	select
 		exists (select 1 from endpoints where id = @endpoint and status <> 'deleted'),
 		exists (select 1 from events where id = @event)`
 
-// Inserts a replay, due at once in the bulk lane. With @ordered it gets the sequence of
-// its event and becomes the head of its key: it replaces the dead letter that paused the
-// key. Any other replay has no order, because the deliveries behind it have gone on long
-// ago. By the key of events.
+// insertReplaySQL inserts a replay, due at once in the bulk lane. With @ordered the replay gets
+// the sequence of its event and becomes the head of its key, in place of the dead letter that
+// paused the key. Any other replay has no order, because the deliveries behind it were sent long
+// ago. The statement walks the primary key of events.
 const insertReplaySQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
 		replayed_from)
@@ -34,15 +34,16 @@ const insertReplaySQL = `
 		iif(@ordered, 1, null), @expires_at, @delivery
 	from events where id = @event`
 
-// Deliveries that are no dead letters have no row to resolve. By the key of dead_letters.
+// resolveSQL changes nothing for a delivery that is no dead letter. It walks the primary key of
+// dead_letters.
 const resolveSQL = `
 	update dead_letters
 	set resolved_at = @now, resolution = @resolution, resolved_by = @by, note = coalesce(@note, note), replay = coalesce(@replay, replay)
 	where delivery = @delivery`
 
-// Replay makes a new delivery of an ended one; see [store.Ledger]. If a dead letter pauses
-// its ordering key, the pause ends and the replay gets its position: it has the lowest
-// sequence, and is due at once.
+// Replay makes a new delivery of an ended one; see [store.Ledger]. If a dead letter pauses its
+// ordering key, the pause ends and the replay gets its position: the replay has the lowest
+// sequence and is due at once.
 func (s *Store) Replay(ctx context.Context, r store.Replay) (_ postrider.Delivery, err error) {
 	defer s.calls.Begin("Replay").End(&err, "replay delivery")
 	return write(ctx, s, func(ctx context.Context, tx *tx) (postrider.Delivery, error) {
@@ -73,7 +74,7 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (_ postrider.Deliver
 	})
 }
 
-// refuseReplay returns why the delivery may not be replayed now; nil: it may.
+// refuseReplay returns the reason why the delivery must not be replayed now, or nil.
 func refuseReplay(ctx context.Context, tx *tx, d postrider.Delivery) error {
 	if d.Status == postrider.Pending {
 		return fmt.Errorf("it is pending: %w", postrider.ErrConflict)
@@ -104,8 +105,8 @@ func refuseReplay(ctx context.Context, tx *tx, d postrider.Delivery) error {
 	return nil
 }
 
-// A person's cancel removes the row whoever leases it; the janitor's only when nobody does.
-// By the key of queue.
+// A person's cancel removes the row even if it is leased. The janitor's cancel removes it only if
+// it is not. Both statements walk the primary key of queue.
 const (
 	cancelSQL = `
 	delete from queue where id = @id
@@ -137,8 +138,8 @@ func (s *Store) Cancel(ctx context.Context, c store.Cancel) (_ postrider.Deliver
 	})
 }
 
-// cancelOrphan cancels a delivery of a deleted endpoint, unless a worker holds it: its request may
-// be accepted. A lease that has ended leaves a lost attempt.
+// cancelOrphan cancels a delivery of a deleted endpoint, unless the delivery is leased: its
+// request may be accepted. If the lease has ended, the attempt is recorded as lost.
 func cancelOrphan(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error) {
 	rows, err := tx.query(ctx, cancelFreeSQL, sql.Named("id", blob(id)), sql.Named("now", micros(tx.now)))
 	if err != nil {
@@ -152,9 +153,10 @@ func cancelOrphan(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *in
 	return true, recordLost(ctx, tx, gone.pending)
 }
 
-// cancelled records the decision about the row that was removed from the queue, under the number
-// after its last attempt, and advances its ordering key. It returns the row; zero: there was none.
-// An attempt under way goes on; its settlement finds no row and is recorded as stale.
+// cancelled records the decision about a row that was removed from the queue, and advances its
+// ordering key. The number of the record follows that of the last attempt. cancelled returns the
+// removed row, or the zero row if there was none. An attempt under way continues; its settlement
+// finds no row and is recorded as stale.
 func cancelled(ctx context.Context, tx *tx, rows *sql.Rows, reason string) (removed, error) {
 	gone, err := collect(rows, scanRemoved)
 	if err != nil || len(gone) == 0 {
@@ -177,8 +179,8 @@ func cancelled(ctx context.Context, tx *tx, rows *sql.Rows, reason string) (remo
 	return p, err
 }
 
-// Discard resolves a dead letter without a replay; see [store.Ledger]. If it pauses its
-// ordering key, the head of the key is due at once.
+// Discard resolves a dead letter without a replay; see [store.Ledger]. If the dead letter pauses
+// its ordering key, the head of the key is due at once.
 func (s *Store) Discard(ctx context.Context, d store.Discard) (_ postrider.DeadLetter, err error) {
 	defer s.calls.Begin("Discard").End(&err, "discard dead letter")
 	return write(ctx, s, func(ctx context.Context, tx *tx) (postrider.DeadLetter, error) {
@@ -205,8 +207,8 @@ func (s *Store) Discard(ctx context.Context, d store.Discard) (_ postrider.DeadL
 	})
 }
 
-// resumeKey ends the pause that a dead letter has caused, if there is one, and makes
-// the head of the ordering key due.
+// resumeKey ends the pause by a dead letter, if there is one, and makes the head of the ordering
+// key due.
 func resumeKey(ctx context.Context, tx *tx, dead postrider.DeliveryID) error {
 	paused, err := unpause(ctx, tx, dead)
 	if err != nil || paused.key == "" {
@@ -216,7 +218,7 @@ func resumeKey(ctx context.Context, tx *tx, dead postrider.DeliveryID) error {
 	return err
 }
 
-// By the key of dead_letters.
+// The statement walks the primary key of dead_letters.
 const findDeadLetterSQL = deadLettersSelect + `delivery = @delivery`
 
 // findDeadLetter reads a dead letter inside the job that changes it.

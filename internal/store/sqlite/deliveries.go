@@ -8,17 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A delivery is in the table of its status: pending ones in queue, dead ones in
-// dead_letters, all others in the attempt that ended them. A list asks each of the three
-// for its newest rows, by an index that fits the filter, and merges the results. So it
-// reads at most three pages; a view over the three tables would read and sort all of them.
+// A delivery is in the table of its status: pending ones in queue, dead ones in dead_letters, all
+// others in the attempt that ended them. A list reads the newest rows of each of the three
+// tables, by an index that fits the filter, and merges them. So it reads at most three pages; a
+// view over the three tables would read and sort all of them.
 //
-// SQLite plans a statement once, for all arguments, so each filter that needs another
-// index is a statement of its own. They are put together from the parts below.
+// SQLite plans a statement once, for all arguments. So each filter that needs another index is a
+// separate statement, made of the parts below.
 
-// The last status code and the last error of a delivery whose own row does not have
-// them. They come from its newest attempt that got a response, or that was made.
-// Both by the key of attempts.
+// lastCode and lastError return the last status code and the last error of a delivery whose own
+// row does not have them. They come from the newest attempt that got a response, or that was
+// made. Both walk the primary key of attempts.
 const (
 	lastCode = `coalesce((
 			select last.status_code from attempts last
@@ -31,17 +31,17 @@ const (
 )
 
 // Each branch has the columns that scanDelivery reads: id, event, endpoint, account, type,
-// status, reason, attempts, next_at, finished_at, replayed_from, replay_job, last_code, last_error,
-// suspected, parked, and then the [postrider.WaitFacts] of pending deliveries: leased,
-// until, endpoint_status, policy, signs, circuit_status, probe_at, paced_until, head,
-// paused_by, held. The branches of ended deliveries have nulls there.
+// status, reason, attempts, next_at, finished_at, replayed_from, replay_job, last_code,
+// last_error, suspected, parked. Then follow the [postrider.WaitFacts] of pending deliveries:
+// leased, until, endpoint_status, policy, signs, circuit_status, probe_at, paced_until, head,
+// paused_by, held. Branches of ended deliveries have nulls or zeros there.
 //
-// The inner select of a branch finds the rows of the page; the outer one looks up the rest
-// only for these rows.
+// The inner select of a branch finds the rows of the page, and the outer one looks up the other
+// columns only for these rows.
 //
-// Each filter has a term of @status alone. SQLite evaluates it before the walk, so a list of
-// one status skips the branches that cannot have it: without it, a list of dead deliveries
-// reads all of attempts.
+// Each filter has a term that depends only on @status. SQLite evaluates it before the walk, so a
+// list of one status skips the branches that cannot have that status. Without the term a list of
+// dead deliveries would read all of attempts.
 const (
 	selectPending = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
@@ -122,8 +122,8 @@ const (
 	order by id desc limit @limit`
 )
 
-// replayedSince tells whether an event has a later replay to the endpoint of an attempt. By the
-// indexes of replays.
+// replayedSince is true if the event was replayed later to the endpoint of an attempt. It walks
+// the indexes of replays.
 const replayedSince = `(
 				exists (select 1 from attempts r where r.event = attempts.event and r.endpoint = attempts.endpoint
 					and r.replayed_from is not null and r.delivery > attempts.delivery)
@@ -132,18 +132,18 @@ const replayedSince = `(
 				or exists (select 1 from queue r where r.event = attempts.event and r.endpoint = attempts.endpoint
 					and r.replayed_from is not null and r.id > attempts.delivery))`
 
-// The branches walk, in the order of queue, dead_letters and attempts:
+// The branches of these statements walk, in the order queue, dead_letters and attempts:
 //
-//   - one delivery: the keys;
-//   - of an event: the indexes on event;
-//   - of a replay job: queue_replay_job, dead_letters_replay_job, attempts_replay_job;
-//   - of an endpoint: queue_due, whose rows are sorted, or the key of queue from its end, if
-//     many of them wait; dead_letters_endpoint, attempts_endpoint;
-//   - of an account: the key of queue from its end, because an index by account would
-//     cost every delivery; dead_letters_account, attempts_account;
-//   - all: the keys from their ends;
-//   - skipped and cancelled ones: attempts by the attempts_decided indexes, which
-//     requests are not in.
+//   - for one delivery: the primary keys
+//   - for an event: the indexes on event
+//   - for a replay job: queue_replay_job, dead_letters_replay_job, attempts_replay_job
+//   - for an endpoint: queue_due, whose rows are sorted, or, if the endpoint has many pending
+//     deliveries, the primary key of queue from its end; dead_letters_endpoint, attempts_endpoint
+//   - for an account: the primary key of queue from its end, because an index by account would
+//     cost every delivery; dead_letters_account, attempts_account
+//   - for all deliveries: the primary keys from their ends
+//   - for skipped and cancelled deliveries: the attempts_decided indexes of attempts, which have
+//     no requests
 const (
 	deliverySQL             = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded + `delivery = @id` + filterEnded
 	deliveriesOfEventSQL    = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded + `event = @event` + filterEnded
@@ -157,11 +157,11 @@ const (
 	deliveriesSQL           = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + `true` + filterEnded
 )
 
-// decided selects the deliveries that ended as @status without a request.
+// decided selects the deliveries that ended with @status and without a request.
 const decided = `outcome = 'none' and status_after = @status`
 
-// Deliveries lists deliveries of every status; see [store.Ledger]. A delivery that ends
-// while the list is read is not listed twice: the statement sees one commit.
+// Deliveries lists deliveries of every status; see [store.Ledger]. The statement sees one commit,
+// so a delivery that ends while the list is read is listed once.
 func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.Page[postrider.Delivery], err error) {
 	defer s.calls.Begin("Deliveries").End(&err, "list deliveries")
 	queued, err := s.isQueued(ctx, q)
@@ -185,14 +185,15 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.
 	return cutBound(deliveries, q.Paging, stop, func(d postrider.Delivery) postrider.DeliveryID { return d.ID }), s.fault(err)
 }
 
-// Whether more than 1,000 deliveries of an endpoint wait. By queue_due.
+// isQueuedSQL returns whether an endpoint has more than 1,000 pending deliveries. It walks
+// queue_due.
 const isQueuedSQL = `
 	select count(*) > 1000 from (select 1 from queue where endpoint = @endpoint limit 1001)`
 
-// isQueued reports whether the list is of an endpoint with a long queue. No index has an
-// endpoint's pending deliveries by id, because it would cost every delivery. A thousand
-// are sorted in 3 ms, but 50,000 took 60 (2026-11): then the list walks the key of queue, which
-// finds those of an endpoint that has many soon, and stops after 10,000 rows.
+// isQueued reports whether the list is for an endpoint with a long queue. No index has the
+// pending deliveries of an endpoint by id, because it would cost every delivery. To sort 1,000
+// takes 3 ms, but 50,000 took 60 ms (2026-11). So with a long queue the list walks the primary
+// key of queue. It soon finds the rows of an endpoint that has many, and stops after 10,000 rows.
 func (s *Store) isQueued(ctx context.Context, q store.DeliveryQuery) (bool, error) {
 	pending := q.Status == "" || q.Status == postrider.Pending
 	if q.Endpoint.IsZero() || !pending || !q.ID.IsZero() || !q.Event.IsZero() || !q.ReplayJob.IsZero() {
@@ -203,8 +204,9 @@ func (s *Store) isQueued(ctx context.Context, q store.DeliveryQuery) (bool, erro
 	return err == nil && queued[0], err
 }
 
-// Where the branches of a page of deliveries stop, by the indexes of the statements above.
-// Those of an endpoint in queue that are sorted have no such place.
+// These statements return where the branches of a page of deliveries stop. They walk the same
+// indexes as the statements above. There is none for the pending deliveries of an endpoint, which
+// are sorted.
 const (
 	pendingStopSQL          = `select id from queue where @status in ('', 'pending')` + idStops
 	deadStopSQL             = deadLettersStopSelect + `@status in ('', 'dead')` + deliveryStops
@@ -218,8 +220,9 @@ const (
 	decidedOfAccountStopSQL = endedStop + ` and ` + decided + ` and account = @account` + deliveryStops
 )
 
-// deliveryWalks returns the walks of a page of deliveries of one type or account: there is
-// no index by type, and queue has none by account. Those of one event or job are few.
+// deliveryWalks returns the walks that must be bounded for a page. A list of one type or account
+// needs them, because there is no index by type, and queue has no index by account. Lists of one
+// event or job need none, because their deliveries are few.
 func deliveryWalks(q store.DeliveryQuery, args []any) []query {
 	skips := q.Status == postrider.Skipped || q.Status == postrider.Cancelled
 	switch {
@@ -239,8 +242,8 @@ func deliveryWalks(q store.DeliveryQuery, args []any) []query {
 	return []query{{pendingStopSQL, args}, {deadStopSQL, args}, {endedStopSQL, args}}
 }
 
-// deliveriesQuery returns the statement for the most selective filter that q has. The
-// other filters are conditions of each statement. queued: see isQueued.
+// deliveriesQuery returns the statement for the most selective filter of q. Every statement has
+// the other filters as conditions. The parameter queued is the result of isQueued.
 func deliveriesQuery(q store.DeliveryQuery, queued bool) (query, error) {
 	args, err := window[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
@@ -274,8 +277,8 @@ func deliveriesQuery(q store.DeliveryQuery, queued bool) (query, error) {
 		sql.Named("last", q.Last))}, q.Paging), nil
 }
 
-// scanDelivery reads a delivery. Times that decide are turned into times of day, and
-// WaitFacts decides why a pending delivery waits.
+// scanDelivery reads a delivery. It converts times that decide into times of day, and WaitFacts
+// decides why a pending delivery waits.
 func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error {
 	now, unreadable := clock.Wall(), store.UnreadablePolicies()
 	return func(rows *sql.Rows, d *postrider.Delivery) error {
@@ -297,8 +300,8 @@ func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error
 	}
 }
 
-// delivery reads one delivery inside a job, with the job's own changes. A delivery of
-// another account is ErrNotFound; the zero account is any.
+// delivery reads one delivery inside a job, with the job's own changes. If account is not zero
+// and the delivery belongs to another account, the error is ErrNotFound.
 func delivery(ctx context.Context, tx *tx, account postrider.AccountID, id postrider.DeliveryID) (postrider.Delivery, error) {
 	ask, err := deliveriesQuery(store.DeliveryQuery{ID: id, Account: account}, false)
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// Examine describes the data directory dir, for postrider doctor. It changes nothing in
-// the directory: of the file by which it measures the disk, the name is gone before the
-// first byte is written. A server may run meanwhile, in another process: to close a file
-// that SQLite has locked frees the locks of the whole process.
+// Examine describes the data directory dir, for postrider doctor. It changes nothing in the
+// directory: the file with which it measures the disk loses its name before the first byte is
+// written. A server may run at the same time, but only in another process: closing a file that
+// SQLite has locked frees the locks of the whole process.
 //
 // The check of the whole file takes at most half of the time that ctx has left.
 func Examine(ctx context.Context, dir string) doctor.SQLite {
@@ -49,13 +49,12 @@ func Examine(ctx context.Context, dir string) doctor.SQLite {
 
 // examination is one call of Examine.
 type examination struct {
-	dir   string // absolute
+	dir   string // absolute path
 	own   store.Migrations
 	found doctor.SQLite
 }
 
-// folder looks at the directory, or at the nearest one above it that exists: the disk is
-// the same.
+// folder examines the directory, or the nearest existing one above it, which is on the same disk.
 func (e *examination) folder(ctx context.Context) {
 	f := &e.found
 	f.Disk = e.dir
@@ -87,11 +86,11 @@ func (e *examination) folder(ctx context.Context) {
 	}
 }
 
-// measured is how many times the disk is measured.
+// measured is the number of times that the disk is measured.
 const measured = 20
 
-// measureSync makes a file in the directory, removes its name, and measures how long it
-// takes to make a page durable.
+// measureSync creates a file in the directory, removes its name, and measures how long it takes
+// to make a page durable.
 func measureSync(ctx context.Context, dir string) (doctor.Latency, error) {
 	file, err := os.CreateTemp(dir, ".doctor-*")
 	if err != nil {
@@ -113,7 +112,7 @@ func measureSync(ctx context.Context, dir string) (doctor.Latency, error) {
 	return doctor.LatencyOf(times), errors.Join(err, file.Close())
 }
 
-// files looks at the modes of the files that a server makes.
+// files examines the modes of the files that a server creates.
 func (e *examination) files() {
 	for _, name := range []string{
 		"postrider.db", "postrider.db-wal", "postrider.db-shm", "postrider.lock", "secrets.key", "admin.key", "server.url",
@@ -155,8 +154,8 @@ func (e *examination) store(ctx context.Context) (err error) {
 	return e.integrity(ctx, db)
 }
 
-// journalOf returns the journal mode that the header of a database file names: its byte
-// 18 is 2 for a write-ahead log, and 1 for the other modes (sqlite.org/fileformat.html).
+// journalOf returns the journal mode in the header of a database file: byte 18 is 2 for a
+// write-ahead log, and 1 for the other modes (sqlite.org/fileformat.html).
 func journalOf(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -173,12 +172,12 @@ func journalOf(path string) (string, error) {
 	return "a rollback journal", nil
 }
 
-// openUnchanged opens the database of dir for reading, so that no file there changes.
+// openUnchanged opens the database of dir for reading, without changing a file.
 //
-//   - Beside a server it reads as the server's own readers do.
-//   - After an unclean stop the log has commits. With readonly_shm SQLite reads the log into
-//     memory, and not into its file.
-//   - After a clean stop there is no log, and immutable keeps SQLite from making one.
+//   - Beside a server, it reads as the server's own readers do.
+//   - After an unclean stop, the log has commits. With readonly_shm SQLite reads the log into
+//     memory, and does not write it back into the file.
+//   - After a clean stop there is no log, and immutable keeps SQLite from creating one.
 func openUnchanged(dir string, inUse bool) (*sql.DB, error) {
 	file := filepath.Join(dir, "postrider.db")
 	settings := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(200)", "query_only(1)", "cell_size_check(1)", "temp_store(memory)"}}
@@ -191,15 +190,15 @@ func openUnchanged(dir string, inUse bool) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database for reading: %w", err)
 	}
-	db.SetMaxOpenConns(2) // secrets are decrypted while a list is read
+	db.SetMaxOpenConns(2) // two, because secrets are decrypted while a list is read
 	return db, nil
 }
 
-// vacuums are the values of auto_vacuum.
+// vacuums are the names of the values of auto_vacuum.
 var vacuums = []string{"none", "full", "incremental"}
 
-// tables reads the version of the tables, how many endpoints there are, and when the
-// newest event was accepted: its id begins with the time.
+// tables reads the version of the tables, the number of endpoints, and when the newest event was
+// accepted. The id of an event begins with that time.
 func (e *examination) tables(ctx context.Context, db *sql.DB) error {
 	var vacuum, tables int
 	if err := db.QueryRowContext(ctx, `pragma auto_vacuum`).Scan(&vacuum); err != nil {
@@ -227,10 +226,10 @@ func (e *examination) tables(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// integrityTime bounds the check of the file if ctx does not end.
+// integrityTime is the time limit of the check if ctx has no deadline.
 const integrityTime = 10 * time.Second
 
-// integrity checks the whole file, as a start after an unclean stop does.
+// integrity checks the whole file, like a start after an unclean stop.
 func (e *examination) integrity(ctx context.Context, db *sql.DB) error {
 	within := integrityTime
 	if end, ends := ctx.Deadline(); ends {
@@ -251,7 +250,7 @@ func (e *examination) integrity(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("check the database: %w", err)
 	}
 	if finding != "ok" && !e.found.InUse {
-		// A server that has started since may have written what was being read.
+		// A server that has started in the meantime may have written the pages that were being read.
 		if inUse, _, err := lockState(e.dir); err != nil || inUse {
 			e.found.InUse = true
 			return err
@@ -281,7 +280,7 @@ func OpenSealed(dir string) (*Sealed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read encrypted values: %w", err)
 	}
-	s := &Store{reads: &readPool{DB: db}, writer: newWriter(nil, nil, func(error) {})} // the writer never starts
+	s := &Store{reads: &readPool{DB: db}, writer: newWriter(nil, nil, func(error) {})} // the writer is never started
 	s.Verbs = sqlstore.New(cold{s}, nil)
 	return &Sealed{s}, nil
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Lists credentials and secrets in the order of their ids. Credentials count as the secret
-// with the zero id. Each half walks its index in that order, endpoints_credentials and
-// endpoint_secrets_endpoint, and SQLite merges them without sorting; indexed by makes sure
-// of the first.
+// encryptedValuesSQL lists credentials and secrets in the order of their ids. It treats
+// credentials as the secret with the zero id. Each half walks its index in that order,
+// endpoints_credentials and endpoint_secrets_endpoint, and SQLite merges them without sorting.
+// The "indexed by" forces the first index.
 const encryptedValuesSQL = `
 	select id as endpoint, zeroblob(16) as secret, credentials as encrypted from endpoints indexed by endpoints_credentials
 	where credentials is not null and id > @endpoint
@@ -19,7 +19,7 @@ const encryptedValuesSQL = `
 	where (endpoint, id) > (@endpoint, @secret)
 	order by endpoint, secret limit @limit`
 
-// By the key of archive_keys.
+// The statement walks the primary key of archive_keys.
 const archiveKeysSQL = `select account, encrypted from archive_keys where account > @archive order by account limit @limit`
 
 // EncryptedValues lists archive keys, and then credentials and secrets; see

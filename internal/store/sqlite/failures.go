@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The last failures of endpoints; their ids are the parts of @ids, of 16 bytes each. The
-// newest attempts by attempts_endpoint, from its end; the chosen one and its body by their
-// keys.
+// lastFailuresSQL returns the last failures of endpoints. Each 16 bytes of @ids are the id of an
+// endpoint. It walks attempts_endpoint from its end for the newest attempts, and the primary keys
+// for the chosen attempt and its body.
 const lastFailuresSQL = `
 	with recursive asked (place, id) as (
 		select 0, substr(@ids, 1, 16) where length(@ids) > 0

@@ -2,11 +2,11 @@ package sqlite
 
 import "fmt"
 
-// networked are the file systems of other machines, by the type that statfs(2) returns.
+// networked are file systems that belong to other machines, by the type that statfs(2) returns.
 // The numbers are those of linux/magic.h, fs/smb and fs/afs.
 //
-// SQLite's log needs memory that all its users share and locks that hold. Neither works
-// over a network (sqlite.org/wal.html, 2), and the damage shows only later.
+// SQLite's log needs memory that all its users share, and reliable locks. Neither works over a
+// network (sqlite.org/wal.html, section 2), and the damage shows only later.
 var networked = map[int64]string{
 	0x6969:     "NFS",
 	0x517b:     "SMB",
@@ -20,10 +20,10 @@ var networked = map[int64]string{
 	0x564c:     "NCP",
 }
 
-// local are file systems by name, for postrider doctor: the common ones of a disk, and
-// those that are none.
+// local has the names of file systems that postrider doctor shows: the common ones on disks, and
+// some that are on no disk.
 var local = map[int64]string{
-	0xef53:     "ext4", // ext2 and ext3, too
+	0xef53:     "ext4", // also ext2 and ext3
 	0x58465342: "xfs",
 	0x9123683e: "btrfs",
 	0x2fc12fc1: "zfs",
@@ -33,8 +33,8 @@ var local = map[int64]string{
 	0x65735546: "fuse",
 }
 
-// checkDirectory refuses a directory of a network file system. Open calls it before
-// anything is written there.
+// checkDirectory returns an error if the directory is on a network file system. Open calls it
+// before it creates any file in the directory.
 func checkDirectory(dir string) error {
 	kind, err := fileSystemOf(dir)
 	if err != nil {
@@ -46,11 +46,10 @@ func checkDirectory(dir string) error {
 	return nil
 }
 
-// CheckFileSystem returns an error for the statfs(2) type of a file system
-// that belongs to another machine. FUSE is allowed: whether it is local cannot
-// be told.
+// CheckFileSystem returns an error if a file system of this statfs(2) type belongs to another
+// machine. It allows FUSE, because nothing tells whether a FUSE file system is local.
 func CheckFileSystem(kind int64) error {
-	// Some architectures have a signed 32-bit type.
+	// Some architectures have a signed type of 32 bits.
 	if name, ok := networked[kind&0xffffffff]; ok {
 		return fmt.Errorf("it is on a network file system (%s), which cannot keep a database safe; use a local disk", name)
 	}

@@ -12,5 +12,5 @@ func fileSystemOf(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &stat); err != nil {
 		return 0, fmt.Errorf("find the file system of %s: %w", dir, err)
 	}
-	return int64(stat.Type), nil //nolint:unconvert // it is 32 bits wide on some machines
+	return int64(stat.Type), nil //nolint:unconvert // the type has 32 bits on some machines
 }

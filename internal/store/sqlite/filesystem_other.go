@@ -2,6 +2,6 @@
 
 package sqlite
 
-// fileSystemOf returns 0 for every directory: elsewhere the types of file systems have no
-// numbers that stay the same.
+// fileSystemOf returns 0 for every directory, because other systems have no stable numbers for
+// the types of file systems.
 func fileSystemOf(string) (int64, error) { return 0, nil }

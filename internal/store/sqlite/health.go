@@ -9,16 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Finds the endpoints whose health may have to change, in the order of their ids, up to
-// the limit. Three walks find them:
+// healthInputsSQL finds the endpoints whose health may have to change, in the order of their ids,
+// up to the limit. It uses three walks:
 //
-//   - dying: a skip scan of rollups_dying, one step for each scope however many minutes it
-//     has, which keeps the endpoints with a recent one.
-//   - failing: circuits_failing.
-//   - unhealthy: endpoint_health_unhealthy.
+//   - dying: a skip scan of rollups_dying, with one step for each scope, however many minutes
+//     that scope has. It keeps the endpoints with a recent minute.
+//   - failing: circuits_failing
+//   - unhealthy: endpoint_health_unhealthy
 //
-// Deleted endpoints are stepped over in each. Each walk has the limit of its own, so their
-// union has the first @limit endpoints of all.
+// Each walk skips deleted endpoints and has the limit itself, so their union has the first @limit
+// endpoints of all.
 const healthInputsSQL = `
 	with recursive dying (scope) as (
 		select (
@@ -57,10 +57,10 @@ const healthInputsSQL = `
 		select max(number) from endpoint_health last where last.endpoint = id)
 	order by id`
 
-// The deliveries that ended at an endpoint in the minutes from @minute on: whole hours from
-// @hour on by the rollups of hours, the minutes before them, and the minutes that are not in
-// their hours yet, by their own. It reads some 24 hours and 60 minutes at most, by the key
-// of rollups.
+// endedSQL returns the deliveries of an endpoint that ended at @minute or later: the rollups of
+// whole hours from @hour on, those of the minutes before @hour, and those of the minutes that are
+// not in their hours yet. It reads at most about 24 hours and 60 minutes, by the primary key of
+// rollups.
 const (
 	endedSQL = `
 	select delivered, dead from rollups
@@ -75,7 +75,7 @@ const (
 	endedSinceSQL = `select coalesce(sum(delivered), 0), coalesce(sum(dead), 0) from (` + endedSQL + `)`
 )
 
-// HealthInputs returns what the assessment of endpoints needs; see [store.Upkeep].
+// HealthInputs returns the inputs for the assessment of endpoints; see [store.Upkeep].
 func (s *Store) HealthInputs(ctx context.Context, after postrider.EndpointID, limit int) (_ []postrider.HealthInput, err error) {
 	defer s.calls.Begin("HealthInputs").End(&err, "list health inputs")
 	inputs, err := s.healthInputs(ctx, after, limit)
@@ -104,8 +104,8 @@ func (s *Store) healthInputs(ctx context.Context, after postrider.EndpointID, li
 	return inputs, nil
 }
 
-// scanHealthInput reads a row of healthInputsSQL. An endpoint without a health has number
-// 0 and keeps the zero health.
+// scanHealthInput reads a row of healthInputsSQL. An endpoint without a recorded health keeps the
+// zero health, with the number 0.
 func scanHealthInput(rows *sql.Rows, r *postrider.HealthInput) error {
 	st := &r.Health
 	err := rows.Scan(toID(&r.Endpoint), toID(&r.Account), &r.Enabled, toTime(&r.FailingSince),
@@ -116,9 +116,9 @@ func scanHealthInput(rows *sql.Rows, r *postrider.HealthInput) error {
 	return err
 }
 
-// count counts the deliveries of an endpoint that ended within the span. Those that ended
-// before the endpoint was last recorded as healthy do not count: a person who enables it
-// gives it a fresh start.
+// count counts the deliveries of an endpoint that ended within the span. It leaves out those that
+// ended before the endpoint was last recorded as healthy, because a person who enables an
+// endpoint gives it a fresh start.
 func (v snapshot) count(ctx context.Context, r *postrider.HealthInput, now time.Time) error {
 	minute := store.HealthSince(now, r.Health)
 	_, err := listIn(ctx, v, query{endedSinceSQL, []any{

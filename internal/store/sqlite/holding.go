@@ -15,11 +15,11 @@ func held(ctx context.Context, tx *tx) (h postrider.Hold, err error) {
 	return h, err
 }
 
-// Sets hold.sequences to the present time; new sequences are above it. It keeps a higher value,
-// because the clock may have been set back.
+// raiseSequencesSQL sets hold.sequences to the present time; new sequences are above it. It keeps
+// a higher value, because the clock may have been set back.
 const raiseSequencesSQL = `update hold set sequences = max(sequences, @now)`
 
-// Holds the store, unless it is held. max walks the end of the key of events.
+// holdSQL holds the store, unless it is held. Its max reads the end of the primary key of events.
 const holdSQL = `
 	update hold
 	set since = @now, reason = @reason, last_event = (select max(id) from events)
@@ -58,12 +58,13 @@ func (s *Store) Resume(ctx context.Context) (_ store.HeldWork, err error) {
 	})
 }
 
-// Reads the whole queue, and counts nothing if the store is not held.
+// heldWorkSQL reads the whole queue. If the store is not held, last_event is null and both counts
+// are 0.
 const heldWorkSQL = `
 	select (select count(*) from queue where event <= h.last_event), (select count(*) from fanouts where event <= h.last_event)
 	from hold h`
 
-// HeldWork counts what was there before the hold; see [store.Holding].
+// HeldWork counts the deliveries and jobs of events from before the hold; see [store.Holding].
 func (s *Store) HeldWork(ctx context.Context) (_ store.HeldWork, err error) {
 	defer s.calls.Begin("HeldWork").End(&err, "count what is held")
 	found, err := list(ctx, s, query{text: heldWorkSQL}, func(rows *sql.Rows, w *store.HeldWork) error {

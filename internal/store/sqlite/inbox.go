@@ -10,12 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// One row.
+// The table has one row.
 const versionSQL = `select version from subscriptions`
 
-// Publish stores batches; see [store.Inbox]. It is one job, so nothing can change between
-// the check of the version, the check of the keys and the inserts; no key and no sequence
-// needs a lock.
+// Publish stores batches; see [store.Inbox]. It is one job, so nothing can change between the
+// check of the version, the check of the keys and the inserts. Keys and sequences need no lock.
 func (s *Store) Publish(ctx context.Context, p store.Publish) (_ []store.Published, err error) {
 	defer s.calls.Begin("Publish").End(&err, "publish events")
 	return write(ctx, s, func(ctx context.Context, tx *tx) ([]store.Published, error) {
@@ -30,13 +29,13 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) (_ []store.Publish
 	})
 }
 
-// publish stores the events that are new. It is safe to repeat: the caller makes the ids,
-// and an event that is stored already is left out and returned as the first time.
+// publish stores the events that are new. It is safe to repeat: the caller makes the ids, and
+// publish skips an event that is stored already and returns it as the first time.
 //
-//   - findOwners and Dedupe decide which events are new, which are duplicates, and which
-//     batches are refused.
-//   - storedSequences finds the events that an earlier try has stored.
-//   - Each event gets the next sequence of its ordering key, and its rows are gathered.
+//   - findOwners and Dedupe decide which events are new, which are duplicates, and which batches
+//     are refused.
+//   - storedSequences finds the events that an earlier run has stored.
+//   - Each event gets the next sequence of its ordering key, and its rows are collected.
 //   - insert writes all rows by a few bulk statements.
 func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Published, error) {
 	keys := store.Keys(batches)
@@ -52,7 +51,7 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 	var rows newRows
 	for _, e := range deduped.New {
 		if _, stored := sequences[e.Event.ID]; stored {
-			continue // an earlier try has stored it; its reply was lost
+			continue // an earlier run has stored the event, and its reply was lost
 		}
 		event := e.Event
 		if event.Sequence, err = nextSequence(ctx, tx, event); err != nil {
@@ -63,7 +62,7 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 			return nil, err
 		}
 	}
-	// A repeat owns its keys already; only the others are inserted.
+	// A repeat already owns its keys. Only the other keys are inserted.
 	for _, key := range keys {
 		if owner, ok := deduped.NewKeys[key]; ok && stored[key] != owner {
 			rows.keys = append(rows.keys, blob(key.Account), key.Key, blob(owner.Event), owner.Hash[:], micros(tx.wall))
@@ -75,7 +74,7 @@ func publish(ctx context.Context, tx *tx, batches []store.Batch) ([]store.Publis
 	return deduped.Published, publishedBatches{batches, sequences}.fillSequences(ctx, tx, deduped.Published)
 }
 
-// By the key of idempotency_keys.
+// The statement walks the primary key of idempotency_keys.
 const keyOwnerSQL = `select event, hash from idempotency_keys where account = ? and key = ?`
 
 // findOwners returns the stored owners of the idempotency keys.
@@ -97,23 +96,23 @@ func findOwners(ctx context.Context, tx *tx, keys []store.Key) (map[store.Key]st
 	return owners, nil
 }
 
-// The last entry of the events' key; each by that key.
+// newestEventSQL reads the last entry of the primary key of events. sequencesSQL walks that key.
 const (
 	newestEventSQL = `select id from events order by id desc limit 1`
 	sequencesSQL   = `select id, sequence from events where id in (values `
 )
 
-// storedEvent is an event that an earlier try has stored.
+// storedEvent is an event that an earlier run has stored.
 type storedEvent struct {
 	id       postrider.EventID
 	sequence int64
 }
 
-// storedSequences returns the sequences of those events that are stored already.
+// storedSequences returns the sequences of the events that are stored already.
 //
-// Nearly every publish is a first try, and a lookup for each event would cost it. Ids grow
-// with time, so one look at the newest event shows that no newer id is stored. Only ids
-// that are not greater are looked up.
+// Nearly every publish is a first run, and should not pay for a lookup of each event. Ids grow
+// with time. So storedSequences reads the newest stored event, and looks up only ids that are not
+// greater.
 func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map[postrider.EventID]int64, error) {
 	sequences := make(map[postrider.EventID]int64, len(events))
 	var newest postrider.EventID
@@ -140,15 +139,15 @@ func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map
 	return sequences, err
 }
 
-// Counts the events of an ordering key: from 1, without gaps, since a job that fails is
-// undone with its count. After a restore it goes on above hold.sequences. By the key of
-// ordering_keys, and the one row of hold.
+// nextSequenceSQL returns the next sequence of an ordering key: from 1, without gaps, because a
+// job that fails is undone with its count. After a restore, sequences are above hold.sequences.
+// The statement walks the primary key of ordering_keys, and reads the one row of hold.
 const nextSequenceSQL = `
 	insert into ordering_keys (account, ordering_key, last) values (?, ?, (select sequences from hold) + 1)
 	on conflict (account, ordering_key) do update set last = max(excluded.last, last + 1)
 	returning last`
 
-// nextSequence returns the sequence of a new event; 0: it has no ordering key.
+// nextSequence returns the sequence of a new event, or 0 if the event has no ordering key.
 func nextSequence(ctx context.Context, tx *tx, e postrider.Event) (next int64, err error) {
 	if e.OrderingKey == "" {
 		return 0, nil
@@ -157,18 +156,18 @@ func nextSequence(ctx context.Context, tx *tx, e postrider.Event) (next int64, e
 	return next, err
 }
 
-// By the key of events.
+// The statement walks the primary key of events.
 const sequenceSQL = `select sequence from events where id = ?`
 
-// publishedBatches are the batches of a publish, with the sequences of the events that are
-// new or that an earlier try has stored.
+// publishedBatches are the batches of a publish, with the sequences of the events that are new or
+// were stored by an earlier run.
 type publishedBatches struct {
 	batches   []store.Batch
-	sequences map[postrider.EventID]int64 // 0: the event has no ordering key
+	sequences map[postrider.EventID]int64 // 0 for an event without an ordering key
 }
 
-// fillSequences writes the sequences of the events into the result. A duplicate
-// gets the sequence of the event that it repeats.
+// fillSequences writes the sequences of the events into the result. A duplicate gets the sequence
+// of the first event.
 func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published []store.Published) error {
 	for i := range published {
 		for j := range published[i].Events {
@@ -181,7 +180,7 @@ func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published [
 				continue
 			}
 			err := tx.row(ctx, sequenceSQL, blob(e.ID)).Scan(&e.Sequence)
-			if err != nil && !errors.Is(err, sql.ErrNoRows) { // the event may be gone before its key is
+			if err != nil && !errors.Is(err, sql.ErrNoRows) { // the event may be deleted before its key
 				return err
 			}
 		}
@@ -189,17 +188,17 @@ func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published [
 	return nil
 }
 
-// newRows gathers the rows of a publish or of a chunk of a fan-out, as the arguments of
-// bulk inserts: one slice for each table, one row behind the other.
+// newRows collects the rows of a publish, or of a chunk of a fan-out, as the arguments of bulk
+// inserts. Each table has one slice, with one row after the other.
 type newRows struct {
-	events, queue, skipped, fanOuts []any // added by event and deliveries
+	events, queue, skipped, fanOuts []any // added by event and by deliveries
 	keys                            []any // idempotency keys, added by publish
 
-	blocked map[orderedKey]bool // the keys that have a row already, stored or in queue
+	blocked map[orderedKey]bool // the keys that already have a row, stored or in queue
 }
 
-// event adds an event with its deliveries, or with its fan-out job. The job's cursor is
-// the zero id, which is before every endpoint.
+// event adds an event with its deliveries, or with its fan-out job. The cursor of the job is the
+// zero id, which is before every endpoint.
 func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
 	r.events = append(r.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
 		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, event.MaxAttempts, textOrNull(event.IdempotencyKey),
@@ -211,10 +210,13 @@ func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *s
 	return r.deliveries(ctx, tx, event, e.Deliveries)
 }
 
-// deliveries adds the deliveries of an event. There are four kinds: a skipped one is only
-// a record; one with a token is leased as attempt 1, until the end of its lease; an
-// ordered one is due if it becomes the head of its key, and never otherwise; any other one
-// is due after its wait.
+// deliveries adds the deliveries of an event. There are four kinds:
+//
+//   - A skipped delivery is only a record.
+//   - A delivery with a token is leased as attempt 1, until the end of its lease.
+//   - An ordered delivery is due if it becomes the head of its key; otherwise it has due_at =
+//     never.
+//   - Any other delivery is due after its wait.
 func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event, deliveries []store.NewDelivery) error {
 	for _, d := range deliveries {
 		if d.Skipped != "" {
@@ -250,9 +252,8 @@ func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event,
 	return nil
 }
 
-// addPosition reports whether a new row of the key must not be due yet. The rows
-// are inserted later, so the table does not show the rows of this publish: blocked
-// remembers the keys that have one.
+// addPosition reports whether a new row of the key must not be due yet. The rows of this publish
+// are inserted later, so the table does not have them; r.blocked has the keys of these rows.
 func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocked bool, err error) {
 	if r.blocked[k] {
 		return true, nil
@@ -264,8 +265,8 @@ func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocke
 	return keyBlocked(ctx, tx, k)
 }
 
-// The columns stand in the order in which event, deliveries and publish append the
-// arguments. Their number is an argument in insert.
+// The columns are in the order in which event, deliveries and publish append the arguments.
+// insert has the number of columns.
 const (
 	insertEventsSQL = `
 	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at) values `
@@ -288,16 +289,16 @@ func (r *newRows) insert(ctx context.Context, tx *tx) error {
 	)
 }
 
-// Leases the jobs that are due, oldest first. A job whose lease ended is due again: its
-// due_at is the end of the lease. Jobs are few, so it walks the key of fanouts, which is
-// their age.
+// claimFanOutsSQL leases the jobs that are due, oldest first. A leased job has the end of its
+// lease in due_at, so it is due again then. Jobs are few, so the statement walks the primary key
+// of fanouts, which has the order of their age.
 const claimFanOutsSQL = `
 	update fanouts
 	set token = @token, due_at = @until
 	where event in (select event from fanouts where due_at <= @now order by event limit @max)
 	returning event, up_to, cursor, token`
 
-// By the key of events.
+// The statement walks the primary key of events.
 const fanOutEventSQL = `
 	select account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at from events where id = @id`
 
@@ -325,14 +326,14 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []sto
 				return nil, err
 			}
 		}
-		// Returning has no order.
+		// The clause "returning" has no order.
 		slices.SortFunc(jobs, func(a, b store.FanOut) int { return a.Event.ID.Compare(b.Event.ID) })
 		return jobs, nil
 	})
 }
 
-// The last chunk ends the job. A chunk with another token or cursor finds no row.
-// Both by the key of fanouts.
+// The last chunk ends the job. A chunk with another token or cursor finds no row. Both statements
+// walk the primary key of fanouts.
 const (
 	moveFanOutSQL = `
 	update fanouts set cursor = @to, due_at = @until
@@ -341,12 +342,13 @@ const (
 	delete from fanouts where event = @event and token = @token and cursor = @from`
 )
 
-// By the key of events. The data may be large, and no chunk needs it.
+// The statement walks the primary key of events. It does not read the data, which may be large,
+// because no chunk needs it.
 const fanOutChunkSQL = `
 	select account, type, ordering_key, sequence from events where id = @id`
 
-// FanOut stores a chunk of a fan-out job; see [store.Inbox]. Token and cursor are compared
-// and changed by one statement. So a chunk is stored once, also if it comes late or twice.
+// FanOut stores a chunk of a fan-out job; see [store.Inbox]. One statement compares and changes
+// the token and the cursor. So a chunk is stored once, even if it comes late or twice.
 func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
 	defer s.calls.Begin("FanOut").End(&err, "fan out")
 	return changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// oldest is the first SQLite whose log cannot lose a commit when a checkpoint
-// and a restart of the log meet (sqlite.org/wal.html, "the WAL-reset bug").
+// oldest is the first version of SQLite whose log cannot lose a commit when a checkpoint and a
+// restart of the log coincide (sqlite.org/wal.html, "the WAL-reset bug").
 var oldest = [3]int{3, 51, 3}
 
 // CheckVersion returns an error for a version of SQLite that is too old.
@@ -18,7 +18,7 @@ func CheckVersion(version string) error {
 	for i, least := range oldest {
 		n := -1
 		if i < len(parts) {
-			n, _ = strconv.Atoi(parts[i]) // what is no number is too old
+			n, _ = strconv.Atoi(parts[i]) // a text that is not a number counts as too old
 		}
 		if n > least {
 			return nil
@@ -31,13 +31,13 @@ func CheckVersion(version string) error {
 	return nil
 }
 
-// The settings as SQLite has them, not as they were asked for.
+// settingsSQL returns the settings in effect, which can differ from the requested ones.
 const settingsSQL = `
 	select sqlite_version(), (select journal_mode from pragma_journal_mode), (select synchronous from pragma_synchronous)`
 
-// inspect refuses a library and a connection that would not keep the promises of the
-// package. SQLite does not answer a setting that it cannot honour with an error: it keeps
-// the old one. On some file systems, for example, it cannot have a write-ahead log.
+// inspect returns an error if the library or the connection would break the promises of the
+// package. If SQLite cannot apply a setting, it returns no error and keeps the old value. On some
+// file systems, for example, it cannot have a write-ahead log.
 func inspect(ctx context.Context, db *sql.DB) error {
 	var version, journal string
 	var synchronous int
@@ -52,13 +52,13 @@ func inspect(ctx context.Context, db *sql.DB) error {
 	return CheckVersion(version)
 }
 
-// The quick check reads every page and stops at the first fault. It does not compare
-// indexes with tables.
+// The quick check reads every page and stops at the first fault. It does not compare indexes with
+// tables.
 const checkSQL = `pragma quick_check(1)`
 
-// check looks for damage after a process that did not close its store: the machine may
-// have lost power, and the disk may have lost what it had acknowledged. It reads the whole
-// file, about a second for each gigabyte, so a clean stop saves it.
+// check looks for damage after a process that did not close its store: the machine may have lost
+// power, and the disk may have lost data that it had acknowledged. It reads the whole file, about
+// a second for each gigabyte, so it runs only after an unclean stop.
 func check(ctx context.Context, db *sql.DB) error {
 	var finding string
 	if err := db.QueryRowContext(ctx, checkSQL).Scan(&finding); err != nil {

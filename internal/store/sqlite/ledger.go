@@ -8,22 +8,26 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The end of each statement that lists events.
+// eventsFilter ends each statement that lists events.
 const eventsFilter = ` and id < @below and id >= @from
 		and (@type = '' or type = @type)
 		and (@ordering_key = '' or ordering_key = @ordering_key)
 	order by id desc limit @limit`
 
-// The beginning of each statement that lists events. Only one event that is asked for
-// carries its bytes.
+// eventsSelect begins each statement that lists events. It does not read their bytes; only
+// eventSQL does.
 const eventsSelect = `
 	select id, account, type, null, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
 	from events where `
 
-// One event by its key, with its bytes; the event of an idempotency key by the key of
-// idempotency_keys and then by its own; those of an ordering key by events_order; those of
-// an account by events_account; all
-// from the end of the key.
+// These statements walk the following indexes:
+//
+//   - eventSQL, for one event with its bytes: the primary key
+//   - eventOfKeySQL, for the event of an idempotency key: the primary keys of idempotency_keys
+//     and of events
+//   - eventsOfOrderSQL, for the events of an ordering key: events_order
+//   - eventsOfAccountSQL, for the events of an account: events_account
+//   - eventsSQL, for all events: the primary key from its end
 const (
 	eventSQL = `
 	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
@@ -36,14 +40,15 @@ const (
 	eventsSQL          = eventsSelect + `true` + eventsFilter
 )
 
-// Where a page of events of one type stops, by the indexes of the statements above.
+// These statements return where a page of events of one type stops. They walk the same indexes as
+// the statements above.
 const (
 	eventsStopSQL          = `select id from events where true` + idStops
 	eventsOfAccountStopSQL = `select id from events where account = @account` + idStops
 	eventsOfOrderStopSQL   = `select id from events where account = @account and ordering_key = @ordering_key and ordering_key <> ''` + idStops
 )
 
-// boundEvents bounds a page of one type; there is no index by type.
+// boundEvents bounds a page of one type, because there is no index by type.
 func boundEvents(ctx context.Context, s *Store, q store.EventQuery, args []any) (postrider.EventID, error) {
 	walk := eventsStopSQL
 	switch {
@@ -85,29 +90,30 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 	return cutBound(events, q.Paging, stop, func(e postrider.Event) postrider.EventID { return e.ID }), s.fault(err)
 }
 
-// The columns of scanAttempt, but for heads and bodies.
+// attemptsColumns are the columns of scanAttempt without heads and bodies.
 const attemptsColumns = `delivery, attempts.number, event, endpoint, outcome, status_code, retry_after, started_at, duration,
 		error, stale, status_after, next_at, final_url, timing`
 
-// The end of each statement that lists attempts: by delivery, newest first, and of a
-// delivery by number, oldest first. The cursor has both.
+// attemptsFilter ends each statement that lists attempts. Deliveries are newest first; the
+// attempts of a delivery are in the order of their numbers, oldest first. The cursor has both.
 const attemptsFilter = `
 		and (@account is null or account = @account)
 		and (delivery < @delivery_below or (delivery = @delivery_below and attempts.number > @number))
 	order by delivery desc, attempts.number
 	limit @limit`
 
-// The head of an accepted response that the attempt's own row has or refers to. By the key of
-// attempts.
+// acceptedHead is the head of an accepted response, which the attempt's own row has or refers to.
+// It walks the primary key of attempts.
 const acceptedHead = `case when length(attempts.response_head) = 16
 		then (select h.response_head from attempts h where h.delivery = attempts.response_head and length(h.response_head) <> 16 limit 1)
 		else attempts.response_head end`
 
-// The head of the response, wherever it is.
+// headColumn is the head of the response, from attempt_bodies or from the attempt's own row.
 const headColumn = `coalesce(attempt_bodies.response_head, ` + acceptedHead + `)`
 
-// The attempts of a delivery by the key, with their heads and bodies; those of an event by
-// attempts_event, then sorted, without bodies: a page of them could be very large.
+// attemptsOfDeliverySQL walks the primary key, and returns heads and bodies. attemptsOfEventSQL
+// walks attempts_event and sorts. It returns no bodies, because a page with bodies could be very
+// large.
 const (
 	attemptsOfDeliverySQL = `
 	select ` + attemptsColumns + `, request_head, ` + headColumn + `, coalesce(response_body, response_start)
@@ -151,7 +157,7 @@ func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
 	return err
 }
 
-// The beginning of each statement that lists dead letters, with the columns of
+// deadLettersSelect begins each statement that lists dead letters, with the columns of
 // scanDeadLetter.
 const deadLettersSelect = `
 	select delivery, event, endpoint, account, type, reason, attempts, last_status_code, last_error, replayed_from,
@@ -159,7 +165,7 @@ const deadLettersSelect = `
 	from dead_letters
 	where `
 
-// The end of each statement that lists dead letters.
+// deadLettersFilter ends each statement that lists dead letters.
 const deadLettersFilter = `
 		and delivery < @below and delivery >= @from
 		and (@account is null or account = @account)
@@ -190,11 +196,17 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (_ sto
 		s.fault(err)
 }
 
-// deadLettersWhere returns the condition of a query. It decides which index SQLite uses: for a
-// delivery the primary key; for an event, an endpoint or an account dead_letters_event,
-// dead_letters_endpoint or dead_letters_account; for a reason dead_letters_reason, or
-// dead_letters_reason_account if the account is given too; without a condition the primary key.
-// These indexes have the resolved dead letters too.
+// deadLettersWhere returns the condition of a query. The condition decides which index SQLite
+// walks:
+//
+//   - for a delivery: the primary key
+//   - for an event: dead_letters_event
+//   - for an endpoint: dead_letters_endpoint
+//   - for an account: dead_letters_account
+//   - for a reason: dead_letters_reason, or, with an account, dead_letters_reason_account
+//   - without a condition: the primary key
+//
+// These indexes also have the resolved dead letters.
 func deadLettersWhere(q store.DeadLetterQuery) string {
 	switch {
 	case !q.Delivery.IsZero():
@@ -213,7 +225,7 @@ func deadLettersWhere(q store.DeadLetterQuery) string {
 	return `true`
 }
 
-// The beginning of each statement that finds where a page of dead letters stops.
+// deadLettersStopSelect begins each statement that returns where a page of dead letters stops.
 const deadLettersStopSelect = `select delivery from dead_letters where `
 
 func scanDeadLetter(rows *sql.Rows, l *postrider.DeadLetter) error {

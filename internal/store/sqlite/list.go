@@ -20,24 +20,24 @@ type query struct {
 }
 
 const (
-	// engineReaders is how many connections that cannot write the engine has. One is for
+	// engineReaders is the number of read-only connections of the engine. One of them is for
 	// runCheckpoints.
 	engineReaders = 3
-	// listTime is the time limit of a statement of a request that only reads.
+	// listTime is the time limit of a statement for a request that only reads.
 	listTime = 2 * time.Second
 )
 
-// errListTime is the cause of the end of a statement after listTime.
+// errListTime is the cause when a statement is ended after listTime.
 var errListTime = fmt.Errorf("the statement took longer than %v: %w", listTime, context.DeadlineExceeded)
 
-// readPool has connections that cannot write, and their statements.
+// readPool has read-only connections and their prepared statements.
 type readPool struct {
 	*sql.DB
 
-	statements sync.Map // of *sql.Stmt, by text; filled by prepared
+	statements sync.Map // values are *sql.Stmt, by text; filled by prepared
 }
 
-// openReads opens a pool of so many connections.
+// openReads opens a pool of conns connections.
 func openReads(file string, conns int) (*readPool, error) {
 	db, err := sql.Open("sqlite", source(file, reading))
 	if err != nil {
@@ -52,13 +52,13 @@ func openReads(file string, conns int) (*readPool, error) {
 func (p *readPool) end() error {
 	var err error
 	for _, statement := range p.statements.Range {
-		err = errors.Join(err, statement.(*sql.Stmt).Close()) //nolint:errcheck // there is nothing else in it
+		err = errors.Join(err, statement.(*sql.Stmt).Close()) //nolint:errcheck // the map has no other type
 	}
 	return errors.Join(err, p.Close())
 }
 
-// reader returns the pool of a call, and its context. Requests of readers, who may be many
-// and slow, have a pool of their own, so that the engine never waits for them.
+// reader returns the pool and the context for a call. Requests that only read may be many and
+// slow. They have a separate pool, so that the engine never waits for them.
 func (s *Store) reader(ctx context.Context) (*readPool, context.Context, context.CancelFunc) {
 	if !store.IsForReader(ctx) {
 		return s.reads, ctx, func() {}
@@ -67,13 +67,13 @@ func (s *Store) reader(ctx context.Context) (*readPool, context.Context, context
 	return s.people, ctx, cancel
 }
 
-// list runs a query on a connection that only reads, beside the writer, and reads all its
-// rows. It sees the last commit: readers and the writer do not wait for each other
-// (write-ahead log).
+// list runs a query on a read-only connection, beside the writer, and reads all its rows. It sees
+// the last commit. Readers and the writer do not wait for each other, because of the write-ahead
+// log.
 func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
 	pool, ctx, cancel := s.reader(ctx)
 	defer cancel()
-	statement, err := pool.prepared(ctx, q.text) //nolint:sqlclosecheck // it lives as long as the store
+	statement, err := pool.prepared(ctx, q.text) //nolint:sqlclosecheck // lives as long as the store
 	if err != nil {
 		return nil, err
 	}
@@ -84,23 +84,23 @@ func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T
 	return collect(rows, scan)
 }
 
-// snapshot reads several lists of one state of the store. Two calls of list could see
-// different commits: counts that are compared must come from one.
+// snapshot reads several lists from one state of the store. Two calls of list could see different
+// commits, and counts that are compared must come from one commit.
 type snapshot struct {
 	pool   *readPool
-	tx     *sql.Tx // has one connection of pool until end
+	tx     *sql.Tx // holds one connection of pool until end
 	cancel context.CancelFunc
 }
 
 // snapshot begins a snapshot for the statements.
 //
-// They are prepared before it takes a connection. Preparing takes a connection of its own
-// for a moment. If each of n readers had one connection and waited for a second one, and
-// there are n, all would wait forever.
+// It prepares the statements before it takes a connection, because preparing takes another
+// connection for a moment. Otherwise all n connections could belong to readers that wait for a
+// second one, and all readers would wait forever.
 func (s *Store) snapshot(ctx context.Context, texts ...string) (snapshot, error) {
 	pool, ctx, cancel := s.reader(ctx)
 	for _, text := range texts {
-		if _, err := pool.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // it lives as long as the store
+		if _, err := pool.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // lives as long as the store
 			cancel()
 			return snapshot{}, err
 		}
@@ -118,39 +118,38 @@ func (v snapshot) end() {
 	v.cancel()
 }
 
-// listIn is list in a snapshot.
+// listIn runs a query like list, but in a snapshot.
 func listIn[T any](ctx context.Context, v snapshot, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
 	statement, err := v.pool.prepared(ctx, q.text)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := v.tx.StmtContext(ctx, statement).QueryContext(ctx, q.args...) //nolint:sqlclosecheck // it ends with the transaction
+	rows, err := v.tx.StmtContext(ctx, statement).QueryContext(ctx, q.args...) //nolint:sqlclosecheck // ends with the transaction
 	if err != nil {
 		return nil, err
 	}
 	return collect(rows, scan)
 }
 
-// prepared returns the prepared statement of a text for the connections of the pool. Parsing
-// the text of a list takes longer than most lists do, and there are few texts, so none is
-// ever dropped. Of two callers that prepare one text at once, the second uses the first
-// one's.
+// prepared returns the prepared statement for a text, for the connections of the pool. Parsing a
+// text takes longer than most lists do. There are few texts, so no statement is ever dropped. If
+// two callers prepare one text at once, the second uses the statement of the first.
 func (p *readPool) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	if statement, ok := p.statements.Load(text); ok {
-		return statement.(*sql.Stmt), nil //nolint:errcheck // there is nothing else in it
+		return statement.(*sql.Stmt), nil //nolint:errcheck // the map has no other type
 	}
 	statement, err := p.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	if first, loaded := p.statements.LoadOrStore(text, statement); loaded {
-		return first.(*sql.Stmt), statement.Close() //nolint:errcheck,sqlclosecheck // there is nothing else in it
+		return first.(*sql.Stmt), statement.Close() //nolint:errcheck,sqlclosecheck // the map has no other type
 	}
 	return statement, nil
 }
 
-// fault adds its kind to the error of a list. Damage of the file that a list meets ends all
-// writing too, because the writer would build on damaged pages.
+// fault adds ErrBusy, ErrFull or ErrConflict to the error of a list. If a list finds damage in
+// the file, all writing ends too, because the writer would build on damaged pages.
 func (s *Store) fault(err error) error {
 	if cause := s.writer.distrust(err); cause != nil {
 		err = cause
@@ -158,12 +157,12 @@ func (s *Store) fault(err error) error {
 	return explained(err)
 }
 
-// last is the greatest id: a list without a cursor starts below it.
+// last is the greatest id. A list without a cursor starts below it.
 var last = [16]byte{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 }
 
-// oldestFirst reverses the order of a list that is written newest first, so that each
+// oldestFirst reverses the order of a list whose statement is written newest first, so that each
 // statement is written once.
 var oldestFirst = strings.NewReplacer("order by id desc", "order by id", "order by delivery desc", "order by delivery")
 
@@ -175,16 +174,15 @@ func inOrder(q query, p store.Paging) query {
 	return q
 }
 
-// The ends of statements that find where a page stops: at the 10,000th row that it walks
-// over.
+// These parts end the statements that return where a page stops: at the 10,000th row of its walk.
 const (
 	idStops       = ` and id < @below and id >= @from order by id desc limit 1 offset 9999`
 	deliveryStops = ` and delivery < @below and delivery >= @from order by delivery desc limit 1 offset 9999`
 )
 
-// bound limits a filtered page to the first 10,000 rows that it examines: it moves the end of the
-// window of each walk to the first row that a walk passes after as many. It returns the id of that
-// row; zero: no walk is so long.
+// bound limits a filtered page to the first 10,000 rows of each walk. If a walk is longer, bound
+// moves the end of the window to the row after these, in the arguments, which the walks and the
+// list share. It returns the id of that row, or zero if no walk is that long.
 func bound[I ~[16]byte](ctx context.Context, s *Store, walks []query, p store.Paging) (stop I, err error) {
 	for _, walk := range walks {
 		stops, err := list(ctx, s, inOrder(walk, p), func(rows *sql.Rows, id *I) error { return rows.Scan(toID(id)) })
@@ -202,8 +200,8 @@ func bound[I ~[16]byte](ctx context.Context, s *Store, walks []query, p store.Pa
 	return stop, nil
 }
 
-// cutBound is [store.Cut] of a page that ends at stop, unless that is zero. Such a page can
-// be short, even empty, and still have a next one.
+// cutBound is [store.Cut] for a page that ends at stop. A zero stop does not end the page. A page
+// that ends at stop can be short or empty, and still have a next page.
 func cutBound[T any, I ~[16]byte](items []T, p store.Paging, stop I, id func(T) I) store.Page[T] {
 	page := store.Cut(items, p, func(item T) string { return key(id(item)) })
 	if page.Next == "" && stop != (I{}) {
@@ -212,12 +210,12 @@ func cutBound[T any, I ~[16]byte](items []T, p store.Paging, stop I, id func(T) 
 	return page
 }
 
-// The places of @from and @below among the arguments of window.
+// fromArg and belowArg are the indexes of @from and @below in the arguments of window.
 const fromArg, belowArg = 0, 1
 
-// window returns the arguments @from, @below and @limit of a list by id: the ids of the
-// span, behind the cursor. The limit is one more than the page has, which tells whether
-// there is a next page.
+// window returns the arguments @from, @below and @limit of a list by id: the ids of the span,
+// after the cursor. The limit is one more than the size of the page, which shows whether there is
+// a next page.
 func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	below := I(last)
 	if !span.To.IsZero() {
@@ -231,8 +229,7 @@ func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	if !span.From.IsZero() {
 		from = firstID[I](span.From)
 	}
-	// The cursor is the last id of the page before: the page goes on behind it, in its own
-	// order.
+	// The cursor is the last id of the page before. The page continues after it, in its own order.
 	switch {
 	case ok && p.OldestFirst:
 		from = store.Later(from, store.NextID(cursor))
@@ -244,8 +241,8 @@ func window[I ~[16]byte](span store.Span, p store.Paging) ([]any, error) {
 	}, nil
 }
 
-// firstID returns the least id of the instant or later. Ids have milliseconds, so an
-// instant between two of them is rounded up.
+// firstID returns the least id that is made at the given time or later. Ids have a precision of
+// one millisecond, so the time is rounded up.
 func firstID[I ~[16]byte](at time.Time) I {
 	return postrider.MakeID[I](at.Add(time.Millisecond-1).Truncate(time.Millisecond), [10]byte{})
 }

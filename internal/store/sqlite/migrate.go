@@ -18,12 +18,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// ownMigrations are the migrations of this program.
+// ownMigrations returns the migrations of this program.
 var ownMigrations = sync.OnceValues(func() (store.Migrations, error) { return store.ReadMigrations(migrations) })
 
-// migrate brings the tables to what this program knows, each step in its own transaction.
-// It refuses a database that a newer program has changed: that program's rows may mean
-// something that this one does not know.
+// migrate brings the tables to the version of this program, each step in its own transaction. It
+// returns an error if a newer program has changed the database, because rows of that program may
+// have a meaning that this one does not know.
 func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	steps, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -57,7 +57,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	return nil
 }
 
-// The facts about the tables that migrations made.
+// factsSQL returns the facts about the tables that migrations made.
 const factsSQL = `
 	with ours as (
 		select t.name from sqlite_schema t where t.type = 'table' and ' TABLES ' like '% ' || t.name || ' %'
@@ -74,7 +74,7 @@ const factsSQL = `
 	select 'unique index ' || o.name || ' ' || i.name from ours o, pragma_index_list(o.name) i where i."unique"
 	order by 1`
 
-// notedSQL reads the one row.
+// The table tables_noted has one row.
 const (
 	notedSQL = `select version, fingerprint, oldest, facts from tables_noted where id = 1`
 	noteSQL  = `
@@ -89,7 +89,7 @@ func tableStatements(names []string) store.TablesSQL {
 	return store.TablesSQL{Noted: notedSQL, Note: noteSQL, Facts: strings.Replace(factsSQL, "TABLES", strings.Join(names, " "), 1)}
 }
 
-// CheckTables compares what the store notes of its tables with this program.
+// CheckTables compares the noted tables with those of this program; see [store.Upkeep].
 func (s *Store) CheckTables(ctx context.Context) (err error) {
 	defer s.calls.Begin("CheckTables").End(&err, "check the tables")
 	own, err := ownMigrations()

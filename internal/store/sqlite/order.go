@@ -11,27 +11,26 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// never is the due_at of a row that must not be claimed: an ordered row behind the
-// head of its key, a head whose key is paused, or a parked row. It is the greatest
-// integer, so these rows are the last ones of their lane in queue_due, where a claim
-// ends before it meets them.
+// never is the due_at of a row that must not be claimed: an ordered row behind the head of its
+// key, a head whose key is paused, or a parked row. It is the greatest integer, so these rows are
+// the last ones of their lane in queue_due, and a claim ends before it reaches them.
 const (
 	never    = math.MaxInt64
 	neverSQL = `9223372036854775807`
 )
 
-// How an ordering key keeps its order.
+// This file keeps the order of an ordering key.
 //
-// The ordered rows of one endpoint and ordering key are a queue of positions,
-// sorted by sequence. The lowest one is the head. Only the head is ever due; the
-// others have due_at = never. When the head ends, advance makes the next one due in
-// the same transaction, or pauses the key if the head died and its endpoint
-// asked for that. A replay job adds rows with lower sequences. If the head is due then, it
-// stays the head until it ends, and the lowest row follows.
+// The ordered rows of one endpoint and ordering key are sorted by sequence. The row with the
+// lowest sequence is the head. Only the head is ever due; the others have due_at = never. When
+// the head ends, advance makes the next row due in the same transaction. If the head became a
+// dead letter and its endpoint asks for that, advance pauses the key instead. A replay job adds
+// rows with lower sequences. If the head is due then, it stays the head until it ends, and the
+// lowest row follows.
 //
-// No lock is needed for this. Everything that changes the queue runs in the one
-// writer, one job after the other, so nobody can see a key between two states.
-// (With PostgreSQL this takes a lock for each key; see order.go there.)
+// This needs no lock. All changes of the queue run in the one writer, one job after the other, so
+// nobody can see a key between two states. (In PostgreSQL this needs a lock for each key; see
+// order.go there.)
 
 // orderedKey names an ordering key at one endpoint.
 type orderedKey struct {
@@ -39,27 +38,27 @@ type orderedKey struct {
 	key      string
 }
 
-// position is the place of a row in the order of its key. The zero position
-// belongs to a row without an order.
+// position is the place of a row in the order of its key. A row without an order has the zero
+// position.
 type position struct {
 	orderedKey
-	pauses  bool // whether it pauses its key if it becomes a dead letter
-	blocked bool // whether another row is the head, or the key was paused
+	pauses  bool // whether the row pauses its key if it becomes a dead letter
+	blocked bool // whether another row is the head, or the key is paused
 }
 
-// By queue_order_key, and by the key of paused_keys.
+// The statement walks queue_order_key and the primary key of paused_keys.
 const keyBlockedSQL = `
 	select exists (select 1 from queue where endpoint = ?1 and ordering_key = ?2)
 		or exists (select 1 from paused_keys where endpoint = ?1 and ordering_key = ?2)`
 
-// keyBlocked reports whether a new row of an ordering key must not be due yet:
-// the key has a row already, or is paused.
+// keyBlocked reports whether a new row of an ordering key must not be due yet, because the key
+// has a row already or is paused.
 func keyBlocked(ctx context.Context, tx *tx, k orderedKey) (blocked bool, err error) {
 	err = tx.row(ctx, keyBlockedSQL, blob(k.endpoint), k.key).Scan(&blocked)
 	return blocked, err
 }
 
-// By queue_order_key, then the key of queue.
+// The statement walks queue_order_key and the primary key of queue.
 const releaseHeadSQL = `
 	update queue set due_at = ?
 	where id = (
@@ -67,9 +66,9 @@ const releaseHeadSQL = `
 		order by sequence limit 1)
 	returning lane`
 
-// releaseHead makes the head of an ordering key due and returns its lane; empty:
-// the key has no row. It must be called only when the head before it has
-// ended or a pause has: it would make a leased or parked head due a second time.
+// releaseHead makes the head of an ordering key due and returns its lane, or an empty lane if the
+// key has no row. The caller must have ended the previous head or the pause. Otherwise
+// releaseHead would make a leased or parked head due a second time.
 func releaseHead(ctx context.Context, tx *tx, k orderedKey) (lane postrider.Lane, err error) {
 	err = tx.row(ctx, releaseHeadSQL, micros(tx.now), blob(k.endpoint), k.key).Scan(toLane(&lane))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -78,7 +77,7 @@ func releaseHead(ctx context.Context, tx *tx, k orderedKey) (lane postrider.Lane
 	return lane, err
 }
 
-// By the keys of paused_keys.
+// The statements walk the keys of paused_keys.
 const (
 	pauseSQL = `
 	insert into paused_keys (endpoint, ordering_key, delivery, since) values (?, ?, ?, ?)`
@@ -86,10 +85,10 @@ const (
 	delete from paused_keys where delivery = ? returning endpoint, ordering_key`
 )
 
-// advance is called after a row has left the queue. If the row was the head of
-// its key, it makes the next head due and returns its lane, or pauses the key.
-// dead is the row's dead letter; zero: it has none. A row that was blocked was
-// not the head, so nothing follows from its end.
+// advance must be called after a row has left the queue. If the row was the head of its key,
+// advance pauses the key, or makes the next head due and returns its lane. The parameter dead is
+// the dead letter of the row, or zero if it has none. A blocked row was not the head, so advance
+// does nothing for it.
 func (p position) advance(ctx context.Context, tx *tx, dead postrider.DeliveryID) (postrider.Lane, error) {
 	switch {
 	case p.key == "", p.blocked:
@@ -100,9 +99,9 @@ func (p position) advance(ctx context.Context, tx *tx, dead postrider.DeliveryID
 	return releaseHead(ctx, tx, p.orderedKey)
 }
 
-// unpause ends the pause that a dead letter has caused, and returns the ordering key; the
-// zero key: the dead letter pauses none. The caller makes the next head due, or inserts a
-// replay that is the head.
+// unpause ends the pause by a dead letter, and returns the ordering key, or the zero key if the
+// dead letter pauses none. The caller then makes the next head due, or inserts a replay that is
+// the head.
 func unpause(ctx context.Context, tx *tx, dead postrider.DeliveryID) (k orderedKey, err error) {
 	err = tx.row(ctx, unpauseSQL, blob(dead)).Scan(toID(&k.endpoint), &k.key)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -111,10 +110,9 @@ func unpause(ctx context.Context, tx *tx, dead postrider.DeliveryID) (k orderedK
 	return k, err
 }
 
-// A skip scan of queue_order_key: each step of the recursion enters the index once
-// and finds the least key above the one before, however many rows a key has.
-// Paused keys are added from paused_keys. Waiting rows are counted up to 1,000 for
-// each key, so a page costs the same whatever the length of the queue.
+// orderedKeysSQL is a skip scan of queue_order_key. Each step of the recursion enters the index
+// once and finds the next key, however many rows a key has. Paused keys are added from
+// paused_keys. It counts up to 1,000 pending rows of each key, so the cost of a page has a limit.
 const orderedKeysSQL = `
 	with recursive waiting (key) as (
 		select (
@@ -160,7 +158,7 @@ func (s *Store) OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (_ sto
 	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), s.fault(err)
 }
 
-// scanOrderedKey reads a row of orderedKeysSQL. Since is the time of the pause, or when
+// scanOrderedKey reads a row of orderedKeysSQL. Since is the time of the pause, or the time when
 // the head was created.
 func scanOrderedKey(rows *sql.Rows, k *store.OrderedKey) error {
 	var paused time.Time

@@ -10,13 +10,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Finds the due rows of one lane, the longest due first. It walks queue_due from @after,
-// the low watermark of the lane, and stops after @n rows; then it reads each row by its
-// key.
+// claimSQL finds the due rows of one lane; those that have been due for longest come first. It
+// walks queue_due from @after, the low watermark of the lane, and stops after @n rows. Then it
+// reads each row by its primary key.
 //
-// A row is free, or it has a token and its due_at is the end of its lease. Both are found
-// by due_at <= @now: a lease that ended is claimed like a free row. Nothing is locked:
-// between this statement and the update no other job runs.
+// A row is either free, or it has a token and its due_at is the end of its lease. The condition
+// due_at <= @now finds both, so a lease that ended is claimed like a free row. No lock is needed,
+// because no other job runs between this statement and the update.
 const claimSQL = `
 	select id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from, replay_job
 	from queue
@@ -24,21 +24,21 @@ const claimSQL = `
 	order by due_at, id
 	limit @n`
 
-// Gives leases to the rows that were found. In an update the right sides are the row as it
-// was: losses grows by one if the row still had a token, because its lease ended without a
-// settlement. By the key of queue.
+// leaseSQL leases the rows that were found. In an update the right sides have the old values of
+// the row. So losses grows by one if the row still had a token, because its lease ended without a
+// settlement. The statement walks the primary key of queue.
 const leaseSQL = `
 	with leased (id, token, until) as (values `
 
-// The end of leaseSQL.
+// leaseTail ends leaseSQL.
 const leaseTail = `)
 	update queue
 	set token = leased.token, due_at = leased.until, claims = claims + 1, losses = losses + (queue.token is not null)
 	from leased
 	where queue.id = leased.id`
 
-// Moves rows that may be what killed their process to the suspect lane, due at once
-// and without a lease. By the key of queue.
+// suspectSQL moves rows that may have killed their process to the suspect lane, due at once and
+// without a lease. It walks the primary key of queue.
 const (
 	suspectSQL = `
 	with suspect (id, due) as (values `
@@ -49,27 +49,27 @@ const (
 	where queue.id = suspect.id`
 )
 
-// Finds when the next row of a lane is due, after a claim. It walks queue_due and steps
-// over leases that still last; these are never many: what the endpoint may have in flight
-// and what was prefetched for it. It ends before the rows that are due never.
+// waitingSQL returns when the next row of a lane is due, after a claim. It walks queue_due, and
+// skips valid leases. There are never many of these: the deliveries that the endpoint may have in
+// flight, and those that were prefetched. The walk ends before the rows with due_at = never.
 const waitingSQL = `
 	select due_at from queue
 	where endpoint = @endpoint and lane = @lane and due_at < ` + neverSQL + ` and (token is null or due_at <= @now)
 	order by due_at
 	limit 1`
 
-// pending is a row of the queue as it was before a job changed it.
+// pending is a row of the queue before a job changed it.
 type pending struct {
 	id           postrider.DeliveryID
 	event        postrider.EventID
 	endpoint     postrider.EndpointID
 	account      postrider.AccountID
 	eventType    string
-	claims       int // the number of the attempt under way, or of the last one
-	step         int // of the retry schedule
-	losses       int // leases in a row that ended without a settlement
+	claims       int // the number of the attempt under way, or of the last attempt
+	step         int // step of the retry schedule
+	losses       int // number of leases in a row that ended without a settlement
 	token        postrider.Token
-	dueAt        time.Time // with a token: the end of the lease
+	dueAt        time.Time // the end of the lease, if there is a token
 	expiresAt    time.Time
 	replayedFrom postrider.DeliveryID
 	replayJob    postrider.ReplayID
@@ -81,14 +81,15 @@ func scanPending(rows *sql.Rows, p *pending) error {
 		&p.losses, toToken(&p.token), toTime(&p.dueAt), toTime(&p.expiresAt), toID(&p.replayedFrom), toID(&p.replayJob))
 }
 
-// removed is a row that a job has deleted from the queue, with its position in the order
-// of its key, which the job must advance.
+// removed is a row that a job has deleted from the queue, with its position in the order of its
+// key. The job must advance the key.
 type removed struct {
 	pending
 	position position
 }
 
-// The columns of scanRemoved. The last one says whether the position was blocked.
+// removedColumns are the columns of scanRemoved. The last column says whether the position was
+// blocked.
 const removedColumns = `id, event, endpoint, account, type, claims, step, losses, token, due_at, expires_at, replayed_from, replay_job,
 		ordering_key, pauses, due_at = ` + neverSQL + ` and not parked`
 
@@ -101,8 +102,8 @@ func scanRemoved(rows *sql.Rows, r *removed) error {
 	return err
 }
 
-// lost returns the record of an attempt whose lease ended without a settlement. Nobody
-// knows when the attempt began, so its time is when the loss was noticed: now.
+// lost returns the record of an attempt whose lease ended without a settlement. Nobody knows when
+// the attempt began, so its time is the present, when the loss is noticed.
 func (p pending) lost(now time.Time) record {
 	return record{
 		Attempt: postrider.Attempt{
@@ -113,14 +114,13 @@ func (p pending) lost(now time.Time) record {
 	}
 }
 
-// Claim leases deliveries; see [store.Queue]. It is one job: what it finds due is what it
-// leases, and nothing can change in between.
+// Claim leases deliveries; see [store.Queue]. It is one job, so nothing can change between
+// finding the due rows and leasing them.
 //
-// For each want it finds the due rows, leases them or moves them to the suspect lane, and
-// asks when the next row of the lane is due. A lease that ended is taken over in the same
-// job, and its attempt is recorded as lost: there is no moment in which a delivery is lost
-// and leased to nobody. The records of all wants are one bulk insert at the end, and the
-// events are read once for all items.
+// For each want it finds the due rows, leases them or moves them to the suspect lane, and finds
+// out when the next row of the lane is due. A lease that ended is taken over in the same job, and
+// its attempt is recorded as lost, so a delivery is never lost without being leased. The records
+// of all wants are one bulk insert at the end, and the events are read once for all items.
 func (s *Store) Claim(ctx context.Context, c store.Claim) (_ store.Claims, err error) {
 	defer s.calls.Begin("Claim").End(&err, "claim deliveries")
 	return write(ctx, s, func(ctx context.Context, tx *tx) (store.Claims, error) {
@@ -144,7 +144,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (_ store.Claims, err e
 				tx.tally(p.lost(tx.wall))
 			}
 			for _, p := range rows {
-				if p.token != 0 { // the lease that it had has ended; p is the row as it was
+				if p.token != 0 { // the row had a lease that has ended; p has the old values of the row
 					lost = appendAttempt(lost, p.lost(tx.wall))
 					tx.tally(p.lost(tx.wall))
 					losses++
@@ -170,10 +170,10 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (_ store.Claims, err e
 	})
 }
 
-// claimLane leases what one want asks for. It returns the rows as they were: those that it
-// has leased, and those that it has moved to the suspect lane instead. A row is suspect
-// when it lost its process SuspectedAfter times in a row; with others it must not be
-// leased again, because they would die with it.
+// claimLane leases the rows for one want. It returns the leased rows, and the rows that it moved
+// to the suspect lane, all with their old values. A row is suspect if it lost its process
+// SuspectedAfter times in a row. It must not be leased again together with others, because they
+// would die with it.
 func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Token) (leased, suspects []pending, err error) {
 	after := int64(0)
 	if !want.After.IsZero() {
@@ -202,16 +202,16 @@ func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Tok
 	)
 }
 
-// laneState says what is left of a lane after a claim. Low is the least due_at that can
-// still be in the lane: the next row's if it is due already, otherwise now. Unlike in
-// PostgreSQL it needs no slack, because every change is visible before the next job
+// laneState returns the state of a lane after a claim. Low is the least due_at that a row of the
+// lane can still have: that of the next row if it is due already, otherwise now. In PostgreSQL
+// Low needs some slack; here it needs none, because every change is visible before the next job
 // begins.
 func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, error) {
 	var next time.Time
 	err := tx.row(ctx, waitingSQL, sql.Named("endpoint", blob(want.Endpoint)), sql.Named("lane", laneNumber(want.Lane)),
 		sql.Named("now", micros(tx.now))).Scan(toTime(&next))
 	switch {
-	case errors.Is(err, sql.ErrNoRows): // the lane is empty, or everything in it is leased
+	case errors.Is(err, sql.ErrNoRows): // the lane is empty, or all its rows are leased
 		return store.LaneState{Low: tx.now}, nil
 	case err != nil:
 		return store.LaneState{}, err
@@ -221,14 +221,14 @@ func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, e
 	return store.LaneState{Waiting: true, In: next.Sub(tx.now), Low: next}, nil
 }
 
-// By the key of events.
+// The statement walks the primary key of events.
 const claimedEventsSQL = `
 	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
 	from events where id in (values `
 
-// attachEvents gives the items their events. All deliveries of an event share one copy, so
-// its bytes are in memory once. An event that is gone keeps the account and the type,
-// which the queue repeats, and has no bytes; the dispatcher ends its deliveries.
+// attachEvents sets the events of the items. All deliveries of an event share one copy, so its
+// bytes are in memory once. If an event was deleted, its copy has only the account and the type,
+// which the queue repeats, and no bytes; the dispatcher ends its deliveries.
 func attachEvents(ctx context.Context, tx *tx, items []postrider.Claimed) error {
 	shared := make(map[postrider.EventID]*postrider.Event, len(items))
 	var ids []any
@@ -255,13 +255,13 @@ func scanEvent(rows *sql.Rows, e *postrider.Event) error {
 		&e.Hops, &e.MaxAttempts, toString(&e.IdempotencyKey), toTrace(e), toTime(&e.CreatedAt))
 }
 
-// The token is the fence: a lease that was taken over or settled finds no row. The attempt
-// was not made, so its number is free again. By the key of queue.
+// The token is the fence: a lease that was taken over or settled finds no row. The attempt was
+// not made, so its number is free again. The statement walks the primary key of queue.
 const releaseSQL = `
 	update queue set token = null, due_at = @now, claims = claims - 1
 	where id = @id and token = @token`
 
-// Release gives leases back; see [store.Queue].
+// Release gives unused leases back; see [store.Queue].
 func (s *Store) Release(ctx context.Context, leases []store.Lease) (err error) {
 	defer s.calls.Begin("Release").End(&err, "release deliveries")
 	return change(ctx, s, func(ctx context.Context, tx *tx) error {
@@ -276,14 +276,16 @@ func (s *Store) Release(ctx context.Context, leases []store.Lease) (err error) {
 	})
 }
 
-// The losses of a parked one start from 0, since a person has decided that the delivery
-// gets a new chance. It stays in the suspect lane. By the key of queue.
+// releaseParkedSQL sets the losses of a parked delivery to 0, because a person has decided that
+// the delivery gets another chance. The delivery stays in the suspect lane. The statement walks
+// the primary key of queue.
 const releaseParkedSQL = `
 	update queue set parked = 0, losses = 0, deaths_alone = 0, due_at = @now
 	where id = @id and parked`
 
-// Of those that wait for their time. One that is leased has a token; one that is parked or
-// waits for its ordering key is never due. By the key of queue.
+// makeDueSQL changes only a delivery that waits for its time. A leased delivery has a token; a
+// delivery that is parked or waits for its ordering key has due_at = never. The statement walks
+// the primary key of queue.
 const makeDueSQL = `
 	update queue set due_at = @now
 	where id = @id and token is null and due_at > @now and due_at < ` + neverSQL
@@ -311,12 +313,12 @@ func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (_ postrider.Deliv
 	})
 }
 
-// Lists the lanes with something waiting, and when the first row of each is due.
+// These statements list the lanes with pending deliveries, and when the first row of each is due.
 //
-// A skip scan: each step of the recursion enters queue_due at the first entry of the next
-// lane and reads nothing between two of them, so a lane with a million rows costs as much
-// as one with a single row. The plus takes the affinity of the lane away; with it SQLite
-// would use the index only for the endpoint.
+// dueLanesSQL is a skip scan. Each step of the recursion enters queue_due at the first entry of
+// the next lane, and reads nothing between two of them. So a lane with a million rows costs as
+// much as a lane with one row. The plus sign removes the affinity of the lane; with the affinity
+// SQLite would use the index only for the endpoint.
 const (
 	dueLanesSQL = `
 	with recursive first (id) as (
@@ -338,8 +340,8 @@ const (
 	limit @max`
 )
 
-// The same with counts: each of the three walks queue_due from the lane's first entry, and
-// ends after @count of them.
+// dueCountedSQL also counts. Each of its three selects walks queue_due from the lane's first
+// entry, and ends after @count entries.
 const dueCountedSQL = dueLanesSQL + `
 	select l.endpoint, l.lane, l.due_at,
 		(select count(*) from (
@@ -355,9 +357,9 @@ const dueCountedSQL = dueLanesSQL + `
 	where l.due_at < ` + neverSQL + `
 	limit @max`
 
-// The same for deliveries whose id is greater than @newer: they are at the end of the key
-// of queue. materialized: as one statement it would walk all of queue_due, which has the
-// order of the group by.
+// dueNewerSQL lists the lanes of deliveries whose id is greater than @newer. They are at the end
+// of the primary key of queue. Without materialized, SQLite would walk all of queue_due, which
+// has the order of the group by.
 const dueNewerSQL = `
 	with newer as materialized (
 		select endpoint, lane, due_at from queue where id > @newer and due_at < ` + neverSQL + `)
@@ -368,9 +370,9 @@ const dueNewerSQL = `
 	order by endpoint, lane
 	limit @max`
 
-// Due says which lanes have work; see [store.Queue]. A page is limited by endpoints and
-// the statement by lanes, so it asks for all lanes of that many endpoints and cuts the
-// rest off.
+// Due lists the lanes with pending deliveries; see [store.Queue]. A page is limited by endpoints,
+// but the statement by lanes. So Due asks for all lanes of that many endpoints, and cuts off the
+// rest.
 func (s *Store) Due(ctx context.Context, d store.Due) (_ []store.DueLane, err error) {
 	defer s.calls.Begin("Due").End(&err, "find due lanes")
 	statement := dueSQL

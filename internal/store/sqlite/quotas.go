@@ -8,9 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A row that is new holds a full burst, less what was spent; so "excluded.burst -
-// excluded.events" is what was spent. The clock of the store never
-// goes back, nor does the day, when the time of day is stepped. By the key.
+// spendQuotaSQL adds what an account has used. A new row has a full burst minus what was spent,
+// so "excluded.burst - excluded.events" is what was spent. The clock of the store never goes
+// back. The day does not go back either when the time of day is stepped. The statement walks the
+// primary key.
 const spendQuotaSQL = `
 	insert into quota_use as u (account, rate, burst, events, at, asked, day, bytes)
 	values (@account, @rate, @burst, @burst - @events, @now, @asked, @day, @bytes)
@@ -40,9 +41,10 @@ func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) (_ [
 	})
 }
 
-// The next endpoint with pending deliveries, by the start of queue_due behind the last one, or
-// with the mark, by endpoints_full; then its row, and the limit of its account, by their keys.
-// Without any limit only endpoints_full is read.
+// nextBacklogSQL returns the next endpoint with pending deliveries, by the start of queue_due
+// after the last endpoint, or with the mark, by endpoints_full. It also returns the endpoint's
+// row and the limit of its account, by primary keys. If no account has a limit, it reads only
+// endpoints_full.
 const (
 	nextBacklogSQL = `
 	select n.id, e.account, max(0, coalesce(nullif(a.backlog, 0), @default)), e.full_since
@@ -71,7 +73,7 @@ func (s *Store) EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) (ba
 			return backlogs, s.fault(err)
 		}
 		b := found[0]
-		if b.Account.IsZero() { // its endpoint is deleted
+		if b.Account.IsZero() { // the endpoint is deleted
 			b.Limit = 0
 		}
 		if b.Limit > 0 {

@@ -9,23 +9,23 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// record is an attempt with what its row repeats of its delivery. It repeats that because
-// the delivery's own row is gone when the delivery has ended.
+// record is an attempt with the columns that its row repeats from its delivery. The row repeats
+// them because the delivery's own row is deleted when the delivery ends.
 type record struct {
 	postrider.Attempt
 	account      postrider.AccountID
 	eventType    string
 	replayedFrom postrider.DeliveryID
 	replayJob    postrider.ReplayID
-	head         []byte // what the row has of the head of an accepted response; see store.Heads
+	head         []byte // what the row stores of the head of an accepted response; see store.Heads
 }
 
 // attemptColumns is the number of columns that appendAttempt appends for a row.
 const attemptColumns = 21
 
-// An attempt number of a delivery has one row. An insert replaces the row in two
-// cases: a stale attempt replaces the lost one, because it says what happened
-// after all; and a settlement under the lease replaces whatever is there.
+// Each attempt number of a delivery has one row. An insert replaces the row in two cases: a stale
+// attempt replaces a lost one, because the stale one says what happened; and a settlement under
+// the lease replaces any row.
 const (
 	putAttemptsSQL = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
@@ -35,8 +35,8 @@ const (
 	insert or replace into attempt_bodies (delivery, number, request_head, response_head, response_body) values `
 )
 
-// appendAttempt appends the arguments of one row of attempts. The head and the first bytes of
-// an accepted response are kept in the row itself, so that nearly every attempt is one row.
+// appendAttempt appends the arguments of one row of attempts. The head and the first bytes of an
+// accepted response are stored in the row itself, so nearly every attempt is one row.
 func appendAttempt(args []any, r record) []any {
 	var start any
 	if r.Outcome == postrider.OutcomeAccepted {
@@ -48,8 +48,8 @@ func appendAttempt(args []any, r record) []any {
 		bytesOrNull(store.EncodeTiming(r.Timing)), bytesOrNull(r.head))
 }
 
-// appendBody appends the arguments of one row of attempt_bodies, if there is more to keep
-// than the attempt's own row has.
+// appendBody appends the arguments of one row of attempt_bodies, if the attempt has more to store
+// than its own row has.
 func appendBody(args []any, r record) []any {
 	if store.InOneRow(&r.Attempt) {
 		return args
@@ -61,22 +61,21 @@ func appendBody(args []any, r record) []any {
 		bytesOrNull(r.RequestHead), bytesOrNull(r.ResponseHead), bytesOrNull(r.ResponseBody))
 }
 
-// tally counts a record for the rollups. It is not called for a stale settlement that takes
-// the place of a lost record: that attempt is counted already.
+// tally counts a record for the rollups. It must not be called for a stale settlement that
+// replaces a lost record, because that attempt is counted already.
 func (t *tx) tally(r record) {
 	key := store.DeltaKey{Account: r.account, Endpoint: r.Endpoint, Type: r.eventType}
 	t.recorded.Record(key, r.Outcome, r.Number, r.StatusAfter)
 }
 
-// deadLetter is a dead letter to be written. attempts counts the requests of the delivery,
-// so a decision without a request does not count.
+// deadLetter is a dead letter to be stored.
 type deadLetter struct {
-	record          // its last attempt, or the decision that ended it
-	reason   string // why it died
-	attempts int    // requests that were made
+	record          // the last attempt of the delivery, or the decision that ended it
+	reason   string // why the delivery became a dead letter
+	attempts int    // number of requests that were made; a decision without a request does not count
 }
 
-// By the key of attempts, from the newest back.
+// The statements walk the primary key of attempts backwards.
 const (
 	lastCodeSQL = `
 	select status_code from attempts
@@ -86,15 +85,15 @@ const (
 	where delivery = ? and outcome <> 'none' order by number desc limit 1`
 )
 
-// A delivery dies once, so this never meets a row.
+// The insert never meets a row, because a delivery becomes a dead letter only once.
 const insertDeadLetterSQL = `
 	insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts,
 		last_status_code, last_error, replayed_from, replay_job, died_at)
 	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// insert writes a dead letter. It shows the last status code and the last error. If the
-// last attempt was no request, or got no response, they come from the attempts before it,
-// which must be stored already.
+// insert stores a dead letter, with the last status code and the last error. If the last attempt
+// was no request, or got no response, these come from earlier attempts, which must be stored
+// already.
 func (l deadLetter) insert(ctx context.Context, tx *tx) error {
 	code, text := l.StatusCode, l.Error
 	if code == 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A process that finds rows leased when it opens the directory knows that the
-// one before it died: the lock of the directory proves that it is gone. No
-// index leads to these rows, since it would cost every delivery: each statement
-// runs once for an open, and after it rows are found by their key.
+// A process that finds leased rows when it opens the directory knows that the process before it
+// died, because the lock of the directory was free. No index leads to these rows, because it
+// would cost every delivery. leftSQL runs once when the store is opened; after that, rows are
+// found by their primary key.
 const (
 	leftSQL           = `select id, lane from queue where token is not null`
 	releaseFanOutsSQL = `update fanouts set due_at = @now where token is not null and due_at > @now`
@@ -33,28 +33,27 @@ const (
 	where id = @id`
 )
 
-// recoverChunk is how many rows one transaction recovers. It bounds the size of the log,
-// and what is done again if the process dies meanwhile.
+// recoverChunk is how many rows one transaction recovers. It limits the size of the log, and the
+// work that is repeated if the process dies in the meantime.
 const recoverChunk = 2000
 
-// recoverLeases makes due what the process before this one had leased, and records the
-// attempts as lost. It does what [store.Nodes.Reclaim] does for a dead node.
+// recoverLeases makes the deliveries due that the process before this one had leased, and records
+// their attempts as lost. It does what [store.Nodes.Reclaim] does for a dead node.
 //
-// It runs when the store is opened, before anything can be claimed. A token that it finds
-// must be a dead process's: the lock of the directory proves that this process is alone.
-// After a clean stop there is none.
+// It runs when the store is opened, before anything can be claimed. A token that it finds must
+// belong to a dead process, because the lock of the directory proves that this process is alone.
+// After a clean stop there are no tokens.
 //
-// Losses count the processes in a row that died with a delivery. One that has lost
-// SuspectedAfter of them may be what kills them, and moves to the suspect lane. If exactly
-// one row of that lane was leased, it was the only suspect in flight: after ParkedAfter
-// such deaths it is parked, so that a delivery that kills its process does not do it
-// forever.
+// Losses count the processes in a row that died with a delivery. A delivery with SuspectedAfter
+// losses may be the one that kills them, and moves to the suspect lane. If exactly one row of
+// that lane was leased, it was the only suspect in flight. After ParkedAfter such deaths it is
+// parked, so that a delivery that kills its process does not do that forever.
 func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost func(int)) error {
 	suspects, others, err := leftLeased(ctx, db)
 	if err != nil {
 		return fmt.Errorf("find the leases of a process that died: %w", err)
 	}
-	// Jobs have no attempts: their leases just end.
+	// Jobs have no attempts, so their leases just end.
 	for _, statement := range []string{releaseFanOutsSQL, releaseReplaysSQL} {
 		if _, err := db.ExecContext(ctx, statement, sql.Named("now", micros(clock.Now()))); err != nil {
 			return fmt.Errorf("release jobs: %w", err)
@@ -64,8 +63,8 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost f
 	if len(suspects) == 1 {
 		alone = 1
 	}
-	// All suspects are in one transaction, the first one. If the process died between two of
-	// them, the next one would find fewer, perhaps one, and take it for the only suspect.
+	// All suspects are in the first transaction. If the process died between two of them, the next
+	// process would find fewer, perhaps one, and take that one for the only suspect.
 	if len(suspects) > 0 {
 		if err := (recovery{clock, suspects, alone, onLost}).run(ctx, db); err != nil {
 			return err
@@ -79,7 +78,7 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost f
 	return nil
 }
 
-// leftLeased returns the rows that are leased, those of the suspect lane apart.
+// leftLeased returns the leased rows: those of the suspect lane, and the others.
 func leftLeased(ctx context.Context, db *sql.DB) (suspects, others []postrider.DeliveryID, err error) {
 	rows, err := db.QueryContext(ctx, leftSQL)
 	if err != nil {
@@ -105,12 +104,12 @@ func leftLeased(ctx context.Context, db *sql.DB) (suspects, others []postrider.D
 type recovery struct {
 	clock *store.Clock
 	ids   []postrider.DeliveryID
-	alone int // 1: ids has one delivery, the only suspect that was leased; otherwise 0
+	alone int // 1 if ids is only the one suspect that was leased, otherwise 0
 
-	onLost func(int) // see [Options]
+	onLost func(int) // see [Options.OnLost]
 }
 
-// run makes the transaction. It does not use the writer, which does not run yet.
+// run runs the transaction. It does not use the writer, which is not started yet.
 func (r recovery) run(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil {

@@ -11,24 +11,24 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// A chunk with another token or position, or of a job that does not run, finds no row. By the
-// key of replay_jobs.
+// moveReplayJobSQL finds no row for a chunk with another token or position, or of a job that is
+// not running. It walks the primary key of replay_jobs.
 const moveReplayJobSQL = `
 	update replay_jobs
 	set cursor = @to, held = @hold, due_at = @until, status = coalesce(@end, status), error = @error, ended_at = iif(@end is null, null, @wall)
 	where id = @id and token = @token and cursor = @from and held = @held and status = 'running'
 	returning action, made_by, note`
 
-// By the key of replay_jobs.
+// The statement walks the primary key of replay_jobs.
 const countReplaysSQL = `
 	update replay_jobs
 	set handled = handled + @handled, bytes_gone = bytes_gone + @bytes_gone, replay_pending = replay_pending + @replay_pending,
 		endpoint_deleted = endpoint_deleted + @endpoint_deleted, resolved = resolved + @resolved
 	where id = @id`
 
-// ReplayChunk handles the next matches of a job; see [store.Replays]. Token, position and
-// status are compared and changed by one statement. So a chunk is stored once, also if it
-// comes late or twice.
+// ReplayChunk replays or discards the next matches of a job; see [store.Replays]. One statement
+// compares and changes the token, the position and the status. So a chunk is stored once, even if
+// it comes late or twice.
 func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error) {
 	defer s.calls.Begin("ReplayChunk").End(&err, "replay")
 	from, err := store.EncodeHeld(c.From.Held)
@@ -70,11 +70,11 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error
 // replaying is one chunk of a job.
 type replaying struct {
 	tx      *tx
-	job     postrider.ReplayJob // its Handled and Skipped count this chunk
-	touched []orderedKey        // keys that got a row that is not due
+	job     postrider.ReplayJob // its Handled and Skipped count the matches of this chunk
+	touched []orderedKey        // the keys that got a row that is not due
 }
 
-// handle replays or discards one match, or counts why not.
+// handle replays or discards one match, or counts the reason why it cannot.
 func (r *replaying) handle(ctx context.Context, item store.ReplayItem) error {
 	letter, skipped, err := r.skip(ctx, item)
 	if err != nil || skipped != nil {
@@ -99,8 +99,8 @@ func (r *replaying) handle(ctx context.Context, item store.ReplayItem) error {
 		sql.Named("resolution", string(resolution)), sql.Named("by", r.job.By), sql.Named("note", note), sql.Named("replay", replay))
 }
 
-// skip returns whether the match is a dead letter, and the count of the reason for which it is
-// skipped; nil: it is not.
+// skip returns whether the match is a dead letter, and a pointer to the counter of the reason for
+// which it is skipped. The pointer is nil if it is not skipped.
 func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (letter bool, skipped *int, err error) {
 	var resolution postrider.Resolution
 	var pending postrider.DeliveryID
@@ -132,8 +132,9 @@ func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (letter boo
 	return letter, nil, nil
 }
 
-// Inserts a replay of a job. With @ordered it gets the sequence of its event, and is not
-// due: releaseLowest decides when all of the chunk are there. By the key of events.
+// insertReplayOfJobSQL inserts a replay of a job. With @ordered the replay gets the sequence of
+// its event, and is not due: releaseLowest makes a row due after all replays of the chunk are
+// inserted. The statement walks the primary key of events.
 const insertReplayOfJobSQL = `
 	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
 		replayed_from, replay_job)
@@ -144,7 +145,8 @@ const insertReplayOfJobSQL = `
 	returning ordering_key`
 
 // insert makes the new delivery of a match. If the match is a dead letter that pauses its
-// ordering key, the pause ends, and the new delivery pauses the key again if it dies too.
+// ordering key, the pause ends, and the new delivery pauses the key again if it becomes a dead
+// letter too.
 func (r *replaying) insert(ctx context.Context, item store.ReplayItem, letter bool) (err error) {
 	var paused orderedKey
 	if letter {
@@ -164,13 +166,14 @@ func (r *replaying) insert(ctx context.Context, item store.ReplayItem, letter bo
 	return err
 }
 
-// By queue_order_key, up to the first row that is due, and by the key of paused_keys.
+// The statement walks queue_order_key up to the first row that is due, and the primary key of
+// paused_keys.
 const keyReleasedSQL = `
 	select exists (select 1 from queue where endpoint = ?1 and ordering_key = ?2 and (due_at < ` + neverSQL + ` or parked))
 		or exists (select 1 from paused_keys where endpoint = ?1 and ordering_key = ?2)`
 
-// releaseLowest makes the lowest row of a key due, unless another one is, or the key is
-// paused.
+// releaseLowest makes the lowest row of a key due, unless another row of the key is due or the
+// key is paused.
 func releaseLowest(ctx context.Context, tx *tx, k orderedKey) error {
 	var released bool
 	err := tx.row(ctx, keyReleasedSQL, blob(k.endpoint), k.key).Scan(&released)

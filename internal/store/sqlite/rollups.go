@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// One row at the end of the table.
+// The statement adds one row at the end of the table.
 const insertDeltaSQL = `insert into rollup_deltas (at, counted) values (@wall, @counted)`
 
-// insertDelta stores the counts of the job's records as a delta, in its transaction.
+// insertDelta stores the counts of the job's records as a delta, in the job's transaction.
 func (t *tx) insertDelta(ctx context.Context) error {
 	counted := t.recorded.Bytes()
 	if counted == nil {
@@ -22,7 +22,7 @@ func (t *tx) insertDelta(ctx context.Context) error {
 	return t.exec(ctx, insertDeltaSQL, sql.Named("wall", micros(t.wall)), sql.Named("counted", counted))
 }
 
-// The oldest deltas, by the key of rollup_deltas.
+// takeDeltasSQL deletes the oldest deltas. It walks the primary key of rollup_deltas.
 const takeDeltasSQL = `
 	delete from rollup_deltas
 	where id in (select id from rollup_deltas order by id limit @limit)
@@ -34,8 +34,8 @@ type takenDelta struct {
 	counted []byte
 }
 
-// FoldRollups adds deltas to the rollups; see [store.Rollups]. It is one job, so two folds
-// never meet the same delta.
+// FoldRollups adds deltas to the rollups; see [store.Rollups]. It is one job, so two folds never
+// get the same delta.
 func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (_ int, err error) {
 	defer s.calls.Begin("FoldRollups").End(&err, "fold rollups")
 	return write(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
@@ -64,7 +64,7 @@ func (s *Store) FoldRollups(ctx context.Context, f store.Fold) (_ int, err error
 	})
 }
 
-// Two rows.
+// The table has two rows, one for each step that is rolled up.
 const (
 	positionsSQL   = `select step, at, scope, type from rollup_positions`
 	putPositionSQL = `update rollup_positions set at = ?, scope = ?, type = ? where step = ?`
@@ -88,7 +88,7 @@ func positions(ctx context.Context, tx *tx) (p store.Positions, err error) {
 // toSeconds scans microseconds into Unix seconds.
 type toSeconds struct{ at *int64 }
 
-// Scan stores what was read.
+// Scan sets the seconds.
 func (d toSeconds) Scan(v any) error {
 	var at time.Time
 	err := toTime(&at).Scan(v)
@@ -98,11 +98,11 @@ func (d toSeconds) Scan(v any) error {
 
 // rollupRows reads and writes rollups in a job.
 type rollupRows struct {
-	ctx context.Context //nolint:containedctx // it lives as long as the call that has the job
+	ctx context.Context //nolint:containedctx // lives as long as the call that has the job
 	tx  *tx
 }
 
-// By the key of rollups.
+// The statement walks the primary key of rollups.
 const rollupSQL = `
 	select counts, responses, latencies from rollups
 	where scope = ? and type = ? and step = ? and at = ?`
@@ -126,7 +126,7 @@ func (r rollupRows) Read(keys []store.RollupKey) (map[store.RollupKey]*store.Rol
 	return values, nil
 }
 
-// scanRollupValue reads the columns of a value behind those of others.
+// scanRollupValue reads the columns for before, and then the columns of a value.
 func scanRollupValue(rows *sql.Rows, v *store.RollupValue, before ...any) (err error) {
 	var b store.RollupBytes
 	if err := rows.Scan(append(before, &b.Counts, &b.Responses, &b.Latencies)...); err != nil {
@@ -136,8 +136,8 @@ func scanRollupValue(rows *sql.Rows, v *store.RollupValue, before ...any) (err e
 	return err
 }
 
-// A skip scan of the key of rollups: each step finds the next type of the scope, however
-// many rollups a type has.
+// rollupTypesSQL is a skip scan of the primary key of rollups. Each step finds the next type of
+// the scope, however many rollups a type has.
 const rollupTypesSQL = `
 	with recursive types (type) as (
 		select (select min(type) from rollups where scope = @scope and type > '')
@@ -178,7 +178,7 @@ func (r rollupRows) Write(keys []store.RollupKey, values map[store.RollupKey]*st
 	return r.tx.execAll(r.ctx, bulk{putRollupsSQL, "", 9}, args)
 }
 
-// By rollups_at.
+// The statement walks rollups_at.
 const rollUpSQL = `
 	select scope, type, step, at, counts, responses, latencies from rollups
 	where step = @step and (at, scope, type) > (@at, @scope, @type) and at < @before
@@ -227,8 +227,8 @@ func scanRollup(rows *sql.Rows, r *store.RollupRow) error {
 	return scanRollupValue(rows, &r.RollupValue, toID(&r.Scope), &r.Type, &r.Step, toSeconds{&r.At})
 }
 
-// By rollups_at, from the oldest on. A rollup that was not rolled up stays: no longer step
-// has its counts yet.
+// The statement walks rollups_at from the oldest rollup on. A rollup that was not rolled up
+// stays, because no longer step has its counts yet.
 const forgetRollupsSQL = `
 	with old (scope, type, step, at) as (
 		select scope, type, step, at from rollups r
@@ -253,9 +253,9 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (_ int, err error)
 	})
 }
 
-// The rollups of the step, and the shorter ones that were not added to them yet: for days,
-// hours behind the position of hours; for hours and days, minutes behind the position of
-// minutes. Each by the key of rollups.
+// rollupsSQL returns the rollups of the step, and those of shorter steps that were not added to
+// them yet: for days, the hours after the position of hours; for hours and days, the minutes
+// after the position of minutes. Each part walks the primary key of rollups.
 const rollupsSQL = `
 	select scope, type, step, at, counts, responses, latencies from rollups
 	where scope = @scope and type = @type and step = @step and at >= @from and at < @to
@@ -268,7 +268,7 @@ const rollupsSQL = `
 	where @step > 1 and scope = @scope and type = @type and step = 1 and at >= @from and at < @to
 		and (at, scope, type) > (select p.at, p.scope, p.type from rollup_positions p where p.step = 1)`
 
-// Rollups returns what happened in a range; see [store.Rollups].
+// Rollups returns the rollups of a range; see [store.Rollups].
 func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rollup, err error) {
 	defer s.calls.Begin("Rollups").End(&err, "list rollups")
 	key := q.Key()
@@ -282,11 +282,11 @@ func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rol
 	return store.JoinRollups(q, rows)
 }
 
-// The backlog of the endpoints of looked: at most @looked and one more, which says that
-// there are more. Pending deliveries are counted by queue_due, up to @most, and the minimum
-// is of the first due delivery of each lane. In the backlog of everything, all pending
-// deliveries are counted, and looked is a skip scan of queue_due. Dead letters are counted
-// by dead_letters_unresolved.
+// These statements count a backlog. looked has the endpoints that are read: at most @looked, and
+// one more, which says that there are more. Pending deliveries are counted by queue_due, up to
+// @most. The minimum is that of the first due delivery of each lane. For the backlog of the whole
+// store all pending deliveries are counted, and looked is a skip scan of queue_due. Dead letters
+// are counted by dead_letters_unresolved.
 const (
 	backlogOfEndpointSQL = `
 	with looked (id) as (select @endpoint)` + backlogOfLookedSQL + `
@@ -321,7 +321,7 @@ const (
 	backlogTail = ` l.resolved_at is null limit @most))`
 )
 
-// Backlog counts what waits; see [store.Rollups].
+// Backlog counts pending deliveries and dead letters; see [store.Rollups].
 func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (_ store.Backlog, err error) {
 	defer s.calls.Begin("Backlog").End(&err, "count the backlog")
 	text := backlogOfAllSQL
@@ -353,9 +353,10 @@ func (s *Store) Backlog(ctx context.Context, q store.BacklogQuery) (_ store.Back
 	return found[0], nil
 }
 
-// How endpoints fare; their ids are the parts of @ids, of 16 bytes each. What ended is
-// counted as in endedSinceSQL, by the key of rollups, from the beginning of an hour on; the
-// last change of health by its key; circuits by theirs; pending deliveries by queue_due.
+// endpointStatesSQL returns the states of endpoints. Each 16 bytes of @ids are the id of an
+// endpoint. Ended deliveries are counted as in endedSinceSQL, by the primary key of rollups, from
+// the beginning of an hour on. The last change of health and the circuit are found by their
+// primary keys, and pending deliveries by queue_due.
 const endpointStatesSQL = `
 	with recursive asked (place, id) as (
 		select 0, substr(@ids, 1, 16) where length(@ids) > 0
@@ -387,7 +388,7 @@ const endpointStatesSQL = `
 	left join circuits on circuits.endpoint = asked.id
 	order by place`
 
-// EndpointStates says how endpoints fare; see [store.Rollups].
+// EndpointStates returns the states of endpoints; see [store.Rollups].
 func (s *Store) EndpointStates(ctx context.Context, ids ...postrider.EndpointID) (_ []store.EndpointState, err error) {
 	defer s.calls.Begin("EndpointStates").End(&err, "read states of endpoints")
 	var all []byte

@@ -13,10 +13,10 @@ import (
 
 // Settle records attempts and carries out their transitions; see [store.Queue].
 //
-// A settlement counts if the delivery is leased under its token. The token is the fence:
-// who takes a lease over, or ends it, changes or deletes the token. All settlements that
-// count are stored by a few bulk statements. Then the ordering keys of what ended advance,
-// and at last those that do not count are recorded, one by one, since they are rare.
+// A settlement counts if the delivery is leased under its token. The token is the fence: a job
+// that takes a lease over or ends it changes or deletes the token. All settlements that count are
+// stored by a few bulk statements. Then the ordering keys of ended deliveries advance. The
+// settlements that do not count come last, and are recorded one by one, because they are rare.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (_ []store.Settled, err error) {
 	defer s.calls.Begin("Settle").End(&err, "settle deliveries")
 	heads, stored := s.heads.Encode(settlements)
@@ -34,7 +34,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (_ [
 				late = append(late, i)
 				continue
 			}
-			delete(leased, s.Claimed.ID) // a second settlement of the delivery in this call is late
+			delete(leased, s.Claimed.ID) // a second settlement of the same delivery in this call does not count
 			l.at = i
 			batch.settle(tx, recordOf(s, heads[i]), l, s.Transition)
 		}
@@ -59,16 +59,16 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) (_ [
 	return settled, err
 }
 
-// By the key of queue.
+// The statement walks the primary key of queue.
 const leasedSQL = `select id, token, lane, ordering_key, pauses from queue where token is not null and id in (values `
 
-// leased is the row of a delivery that is under a lease.
+// leased is the row of a delivery that is leased.
 type leased struct {
 	id       postrider.DeliveryID
 	token    postrider.Token
 	lane     postrider.Lane
 	position position
-	at       int // index of its settlement; set by Settle
+	at       int // index of the settlement; set by Settle
 }
 
 // findLeased returns the leased rows of the deliveries, by id.
@@ -90,29 +90,29 @@ func findLeased(ctx context.Context, tx *tx, settlements []store.Settlement) (ma
 	return byID, err
 }
 
-// settleBatch gathers the changes of the settlements that count, as the arguments of bulk
+// settleBatch collects the changes of the settlements that count, as the arguments of bulk
 // statements.
 type settleBatch struct {
-	// Arguments of bulk statements.
+	// The first three fields are arguments of bulk statements.
 	attempts []any // rows of attempts, one for each settlement
-	bodies   []any // rows of attempt_bodies, for the attempts that have more to keep
-	ended    []any // ids of the rows of queue to delete
+	bodies   []any // rows of attempt_bodies, for attempts that have more to store
+	ended    []any // ids of the rows to delete from queue
 
-	moved       [][]any      // arguments of moveSQL, for each delivery that stays pending
-	deadLetters []deadLetter // inserted after attempts, which they read
-	endings     []ending     // of ordered deliveries; Settle advances their keys after store
+	moved       [][]any      // arguments of moveSQL, one element for each delivery that stays pending
+	deadLetters []deadLetter // inserted after attempts, because the insert reads attempts
+	endings     []ending     // ordered deliveries that ended; Settle advances their keys after store
 }
 
 // ending is the end of an ordered delivery.
 type ending struct {
 	position
-	at   int                  // index of its settlement
-	dead postrider.DeliveryID // its dead letter; zero: it has none
+	at   int                  // index of the settlement
+	dead postrider.DeliveryID // the dead letter of the delivery; zero if it has none
 }
 
-// settle adds one settlement. NextAt is a time of day, for people; due_at is a time of the
-// steady clock, which decides. A delivery of the bulk lane stays there, so that it does
-// not compete with retries; every other one moves to the retry lane.
+// settle adds one settlement. NextAt is a time of day for people, and due_at is a time of the
+// store's Now, which decides. A delivery in the bulk lane stays there, so that it does not
+// compete with retries. Every other one moves to the retry lane.
 func (b *settleBatch) settle(tx *tx, r record, h leased, to postrider.Transition) {
 	r.StatusAfter = to.To
 	if r.Outcome == postrider.OutcomeNone {
@@ -148,8 +148,8 @@ func (b *settleBatch) settle(tx *tx, r record, h leased, to postrider.Transition
 	b.attempts, b.bodies = appendAttempt(b.attempts, r), appendBody(b.bodies, r)
 }
 
-// recordOf returns what is kept of a settlement's attempt. The claim says whose attempt it
-// is, whatever the attempt itself says.
+// recordOf returns the record of a settlement's attempt. The ids and the number come from the
+// claim, whatever the attempt itself has.
 func recordOf(s store.Settlement, head []byte) record {
 	c := s.Claimed
 	r := record{
@@ -161,7 +161,7 @@ func recordOf(s store.Settlement, head []byte) record {
 	return r
 }
 
-// Both by the key of queue.
+// Both statements walk the primary key of queue.
 const (
 	endSQL  = `delete from queue where id in (values `
 	moveSQL = `
@@ -169,8 +169,8 @@ const (
 	where id = ?`
 )
 
-// store runs the statements. The attempts come before the dead letters, which look up what
-// the last attempts showed.
+// store runs the statements. The attempts come before the dead letters, because the insert of a
+// dead letter reads the last attempts.
 func (b *settleBatch) store(ctx context.Context, tx *tx) error {
 	err := errors.Join(
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, b.attempts),
@@ -193,16 +193,16 @@ func (b *settleBatch) store(ctx context.Context, tx *tx) error {
 	return nil
 }
 
-// By the key of attempts.
+// The statement walks the primary key of attempts.
 const recordedSQL = `select outcome, stale from attempts where delivery = ? and number = ?`
 
-// settleLate settles an attempt whose lease is gone. Two cases:
+// settleLate settles an attempt whose lease is gone. There are two cases:
 //
-//   - The same settlement was stored before, and its reply was lost. Its record is
-//     there, and is not lost: nothing changes, and the result is the first one's.
-//   - The lease ended and was taken over, or the delivery was cancelled. The attempt is
-//     recorded as stale. If its record is lost, it takes the place of that record,
-//     because it says what happened after all.
+//   - The same settlement was stored before, and its reply was lost. Its record exists and is not
+//     lost. Nothing changes, and the result is that of the first run.
+//   - The lease ended and was taken over, or the delivery was cancelled. The attempt is recorded
+//     as stale. If there is a lost record, the stale one replaces it, because it says what
+//     happened.
 func settleLate(ctx context.Context, tx *tx, r record) (store.Settled, error) {
 	var before string
 	var stale bool
@@ -214,7 +214,7 @@ func settleLate(ctx context.Context, tx *tx, r record) (store.Settled, error) {
 		return store.Settled{Stale: stale}, nil
 	}
 	r.Stale, r.StatusAfter = true, postrider.Pending
-	if err != nil { // it takes the place of no lost one, which is counted
+	if err != nil { // it replaces no lost record, which would have been counted
 		tx.tally(r)
 	}
 	return store.Settled{Stale: true}, errors.Join(
@@ -223,13 +223,13 @@ func settleLate(ctx context.Context, tx *tx, r record) (store.Settled, error) {
 	)
 }
 
-// Both by the key of queue.
+// Both statements walk the primary key of queue.
 const (
 	continuableSQL = `select claims from queue where id = ? and token = ?`
 	continueSQL    = `update queue set claims = claims + 1 where id = ?`
 )
 
-// Continue records an attempt that another one follows under the same lease; see
+// Continue records an attempt that is followed by another one under the same lease; see
 // [store.Queue].
 func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) (err error) {
 	defer s.calls.Begin("Continue").End(&err, "continue delivery")
@@ -239,7 +239,7 @@ func (s *Store) Continue(ctx context.Context, c postrider.Claimed, a postrider.A
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return postrider.ErrFenced
-		case err != nil || claims != c.Attempt: // else it is a repeat
+		case err != nil || claims != c.Attempt: // another number means that this is a repeat
 			return err
 		}
 		r := recordOf(store.Settlement{Claimed: c, Attempt: a}, nil)

@@ -1,43 +1,40 @@
-// Package sqlite stores events and deliveries in one SQLite file, for a server that is
-// alone.
+// Package sqlite stores events and deliveries in one SQLite file, for a single server.
 //
-// [Open] locks a data directory for this process, brings its database up to date and
-// returns a [Store]. The files are named after the roles of package store, as those of
-// package postgres are. Each statement stands above the one method that runs it, with the
-// index that it walks.
+// [Open] locks a data directory for this process, brings its database up to date and returns a
+// [Store]. The files are named after the roles of package store, as those of package postgres
+// are. Each statement stands above the one method that runs it, with the index that it walks.
 //
-// Whatever happens, this holds:
+// The package promises:
 //
-//   - A method that returned without an error is on disk: the log is written ahead and
-//     synced at every commit (journal_mode=wal, synchronous=full).
-//   - One goroutine, the writer, makes all changes. It runs the calls that wait in one
-//     transaction, each under a savepoint, so that they share one sync and a call that
-//     fails undoes itself alone.
-//   - A decision is made from what is read inside the transaction that carries it out.
-//     Lists are read beside the writer, on connections that cannot write. Requests that
-//     only read have connections of their own.
+//   - The changes of a method that returned without an error are on disk: a commit writes to the
+//     log and syncs it (journal_mode=wal, synchronous=full).
+//   - One goroutine, the writer, makes all changes. It runs all waiting calls in one transaction,
+//     each under a savepoint. So they share one sync, and a call that fails undoes only its own
+//     changes.
+//   - A decision depends only on rows that are read inside the transaction that carries it out.
+//     Lists are read beside the writer, on read-only connections. Requests that only read have
+//     separate connections.
 //   - A directory belongs to one process. If a process dies, the next one that opens the
 //     directory makes its leases due at once, and records their attempts as lost.
-//   - After an error that leaves it open what is on disk, nothing is written any more,
-//     and Options.OnFatal is called.
+//   - After an error that leaves it unclear what is on disk, nothing is written any more, and
+//     Options.OnFatal is called.
 //
-// A pending delivery is one row of queue. Token and due_at say in which state it is:
+// A pending delivery is one row of queue. Its token and due_at say in which state it is:
 //
-//   - It waits: no token; due_at is when it is due. Publish, a retry and Release put it
-//     there.
-//   - It is leased: a token; due_at is the end of the lease. Claim puts it there, or
-//     Publish by admission. Settle ends the lease; after due_at, Claim takes it over;
-//     the next start ends it, because the process that had it is dead.
-//   - It is blocked: no token; due_at is never (order.go). It has an ordering key and is
-//     not its head, or the key is paused. The end of the head, or of the pause, makes it
-//     due.
-//   - It is parked: no token; due_at is never, parked is 1. Starts put it there after
-//     several processes died with it. MakeDue makes it due.
+//   - Waiting: no token; due_at is when the delivery is due. Publish, a retry and Release set
+//     this state.
+//   - Leased: a token; due_at is the end of the lease. Claim sets this state, or Publish by
+//     admission. Settle ends the lease. After due_at, Claim takes the lease over. The next start
+//     ends it, because the process that had it is dead.
+//   - Blocked: no token; due_at is never (order.go). The delivery has an ordering key and is not
+//     the head, or the key is paused. The end of the head, or of the pause, makes it due.
+//   - Parked: no token; due_at is never, and parked is 1. A start sets this state after several
+//     processes died with the delivery. MakeDue makes it due.
 //
-// Settle deletes a leased row whose delivery has ended. Cancel can delete a row in every
-// state; Expire and CancelDeleted too, except a row under a valid lease.
+// Settle deletes a leased row whose delivery has ended. Cancel can delete a row in every state.
+// Expire and CancelDeleted can too, except a row under a valid lease.
 //
-// The package needs a local disk. It does not delete history.
+// The package needs a local disk. DeleteOld deletes history row by row, in pieces (pieces.go).
 package sqlite
 
 import (
@@ -64,40 +61,40 @@ type Store struct {
 	sqlstore.Verbs
 
 	lock   *fileLock
-	writes *sql.DB   // one connection, which the writer has
-	writer *writer   // all changes
-	reads  *readPool // of the engine
-	people *readPool // of requests that only read
+	writes *sql.DB   // one connection, which the writer holds
+	writer *writer   // makes all changes
+	reads  *readPool // for the engine
+	people *readPool // for requests that only read
 	clock  *store.Clock
 	calls  store.Calls // Options.Calls
 	log    *slog.Logger
 
-	texts    texts // of package sqlstore
+	texts    texts // translated statements of package sqlstore
 	archived archivedRows
-	heads    store.Heads // of accepted responses
+	heads    store.Heads // heads of accepted responses
 
-	checkpoints sync.WaitGroup // of runCheckpoints
-	stop        func()         // ends it; set by open
-	close       func() error   // end, once
+	checkpoints sync.WaitGroup // waits for runCheckpoints
+	stop        func()         // ends runCheckpoints; set by open
+	close       func() error   // runs end, once
 }
 
 var _ store.Store = (*Store)(nil)
 
 // Options tunes a [Store]. The zero value is the production default.
 type Options struct {
-	Now      func() time.Time // the machine's clock; default time.Now
-	Readers  int              // connections that requests of readers share; default: one for each processor, at least 2
-	MaxBytes int64            // the database grows no further; default: as far as the disk
-	Calls    store.Calls      // hears of each call of a verb; default: nobody does
+	Now      func() time.Time // returns the machine's time; default time.Now
+	Readers  int              // connections for requests that only read; default: one for each processor, at least 2
+	MaxBytes int64            // greatest size of the database; default: limited only by the disk
+	Calls    store.Calls      // called at the end of each verb; default: not called
 	Log      *slog.Logger     // default: discard
 
-	// OnFatal is called once when the file can no longer be trusted, with the reason. The
-	// store then writes nothing any more, and only a restart tells what the file holds.
-	// OnFatal must not call the store. Default: it is logged.
+	// OnFatal is called once, with the reason, when the file can no longer be trusted. The store
+	// then writes nothing any more, and only a restart shows what the file has. OnFatal must not
+	// call the store. By default the reason is logged.
 	OnFatal func(error)
 
-	// OnLost is called by Open, after each commit, with how many attempts of a process
-	// that died it recorded as lost. Default: nothing is called.
+	// OnLost is called by Open after each commit, with the number of attempts of a dead process that
+	// it recorded as lost. By default nothing is called.
 	OnLost func(int)
 }
 
@@ -114,10 +111,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Open opens the store in the directory dir, which it creates if it does not exist. It
-// refuses a directory that another process uses or that is on a network file system, and a
-// database that is damaged or newer than this program. After a process that died it checks
-// the whole file, about a second for each gigabyte, and makes the leases of that process
+// Open opens the store in the directory dir, and creates the directory if it does not exist. It
+// returns an error if another process uses the directory, if the directory is on a network file
+// system, or if the database is damaged or newer than this program. After a process that died it
+// checks the whole file, about a second for each gigabyte, and makes the leases of that process
 // due.
 func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	defer func() {
@@ -143,7 +140,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// Close ends the store. Calls under way finish first.
+// Close closes the store, after the calls under way have finished.
 func (s *Store) Close() error { return s.close() }
 
 // Clock returns the store's time.
@@ -158,17 +155,17 @@ func (s *Store) Now(ctx context.Context) (_ time.Time, err error) {
 	return s.wall(), nil
 }
 
-// now decides what is due.
+// now returns the time that decides which work is due.
 func (s *Store) now() time.Time { return s.clock.Now() }
 
-// wall is what people see.
+// wall returns the time that people see.
 func (s *Store) wall() time.Time { return s.clock.Wall() }
 
-// MakePartitions does nothing: SQLite has no partitions.
+// MakePartitions does nothing, because SQLite has no partitions.
 func (s *Store) MakePartitions(context.Context) error { return nil }
 
 // claimDirectory makes dir the data directory of this process, and returns the path of its
-// database. The lock comes before the database is touched.
+// database. It takes the lock before it touches the database.
 func claimDirectory(dir string) (file string, dirLock *fileLock, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
@@ -180,7 +177,7 @@ func claimDirectory(dir string) (file string, dirLock *fileLock, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	// SQLite would make the file readable for all; its log takes its mode.
+	// SQLite would create the file readable for everybody. Its log gets the same mode as the file.
 	file = filepath.Join(dir, "postrider.db")
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -189,12 +186,12 @@ func claimDirectory(dir string) (file string, dirLock *fileLock, err error) {
 	return file, dirLock, errors.Join(f.Close(), syncDirectory(dir), syncDirectory(filepath.Dir(dir)))
 }
 
-// syncDirectory makes the names of new files in dir outlast a power cut: syncing a file
-// does not sync the directory that names it.
+// syncDirectory makes the names of new files in dir survive a power cut. Syncing a file does not
+// sync the directory that has its name.
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if errors.Is(err, os.ErrPermission) {
-		return nil // the parent of the data directory may be closed to us
+		return nil // the process may have no access to the parent of the data directory
 	}
 	if err != nil {
 		return err
@@ -202,9 +199,9 @@ func syncDirectory(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// open opens the database of the locked directory. The order matters: settings are checked
-// before anything is written, damage is looked for before the migrations build on it, and
-// leases are recovered before a claim can be made.
+// open opens the database of the locked directory. The order matters: it checks the settings
+// before anything is written, looks for damage before the migrations change the tables, and
+// recovers leases before any claim.
 func (s *Store) open(ctx context.Context, file string, opts Options) (err error) {
 	s.writes, err = sql.Open("sqlite", source(file, writing(opts)))
 	if err != nil {
@@ -244,8 +241,8 @@ func (s *Store) open(ctx context.Context, file string, opts Options) (err error)
 	return nil
 }
 
-// end finishes the calls under way and gives the directory back. The mark of an unclean
-// stop stays if the file can no longer be trusted, so that the next start checks it.
+// end finishes the calls under way and frees the directory. If the file can no longer be trusted,
+// the mark of an unclean stop stays, so that the next start checks the file.
 func (s *Store) end() error {
 	s.stop()
 	s.checkpoints.Wait()
@@ -255,8 +252,7 @@ func (s *Store) end() error {
 	return errors.Join(err, s.lock.release(clean && err == nil))
 }
 
-// abandon gives back what an Open that fails has opened. The mark of an unclean stop stays
-// if it was there.
+// abandon closes what a failed Open has opened. A mark of an unclean stop stays.
 func (s *Store) abandon() error {
 	var err error
 	for _, reads := range []*readPool{s.people, s.reads} {
@@ -270,22 +266,22 @@ func (s *Store) abandon() error {
 	return errors.Join(err, s.lock.release(!s.lock.unclean))
 }
 
-// pageSize is the size of a page of the file, in bytes: the default of SQLite.
+// pageSize is the size of a page of the file, in bytes. It is the default of SQLite.
 const pageSize = 4096
 
 // writing returns the settings of the connection that writes.
 //
-//   - busy_timeout is short: with one writer only a backup can have the lock, and the
-//     wait cannot be interrupted. The writer asks again (lockTries).
-//   - auto_vacuum incremental: Shrink can give free pages back. It has an effect on a file
-//     without tables alone, and must precede journal_mode, which writes the first page.
-//   - journal_mode wal and synchronous full: readers do not wait for the writer, and
-//     every commit is synced.
+//   - busy_timeout is short: with one writer only a backup can have the lock, and the wait cannot
+//     be interrupted. The writer tries again (lockTries).
+//   - auto_vacuum incremental lets Shrink give free pages back. It works only on a file without
+//     tables, and must come before journal_mode, which writes the first page.
+//   - journal_mode wal and synchronous full: readers do not wait for the writer, and every commit
+//     is synced.
 //   - wal_autocheckpoint: if runCheckpoints cannot keep up, a commit writes the log back from
-//     16,000 pages on, 64 MiB, which is where journal_size_limit cuts its file.
-//   - cache_size: ids grow with time, so 32 MiB hold the pages that are written to. With
-//     64 MiB nothing was faster (100,000 deliveries in batches of 100, 2026-11), and the
-//     process 64 MiB larger, with the readers at 16 instead of 4 MiB each.
+//     16,000 pages on. That is 64 MiB, the size to which journal_size_limit cuts the log's file.
+//   - cache_size: ids grow with time, so 32 MiB hold the pages that are written to. With 64 MiB,
+//     and 16 MiB instead of 4 MiB for each reader, nothing was faster and the process was 64 MiB
+//     larger (100,000 deliveries in batches of 100, 2026-11).
 func writing(opts Options) url.Values {
 	pragmas := []string{
 		"busy_timeout(200)",
@@ -306,14 +302,13 @@ func writing(opts Options) url.Values {
 	return url.Values{"_txlock": {"immediate"}, "_pragma": pragmas}
 }
 
-// reading are the settings of the connections that only read; query_only makes sure of
-// that.
+// reading are the settings of the connections that only read. query_only refuses writes.
 var reading = url.Values{"_pragma": {
 	"busy_timeout(200)", "query_only(1)", "cell_size_check(1)", "temp_store(memory)", "cache_size(-4096)",
 }}
 
-// source returns the name under which the driver opens the file. Without the
-// scheme it would take the settings for a part of the path.
+// source returns the name by which the driver opens the file. Without the scheme, the driver
+// would take the settings for a part of the path.
 func source(file string, settings url.Values) string {
 	return (&url.URL{Scheme: "file", Path: file, RawQuery: settings.Encode()}).String()
 }

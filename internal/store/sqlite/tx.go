@@ -10,39 +10,38 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// tx is the writer's connection with a transaction open on it. One tx lives as long as the
-// writer and is used only by its goroutine; jobs get it as an argument.
+// tx is the writer's connection with an open transaction. One tx lives as long as the writer, and
+// only the writer's goroutine uses it. Jobs get it as an argument.
 type tx struct {
 	conn       *sql.Conn
 	clock      *store.Clock
-	now, wall  time.Time               // set by runJob for each job: what decides what is due, and what people see
-	recorded   store.Deltas            // what the job has recorded so far; runJob empties it and stores it
-	statements map[statement]*sql.Stmt // prepared once, closed by close; filled by prepare
+	now, wall  time.Time               // set by runJob for each job: now decides which work is due, wall is what people see
+	recorded   store.Deltas            // the records of the job so far; runJob empties it and stores its delta
+	statements map[statement]*sql.Stmt // filled by prepare; closed by close
 }
 
-// statement is the key of a prepared statement: its text and, for a bulk statement, the
-// number of rows that it was prepared for.
+// statement is the key of a prepared statement: its text and, for a bulk statement, its number of
+// rows.
 type statement struct {
 	bulk
 	rows int // 0: the statement is not a bulk statement, and its text is head
 }
 
-// bulk is a statement about any number of rows. Between head and tail stand the
-// placeholders of the rows. Example: head "delete from queue where id in (values ", tail
-// ")", one column: for two rows the text is "delete from queue where id in (values
-// (?),(?))". One call of the driver with many rows is cheaper than many calls with one.
+// bulk is a statement for any number of rows. The placeholders of the rows are between head and
+// tail. Example: head is "delete from queue where id in (values ", tail is ")", and there is one
+// column. For two rows the text is "delete from queue where id in (values (?),(?))". One call of
+// the driver with many rows is cheaper than many calls with one row.
 type bulk struct {
 	head, tail string
-	columns    int // placeholders of a row
+	columns    int // number of placeholders of a row
 }
 
-// lockTries is how often the file's lock is asked for when another process, such as a
-// backup, has it. Each try waits for busy_timeout, so a second in all.
+// lockTries is how often begin tries to get the file's lock while another process, such as a
+// backup, has it. Each try waits for busy_timeout, which is a second in total.
 const lockTries = 5
 
-// begin takes the write lock at once (immediate). A transaction that began as a reader
-// would have to get it later, and SQLite refuses that when somebody has written in
-// between.
+// begin takes the write lock at once (immediate). A transaction that began as a reader would have
+// to take it later, and SQLite refuses that if another process has written in between.
 func (t *tx) begin(ctx context.Context) (err error) {
 	for range lockTries {
 		err = t.exec(ctx, "begin immediate")
@@ -53,8 +52,8 @@ func (t *tx) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// rollback ends the transaction. After some errors, a full disk for example, SQLite has
-// ended it by itself, and rollback is then an error, which means nothing.
+// rollback ends the transaction. After some errors, for example a full disk, SQLite has ended the
+// transaction itself. Then "rollback" returns an error, which is ignored.
 func (t *tx) rollback(ctx context.Context) error {
 	err := t.exec(ctx, "rollback")
 	if classOf(err) == classOther {
@@ -91,7 +90,7 @@ func (t *tx) count(ctx context.Context, query string, args ...any) (int64, error
 	return result.RowsAffected()
 }
 
-// query runs a statement that returns rows. Its caller reads all of them with collect.
+// query runs a statement that returns rows. The caller must read all rows with collect.
 func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	s, err := t.prepare(ctx, statement{bulk: bulk{head: query}})
 	if err != nil {
@@ -123,14 +122,14 @@ func (r row) Scan(into ...any) error {
 	return r.row.Scan(into...)
 }
 
-// sizes are the numbers of rows that bulk statements are prepared for. A few sizes keep
-// the number of prepared statements small, and no call is long: 100 rows are 64, 16, 16
-// and 4.
+// sizes are the numbers of rows for which bulk statements are prepared. A few sizes keep the
+// number of prepared statements small, and a call needs few of them: 100 rows are 64, 16, 16 and
+// 4.
 var sizes = []int{256, 64, 16, 4, 1}
 
-// chunks cuts the arguments of a bulk statement into pieces of the sizes above, the
-// largest first, and calls run with the prepared statement of each. Example: 70 rows of 13
-// columns are 910 arguments; they become calls with 64, 4, 1 and 1 rows.
+// chunks cuts the arguments of a bulk statement into pieces of these sizes, the largest first,
+// and calls run with the prepared statement of each. Example: 70 rows of 13 columns are 910
+// arguments; they become calls with 64, 4, 1 and 1 rows.
 func (t *tx) chunks(ctx context.Context, b bulk, args []any, run func(*sql.Stmt, []any) error) error {
 	for len(args) > 0 {
 		rows := 1
@@ -152,8 +151,8 @@ func (t *tx) chunks(ctx context.Context, b bulk, args []any, run func(*sql.Stmt,
 	return nil
 }
 
-// execAll runs a bulk statement that returns no rows. args has b.columns values for each
-// row, one row behind the other; none: nothing is run.
+// execAll runs a bulk statement that returns no rows. args has b.columns values for each row, one
+// row after the other. Without args nothing is run.
 func (t *tx) execAll(ctx context.Context, b bulk, args []any) error {
 	return t.chunks(ctx, b, args, func(s *sql.Stmt, args []any) error {
 		_, err := s.ExecContext(ctx, args...)
@@ -161,7 +160,7 @@ func (t *tx) execAll(ctx context.Context, b bulk, args []any) error {
 	})
 }
 
-// queryAll runs a bulk statement and returns its rows. They have no order.
+// queryAll runs a bulk statement and returns its rows, in no order.
 func queryAll[T any](ctx context.Context, t *tx, q bulkQuery[T]) ([]T, error) {
 	var all []T
 	err := t.chunks(ctx, q.bulk, q.args, func(s *sql.Stmt, args []any) error {
@@ -176,15 +175,15 @@ func queryAll[T any](ctx context.Context, t *tx, q bulkQuery[T]) ([]T, error) {
 	return all, err
 }
 
-// bulkQuery is a bulk statement with its arguments, and scan, which reads one of its rows.
+// bulkQuery is a bulk statement with its arguments and a function that reads its rows.
 type bulkQuery[T any] struct {
 	bulk
-	args []any                     // columns values for each row
+	args []any                     // bulk.columns values for each row
 	scan func(*sql.Rows, *T) error // reads one row of the result
 }
 
-// collect reads all rows and closes them. Rows that stay open would keep their statement
-// busy, and the writer has only one connection.
+// collect reads all rows and closes them. Open rows would keep their statement busy, and the
+// writer has only one connection.
 func collect[T any](rows *sql.Rows, scan func(*sql.Rows, *T) error) (all []T, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
@@ -197,8 +196,8 @@ func collect[T any](rows *sql.Rows, scan func(*sql.Rows, *T) error) (all []T, er
 	return all, rows.Err()
 }
 
-// prepare returns the prepared statement, and prepares it the first time. Parsing takes
-// longer than running most of them.
+// prepare returns the prepared statement, and prepares it the first time. Parsing takes longer
+// than running most statements.
 func (t *tx) prepare(ctx context.Context, s statement) (*sql.Stmt, error) {
 	if prepared, ok := t.statements[s]; ok {
 		return prepared, nil

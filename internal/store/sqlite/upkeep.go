@@ -9,12 +9,12 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// Each verb here finds its candidates beside the writer, and looks at each of them again
+// Each verb in this file finds its candidates beside the writer, and tests each of them again
 // inside a job. So a walk through a long queue does not stop all writing.
 
-// Walks the queue by age for what has no order: what has expired is among the oldest, and
-// an index on expires_at would cost every delivery. Ordered deliveries have such an index,
-// queue_ordered_expires_at, because behind a paused key many of them can wait for long.
+// expiredSQL walks the queue by age for deliveries without an order: the expired ones are among
+// the oldest, and an index on expires_at would cost every delivery. Ordered deliveries have such
+// an index, queue_ordered_expires_at, because behind a paused key many of them can wait for long.
 const expiredSQL = `
 	select id from (
 		select id from queue
@@ -27,15 +27,15 @@ const expiredSQL = `
 		order by expires_at limit @limit)
 	limit @limit`
 
-// The second look: the delivery may have been settled or leased meanwhile. By the key of
-// queue.
+// expireSQL tests the delivery again, which may have been settled or leased in the meantime. It
+// walks the primary key of queue.
 const expireSQL = `
 	delete from queue
 	where id = @id and expires_at <= @now and (token is null or due_at <= @now)
 	returning ` + removedColumns
 
-// Expire turns pending deliveries that have expired into dead letters; see [store.Upkeep].
-// An ordered one that was the head advances its key, or pauses it.
+// Expire turns expired pending deliveries into dead letters; see [store.Upkeep]. If an ordered
+// one was the head, its key advances or is paused.
 func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err error) {
 	defer s.calls.Begin("Expire").End(&err, "expire deliveries")
 	now := s.now()
@@ -48,11 +48,12 @@ func (s *Store) Expire(ctx context.Context, limit int) (expired, lost int, err e
 	return endings(expire).each(ctx, s, ids)
 }
 
-// endings ends deliveries that nobody settles, one by one.
+// endings is a function that ends one delivery without a settlement. It reports whether the
+// delivery ended, and adds its lost attempt to lost.
 type endings func(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error)
 
-// each ends the deliveries by pieces. It returns how many were ended, and how many of their attempts
-// were recorded as lost.
+// each ends the deliveries in pieces. It returns how many deliveries ended, and how many of their
+// attempts were recorded as lost.
 func (end endings) each(ctx context.Context, s *Store, ids []postrider.DeliveryID) (ended, lost int, err error) {
 	_, err = inPieces(ctx, len(ids), func(size int) (int, error) {
 		var unfinished int
@@ -73,8 +74,8 @@ func (end endings) each(ctx context.Context, s *Store, ids []postrider.DeliveryI
 
 func scanDeliveryID(rows *sql.Rows, id *postrider.DeliveryID) error { return rows.Scan(toID(id)) }
 
-// expire makes one delivery a dead letter, if it still should be. If a lease has ended
-// without a settlement, its attempt is recorded as lost, as when it is taken over.
+// expire makes one delivery a dead letter, if it is still expired and not leased. If its lease
+// ended without a settlement, the attempt is recorded as lost, as when Claim takes a lease over.
 func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bool, error) {
 	rows, err := tx.query(ctx, expireSQL, sql.Named("id", blob(id)), sql.Named("now", micros(tx.now)))
 	if err != nil {
@@ -105,7 +106,8 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bo
 	return true, err
 }
 
-// By accounts_deleted, then endpoints_account; by the key of endpoints.
+// orphanedSQL walks accounts_deleted and endpoints_account; deleteEndpointSQL walks the primary
+// key of endpoints.
 const (
 	orphanedSQL = `
 	select e.id
@@ -118,9 +120,9 @@ const (
 	where id = @id and status <> 'deleted'`
 )
 
-// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. Each gets a
-// version of its own: versions are unique, and a page of changes may end between two of
-// them.
+// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. Each endpoint gets a
+// version of its own, because versions are unique, and a page of changes may end between two
+// endpoints.
 func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (_ int, err error) {
 	defer s.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")
 	ids, err := list(ctx, s, query{orphanedSQL, []any{sql.Named("limit", limit)}},
@@ -143,7 +145,8 @@ func recordLost(ctx context.Context, tx *tx, p pending) error {
 	return tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, appendAttempt(nil, p.lost(tx.wall)))
 }
 
-// By endpoints_deleted, then queue_due, and by the key of paused_keys.
+// deletedSQL walks endpoints_deleted and queue_due; deletedPausesSQL walks endpoints_deleted and
+// the primary key of paused_keys.
 const (
 	deletedSQL = `
 	select q.id
@@ -170,7 +173,7 @@ func (s *Store) CancelDeleted(ctx context.Context, limit int) (n, lost int, err 
 	if err != nil || len(ids)+len(pauses) == 0 {
 		return 0, 0, s.fault(err)
 	}
-	// Deleted endpoints stay so: of what was found only the leases need a second look.
+	// Deleted endpoints stay deleted, so only the leases must be tested again.
 	_, err = byRow[postrider.DeliveryID](func(ctx context.Context, tx *tx, dead postrider.DeliveryID) (int64, error) {
 		_, err := unpause(ctx, tx, dead)
 		return 0, err
@@ -181,7 +184,7 @@ func (s *Store) CancelDeleted(ctx context.Context, limit int) (n, lost int, err 
 	return endings(cancelOrphan).each(ctx, s, ids)
 }
 
-// By idempotency_keys_created_at, from the oldest on.
+// The statement walks idempotency_keys_created_at from the oldest key on.
 const forgetKeysSQL = `
 	with old (account, key) as (
 		select account, key from idempotency_keys
@@ -189,22 +192,22 @@ const forgetKeysSQL = `
 		order by created_at limit @limit)
 	delete from idempotency_keys where (account, key) in (select account, key from old)`
 
-// ForgetKeys deletes old idempotency keys; see [store.Upkeep]. A publish with such a key
-// is a new event afterwards.
+// ForgetKeys deletes old idempotency keys; see [store.Upkeep]. A later publish with such a key is
+// a new event.
 func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ int, err error) {
 	defer s.calls.Begin("ForgetKeys").End(&err, "forget idempotency keys")
 	before := micros(s.clock.Wall().Add(-age))
 	return s.forget(ctx, limit, query{forgetKeysSQL, []any{sql.Named("before", before)}})
 }
 
-// Writes one row over and over. The row has a page of its own, so that a full disk is
-// noticed.
+// probeWriteSQL writes the same row each time. The row needs a page of its own, so that the write
+// fails on a full disk.
 const probeWriteSQL = `
 	insert into probe (id, at, padding) values (1, @now, zeroblob(4096))
 	on conflict (id) do update set at = excluded.at, padding = excluded.padding`
 
-// ProbeWrite commits a write; see [store.Upkeep]. The disk is of this machine, and package app
-// measures it.
+// ProbeWrite commits a write; see [store.Upkeep]. It ignores the space, because the disk belongs
+// to this machine and package app measures it.
 func (s *Store) ProbeWrite(ctx context.Context, _ int) (err error) {
 	defer s.calls.Begin("ProbeWrite").End(&err, "probe write")
 	return change(ctx, s, func(ctx context.Context, tx *tx) error {

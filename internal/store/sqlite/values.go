@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// How domain values become arguments, and columns domain values. Ids are blobs of 16
-// bytes, times are microseconds of UTC, and a zero value is null where a column allows
-// null. Each destination checks the type that it gets, so that a wrong column is an
-// error and not a zero value.
+// This file converts domain values to arguments, and columns to domain values. Ids are blobs of
+// 16 bytes, times are microseconds of UTC, and a zero value is null if the column allows null.
+// Each destination checks the type of the column, so that a wrong column is an error and not a
+// zero value.
 
 // blob returns the id as an argument.
 func blob[I ~[16]byte](id I) []byte { return id[:] }
@@ -45,7 +45,7 @@ func textOrNull(s string) any {
 	return s
 }
 
-// bytesOrNull returns the bytes as an argument; none are null.
+// bytesOrNull returns the bytes as an argument; an empty slice is null.
 func bytesOrNull(b []byte) any {
 	if len(b) == 0 {
 		return nil
@@ -61,7 +61,7 @@ func someBytes(b []byte) []byte {
 	return b
 }
 
-// tokenOrNull returns the token as an argument; no lease is null.
+// tokenOrNull returns the token as an argument; the zero token, which is no lease, is null.
 func tokenOrNull(t postrider.Token) any {
 	if t == 0 {
 		return nil
@@ -69,8 +69,7 @@ func tokenOrNull(t postrider.Token) any {
 	return int64(t)
 }
 
-// laneNumber returns the lane's number in the queue: its place in
-// postrider.Lanes.
+// laneNumber returns the lane's number in the queue: its index in postrider.Lanes.
 func laneNumber(l postrider.Lane) int64 { return int64(slices.Index(postrider.Lanes, l)) }
 
 // intoID scans 16 bytes into an id; null is the zero id.
@@ -78,7 +77,7 @@ type intoID[I ~[16]byte] struct{ id *I }
 
 func toID[I ~[16]byte](id *I) intoID[I] { return intoID[I]{id} }
 
-// Scan stores what was read.
+// Scan sets the id.
 func (d intoID[I]) Scan(v any) error {
 	*d.id = I{}
 	if v == nil {
@@ -97,7 +96,7 @@ type intoTime struct{ at *time.Time }
 
 func toTime(at *time.Time) intoTime { return intoTime{at} }
 
-// Scan stores what was read.
+// Scan sets the time.
 func (d intoTime) Scan(v any) error {
 	*d.at = time.Time{}
 	switch v := v.(type) {
@@ -110,12 +109,12 @@ func (d intoTime) Scan(v any) error {
 	return nil
 }
 
-// intoWait scans microseconds into a duration; null is none.
+// intoWait scans microseconds into a duration; null is 0.
 type intoWait struct{ wait *time.Duration }
 
 func toWait(wait *time.Duration) intoWait { return intoWait{wait} }
 
-// Scan stores what was read.
+// Scan sets the duration.
 func (d intoWait) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
@@ -130,7 +129,7 @@ type intoNumber[N ~int | ~int64] struct{ n *N }
 
 func toNumber[N ~int | ~int64](n *N) intoNumber[N] { return intoNumber[N]{n} }
 
-// Scan stores what was read.
+// Scan sets the number.
 func (d intoNumber[N]) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
@@ -145,7 +144,7 @@ type intoString[S ~string] struct{ s *S }
 
 func toString[S ~string](s *S) intoString[S] { return intoString[S]{s} }
 
-// Scan stores what was read.
+// Scan sets the string.
 func (d intoString[S]) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
@@ -163,7 +162,7 @@ type intoFlag struct{ flag *bool }
 
 func toFlag(flag *bool) intoFlag { return intoFlag{flag} }
 
-// Scan stores what was read.
+// Scan sets the flag.
 func (d intoFlag) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
@@ -178,7 +177,7 @@ type intoLane struct{ lane *postrider.Lane }
 
 func toLane(lane *postrider.Lane) intoLane { return intoLane{lane} }
 
-// Scan stores what was read.
+// Scan sets the lane.
 func (d intoLane) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok || n < 0 || int(n) >= len(postrider.Lanes) {
@@ -188,12 +187,12 @@ func (d intoLane) Scan(v any) error {
 	return nil
 }
 
-// intoToken scans a token; null is no lease.
+// intoToken scans a token; null is the zero token, which is no lease.
 type intoToken struct{ token *postrider.Token }
 
 func toToken(token *postrider.Token) intoToken { return intoToken{token} }
 
-// Scan stores what was read.
+// Scan sets the token.
 func (d intoToken) Scan(v any) error {
 	n, ok := v.(int64)
 	if !ok && v != nil {
@@ -203,19 +202,19 @@ func (d intoToken) Scan(v any) error {
 	return nil
 }
 
-// tuples returns the placeholders of a bulk statement, "(?,?),(?,?)" for two rows of two
-// columns. They are the only part of any statement that is not a constant.
+// tuples returns the placeholders of a bulk statement, for example "(?,?),(?,?)" for two rows of
+// two columns. They are the only part of a statement that is not a constant.
 func tuples(rows, columns int) string {
 	tuple := "(" + strings.Repeat(",?", columns)[1:] + ")"
 	return strings.Repeat(","+tuple, rows)[1:]
 }
 
-// intoTrace scans the trace of an event; null is none.
+// intoTrace scans the trace of an event; null is no trace.
 type intoTrace struct{ event *postrider.Event }
 
 func toTrace(e *postrider.Event) intoTrace { return intoTrace{e} }
 
-// Scan stores what was read.
+// Scan sets the trace.
 func (d intoTrace) Scan(v any) error {
 	b, ok := v.([]byte)
 	if !ok && v != nil {

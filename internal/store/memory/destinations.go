@@ -10,15 +10,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// destination is a destination with its lease.
+// destination is a destination together with its lease.
 type destination struct {
 	postrider.Destination
 
-	token postrider.Token // zero: it is not leased
-	due   time.Time       // of the next message, or the end of the lease
+	token postrider.Token // zero if the destination is not leased
+	due   time.Time       // the time of the next message, or the end of the lease
 }
 
-// view returns the destination with lists of its own.
+// view returns the destination with copies of its lists.
 func (d destination) view() postrider.Destination {
 	d.Kinds, d.Unsubscribed = slices.Clone(d.Kinds), slices.Clone(d.Unsubscribed)
 	return d.Destination

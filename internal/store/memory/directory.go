@@ -14,13 +14,13 @@ import (
 
 type endpoint struct {
 	postrider.Endpoint
-	version int64              // of the subscriptions, at its last change
-	secrets []postrider.Secret // newest first, expired ones too
+	version int64              // version of the subscriptions at the last change of the endpoint
+	secrets []postrider.Secret // newest first, including expired ones
 	circuit postrider.Circuit
 	history []postrider.EndpointHealth // oldest first
 
-	// document replaces the policy on every read; nil: none. SetPolicyDocument
-	// sets it, and the next PutEndpoint with a policy removes it.
+	// document replaces the policy on every read, unless it is nil. SetPolicyDocument sets it, and
+	// the next PutEndpoint with a policy removes it.
 	document []byte
 }
 
@@ -72,8 +72,9 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	return e.read(), nil
 }
 
-// SetPolicyDocument replaces the stored policy of an endpoint as a person with
-// a database client could do it: unchecked, and not among the [store.Changes].
+// SetPolicyDocument replaces the stored policy of an endpoint without a check. The change does
+// not appear in [store.Changes]. A person with a database client could do the same to a durable
+// store.
 func (s *Store) SetPolicyDocument(_ context.Context, id postrider.EndpointID, document string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,7 @@ func (s *Store) SetPolicyDocument(_ context.Context, id postrider.EndpointID, do
 	return nil
 }
 
-// read returns the endpoint as callers of the store see it.
+// read returns the endpoint as callers of the store get it.
 func (e *endpoint) read() postrider.Endpoint {
 	read := ownEndpoint(e.Endpoint)
 	if e.document != nil {
@@ -112,7 +113,7 @@ func (s *Store) checkPutLocked(next postrider.Endpoint) error {
 	return nil
 }
 
-// closeCircuit closes the endpoint's circuit, if that changes it.
+// closeCircuit closes the endpoint's circuit, unless it is closed.
 func (e *endpoint) closeCircuit() {
 	if closed, changed := e.circuit.ClosedByHand(); changed {
 		e.circuit = closed
@@ -120,8 +121,8 @@ func (e *endpoint) closeCircuit() {
 	}
 }
 
-// add keeps a secret; one that is there already, because a call is repeated,
-// stays as it is.
+// add stores a secret. A secret that is stored already stays as it is, because the call is a
+// repeat.
 func (e *endpoint) add(secret postrider.Secret) {
 	secret.Endpoint = e.ID
 	secret.Encrypted = bytes.Clone(secret.Encrypted)
@@ -135,7 +136,7 @@ func (e *endpoint) add(secret postrider.Secret) {
 	slices.SortFunc(e.secrets, newestSecret)
 }
 
-// active returns the secrets that sign at now.
+// active returns the secrets that sign at the time now.
 func (e *endpoint) active(now time.Time) (active []postrider.Secret) {
 	for _, secret := range e.secrets {
 		if secret.ActiveAt(now) {
@@ -146,7 +147,7 @@ func (e *endpoint) active(now time.Time) (active []postrider.Secret) {
 	return active
 }
 
-// ownEndpoint returns the endpoint with slices of its own.
+// ownEndpoint returns the endpoint with copies of its slices.
 func ownEndpoint(e postrider.Endpoint) postrider.Endpoint {
 	e.EventTypes = slices.Clone(e.EventTypes)
 	e.Policy.Retry.Delays = slices.Clone(e.Policy.Retry.Delays)

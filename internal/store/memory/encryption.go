@@ -60,8 +60,8 @@ func (s *Store) Reencrypt(_ context.Context, list []store.Reencryption) (replace
 	return replaced, nil
 }
 
-// encryptedLocked returns a pointer to the stored value; nil: there is no such
-// endpoint, secret or archive key.
+// encryptedLocked returns a pointer to the stored value, or nil if the endpoint, secret or
+// archive key does not exist.
 func (s *Store) encryptedLocked(id store.EncryptedID) *[]byte {
 	if !id.Archive.IsZero() {
 		key, _ := s.archiveKeys.get(id.Archive)

@@ -31,7 +31,7 @@ func (s *Store) LastFailures(_ context.Context, ids ...postrider.EndpointID) (fa
 	return failures, nil
 }
 
-// backwards yields attempts from the last to the first.
+// backwards yields the attempts from the last to the first.
 func backwards(attempts []postrider.Attempt) func(func(postrider.Attempt) bool) {
 	return func(yield func(postrider.Attempt) bool) {
 		for _, a := range slices.Backward(attempts) {

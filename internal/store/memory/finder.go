@@ -27,12 +27,12 @@ func (s *Store) Find(_ context.Context, q store.FindQuery) ([]store.Found, error
 	return found[:min(len(found), q.Limit)], nil
 }
 
-// idOf returns the id of what was found, as an id of one type.
+// idOf returns the id of the object that was found, as an AccountID whatever its type.
 func idOf(f store.Found) postrider.AccountID {
 	return cmp.Or(postrider.AccountID(f.Event), postrider.AccountID(f.Endpoint), f.Account)
 }
 
-// namedLocked finds the accounts and endpoints that have a search term with the prefix.
+// namedLocked finds the accounts and endpoints with a search term that begins with the prefix.
 func (s *Store) namedLocked(prefix string) (found []store.Found) {
 	begins := func(term string) bool { return prefix != "" && strings.HasPrefix(term, prefix) }
 	for _, a := range s.accounts.rows {
@@ -48,7 +48,7 @@ func (s *Store) namedLocked(prefix string) (found []store.Found) {
 	return found
 }
 
-// keyedLocked finds the events that have the text as a key.
+// keyedLocked finds the events whose idempotency key or ordering key is the text.
 func (s *Store) keyedLocked(text string) (found []store.Found) {
 	if text == "" {
 		return nil
@@ -78,7 +78,7 @@ func (s *Store) DeadLetterGroups(_ context.Context, q store.DeadLetterGroupQuery
 	if err != nil {
 		return store.Page[store.DeadLetterGroup]{}, err
 	}
-	groups := map[store.DeadLetterGroup]store.DeadLetterGroup{} // only by the cause
+	groups := map[store.DeadLetterGroup]store.DeadLetterGroup{} // the key has only the cause
 	for _, d := range s.deliveries.rows {                       // oldest first
 		l := d.deadLetter
 		if l == nil || l.Resolution != "" || !selects(q.Account, l.Account) || !selects(q.Endpoint, l.Endpoint) {
@@ -103,14 +103,14 @@ func (s *Store) DeadLetterGroups(_ context.Context, q store.DeadLetterGroupQuery
 	return store.Cut(page, q.Paging, func(g store.DeadLetterGroup) string { return string(g.Newest[:]) }), nil
 }
 
-// causeOf returns the group of a dead letter, empty.
+// causeOf returns a group with only the cause of the dead letter.
 func causeOf(l *postrider.DeadLetter) store.DeadLetterGroup {
 	return store.DeadLetterGroup{
 		Account: l.Account, Endpoint: l.Endpoint, Reason: l.Reason, LastStatusCode: l.LastStatusCode, LastError: l.LastError,
 	}
 }
 
-// byCause orders groups as they are listed.
+// byCause compares groups in the order of the list.
 func byCause(a, b store.DeadLetterGroup) int {
 	return cmp.Or(b.Account.Compare(a.Account), b.Endpoint.Compare(a.Endpoint), cmp.Compare(b.Reason, a.Reason),
 		cmp.Compare(b.LastStatusCode, a.LastStatusCode), cmp.Compare(b.LastError, a.LastError))

@@ -30,7 +30,7 @@ func (s *Store) HealthHistory(_ context.Context, q store.HealthQuery) (store.Pag
 	return store.Cut(history, q.Paging, store.HealthKey), nil
 }
 
-// health returns the health that was recorded last; zero: none.
+// health returns the last recorded health, or zero if there is none.
 func (e *endpoint) health() (now postrider.EndpointHealth) {
 	if len(e.history) > 0 {
 		now = e.history[len(e.history)-1]

@@ -11,7 +11,7 @@ import (
 )
 
 type event struct {
-	*postrider.Event // never written to once it is stored: claims share it
+	*postrider.Event // not written after it is stored, because claims share it
 	deliveries       table[postrider.DeliveryID, *delivery]
 }
 
@@ -28,7 +28,7 @@ type orderingKey struct {
 type fanOut struct {
 	store.FanOut
 	of  *event
-	due time.Time // or leased until
+	due time.Time // when the job is due; if it is leased, the end of the lease
 }
 
 // Publish implements [store.Inbox].

@@ -29,7 +29,7 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 	})
 }
 
-// readLocked returns the delivery as a person sees it.
+// readLocked returns the delivery as people see it.
 func (s *Store) readLocked(d *delivery) postrider.Delivery {
 	read := postrider.Delivery{
 		ID: d.id, Event: d.event.ID, Endpoint: d.endpoint, Account: d.event.Account, EventType: d.event.Type,
@@ -48,7 +48,7 @@ func (s *Store) readLocked(d *delivery) postrider.Delivery {
 	return read
 }
 
-// waitFactsLocked returns what decides on why the delivery waits.
+// waitFactsLocked returns the facts that decide why the delivery waits.
 func (s *Store) waitFactsLocked(d *delivery) postrider.WaitFacts {
 	f := postrider.WaitFacts{Leased: d.token != 0, Suspected: d.lane == postrider.LaneSuspect, Parked: d.parked, Held: s.hold.Held()}
 	if d.at >= 0 {
@@ -70,8 +70,8 @@ func (s *Store) waitFactsLocked(d *delivery) postrider.WaitFacts {
 	return f
 }
 
-// requests counts the attempts that left or may have left. The one under way
-// does not count until it is settled.
+// requests counts the attempts that left or may have left. An attempt under way is counted after
+// it is settled.
 func (d *delivery) requests() int {
 	i, found := d.find(d.claims)
 	decided := found && d.attempts[i].Outcome == postrider.OutcomeNone && !d.attempts[i].Stale
@@ -81,8 +81,8 @@ func (d *delivery) requests() int {
 	return d.claims
 }
 
-// last returns the status code of the last attempt that was answered and the
-// error of the last attempt.
+// last returns the status code of the last attempt that got a response, and the error of the last
+// attempt.
 func (d *delivery) last() (code int, text string) {
 	for _, a := range d.attempts {
 		if a.Outcome != postrider.OutcomeNone {
@@ -124,7 +124,7 @@ func (s *Store) Attempts(_ context.Context, q store.AttemptQuery) (store.Page[po
 		of = []*delivery{d}
 	} else if e, ok := s.events.get(q.Event); ok && q.Delivery.IsZero() {
 		of = e.deliveries.rows
-	} else if q.Delivery.IsZero() { // the event is forgotten
+	} else if q.Delivery.IsZero() { // the event is deleted
 		of = s.deliveries.rows
 	}
 	var attempts []postrider.Attempt
@@ -133,7 +133,8 @@ func (s *Store) Attempts(_ context.Context, q store.AttemptQuery) (store.Page[po
 			continue
 		}
 		for _, a := range d.attempts {
-			if order := after.Compare(a.Delivery); order > 0 || order == 0 && a.Number > number { // newer deliveries come first
+			// The newest delivery comes first.
+			if order := after.Compare(a.Delivery); order > 0 || order == 0 && a.Number > number {
 				attempts = append(attempts, shown(a, q))
 			}
 		}
@@ -141,7 +142,7 @@ func (s *Store) Attempts(_ context.Context, q store.AttemptQuery) (store.Page[po
 	return store.Cut(attempts, q.Paging, store.AttemptKey), nil
 }
 
-// shown returns an attempt as the query may see it.
+// shown returns an attempt with the fields that the query returns.
 func shown(a postrider.Attempt, q store.AttemptQuery) postrider.Attempt {
 	if q.Delivery.IsZero() {
 		a.RequestHead, a.ResponseHead, a.ResponseBody = nil, nil, nil
@@ -165,7 +166,7 @@ func (s *Store) DeadLetters(_ context.Context, q store.DeadLetterQuery) (store.P
 	})
 }
 
-// findLocked returns a delivery that the account may see.
+// findLocked returns a delivery of the account, or ErrNotFound. The zero account stands for any.
 func (s *Store) findLocked(account postrider.AccountID, id postrider.DeliveryID) (*delivery, error) {
 	d, ok := s.deliveries.get(id)
 	if !ok || !selects(account, d.event.Account) {
@@ -191,7 +192,7 @@ func (s *Store) Replay(_ context.Context, r store.Replay) (postrider.Delivery, e
 	return s.readLocked(d), nil
 }
 
-// replay returns a new delivery of the old one, due now, in no lane yet.
+// replay returns a new delivery of the old one. It is due now, and in no lane yet.
 func (d *delivery) replay(id postrider.DeliveryID, now time.Time, expiry time.Duration) *delivery {
 	return &delivery{
 		id: id, event: d.event, endpoint: d.endpoint, lane: postrider.LaneBulk, status: postrider.Pending,
@@ -199,7 +200,7 @@ func (d *delivery) replay(id postrider.DeliveryID, now time.Time, expiry time.Du
 	}
 }
 
-// resolveReplayed resolves the delivery's dead letter, if it has one.
+// resolveReplayed resolves the delivery's dead letter, if there is one.
 func (d *delivery) resolveReplayed(by string, replay *delivery) {
 	if d.deadLetter != nil {
 		d.deadLetter.ResolvedAt, d.deadLetter.Resolution = replay.due, postrider.Replayed
@@ -207,7 +208,7 @@ func (d *delivery) resolveReplayed(by string, replay *delivery) {
 	}
 }
 
-// replayedSince reports whether the event has a later replay to the delivery's endpoint.
+// replayedSince reports whether the event was replayed later to the delivery's endpoint.
 func (d *delivery) replayedSince() bool {
 	return slices.ContainsFunc(d.event.deliveries.after(d.id), func(later *delivery) bool {
 		return later.endpoint == d.endpoint && !later.replayedFrom.IsZero()

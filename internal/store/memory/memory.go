@@ -1,19 +1,19 @@
-// Package memory is a store that forgets: every role of package store in maps
-// and slices, under one lock.
+// Package memory is a store that keeps every role of package store in maps and slices, under one
+// lock, and forgets everything at the end of the process.
 //
-// It is the model that the durable stores are compared with, so it is written
-// to be obviously right: no statement to plan, no row to encode. The
-// dispatcher's simulator and every test that needs a store use it too.
+// It is the model with which the durable stores are compared. So the code should be obviously
+// right: it plans no statements and encodes no rows. The dispatcher's simulator and every test
+// that needs a store use it too.
 //
-// What holds beyond the contract:
+// It promises more than the contract:
 //
-//   - No goroutine, timer or I/O: it works inside a testing/synctest bubble,
-//     whose clock it then follows, and under a simulator's own clock.
-//   - Claim, Settle and Release cost the logarithm of a lane's length, however
-//     many deliveries there are.
-//   - Ids need not carry the present time.
+//   - It has no goroutines, timers or I/O. So it works inside a testing/synctest bubble, with the
+//     clock of the bubble, and under a simulator's own clock.
+//   - Claim, Settle and Release cost the logarithm of a lane's length, however many deliveries
+//     there are.
+//   - Ids need not contain the present time.
 //
-// It is not a store to run a server on: nothing survives the process.
+// Do not run a server on it: nothing survives the process.
 package memory
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Options are how a [Store] is made.
+// Options are the options of [New].
 type Options struct {
-	Now   func() time.Time // the machine's clock; default time.Now
-	Clock *store.Clock     // default: one that shows Now
+	Now   func() time.Time // returns the machine's time; default time.Now
+	Clock *store.Clock     // default: a clock that shows Now
 }
 
 func (o Options) withDefaults() Options {
@@ -46,21 +46,21 @@ type Store struct {
 	clock *store.Clock
 
 	mu           sync.Mutex
-	version      int64 // of the subscriptions
+	version      int64 // version of the subscriptions
 	hold         postrider.Hold
-	heldUpTo     postrider.EventID // the last event before the hold; zero: there was none
+	heldUpTo     postrider.EventID // the last event before the hold; zero if there was none
 	keyring      []byte
 	accounts     table[postrider.AccountID, postrider.Account]
 	keys         table[postrider.KeyID, postrider.APIKey]
 	sessions     table[postrider.SessionID, postrider.Session]
 	audit        table[postrider.AuditID, postrider.AuditEntry]
 	notices      table[postrider.NoticeID, postrider.Notice]
-	noticed      map[noticeKey]postrider.NoticeID // of notices
-	published    postrider.NoticeID               // see NoticesPublished
+	noticed      map[noticeKey]postrider.NoticeID // ids of notices, by what is unique in a notice
+	published    postrider.NoticeID               // the result of NoticesPublished
 	inspections  table[postrider.InspectionID, postrider.Inspection]
 	destinations table[postrider.DestinationID, destination]
 	portal       postrider.Portal
-	logo         []byte // nil: none
+	logo         []byte // nil if there is none
 	types        map[string]postrider.EventType
 	endpoints    table[postrider.EndpointID, *endpoint]
 	events       table[postrider.EventID, *event]
@@ -68,7 +68,7 @@ type Store struct {
 	lanes        map[laneKey]*lane
 	keyOwners    map[store.Key]ownedKey
 	sequences    map[orderingKey]int64
-	lowest       int64 // new sequences are above it; set by PutHold; 0: it was never held
+	lowest       int64 // new sequences are above it; set by PutHold; 0 if the store was never held
 	keyQueues    map[orderedKey]*keyQueue
 	parked       map[*delivery]struct{}
 	fanOuts      table[postrider.EventID, *fanOut]
@@ -76,15 +76,15 @@ type Store struct {
 	expunges     table[postrider.ExpungeID, postrider.Expunge]
 	nodes        map[uint32]*node // by incarnation
 	owners       [store.Shards]*node
-	locks        map[uint32]int // that are held, by incarnation
+	locks        map[uint32]int // number of holders of each lock, by incarnation
 	listeners    map[chan string]struct{}
 	rollups      rollups
 	quotas       map[postrider.AccountID]store.AccountQuotas
 	quotaUse     map[postrider.AccountID]quotaUse
 
 	archiver      uint64              // the node that has the lease of the archive
-	archivesUntil time.Time           // when the lease ends
-	parts         []store.ArchivePart // by kind, day and number
+	archivesUntil time.Time           // the end of that lease
+	parts         []store.ArchivePart // sorted by kind, day and number
 	archiveKeys   table[postrider.AccountID, *[]byte]
 	restored      map[restoredKey]store.RestoredRecord
 }
@@ -120,19 +120,19 @@ func New(opts Options) *Store {
 	}
 }
 
-// Close does nothing: there is nothing to let go.
+// Close does nothing, because there is nothing to close.
 func (s *Store) Close() error { return nil }
 
 // Clock implements [store.Queue].
 func (s *Store) Clock() *store.Clock { return s.clock }
 
-// now decides what is due.
+// now returns the time that decides which work is due.
 func (s *Store) now() time.Time { return s.clock.Now() }
 
-// wall is what people see.
+// wall returns the time that people see.
 func (s *Store) wall() time.Time { return s.clock.Wall() }
 
-// stored returns a time as stores keep it.
+// stored returns a time in UTC, truncated to microseconds, as stores keep it.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // id is an id of any type.
@@ -146,10 +146,10 @@ type id[I any] interface {
 // table keeps rows in the order of their ids. The zero table is empty.
 type table[I id[I], R any] struct {
 	ids  []I // sorted
-	rows []R // each at the place of its id
+	rows []R // rows[i] has the id ids[i]
 }
 
-// find returns the place of the id, and whether it is there.
+// find returns the index of the id, and whether the table has the id.
 func (t *table[I, R]) find(id I) (int, bool) { return slices.BinarySearchFunc(t.ids, id, I.Compare) }
 
 func (t *table[I, R]) get(id I) (row R, ok bool) {
@@ -173,7 +173,7 @@ func (t *table[I, R]) remove(id I) {
 	}
 }
 
-// after returns the rows of greater ids, in their order.
+// after returns the rows with greater ids, in their order.
 func (t *table[I, R]) after(id I) []R {
 	i, found := t.find(id)
 	if found {
@@ -182,8 +182,8 @@ func (t *table[I, R]) after(id I) []R {
 	return t.rows[i:]
 }
 
-// list makes the page of a list, in the order it asks for, of the rows that match. only,
-// when it is an id, is the one row to look at.
+// list returns a page of the rows that match, in the order that the page asks for. If only is not
+// zero, it looks at that row only.
 func list[I id[I], R, T any](t *table[I, R], p store.Paging, only I, read func(R) (item T, matches bool)) (store.Page[T], error) {
 	cursor, ok, err := store.IDKey[I](p)
 	if err != nil {
@@ -225,13 +225,13 @@ func list[I id[I], R, T any](t *table[I, R], p store.Paging, only I, read func(R
 	return store.Page[T]{Items: items, Next: page.Next}, nil
 }
 
-// selects reports whether a value passes a filter of a query.
+// selects reports whether a value passes a filter of a query. A zero filter passes every value.
 func selects[T comparable](filter, value T) bool {
 	var none T
 	return filter == none || filter == value
 }
 
-// within reports whether what was made at the time is in the span.
+// within reports whether an object that was made at that time is in the span.
 func within(s store.Span, made time.Time) bool {
 	return (s.From.IsZero() || !made.Before(s.From)) && (s.To.IsZero() || made.Before(s.To))
 }

@@ -14,12 +14,12 @@ import (
 type node struct {
 	instance [16]byte
 	host     string
-	started  time.Time // of its first heartbeat
-	seen     time.Time // of its last heartbeat
-	until    time.Time // its last heartbeat holds until then
+	started  time.Time // time of the first heartbeat
+	seen     time.Time // time of the last heartbeat
+	until    time.Time // the end of the last heartbeat's TTL
 	leaving  bool
-	locked   bool      // it had its lock at its last Heartbeat but for those since it lost it
-	free     time.Time // since when its lock was seen free, and it has not sent a heartbeat; zero: it was not
+	locked   bool      // whether the node had its lock at a heartbeat; false again after a heartbeat with Unlocked
+	free     time.Time // when the lock was first seen free, if the node has sent no heartbeat since; zero otherwise
 }
 
 func (n *node) silent(now time.Time) bool { return !now.Before(n.until) }
@@ -28,8 +28,8 @@ func (n *node) gone(now time.Time) bool {
 	return !n.free.IsZero() && now.Sub(n.free) >= store.LockGrace
 }
 
-// Lock takes a node's lock, as its process does when it starts. A simulator
-// that has no goroutine for [Store.Hold] calls it.
+// Lock takes a node's lock, as its process does at its start. A simulator without a goroutine for
+// [Store.Hold] calls it.
 func (s *Store) Lock(incarnation uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *Store) Members(_ context.Context, owns postrider.EndpointID) (members [
 	return members, nil
 }
 
-// watchLocksLocked notes which nodes but one have lost their locks, and takes
-// their shards.
+// watchLocksLocked records which nodes have lost their locks, without the node but, and removes
+// the owner of their shards.
 func (s *Store) watchLocksLocked(but *node, now time.Time) {
 	for incarnation, n := range s.nodes {
 		switch lost := n.locked && s.locks[incarnation] == 0; {
@@ -113,8 +113,8 @@ func (s *Store) watchLocksLocked(but *node, now time.Time) {
 	}
 }
 
-// membershipLocked gives the node what it lacks of its share, and says how the
-// shards are shared out.
+// membershipLocked gives the node the shards that it lacks of its share, and returns the
+// membership.
 func (s *Store) membershipLocked(n *node, unlocked bool, now time.Time) (r store.Membership) {
 	r.Unlocked = unlocked
 	for incarnation, other := range s.nodes {
@@ -192,8 +192,8 @@ func (s *Store) Reclaim(_ context.Context, incarnation uint32, limit int) (int, 
 	return len(leased), nil
 }
 
-// reclaimLocked makes a delivery due whose node died, in the lane where it
-// belongs by now, or parks it.
+// reclaimLocked parks a delivery whose node died, or makes it due: in the suspect lane if it has
+// lost too many nodes, otherwise in its own lane.
 func (s *Store) reclaimLocked(d *delivery, now time.Time) {
 	if d.alone >= postrider.ParkedAfter {
 		s.endLocked(d)
@@ -227,7 +227,7 @@ func (s *Store) forgetLocked(incarnation uint32) {
 	delete(s.nodes, incarnation)
 }
 
-// Wake implements [store.Nodes]. A listener that is far behind misses it.
+// Wake implements [store.Nodes]. A listener with a full channel misses the message.
 func (s *Store) Wake(_ context.Context, message string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

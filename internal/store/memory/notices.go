@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// noticeKey is what is unique of a notice.
+// noticeKey has the fields that are unique for each notice.
 type noticeKey struct {
 	kind               postrider.NoticeKind
 	object, occurrence string
@@ -23,7 +23,7 @@ func (s *Store) PutNotices(_ context.Context, notices []postrider.Notice) ([]pos
 	return s.putNoticesLocked(notices), nil
 }
 
-// putNoticesLocked stores the notices that are new and returns those that are stored.
+// putNoticesLocked stores the notices that are new, and returns them.
 func (s *Store) putNoticesLocked(notices []postrider.Notice) (put []postrider.Notice) {
 	for _, n := range notices {
 		first, told := s.noticed[noticeKeyOf(n)]

@@ -10,25 +10,25 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// orderedKey names an ordering key at one endpoint. Each endpoint has its own
-// order: one that fails does not delay the same key elsewhere.
+// orderedKey names an ordering key at one endpoint. Each endpoint has its own order, so an
+// endpoint that fails does not delay the same key at other endpoints.
 type orderedKey struct {
 	endpoint postrider.EndpointID
 	key      string
 }
 
-// keyQueue has the pending ordered deliveries of one endpoint and ordering key.
-// The first of them is the head. Only the head is ever in a lane, where it is
-// due; while the key is paused, not even the head is. A head that is due stays the
-// head when a replay job inserts lower sequences.
+// keyQueue has the pending ordered deliveries of one endpoint and ordering key. The first of them
+// is the head. Only the head is ever in a lane, where it is due; while the key is paused, no
+// delivery of the key is. A head that is due stays the head when a replay job inserts lower
+// sequences.
 type keyQueue struct {
 	positions []*delivery // sorted by sequence
-	pausedBy  *delivery   // the dead letter that pauses the key; nil: none does
-	since     time.Time   // when pausedBy died
+	pausedBy  *delivery   // the dead letter that pauses the key; nil if there is none
+	since     time.Time   // when pausedBy became a dead letter
 }
 
-// find returns the position of the delivery, and whether it is there. Two
-// deliveries can have one sequence: a replay has that of its original.
+// find returns the index of the delivery, and whether the queue has it. Two deliveries can have
+// the same sequence, because a replay has that of its original.
 func (k *keyQueue) find(d *delivery) (int, bool) {
 	return slices.BinarySearchFunc(k.positions, d, func(a, b *delivery) int {
 		return cmp.Or(cmp.Compare(a.event.Sequence, b.event.Sequence), a.id.Compare(b.id))
@@ -51,11 +51,11 @@ func (k *keyQueue) remove(d *delivery) {
 	}
 }
 
-// headReleased reports whether a delivery of the key is in a lane, or was and is parked
-// now. It is false when the key is paused or has no positions.
+// headReleased reports whether a delivery of the key is in a lane, or is parked after it was in
+// one. It is false if the key is paused or has no positions.
 func (k *keyQueue) headReleased() bool { return len(k.blocked()) < len(k.positions) }
 
-// blocked returns the deliveries that must not be due yet.
+// blocked returns the deliveries of the key that must not be due yet.
 func (k *keyQueue) blocked() []*delivery {
 	released := slices.IndexFunc(k.positions, func(d *delivery) bool { return d.at >= 0 || d.parked })
 	switch {
@@ -67,7 +67,7 @@ func (k *keyQueue) blocked() []*delivery {
 	return slices.Concat(k.positions[:released], k.positions[released+1:])
 }
 
-// keyQueueOf returns the queue of an ordered delivery's key.
+// keyQueueOf returns the queue of the delivery's ordering key, and creates it if needed.
 func (s *Store) keyQueueOf(d *delivery) *keyQueue {
 	key := orderedKey{d.endpoint, d.event.OrderingKey}
 	if s.keyQueues[key] == nil {
@@ -76,8 +76,8 @@ func (s *Store) keyQueueOf(d *delivery) *keyQueue {
 	return s.keyQueues[key]
 }
 
-// mayBeDueLocked gives a new ordered delivery its position, and reports whether
-// the delivery may be due at once. A delivery without an order always may.
+// mayBeDueLocked adds a new ordered delivery to the queue of its key, and reports whether the
+// delivery may be due at once. A delivery without an order always may.
 func (s *Store) mayBeDueLocked(d *delivery) bool {
 	if d.ordered == "" {
 		return true
@@ -87,9 +87,9 @@ func (s *Store) mayBeDueLocked(d *delivery) bool {
 	return len(k.positions) == 1 && k.pausedBy == nil
 }
 
-// advanceLocked removes a delivery that has ended from its key's queue. It makes
-// the next head due and returns its lane, or pauses the key if the delivery died
-// and pauses its key. When the delivery was not the head, nothing else changes.
+// advanceLocked removes a delivery that has ended from its key's queue. Then it makes the next
+// head due and returns its lane. If the delivery became a dead letter that pauses the key, it
+// pauses the key instead. If the delivery was not the head, nothing else changes.
 func (s *Store) advanceLocked(d *delivery, now time.Time) postrider.Lane {
 	if d.ordered == "" {
 		return ""
@@ -97,7 +97,7 @@ func (s *Store) advanceLocked(d *delivery, now time.Time) postrider.Lane {
 	k := s.keyQueueOf(d)
 	k.remove(d)
 	switch {
-	case k.pausedBy != nil, k.headReleased(): // it was not the head
+	case k.pausedBy != nil, k.headReleased(): // the delivery was not the head
 		return ""
 	case d.status == postrider.Dead && d.ordered == postrider.PauseOnDead:
 		k.pausedBy, k.since = d, now
@@ -117,7 +117,7 @@ func (s *Store) releaseHeadLocked(k *keyQueue, now time.Time) postrider.Lane {
 	return head.lane
 }
 
-// pausedLocked returns the key's queue that the dead letter pauses, or nil.
+// pausedLocked returns the queue of the key that the dead letter pauses, or nil.
 func (s *Store) pausedLocked(d *delivery) *keyQueue {
 	if d.ordered == "" {
 		return nil
@@ -128,8 +128,8 @@ func (s *Store) pausedLocked(d *delivery) *keyQueue {
 	return nil
 }
 
-// replaceLocked gives a replay the position of the dead letter that pauses its
-// key, and ends the pause. It reports whether the dead letter paused its key.
+// replaceLocked gives a replay the position of a dead letter that pauses its key, and ends the
+// pause. It reports whether the dead letter paused its key.
 func (s *Store) replaceLocked(old, replay *delivery) bool {
 	k := s.pausedLocked(old)
 	if k == nil {
@@ -141,7 +141,7 @@ func (s *Store) replaceLocked(old, replay *delivery) bool {
 	return true
 }
 
-// resumeLocked ends the pause of a dead letter's key, if there is one.
+// resumeLocked ends the pause of the dead letter's key, if there is one.
 func (s *Store) resumeLocked(d *delivery, now time.Time) {
 	if k := s.pausedLocked(d); k != nil {
 		k.pausedBy = nil
@@ -170,7 +170,7 @@ func (s *Store) OrderedKeys(_ context.Context, q store.OrderedKeyQuery) (store.P
 	return store.Cut(keys, q.Paging, func(k store.OrderedKey) string { return k.Key }), nil
 }
 
-// read returns the queue as people see it.
+// read returns the state of the key as people see it.
 func (k *keyQueue) read(key string) store.OrderedKey {
 	read := store.OrderedKey{Key: key, Waiting: min(len(k.positions), 1000)}
 	if len(k.positions) > 0 {

@@ -13,21 +13,20 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// delivery is one delivery for as long as the store lives, whatever its
-// status.
+// delivery is one delivery, whatever its status. It exists as long as the store.
 type delivery struct {
 	id           postrider.DeliveryID
 	event        *event
 	endpoint     postrider.EndpointID
 	lane         postrider.Lane
-	due          time.Time        // or leased until
-	at           int              // index in its lane; -1: it is in none, because it has ended, is parked or is blocked
-	ordered      postrider.OnDead // empty: it is in no order
-	claims       int              // the number of the attempt under way or made last
+	due          time.Time        // when the delivery is due; if it is leased, the end of the lease
+	at           int              // index in its lane; -1: it is in no lane, because it has ended, is parked or is blocked
+	ordered      postrider.OnDead // empty: it has no order
+	claims       int              // the number of the attempt under way, or of the last attempt
 	step         int
 	losses       int
-	alone        int  // nodes in a row that died with it as the only suspect they leased
-	parked       bool // it is in no lane
+	alone        int  // number of nodes in a row that died while this was the only suspect that they leased
+	parked       bool // whether it is parked, and so in no lane
 	token        postrider.Token
 	expires      time.Time
 	replayedFrom postrider.DeliveryID
@@ -36,8 +35,8 @@ type delivery struct {
 	status     postrider.Status
 	reason     string
 	finishedAt time.Time
-	attempts   []postrider.Attempt                                                 // by number
-	count      func(outcome postrider.Outcome, number int, after postrider.Status) // counts a record, for the rollups; set by addLocked
+	attempts   []postrider.Attempt                                                 // sorted by number
+	count      func(outcome postrider.Outcome, number int, after postrider.Status) // counts a record for the rollups; set by addLocked
 	deadLetter *postrider.DeadLetter
 }
 
@@ -46,7 +45,7 @@ type laneKey struct {
 	lane     postrider.Lane
 }
 
-// lane is a heap of the pending deliveries of one lane, the first due on top.
+// lane is a heap of the pending deliveries of one lane. The delivery that is due first is on top.
 type lane []*delivery
 
 func (l lane) Len() int { return len(l) }
@@ -62,7 +61,7 @@ func (l lane) Swap(i, j int) {
 
 // Push implements [heap.Interface].
 func (l *lane) Push(row any) {
-	d := row.(*delivery) //nolint:errcheck // a lane has nothing else
+	d := row.(*delivery) //nolint:errcheck // a lane has no other type
 	d.at = len(*l)
 	*l = append(*l, d)
 }
@@ -88,7 +87,8 @@ func (s *Store) laneOf(d *delivery) *lane {
 	return s.lanes[key]
 }
 
-// requeueLocked moves a queued delivery to where change puts it.
+// requeueLocked removes a delivery from its lane, calls change, and adds the delivery to the lane
+// that it then has.
 func (s *Store) requeueLocked(d *delivery, change func()) {
 	s.laneOf(d).remove(d)
 	change()
@@ -145,8 +145,8 @@ func (s *Store) Claim(_ context.Context, c store.Claim) (store.Claims, error) {
 	return claims, nil
 }
 
-// suspectLocked moves to the suspect lane those of the due deliveries whose
-// lease ended once too often, and returns them.
+// suspectLocked moves due deliveries whose lease ended once too often to the suspect lane, and
+// returns them.
 func (s *Store) suspectLocked(due []*delivery, now time.Time) (suspects []*delivery) {
 	for _, d := range due {
 		if d.token != 0 && d.lane != postrider.LaneSuspect && d.losses+1 >= postrider.SuspectedAfter {
@@ -163,7 +163,7 @@ func (s *Store) suspectLocked(due []*delivery, now time.Time) (suspects []*deliv
 func (l *lane) popDue(w store.Want, now time.Time) (due []*delivery) {
 	var passed []*delivery
 	for len(due) < w.N && len(*l) > 0 && !(*l)[0].due.After(now) {
-		d := heap.Pop(l).(*delivery) //nolint:errcheck // a lane has nothing else
+		d := heap.Pop(l).(*delivery) //nolint:errcheck // a lane has no other type
 		if d.due.Before(w.After) {
 			passed = append(passed, d)
 			continue
@@ -183,8 +183,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// lease gives the delivery to a worker. A lease that it still has is one that
-// ended.
+// lease leases the delivery. If the delivery still has a token, its old lease has ended, and the
+// attempt is recorded as lost.
 func (d *delivery) lease(token postrider.Token, now time.Time, lease time.Duration) {
 	if d.token != 0 {
 		d.lose(now)
@@ -193,7 +193,7 @@ func (d *delivery) lease(token postrider.Token, now time.Time, lease time.Durati
 	d.token, d.due = token, now.Add(lease)
 }
 
-// leased reports whether a worker holds the delivery.
+// leased reports whether the delivery has a valid lease.
 func (d *delivery) leased(now time.Time) bool { return d.token != 0 && d.due.After(now) }
 
 // lose records the attempt under way as lost.
@@ -214,12 +214,12 @@ func (d *delivery) claimed() postrider.Claimed {
 	}
 }
 
-// find returns the place of an attempt, and whether it is recorded.
+// find returns the index of an attempt, and whether it is recorded.
 func (d *delivery) find(number int) (int, bool) {
 	return slices.BinarySearchFunc(d.attempts, number, func(a postrider.Attempt, n int) int { return cmp.Compare(a.Number, n) })
 }
 
-// record keeps an attempt in the place of one of the same number.
+// record stores an attempt, in place of one with the same number.
 func (d *delivery) record(a postrider.Attempt) {
 	a.Delivery, a.Event, a.Endpoint = d.id, d.event.ID, d.endpoint
 	i, found := d.find(a.Number)
@@ -231,7 +231,7 @@ func (d *delivery) record(a postrider.Attempt) {
 
 // decide ends the delivery without a request.
 func (d *delivery) decide(status postrider.Status, reason string, now time.Time) {
-	number := 0 // of what was never queued
+	number := 0 // the number of a delivery that was never queued
 	if status != postrider.Skipped {
 		number = d.claims + 1
 	}
@@ -295,7 +295,7 @@ func (s *Store) Continue(_ context.Context, c postrider.Claimed, a postrider.Att
 		return fmt.Errorf("continue delivery %s: %w", c.ID, postrider.ErrFenced)
 	}
 	if d.claims != c.Attempt {
-		return nil // a repeat
+		return nil // the call is a repeat
 	}
 	a = own(a)
 	a.Number, a.StatusAfter, a.NextAt = c.Attempt, postrider.Pending, s.now()
@@ -305,7 +305,7 @@ func (s *Store) Continue(_ context.Context, c postrider.Claimed, a postrider.Att
 	return nil
 }
 
-// settleStale records an attempt that does not count, unless it is a repeat.
+// settleStale records a stale attempt, unless the call is a repeat.
 func (d *delivery) settleStale(a postrider.Attempt) store.Settled {
 	i, found := d.find(a.Number)
 	if found && d.attempts[i].Outcome != postrider.OutcomeLost {
@@ -319,10 +319,10 @@ func (d *delivery) settleStale(a postrider.Attempt) store.Settled {
 	return store.Settled{Stale: true}
 }
 
-// own returns the attempt as it is kept, with bytes of its own.
+// own returns the attempt as stores keep it, with copies of its bytes.
 func own(a postrider.Attempt) postrider.Attempt {
 	a.StartedAt, a.Excused = stored(a.StartedAt), false
-	a.Timing, _ = store.DecodeTiming(store.EncodeTiming(a.Timing)) // has microseconds then; it is never cut
+	a.Timing, _ = store.DecodeTiming(store.EncodeTiming(a.Timing)) // truncates to microseconds; the error is impossible
 	a.RequestHead, a.ResponseHead, a.ResponseBody =
 		bytes.Clone(a.RequestHead), bytes.Clone(a.ResponseHead), bytes.Clone(a.ResponseBody)
 	if store.InOneRow(&a) {
@@ -338,7 +338,7 @@ func (d *delivery) end(a postrider.Attempt, t postrider.Transition, now time.Tim
 	}
 }
 
-// die gives the delivery its dead letter.
+// die makes the delivery a dead letter.
 func (d *delivery) die(reason string, now time.Time) {
 	d.status, d.reason, d.finishedAt = postrider.Dead, reason, now
 	code, text := d.last()
@@ -417,7 +417,7 @@ func (s *Store) Due(_ context.Context, q store.Due) ([]store.DueLane, error) {
 	return lanes, nil
 }
 
-// countLane counts up to most deliveries of a lane, those that are due first.
+// countLane counts up to most deliveries of a lane. Deliveries that are due come first.
 func (s *Store) countLane(of *store.DueLane, most int, now time.Time) {
 	if most <= 0 {
 		return
@@ -433,7 +433,7 @@ func (s *Store) countLane(of *store.DueLane, most int, now time.Time) {
 	}
 }
 
-// page returns the lanes of the first endpoints after the query's.
+// page returns the lanes of the first q.Max endpoints after q.After.
 func page(first map[laneKey]time.Time, q store.Due, now time.Time) (lanes []store.DueLane) {
 	for key, due := range first {
 		if key.endpoint.Compare(q.After) > 0 {

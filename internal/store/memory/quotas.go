@@ -11,17 +11,17 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// quotaUse is what an account with a limit has used.
+// quotaUse is how much of its quotas an account has used.
 type quotaUse struct {
 	rate, burst int64
-	events      float64 // that it might publish at the time at
+	events      float64 // number of events that the account could publish at the time at
 	at          time.Time
 	asked       int64
 	day         time.Time
-	bytes       int64 // of the day
+	bytes       int64 // bytes of the day
 }
 
-// eventsAt returns how many events the account may publish at now.
+// eventsAt returns how many events the account may publish at the time now.
 func (u quotaUse) eventsAt(now time.Time) float64 {
 	return min(float64(u.burst), u.events+float64(u.rate)*max(0, now.Sub(u.at).Seconds()))
 }

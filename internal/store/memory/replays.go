@@ -14,7 +14,7 @@ import (
 type replayJob struct {
 	postrider.ReplayJob
 	token postrider.Token
-	due   time.Time // or leased until
+	due   time.Time // when the job is due; if it is leased, the end of the lease
 	made  []*delivery
 }
 
@@ -44,7 +44,7 @@ func (s *Store) ReplayJobs(_ context.Context, q store.ReplayJobQuery) (store.Pag
 	})
 }
 
-// tally counts what became of the deliveries that the job made.
+// tally counts the deliveries that the job made, by status.
 func (j *replayJob) tally() (t postrider.ReplayTally) {
 	for _, d := range j.made {
 		switch d.status {
@@ -121,7 +121,7 @@ func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) error {
 		job.Cursor != c.From.Cursor || !maps.Equal(job.Held, c.From.Held) {
 		return fmt.Errorf("replay job %s: %w", c.Job, postrider.ErrFenced)
 	}
-	now := s.now() // of all that the chunk makes due: ids decide which of it is claimed first
+	now := s.now() // the same time for all deliveries of the chunk, so that claims take them by id
 	for _, item := range c.Items {
 		s.replayMatchLocked(job, item, now)
 	}
@@ -137,8 +137,9 @@ func (s *Store) ReplayChunk(_ context.Context, c store.ReplayChunk) error {
 	return nil
 }
 
-// replayMatchLocked replays or discards one match, or counts why not. An ordered replay is
-// due in no case: releaseLowestLocked decides that when all of the chunk are there.
+// replayMatchLocked replays or discards one match, or counts the reason why it cannot. An ordered
+// replay is not due yet: releaseLowestLocked makes one due after all replays of the chunk are
+// inserted.
 func (s *Store) replayMatchLocked(job *replayJob, item store.ReplayItem, now time.Time) {
 	old, _ := s.deliveries.get(item.Match)
 	if skipped := s.skipLocked(job, old); skipped != nil {
@@ -166,7 +167,8 @@ func (s *Store) replayMatchLocked(job *replayJob, item store.ReplayItem, now tim
 	old.resolveReplayed(job.By, d)
 }
 
-// skipLocked returns the count of the reason for which the match is skipped; nil: it is not.
+// skipLocked returns a pointer to the counter of the reason for which the match is skipped, or
+// nil if it is not skipped.
 func (s *Store) skipLocked(job *replayJob, d *delivery) *int {
 	if d == nil {
 		return &job.Skipped.BytesGone
@@ -189,8 +191,8 @@ func (s *Store) skipLocked(job *replayJob, d *delivery) *int {
 	return nil
 }
 
-// releaseLowestLocked makes the lowest delivery of the item's ordering key due, unless the
-// key is paused or has one that is due.
+// releaseLowestLocked makes the lowest delivery of the item's ordering key due, unless the key is
+// paused or another delivery of the key is due.
 func (s *Store) releaseLowestLocked(item store.ReplayItem, now time.Time) {
 	if d, ok := s.deliveries.get(item.ID); ok && d.ordered != "" {
 		if k := s.keyQueueOf(d); k.pausedBy == nil && !k.headReleased() {

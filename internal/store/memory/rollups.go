@@ -9,22 +9,22 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// rollups has the deltas and the rollups of the store. A fold changes the rows of every
-// step at once, so there is nothing to roll up.
+// rollups has the deltas and the rollups of the store. A fold changes the rollups of every step
+// at once, so RollUp has nothing to do.
 type rollups struct {
-	deltas map[delta]*postrider.Counts // records that are not folded yet
+	deltas map[delta]*postrider.Counts // counts that are not folded yet
 	rows   map[store.Scope]map[store.RollupKey]*store.RollupValue
 	wall   func() time.Time
 }
 
-// delta is a minute of an endpoint and type. A durable store has a delta for each
-// transaction; this store has one for all transactions of a minute.
+// delta identifies the delta of an endpoint, a type and a minute. A durable store has a delta for
+// each transaction; this store has one for all transactions of a minute.
 type delta struct {
 	store.DeltaKey
 	minute int64 // Unix time
 }
 
-// record counts a record of the delivery.
+// record counts an attempt or the end of the delivery.
 func (r *rollups) record(d *delivery, outcome postrider.Outcome, number int, after postrider.Status) {
 	of := delta{
 		store.DeltaKey{Account: d.event.Account, Endpoint: d.endpoint, Type: d.event.Type},
@@ -61,12 +61,12 @@ func (s *Store) FoldRollups(_ context.Context, f store.Fold) (int, error) {
 	return folded, nil
 }
 
-// keyOf returns the key of the rollup that the time is in.
+// keyOf returns the key of the rollup that contains the time.
 func keyOf(scope store.Scope, eventType string, step store.Step, at time.Time) store.RollupKey {
 	return store.RollupKey{Scope: scope, Type: eventType, Step: step, At: at.UTC().Truncate(step.Duration()).Unix()}
 }
 
-// fold adds to the rollups of everything, of the account and of the endpoint.
+// fold adds the values to the rollups of the whole store, of the account and of the endpoint.
 func (r *rollups) fold(seen *store.Seen) error {
 	for scope, most := range map[store.Scope]int{
 		{}: store.MaxAllTypes, store.Scope(seen.Account): store.MaxAllTypes, store.Scope(seen.Endpoint): store.MaxTypes,
@@ -172,7 +172,7 @@ func (s *Store) Backlog(_ context.Context, q store.BacklogQuery) (store.Backlog,
 	return b, nil
 }
 
-// ended counts the deliveries that ended at an endpoint in the minutes from a time on.
+// ended counts the deliveries of an endpoint that ended in the minutes since the given time.
 func (r *rollups) ended(e postrider.EndpointID, since time.Time) (delivered, dead int64) {
 	for key, value := range r.rows[store.Scope(e)] {
 		if key.Type == "" && key.Step == store.Minutes && !key.Time().Before(since) {

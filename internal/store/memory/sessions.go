@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// cloned returns the session with slices of its own.
+// cloned returns the session with copies of its slices.
 func cloned(session postrider.Session) postrider.Session {
 	session.Scopes, session.Options = slices.Clone(session.Scopes), slices.Clone(session.Options)
 	return session

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// queuedLocked returns up to limit pending deliveries that match, those that
-// are blocked and the parked ones too, oldest first.
+// queuedLocked returns up to limit pending deliveries that match, oldest first, including the
+// blocked and the parked ones.
 func (s *Store) queuedLocked(limit int, matches func(*delivery) bool) (found []*delivery) {
 	look := func(d *delivery) {
 		if matches(d) {
@@ -111,13 +111,13 @@ func (s *Store) ForgetKeys(_ context.Context, age time.Duration, limit int) (int
 	return forgotten, nil
 }
 
-// MakePartitions does nothing: there are none.
+// MakePartitions does nothing, because memory has no partitions.
 func (s *Store) MakePartitions(context.Context) error { return nil }
 
-// CheckTables does nothing: memory has no tables.
+// CheckTables does nothing, because memory has no tables.
 func (s *Store) CheckTables(context.Context) error { return nil }
 
-// ProbeWrite does nothing: memory can always be written.
+// ProbeWrite does nothing, because memory can always be written.
 func (s *Store) ProbeWrite(context.Context, int) error { return nil }
 
 // Now implements [store.Upkeep].

@@ -325,7 +325,7 @@ func (w *world) eventType(name, description string) {
 func putEventType(w *world) {
 	w.eventType("invoice.paid", "")
 	w.eventType("order.created", "An order.")
-	example := []byte("{ \"name\" : \"Zo\u00eb\\u0000\" }") // its bytes are kept
+	example := []byte("{ \"name\" : \"Zo\u00eb\\u0000\" }") // the store must keep these bytes
 	w.ok(w.PutEventType(w.Context(), postrider.EventType{Name: "order.created", Description: "An order was created.", Example: example}))
 	page, err := w.EventTypes(w.Context(), store.EventTypeQuery{})
 	w.ok(err)
@@ -338,7 +338,7 @@ func putEventType(w *world) {
 func typeName(t postrider.EventType) string { return t.Name }
 
 func eventTypesPages(w *world) {
-	want := []string{"B", "a", "a.b", "a_b", "b"} // by bytes, whatever the collation
+	want := []string{"B", "a", "a.b", "a_b", "b"} // sorted by bytes, whatever the collation of the database
 	for _, name := range []string{"a_b", "B", "a", "b", "a.b"} {
 		w.eventType(name, "")
 	}

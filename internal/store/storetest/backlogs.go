@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// backlogs returns all backlogs, where accounts without a limit of their own have one of 100.
+// backlogs returns all backlogs. Accounts without a limit of their own have a limit of 100.
 func (w *world) backlogs() []postrider.EndpointBacklog {
 	w.Helper()
 	return w.someBacklogs(store.BacklogsQuery{Max: 100, Count: 1000, Default: 100})

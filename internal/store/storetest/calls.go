@@ -10,13 +10,14 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Calls makes a call that succeeds and one that is refused, of a hot verb and of one that is not,
-// and compares what an observer hears. A house test checks that each verb tells.
+// Calls makes a call that succeeds and one that is refused, one of a hot verb and one of another
+// verb. It compares the calls that an observer gets. A house test checks that each verb calls its
+// observer.
 func Calls(t *testing.T, open func(t *testing.T, calls store.Calls) store.Store) {
 	t.Helper()
 	var heard []store.Call
 	opened, silent := open(t, func(c store.Call) { heard = append(heard, c) }), open(t, nil)
-	heard = nil // what opening called
+	heard = nil // drops the calls that opening the store made
 	if _, err := opened.Due(t.Context(), store.Due{Max: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The sentences of circuits.
+// The contract tests of the methods about circuits.
 var (
 	putCircuitSentences = []sentence{
 		{"it stores a change and returns it one generation higher", putCircuitStores},
@@ -28,7 +28,8 @@ var (
 	}
 )
 
-// circuit is an open circuit of the endpoint, as it was never stored before.
+// circuit returns an open circuit of the endpoint, with the generation of a circuit that was
+// never stored.
 func (w *world) circuit(e postrider.Endpoint) postrider.Circuit {
 	now := w.now()
 	return postrider.Circuit{

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// continueSentences are the sentences of Continue.
+// continueSentences are the contract tests of Continue.
 var continueSentences = []sentence{
 	{"the attempt is recorded as pending and the lease has the next number", continueRecords},
 	{"what was not made after it has its number free again", continueReleased},
@@ -18,7 +18,7 @@ var continueSentences = []sentence{
 	{"repeated it changes nothing", continueRepeated},
 }
 
-// refusal is an attempt whose token was refused.
+// refusal returns an attempt whose OAuth token was refused.
 func refusal(c postrider.Claimed) postrider.Attempt {
 	a := settlement(c, 401, postrider.Transition{}).Attempt
 	a.Error = string(postrider.FailureTokenRefused)

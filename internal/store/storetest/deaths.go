@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// deaths is what becomes of deliveries whose nodes die. Of stores that several
-// nodes share it is part of Reclaim.
+// deaths are the contract tests about the deliveries of dead nodes. For stores that several nodes
+// share they are part of Reclaim.
 var deaths = []sentence{
 	{"those whose Losses reach SuspectedAfter are due in the suspect lane", deathSuspects},
 	{"the only suspect that was leased died alone, and is parked after ParkedAfter deaths in a row", deathParks},
@@ -25,9 +25,9 @@ var deaths = []sentence{
 	{"a parked delivery stays the head of its ordering key until it ends", parkedOrdered},
 }
 
-// RunDeaths tests what becomes of the deliveries of a process that died, of a
-// store that only one process can open. open returns a store, and what lets its
-// process die and returns the store of the next.
+// RunDeaths tests the deliveries of a dead process, for a store that only one process can open.
+// The function open returns a store, and a function next that ends the store's process and
+// returns the store of the next process.
 func RunDeaths(t *testing.T, open func(*testing.T) (s store.Store, next func() store.Store)) {
 	for _, s := range deaths {
 		t.Run(s.text, func(t *testing.T) {
@@ -41,7 +41,7 @@ func RunDeaths(t *testing.T, open func(*testing.T) (s store.Store, next func() s
 	}
 }
 
-// die ends the node that leased what is leased; another takes over.
+// die ends the node that has the leases; another node takes over.
 func (w *world) die() {
 	w.Helper()
 	if w.restart != nil {
@@ -52,8 +52,8 @@ func (w *world) die() {
 	w.reclaim(1, 1000)
 }
 
-// dieWith lets n nodes die, each while it leases all that is due at the
-// endpoint.
+// dieWith lets n nodes die, one after the other. Each of them has leased all due deliveries of
+// the endpoint.
 func (w *world) dieWith(e postrider.Endpoint, n int) {
 	w.Helper()
 	for range n {
@@ -66,7 +66,7 @@ func (w *world) dieWith(e postrider.Endpoint, n int) {
 	}
 }
 
-// suspects publishes n deliveries and lets them become suspects.
+// suspects publishes n deliveries, and lets nodes die until the deliveries are suspects.
 func (w *world) suspects(n int) (e postrider.Endpoint, ids []postrider.DeliveryID) {
 	w.Helper()
 	e = w.endpoint()
@@ -75,7 +75,7 @@ func (w *world) suspects(n int) (e postrider.Endpoint, ids []postrider.DeliveryI
 	return e, ids
 }
 
-// parked publishes one delivery and lets it be parked.
+// parked publishes one delivery, and lets nodes die until the delivery is parked.
 func (w *world) parked() (postrider.Endpoint, postrider.Delivery) {
 	w.Helper()
 	e, ids := w.suspects(1)
@@ -92,7 +92,7 @@ func (w *world) isParked(id postrider.DeliveryID) postrider.Delivery {
 	return d
 }
 
-// deathCounted counts what was folded before a death and what was not.
+// deathCounted counts a lost attempt that was folded before the next death, and one that was not.
 func deathCounted(w *world) {
 	e := w.endpoint()
 	w.settleAll(e, 1)
@@ -219,7 +219,7 @@ func makeDueParkedRefuses(w *world) {
 	e, d := w.parked()
 	_, err := w.MakeDue(w.Context(), store.MakeDue{Account: newID[postrider.AccountID](w), Delivery: d.ID, Parked: true})
 	w.refuses(err, postrider.ErrNotFound)
-	w.notMadeDue(d.ID) // it does not wait for its time
+	w.notMadeDue(d.ID) // refused, because it is parked
 	w.isParked(d.ID)
 	_, err = w.MakeDue(w.Context(), store.MakeDue{Delivery: w.pending(e, 1)[0], Parked: true})
 	w.refuses(err, postrider.ErrConflict)
@@ -262,7 +262,7 @@ func parkedOrdered(w *world) {
 	w.dieWith(e, postrider.SuspectedAfter+postrider.ParkedAfter)
 	w.isParked(ids[0])
 	w.claimExactly(e)
-	w.cancel(ids[1]) // it is not the head, so no other delivery becomes due
+	w.cancel(ids[1]) // not the head, so no other delivery becomes due
 	w.isParked(ids[0])
 	w.claimExactly(e)
 	w.cancel(ids[0])

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What a person decides: the verbs of the ledger that change something.
+// The contract tests of the verbs of the ledger by which people decide.
 var (
 	replaySentences = []sentence{
 		{"it makes a new delivery, due at once in the bulk lane, of the same event to the same endpoint", replayMakes},

@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What becomes of the deliveries of a deleted endpoint that a worker holds.
+// This file tests leased deliveries whose endpoint is deleted.
 
-// leasedThenDeleted leases two deliveries of an endpoint, and deletes it.
+// leasedThenDeleted leases two deliveries of an endpoint, and deletes the endpoint.
 func (w *world) leasedThenDeleted(ordered bool, lease time.Duration) (postrider.Endpoint, []postrider.Claimed) {
 	w.Helper()
 	e := w.endpoint()
@@ -26,7 +26,7 @@ func (w *world) leasedThenDeleted(ordered bool, lease time.Duration) (postrider.
 	return e, under
 }
 
-// A receiver may accept what is under way when its endpoint is deleted.
+// When an endpoint is deleted, a receiver may still accept an attempt that is under way.
 func cancelDeletedLeased(w *world) {
 	for _, ordered := range []bool{false, true} {
 		e, under := w.leasedThenDeleted(ordered, long)
@@ -68,8 +68,8 @@ func cancelDeletedLost(w *world) {
 	}
 }
 
-// cancelDeletedLedger keeps a ledger of what workers delivered while the endpoint is deleted. They
-// lease, release and settle as nodes do.
+// cancelDeletedLedger lets workers lease, release and settle deliveries, as nodes do, while the
+// endpoint is deleted. It keeps a ledger of the delivered ones.
 func cancelDeletedLedger(w *world) {
 	e, n := w.endpoint(), 300
 	ids := w.pending(e, n)
@@ -109,7 +109,7 @@ func (w *world) workOnce(e postrider.Endpoint, ledger *sync.Map, n *atomic.Int64
 		Wants: []store.Want{{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 4, Lease: long}}, Token: w.token(),
 	})
 	if err != nil || len(claims.Items) == 0 {
-		return // a busy store is asked again
+		return // if the store is busy, the next round tries again
 	}
 	released, kept := claims.Items[:1], claims.Items[1:]
 	if err := w.Release(w.Context(), []store.Lease{{Delivery: released[0].ID, Token: released[0].Token}}); err != nil {
@@ -132,7 +132,7 @@ func (w *world) workOnce(e postrider.Endpoint, ledger *sync.Map, n *atomic.Int64
 	}
 }
 
-// countsOf folds, and adds up what happened to the endpoint.
+// countsOf folds the deltas, and returns the sum of the endpoint's counts.
 func (w *world) countsOf(e postrider.Endpoint) (sum postrider.Counts) {
 	w.Helper()
 	w.fold()
@@ -142,7 +142,8 @@ func (w *world) countsOf(e postrider.Endpoint) (sum postrider.Counts) {
 	return sum
 }
 
-// agrees compares every list and count with the ledger of what was delivered; the rest was cancelled.
+// agrees compares every list and count with the ledger. Deliveries that are not in the ledger
+// must be cancelled.
 func (w *world) agrees(e postrider.Endpoint, ids []postrider.DeliveryID, ledger *sync.Map) {
 	w.Helper()
 	want, counts := map[postrider.DeliveryID]postrider.Status{}, postrider.Counts{}

@@ -54,8 +54,8 @@ var destinations = []verb{
 	}},
 }
 
-// newDestination returns a destination of the account that is not stored yet. Zero: it is the
-// operator's.
+// newDestination returns a destination of the account that is not stored yet. With the zero
+// account it belongs to the operator.
 func (w *world) newDestination(account postrider.AccountID) postrider.Destination {
 	id := newID[postrider.DestinationID](w)
 	return postrider.Destination{
@@ -75,7 +75,7 @@ func (w *world) destination(account postrider.AccountID, confirmed bool) postrid
 	return w.theDestination(d.ID)
 }
 
-// theDestination returns the destination as it is stored.
+// theDestination returns the stored destination.
 func (w *world) theDestination(id postrider.DestinationID) postrider.Destination {
 	w.Helper()
 	all := w.destinations(store.DestinationQuery{ID: id})
@@ -99,7 +99,8 @@ func (w *world) changedDestination(c store.ChangeDestination) postrider.Destinat
 	return d
 }
 
-// noticed stores a notice of the account; zero: of the installation.
+// noticed stores a notice of the account. With the zero account it is a notice of the
+// installation.
 func (w *world) noticed(account postrider.AccountID) {
 	w.Helper()
 	id := newID[postrider.NoticeID](w)
@@ -108,7 +109,7 @@ func (w *world) noticed(account postrider.AccountID) {
 	w.ok(err)
 }
 
-// claimDestinations claims destinations of the channel of emails.
+// claimDestinations claims destinations of the email channel.
 func (w *world) claimDestinations(most int, lease time.Duration) (ids []postrider.DestinationID, token postrider.Token) {
 	w.Helper()
 	token = w.token()

@@ -110,7 +110,7 @@ func putEndpointStatusSince(w *world) {
 
 var ignoreUpdated = cmpopts.IgnoreFields(postrider.Endpoint{}, "UpdatedAt", "StatusSince")
 
-// found reads one endpoint.
+// found returns the stored endpoint.
 func (w *world) found(id postrider.EndpointID) postrider.Endpoint {
 	w.Helper()
 	page, err := w.Endpoints(w.Context(), store.EndpointQuery{ID: id})
@@ -200,7 +200,7 @@ func putEndpointUID(w *world) {
 	elsewhere := w.draft(other)
 	elsewhere.UID = "main"
 	w.put(elsewhere)
-	w.put(w.draft(a.Account)) // any number of endpoints have no uid
+	w.put(w.draft(a.Account)) // many endpoints may have no uid
 }
 
 func putEndpointUIDOfDeleted(w *world) {
@@ -230,7 +230,7 @@ func putEndpointNotFound(w *world) {
 	w.refuses(w.tryPut(foreign), postrider.ErrNotFound)
 }
 
-// secret is a secret of the endpoint that is not stored yet.
+// secret returns a secret of the endpoint that is not stored yet.
 func (w *world) secret(e postrider.EndpointID) postrider.Secret {
 	id := newID[postrider.SecretID](w)
 	return postrider.Secret{ID: id, Endpoint: e, Encrypted: bytes.Repeat(id[:], 2), CreatedAt: id.Time()}
@@ -278,7 +278,7 @@ func putEndpointPolicy(w *world) {
 	}
 }
 
-// SetFlags sets each option that is yes or no to yes.
+// SetFlags sets all bool options of the policy to true.
 func SetFlags(p *postrider.Policy) {
 	for _, field := range reflect.ValueOf(p).Elem().Fields() {
 		if field.Kind() == reflect.Bool {

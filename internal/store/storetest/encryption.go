@@ -32,8 +32,8 @@ var encryption = []verb{
 	}},
 }
 
-// swapKeyring swaps the stored keyring and returns the one stored afterwards;
-// an empty text is none.
+// swapKeyring swaps the stored keyring, and returns the keyring stored afterwards. An empty text
+// stands for no keyring.
 func (w *world) swapKeyring(old, next string) string {
 	w.Helper()
 	stored, err := w.SwapKeyring(w.Context(), keyringText(old), keyringText(next))
@@ -94,8 +94,8 @@ func swapKeyringInParallel(w *world) {
 	}
 }
 
-// encryptedEndpoints stores three endpoints, two of them with credentials, and
-// their secrets, and returns them with their encrypted values in order.
+// encryptedEndpoints stores three endpoints with their secrets, two of them with credentials. It
+// returns the endpoints and their encrypted values, in order.
 func (w *world) encryptedEndpoints() (endpoints []postrider.Endpoint, encrypted []store.EncryptedValue) {
 	w.Helper()
 	account := w.account()
@@ -168,7 +168,7 @@ func encryptedLeftovers(w *world) {
 	})
 }
 
-// reencryptions replaces each value of the list.
+// reencryptions returns a replacement for each value of the list.
 func reencryptions(list []store.EncryptedValue) (changes []store.Reencryption) {
 	for _, s := range list {
 		changes = append(changes, store.Reencryption{ID: s.ID, Old: s.Bytes, New: append([]byte("again "), s.Bytes...)})
@@ -226,5 +226,5 @@ func reencryptIsNoChange(w *world) {
 	got := w.found(endpoints[0].ID)
 	got.Credentials = endpoints[0].Credentials
 	w.same("the endpoint", got, endpoints[0])
-	w.put(endpoints[0]) // its revision is what it was
+	w.put(endpoints[0]) // the put succeeds, so the revision has not changed
 }

@@ -26,7 +26,7 @@ func (w *world) failures(ids ...postrider.EndpointID) (names []string) {
 	return names
 }
 
-// failedAt is retry of an attempt that began at a time.
+// failedAt returns a retry whose attempt began at the given time.
 func failedAt(c postrider.Claimed, at time.Time) store.Settlement {
 	s := retry(c, 0)
 	s.Attempt.StartedAt = at
@@ -40,7 +40,7 @@ func lastFailures(w *world) {
 	begin := w.now()
 	for _, c := range claims {
 		at := begin
-		if c.ID == older { // its attempt is the newer one
+		if c.ID == older { // the attempt of the older delivery is the newer attempt
 			at = begin.Add(time.Second)
 		}
 		w.settle(failedAt(c, at))
@@ -95,7 +95,7 @@ func lastFailureBounded(w *world) {
 	}
 }
 
-// aMoment is longer than nothing and costs no time.
+// aMoment is a duration above zero that takes almost no time.
 const aMoment = 2 * time.Millisecond
 
 func statesDue(w *world) {

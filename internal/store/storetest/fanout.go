@@ -18,7 +18,7 @@ func (w *world) claimFanOuts(n int, lease time.Duration) []store.FanOut {
 	return jobs
 }
 
-// job publishes one event for a fan-out job.
+// job publishes one event that gets a fan-out job.
 func (w *world) job(e postrider.Endpoint) store.NewEvent {
 	w.Helper()
 	event := w.event(e.Account)
@@ -108,7 +108,7 @@ func claimFanOutsInParallel(w *world) {
 	}
 }
 
-// chunk is the next chunk of a claimed job, with one delivery.
+// chunk returns the next chunk of a claimed job, with one delivery.
 func (w *world) chunk(job store.FanOut, e postrider.Endpoint) store.FanOutChunk {
 	d := w.to(e)
 	d.Lane = postrider.LaneBulk
@@ -117,7 +117,7 @@ func (w *world) chunk(job store.FanOut, e postrider.Endpoint) store.FanOutChunk 
 	}
 }
 
-// fanOutJob publishes a job for two endpoints of an account and claims it.
+// fanOutJob publishes a job for two endpoints of an account, and claims it.
 func (w *world) fanOutJob(lease time.Duration) (job store.FanOut, endpoints [2]postrider.Endpoint) {
 	w.Helper()
 	endpoints[0] = w.endpoint()
@@ -151,7 +151,7 @@ func fanOutChunk(w *world) {
 	})
 }
 
-// fenced fails the test unless the chunk is refused and nothing of it stored.
+// fenced fails the test unless the chunk is refused and nothing of it is stored.
 func (w *world) fenced(chunk store.FanOutChunk) {
 	w.Helper()
 	w.refuses(w.FanOut(w.Context(), chunk), postrider.ErrFenced)

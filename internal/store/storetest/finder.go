@@ -28,7 +28,7 @@ var finder = []verb{
 	}},
 }
 
-// find returns what a text names, with only the ids.
+// find returns the ids of the objects that match a text.
 func (w *world) find(account postrider.AccountID, text string) (ids []any) {
 	w.Helper()
 	found, err := w.Find(w.Context(), store.FindQuery{Account: account, Text: text, Limit: 20})
@@ -46,7 +46,7 @@ func (w *world) find(account postrider.AccountID, text string) (ids []any) {
 	return ids
 }
 
-// named stores an account with a name and a uid, and an endpoint of it.
+// named stores an account with a name and a uid, and one endpoint of the account.
 func (w *world) named(name, url string) (postrider.Account, postrider.Endpoint) {
 	w.Helper()
 	a := postrider.Account{ID: newID[postrider.AccountID](w), Name: name}
@@ -159,7 +159,7 @@ func findNothing(w *world) {
 	w.same("what no text finds", w.find(postrider.AccountID{}, ""), []any{})
 }
 
-// died publishes a delivery for each status code, which kills it.
+// died publishes a delivery for each status code. The code makes the delivery a dead letter.
 func (w *world) died(e postrider.Endpoint, codes ...int) (ids []postrider.DeliveryID) {
 	w.Helper()
 	for _, code := range codes {
@@ -178,7 +178,7 @@ func (w *world) groups(q store.DeadLetterGroupQuery) []store.DeadLetterGroup {
 	return page.Items
 }
 
-// group returns the group of dead letters with one status code.
+// group returns the group of the dead letters with one status code.
 func group(e postrider.Endpoint, code int, ids ...postrider.DeliveryID) store.DeadLetterGroup {
 	return store.DeadLetterGroup{
 		Account: e.Account, Endpoint: e.ID, Reason: postrider.ReasonExhausted, LastStatusCode: code,

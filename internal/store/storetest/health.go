@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The sentences of health.
+// The contract tests of the methods about health.
 var (
 	healthHistorySentences = []sentence{
 		{"every change is listed, newest first, page by page", healthPages},
@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// health is the endpoint's next health, a warning.
+// health returns a health of the endpoint with the number: a warning.
 func (w *world) health(e postrider.Endpoint, number int64) postrider.EndpointHealth {
 	return postrider.EndpointHealth{
 		Endpoint: e.ID, Account: e.Account, Number: number, Status: postrider.HealthWarned,
@@ -199,7 +199,7 @@ func putHealthNotFound(w *world) {
 	w.refuses(w.PutHealth(w.Context(), w.disabling(e, 1)), postrider.ErrNotFound)
 }
 
-// records folds, and returns the inputs.
+// records folds the deltas, and returns the health inputs.
 func (w *world) records(after postrider.EndpointID, limit int) []postrider.HealthInput {
 	w.Helper()
 	w.fold()
@@ -271,7 +271,7 @@ func healthInputsPages(w *world) {
 		switch i {
 		case 0, 4:
 			w.deadLetters(e, 1)
-			w.putHealth(w.health(e, 1)) // for two reasons, and once
+			w.putHealth(w.health(e, 1)) // two reasons, but one input
 		case 1, 3:
 			w.putCircuit(w.circuit(e))
 		case 2:
@@ -311,7 +311,7 @@ func healthInputsCount(w *world) {
 	w.same("the records of many", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{want})
 }
 
-// ended is so many deliveries that ended at an endpoint in a minute.
+// ended returns counts of deliveries that ended at an endpoint in a minute.
 func ended(e postrider.Endpoint, at time.Time, delivered, dead int) store.Seen {
 	s := store.Seen{DeltaKey: store.DeltaKey{Account: e.Account, Endpoint: e.ID, Type: "order.created"}, At: at}
 	for range delivered {
@@ -323,7 +323,7 @@ func ended(e postrider.Endpoint, at time.Time, delivered, dead int) store.Seen {
 	return s
 }
 
-// healthInputsOfDay has a delivery die every seven minutes of 25 hours.
+// healthInputsOfDay makes a delivery a dead letter every seven minutes of 25 hours.
 func healthInputsOfDay(w *world) {
 	var last postrider.EndpointID
 	w.steadily(time.Minute, func() (compare func()) {
@@ -352,7 +352,7 @@ func healthInputsOfDay(w *world) {
 	})
 }
 
-// settleAll publishes n deliveries and delivers them.
+// settleAll publishes n deliveries, and settles them as delivered.
 func (w *world) settleAll(e postrider.Endpoint, n int) {
 	w.Helper()
 	var settlements []store.Settlement
@@ -364,12 +364,13 @@ func (w *world) settleAll(e postrider.Endpoint, n int) {
 	w.settle(settlements...)
 }
 
-// healthInputsByEnd ends deliveries now that were made before the span began, as a
-// receiver does that was away: they must count, or the endpoint looks as if
-// nearly all of its deliveries died.
+// healthInputsByEnd ends deliveries now that were made before the span began. That happens when a
+// receiver comes back. The deliveries must count; otherwise it would look as if nearly all
+// deliveries of the endpoint became dead letters.
 func healthInputsByEnd(w *world) {
 	made := w.now().Add(-postrider.HealthSpan - time.Second)
-	if yesterday := w.now().AddDate(0, 0, -1); made.Day() != yesterday.Day() { // of which stores have no partition
+	// Stores have no partition for the day before yesterday.
+	if yesterday := w.now().AddDate(0, 0, -1); made.Day() != yesterday.Day() {
 		w.passed(2 * time.Second)
 		made = w.now().Add(-postrider.HealthSpan - time.Second)
 	}

@@ -88,7 +88,7 @@ func holdSequences(w *world) {
 	a := w.account()
 	w.publish(store.Batch{w.ordered(a, "known"), w.ordered(a, "known")})
 	low := int64(0)
-	for range 2 { // the second hold finds the store held
+	for range 2 { // the second call finds the store held
 		called := w.now().Add(-time.Minute).UnixMicro()
 		w.putHold()
 		got := sequences(w.publish(store.Batch{w.ordered(a, "known"), w.ordered(a, "known"), w.ordered(a, "new")}))

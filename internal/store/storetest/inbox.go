@@ -76,13 +76,13 @@ func publishAnswersInOrder(w *world) {
 	w.same("what is queued", deliveryIDs(w.claim(e, postrider.LaneFirst, 10), claimedID), []postrider.DeliveryID{first.ID, second.ID})
 }
 
-// tracedState is a tracestate of the greatest size.
+// tracedState is a tracestate of the greatest allowed size.
 var tracedState = "a=" + strings.Repeat("b", 510)
 
-// traced is the trace of a producer, and its span.
+// traced is a producer's trace, with a span.
 var traced = postrider.TraceParent{0: 0xab, 15: 1, 16: 0xcd, 23: 2}
 
-// stored reads one event.
+// stored returns the stored event.
 func (w *world) stored(id postrider.EventID) postrider.Event {
 	w.Helper()
 	page, err := w.Events(w.Context(), store.EventQuery{ID: id})
@@ -93,7 +93,7 @@ func (w *world) stored(id postrider.EventID) postrider.Event {
 	return page.Items[0]
 }
 
-// absent fails the test when one of the events, or a delivery of it, is stored.
+// absent fails the test if one of the events, or a delivery of one, is stored.
 func (w *world) absent(events ...store.NewEvent) {
 	w.Helper()
 	for _, e := range events {
@@ -122,7 +122,7 @@ func publishMoved(w *world) {
 	w.publish(store.Batch{event})
 }
 
-// keyed is an event with an idempotency key and one delivery.
+// keyed returns an event with an idempotency key and one delivery.
 func (w *world) keyed(e postrider.Endpoint, key, data string) store.NewEvent {
 	event := w.event(e.Account, w.to(e))
 	event.Event.IdempotencyKey, event.Event.Data = key, []byte(data)
@@ -272,7 +272,7 @@ func publishKeysInParallel(w *world) {
 	}
 }
 
-// ordered is an event with an ordering key.
+// ordered returns an event with an ordering key.
 func (w *world) ordered(account postrider.AccountID, key string) store.NewEvent {
 	event := w.event(account)
 	event.Event.OrderingKey = key

@@ -25,7 +25,7 @@ var inspections = []verb{
 	}},
 }
 
-// inspection returns a request that the endpoint got a while ago.
+// inspection returns a request that the endpoint received the given time ago.
 func (w *world) inspection(endpoint postrider.EndpointID, ago time.Duration) postrider.Inspection {
 	id := newID[postrider.InspectionID](w)
 	if ago > 0 {
@@ -42,7 +42,7 @@ func (w *world) inspection(endpoint postrider.EndpointID, ago time.Duration) pos
 	}
 }
 
-// inspected returns the ids of an endpoint's requests.
+// inspected returns the ids of an endpoint's stored requests.
 func (w *world) inspected(endpoint postrider.EndpointID) (ids []postrider.InspectionID) {
 	w.Helper()
 	page, err := w.Inspections(w.Context(), store.InspectionQuery{Endpoint: endpoint, Paging: store.Paging{Limit: store.MaxLimit}})

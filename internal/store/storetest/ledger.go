@@ -54,14 +54,14 @@ var ledger = []verb{
 	{"HealthHistory", healthHistorySentences},
 }
 
-// scene is an account with one delivery of every status, of events of two
-// types, to two endpoints.
+// scene is an account with events of two types and two endpoints, and with one delivery of every
+// status.
 type scene struct {
 	account postrider.AccountID
 	a, b    postrider.Endpoint
 	events  []postrider.EventID
-	// oldest first: delivered to a, dead at b, cancelled and skipped at a,
-	// pending, after one attempt, at b
+	// deliveries are oldest first: delivered to a, dead at b, cancelled and skipped at a, and
+	// pending at b after one attempt.
 	deliveries []postrider.DeliveryID
 }
 
@@ -99,7 +99,7 @@ func reversed[T any](items []T) []T {
 	return items
 }
 
-// apart makes the next id carry another millisecond than the last.
+// apart waits, so that the next id has another millisecond than the last one.
 func (w *world) apart() {
 	w.Helper()
 	w.passed(3 * time.Millisecond)
@@ -205,7 +205,7 @@ func eventsForeign(w *world) {
 	selects(w, store.EventQuery{Account: other.account}, list, reversed(other.events))
 	for _, q := range []store.EventQuery{
 		{ID: s.events[0]},
-		{Paging: store.Paging{Cursor: idCursor(other.events[0])}}, // only older events, which are all foreign
+		{Paging: store.Paging{Cursor: idCursor(other.events[0])}}, // only older events, all of another account
 	} {
 		q.Account = other.account
 		selects(w, q, list, nil)
@@ -241,8 +241,8 @@ func deliveriesOldestFirst(w *world) {
 	w.same("those made before", deliveryIDs(page.Items, deliveryID), []postrider.DeliveryID{})
 }
 
-// deliveriesFilteredPages puts what is looked for among others, and fails the
-// test unless every page that is not the last is full.
+// deliveriesFilteredPages puts the wanted deliveries among others. It fails the test unless every
+// page except the last is full.
 func deliveriesFilteredPages(w *world) {
 	e := w.endpoint()
 	want := map[postrider.Status][]postrider.DeliveryID{}
@@ -342,7 +342,7 @@ func deliveriesForeign(w *world) {
 		{Event: s.events[1]},
 		{Endpoint: s.a.ID},
 		{Endpoint: s.b.ID, Status: postrider.Dead},
-		{Paging: store.Paging{Cursor: idCursor(other.deliveries[0])}}, // only older ones, which are all foreign
+		{Paging: store.Paging{Cursor: idCursor(other.deliveries[0])}}, // only older deliveries, all of another account
 	}
 	for i, id := range s.deliveries {
 		queries = append(queries, store.DeliveryQuery{ID: id})
@@ -366,8 +366,7 @@ func deliveriesCursor(w *world) {
 	})
 }
 
-// tried publishes one event to two endpoints, of which each has three attempts
-// behind it.
+// tried publishes one event to two endpoints, and makes three attempts at each.
 func (w *world) tried() (event store.NewEvent, names []string) {
 	w.Helper()
 	a := w.endpoint()
@@ -456,7 +455,7 @@ func attemptsCursor(w *world) {
 	}
 }
 
-// deadLetters publishes n deliveries to the endpoint and lets them die.
+// deadLetters publishes n deliveries to the endpoint, and makes them dead letters.
 func (w *world) deadLetters(e postrider.Endpoint, n int) []postrider.DeliveryID {
 	w.Helper()
 	ids := w.pending(e, n)

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// pages reads a list of five items by twos and fails the test unless the pages
-// are full and the last one says that it is.
+// pages reads a list of five items with two items a page. It fails the test unless the pages are
+// full and only the last one has no next page.
 func pages[T, K any](w *world, key func(T) K, list func(store.Paging) (store.Page[T], error)) (all []K) {
 	w.Helper()
 	p := store.Paging{Limit: 2}
@@ -31,7 +31,7 @@ func pages[T, K any](w *world, key func(T) K, list func(store.Paging) (store.Pag
 	return nil
 }
 
-// by makes a list answer with the keys of its items.
+// by converts a list into one that returns the keys of its items.
 func by[Q, T, K any](key func(T) K, list func(Q) (store.Page[T], error)) func(Q) ([]K, error) {
 	return func(q Q) (keys []K, err error) {
 		page, err := list(q)
@@ -42,7 +42,7 @@ func by[Q, T, K any](key func(T) K, list func(Q) (store.Page[T], error)) func(Q)
 	}
 }
 
-// selects fails the test unless the query lists the items wanted.
+// selects fails the test unless the query lists the wanted items.
 func selects[Q, K any](w *world, query Q, list func(Q) ([]K, error), want []K) {
 	w.Helper()
 	got, err := list(query)
@@ -50,8 +50,7 @@ func selects[Q, K any](w *world, query Q, list func(Q) ([]K, error), want []K) {
 	w.same(fmt.Sprintf("what %+v lists", query), got, want)
 }
 
-// badCursors fails the test unless the list refuses cursors that no page of it
-// gave.
+// badCursors fails the test unless the list refuses cursors that none of its pages returned.
 func badCursors(w *world, list func(store.Paging) error) {
 	w.Helper()
 	for _, cursor := range []string{"!", "not a cursor", store.EncodeCursor("short"), store.EncodeCursor(string(make([]byte, 250)))} {

@@ -9,8 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// lock holds the member's lock, from its next Heartbeat on, until the test ends or
-// the returned function is called; that waits until the lock is free.
+// lock takes the member's lock, so that it has the lock at its next Heartbeat. The member keeps
+// the lock until the test ends or the returned function is called. That function waits until the
+// lock is free.
 func (m *member) lock() (free func()) {
 	m.Helper()
 	ctx, stop := context.WithCancel(m.Context())
@@ -32,8 +33,8 @@ func (m *member) lock() (free func()) {
 	}
 }
 
-// sees lets the member heartbeat until the membership is as the predicate says: a store
-// may take a moment to see that a connection has ended.
+// sees sends heartbeats of the member until the membership satisfies the predicate. That can take
+// a moment, because a store notices the end of a connection late.
 func (m *member) sees(what string, is func(store.Membership) bool) store.Membership {
 	m.Helper()
 	var membership store.Membership

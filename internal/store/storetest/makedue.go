@@ -5,8 +5,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// makeDueSentences are about deliveries that wait for their time. Those of parked ones are
-// in deaths.go.
+// makeDueSentences are the contract tests of MakeDue for deliveries that wait for their time.
+// Those for parked deliveries are in deaths.go.
 var makeDueSentences = []sentence{
 	{"a delivery that waits for its retry is due at once, in its lane", makeDueRetry},
 	{"its step and the number of its attempt stay", makeDueKeepsCount},
@@ -15,8 +15,7 @@ var makeDueSentences = []sentence{
 	{"the head of an ordering key is due at once and the others stay blocked", makeDueOrdered},
 }
 
-// retrying publishes one delivery whose first attempt failed, and whose retry is due in an
-// hour.
+// retrying publishes one delivery whose first attempt failed and whose retry is due in an hour.
 func (w *world) retrying() (postrider.Endpoint, postrider.Claimed) {
 	w.Helper()
 	e, c := w.claimed()
@@ -24,7 +23,7 @@ func (w *world) retrying() (postrider.Endpoint, postrider.Claimed) {
 	return e, c
 }
 
-// makeDue lets a delivery that waits for its time be attempted now.
+// makeDue makes a delivery that waits for its time due now.
 func (w *world) makeDue(id postrider.DeliveryID) postrider.Delivery {
 	w.Helper()
 	d, err := w.MakeDue(w.Context(), store.MakeDue{Delivery: id})
@@ -61,17 +60,17 @@ func makeDueKeepsCount(w *world) {
 func makeDueRefuses(w *world) {
 	e, c := w.retrying()
 	w.makeDue(c.ID)
-	w.notMadeDue(c.ID) // due
+	w.notMadeDue(c.ID) // refused, because it is due
 	c = w.claimOne(e, postrider.LaneRetry)
-	w.notMadeDue(c.ID) // leased
+	w.notMadeDue(c.ID) // refused, because it is leased
 	w.settle(delivered(c))
-	w.notMadeDue(c.ID) // ended
+	w.notMadeDue(c.ID) // refused, because it has ended
 	ids := w.publishOrdered(e, "k", postrider.SkipDead, 2)
-	w.notMadeDue(ids[1]) // behind the head of its key
+	w.notMadeDue(ids[1]) // refused, because it is behind the head of its key
 	w.waitsBehind(e, ids)
 }
 
-// waitsBehind fails the test unless the deliveries of a key are claimed in order.
+// waitsBehind fails the test unless the deliveries of a key are claimed in their order.
 func (w *world) waitsBehind(e postrider.Endpoint, ids []postrider.DeliveryID) {
 	w.Helper()
 	for _, id := range ids {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// matches finds all matches of a job, page by page.
+// matches returns all matches of a job, read page by page.
 func (w *world) matches(job postrider.ReplayJob) (ids []postrider.DeliveryID) {
 	w.Helper()
 	for {
@@ -24,7 +24,8 @@ func (w *world) matches(job postrider.ReplayJob) (ids []postrider.DeliveryID) {
 	}
 }
 
-// mixed makes n deliveries of an endpoint, by turns dead, skipped, delivered and cancelled.
+// mixed makes n deliveries of an endpoint. In turn they are dead, skipped, delivered and
+// cancelled.
 func (w *world) mixed(e postrider.Endpoint, n int) (ids []postrider.DeliveryID) {
 	w.Helper()
 	var batch store.Batch
@@ -58,7 +59,7 @@ func (w *world) mixed(e postrider.Endpoint, n int) (ids []postrider.DeliveryID) 
 
 func matchesMerged(w *world) {
 	e := w.endpoint()
-	w.mixed(w.endpoint(), 4) // another endpoint's
+	w.mixed(w.endpoint(), 4) // deliveries of another endpoint
 	ids := append(w.deadLetters(e, store.MaxLimit+5), w.mixed(e, 80)...)
 	ids = append(ids, w.deadLetters(e, 5)...)
 	w.pending(e, 2)
@@ -79,7 +80,7 @@ func matchesFixed(w *world) {
 	w.deadLetters(e, 2)
 	w.same("the set", w.matches(job), before)
 	made := w.chunkOf(job, token, before...)
-	made.Items[0].ID = before[1] // of a clock that is behind: lower than the job's id
+	made.Items[0].ID = before[1] // an id lower than the job's, as from a clock that is behind
 	made.Items[0].ID[15]++
 	w.replayed(made)
 	w.settle(delivered(w.claim(e, postrider.LaneBulk, 1)[0]))

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// members lists the nodes, without their times.
+// members lists the nodes, with their times set to zero.
 func (w *world) members() []store.Member {
 	w.Helper()
 	members, err := w.Nodes.Members(w.Context(), postrider.EndpointID{})

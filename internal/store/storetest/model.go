@@ -17,15 +17,15 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// Model plays random histories of verbs on the store and on package memory.
-// Whatever a caller can see must be the same: answers, kinds of error, lists.
+// Model plays random histories of verbs on the store and on package memory. Everything that a
+// caller can see must be the same in both: results, kinds of error, and lists.
 //
-// Time does not matter: nothing waits except for good, no lease ends, and the
-// instants that the stores give are not compared. Every history has accounts
-// of its own in the one store that open returns.
+// Time must not matter. So no wait and no lease ends during a history, and the times that the
+// stores return are not compared. All histories share the one store that open returns; every
+// history has accounts of its own.
 //
-// Other histories, of a few ordering keys, need no model: the order that they
-// keep is checked.
+// The second subtest plays histories of a few ordering keys. It compares nothing with package
+// memory, and checks the order of the deliveries itself.
 func Model(t *testing.T, open func(*testing.T) store.Store) {
 	t.Run("agree", func(t *testing.T) { agreeWithModel(t, open) })
 	t.Run("keep order", func(t *testing.T) { keepOrder(t, open) })
@@ -56,7 +56,7 @@ var moves = map[string]func(*history){
 	"publish":       (*history).publish,
 	"publish again": (*history).publishAgain,
 	"claim":         (*history).claim,
-	"claim more":    (*history).claim, // twice as likely: little happens without
+	"claim more":    (*history).claim, // twice as likely, because little happens without claims
 	"settle":        (*history).settle,
 	"settle more":   (*history).settle,
 	"settle again":  (*history).settleAgain,
@@ -80,7 +80,7 @@ var moves = map[string]func(*history){
 	"look":          (*history).look,
 }
 
-// ticking is a clock that moves on by a millisecond whenever it is read.
+// ticking returns a clock that moves on by a millisecond each time it is read.
 func ticking() func() time.Time {
 	now := time.Now().UTC()
 	return func() time.Time {
@@ -89,38 +89,38 @@ func ticking() func() time.Time {
 	}
 }
 
-// history is one play, with all that it may come back to.
+// history is one random history, with the objects that later steps can use.
 type history struct {
 	*rapid.T
 	model, tested store.Store
 	ids           *store.IDs
 	tokens        postrider.Token
-	start         map[store.Store]int64 // the version at which the history began
+	start         map[store.Store]int64 // the version of each store when the history began
 
 	accounts  []postrider.AccountID
-	endpoints []postrider.Endpoint // as last stored
+	endpoints []postrider.Endpoint // as they were last stored
 	published [][]store.Batch
-	claims    []postrider.Claimed // not settled and not released
+	claims    []postrider.Claimed // leases that were neither settled nor released
 	settled   []store.Settlement
 	released  []postrider.DeliveryID
 	jobs      []store.FanOut
 
 	replayJobs []*jobPlay
-	ordered    map[postrider.DeliveryID]postrider.OnDead // deliveries that have a place in their key
+	ordered    map[postrider.DeliveryID]postrider.OnDead // deliveries that have a position in their ordering key
 }
 
-// observable compares what both stores must agree on.
+// observable are the options by which the results of both stores are compared.
 var observable = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmp.Comparer(func(a, b time.Time) bool { return a.IsZero() == b.IsZero() }),
 	cmpopts.IgnoreFields(store.LaneState{}, "Waiting", "In", "Low"),
-	cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt", "Waiting"), // what is due by now depends on the moment
+	cmpopts.IgnoreFields(postrider.Delivery{}, "NextAttemptAt", "Waiting"), // depends on when the list is read
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".In" },
 		cmp.Comparer(func(a, b time.Duration) bool { return (a > 0) == (b > 0) })),
 }
 
-// both makes a call on both stores, which must agree, and returns the model's
-// answer.
+// both makes a call on both stores and compares the results, which must be equal. It returns the
+// result of the model.
 func both[R any](h *history, what string, call func(store.Store) (R, error)) (R, bool) {
 	h.Helper()
 	want, wantErr := call(h.model)
@@ -134,7 +134,7 @@ func both[R any](h *history, what string, call func(store.Store) (R, error)) (R,
 	return want, wantErr == nil
 }
 
-// kind is what callers tell errors apart by.
+// kind returns the property by which callers tell errors apart.
 func kind(err error) string {
 	if pending, ok := errors.AsType[*store.ReplayPendingError](err); ok {
 		return pending.Error()
@@ -150,12 +150,12 @@ func kind(err error) string {
 	return fmt.Sprint(err)
 }
 
-// only makes a call answer with nothing but its error.
+// only converts a call without a result into one with an empty result.
 func only(call func(store.Store) error) func(store.Store) (struct{}, error) {
 	return func(s store.Store) (struct{}, error) { return struct{}{}, call(s) }
 }
 
-// pick draws one of a list by its index, which a failing history prints.
+// pick draws an element of a list by its index. A failing history prints the index.
 func pick[T any](h *history, what string, from ...T) T {
 	return from[rapid.IntRange(0, len(from)-1).Draw(h.T, what)]
 }
@@ -182,7 +182,7 @@ func (h *history) version(s store.Store) int64 {
 	}
 }
 
-// begin makes two accounts with two endpoints each.
+// begin stores two accounts with two endpoints each.
 func (h *history) begin() {
 	for range 2 {
 		a := postrider.Account{ID: store.NewID[postrider.AccountID](h.ids), Name: "Acme Inc."}
@@ -245,13 +245,14 @@ func (h *history) rotate() {
 	r := store.RotateSecret{Secret: h.secret(pick(h, "endpoint", h.endpoints...).ID), Overlap: long}
 	for _, e := range h.endpoints {
 		if e.ID == r.Secret.Endpoint && e.Status == postrider.EndpointDeleted {
-			return // the contract does not say
+			return // the contract does not define this case
 		}
 	}
 	both(h, "rotate secret", only(func(s store.Store) error { return s.RotateSecret(h.Context(), r) }))
 }
 
-// revoke ends a secret of an endpoint, the last one too, or one of another's.
+// revoke ends a secret of an endpoint. The secret may be the last one, or belong to another
+// endpoint.
 func (h *history) revoke() {
 	e, of := pick(h, "endpoint", h.endpoints...), pick(h, "endpoint of the secret", h.endpoints...)
 	secrets := append(lastOf(h.model.Secrets(h.Context(), of.ID)), h.secret(e.ID))
@@ -259,7 +260,7 @@ func (h *history) revoke() {
 	both(h, "revoke secret", only(func(s store.Store) error { return s.RevokeSecret(h.Context(), r) }))
 }
 
-// reencrypt replaces some encrypted values, some of which have changed since.
+// reencrypt replaces some encrypted values. Some of them have changed since they were listed.
 func (h *history) reencrypt() {
 	var list []store.Reencryption
 	for _, encrypted := range lastOf(h.model.EncryptedValues(h.Context(), store.EncryptedID{}, 1000)) {
@@ -275,8 +276,8 @@ func (h *history) reencrypt() {
 	both(h, "reencrypt", func(s store.Store) (int, error) { return s.Reencrypt(h.Context(), list) })
 }
 
-// keepUp does the janitor's work until none is left. Other histories may have
-// left some in the store under test, so the counts are not compared.
+// keepUp does one of the janitor's tasks until nothing is left. Other histories may have left
+// work in the store under test, so the counts are not compared.
 func (h *history) keepUp() {
 	work := pick(h, "work",
 		func(s store.Store) (int, error) {
@@ -288,7 +289,7 @@ func (h *history) keepUp() {
 			return n, err
 		},
 		func(s store.Store) (int, error) {
-			h.published = nil // a repeat after its keys are gone may be told apart
+			h.published = nil // a publish that is repeated after its keys were deleted may have another result
 			return s.ForgetKeys(h.Context(), 0, 100)
 		})
 	both(h, "keep up", only(func(s store.Store) error {
@@ -300,7 +301,7 @@ func (h *history) keepUp() {
 	}))
 }
 
-// look reads all that the accounts can see.
+// look reads every list of the accounts.
 func (h *history) look() {
 	for _, account := range h.accounts {
 		p := store.Paging{Limit: pick(h, "limit", 2, 10, store.MaxLimit)}
@@ -334,7 +335,8 @@ func (h *history) look() {
 	h.lookAtWork()
 }
 
-// lookAtCounts folds, and reads what was counted in these days, whichever minutes it was.
+// lookAtCounts folds the deltas, and compares the sum of the counts of these days, in whatever
+// minutes they were counted.
 func (h *history) lookAtCounts(q store.RollupQuery) {
 	h.Helper()
 	both(h, "counts", func(s store.Store) (sum postrider.Counts, err error) {
@@ -368,7 +370,7 @@ func (h *history) lookAtEndpoint(e postrider.Endpoint, p store.Paging) {
 	})
 }
 
-// agree reads a list of both stores to its end, and returns it.
+// agree reads a list of both stores to its end, compares both, and returns the list.
 func agree[T any](h *history, what string, p store.Paging, list func(store.Store, store.Paging) (store.Page[T], error)) []T {
 	h.Helper()
 	all, _ := both(h, what, func(s store.Store) (all []T, err error) {
@@ -384,7 +386,7 @@ func agree[T any](h *history, what string, p store.Paging, list func(store.Store
 	return all
 }
 
-// lookAtWork reads what workers and routers see.
+// lookAtWork reads what workers and routers need.
 func (h *history) lookAtWork() {
 	mine := func(id postrider.EndpointID) bool {
 		return slices.ContainsFunc(h.endpoints, func(e postrider.Endpoint) bool { return e.ID == id })
@@ -405,7 +407,7 @@ func (h *history) lookAtWork() {
 		c.Version -= h.start[s]
 		return c, err
 	})
-	before := postrider.EndpointID(h.accounts[0]) // older than every endpoint of this history
+	before := postrider.EndpointID(h.accounts[0]) // lower than the id of every endpoint of this history
 	both(h, "circuits", func(s store.Store) ([]postrider.Circuit, error) {
 		return s.Circuits(h.Context(), store.CircuitQuery{After: before, Limit: 1000})
 	})
@@ -418,7 +420,7 @@ func (h *history) lookAtWork() {
 		}
 		inputs, err := s.HealthInputs(h.Context(), before, 1000)
 		for i := range inputs {
-			if inputs[i].Health.Status == postrider.Healthy { // the stores may have counted in different minutes
+			if inputs[i].Health.Status == postrider.Healthy { // the stores may have counted the deliveries in different minutes
 				inputs[i].Delivered, inputs[i].Dead = 0, 0
 			}
 		}
@@ -426,7 +428,7 @@ func (h *history) lookAtWork() {
 	})
 }
 
-// deliveries returns all that the model has of an account.
+// deliveries returns all deliveries of an account in the model.
 func (h *history) deliveries(account postrider.AccountID) []postrider.Delivery {
 	h.Helper()
 	page, err := h.model.Deliveries(h.Context(), store.DeliveryQuery{Account: account, Paging: store.Paging{Limit: store.MaxLimit}})

@@ -31,7 +31,7 @@ func (h *history) publishAgain() {
 	}
 }
 
-// send publishes the batches and notes the leases that come with them.
+// send publishes the batches, and notes the leases of admitted deliveries.
 func (h *history) send(batches []store.Batch) {
 	h.Helper()
 	published, _ := both(h, "publish", func(s store.Store) ([]store.Published, error) {
@@ -46,8 +46,7 @@ func (h *history) send(batches []store.Batch) {
 	}
 }
 
-// note keeps the leases of an event that was published, unless they were kept
-// before.
+// note adds the leases of a published event to the history, unless it has them.
 func (h *history) note(e store.NewEvent) {
 	for _, d := range e.Deliveries {
 		if d.Token == 0 || d.Skipped != "" {
@@ -63,8 +62,7 @@ func (h *history) note(e store.NewEvent) {
 	}
 }
 
-// delivered reports whether the history knows the delivery under a lease that
-// is over.
+// delivered reports whether the history has settled or released a lease of the delivery.
 func (h *history) delivered(id postrider.DeliveryID) bool {
 	return slices.ContainsFunc(h.settled, func(s store.Settlement) bool { return s.Claimed.ID == id }) ||
 		slices.Contains(h.released, id)
@@ -136,7 +134,7 @@ func (h *history) claim() {
 	h.claims = append(h.claims, claims.Items...)
 }
 
-// taken takes up to three of the leases that the history holds.
+// taken removes up to three leases from the history, and returns them.
 func (h *history) taken() (taken []postrider.Claimed) {
 	for range h.upTo("leases", 3) {
 		if len(h.claims) == 0 {
@@ -189,15 +187,15 @@ func (h *history) release() {
 		leases = append(leases, store.Lease{Delivery: c.ID, Token: c.Token})
 		h.released = append(h.released, c.ID)
 	}
-	if len(h.settled) > 0 { // one that is no longer held
+	if len(h.settled) > 0 { // a lease that was settled
 		c := pick(h, "settlement", h.settled...).Claimed
 		leases = append(leases, store.Lease{Delivery: c.ID, Token: c.Token})
 	}
 	both(h, "release", only(func(s store.Store) error { return s.Release(h.Context(), leases) }))
 }
 
-// fanOut claims jobs or moves one on. Other histories may have left jobs in
-// the store under test.
+// fanOut claims jobs, or stores the next chunk of one. Other histories may have left jobs in the
+// store under test.
 func (h *history) fanOut() {
 	if len(h.jobs) == 0 || rapid.Bool().Draw(h.T, "claim jobs") {
 		q := store.ClaimFanOuts{Max: 1000, Token: h.token(), Lease: long}
@@ -231,7 +229,7 @@ func (h *history) fanOut() {
 	}
 }
 
-// target picks a delivery, and an account that may see it, or may not.
+// target picks a delivery, and an account that may or may not be that of the delivery.
 func (h *history) target() (postrider.AccountID, postrider.DeliveryID) {
 	var ids []postrider.DeliveryID
 	for _, account := range h.accounts {
@@ -272,11 +270,11 @@ func (h *history) discard() {
 	})
 }
 
-// circuit changes a circuit, or tries to with another's generation.
+// circuit changes a circuit, or tries to with a wrong generation.
 func (h *history) circuit() {
 	e := pick(h, "endpoint", h.endpoints...)
 	if e.Status == postrider.EndpointDeleted {
-		return // the contract does not say
+		return // the contract does not define this case
 	}
 	now := e.ID.Time()
 	c := postrider.Circuit{
@@ -297,15 +295,15 @@ func (h *history) circuit() {
 	})
 }
 
-// lastOf takes the model's answer, which has no error.
+// lastOf returns the model's result; the model returned no error.
 func lastOf[T any](items []T, _ error) []T { return items }
 
-// health records a health; all of the history has happened since.
+// health records a health. Its Since is before the beginning of the history.
 func (h *history) health() {
 	i := rapid.IntRange(0, len(h.endpoints)-1).Draw(h.T, "endpoint")
 	e := &h.endpoints[i]
 	if e.Status == postrider.EndpointDeleted {
-		return // the contract does not say
+		return // the contract does not define this case
 	}
 	page, _ := h.model.HealthHistory(h.Context(), store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: store.Paging{Limit: 1}})
 	health := postrider.EndpointHealth{

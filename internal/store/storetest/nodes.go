@@ -63,7 +63,7 @@ var nodes = []verb{
 	{"SpendQuotas", []sentence{{"the day of an account never goes back", spendDayStays}}},
 }
 
-// member is a node as the store knows it.
+// member is a node that sends heartbeats to the store.
 type member struct {
 	*world
 	store.Heartbeat
@@ -76,7 +76,7 @@ func (w *world) member(incarnation uint32) *member {
 	return m
 }
 
-// heartbeats gives up the shards and says what the node owns after that.
+// heartbeats sends a heartbeat that gives up the shards, and returns the membership afterwards.
 func (m *member) heartbeats(release ...uint8) store.Membership {
 	m.Helper()
 	b := m.Heartbeat
@@ -86,7 +86,7 @@ func (m *member) heartbeats(release ...uint8) store.Membership {
 	return membership
 }
 
-// dies heartbeats for the last time and lets its time pass.
+// dies sends a last heartbeat, and lets its TTL pass.
 func (m *member) dies() {
 	m.Helper()
 	m.TTL = brief
@@ -101,9 +101,8 @@ func everyShard() (all []uint8) {
 	return all
 }
 
-// shares lets the nodes heartbeat, each giving up its surplus, until nobody's share
-// changes, and returns what each of them owns. No shard has two owners, and
-// none has none.
+// shares lets the nodes send heartbeats and give up their surplus until no node's shards change.
+// It returns the shards of each node. It fails the test unless every shard has exactly one owner.
 func (w *world) shares(members ...*member) [][]uint8 {
 	w.Helper()
 	owned := make([][]uint8, len(members))
@@ -132,8 +131,7 @@ func heartbeatJoins(w *world) {
 	w.same("the second Heartbeat", a.heartbeats(), want)
 }
 
-// clashes fails the test unless another instance cannot have m's
-// incarnation.
+// clashes fails the test unless another instance with m's incarnation is refused.
 func (m *member) clashes() *member {
 	m.Helper()
 	other := m.member(m.Incarnation)
@@ -262,11 +260,12 @@ func heartbeatBackTooLate(w *world) {
 	w.same("the membership of one that is back", a.heartbeats(), store.Membership{Nodes: 2})
 }
 
-// owners says whose each shard is, as the nodes know it: a node has a shard
-// from the Heartbeat that says so until just before the Heartbeat that gives it up.
+// owners has the owner of each shard, as the nodes know it. A node owns a shard from the
+// Heartbeat that gives it the shard until just before the Heartbeat that releases the shard.
 type owners [store.Shards]atomic.Uint32
 
-// note takes up what a Heartbeat said, after what was known before it.
+// note records the result of a Heartbeat: the node had the shards before, and has the shards
+// after.
 func (o *owners) note(m *member, before, after []uint8) {
 	for _, shard := range after {
 		if !slices.Contains(before, shard) && !o[shard].CompareAndSwap(0, m.Incarnation) {
@@ -280,8 +279,7 @@ func (o *owners) note(m *member, before, after []uint8) {
 	}
 }
 
-// live is the life of one node: it joins, gives up what is too much, and
-// leaves.
+// live plays the life of one node: the node joins, gives up its surplus, and leaves.
 func (o *owners) live(m *member, heartbeats int) {
 	var have []uint8
 	b := m.Heartbeat
@@ -325,7 +323,7 @@ func (w *world) reclaim(incarnation uint32, limit int) int {
 	return n
 }
 
-// leased publishes n deliveries that node 1 claims before it dies.
+// leased publishes n deliveries. Node 1 claims them and dies.
 func (w *world) leased(n int) (e postrider.Endpoint, items []postrider.Claimed) {
 	w.Helper()
 	a := w.member(1)
@@ -340,7 +338,7 @@ func (w *world) leased(n int) (e postrider.Endpoint, items []postrider.Claimed) 
 func reclaimFrees(w *world) {
 	e, items := w.leased(2)
 	d := w.to(e)
-	d.Token, d.Lease = w.token(), long // a lease from its publish
+	d.Token, d.Lease = w.token(), long // leased by admission
 	w.publish(store.Batch{w.event(e.Account, d)})
 	w.noticesLoss(d.ID, func() { w.same("Reclaim", w.reclaim(1, 10), 3) })
 	again := w.claimExactly(e, items[0].ID, items[1].ID, d.ID)
@@ -463,7 +461,7 @@ func reclaimInParallel(w *world) {
 		})
 	}
 	callers.Wait()
-	for freed.Load() < 40 { // what no one did because another was at it
+	for freed.Load() < 40 { // reclaims the deliveries that were left because another caller was reclaiming
 		n := w.reclaim(1, 5)
 		if n == 0 {
 			break
@@ -519,7 +517,7 @@ func forgetIncarnation(w *world) {
 	w.same("the other one's membership", other.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 
-// listener hears messages until the test ends.
+// listener collects the messages that it hears.
 type listener struct {
 	mu       sync.Mutex
 	messages []string
@@ -555,7 +553,7 @@ func wakeReaches(w *world) {
 	}
 	w.eventually("both listen", reached(""))
 	for _, message := range []string{"3:first", "a message of é and '\"", "255"} {
-		w.eventually("both hear "+message, func() bool { // it may be lost, so it is said again
+		w.eventually("both hear "+message, func() bool { // a message may be lost, so it is sent again
 			w.ok(w.Wake(w.Context(), message))
 			return reached(message)()
 		})

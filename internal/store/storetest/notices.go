@@ -28,7 +28,7 @@ var notices = []verb{
 	}},
 }
 
-// newNotice returns a notice of a fact of its own.
+// newNotice returns a notice whose object no other notice has.
 func (w *world) newNotice() postrider.Notice {
 	id := newID[postrider.NoticeID](w)
 	return postrider.Notice{
@@ -37,7 +37,7 @@ func (w *world) newNotice() postrider.Notice {
 	}
 }
 
-// told stores the notices and returns those that were stored.
+// told stores the notices, and returns those that were stored.
 func (w *world) told(all ...postrider.Notice) []postrider.Notice {
 	w.Helper()
 	put, err := w.PutNotices(w.Context(), all)

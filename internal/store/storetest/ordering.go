@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What the verbs say of ordered deliveries.
+// The contract tests of the verbs for ordered deliveries.
 var (
 	publishOrderSentences = []sentence{
 		{"of an endpoint's ordered deliveries of one key only the lowest is due", orderHead},
@@ -42,8 +42,7 @@ var (
 	}
 )
 
-// publishOrdered publishes n deliveries, each of its own event with the ordering key,
-// that are ordered.
+// publishOrdered publishes n ordered deliveries, each of its own event with the ordering key.
 func (w *world) publishOrdered(e postrider.Endpoint, key string, onDead postrider.OnDead, n int) (ids []postrider.DeliveryID) {
 	w.Helper()
 	var batch store.Batch
@@ -56,7 +55,7 @@ func (w *world) publishOrdered(e postrider.Endpoint, key string, onDead postride
 	return ids
 }
 
-// orderedEvent is an event with the ordering key and one ordered delivery.
+// orderedEvent returns an event with the ordering key and one ordered delivery.
 func (w *world) orderedEvent(e postrider.Endpoint, key string, onDead postrider.OnDead) store.NewEvent {
 	d := w.to(e)
 	d.Ordered = onDead
@@ -65,7 +64,7 @@ func (w *world) orderedEvent(e postrider.Endpoint, key string, onDead postrider.
 	return event
 }
 
-// claimAll claims all that is due at the endpoint, in any lane.
+// claimAll claims all due deliveries of the endpoint, in all lanes.
 func (w *world) claimAll(e postrider.Endpoint) (store.Claims, error) {
 	c := store.Claim{Token: w.token()}
 	for _, lane := range postrider.Lanes {
@@ -74,8 +73,8 @@ func (w *world) claimAll(e postrider.Endpoint) (store.Claims, error) {
 	return w.Claim(w.Context(), c)
 }
 
-// claimExactly claims all that is due at the endpoint and ends the test unless it is
-// the wanted deliveries, in any order.
+// claimExactly claims all due deliveries of the endpoint. It ends the test unless they are the
+// wanted ones, in any order.
 func (w *world) claimExactly(e postrider.Endpoint, want ...postrider.DeliveryID) []postrider.Claimed {
 	w.Helper()
 	claims, err := w.claimAll(e)
@@ -89,7 +88,8 @@ func (w *world) claimExactly(e postrider.Endpoint, want ...postrider.DeliveryID)
 	return claims.Items
 }
 
-// deliverInOrder settles the deliveries as delivered, one after the other; each must be the only one that is due.
+// deliverInOrder settles the deliveries as delivered, one after the other. Each must be the only
+// one that is due.
 func (w *world) deliverInOrder(e postrider.Endpoint, ids ...postrider.DeliveryID) {
 	w.Helper()
 	for _, id := range ids {
@@ -97,7 +97,7 @@ func (w *world) deliverInOrder(e postrider.Endpoint, ids ...postrider.DeliveryID
 	}
 }
 
-// orderedKeys reads the ordering keys of an endpoint.
+// orderedKeys returns the ordering keys of an endpoint.
 func (w *world) orderedKeys(e postrider.Endpoint) []store.OrderedKey {
 	w.Helper()
 	page, err := w.OrderedKeys(w.Context(), store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID})
@@ -105,9 +105,8 @@ func (w *world) orderedKeys(e postrider.Endpoint) []store.OrderedKey {
 	return page.Items
 }
 
-// pausedBy fails the test unless the endpoint has one ordering key with
-// something waiting or a pause, and it is paused by that dead letter; zero: it
-// is not paused.
+// pausedBy fails the test unless the endpoint has exactly one ordering key in its list, and that
+// dead letter pauses the key. The zero id stands for a key that is not paused.
 func (w *world) pausedBy(e postrider.Endpoint, id postrider.DeliveryID) {
 	w.Helper()
 	if keys := w.orderedKeys(e); len(keys) != 1 || keys[0].PausedBy != id {
@@ -219,9 +218,9 @@ func orderInParallel(w *world) {
 	w.claimExactly(e)
 }
 
-// orderEndsInParallel publishes one key while workers end what is due, so that
-// inserts meet ends. Of two that overlap one must see the other. When nothing overlaps any
-// more, the key is stuck if something is left and nothing is due.
+// orderEndsInParallel publishes deliveries of one key while workers end due ones, so that inserts
+// and ends overlap. Of two transactions that overlap, one must see the other. If deliveries are
+// left at the end and none is due, the key is stuck.
 func orderEndsInParallel(w *world) {
 	const publishers, each = 4, 20
 	e := w.endpoint()
@@ -345,7 +344,7 @@ func orderKeepsFlag(w *world) {
 	w.deliverInOrder(e, last...)
 }
 
-// takenOver lets the lease of a key's first delivery end and claims it again.
+// takenOver lets the lease of a key's first delivery end, and claims the delivery again.
 func (w *world) takenOver(e postrider.Endpoint) (old, taken postrider.Claimed) {
 	w.Helper()
 	old = w.take(store.Want{Endpoint: e.ID, Lane: postrider.LaneFirst, N: 3, Lease: brief})[0]
@@ -389,15 +388,15 @@ func orderTakenOver(w *world) {
 	w.deliverInOrder(e, ids...)
 }
 
-// expired makes all that can expire do so.
+// expired expires all deliveries that can expire.
 func (w *world) expired(n int) {
 	w.Helper()
 	w.passed(0)
 	w.same("how many expired", w.expire(100), n)
 }
 
-// expiringLine publishes deliveries of one key of which the first n expire at
-// once, and one that does not.
+// expiringLine publishes deliveries of one key. The first n expire at once, and the last one does
+// not.
 func (w *world) expiringLine(e postrider.Endpoint, onDead postrider.OnDead, n int) (ids []postrider.DeliveryID) {
 	w.Helper()
 	var batch store.Batch

@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// What a person's decisions do to ordering keys, and how they are listed.
+// The contract tests about the effect of people's decisions on ordering keys, and about the list
+// of ordering keys.
 var (
 	replayOrderSentences = []sentence{
 		{"the replay of what pauses a key takes its place and the key goes on when it has ended", replayInTurn},
@@ -38,8 +39,7 @@ var (
 	}
 )
 
-// paused publishes n deliveries of one key, of which the first died and pauses
-// the key.
+// paused publishes n deliveries of one key. The first becomes a dead letter and pauses the key.
 func (w *world) paused(n int) (e postrider.Endpoint, ids []postrider.DeliveryID) {
 	w.Helper()
 	e = w.endpoint()
@@ -99,7 +99,7 @@ func replayOutOfTurn(w *world) {
 	w.settle(delivered(c))
 	w.deliverInOrder(e, ids[2])
 
-	e, ids = w.paused(2) // one that pauses no key any more
+	e, ids = w.paused(2) // next: a dead letter that no longer pauses its key
 	w.settle(delivered(w.claimExactly(e, w.replay(ids[0]).ID)[0]))
 	replay = w.replay(ids[0])
 	w.claimExactly(e, ids[1], replay.ID)
@@ -152,14 +152,14 @@ func discardResumesNothing(w *world) {
 	w.ok(err)
 	w.claimExactly(e)
 
-	e, ids = w.paused(2) // its replay has taken its place
+	e, ids = w.paused(2) // next: a dead letter whose replay has taken its position
 	replay := w.replay(ids[0])
 	_, err = w.Discard(w.Context(), store.Discard{Delivery: ids[0]})
 	w.refuses(err, postrider.ErrConflict)
 	w.deliverInOrder(e, replay.ID, ids[1])
 }
 
-// cancelDeletedPauses shows the pauses by the keys that are listed.
+// cancelDeletedPauses finds the pauses in the list of ordering keys.
 func cancelDeletedPauses(w *world) {
 	a, _ := w.paused(1)
 	b, _ := w.paused(3)
@@ -231,7 +231,7 @@ func orderedKeysNothing(w *world) {
 	w.same("the ordering keys after the end", w.orderedKeys(e), []store.OrderedKey{})
 }
 
-// everyPending lists what is pending at the endpoint.
+// everyPending lists the pending deliveries of the endpoint.
 func (w *world) everyPending(e postrider.Endpoint) []postrider.Delivery {
 	w.Helper()
 	page, err := w.Deliveries(w.Context(), store.DeliveryQuery{

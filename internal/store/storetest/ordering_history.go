@@ -11,10 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// orders is one history of a few ordering keys at one endpoint, of which this
-// must hold: of a key at most one delivery is under way, none while the key is
-// paused; deliveries succeed in the order of their sequences; and at the end
-// nothing is stuck.
+// orders is one history of a few ordering keys at one endpoint. It checks these rules: at most
+// one delivery of a key is under way, and none while the key is paused; deliveries succeed in the
+// order of their sequences; and at the end nothing is stuck.
 type orders struct {
 	*rapid.T
 	tested   store.Store
@@ -23,8 +22,8 @@ type orders struct {
 	endpoint postrider.Endpoint
 
 	known  []postrider.DeliveryID
-	claims []postrider.Claimed // under way
-	last   map[string]int64    // by key: the sequence that succeeded last
+	claims []postrider.Claimed // leases of the attempts under way
+	last   map[string]int64    // the sequence of the last success, by key
 }
 
 // keepOrder plays random histories of ordered deliveries.
@@ -102,7 +101,7 @@ func (o *orders) publish() {
 	o.ok(err)
 }
 
-// keys returns the ordering keys by their names.
+// keys returns the state of each ordering key, by key.
 func (o *orders) keys() map[string]store.OrderedKey {
 	o.Helper()
 	page, err := o.tested.OrderedKeys(o.Context(), store.OrderedKeyQuery{Account: o.endpoint.Account, Endpoint: o.endpoint.ID})
@@ -138,7 +137,7 @@ func (o *orders) claim() {
 	}
 }
 
-// commit settles one claim, which is the caller's to forget.
+// commit settles one claim. The caller removes it from o.claims.
 func (o *orders) commit(s store.Settlement) {
 	o.Helper()
 	settled, err := o.tested.Settle(o.Context(), []store.Settlement{s})
@@ -180,7 +179,7 @@ func (o *orders) expire() {
 	o.ok(err)
 }
 
-// cancel ends one delivery, if it is pending, whether it is under way or not.
+// cancel ends one delivery if it is pending, even if an attempt is under way.
 func (o *orders) cancel() {
 	if len(o.known) == 0 {
 		return
@@ -191,7 +190,7 @@ func (o *orders) cancel() {
 	}
 }
 
-// goOn replays or discards what pauses a key, for each that is paused.
+// goOn replays or discards the dead letter that pauses a key, for each paused key.
 func (o *orders) goOn(replay bool) {
 	o.Helper()
 	for _, key := range o.keys() {
@@ -210,7 +209,7 @@ func (o *orders) goOn(replay bool) {
 	}
 }
 
-// finish delivers all that is left.
+// finish delivers all deliveries that are left.
 func (o *orders) finish() {
 	o.Helper()
 	for range 2 * (len(o.known) + 1) {

@@ -97,7 +97,7 @@ func claimLongestDueFirst(w *world) {
 	e := w.endpoint()
 	late := w.to(e)
 	late.Wait = brief
-	want := append(w.pending(e, 2), late.ID) // they are due first, and were made last
+	want := append(w.pending(e, 2), late.ID) // those of pending are due first, although late has an older id
 	w.publish(store.Batch{w.event(e.Account, late)})
 	w.passed(late.Wait)
 	w.same("what was claimed", deliveryIDs(w.claim(e, postrider.LaneFirst, 10), claimedID), want)
@@ -233,7 +233,7 @@ func claimInParallel(w *world) {
 	}
 	claimers.Wait()
 	all := slices.Concat(got...)
-	all = append(all, w.claim(e, postrider.LaneFirst, 400)...) // what every claimer stepped over
+	all = append(all, w.claim(e, postrider.LaneFirst, 400)...) // the deliveries that all claimers skipped
 	claimed := deliveryIDs(all, claimedID)
 	slices.SortFunc(claimed, postrider.DeliveryID.Compare)
 	w.same("what was claimed", claimed, ids)
@@ -280,8 +280,7 @@ func claimRecordsLost(w *world) {
 	}
 }
 
-// claimNoticesLoss notices a loss long after the lease began, and some time after it
-// ended.
+// claimNoticesLoss claims long after the lease began, and some time after it ended.
 func claimNoticesLoss(w *world) {
 	e := w.endpoint()
 	w.pending(e, 1)
@@ -289,8 +288,8 @@ func claimNoticesLoss(w *world) {
 	w.noticesLoss(old.ID, func() { w.claimOne(e, postrider.LaneFirst) })
 }
 
-// noticesLoss waits until the brief lease of a delivery is long over, and checks that
-// its lost attempt has the time of do, which notices the loss.
+// noticesLoss waits until long after the end of a brief lease, and calls do, which notices the
+// loss. It checks that the lost attempt has the time of that call.
 func (w *world) noticesLoss(id postrider.DeliveryID, do func()) {
 	w.Helper()
 	w.passed(brief)
@@ -326,8 +325,8 @@ func claimCountsLosses(w *world) {
 	}
 }
 
-// claimReportsLost lets two leases of three end, and claims with a delivery that was
-// never leased, and from another lane.
+// claimReportsLost lets two of three leases end. Then it claims these together with a delivery
+// that was never leased, and from another lane.
 func claimReportsLost(w *world) {
 	e, other := w.endpoint(), w.endpoint()
 	w.pending(e, 3)
@@ -345,8 +344,8 @@ func claimReportsLost(w *world) {
 	}
 }
 
-// suspected publishes a delivery and lets its leases end until the claim that
-// finds the last of them moves it to the suspect lane.
+// suspected publishes a delivery, and lets its leases end until a claim moves the delivery to the
+// suspect lane.
 func (w *world) suspected() (e postrider.Endpoint, id postrider.DeliveryID) {
 	w.Helper()
 	e = w.endpoint()

@@ -114,7 +114,8 @@ func quotasFilters(w *world) {
 	w.same("those of an account without", w.quotas(store.QuotaQuery{Account: w.account()}), []store.AccountQuotas{})
 }
 
-// spend spends n events and bytes of an account, which gets rate events a second up to 20.
+// spend spends n events and the bytes of an account whose limit is rate events a second, up to
+// 20.
 func (w *world) spend(account postrider.AccountID, rate, n, bytes int64) store.QuotaState {
 	w.Helper()
 	states, err := w.SpendQuotas(w.Context(), []store.QuotaSpend{{Account: account, Rate: rate, Burst: 20, Events: n, Asked: n, Bytes: bytes}})
@@ -174,7 +175,7 @@ func spendInParallel(w *world) {
 	for i := range 8 {
 		calls.Go(func() {
 			var spends []store.QuotaSpend
-			for j := range accounts { // each call in another order
+			for j := range accounts { // each call has another order
 				spends = append(spends, store.QuotaSpend{Account: accounts[(i+j)%3], Burst: 20, Events: 1, Asked: 1, Bytes: 10})
 			}
 			if _, err := w.SpendQuotas(w.Context(), spends); err != nil {
@@ -223,11 +224,11 @@ func quotaEndpoints(w *world) {
 	e := w.endpoint()
 	w.put(w.draft(e.Account))
 	w.become(e, postrider.EndpointDeleted)
-	w.endpoint() // of another account
+	w.endpoint() // an endpoint of another account
 	w.same("the use", w.quotaUse(e.Account), postrider.QuotaUse{Endpoints: 1})
 }
 
-// putOneOf puts an endpoint of an account that may have most.
+// putOneOf puts an endpoint of an account that may have at most that many.
 func (w *world) putOneOf(e postrider.Endpoint, most int64) error {
 	_, err := w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: e, Most: most})
 	return err
@@ -263,8 +264,7 @@ func putMostInParallel(w *world) {
 	}
 }
 
-// Of two nodes around midnight one may still have the day before; so may one whose clock was set
-// back.
+// Around midnight, or after its clock was set back, a node may still have the day before.
 func spendDayStays(w *world) {
 	account := w.account()
 	w.machine.move(24 * time.Hour)

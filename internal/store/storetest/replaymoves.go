@@ -11,20 +11,21 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// jobPlay is a replay job of a history, as the node sees it that has it.
+// jobPlay is a replay job of a history, as the node that has leased it knows it.
 type jobPlay struct {
-	job     postrider.ReplayJob // as last claimed, with the position that was stored last
-	token   postrider.Token     // of its last claim; zero: never claimed
-	found   []store.ReplayItem  // matches after the cursor; they may be resolved since
-	foundTo store.ReplayMatches // without Items
-	last    store.ReplayChunk   // the last one that was stored
+	job     postrider.ReplayJob // the job as last claimed, with the last stored position
+	token   postrider.Token     // token of the last claim; zero: never claimed
+	found   []store.ReplayItem  // matches after the cursor; they may have been resolved since
+	foundTo store.ReplayMatches // the result that found is from, without its Items
+	last    store.ReplayChunk   // the last chunk that was stored
 
-	set     map[postrider.DeliveryID]bool // what existed when the job was created
-	matches map[postrider.DeliveryID]bool // what was in a chunk that was stored
+	set     map[postrider.DeliveryID]bool // the deliveries that existed when the job was created
+	matches map[postrider.DeliveryID]bool // the matches of stored chunks
 }
 
-// createReplayJob creates a job of one account. It is created in the future: what has ended by its
-// creation would depend on the clocks of two stores, so its set is fixed only by ids.
+// createReplayJob creates a job of one account, with a CreatedAt in the future. Which deliveries
+// have ended by CreatedAt would depend on the clocks of two stores. So only ids fix the set of
+// the job.
 func (h *history) createReplayJob() {
 	if len(h.replayJobs) == 4 {
 		return
@@ -48,8 +49,8 @@ func (h *history) createReplayJob() {
 	h.replayJobs = append(h.replayJobs, p)
 }
 
-// runReplayJob claims jobs, or moves one on. Other histories may have left jobs in the store
-// under test.
+// runReplayJob claims jobs, or stores the next chunk of one. Other histories may have left jobs
+// in the store under test.
 func (h *history) runReplayJob() {
 	var claimed []*jobPlay
 	for _, p := range h.replayJobs {
@@ -75,7 +76,8 @@ func (h *history) runReplayJob() {
 	}
 }
 
-// replayChunk makes some of the next matches, or repeats the last chunk, or one that is fenced.
+// replayChunk stores a chunk with some of the next matches. It may instead repeat the last chunk,
+// or send one that is fenced.
 func (h *history) replayChunk(p *jobPlay) {
 	kind := h.upTo("kind of chunk", 8)
 	if kind == 1 && p.last.Job != (postrider.ReplayID{}) {
@@ -127,7 +129,8 @@ func (h *history) replayChunk(p *jobPlay) {
 	p.job.ReplayPosition, p.found, p.last = c.To, p.found[n:], c
 }
 
-// setReplayJob pauses, resumes or cancels a job, for an account that may see it, or may not.
+// setReplayJob pauses, resumes or cancels a job, for an account that may or may not be that of
+// the job.
 func (h *history) setReplayJob() {
 	if len(h.replayJobs) == 0 {
 		return
@@ -140,8 +143,8 @@ func (h *history) setReplayJob() {
 	both(h, "set replay job", only(func(s store.Store) error { return s.SetReplayJob(h.Context(), r) }))
 }
 
-// lookAtReplayJobs reads the jobs and what became of their deliveries. Each match has exactly one
-// delivery, unless it was skipped, and nothing else has one.
+// lookAtReplayJobs reads the jobs and their deliveries. Each match must have exactly one
+// delivery, unless it was skipped, and no other delivery may have a new one.
 func (h *history) lookAtReplayJobs(p store.Paging) {
 	h.Helper()
 	for _, account := range h.accounts {

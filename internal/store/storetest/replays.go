@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The role [store.Replays], and the filters by which matches are found.
+// The contract tests of the role [store.Replays], and of the filters that find matches.
 var replays = []verb{
 	{"PutReplayJob and ReplayJobs", []sentence{
 		{"a new job is running and due at once, as it was put", putReplayJob},
@@ -59,8 +59,8 @@ var replays = []verb{
 	}},
 }
 
-// newJob is a job for the deliveries of an endpoint that is not stored yet. What the store
-// recorded before it was created ended before.
+// newJob returns a job for the deliveries of an endpoint that is not stored yet. Its CreatedAt is
+// later than any time that the store has recorded.
 func (w *world) newJob(e postrider.Endpoint, statuses ...postrider.Status) postrider.ReplayJob {
 	return postrider.ReplayJob{
 		ID: newID[postrider.ReplayID](w), CreatedAt: w.stamp(), Action: postrider.ActionReplay, PerSecond: 10, By: "support", Note: "mended",
@@ -68,7 +68,7 @@ func (w *world) newJob(e postrider.Endpoint, statuses ...postrider.Status) postr
 	}
 }
 
-// runningJob stores the job and claims it.
+// runningJob stores the job, and claims it.
 func (w *world) runningJob(job postrider.ReplayJob) (postrider.ReplayJob, postrider.Token) {
 	w.Helper()
 	w.ok(w.PutReplayJob(w.Context(), job))
@@ -96,7 +96,7 @@ func (w *world) readJob(id postrider.ReplayID) postrider.ReplayJob {
 	return page.Items[0]
 }
 
-// chunkOf is the chunk of a claimed job for the next matches.
+// chunkOf returns the chunk of a claimed job with the next matches.
 func (w *world) chunkOf(job postrider.ReplayJob, token postrider.Token, matches ...postrider.DeliveryID) store.ReplayChunk {
 	w.Helper()
 	c := store.ReplayChunk{Job: job.ID, Token: token, From: job.ReplayPosition, To: job.ReplayPosition, Lease: long}
@@ -110,7 +110,7 @@ func (w *world) chunkOf(job postrider.ReplayJob, token postrider.Token, matches 
 	return c
 }
 
-// replayed makes the chunk and returns the ids of its new deliveries.
+// replayed stores the chunk, and returns the ids of its new deliveries.
 func (w *world) replayed(c store.ReplayChunk) (ids []postrider.DeliveryID) {
 	w.Helper()
 	err := w.ReplayChunk(w.Context(), c)
@@ -445,7 +445,7 @@ func replayChunkDiscards(w *world) {
 	w.same("Made", got.Made, postrider.ReplayTally{})
 }
 
-// orderedChunk is the chunk of a new job for ordered matches.
+// orderedChunk returns a chunk of a new job with ordered matches.
 func (w *world) orderedChunk(e postrider.Endpoint, matches ...postrider.DeliveryID) store.ReplayChunk {
 	w.Helper()
 	job, token := w.runningJob(w.newJob(e, postrider.Dead, postrider.Cancelled))
@@ -456,7 +456,7 @@ func (w *world) orderedChunk(e postrider.Endpoint, matches ...postrider.Delivery
 	return c
 }
 
-// cancelledLine publishes n ordered deliveries and cancels them.
+// cancelledLine publishes n ordered deliveries of one key, and cancels them.
 func (w *world) cancelledLine(n int) (e postrider.Endpoint, ids []postrider.DeliveryID) {
 	w.Helper()
 	e = w.endpoint()
@@ -496,7 +496,7 @@ func replayChunkBlockedCancelled(w *world) {
 	made := w.replayed(w.orderedChunk(e, ids...))
 	w.cancel(made[0])
 	w.claimExactly(e)
-	w.settle(dead(c)) // it was the head, so it pauses the key
+	w.settle(dead(c)) // the head, so it pauses the key
 	w.claimExactly(e)
 	w.pausedBy(e, live[0])
 	w.deliverInOrder(e, w.replay(live[0]).ID, made[1])

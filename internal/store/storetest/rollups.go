@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The sentences of rollups.
+// The contract tests of the role [store.Rollups].
 var rollups = []verb{
 	{"FoldRollups", []sentence{
 		{"every attempt and every delivery that ended is counted once", foldCounts},
@@ -48,7 +48,7 @@ var rollups = []verb{
 	{"LastFailures", lastFailuresSentences},
 }
 
-// fold folds all that there is.
+// fold folds all deltas.
 func (w *world) fold() {
 	w.Helper()
 	for n := 100; n == 100; {
@@ -58,7 +58,7 @@ func (w *world) fold() {
 	}
 }
 
-// see folds what a node has seen.
+// see folds durations of a node.
 func (w *world) see(seen ...store.Seen) {
 	w.Helper()
 	_, err := w.FoldRollups(w.Context(), store.Fold{Seen: seen})
@@ -72,8 +72,9 @@ func (w *world) rollupsOf(q store.RollupQuery) []store.Rollup {
 	return found
 }
 
-// counts folds, and adds up what happened by now to the endpoint, its account and all.
-// They must be the same, for all types and, if there is one, for the type.
+// counts folds the deltas, and returns the sum of the endpoint's counts. It fails the test unless
+// the account and the whole store have the same counts, for all types and, if there is a rollup
+// for it, for the type.
 func (w *world) counts(e postrider.Endpoint) (sum postrider.Counts) {
 	w.Helper()
 	w.fold()
@@ -91,14 +92,14 @@ func (w *world) counts(e postrider.Endpoint) (sum postrider.Counts) {
 	return sum
 }
 
-// record is a row of the history to be counted.
+// record is an attempt or the end of a delivery, to be counted.
 type record struct {
 	outcome postrider.Outcome
 	number  int
 	after   postrider.Status
 }
 
-// counted fails the test unless just these records are counted.
+// counted fails the test unless exactly these records are counted.
 func (w *world) counted(e postrider.Endpoint, records ...record) {
 	w.Helper()
 	var want postrider.Counts
@@ -216,8 +217,8 @@ func foldInParallel(w *world) {
 	w.same("delivered", got.Status(postrider.Delivered), int64(workers*rounds))
 }
 
-// settleSome publishes a delivery that is leased from the start and settles it. Goroutines
-// may call it.
+// settleSome publishes a delivery that is leased by admission, and settles it. Goroutines may
+// call it.
 func (w *world) settleSome(e postrider.Endpoint) {
 	d := w.to(e)
 	d.Token, d.Lease = w.token(), long
@@ -233,7 +234,7 @@ func (w *world) settleSome(e postrider.Endpoint) {
 	}
 }
 
-// seen is one delivered delivery of the type, with its durations.
+// seen returns the durations and the count of one successful delivery of the type.
 func seen(e postrider.Endpoint, eventType string, at time.Time) store.Seen {
 	s := store.Seen{DeltaKey: store.DeltaKey{Account: e.Account, Endpoint: e.ID, Type: eventType}, At: at}
 	s.Record(accepted, 1, postrider.Delivered)
@@ -248,7 +249,7 @@ func foldTypes(w *world) {
 	for i := range store.MaxTypes + 20 {
 		all = append(all, seen(e, fmt.Sprintf("type.%04d", i), now))
 	}
-	for range 2 { // again, when they are known
+	for range 2 { // the second time their types are known
 		w.see(all...)
 	}
 	span := store.RollupQuery{From: now.Add(-time.Hour), To: now.Add(time.Hour)}
@@ -268,13 +269,13 @@ func foldTypes(w *world) {
 	w.same("rollups of all endpoints keep more", len(w.rollupsOf(span)), 1)
 }
 
-// sameRollup compares rollups with their sketches.
+// sameRollup compares sketches by their counts and quantiles.
 var sameRollup = cmp.Comparer(func(a, b postrider.Sketch) bool {
 	return a.Count() == b.Count() && a.Quantile(0.5) == b.Quantile(0.5) && a.Quantile(0.99) == b.Quantile(0.99)
 })
 
-// simulatedDay folds a delivery every seven minutes of the day before yesterday, and
-// returns what the steps must have.
+// simulatedDay folds a delivery every seven minutes of yesterday, and returns how many rollups
+// each step must have.
 func (w *world) simulatedDay(e postrider.Endpoint) (start time.Time, want map[store.Step]int) {
 	w.Helper()
 	start = w.now().Truncate(24 * time.Hour).Add(-24 * time.Hour)
@@ -288,7 +289,7 @@ func (w *world) simulatedDay(e postrider.Endpoint) (start time.Time, want map[st
 	return start, map[store.Step]int{store.Minutes: len(minutes), store.Hours: len(hours), store.Days: 1}
 }
 
-// steps returns the rollups of an endpoint's day, by step.
+// steps returns the rollups of an endpoint for one day, by step.
 func (w *world) steps(e postrider.Endpoint, day time.Time) map[store.Step][]store.Rollup {
 	w.Helper()
 	all := map[store.Step][]store.Rollup{}
@@ -298,8 +299,8 @@ func (w *world) steps(e postrider.Endpoint, day time.Time) map[store.Step][]stor
 	return all
 }
 
-// rollUpAll rolls up, limit rows at a time, until there is nothing to do, and calls after
-// each time.
+// rollUpAll rolls up, at most limit rows at a time, until nothing is left. It calls each after
+// every call.
 func (w *world) rollUpAll(limit int, each func()) {
 	w.Helper()
 	for {
@@ -377,7 +378,7 @@ func rollupsSelects(w *world) {
 	for _, tt := range []struct {
 		what  string
 		query store.RollupQuery
-		want  []int // minutes, each as often as deliveries are in it
+		want  []int // the minute of each delivery
 	}{
 		{"an endpoint", store.RollupQuery{Endpoint: e.ID}, []int{0, 1, 2}},
 		{"its account", store.RollupQuery{Account: e.Account}, []int{0, 1, 2}},
@@ -467,7 +468,7 @@ func backlogOfAll(w *world) {
 	w.same("the backlog of all", all, account)
 }
 
-// batches publishes n deliveries, 500 at a time, each to the next one of the endpoints.
+// batches publishes n deliveries, 500 at a time, to the endpoints in turn.
 func (w *world) batches(n int, endpoints ...postrider.Endpoint) {
 	w.Helper()
 	for n > 0 {
@@ -541,12 +542,12 @@ func statesCount(w *world) {
 	w.fold()
 	want := []store.EndpointState{{Endpoint: e.ID, Pending: 4, Delivered: 3, Dead: 2}, {Endpoint: other.ID, Delivered: 1}}
 	got := w.states(e.ID, other.ID)
-	got[0].DueFor = 0 // see statesDue
+	got[0].DueFor = 0 // checked in statesDue
 	w.same("the states", got, want)
 	statesOfDay(w)
 }
 
-// statesOfDay has deliveries end on both sides of the beginning of the day.
+// statesOfDay has deliveries that ended before and after the beginning of the day.
 func statesOfDay(w *world) {
 	w.steadily(time.Hour, func() (compare func()) {
 		e, other := w.endpoint(), w.endpoint()

@@ -16,8 +16,7 @@ func (w *world) revoke(e postrider.EndpointID, secret postrider.SecretID) error 
 	return w.RevokeSecret(w.Context(), store.RevokeSecret{Endpoint: e, Secret: secret})
 }
 
-// refusesRevocation fails the test unless the revocation is refused and changes
-// nothing.
+// refusesRevocation fails the test unless the revocation is refused and changes nothing.
 func (w *world) refusesRevocation(e postrider.EndpointID, secret postrider.SecretID, want error) {
 	w.Helper()
 	version, secrets := w.version(), w.secrets(e)
@@ -82,7 +81,7 @@ func revokeSecretLasting(w *world) {
 	w.refusesRevocation(e.ID, c.ID, postrider.ErrConflict)
 	w.eventually("the old secret expires", func() bool { return len(w.secrets(e.ID)) == 1 })
 
-	old := w.draft(w.account()) // as stores have it from before
+	old := w.draft(w.account()) // a stored endpoint of an older version
 	only := w.secret(old.ID)
 	only.ExpiresAt = w.now().Add(long)
 	other := w.secret(old.ID)
@@ -91,7 +90,7 @@ func revokeSecretLasting(w *world) {
 	w.refusesRevocation(old.ID, only.ID, postrider.ErrConflict)
 }
 
-// lasting returns how many of the endpoint's secrets do not expire.
+// lasting returns the number of the endpoint's secrets that do not expire.
 func (w *world) lasting(e postrider.EndpointID) (n int) {
 	w.Helper()
 	for _, secret := range w.secrets(e) {
@@ -115,7 +114,7 @@ func revokeSecretWhileRotating(w *world) {
 					w.Errorf("rotate: %v", err)
 				}
 			})
-			callers.Go(func() { _ = w.revoke(e.ID, next.ID) }) // refused, unless it lasts no longer
+			callers.Go(func() { _ = w.revoke(e.ID, next.ID) }) // refused, unless the secret expires already
 		}
 		callers.Go(func() { _ = w.revoke(e.ID, last.ID) })
 		callers.Wait()
@@ -165,7 +164,7 @@ func putEndpointClosesCircuit(w *world) {
 		Endpoint: e.ID, Status: postrider.CircuitClosed, Reason: c.Reason, Generation: c.Generation + 1,
 		RateFullAt: c.RateFullAt, LastAttemptAt: c.LastAttemptAt, LastOutcome: c.LastOutcome,
 	}
-	for range 2 { // repeated, it changes the circuit no more
+	for range 2 { // repeated, it no longer changes the circuit
 		enabled, err = w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: enabled, CloseCircuit: true})
 		w.ok(err)
 		w.same("the circuit", w.circuits(store.CircuitQuery{Endpoint: e.ID, Limit: 1}), []postrider.Circuit{want})
@@ -197,7 +196,7 @@ func revokeSecretInParallel(w *world) {
 	}
 }
 
-// privateKey is a secret with a public key.
+// privateKey returns a secret with a public key.
 func (w *world) privateKey(e postrider.EndpointID) postrider.Secret {
 	secret := w.secret(e)
 	secret.Public = "whpk_" + secret.ID.String()

@@ -57,7 +57,7 @@ var sessions = []verb{
 	}},
 }
 
-// newSession returns an operator's session with a token of its own.
+// newSession returns a session of an operator, with its own token.
 func (w *world) newSession() postrider.Session {
 	id := newID[postrider.SessionID](w)
 	session := postrider.Session{
@@ -67,7 +67,7 @@ func (w *world) newSession() postrider.Session {
 	return session
 }
 
-// newLink returns a portal session that is not opened, with a code of its own.
+// newLink returns a portal session with its own one-time code, which is not used yet.
 func (w *world) newLink() postrider.Session {
 	session := w.newSession()
 	session.Kind, session.Code, session.Hash = postrider.SessionPortal, session.Hash, [32]byte{}
@@ -102,7 +102,7 @@ func putSession(w *world) {
 	}
 }
 
-// ids returns the keys of items.
+// ids returns the keys of the items.
 func ids[T, K any](items []T, key func(T) K) (all []K) {
 	for _, item := range items {
 		all = append(all, key(item))
@@ -250,7 +250,7 @@ func touchSessionNotFound(w *world) {
 	w.refuses(w.TouchSession(w.Context(), newID[postrider.SessionID](w), time.Now()), postrider.ErrNotFound)
 }
 
-// revoked returns the sessions that are revoked, newest first.
+// revokedSessions returns the revoked sessions, newest first.
 func (w *world) revokedSessions() (revoked []postrider.SessionID) {
 	w.Helper()
 	page, err := w.Sessions(w.Context(), store.SessionQuery{})

@@ -94,7 +94,7 @@ func settleDelivered(w *world) {
 	w.nothingQueued(e)
 }
 
-// nothingQueued fails the test when the endpoint has a queued delivery.
+// nothingQueued fails the test if the endpoint has a queued delivery.
 func (w *world) nothingQueued(e postrider.Endpoint) {
 	w.Helper()
 	lanes, err := w.Due(w.Context(), store.Due{Max: 1000})
@@ -365,7 +365,7 @@ func settleBytes(w *world) {
 	}
 }
 
-// Heads of accepted responses are stored once and referred to; nobody sees the difference.
+// Heads of accepted responses are stored once and referred to. Callers must not notice that.
 func settleAcceptedHeads(w *world) {
 	usual, other := []byte("HTTP/1.1 200 OK\r\nServer: acme\r\n\r\n"), []byte("HTTP/1.1 204 No Content\r\n\r\n")
 	var groups [][]store.Settlement
@@ -385,7 +385,7 @@ func settleAcceptedHeads(w *world) {
 	}
 	for _, group := range append(groups[:2:2], slices.Concat(groups[2:6]...), slices.Concat(groups[6:]...)) {
 		w.settle(group...)
-		w.settle(group...) // again, because its reply was lost
+		w.settle(group...) // repeated, because its reply was lost
 	}
 	archived := map[postrider.DeliveryID][]byte{}
 	for _, row := range w.rows(store.OldAttempts, store.DayOf(w.now()), store.RowID{}) {

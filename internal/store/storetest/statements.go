@@ -11,16 +11,16 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// Statement is a statement of package sqlstore as a database got it.
+// Statement is a statement of package sqlstore, as the database got it.
 type Statement struct {
 	sqlstore.Query
 
-	Verb string // that sent it
-	List bool   // it was sent by Query, and not in a transaction
+	Verb string // the verb that sent the statement
+	List bool   // whether the statement was sent by Query and outside of a transaction
 }
 
-// Statements calls the verbs of package sqlstore, each with every filter, and returns the
-// statements that the database gets, each once. A verb may fail: the rows need not exist.
+// Statements calls the verbs of package sqlstore, each with every filter. It returns the
+// statements that the database gets, each once. A verb may fail, because the rows need not exist.
 func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	t.Helper()
 	r := &recorder{Database: db}
@@ -45,14 +45,14 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	return r.heard
 }
 
-// What the calls ask for. No row has the id before a call makes it.
+// These are the arguments of the calls. No row has the id before a call creates one.
 var (
 	askedID   = [16]byte{15: 1}
 	askedHash = [32]byte{31: 1}
 	askedSpan = store.Span{From: time.Unix(1e9, 0), To: time.Unix(2e9, 0)}
 )
 
-// callVerb calls a verb with each query.
+// callVerb calls a verb once for each query.
 func callVerb[Q, P any](ctx context.Context, verb func(context.Context, Q) (P, error), queries ...Q) {
 	for _, q := range queries {
 		_, _ = verb(ctx, q)
@@ -111,7 +111,7 @@ func (r *recorder) callDestinations(ctx context.Context) {
 		store.DestinationQuery{}, store.DestinationQuery{ID: id}, store.DestinationQuery{Account: id}, store.DestinationQuery{Operator: true},
 		store.DestinationQuery{ID: id, Account: id})
 	r.verb = "ChangeDestination"
-	callVerb(ctx, v.ChangeDestination, store.ChangeDestination{ID: id, Ask: postrider.AskTest}) // it needs a message now
+	callVerb(ctx, v.ChangeDestination, store.ChangeDestination{ID: id, Ask: postrider.AskTest}) // now the destination needs a message
 	r.verb = "ClaimDestinations"
 	callVerb(ctx, v.ClaimDestinations, store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 10, Token: 1, Lease: time.Second})
 	r.verb = "SettleDestination"
@@ -207,7 +207,7 @@ func (r *recorder) callDirectory(ctx context.Context) {
 	callVerb(ctx, v.PutEndpoint,
 		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled}, Most: 1},
 		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}, CloseCircuit: true},
-		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}}) // another revision
+		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}}) // with another revision
 	r.verb = "Endpoints"
 	callVerb(ctx, v.Endpoints,
 		store.EndpointQuery{}, store.EndpointQuery{ID: id}, store.EndpointQuery{IDs: []postrider.EndpointID{id}}, store.EndpointQuery{Account: id},
@@ -221,7 +221,7 @@ func (r *recorder) callDirectory(ctx context.Context) {
 	_, _ = v.Held(ctx)
 }
 
-// callSecrets follows callDirectory, which makes the endpoint.
+// callSecrets must follow callDirectory, which creates the endpoint.
 func (r *recorder) callSecrets(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
 	other := [16]byte{15: 2}
@@ -315,7 +315,7 @@ func (r *recorder) callExpunges(ctx context.Context) {
 	doVerb(ctx, v.NoteExpunge, postrider.Expunge{ID: id})
 }
 
-// recorder is a database that notes what it gets.
+// recorder is a database that records the statements.
 type recorder struct {
 	sqlstore.Database
 
@@ -329,19 +329,19 @@ func (r *recorder) note(q sqlstore.Query, list bool) {
 	}
 }
 
-// Query notes a list.
+// Query records a list.
 func (r *recorder) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
 	r.note(q, true)
 	return r.Database.Query(ctx, q, read)
 }
 
-// Exec notes a statement.
+// Exec records a statement.
 func (r *recorder) Exec(ctx context.Context, fate sqlstore.Fate, q sqlstore.Query) (int64, error) {
 	r.note(q, false)
 	return r.Database.Exec(ctx, fate, q)
 }
 
-// Change notes the statements of a transaction.
+// Change records the statements of a transaction.
 func (r *recorder) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Context, sqlstore.Tx) error) error {
 	return r.Database.Change(ctx, fate, func(ctx context.Context, tx sqlstore.Tx) error { return do(ctx, recordedTx{tx, r}) })
 }
@@ -353,13 +353,13 @@ type recordedTx struct {
 	r *recorder
 }
 
-// Query notes a statement.
+// Query records a statement.
 func (t recordedTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
 	t.r.note(q, false)
 	return t.Tx.Query(ctx, q, read)
 }
 
-// Exec notes a statement.
+// Exec records a statement.
 func (t recordedTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
 	t.r.note(q, false)
 	return t.Tx.Exec(ctx, q)

@@ -1,33 +1,36 @@
-// Package storetest holds a store to its contract: the sentences of the
-// comments in package store.
+// Package storetest tests a store against its contract: the sentences of the comments in package
+// store.
 //
-// A store's whole test is
+// These are all the contract tests of a store:
 //
 //	func TestContract(t *testing.T) { storetest.Run(t, open) }
-//	func TestNodes(t *testing.T)    { storetest.RunNodes(t, open) } // where it has the role
+//	func TestNodes(t *testing.T)    { storetest.RunNodes(t, open) } // if it has the role
 //	func TestModel(t *testing.T)    { storetest.Model(t, open) }
 //
-// [Run] has one subtest for each sentence, grouped by method; a failure names
-// the sentence that was broken. [RunNodes] does the same for the role of stores
-// that several nodes share. [Model] plays random histories on the store and on
-// package memory, which must agree on all that a caller can see.
+// [Run] has one subtest for each sentence, grouped by method. A failure names the broken
+// sentence. [RunNodes] does the same for the role of stores that several nodes share. [Model]
+// plays random histories on the store and on package memory. Both must agree on everything that a
+// caller can see.
 //
-// What a store may rely on:
+// A store may rely on these rules:
 //
-//   - Every subtest has a store of its own, and they run in parallel.
-//   - Ids carry the present time; deliveries belong to endpoints that were put,
-//     and those to accounts that were put.
-//   - Nothing reads a clock but the store's own, and nothing sleeps: leases are
-//     short, and what must come is polled for. In [RunNodes] the clock stands still,
-//     unless the test moves it.
-//   - No sentence begins in the last minute of a day of UTC.
+//   - Every subtest has its own store, and subtests run in parallel.
+//   - Ids contain the present time. Deliveries belong to stored endpoints, and endpoints to
+//     stored accounts.
+//   - Tests read only the store's clock, and do not sleep. Leases are short, and tests poll for
+//     their end. In [RunNodes] the clock stands still, unless the test moves it.
+//   - No subtest begins in the last minute of a day of UTC.
 //
-// What a test must not rely on, because a machine may stop it for a while: that a lease of
-// brief still lasts, that two statements are in one minute, or that the ids of the test, the
-// Wall of the store's clock and the times that the store records agree to less than some
-// seconds. [world.stamp] and [world.steadily] are for that.
+// A machine may stop a test for a while. So a test must not rely on these facts:
 //
-// Write amplification, plans and crashes are each store's own to test.
+//   - A brief lease is still valid.
+//   - Two statements are in the same minute.
+//   - The ids of the test, the Wall of the store's clock and the times that the store records
+//     agree to within a few seconds.
+//
+// [world.stamp] and [world.steadily] help with that.
+//
+// Each store has its own tests of write amplification, plans and crashes.
 package storetest
 
 import (
@@ -45,7 +48,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Run checks a store against the contract. open returns an empty store that is
+// Run tests a store against the contract. The function open returns an empty store, which is
 // closed when the test ends.
 func Run(t *testing.T, open func(*testing.T) store.Store) {
 	for _, role := range [][]verb{inbox, queue, directory, access, sessions, destinations, inspections, encryption, ledger, finder, rollups, replays, upkeep, retention, oldRows, archive, holding, notices, quotas, expunges, texts} {
@@ -64,8 +67,8 @@ type NodeStore interface {
 	store.Nodes
 }
 
-// RunNodes checks the role [store.Nodes]. open returns an empty store that is
-// closed when the test ends, and whose machine's clock is now.
+// RunNodes tests the role [store.Nodes]. The function open returns an empty store, which is
+// closed when the test ends. The parameter now is the machine's clock for the store.
 func RunNodes(t *testing.T, open func(t *testing.T, now func() time.Time) NodeStore) {
 	for _, v := range nodes {
 		t.Run(v.method, func(t *testing.T) {
@@ -96,13 +99,13 @@ func (m *machine) move(d time.Duration) {
 	m.at = m.at.Add(d)
 }
 
-// verb is a method of a role and what its comment says.
+// verb is a method of a role, with the tests of its sentences.
 type verb struct {
 	method    string
 	sentences []sentence
 }
 
-// sentence is one promise of a method's comment and what shows that it holds.
+// sentence is one promise in a method's comment, and the test of that promise.
 type sentence struct {
 	text  string
 	check func(*world)
@@ -123,27 +126,27 @@ func hold(t *testing.T, sentences []sentence, open func(*testing.T) *world) {
 }
 
 const (
-	brief = 40 * time.Millisecond // a lease that a test sees ending
-	long  = time.Hour             // a lease or a wait that no test sees ending
+	brief = 40 * time.Millisecond // a lease whose end a test sees
+	long  = time.Hour             // a lease or a wait whose end no test sees
 )
 
-// world is a store under test with what a test needs around it. Its methods
-// fail the test themselves; those that goroutines may use are the store's own.
+// world is a store under test, with the helpers of tests. Its own methods fail the test.
+// Goroutines may use only the methods of the store.
 type world struct {
 	*testing.T
 	store.Store
 	store.Nodes            // nil unless the store has the role
-	ids         *store.IDs // by the store's clock, as in a server: this machine's can be milliseconds off
+	ids         *store.IDs // uses the store's clock, as a server does; this machine's clock may differ by milliseconds
 	tokens      atomic.Int64
-	machine     *machine // that the store's clock follows; nil: the real one
-	restart     func()   // lets the process that uses the store die; nil where nodes die
+	machine     *machine // the clock that the store's clock follows; nil: the real one
+	restart     func()   // ends the process that uses the store; nil if nodes die instead
 }
 
 func newID[I ~[16]byte](w *world) I { return store.NewID[I](w.ids) }
 
 func (w *world) token() postrider.Token { return postrider.Token(1<<32 | w.tokens.Add(1)) }
 
-// ok ends the test when a call that must succeed did not.
+// ok ends the test if a call failed that must succeed.
 func (w *world) ok(err error) {
 	w.Helper()
 	if err != nil {
@@ -151,7 +154,7 @@ func (w *world) ok(err error) {
 	}
 }
 
-// refuses fails the test unless err is the kind that was to come.
+// refuses fails the test unless err is the wanted kind of error.
 func (w *world) refuses(err, want error) {
 	w.Helper()
 	if !errors.Is(err, want) {
@@ -159,7 +162,7 @@ func (w *world) refuses(err, want error) {
 	}
 }
 
-// same fails the test when got is not want. Empty and nil are the same.
+// same fails the test if got is not want. Empty and nil count as equal.
 func (w *world) same(what string, got, want any, opts ...cmp.Option) {
 	w.Helper()
 	if diff := cmp.Diff(want, got, append(opts, cmpopts.EquateEmpty())...); diff != "" {
@@ -183,7 +186,7 @@ func (w *world) eventually(what string, done func() bool) {
 	}
 }
 
-// passed waits until the store's clock has moved on by d, or moves it by that.
+// passed waits until the store's clock has moved on by d, or moves the clock if it stands still.
 func (w *world) passed(d time.Duration) {
 	w.Helper()
 	until := w.Clock().Now().Add(d)
@@ -197,7 +200,7 @@ func (w *world) passed(d time.Duration) {
 	w.eventually("the clock moves on", func() bool { return w.Clock().Now().After(until) })
 }
 
-// beginDay waits for the next day of UTC if the present one is about to end.
+// beginDay waits for the next day of UTC if the present day is about to end.
 func (w *world) beginDay() {
 	w.Helper()
 	const margin = time.Minute
@@ -208,19 +211,19 @@ func (w *world) beginDay() {
 	}
 }
 
-// stamp returns the time of day by the clock by which the store stamps what it records.
-// Stamps of one store may be compared, however its Clock is corrected.
+// stamp returns the time of day that the store now records for its rows. Stamps of one store may
+// be compared, even if its Clock is corrected in between.
 func (w *world) stamp() time.Time {
 	w.Helper()
 	w.ok(w.PutPortal(w.Context(), w.portal()))
 	return w.portal().UpdatedAt
 }
 
-// steadily runs a check, which may read the clock, until it ends in the unit of time in which it
-// began. It then calls what the check returned, which compares.
+// steadily runs a check, which may read the clock, until a run begins and ends in the same unit
+// of time. Then it calls the function that the check returned, which compares the results.
 func (w *world) steadily(unit time.Duration, check func() (compare func())) {
 	w.Helper()
-	const off = time.Second // of the clocks of a store and of this machine
+	const off = time.Second // how far the clocks of the store and of this machine may differ
 	for {
 		begun := time.Now().Add(-off)
 		compare := check()
@@ -246,7 +249,7 @@ func (w *world) account() postrider.AccountID {
 	return a.ID
 }
 
-// draft is an endpoint of the account that is not stored yet.
+// draft returns an endpoint of the account that is not stored yet.
 func (w *world) draft(account postrider.AccountID) postrider.Endpoint {
 	e := postrider.Endpoint{
 		ID:         newID[postrider.EndpointID](w),
@@ -268,7 +271,7 @@ func (w *world) put(e postrider.Endpoint, secrets ...postrider.Secret) postrider
 	return stored
 }
 
-// endpoint stores an endpoint of an account of its own.
+// endpoint stores an endpoint of a new account.
 func (w *world) endpoint() postrider.Endpoint {
 	w.Helper()
 	return w.put(w.draft(w.account()))
@@ -280,7 +283,7 @@ func (w *world) become(e postrider.Endpoint, status postrider.EndpointStatus) po
 	return w.put(e)
 }
 
-// version reads the version of the subscriptions.
+// version returns the version of the subscriptions.
 func (w *world) version() int64 {
 	w.Helper()
 	var version int64
@@ -304,7 +307,7 @@ func (w *world) event(account postrider.AccountID, deliveries ...store.NewDelive
 	}
 }
 
-// to is a delivery that is due at once.
+// to returns a new delivery that is due at once.
 func (w *world) to(e postrider.Endpoint) store.NewDelivery {
 	return store.NewDelivery{
 		ID: newID[postrider.DeliveryID](w), Endpoint: e.ID, Lane: postrider.LaneFirst, Expiry: long,
@@ -335,7 +338,7 @@ func (w *world) pending(e postrider.Endpoint, n int) []postrider.DeliveryID {
 	return ids
 }
 
-// take claims up to n deliveries of one lane for the time of the lease.
+// take claims deliveries of one lane.
 func (w *world) take(want store.Want) []postrider.Claimed {
 	w.Helper()
 	claims, err := w.Claim(w.Context(), store.Claim{Wants: []store.Want{want}, Token: w.token()})
@@ -351,7 +354,7 @@ func (w *world) claim(e postrider.Endpoint, lane postrider.Lane, n int) []postri
 	return w.take(store.Want{Endpoint: e.ID, Lane: lane, N: n, Lease: long})
 }
 
-// claimOne claims the one delivery that the lane has.
+// claimOne claims the only due delivery of the lane.
 func (w *world) claimOne(e postrider.Endpoint, lane postrider.Lane) postrider.Claimed {
 	w.Helper()
 	items := w.claim(e, lane, 10)
@@ -369,8 +372,8 @@ func (w *world) claimed() (postrider.Endpoint, postrider.Claimed) {
 	return e, w.claimOne(e, postrider.LaneFirst)
 }
 
-// lost publishes one delivery, claims it, lets the lease end and claims it
-// again: the first claim is the old worker's, the second the new one's.
+// lost publishes one delivery, claims it, lets the lease end, and claims it again. The first
+// claim is that of the old worker, the second that of the new one.
 func (w *world) lost() (old, taken postrider.Claimed) {
 	w.Helper()
 	e := w.endpoint()
@@ -379,7 +382,7 @@ func (w *world) lost() (old, taken postrider.Claimed) {
 	return old, w.takeOver(old, long)
 }
 
-// takeOver claims a delivery again once its lease has ended.
+// takeOver claims a delivery again after its lease has ended.
 func (w *world) takeOver(c postrider.Claimed, lease time.Duration) (taken postrider.Claimed) {
 	w.Helper()
 	w.eventually("the lease ends", func() bool {
@@ -402,8 +405,9 @@ func (w *world) settle(settlements ...store.Settlement) []store.Settled {
 	return settled
 }
 
-// settlement is what a worker makes of a claimed delivery and an answer. The attempt ended in
-// the past: what ends after a replay job was created is not in its set.
+// settlement returns the settlement of a claimed delivery for a status code. The attempt ended in
+// the past, because a delivery that ends after the creation of a replay job is not in the job's
+// set.
 func settlement(c postrider.Claimed, code int, t postrider.Transition) store.Settlement {
 	a := postrider.Attempt{
 		Delivery: c.ID, Event: c.Event.ID, Endpoint: c.Endpoint, Number: c.Attempt,
@@ -428,7 +432,7 @@ func retry(c postrider.Claimed, after time.Duration) store.Settlement {
 	return settlement(c, 503, postrider.Transition{To: postrider.Pending, Step: c.Step + 1, After: after})
 }
 
-// delivery reads one delivery.
+// delivery returns the stored delivery.
 func (w *world) delivery(id postrider.DeliveryID) postrider.Delivery {
 	w.Helper()
 	page, err := w.Deliveries(w.Context(), store.DeliveryQuery{ID: id})
@@ -439,7 +443,7 @@ func (w *world) delivery(id postrider.DeliveryID) postrider.Delivery {
 	return page.Items[0]
 }
 
-// attempts reads what is recorded of one delivery.
+// attempts returns the recorded attempts of one delivery.
 func (w *world) attempts(d postrider.Delivery) []postrider.Attempt {
 	w.Helper()
 	page, err := w.Attempts(w.Context(), store.AttemptQuery{Account: d.Account, Delivery: d.ID})
@@ -447,7 +451,7 @@ func (w *world) attempts(d postrider.Delivery) []postrider.Attempt {
 	return page.Items
 }
 
-// letter reads the dead letter of one delivery, resolved or not.
+// letter returns the dead letter of one delivery, resolved or not.
 func (w *world) letter(id postrider.DeliveryID) postrider.DeadLetter {
 	w.Helper()
 	page, err := w.DeadLetters(w.Context(), store.DeadLetterQuery{Delivery: id, Resolved: true})
@@ -458,8 +462,8 @@ func (w *world) letter(id postrider.DeliveryID) postrider.DeadLetter {
 	return page.Items[0]
 }
 
-// near fails the test unless got is want, give or take what a slow machine may
-// take between two calls.
+// near fails the test unless got is about want. It allows for the time that a slow machine may
+// need between two calls.
 func (w *world) near(what string, got, want time.Duration) {
 	w.Helper()
 	if (got - want).Abs() > 30*time.Second {

@@ -10,8 +10,7 @@ var texts = []verb{{"Texts", []sentence{
 	{"what is asked for is that text, and no other", textsAreAskedFor},
 }}}
 
-// evil are texts that mean something to a database that is not told what they
-// are.
+// evil are texts that have a meaning in SQL. A database must store them as plain texts.
 var evil = []string{
 	`'; drop table queue; --`, `x' or '1'='1`, `"; delete from events; --`, `%`, `_`, `*`, `\`, `\'; select 1 --`,
 	`$1`, `@id`, `:id`, `?`, `$$; drop table queue; $$`, `{1,2}`, `null`, `/*`, "\t\n",
@@ -105,5 +104,5 @@ func textsAreAskedFor(w *world) {
 			w.Errorf("the idempotency key %q means %s, want %s", text, id, mine.Event.ID)
 		}
 	}
-	w.ok(w.DeleteEventType(w.Context(), "other")) // it is still there
+	w.ok(w.DeleteEventType(w.Context(), "other")) // succeeds, because the type still exists
 }

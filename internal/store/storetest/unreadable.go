@@ -9,16 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// policySetter is the one thing that the tests need besides the contract: it
-// replaces a stored policy as a person with a database client could do it, so
-// that the version of the subscriptions stays. Package memory has it, and the
-// tests of the other stores add it to them.
+// policySetter replaces a stored policy, as a person with a database client could do it. The
+// version of the subscriptions stays. It is the only method that the tests need besides the
+// contract. Package memory implements it, and the tests of the other stores add it to their
+// store.
 type policySetter interface {
 	SetPolicyDocument(ctx context.Context, id postrider.EndpointID, document string) error
 }
 
-// damage replaces in the stored policy what was by what is, and returns the
-// endpoint as it reads afterwards.
+// damage replaces the text was by the text is in the stored policy, and returns the endpoint as
+// it then reads.
 func (w *world) damage(e postrider.Endpoint, was, is string) postrider.Endpoint {
 	w.Helper()
 	document, err := store.EncodePolicy(e.Policy)
@@ -39,8 +39,8 @@ func (w *world) setPolicy(e postrider.Endpoint, document string) {
 	w.ok(setter.SetPolicyDocument(w.Context(), e.ID, document))
 }
 
-// endpointsUnreadable damages each field that new deliveries need, and one that
-// they do not, and looks at what is left of them.
+// endpointsUnreadable damages each field that new deliveries need, and one that they do not need,
+// and checks the fields that are left.
 func endpointsUnreadable(w *world) {
 	account := w.account()
 	fine := w.put(w.draft(account))
@@ -80,8 +80,8 @@ func endpointsUnreadable(w *world) {
 	w.same("the list", page.Items, []postrider.Endpoint{w.found(e.ID), fine})
 }
 
-// putEndpointUnreadable changes another field of a damaged endpoint, lets the
-// document become readable, damages it again and puts a policy.
+// putEndpointUnreadable changes another field of a damaged endpoint, makes the document readable,
+// damages it again, and puts a policy.
 func putEndpointUnreadable(w *world) {
 	e := w.endpoint()
 	whole, err := store.EncodePolicy(e.Policy)
@@ -106,7 +106,7 @@ func putEndpointUnreadable(w *world) {
 	w.same("the endpoint with a new policy", w.found(e.ID), mended)
 }
 
-// deliveriesUnreadable damages the endpoint of a delivery that waits.
+// deliveriesUnreadable damages the endpoint of a pending delivery.
 func deliveriesUnreadable(w *world) {
 	e := w.draft(w.account())
 	e = w.put(e, w.secret(e.ID))

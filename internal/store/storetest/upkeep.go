@@ -52,7 +52,7 @@ var upkeep = []verb{
 	}},
 }
 
-// expiring publishes n deliveries whose time is over after the wait.
+// expiring publishes n deliveries that expire after the given time.
 func (w *world) expiring(e postrider.Endpoint, n int, after time.Duration) (ids []postrider.DeliveryID) {
 	w.Helper()
 	var batch store.Batch
@@ -139,8 +139,8 @@ func expireStale(w *world) {
 	}
 }
 
-// expireReportsLost lets two deliveries expire whose leases ended, one of them
-// ordered, and two that were never leased.
+// expireReportsLost expires two deliveries whose leases have ended, one of them ordered, and two
+// that were never leased.
 func expireReportsLost(w *world) {
 	e := w.endpoint()
 	w.expiring(e, 1, 0)

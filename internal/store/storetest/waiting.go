@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// waits fails the test unless the delivery waits for the reason, in a list as
-// by its id, and returns until when.
+// waits fails the test unless the delivery waits for the reason, both in a list and when it is
+// found by its id. It returns the end of the wait.
 func (w *world) waits(id postrider.DeliveryID, want postrider.Waiting) time.Time {
 	w.Helper()
 	d := w.delivery(id)
@@ -26,8 +26,8 @@ func (w *world) waits(id postrider.DeliveryID, want postrider.Waiting) time.Time
 	return until
 }
 
-// step sets the time of day of the store, as this process knows it, ahead by so much, until the
-// clock is read from the store again.
+// step sets the store's time of day, as this process knows it, ahead by the given duration, until
+// the clock is next read from the store.
 func (w *world) step(by time.Duration) {
 	c, at := w.Clock(), time.Now()
 	if w.machine != nil {
@@ -58,7 +58,7 @@ func deliveriesWaiting(w *world) {
 	circuit.PacedUntil = w.now().Add(3 * long)
 	circuit = w.putCircuit(circuit)
 	w.near("until the receiver asked for", w.waits(id, because(postrider.WaitAskedToWait)).Sub(w.now()), 3*long)
-	w.step(-time.Hour) // of the time of day; what is due stays due at the same moment
+	w.step(-time.Hour) // steps the time of day; due times stay at the same moment
 	w.near("until the receiver asked for, after a step back", w.waits(id, because(postrider.WaitAskedToWait)).Sub(w.Clock().Wall()), 3*long)
 	circuit.PacedUntil = time.Time{}
 	circuit = w.putCircuit(circuit)

@@ -7,17 +7,17 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// clockRig is a node's clock, a machine and a database whose clocks are set.
+// clockRig is a node's clock, and a machine and a database whose clocks the test sets.
 type clockRig struct {
 	*testing.T
 
 	machine  time.Time     // stands for the monotonic clock
-	database time.Duration // its clock, ahead of the machine's
-	ahead    time.Duration // the adjustment that is stored
+	database time.Duration // the database's clock minus the machine's
+	ahead    time.Duration // the stored adjustment
 	version  int64
 	clock    *store.Clock
-	start    time.Time // the clock's Now when the test began,
-	began    time.Time // by the machine
+	start    time.Time // the clock's Now when the test began
+	began    time.Time // the machine's time when the test began
 }
 
 func newClockRig(t *testing.T) *clockRig {
@@ -37,7 +37,8 @@ func (r *clockRig) reading(took time.Duration) store.Reading {
 	}
 }
 
-// follow reads as a store does, and stores an adjustment after a step.
+// follow takes readings as a store does, and stores an adjustment after each step. It returns the
+// steps.
 func (r *clockRig) follow(took time.Duration) (steps []time.Duration) {
 	r.Helper()
 	for {
@@ -52,8 +53,8 @@ func (r *clockRig) follow(took time.Duration) (steps []time.Duration) {
 	}
 }
 
-// wants demands that Now went on as the machine's clock did, but for the
-// difference, and that Wall is the database's.
+// wants fails the test unless Now has moved on as the machine's clock did, plus off, and Wall is
+// the database's time.
 func (r *clockRig) wants(off time.Duration) {
 	r.Helper()
 	if got, want := r.clock.Now(), r.start.Add(r.machine.Sub(r.began)+off); !got.Equal(want) {
@@ -86,7 +87,7 @@ func TestClockGoesOnWhenTheDatabaseIsStepped(t *testing.T) {
 			t.Errorf("what is due in an hour is shown as %v at %v", r.clock.Shown(due), r.clock.Wall())
 		}
 		r.machine = r.machine.Add(time.Hour)
-		r.database -= by // it is set right
+		r.database -= by // the database's clock is set right
 		r.follow(0)
 		r.wants(0)
 		if r.ahead != 0 || !r.clock.SteppedWithin(time.Second) {
@@ -105,7 +106,7 @@ func TestClockOfAnotherNodeAdoptsTheAdjustment(t *testing.T) {
 	if step := other.Follow(stale); step != 10*time.Minute {
 		t.Errorf("the other node sees a step of %v, want 10m0s", step)
 	}
-	r.follow(0) // and is second
+	r.follow(0) // the other node reads second
 	if step := other.Follow(r.reading(0)); step != 0 {
 		t.Errorf("the other node sees a step of %v after the adjustment", step)
 	}
@@ -122,7 +123,7 @@ func TestClockOfAnotherNodeAdoptsTheAdjustment(t *testing.T) {
 func TestClockThatStoodStillAdoptsTheOthersTime(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)
-	r.database += time.Hour // as a suspended machine sees it
+	r.database += time.Hour // what a machine that was suspended sees
 	reading := r.reading(0)
 	reading.Witness = reading.Wall.Add(-time.Second)
 	if step := r.clock.Follow(reading); step != 0 {
@@ -133,7 +134,7 @@ func TestClockThatStoodStillAdoptsTheOthersTime(t *testing.T) {
 	r = newClockRig(t)
 	r.database += time.Hour
 	reading = r.reading(0)
-	reading.Witness = reading.Wall.Add(-time.Hour - time.Second) // it does not know of the step either
+	reading.Witness = reading.Wall.Add(-time.Hour - time.Second) // the other node does not know of the step either
 	if step := r.clock.Follow(reading); step != time.Hour {
 		t.Errorf("a step of %v, want 1h0m0s", step)
 	}
@@ -155,13 +156,13 @@ func TestClockFollowsDriftSlowlyAndNeverBack(t *testing.T) {
 		}
 		last = now
 	}
-	if off := r.clock.Wall().Sub(r.machine.Add(r.database)); off.Abs() > 1100*time.Microsecond { // what a reading of 2 ms cannot tell, and its last step
+	if off := r.clock.Wall().Sub(r.machine.Add(r.database)); off.Abs() > 1100*time.Microsecond { // half of a reading, and its correction
 		t.Errorf("Wall is off by %v after a minute", off)
 	}
 }
 
-// TestASlowReadingDoesNotMoveAClockThatIsRight has the database read its clock as it was asked,
-// and answer 200 ms later.
+// TestASlowReadingDoesNotMoveAClockThatIsRight has a database that reads its clock at once, and
+// answers 200 ms later.
 func TestASlowReadingDoesNotMoveAClockThatIsRight(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)

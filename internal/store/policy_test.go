@@ -21,8 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/policy.json")
 
-// fullPolicy has a value in every field, although no endpoint has all of them
-// together.
+// fullPolicy has a value in every field. No real endpoint has all of them together.
 func fullPolicy() postrider.Policy {
 	p := postrider.Policy{
 		Retry: postrider.RetryPolicy{
@@ -50,8 +49,8 @@ func fullPolicy() postrider.Policy {
 	return p
 }
 
-// TestStoredPolicyHasItsNames holds the names of a stored policy: a policy that
-// was stored years ago must be read by the program of today.
+// TestStoredPolicyHasItsNames checks the names of a stored policy, because a policy that was
+// stored years ago must be readable today.
 func TestStoredPolicyHasItsNames(t *testing.T) {
 	t.Parallel()
 	requireFull(t, "Policy", reflect.ValueOf(fullPolicy()))
@@ -80,8 +79,8 @@ func TestStoredPolicyHasItsNames(t *testing.T) {
 	}
 }
 
-// requireFull fails for each field that has no value anywhere: it would be
-// missing in the golden file, and perhaps in the document.
+// requireFull fails the test for each field without a value. Such a field would be missing in the
+// golden file, and perhaps in the document.
 func requireFull(t *testing.T, at string, v reflect.Value) {
 	t.Helper()
 	if v.Kind() == reflect.Slice && v.Len() > 0 {

@@ -165,8 +165,8 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// FuzzCursor holds that a cursor that is accepted holds its key and nothing
-// else, and that every other one is the caller's fault.
+// FuzzCursor checks that an accepted cursor has exactly its key, and that any other cursor is the
+// caller's fault.
 func FuzzCursor(f *testing.F) {
 	id := postrider.MakeID[postrider.EventID](noon, [10]byte{1})
 	for _, seed := range []string{"", "!", "YQ", "YR", "YQ==", "Y\nQ", store.EncodeCursor(string(id[:]))} {
@@ -262,7 +262,7 @@ func TestKeysAreDistinctAndSorted(t *testing.T) {
 	}
 }
 
-// dedupeCase is a case of what [store.Dedupe] decides.
+// dedupeCase is a case of a decision of [store.Dedupe].
 type dedupeCase struct {
 	name    string
 	batches []store.Batch

@@ -18,8 +18,8 @@ func open(*testing.T) store.Store { return memory.New(memory.Options{}) }
 
 func TestContract(t *testing.T) { storetest.Run(t, open) }
 
-// TestModel is the model against itself: histories must be playable, and
-// nothing in them may hang on the clock.
+// TestModel runs the model against itself. Every history must be playable, and must not depend on
+// the clock.
 func TestModel(t *testing.T) {
 	if testkit.Plain(t) {
 		return

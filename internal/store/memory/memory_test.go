@@ -78,8 +78,8 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
-// attempt claims and settles by the hundred until the lane is empty, and asks
-// what is due as often.
+// attempt claims and settles a hundred deliveries at a time until the lane is empty. After each
+// it asks which lanes are due.
 func attempt(b *testing.B, s *memory.Store, w store.Want, t postrider.Transition) {
 	b.Helper()
 	w.N, w.Lease = 100, time.Minute

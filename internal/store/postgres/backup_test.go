@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// archiving returns how the archiving of the server's log goes.
+// archiving returns the state of the archiving of the server's log.
 func archiving(t *testing.T, s *postgres.Store) postgres.LogArchive {
 	t.Helper()
 	l, err := s.LogArchive(t.Context())
@@ -19,7 +19,7 @@ func archiving(t *testing.T, s *postgres.Store) postgres.LogArchive {
 	return l
 }
 
-// TestTheArchiveOfTheLogIsWatched has a server whose archive is away at first.
+// TestTheArchiveOfTheLogIsWatched uses a server whose archive folder is missing at first.
 func TestTheArchiveOfTheLogIsWatched(t *testing.T) {
 	t.Parallel()
 	cluster := throwaway(t, "archive_mode=on", "wal_level=replica", "archive_command='test -d ../archive && cp %p ../archive/%f'")
@@ -32,7 +32,7 @@ func TestTheArchiveOfTheLogIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	endFile := func() { // a file of the log that has something is full, and can be archived
+	endFile := func() { // a file of the log that has a record counts as full, and is archived
 		t.Helper()
 		for _, statement := range []string{"select pg_logical_emit_message(true, 'postrider', 'a record')", "select pg_switch_wal()"} {
 			if err := cluster.Run(t.Context(), cluster.Bin("psql"), cluster.DSN("postgres"), "-qc", statement); err != nil {
@@ -53,7 +53,7 @@ func TestTheArchiveOfTheLogIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "the log is archived", func() bool {
-		endFile() // which has the server try again at once
+		endFile() // makes the server try again at once
 		l := archiving(t, s)
 		return !l.Failing && l.ArchivedAt.After(begun)
 	})

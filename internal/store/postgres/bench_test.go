@@ -17,7 +17,8 @@ import (
 
 const benchBatch = 100
 
-// One event of 1 KB with one delivery that is stored leased, in batches.
+// BenchmarkPublish publishes batches of events of 1 KB. Each event has one delivery, which is
+// stored leased.
 func BenchmarkPublish(b *testing.B) {
 	s := newShop(b, freshDSN(b))
 	for b.Loop() {
@@ -29,7 +30,7 @@ func BenchmarkPublish(b *testing.B) {
 	perDelivery(b)
 }
 
-// Deliveries that are accepted at once, in batches.
+// BenchmarkSettle settles batches of deliveries that are accepted at once.
 func BenchmarkSettle(b *testing.B) {
 	s := newShop(b, freshDSN(b))
 	token := postrider.Token(1 << 32)
@@ -61,8 +62,9 @@ func perDelivery(b *testing.B) {
 
 const benchGroup = 60
 
-// Deliveries that are published and accepted at once, in groups, several at a
-// time: what they cost the server in CPU, whatever else the machine does.
+// BenchmarkDelivery publishes and settles groups of deliveries that are accepted at once, several
+// groups at a time. It measures the CPU time of the server, independent of other work on the
+// machine.
 func BenchmarkDelivery(b *testing.B) {
 	s := newShop(b, freshDSN(b))
 	var tokens atomic.Int64
@@ -83,8 +85,7 @@ func BenchmarkDelivery(b *testing.B) {
 	b.ReportMetric(n/b.Elapsed().Seconds(), "deliveries/s")
 }
 
-// serverCPU returns the processor time of the shared cluster's processes, those
-// that have ended included.
+// serverCPU returns the CPU time of the shared cluster's processes, with those that have ended.
 func serverCPU(b *testing.B) time.Duration {
 	b.Helper()
 	pidFile, err := os.ReadFile(filepath.Join(filepath.Dir(testkit.SharedCluster(b).Socket()), "data", "postmaster.pid"))
@@ -95,13 +96,13 @@ func serverCPU(b *testing.B) time.Duration {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	ticks := 0
 	for _, path := range stats {
-		stat, _ := os.ReadFile(path) // nothing: it has ended
+		stat, _ := os.ReadFile(path) // empty if the process has ended
 		name := bytes.LastIndexByte(stat, ')')
-		fields := strings.Fields(string(stat[name+1:])) // from the third on
+		fields := strings.Fields(string(stat[name+1:])) // from the third field on
 		counted := 0
 		switch {
 		case strings.HasPrefix(string(stat), postmaster+" "):
-			counted = 4 // its own, and those of its children that have ended
+			counted = 4 // its own fields, and those of its children that have ended
 		case len(fields) > 1 && fields[1] == postmaster:
 			counted = 2
 		}

@@ -21,8 +21,7 @@ func TestCalls(t *testing.T) {
 
 func TestModel(t *testing.T) {
 	if testkit.Raced() {
-		// What the model adds is not about races; without the detector it plays
-		// all its histories.
+		// The model does not look for races. Without the race detector it plays all its histories.
 		if err := flag.Set("rapid.checks", "30"); err != nil {
 			t.Fatal(err)
 		}

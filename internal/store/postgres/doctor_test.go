@@ -35,14 +35,14 @@ func statuses(t *testing.T, dsn string) (map[string]doctor.Status, doctor.Postgr
 			list[string(c.Name)] = c.Status
 		}
 	}
-	// How fast the disk of the test is, and what the cluster of all tests has.
+	// These depend on the speed of the test's disk, and on the shared cluster.
 	for _, name := range []doctor.Name{doctor.RoundTrip, doctor.CommitLatency} {
 		delete(list, string(name))
 	}
 	return list, found
 }
 
-// throwaway starts a cluster with settings of its own.
+// throwaway starts a cluster with its own settings.
 func throwaway(t *testing.T, settings ...string) *testkit.Cluster {
 	t.Helper()
 	cluster, err := testkit.StartPostgres("", settings...)
@@ -57,8 +57,8 @@ func throwaway(t *testing.T, settings ...string) *testkit.Cluster {
 	return cluster
 }
 
-// A database as docs/operate/README.md wants it has no findings; one in which everything
-// is wrong has each of them.
+// A database that is set up as in docs/operate/README.md has no findings. A database in which
+// everything is wrong has every finding.
 func TestExamineADatabaseOfItsOwn(t *testing.T) {
 	t.Parallel()
 	good := throwaway(t, "max_wal_size=4GB", "min_wal_size=1GB", "shared_buffers=1GB")
@@ -91,7 +91,7 @@ func TestExamineADatabaseOfItsOwn(t *testing.T) {
 	}
 }
 
-// Examine leaves no row, no table and no setting behind, and names the place of a setting.
+// Examine leaves no row, no table and no setting behind, and names the source of a setting.
 func TestExamineLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dsn, err := testkit.SharedCluster(t).Database(t.Context(), "empty", nil)
@@ -122,7 +122,8 @@ func TestExamineLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A role of its own is told what it lacks, in the order in which it can be given.
+// A separate role gets one finding after the other, in the order in which its missing rights can
+// be granted.
 func TestExamineTheRightsOfARole(t *testing.T) {
 	t.Parallel()
 	cluster := throwaway(t)
@@ -134,7 +135,7 @@ func TestExamineTheRightsOfARole(t *testing.T) {
 	role := strings.Replace(dsn, "postgres@", "weak@", 1)
 	for _, step := range []struct {
 		grant string
-		want  string // part of what was found; empty: the check is ok
+		want  string // a part of the finding; empty: the check is ok
 	}{
 		{"create role weak login", "may not create tables"},
 		{"grant create on schema public to weak", "does not own"},
@@ -171,7 +172,7 @@ func TestExamineTheRightsOfARole(t *testing.T) {
 	}
 }
 
-// A PgBouncer in each of its modes, as its users set it up.
+// This test runs a PgBouncer in each of its modes, as users set it up.
 func TestExaminePoolers(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
@@ -202,8 +203,8 @@ func TestExaminePoolers(t *testing.T) {
 	}
 }
 
-// Behind a PgBouncer in session mode with its own defaults a server works, with the plans that it
-// needs and the guard of commits.
+// Behind a PgBouncer in session mode with its default settings, a server works. It has the plans
+// that it needs, and the setting that protects commits.
 func TestASessionPoolerKeepsThePlansAndTheGuard(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
@@ -220,11 +221,10 @@ func TestASessionPoolerKeepsThePlansAndTheGuard(t *testing.T) {
 	}
 }
 
-// bouncer starts a PgBouncer before the database, and returns the DSN of the database
-// behind it.
+// bouncer starts a PgBouncer in front of the database, and returns the DSN through it.
 func bouncer(t *testing.T, dsn, settings string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pb") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "pb") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func bouncer(t *testing.T, dsn, settings string) string {
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), "/usr/sbin/pgbouncer", "--quiet", file) // Debian keeps it off the PATH of users
+	command := exec.CommandContext(t.Context(), "/usr/sbin/pgbouncer", "--quiet", file) // Debian does not have it in the PATH of users
 	if os.Getuid() == 0 {                                                               // PgBouncer refuses to run as root
 		own(t, command, dir)
 	}
@@ -247,7 +247,7 @@ func bouncer(t *testing.T, dsn, settings string) string {
 	}
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
-		_ = command.Wait() // it says that it was killed
+		_ = command.Wait() // the error says that the process was killed
 	})
 	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
 		var dialer net.Dialer
@@ -262,7 +262,7 @@ func bouncer(t *testing.T, dsn, settings string) string {
 	}
 }
 
-// own makes a command run as the user postgres, to whom it gives the folder.
+// own runs a command as the user postgres, and gives that user the folder.
 func own(t *testing.T, command *exec.Cmd, dir string) {
 	t.Helper()
 	postgres, err := user.Lookup("postgres")
@@ -277,7 +277,8 @@ func own(t *testing.T, command *exec.Cmd, dir string) {
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
-// A clock that is off, seen by a session that has another clock before the server's own.
+// The session of this test uses a function in place of the server's clock, which returns a wrong
+// time.
 func TestExamineTheClock(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)

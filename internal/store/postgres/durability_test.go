@@ -35,8 +35,7 @@ func TestPromise9AServerThatIsNotDurableIsRefused(t *testing.T) {
 	}
 }
 
-// shop is an account with an endpoint, and a store that was opened through a
-// proxy.
+// shop is an account with an endpoint, and a store whose connections go through a proxy.
 type shop struct {
 	*postgres.Store
 	proxy    *testkit.FaultProxy
@@ -63,7 +62,7 @@ func newShop(t testing.TB, dsn string) *shop {
 	return s
 }
 
-// newProxiedShop reaches its database through a fault proxy.
+// newProxiedShop opens a store that reaches its database through a fault proxy.
 func newProxiedShop(t testing.TB) *shop {
 	t.Helper()
 	direct := freshDSN(t)
@@ -74,8 +73,8 @@ func newProxiedShop(t testing.TB) *shop {
 	return s
 }
 
-// batch makes n events, each with a delivery that is stored leased under the
-// token, or waits when the token is zero.
+// batch returns n events with one delivery each. The delivery is stored leased under the token,
+// or waits if the token is zero.
 func (s *shop) batch(n int, token postrider.Token) store.Batch {
 	var batch store.Batch
 	for range n {
@@ -94,8 +93,8 @@ func (s *shop) batch(n int, token postrider.Token) store.Batch {
 	return batch
 }
 
-// settlements says of every delivery of a batch stored leased under the token
-// that it was delivered.
+// settlements returns a settlement as delivered for every delivery of a batch that was stored
+// leased under the token.
 func (s *shop) settlements(batch store.Batch, token postrider.Token) []store.Settlement {
 	var all []store.Settlement
 	for i := range batch {
@@ -113,7 +112,7 @@ func (s *shop) settlements(batch store.Batch, token postrider.Token) []store.Set
 	return all
 }
 
-// syncMessage is the message of the protocol that makes the server commit.
+// syncMessage is the message of the protocol after which the server commits.
 var syncMessage = []byte{'S', 0, 0, 0, 4}
 
 func TestPublishWhoseReplyIsLostIsStoredOnce(t *testing.T) {

@@ -13,7 +13,7 @@ func (s *Store) SetPolicyDocument(ctx context.Context, id postrider.EndpointID, 
 	return err
 }
 
-// Setting returns a setting of a session of the pool.
+// Setting returns a setting of one of the pool's sessions.
 func (s *Store) Setting(ctx context.Context, name string) (value string, err error) {
 	err = s.pool.QueryRow(ctx, `select current_setting($1)`, name).Scan(&value)
 	return value, err

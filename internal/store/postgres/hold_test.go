@@ -18,13 +18,13 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// pooler stands between a store and its server, and tells connections the number
-// of a process that is not the one of their session, as poolers do. It returns
-// the DSN of the database behind it.
+// pooler relays connections between a store and its server. It tells each connection a process
+// number that is not the one of its session, as poolers do. It returns the DSN of the database
+// behind it.
 func pooler(t *testing.T, dsn string) string {
 	t.Helper()
 	socket := testkit.SharedCluster(t).Socket()
-	dir, err := os.MkdirTemp("", "pooler") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "pooler") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,7 @@ func pooler(t *testing.T, dsn string) string {
 	return strings.Replace(dsn, filepath.Dir(socket), dir, 1)
 }
 
-// relay carries one connection, with another process number in the message
-// BackendKeyData.
+// relay relays one connection, and changes the process number in the message BackendKeyData.
 func relay(ctx context.Context, client net.Conn, socket string) {
 	defer client.Close()
 	var dialer net.Dialer
@@ -79,7 +78,7 @@ func relay(ctx context.Context, client net.Conn, socket string) {
 	}
 }
 
-// logged is a log that can be read.
+// logged is a log that the test can read.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -134,8 +133,8 @@ func TestBehindAPoolerTheHeartbeatDecides(t *testing.T) {
 	}
 }
 
-// skewSQL puts another clock before the server's own, for sessions that look for
-// it there.
+// skewSQL creates a function that returns a shifted time. Sessions whose search path has the
+// schema call it in place of the server's own clock function.
 const skewSQL = `
 	create schema skew;
 	create table skew.ahead (ahead interval not null, at timestamptz);
@@ -156,7 +155,7 @@ func TestAStepOfTheServersClockChangesNothingThatIsDue(t *testing.T) {
 			separator = "&"
 		}
 		skewed := dsn + separator + "search_path=public,skew,pg_catalog"
-		at := time.Now().UTC().Truncate(time.Microsecond) // both clocks stand still
+		at := time.Now().UTC().Truncate(time.Microsecond) // both clocks are at the same time
 		if _, err := own.Exec(t.Context(), `update skew.ahead set at = $1`, at); err != nil {
 			t.Fatal(err)
 		}

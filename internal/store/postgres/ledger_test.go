@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The deliveries of an endpoint are listed although the newest 10,000 of the queue are another
-// endpoint's, and those of the other one, too.
+// The deliveries of an endpoint are listed even if the newest 10,000 rows of the queue belong to
+// another endpoint. The deliveries of that other endpoint are listed too.
 func TestDeliveriesBesideBacklog(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

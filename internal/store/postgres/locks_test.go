@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/store/postgres"
 )
 
-// lines is a log that several goroutines write.
+// lines is a log that several goroutines write to.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,7 +34,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// stands runs a statement in a transaction that then stands still. end ends it without a commit.
+// stands runs a statement in a transaction that then stands still. The function end ends the
+// transaction without a commit.
 func stands(t *testing.T, dsn, statement string, args ...any) (end func()) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn+"&application_name=stranger")
@@ -54,14 +55,15 @@ func stands(t *testing.T, dsn, statement string, args ...any) (end func()) {
 	return end
 }
 
-// keyed makes a batch of one event with an ordering key, whose delivery is ordered.
+// keyed returns a batch of one event with an ordering key, whose delivery is ordered.
 func (s *shop) keyed(key string) store.Batch {
 	batch := s.batch(1, 0)
 	batch[0].Event.OrderingKey, batch[0].Deliveries[0].Ordered = key, postrider.SkipDead
 	return batch
 }
 
-// locked publishes the batches, and returns the fields of those that were refused for a lock.
+// locked publishes the batches, and returns the field of each batch that was refused because of a
+// lock.
 func (s *shop) locked(t *testing.T, batches ...store.Batch) (fields []string) {
 	t.Helper()
 	begun := time.Now()
@@ -89,7 +91,7 @@ func TestPromise5AKeyThatATransactionKeepsHoldsOnlyItsOwnEvents(t *testing.T) {
 	for name, tt := range map[string]struct {
 		statement string
 		want      string
-		seen      bool // the transaction can be named
+		seen      bool // whether the number of the transaction is known
 		change    func(*postrider.Event)
 	}{
 		"its row is locked":  {"select from ordering_keys where ordering_key = 'k1' for update", "ordering_key k1", true, ordered("k1")},
@@ -125,7 +127,7 @@ func TestPromise5AKeyThatATransactionKeepsHoldsOnlyItsOwnEvents(t *testing.T) {
 				t.Errorf("the log has more than one line of the transaction: %s", got)
 			}
 			end()
-			for s.locked(t, stuck)[0] != "" { // the server has not noticed the end yet
+			for s.locked(t, stuck)[0] != "" { // the server has not yet noticed the end of the transaction
 			}
 		})
 	}

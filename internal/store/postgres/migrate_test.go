@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-var _ = flag.Bool("update", false, "rewrite the plans") // read by the tests inside the package
+var _ = flag.Bool("update", false, "rewrite the plans") // the tests inside the package read it
 
 func connect(t testing.TB, dsn string) *pgx.Conn {
 	t.Helper()
@@ -77,7 +77,7 @@ func TestPartitionsReachFromYesterdayOverAWeek(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `drop table events_`+firstDay(t, conn)); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds nothing to do
+	for range 2 { // the second call finds nothing to do
 		if err := s.MakePartitions(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// Whoever reclaims a node holds up that node alone: the other survivors, who
-// heard of the death too, go on, and so do everybody's heartbeats.
+// A node that is being reclaimed waits, but no other node does. The other survivors, who also
+// learned of the death, continue, and so do all heartbeats.
 func TestNobodyWaitsForAReclaim(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)

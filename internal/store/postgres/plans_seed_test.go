@@ -1,8 +1,9 @@
 package postgres
 
-// Two partitions of each table are enough to see that they are pruned; rows
-// enough that an index is worth its while. On a slow machine autovacuum would come between
-// the rows and the plans: what it has seen is cheaper to read by an index alone.
+// seedSQL creates two partitions of each table, which is enough to see that the others are
+// pruned, and enough rows for an index to pay off. On a slow machine autovacuum could run between
+// the inserts and the plans. After it, rows are cheaper to read from an index alone, and the
+// plans would differ.
 const seedSQL = `
 do $$
 declare

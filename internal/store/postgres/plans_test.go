@@ -1,6 +1,6 @@
 package postgres
 
-// Inside the package: the statements are nobody else's business.
+// This test is inside the package, because the statements are not exported.
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// oneEndpoint returns the arguments of deliveriesOfEndpointSQL, with a range that has all partitions.
+// oneEndpoint returns the arguments of deliveriesOfEndpointSQL, with a range of all partitions.
 func oneEndpoint() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"from": floor(time.Time{}, 0), "before": floor(time.Time{}, math.MaxUint64), "id": nil, "event": nil, "account": nil,
@@ -115,8 +115,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// While one endpoint has all that waits, statistics say that a condition on the endpoint saves
-// nothing. The statements of another endpoint must not read the whole queue then.
+// If one endpoint has all pending deliveries, the statistics say that a condition on the endpoint
+// saves nothing. The statements for another endpoint must still not read the whole queue.
 func TestPlansOfOneBacklog(t *testing.T) {
 	t.Parallel()
 	conn := planning(t)
@@ -135,9 +135,9 @@ func TestPlansOfOneBacklog(t *testing.T) {
 	}
 }
 
-// While nothing is ordered, statistics say that an index of ordered rows costs nothing. Its
-// rows can be many before the statistics are made again, and dead ones stay in it while a
-// transaction is open. So the plans must be those of TestPlans.
+// If no delivery is ordered, the statistics say that an index of ordered rows costs nothing. The
+// index can get many rows before the next statistics, and keeps dead rows while a transaction is
+// open. So the plans must be the same as those of TestPlans.
 func TestPromise5PlansWhileNothingIsOrdered(t *testing.T) {
 	t.Parallel()
 	conn := planning(t)
@@ -217,13 +217,13 @@ func TestPlansOfReplays(t *testing.T) {
 func TestPlansOfLists(t *testing.T) {
 	t.Parallel()
 	dsn := seeded(t)
-	conn, err := pgx.Connect(t.Context(), dsn) // the settings of a list are the server's own
+	conn, err := pgx.Connect(t.Context(), dsn) // a list has the server's own settings
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
 
-	today := postrider.MakeID[[16]byte](time.Now(), [10]byte{}) // of a partition that is there
+	today := postrider.MakeID[[16]byte](time.Now(), [10]byte{}) // an id in an existing partition
 	account, endpoint, event := postrider.AccountID(today), postrider.EndpointID(today), postrider.EventID(today)
 	from, before, _ := within[postrider.DeliveryID](store.Span{}, store.Paging{})
 	deliveries := func(filter pgx.NamedArgs) pgx.NamedArgs {
@@ -276,18 +276,18 @@ func TestPlansOfLists(t *testing.T) {
 	}
 }
 
-// tooMany is how many rows a statement may sort: two pages.
+// tooMany is the number of rows that a statement may sort: two pages.
 const tooMany = 500
 
 var (
-	// The tables have one row, and a partition without rows costs nothing.
+	// These tables have one row. A partition without rows costs nothing.
 	largeScan = regexp.MustCompile(`Seq Scan on (hold\b|portal\b|keyring\b|subscriptions\b|notices_published\b|` +
 		`\w+ \w+  \(cost=(?:0\.00\.\.0\.00|10000000000\.00\.\.10000000000\.00) )?`)
 	sorted = regexp.MustCompile(`Sort  \(cost=\S+ rows=(\d+)`)
 )
 
-// The statements, and the verbs of package sqlstore, that may sort more, and those that may walk a
-// whole table, with the reason.
+// maySort and mayScan have the statements, and the verbs of package sqlstore, that may sort more
+// rows or walk a whole table, with the reason.
 var (
 	maySort = map[string]string{
 		"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort",
@@ -302,7 +302,7 @@ var (
 	}
 )
 
-// breaks returns how a plan breaks the rule for all statements; empty: it does not.
+// breaks returns how a plan breaks the rule for all statements, or an empty text.
 func breaks(name, plan string) string {
 	for _, scan := range largeScan.FindAllStringSubmatch(plan, -1) {
 		if scan[1] == "" && mayScan[name] == "" {
@@ -329,7 +329,7 @@ func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 		}
 	})
 	inTransaction := planning(t)
-	inList, err := pgx.Connect(t.Context(), seeded(t)) // the settings of a list are the server's own
+	inList, err := pgx.Connect(t.Context(), seeded(t)) // a list has the server's own settings
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,8 +351,7 @@ func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 	}
 }
 
-// seeded returns the DSN of a database with the rows of seedSQL, which are
-// inserted once.
+// seeded returns the DSN of a database with the rows of seedSQL. They are inserted once.
 func seeded(t *testing.T) string {
 	t.Helper()
 	dsn, err := testkit.SharedCluster(t).Database(t.Context(), "plans", func(ctx context.Context, dsn string) error {
@@ -372,8 +371,8 @@ func seeded(t *testing.T) string {
 	return dsn
 }
 
-// explainGeneric returns the plan that the pool's sessions use: the one that
-// was made without looking at the arguments.
+// explainGeneric returns the generic plan, which the sessions of the pool use and which does not
+// depend on the arguments.
 func explainGeneric(t *testing.T, conn *pgx.Conn, statement string, args pgx.NamedArgs) []string {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -406,8 +405,8 @@ var (
 	bound = regexp.MustCompile(`'\{?[0-9a-f]{8}-[0-9a-f-]{27}\}?'`)
 )
 
-// hot are the statements that every delivery passes through, by the file in testdata/plans that has
-// their plans, so that a change of an index shows as a difference.
+// hot has the statements that run for every delivery, with the file in testdata/plans that has
+// their plans. So a change of an index shows as a difference.
 var hot = map[string]string{
 	"publish_events": "publish", "publish_queue": "publish", "publish_keys": "publish", "publish_key_owners": "publish",
 	"publish_stored": "publish", "publish_ordered": "publish", "spend_quotas": "publish",
@@ -419,14 +418,15 @@ var hot = map[string]string{
 	"backlog_endpoint": "backlog", "backlog_account": "backlog", "backlog_endpoint_beside_one": "backlog", "backlog_account_beside_one": "backlog",
 }
 
-// goldenFiles guards the files while they are made anew: tests run in parallel.
+// goldenFiles protects the files while they are rewritten, because tests run in parallel.
 var goldenFiles sync.Mutex
 
-// goldenMajor is the major version whose plans the files have. The rule holds for each.
+// goldenMajor is the major version whose plans the files have. The rule for all statements
+// applies to every version.
 const goldenMajor = 15
 
-// checkPlan fails the test if the plan breaks the rule for all statements, or if it is the plan of a
-// hot statement and another one than its file has. With -update it writes the file.
+// checkPlan fails the test if the plan breaks the rule for all statements, or if it is the plan
+// of a hot statement and differs from the file. With -update it writes the file.
 func checkPlan(t *testing.T, name string, lines []string) {
 	t.Helper()
 	got := strings.Join(lines, "\n")

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// open returns an empty store that is closed when the test ends.
+// open returns an empty store, which is closed when the test ends.
 func open(t *testing.T) store.Store { return openAt(t, freshDSN(t)) }
 
 func freshDSN(tb testing.TB) string {

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A row that is locked while a claim steps over it, and free again afterwards, is found by
-// the lane's next claim, although it is due much longer than what the first one leased.
+// If a row is locked while a claim skips it, and free afterwards, the next claim of the lane
+// finds it, even if it has been due for much longer than the rows that the first claim leased.
 func TestARowThatWasLockedDuringAClaimIsClaimedNext(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/store/postgres"
 )
 
-// TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine has more readers wait for a locked
-// table than the store has connections. Publishes and claims go on beside them.
+// TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine lets more readers wait for a locked table
+// than the store has connections. Publishes and claims must continue beside them.
 func TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
@@ -24,7 +24,7 @@ func TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine(t *testing.T) {
 	var ended atomic.Int64
 	for range 6 {
 		reads.Go(func() {
-			_, _ = small.Attempts(store.ForReader(t.Context()), store.AttemptQuery{Delivery: postrider.DeliveryID{1}}) // it fails after 2 s
+			_, _ = small.Attempts(store.ForReader(t.Context()), store.AttemptQuery{Delivery: postrider.DeliveryID{1}}) // fails after 2 s
 			ended.Add(1)
 		})
 	}
@@ -34,7 +34,7 @@ func TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine(t *testing.T) {
 		}
 		return n
 	}
-	for waiting() == 0 && ended.Load() == 0 { // a query at a time
+	for waiting() == 0 && ended.Load() == 0 { // one query at a time
 	}
 	if _, err := small.Publish(t.Context(), store.Publish{Version: 1, Batches: []store.Batch{s.batch(3, 0)}}); err != nil {
 		t.Error(err)

@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// The four are the event, the insert into the queue, the delete from it, and the attempt.
+// The four row writes are the event, the insert into the queue, the delete from the queue, and
+// the attempt.
 func TestADeliveryThatSucceedsAtOnceCostsFourRowWrites(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)
@@ -24,13 +25,13 @@ func TestADeliveryThatSucceedsAtOnceCostsFourRowWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := s.Close(); err != nil { // sessions report what they counted when they end
+	if err := s.Close(); err != nil { // sessions report their counts when they end
 		t.Fatal(err)
 	}
 
 	want := map[string]int64{
 		"events": n, "queue": 2 * n, "attempts": n, "rollup_deltas": 1,
-		"accounts": 1, "endpoints": 1, "subscriptions": 1, "hold": 1, "search_terms": 4, // the shop itself
+		"accounts": 1, "endpoints": 1, "subscriptions": 1, "hold": 1, "search_terms": 4, // the rows of the shop itself
 	}
 	var got map[string]int64
 	all := func(writes map[string]int64) (sum int64) {
@@ -48,8 +49,8 @@ func TestADeliveryThatSucceedsAtOnceCostsFourRowWrites(t *testing.T) {
 	}
 }
 
-// rowWrites counts the rows that were inserted, updated and deleted, by table;
-// partitions count as their parents.
+// rowWrites returns the number of rows that were inserted, updated and deleted, by table.
+// Partitions are counted with their parents.
 func rowWrites(t *testing.T, conn *pgx.Conn) map[string]int64 {
 	t.Helper()
 	rows, _ := conn.Query(t.Context(), `
@@ -70,8 +71,8 @@ func rowWrites(t *testing.T, conn *pgx.Conn) map[string]int64 {
 	return writes
 }
 
-// On a full disk the row of the probe fits into its page, so the probe needs room of its own. A
-// limit of temporary files stands in for the disk.
+// On a full disk the row of the probe still fits into its page, so the probe asks for space. In
+// this test a limit of temporary files stands in for the disk.
 func TestAProbeNeedsTheRoomThatItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)

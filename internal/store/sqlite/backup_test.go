@@ -17,9 +17,9 @@ import (
 
 func anyValue([]byte) error { return nil }
 
-// TestABackupIsOneStateOfAStoreInUse backs a store up, several times, while events are
-// published with two deliveries each, some of which end. Each copy has all that was
-// acknowledged before it began, and no half of a commit.
+// TestABackupIsOneStateOfAStoreInUse backs up a store several times, while events with two
+// deliveries each are published and some of the deliveries end. Each copy must have everything
+// that was acknowledged before it began, and no part of an unfinished commit.
 func TestABackupIsOneStateOfAStoreInUse(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), t.TempDir()
@@ -62,7 +62,7 @@ func TestABackupIsOneStateOfAStoreInUse(t *testing.T) {
 		t.Error(failed)
 	}
 	entries, err := os.ReadDir(out)
-	if err != nil || len(entries) != 6 { // each has its checksum beside it
+	if err != nil || len(entries) != 6 { // each backup has its checksum beside it
 		t.Errorf("%d files are left of three backups: %v, %v", len(entries), entries, err)
 	}
 	if h, err := r.Held(t.Context()); err != nil || h.Held() {
@@ -70,7 +70,7 @@ func TestABackupIsOneStateOfAStoreInUse(t *testing.T) {
 	}
 }
 
-// publish stores n events, each with a delivery that stays pending.
+// publish stores n events, each with one delivery that stays pending.
 func (r *rig) publish(n, size int) {
 	r.Helper()
 	p, _ := r.batch(n, size)
@@ -116,7 +116,7 @@ func TestARestoredStoreIsHeld(t *testing.T) {
 	}
 }
 
-// TestABackupThatIsPutIntoPlaceByHandIsHeld copies the file into a data directory.
+// TestABackupThatIsPutIntoPlaceByHandIsHeld copies the backup's file into a data directory.
 func TestABackupThatIsPutIntoPlaceByHandIsHeld(t *testing.T) {
 	t.Parallel()
 	from, dir := backedUp(t), t.TempDir()
@@ -137,7 +137,7 @@ func TestABackupThatIsPutIntoPlaceByHandIsHeld(t *testing.T) {
 	}
 }
 
-// TestBadBackupsAreRefused bends a backup in several ways.
+// TestBadBackupsAreRefused damages a backup in several ways.
 func TestBadBackupsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -200,8 +200,8 @@ func TestBadBackupsAreRefused(t *testing.T) {
 	}
 }
 
-// TestADatabaseWithItsLogIsNoBackup verifies the file of a server, from which the log beside
-// it would be missing.
+// TestADatabaseWithItsLogIsNoBackup verifies the file of a server. A backup of that file alone
+// would lack the log beside it.
 func TestADatabaseWithItsLogIsNoBackup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -241,7 +241,7 @@ func rootOf(t *testing.T, file, table string) (page int) {
 	return page
 }
 
-// TestAFolderInUseOrWithFilesIsLeftAlone restores into folders that have something.
+// TestAFolderInUseOrWithFilesIsLeftAlone restores into folders that are in use or have files.
 func TestAFolderInUseOrWithFilesIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	from := backedUp(t)
@@ -264,7 +264,7 @@ func TestAFolderInUseOrWithFilesIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestABackupThatIsInterruptedLeavesNothing ends the context of a copy.
+// TestABackupThatIsInterruptedLeavesNothing cancels the context of a copy.
 func TestABackupThatIsInterruptedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), t.TempDir()
@@ -294,7 +294,7 @@ func TestAByteThatChangedIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := bytes.LastIndex(content, make([]byte, 500)) // in a payload of 1,000 zeros
+	at := bytes.LastIndex(content, make([]byte, 500)) // inside a payload of 1,000 zeros
 	content[at] = 1
 	if err := os.WriteFile(b.File, content, 0o600); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// last reads how the last backups of a store ended.
+// last returns the note about the last backups of a store.
 func last(t *testing.T, dir string) sqlite.LastBackup {
 	t.Helper()
 	l, err := sqlite.ReadLastBackup(dir)

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// rig is a store with one endpoint and what a producer and a worker need.
+// rig is a store with one endpoint, and helpers for a producer and a worker.
 type rig struct {
 	testing.TB
 	*sqlite.Store
@@ -19,7 +19,7 @@ type rig struct {
 	version  int64
 }
 
-// newRig opens the store in dir. It adds an endpoint to those that are there.
+// newRig opens the store in dir, and adds an endpoint.
 func newRig(t testing.TB, dir string, opts sqlite.Options) *rig {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), dir, opts)
@@ -47,8 +47,8 @@ func (r *rig) ok(err error) {
 	}
 }
 
-// batch makes n events of size bytes, each with one delivery under a lease of
-// an hour, and the settlements that deliver them.
+// batch returns n events of size bytes, each with one delivery that is leased for an hour, and
+// the settlements of these deliveries as delivered.
 func (r *rig) batch(n, size int) (store.Publish, []store.Settlement) {
 	p := store.Publish{Version: r.version}
 	var settlements []store.Settlement
@@ -73,7 +73,7 @@ func (r *rig) batch(n, size int) (store.Publish, []store.Settlement) {
 	return p, settlements
 }
 
-// An operation is a batch; what counts is the metric deliveries/s.
+// One operation is a batch. The metric to compare is deliveries/s.
 func BenchmarkPublish(b *testing.B) {
 	benchmark(b, func(r *rig, p store.Publish, _ []store.Settlement) {
 		_, err := r.Publish(r.Context(), p)

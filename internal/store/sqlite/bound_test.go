@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// Rows of one account and endpoint; the oldest is of the type "rare", and of a cause of its
-// own.
+// These statements insert rows of one account and endpoint. The oldest row has the type "rare",
+// and its own cause.
 const (
 	fillFrom      = `with recursive n (i) as (select 1 union all select i + 1 from n where i < @n) insert into `
 	fillEventsSQL = fillFrom + `events (id, account, type, data, api_version, ordering_key, sequence, hops, created_at)
@@ -28,7 +28,7 @@ const (
 		select unhex(format('%032x', 4 * i + 2)), @account, @account, @account, iif(i = 1, 'rare', 'common'), iif(i = 1, 'gone', 'exhausted'), 1, 500, '', 0 from n`
 )
 
-// filled opens a store with 25,000 rows of each kind, all of the account and the endpoint
+// filled opens a store with 25,000 rows of each kind, all of the account {1} and the endpoint
 // {1}.
 func filled(t *testing.T, opts Options) *Store {
 	t.Helper()
@@ -51,7 +51,7 @@ func filled(t *testing.T, opts Options) *Store {
 	return s
 }
 
-// pagesOf reads a list to its end, and returns how many items and pages it has.
+// pagesOf reads a list to its end, and returns the number of items and of pages.
 func pagesOf[T any](t *testing.T, p store.Paging, list func(store.Paging) (store.Page[T], error)) (items, pages int) {
 	t.Helper()
 	for {
@@ -69,7 +69,7 @@ func pagesOf[T any](t *testing.T, p store.Paging, list func(store.Paging) (store
 
 func TestPagesThatFindLittleStopAfterTenThousandRows(t *testing.T) {
 	t.Parallel()
-	if testkit.Plain(t) { // what is read is what counts, and not who reads at the same time
+	if testkit.Plain(t) { // runs without the race detector, because the test counts pages and has no races
 		return
 	}
 	s := filled(t, Options{})
@@ -111,7 +111,8 @@ func TestPagesThatFindLittleStopAfterTenThousandRows(t *testing.T) {
 	}
 }
 
-// pagesRead returns how many pages of the file a call reads, from the cache or from the disk.
+// pagesRead returns the number of the file's pages that a call reads, from the cache or from the
+// disk.
 func pagesRead(t *testing.T, s *Store, call func() error) int {
 	t.Helper()
 	read := func() (pages int) {
@@ -143,16 +144,16 @@ func pagesRead(t *testing.T, s *Store, call func() error) int {
 	return read() - before
 }
 
-// A walk over 25,000 rows reads 300 pages of an index and 800 of a table. If each row is
-// looked up too, it reads 75,000.
+// A walk over 25,000 rows reads 300 pages of an index and 800 of a table. A walk that looks up
+// each row reads 75,000 pages.
 func TestNoPageReadsAllRows(t *testing.T) {
 	t.Parallel()
-	if testkit.Plain(t) { // what is read is what counts, and not who reads at the same time
+	if testkit.Plain(t) { // runs without the race detector, because the test counts pages and has no races
 		return
 	}
 	s := filled(t, Options{Readers: 1})
 	account, endpoint, first := postrider.AccountID{1}, postrider.EndpointID{1}, store.Paging{Limit: 1}
-	const lookups, tenThousand = 100, 700 // pages
+	const lookups, tenThousand = 100, 700 // in pages
 	deliveries := func(q store.DeliveryQuery) func() error {
 		return func() error {
 			q.Paging = first

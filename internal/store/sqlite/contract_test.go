@@ -39,9 +39,8 @@ func TestCalls(t *testing.T) {
 
 func TestModel(t *testing.T) { storetest.Model(t, migrated(t).open) }
 
-// database is the file of an empty store. To copy it is much faster than to
-// migrate one for each of hundreds of tests, most of all with the race
-// detector.
+// database is the file of an empty store. Copying it is much faster than migrating a new one for
+// each of hundreds of tests, especially with the race detector.
 type database []byte
 
 func migrated(t *testing.T) database {
@@ -61,14 +60,14 @@ func migrated(t *testing.T) database {
 	return file
 }
 
-// open opens a copy, in memory: the contract says nothing of power cuts, so
-// that no test of it has to wait for a disk.
+// open opens a copy in memory. The contract has no sentence about power cuts, so no contract test
+// must wait for a disk.
 func (d database) open(t *testing.T) store.Store {
 	t.Helper()
 	return open(t, d.copy(t), sqlite.Options{})
 }
 
-// copy writes a copy, and returns its directory.
+// copy writes a copy into a new directory, and returns the directory.
 func (d database) copy(t *testing.T) string {
 	t.Helper()
 	dir := inMemory(t)
@@ -78,8 +77,7 @@ func (d database) copy(t *testing.T) string {
 	return dir
 }
 
-// inMemory returns a directory for the test, on a file system in memory where
-// there is one.
+// inMemory returns a directory for the test, in a file system in memory if there is one.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "postrider-test-")
@@ -111,8 +109,8 @@ func open(t *testing.T, dir string, opts sqlite.Options) *sqlite.Store {
 
 func TestMain(m *testing.M) {
 	if testkit.Raced() {
-		// SQLite in Go is ten times slower then. What the model adds is not
-		// about races; without the detector it plays all its histories.
+		// With the race detector, SQLite in Go is ten times slower. The model does not look for races.
+		// Without the detector it plays all its histories.
 		if err := flag.Set("rapid.checks", "10"); err != nil {
 			panic(err)
 		}

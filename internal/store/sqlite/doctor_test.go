@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// contents returns the files of a directory with digests of their bytes.
+// contents returns digests of the files of a directory, by name.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -36,7 +36,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// copied copies a store's directory while it is open, as a power cut leaves it.
+// copied copies the directory of an open store, which is what a power cut leaves.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "data")
@@ -55,8 +55,8 @@ func copied(t *testing.T, dir string) string {
 	return to
 }
 
-// Examine sees a store that is closed, one whose process died, and one that is open, and
-// leaves every file as it is.
+// Examine describes a closed store, a store whose process died, and an open store, and changes no
+// file.
 func TestExamineChangesNoFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -99,7 +99,7 @@ func TestExamineChangesNoFile(t *testing.T) {
 			readKeyring(t, tt.name, tt.dir)
 		}
 		after := contents(t, tt.dir)
-		delete(before, "postrider.db-shm") // a reader beside a server notes in the shared memory that it reads
+		delete(before, "postrider.db-shm") // a reader beside a server writes into the shared memory
 		delete(after, "postrider.db-shm")
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("%s: the files changed:\n%s", tt.name, diff)
@@ -107,8 +107,8 @@ func TestExamineChangesNoFile(t *testing.T) {
 	}
 }
 
-// readKeyring reads what the store of TestExamineChangesNoFile has, from the log or from
-// the file.
+// readKeyring reads the keyring of the store of TestExamineChangesNoFile, which is in the log or
+// in the file.
 func readKeyring(t *testing.T, name, dir string) {
 	t.Helper()
 	sealed, err := sqlite.OpenSealed(dir)
@@ -163,7 +163,8 @@ func TestExamineNamesDamageAndOpenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The second half of the file: some of its pages have tables, and none has the schema.
+	// This damages the second half of the file. Some of its pages have tables, and none has the
+	// schema.
 	if _, err := file.WriteAt([]byte(strings.Repeat("damaged ", int(stat.Size()/16))), stat.Size()/2/4096*4096); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestExamineSeesThatTheClockWasAhead(t *testing.T) {
 	}
 }
 
-// A check that has no time left stops, and says that it did.
+// A check that has no time left stops, and reports that.
 func TestTheIntegrityCheckIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

@@ -22,11 +22,11 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// childDir is set in the environment of the processes that a test kills.
+// childDir is an environment variable. It is set in the processes that tests kill.
 const childDir = "POSTRIDER_TEST_CHILD_DIR"
 
-// TestChild is the other process of the tests below, and nothing otherwise. It
-// publishes until it is killed and prints what was acknowledged.
+// TestChild runs as the other process of the tests below; otherwise it does nothing. It publishes
+// until it is killed, and prints what was acknowledged.
 func TestChild(t *testing.T) {
 	dir, ok := os.LookupEnv(childDir)
 	if !ok {
@@ -51,7 +51,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// child starts the other process on the directory and returns its words.
+// child starts the other process on the directory, and returns its output as words.
 func child(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$")
@@ -66,8 +66,8 @@ func child(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-// killed lets another process publish to the directory, kills it, and returns
-// what it had acknowledged by then.
+// killed lets another process publish to the directory, kills it, and returns the ids that it had
+// acknowledged.
 func killed(t *testing.T, dir string) (events []postrider.EventID, deliveries []postrider.DeliveryID) {
 	t.Helper()
 	cmd, lines := child(t, dir)
@@ -78,7 +78,7 @@ func killed(t *testing.T, dir string) (events []postrider.EventID, deliveries []
 		}
 		event, err := postrider.ParseID[postrider.EventID](words[1])
 		if err != nil {
-			break // the line that the kill cut off
+			break // the kill cut off this line
 		}
 		delivery, err := postrider.ParseID[postrider.DeliveryID](words[2])
 		if err != nil {
@@ -153,7 +153,7 @@ func TestLeasesOfADeadProcessAreTakenOverAtOnce(t *testing.T) {
 	}
 }
 
-// TestPromise8AReplayJobOfADeadProcessIsDueAtOnce leaves the lease of a job behind.
+// TestPromise8AReplayJobOfADeadProcessIsDueAtOnce leaves a leased job behind.
 func TestPromise8AReplayJobOfADeadProcessIsDueAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -189,7 +189,7 @@ func TestADirectoryBelongsToOneProcess(t *testing.T) {
 	if lines.Scan(); !strings.Contains(lines.Text(), want) {
 		t.Errorf("another process says %q, want %q", lines.Text(), want)
 	}
-	for lines.Scan() { // to its end, which Wait needs
+	for lines.Scan() { // read to the end, which Wait needs
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
@@ -200,8 +200,8 @@ func TestADirectoryBelongsToOneProcess(t *testing.T) {
 	open(t, dir, sqlite.Options{})
 }
 
-// commits counts the transactions in the database's log: the frames that say
-// how long the file is after them (sqlite.org/fileformat2.html, 4.1).
+// commits returns the number of transactions in the database's log. It counts the frames that
+// have the size of the file after the commit (sqlite.org/fileformat2.html, 4.1).
 func commits(t *testing.T, dir string) (n int) {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(dir, "postrider.db-wal"))
@@ -237,8 +237,8 @@ func openRaw(t *testing.T, dir string) *sql.Conn {
 	return conn
 }
 
-// A lock of the database keeps the first commit waiting until all calls are at hand, so
-// that a slow machine does not spread them over many commits.
+// This test locks the database, so that the first commit waits until all calls have arrived.
+// Otherwise a slow machine would spread them over many commits.
 func TestCallsAtHandShareACommit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -295,7 +295,7 @@ func TestACallThatFailsTakesNoOtherWithIt(t *testing.T) {
 			e.UID = fmt.Sprint(i)
 		}
 		callers.Go(func() {
-			// The one that fails has raised the version by then.
+			// the failing call has already raised the version
 			_, err := r.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e})
 			if want := i%2 != 0; errors.Is(err, postrider.ErrConflict) != want {
 				t.Errorf("PutEndpoint = %v, want a conflict: %t", err, want)
@@ -369,7 +369,7 @@ func TestAFullDiskIsBusyAndPasses(t *testing.T) {
 	t.Error("the disk was never full")
 }
 
-// damage overwrites the page of the one row that every publish reads.
+// damage overwrites the page of the row that every publish reads.
 func damage(t *testing.T, dir string) {
 	t.Helper()
 	root := texts(t, raw(t, dir), `select rootpage from sqlite_schema where name = 'subscriptions'`)[0]
@@ -427,8 +427,8 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// TestAStoreThatWasClosedCanBeOpenedWhileAProcessIsStarted has other goroutines start processes
-// all the time: until such a process runs its program, it has a copy of every open file.
+// TestAStoreThatWasClosedCanBeOpenedWhileAProcessIsStarted lets other goroutines start processes
+// all the time. Until such a process runs its program, it has a copy of every open file.
 func TestAStoreThatWasClosedCanBeOpenedWhileAProcessIsStarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

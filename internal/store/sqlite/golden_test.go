@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var _ = flag.Bool("update", false, "rewrite testdata/plans") // read by the tests inside the package
+var _ = flag.Bool("update", false, "rewrite testdata/plans") // the tests inside the package read it
 
 // raw opens the database of the directory beside the store.
 func raw(t *testing.T, dir string) *sql.DB {
@@ -28,7 +28,7 @@ func raw(t *testing.T, dir string) *sql.DB {
 	return db
 }
 
-// texts reads the one column of a query.
+// texts returns the only column of a query's rows.
 func texts(t *testing.T, db *sql.DB, query string) (all []string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query)
@@ -49,8 +49,8 @@ func texts(t *testing.T, db *sql.DB, query string) (all []string) {
 	return all
 }
 
-// SQLite in Go runs on a C library in Go whose version must be the one it was
-// translated with; the module graph would quietly take a newer one.
+// SQLite in Go runs on a C library in Go. Its version must be the one for which SQLite was
+// translated, but the module graph would silently choose a newer one.
 func TestLibc(t *testing.T) {
 	t.Parallel()
 	list := func(format, module string) string {

@@ -1,6 +1,6 @@
 package sqlite
 
-// Inside the package: the statements are of no use to others.
+// This test is inside the package, because the statements are not exported.
 
 import (
 	"database/sql"
@@ -21,11 +21,11 @@ import (
 	"github.com/postrider/postrider/internal/store/storetest"
 )
 
-// two returns the text of a bulk statement about two rows.
+// two returns the text of a bulk statement for two rows.
 func two(b bulk) string { return b.head + tuples(2, b.columns) + b.tail }
 
-// statements are, by name, the statements that run for every delivery or that every list is made
-// of. TestNoStatementWalksAWholeTable has the rule for all of them.
+// statements has, by name, the statements that run for every delivery, and those that lists use.
+// TestNoStatementWalksAWholeTable has the rule for all of them.
 var statements = map[string]string{
 	"attempts_of_delivery":               attemptsOfDeliverySQL,
 	"attempts_of_event":                  attemptsOfEventSQL,
@@ -158,8 +158,8 @@ func deadLettersOf(q store.DeadLetterQuery) string {
 	return deadLettersSelect + deadLettersWhere(q) + deadLettersFilter
 }
 
-// hot are the statements that every delivery passes through, by the file in testdata/plans that has
-// their plans, so that a change of an index shows as a difference.
+// hot has the statements that run for every delivery, by the file in testdata/plans that has
+// their plans. So a change of an index shows as a difference.
 var hot = map[string][]string{
 	"claim": {
 		"claim", "claim_fan_outs", "claimed_events", "due", "due_counted", "due_newer", "is_queued", "lease", "leased", "recorded", "suspect",
@@ -205,8 +205,8 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-// walksAll are the statements that walk a table from its end without a condition, or sort what
-// they find, with the reason why they may.
+// walksAll has the statements that may walk a table from its end without a condition, or sort the
+// rows that they find, with the reason.
 var walksAll = map[string]string{
 	"backlog_of_all":         "stops after @most rows",
 	"backlog_next":           "stops at the first account with a limit of its own",
@@ -227,17 +227,17 @@ var walksAll = map[string]string{
 	"take_deltas":            "stops after @limit rows, all of which it deletes",
 }
 
-// A plan has a line for each walk. A sort is a sibling of the walk whose rows it sorts.
+// A plan has one line for each walk. A sort is a sibling of the walk whose rows it sorts.
 var (
 	walkLine  = regexp.MustCompile(`^( *)(SCAN|SEARCH) (\w+)(.*)`)
 	sortLine  = regexp.MustCompile(`(?m)^( *)USE TEMP B-TREE FOR (ORDER|GROUP|DISTINCT)`)
 	tableName = regexp.MustCompile(`(?m)^create table (\w+)`)
 )
 
-// walks reports whether a plan walks over one of the tables from its end, or sorts what it
-// finds there. Tables of an alias are known by their index alone.
+// walks reports whether a plan walks one of the tables from its end, or sorts the rows of such a
+// walk. Tables with an alias are recognised only by their index.
 func walks(plan string, tables map[string]bool) bool {
-	found := map[string]bool{} // by the indent of siblings: whether the last walk is of a table
+	found := map[string]bool{} // by the indent of siblings: whether the last walk is over one of the tables
 	for line := range strings.Lines(plan) {
 		if m := sortLine.FindStringSubmatch(line); m != nil && found[m[1]] {
 			return true
@@ -264,7 +264,7 @@ func TestNoStatementWalksAWholeTable(t *testing.T) {
 	for _, m := range tableName.FindAllStringSubmatch(string(schema), -1) {
 		tables[m[1]] = true
 	}
-	delete(tables, "hold") // it has one row
+	delete(tables, "hold") // the table has one row
 	s := opened(t)
 	for name, statement := range statements {
 		_, allowed := walksAll[name]
@@ -274,14 +274,15 @@ func TestNoStatementWalksAWholeTable(t *testing.T) {
 	}
 }
 
-// maySort are the verbs of package sqlstore that sort what they find, with the reason.
+// maySort has the verbs of package sqlstore that may sort the rows that they find, with the
+// reason.
 var maySort = map[string]string{
 	"ClaimDestinations": "of the destinations that are due, few have a notice",
 	"ReplaysPending":    "groups the pending deliveries of one replay job, a thousand",
 }
 
-// largeScan is a walk over a whole table, but for those of one row, for values, and for indexes of
-// few rows.
+// largeScan matches a walk over a whole table. Tables of one row, values, and indexes of few rows
+// are excepted.
 var largeScan = regexp.MustCompile(`SCAN (h\b|hold\b|portal\b|keyring\b|subscriptions\b|notices_published\b|CONSTANT ROW|\w+ VIRTUAL TABLE|due\b|d USING INDEX notice_destinations_operator|replay_jobs USING INDEX replay_jobs_running)?`)
 
 func TestNoColdStatementWalksAWholeTable(t *testing.T) {
@@ -301,8 +302,8 @@ func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 	}
 }
 
-// goldenPlan fails the test unless the file of that name holds the plans. With
-// -update it writes the file.
+// goldenPlan fails the test unless the file of that name has the plans. With -update it writes
+// the file.
 func goldenPlan(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", "plans", name+".txt")

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine takes every connection of readers. The
-// engine reads and writes; a reader waits for as long as it may.
+// TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine takes every connection for readers. The
+// engine still reads and writes, and a further reader waits until its time limit.
 func TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), t.TempDir(), Options{Readers: 2})

@@ -58,8 +58,8 @@ func TestBulkJobsWaitForOthersButNotForever(t *testing.T) {
 	next("")
 }
 
-// TestTheLogIsWrittenBackBesideTheWriter looks at the size of the file: until a checkpoint, what
-// was committed is in the log alone.
+// TestTheLogIsWrittenBackBesideTheWriter measures the size of the file. Until a checkpoint,
+// committed changes are only in the log.
 func TestTheLogIsWrittenBackBesideTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -75,7 +75,7 @@ func TestTheLogIsWrittenBackBesideTheWriter(t *testing.T) {
 			}
 			return file.Size()
 		}
-		time.Sleep(2 * checkpointEvery) // what Open wrote
+		time.Sleep(2 * checkpointEvery) // until what Open wrote has been written back
 		before := size()
 		name := strings.Repeat("x", 100*pageSize)
 		if err := s.PutAccount(t.Context(), postrider.Account{ID: postrider.AccountID{1}, Name: name}); err != nil {

@@ -129,12 +129,15 @@ func (c *Clock) SteppedWithin(span time.Duration) bool {
 //
 // These rules apply in this order:
 //
-//   - A reading that took more than a second is ignored.
-//   - A difference of up to a second is drift, which is corrected slowly. The part of it that the
-//     duration of the reading can explain, half of that duration, is not corrected.
+//   - The first reading is adopted.
+//   - A later reading that took more than a second is ignored.
+//   - A difference of up to a second is drift, which is corrected slowly. Half of the duration of
+//     the reading is subtracted from the difference first, because the reading can be wrong by
+//     that much.
 //   - An adjustment that another node stored is adopted.
 //   - If the heartbeat of another node agrees with the store's time and this clock does not, the
 //     monotonic clock of this machine stood still. The store's time is adopted.
+//   - Any other difference is a step.
 func (c *Clock) Follow(r Reading) (step time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,7 +30,7 @@ type Deltas struct {
 	counts []postrider.Counts
 }
 
-// Record counts one attempt of the key; see [postrider.Counts.Record].
+// Record counts an attempt or the end of a delivery; see [postrider.Counts.Record].
 func (d *Deltas) Record(key DeltaKey, outcome postrider.Outcome, number int, after postrider.Status) {
 	i, known := d.places[key]
 	if !known {
@@ -84,8 +84,8 @@ func readDelta(text []byte, add func(DeltaKey, postrider.Counts)) error {
 	return nil
 }
 
-// Scope is what a rollup counts: the id of an account, the id of an endpoint, or zero for the
-// whole store. An account and an endpoint never have the same id.
+// Scope names the object that a rollup counts: the id of an account, the id of an endpoint, or
+// zero for the whole store. An account and an endpoint never have the same id.
 type Scope [16]byte
 
 func scopeOf(account postrider.AccountID, endpoint postrider.EndpointID) Scope {

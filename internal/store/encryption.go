@@ -31,9 +31,13 @@ type Encryption interface {
 	Reencrypt(ctx context.Context, list []Reencryption) (int, error)
 }
 
-// EncryptedID names an encrypted value. With a Secret it is a secret of the endpoint; without one
-// it is the credentials of the endpoint. Without an Endpoint it is the archive key of the account
-// Archive. Archive keys sort first. The credentials of an endpoint sort before its secrets.
+// EncryptedID names an encrypted value of one of three kinds:
+//
+//   - a secret of an endpoint: Endpoint and Secret are set
+//   - the credentials of an endpoint: only Endpoint is set
+//   - the archive key of an account: only Archive is set
+//
+// Archive keys sort first. The credentials of an endpoint sort before its secrets.
 type EncryptedID struct {
 	Endpoint postrider.EndpointID
 	Secret   postrider.SecretID

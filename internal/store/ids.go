@@ -20,8 +20,8 @@ type IDs struct {
 	last   int64 // time of the last id, in 1/4096 ms
 }
 
-// NewIDs returns a source of ids. The function now gives the time of each id. The seed sets the
-// random bits; with nil, the system draws a seed.
+// NewIDs returns a source of ids. Each id has the time that the function now returns when the id
+// is made. The seed sets the random bits; if it is nil, the system draws a seed.
 func NewIDs(now func() time.Time, seed *[32]byte) *IDs {
 	if seed == nil {
 		seed = new([32]byte)

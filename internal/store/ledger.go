@@ -17,7 +17,8 @@ type Ledger interface {
 
 	// Deliveries lists deliveries of every status. An attempt that is under way is not counted, and
 	// its delivery has no due time.
-	// A pending delivery has the reason of its wait, in the form of [postrider.WaitFacts].
+	// The Waiting of a pending delivery says why the delivery waits, as [postrider.WaitFacts]
+	// decides.
 	Deliveries(ctx context.Context, q DeliveryQuery) (Page[postrider.Delivery], error)
 
 	// Attempts lists attempts. Deliveries are newest first; the attempts of one delivery are in the

@@ -88,9 +88,9 @@ type MakeDue struct {
 
 // Due asks which lanes have pending deliveries.
 type Due struct {
-	After     postrider.EndpointID // endpoints up to this one are left out; zero: none is
+	After     postrider.EndpointID // the lanes of endpoints up to this one are left out; zero: of no endpoint
 	Max       int                  // greatest number of endpoints
-	NewerThan postrider.DeliveryID // deliveries up to this one are left out; zero: none is
+	NewerThan postrider.DeliveryID // deliveries up to this id are left out; zero: no delivery
 	Count     int                  // greatest number of deliveries to count in each lane; 0: no count; must be 0 with NewerThan
 }
 

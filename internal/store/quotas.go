@@ -50,7 +50,7 @@ type Quotas interface {
 
 // BacklogsQuery asks for the next backlogs.
 type BacklogsQuery struct {
-	After   postrider.EndpointID // endpoints up to this one are left out; zero: none is
+	After   postrider.EndpointID // endpoints up to this one are left out; zero: no endpoint
 	Max     int                  // greatest number of endpoints
 	Count   int64                // the call ends when it has counted this many pending deliveries of all endpoints together
 	Default int64                // the limit of an account without one of its own; 0: no limit

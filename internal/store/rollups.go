@@ -78,7 +78,7 @@ const (
 	FailureBody = 256
 )
 
-// EndpointState is the recent state of an endpoint: its health, circuit and deliveries.
+// EndpointState has the health, the circuit and the recent deliveries of an endpoint.
 type EndpointState struct {
 	Endpoint postrider.EndpointID
 	Health   postrider.EndpointHealth // the last change of health; zero if there was none

@@ -11,10 +11,10 @@ import (
 // timingReused is the flag of an attempt that used an open connection.
 const timingReused = 1
 
-// EncodeTiming returns the stored form of an attempt's timing: a byte of flags, and the parts as
-// varints of microseconds. FirstByte comes first; the other parts are those of a new connection.
-// Zero parts at the end are left out, so most attempts need 3 or 4 bytes. The form of the zero
-// timing is nil.
+// EncodeTiming returns the stored form of an attempt's timing: a byte of flags, followed by the
+// parts as varints of microseconds, in the order FirstByte, Connect, TLS and DNS. Only a new
+// connection has the last three parts. Zero parts at the end are left out, so most attempts need
+// 3 or 4 bytes. The form of the zero timing is nil.
 func EncodeTiming(t postrider.Timing) []byte {
 	if t == (postrider.Timing{}) {
 		return nil

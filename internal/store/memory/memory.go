@@ -55,7 +55,7 @@ type Store struct {
 	sessions     table[postrider.SessionID, postrider.Session]
 	audit        table[postrider.AuditID, postrider.AuditEntry]
 	notices      table[postrider.NoticeID, postrider.Notice]
-	noticed      map[noticeKey]postrider.NoticeID // ids of notices, by what is unique in a notice
+	noticed      map[noticeKey]postrider.NoticeID // id of each stored notice, by its kind, object and occurrence
 	published    postrider.NoticeID               // the result of NoticesPublished
 	inspections  table[postrider.InspectionID, postrider.Inspection]
 	destinations table[postrider.DestinationID, destination]

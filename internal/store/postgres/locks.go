@@ -64,8 +64,9 @@ type holder int64
 
 const unseen holder = -1
 
-// stuck has the transactions that stand still, with the time since when, and the keys of those
-// that are unseen. The method add writes it; among forgets what has ended.
+// stuck has the transactions that stand still, with the time when each was found, and the keys of
+// those that are unseen. The method add writes the maps; the method among removes the entries
+// that have ended.
 type stuck struct {
 	mu      sync.Mutex
 	holders map[holder]time.Time

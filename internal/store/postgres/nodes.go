@@ -83,9 +83,9 @@ const membershipSQL = `
 	order by n.incarnation`
 
 // acquireShardsSQL gives the node free shards until it has its share, and returns all shards that
-// it owns. A node with more than its share learns that (Surplus), and releases shards of which
-// nothing is in flight. No shard is ever taken from a living node. The statement reads the whole
-// table of 256 rows.
+// it owns. No shard is ever taken from a living node: a node with more than its share learns its
+// Surplus, and releases shards that have nothing in flight. The statement reads the whole table
+// of 256 rows.
 const acquireShardsSQL = `
 	with free as materialized (
 		select s.shard
@@ -201,9 +201,9 @@ func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (st
 	return r, nil
 }
 
-// readMembership notes which locks are free, frees the shards of dead nodes, and reads which
-// nodes are alive. It tests gone before silent, because a free lock is the more certain sign of
-// death.
+// readMembership records which locks are free, frees the shards of dead nodes, and reads which
+// nodes are alive. A node can be both gone and silent; it is listed as gone, because a free lock
+// is the more certain sign of death.
 func readMembership(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store.Membership) error {
 	b := &pgx.Batch{}
 	b.Queue(watchLocksSQL, args)

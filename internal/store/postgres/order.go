@@ -159,10 +159,9 @@ const pauseKeysSQL = `
 // releaseHeadsSQL makes the head of each key due, unless the head is due already or parked, or
 // the key is paused.
 //
-// The caller must read @now after the wait for the key's lock. A claim looks back from the lowest
-// due_at of the claim before, by claimSlack only. If the wait was long and @now was from before
-// it, the row would become due in the past. A claim that has looked further already would then
-// miss the row until the next full scan.
+// The caller must read @now after the wait for the key's lock. Suppose that it read @now before a
+// long wait. Then the row would become due in the past, below the low watermark of its lane (see
+// claimSlack), and claims would miss the row until the next full scan.
 //
 // The statement walks queue_order_key and paused_keys_pkey.
 const releaseHeadsSQL = `

@@ -134,7 +134,8 @@ const lanesSQL = `
 	) q on true
 	order by w.place`
 
-// claimSlack is how far below the least due_at of a claim the next claim of the lane looks.
+// claimSlack is the overlap between two claims of a lane: the next claim starts at the least
+// due_at of this claim minus claimSlack.
 //
 // The problem is that due_at is read before a transaction commits. A row that became due at
 // 12:00:01 may become visible at 12:00:03. A claim at 12:00:02 does not see it, and leases rows

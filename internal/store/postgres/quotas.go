@@ -11,11 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// spendQuotasSQL adds what accounts have used. A new row has a full burst minus what was spent,
-// so "excluded.burst - excluded.events" is what was spent. The day never goes back: around
-// midnight, or after a step of the clock, a node with the earlier day would otherwise start that
-// day again. The rows are locked in the order of the arguments, which all nodes sort, so two
-// calls never wait for each other. The statement walks quota_use_pkey.
+// spendQuotasSQL adds the use of accounts. A new row has a full burst minus the spent events, so
+// "excluded.burst - excluded.events" is the number of spent events. The day never goes back:
+// around midnight, or after a step of the clock, a node with the earlier day would otherwise
+// start that day again. The rows are locked in the order of the arguments, which all nodes sort,
+// so two calls never wait for each other. The statement walks quota_use_pkey.
 const spendQuotasSQL = `
 	insert into quota_use as u (account, rate, burst, events, at, asked, day, bytes)
 	select s.account, s.rate, s.burst, s.burst - s.events, @now::timestamptz, s.asked, @day::date, s.bytes

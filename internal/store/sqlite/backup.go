@@ -31,7 +31,7 @@ type Backup struct {
 	Events  int            // number of events
 	Pending int            // number of pending deliveries
 	Hold    postrider.Hold // every backup is held; a copy made by hand may not be
-	Unnoted error          // why the folder of the store does not note the backup; set by Copy; nil: it notes it
+	Unnoted error          // why Copy could not note the backup in the folder of the store; set by Copy; nil: it is noted
 }
 
 const (

@@ -52,8 +52,8 @@ func (s *Store) runCheckpoints(ctx context.Context) {
 const scrubTries = 50
 
 // Scrub removes the content of deleted rows from the files; see [store.Expunges]. In the database
-// file secure_delete has overwritten it with zeros. The log still has it. So Scrub writes the
-// whole log back and truncates it, which fails while a reader uses the log.
+// file, secure_delete has overwritten the rows with zeros. The log still has them. So Scrub
+// writes the whole log back and truncates it, which fails while a reader uses the log.
 func (s *Store) Scrub(ctx context.Context) (err error) {
 	defer s.calls.Begin("Scrub").End(&err, "scrub")
 	for range scrubTries {

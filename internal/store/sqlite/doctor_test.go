@@ -36,7 +36,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// copied copies the directory of an open store, which is what a power cut leaves.
+// copied copies the directory of an open store: the same files that a power cut leaves.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "data")

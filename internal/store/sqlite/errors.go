@@ -67,7 +67,7 @@ func Temporary(err error) bool {
 	return classOf(err) == classBusy || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// explained adds ErrFull, ErrBusy or ErrConflict to an error of SQLite, by which callers tell
+// explained wraps an error of SQLite in ErrFull, ErrBusy or ErrConflict, by which callers tell
 // errors apart.
 func explained(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_FULL {

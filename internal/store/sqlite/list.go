@@ -148,7 +148,7 @@ func (p *readPool) prepared(ctx context.Context, text string) (*sql.Stmt, error)
 	return statement, nil
 }
 
-// fault adds ErrBusy, ErrFull or ErrConflict to the error of a list. If a list finds damage in
+// fault wraps the error of a list in ErrBusy, ErrFull or ErrConflict. If a list finds damage in
 // the file, all writing ends too, because the writer would build on damaged pages.
 func (s *Store) fault(err error) error {
 	if cause := s.writer.distrust(err); cause != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// spendQuotaSQL adds what an account has used. A new row has a full burst minus what was spent,
-// so "excluded.burst - excluded.events" is what was spent. The clock of the store never goes
-// back. The day does not go back either when the time of day is stepped. The statement walks the
-// primary key.
+// spendQuotaSQL adds the use of an account. A new row has a full burst minus the spent events, so
+// "excluded.burst - excluded.events" is the number of spent events. The clock of the store never
+// goes back. The day does not go back either when the time of day is stepped. The statement walks
+// the primary key.
 const spendQuotaSQL = `
 	insert into quota_use as u (account, rate, burst, events, at, asked, day, bytes)
 	values (@account, @rate, @burst, @burst - @events, @now, @asked, @day, @bytes)
@@ -41,10 +41,10 @@ func (s *Store) SpendQuotas(ctx context.Context, spends []store.QuotaSpend) (_ [
 	})
 }
 
-// nextBacklogSQL returns the next endpoint with pending deliveries, by the start of queue_due
-// after the last endpoint, or with the mark, by endpoints_full. It also returns the endpoint's
-// row and the limit of its account, by primary keys. If no account has a limit, it reads only
-// endpoints_full.
+// nextBacklogSQL returns the next endpoint that has pending deliveries or is marked as full. It
+// finds the first kind at the start of queue_due after the last endpoint, and the second kind by
+// endpoints_full. It also returns the endpoint's row and the limit of its account, by primary
+// keys. If no account has a limit, it reads only endpoints_full.
 const (
 	nextBacklogSQL = `
 	select n.id, e.account, max(0, coalesce(nullif(a.backlog, 0), @default)), e.full_since

@@ -23,9 +23,9 @@ type record struct {
 // attemptColumns is the number of columns that appendAttempt appends for a row.
 const attemptColumns = 21
 
-// Each attempt number of a delivery has one row. An insert replaces the row in two cases: a stale
-// attempt replaces a lost one, because the stale one says what happened; and a settlement under
-// the lease replaces any row.
+// Each attempt number of a delivery has one row. An insert replaces the row in two cases. A stale
+// attempt replaces a lost one, because only the stale one has the result of the request. A
+// settlement under the lease replaces any row.
 const (
 	putAttemptsSQL = `
 	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,

@@ -201,8 +201,8 @@ const recordedSQL = `select outcome, stale from attempts where delivery = ? and 
 //   - The same settlement was stored before, and its reply was lost. Its record exists and is not
 //     lost. Nothing changes, and the result is that of the first run.
 //   - The lease ended and was taken over, or the delivery was cancelled. The attempt is recorded
-//     as stale. If there is a lost record, the stale one replaces it, because it says what
-//     happened.
+//     as stale. If the attempt was recorded as lost, the stale record replaces the lost one,
+//     because only the stale one has the result of the request.
 func settleLate(ctx context.Context, tx *tx, r record) (store.Settled, error) {
 	var before string
 	var stale bool

@@ -24,12 +24,13 @@
 //   - Waiting: no token; due_at is when the delivery is due. Publish, a retry and Release set
 //     this state.
 //   - Leased: a token; due_at is the end of the lease. Claim sets this state, or Publish by
-//     admission. Settle ends the lease. After due_at, Claim takes the lease over. The next start
-//     ends it, because the process that had it is dead.
+//     admission. Settle ends the lease. After due_at, Claim takes the lease over. If the process
+//     dies, the next start ends the lease.
 //   - Blocked: no token; due_at is never (order.go). The delivery has an ordering key and is not
-//     the head, or the key is paused. The end of the head, or of the pause, makes it due.
+//     the head, or the key is paused. The end of the head, or of the pause, makes the delivery
+//     due.
 //   - Parked: no token; due_at is never, and parked is 1. A start sets this state after several
-//     processes died with the delivery. MakeDue makes it due.
+//     processes died with the delivery. MakeDue makes the delivery due.
 //
 // Settle deletes a leased row whose delivery has ended. Cancel can delete a row in every state.
 // Expire and CancelDeleted can too, except a row under a valid lease.

@@ -61,8 +61,8 @@ func PutTerms(ctx context.Context, tx Tx, t Terms) error {
 	return err
 }
 
-// These statements end what belongs to an account. They walk the primary key of accounts,
-// api_keys_account, sessions_account and notice_destinations_account.
+// These statements end an account's keys and sessions, and delete its destinations. They walk the
+// primary key of accounts, api_keys_account, sessions_account and notice_destinations_account.
 const (
 	deleteAccountSQL             = `update accounts set deleted_at = now() where id = @id and deleted_at is null`
 	revokeAccountKeysSQL         = `update api_keys set revoked_at = now() where account = @id and revoked_at is null`

@@ -97,7 +97,7 @@ func claimLongestDueFirst(w *world) {
 	e := w.endpoint()
 	late := w.to(e)
 	late.Wait = brief
-	want := append(w.pending(e, 2), late.ID) // those of pending are due first, although late has an older id
+	want := append(w.pending(e, 2), late.ID) // the two are due first, although late has an older id
 	w.publish(store.Batch{w.event(e.Account, late)})
 	w.passed(late.Wait)
 	w.same("what was claimed", deliveryIDs(w.claim(e, postrider.LaneFirst, 10), claimedID), want)

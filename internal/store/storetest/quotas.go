@@ -228,7 +228,7 @@ func quotaEndpoints(w *world) {
 	w.same("the use", w.quotaUse(e.Account), postrider.QuotaUse{Endpoints: 1})
 }
 
-// putOneOf puts an endpoint of an account that may have at most that many.
+// putOneOf puts an endpoint of an account that may have at most `most` endpoints.
 func (w *world) putOneOf(e postrider.Endpoint, most int64) error {
 	_, err := w.PutEndpoint(w.Context(), store.PutEndpoint{Endpoint: e, Most: most})
 	return err

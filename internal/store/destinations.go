@@ -22,7 +22,8 @@ type Destinations interface {
 	//
 	// If the account has a destination with the same channel and address, the error is
 	// postrider.ErrConflict. If the account has `most` destinations already, the error is
-	// ErrTooMany. The operator's destinations are counted together, like those of one account.
+	// ErrTooMany. All destinations of the operator are counted together, as if the operator were one
+	// account.
 	PutDestination(ctx context.Context, d postrider.Destination, most int) error
 
 	// Destinations lists destinations, newest first.

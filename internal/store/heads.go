@@ -17,9 +17,9 @@ const MaxAcceptedHead = 512
 const headIDSize = len(postrider.DeliveryID{})
 
 const (
-	// headAge is the greatest time between a stored head and an attempt that refers to it. If the
-	// delivery with the head is expunged, or deleted before its day, the attempts that refer to the
-	// head lose it; headAge limits how many those are.
+	// headAge is the greatest time between a stored head and an attempt that refers to it. When a
+	// delivery is expunged, or deleted before its day, the attempts that refer to its head lose the
+	// head. headAge limits the number of such attempts.
 	headAge = time.Hour
 	// maxHeads is the greatest number of endpoints whose heads Heads remembers.
 	maxHeads = 10_000
@@ -41,8 +41,8 @@ func AcceptedHead(a *postrider.Attempt) []byte {
 }
 
 // Heads encodes the response heads of accepted attempts for their rows. An endpoint nearly always
-// answers with the same head. So a row has either a head, or the id of a delivery (16 bytes) of
-// the same endpoint and day whose row has an equal head. The zero Heads is ready for use, from
+// answers with the same head. So most rows have no head, and refer to an equal one by 16 bytes:
+// the id of another delivery of the same endpoint and day. The zero Heads is ready for use, from
 // any goroutine.
 type Heads struct {
 	mu   sync.Mutex

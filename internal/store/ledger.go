@@ -84,10 +84,9 @@ type HealthQuery struct {
 	Paging
 }
 
-// MaxAcceptedBody is the greatest size, in bytes, of an accepted attempt's response body that is
-// stored in the attempt's own row, together with the head of the response (see [Heads]). A longer
-// body and both heads are stored in a separate row. An attempt that was not accepted always has
-// its body and heads in a separate row.
+// MaxAcceptedBody is the greatest size, in bytes, of a response body that is stored in the row of
+// its accepted attempt. The head of the response is in that row too (see [Heads]). If the body is
+// longer, or the attempt was not accepted, the body and both heads are stored in a separate row.
 const MaxAcceptedBody = 256
 
 // EventQuery filters events; a zero field does not filter.

@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Rollups keeps counts and durations of attempts and deliveries, by minute, hour and day. There
-// are rollups of the whole store, of each account and of each endpoint; each of these has rollups
-// for all types together and for each event type.
+// Rollups keeps counts and durations of attempts and deliveries, by minute, hour and day. The
+// whole store, each account and each endpoint have rollups for all types together, and rollups
+// for each event type.
 //
 // Every transaction that records an attempt or ends a delivery also inserts one row with its
 // counts, called a delta. FoldRollups adds the deltas to the rollups. So the counts stay exact
@@ -18,13 +18,12 @@ import (
 //
 // These are the rules of counting:
 //
-//   - An attempt is counted once, by the outcome that was recorded first. An attempt
-//     that was recorded as lost is counted as lost, and not again when its settlement
-//     replaces the lost record. A stale settlement whose attempt was never recorded
-//     is counted by its outcome.
+//   - An attempt is counted once, by the outcome that was recorded first. An attempt that was
+//     recorded as lost is counted as lost. It is not counted again when its settlement replaces
+//     the lost record. A stale settlement whose attempt was never recorded is counted by its
+//     outcome.
 //   - A delivery is counted once, when it ends, by its final status.
-//   - An attempt or a delivery counts in the minute of the store's Wall in which it was
-//     recorded.
+//   - An attempt or a delivery counts in the minute of the store's Wall in which it was recorded.
 //   - A settlement that is repeated is not counted again.
 type Rollups interface {
 	// FoldRollups adds up to f.Deltas deltas and all of f.Seen to the rollups, and deletes these
@@ -52,15 +51,15 @@ type Rollups interface {
 
 	// Backlog counts pending deliveries and dead letters.
 	//
-	// Its time is bounded, however many there are. Both counts stop at the query's Most. Of the
-	// account's endpoints, or of all endpoints with pending deliveries, it reads at most MaxLooked.
-	// If there are more, the backlog is Partial.
+	// The call takes a limited time, however many there are. Both counts stop at the query's Most.
+	// The call reads at most MaxLooked of the account's endpoints, or, without an account, of the
+	// endpoints with pending deliveries. If there are more, the backlog is Partial.
 	Backlog(ctx context.Context, q BacklogQuery) (Backlog, error)
 
 	// EndpointStates returns the state of each endpoint, in the order of ids. The state of an
 	// endpoint that does not exist has only its id.
 	//
-	// Its time is bounded, however many deliveries wait: Pending stops at MaxPending.
+	// The call takes a limited time, however many deliveries wait: Pending stops at MaxPending.
 	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]EndpointState, error)
 
 	// LastFailures returns the last failed request of each of these endpoints, in the order of ids.

@@ -116,8 +116,8 @@ func AccountTerms(a postrider.Account) []string {
 //   - the path of its URL, from each slash on
 //
 // So "acme.com", "acme" and "/in" all find https://hooks.acme.com/in. Terms of paths begin with
-// the slash: many endpoints have a path with a common word like hooks, and a search for that word
-// should first find the endpoints that have it in their name.
+// the slash, because many endpoints have a path with a common word like hooks. A search for such
+// a word should first find the endpoints that have it in their name.
 func EndpointTerms(e postrider.Endpoint) []string {
 	if e.Status == postrider.EndpointDeleted {
 		return nil

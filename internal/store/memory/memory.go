@@ -1,5 +1,5 @@
-// Package memory is a store that keeps every role of package store in maps and slices, under one
-// lock, and forgets everything at the end of the process.
+// Package memory is a store that forgets everything at the end of the process. It keeps every
+// role of package store in maps and slices, under one lock.
 //
 // It is the model with which the durable stores are compared. So the code should be obviously
 // right: it plans no statements and encodes no rows. The dispatcher's simulator and every test

@@ -20,8 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// connsPerNode is the number of connections that one server opens: those of the pool, the session
-// of [Store.Hold], and one for the migrations of another server that starts.
+// connsPerNode is the number of connections that one server opens: the connections of the pool,
+// the session of [Store.Hold], and one for the migrations of another server that starts.
 const connsPerNode = defaultConns + 2
 
 // Examine describes the database that dsn names, for postrider doctor. It creates no tables and
@@ -98,8 +98,8 @@ const settingsSQL = `
 	from pg_settings s
 	where lower(s.name) = any(@names::text[])`
 
-// settings reads the settings in effect. It notes those of a server's sessions that a pooler did
-// not pass on.
+// settings reads the settings in effect. It notes each setting of a server's session that a
+// pooler did not pass on.
 func (e *examination) settings(ctx context.Context) error {
 	names := append(slices.Collect(maps.Keys(e.params)), "fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names",
 		"min_wal_size", "max_wal_size", "shared_buffers", "max_connections", "data_directory", "statement_timeout",

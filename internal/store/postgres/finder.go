@@ -92,10 +92,10 @@ func (s *Store) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, e
 	})
 }
 
-// deadLetterGroupsSQL is a skip scan. Each step of the recursion finds the greatest endpoint and
-// cause below those of the step before, however many dead letters the group has. The scan starts
-// at the group of the cursor, or above all groups of the account or endpoint. It counts up to
-// 1,000 dead letters of a group, so the cost of a page has a limit.
+// deadLetterGroupsSQL is a skip scan. Each step of the recursion finds the next lower endpoint
+// and cause, however many dead letters a group has. The scan starts at the group of the cursor,
+// or above all groups of the account or endpoint. It counts up to 1,000 dead letters of a group,
+// so the cost of a page has a limit.
 //
 // The cursor is a dead letter of the last group. Its row stays, with the same cause, even if the
 // group is gone. The statement walks dead_letters_pkey and dead_letters_unresolved.

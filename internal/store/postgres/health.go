@@ -9,10 +9,10 @@ import (
 )
 
 // endedSQL counts the deliveries of the endpoint e.id that ended at began.minute or later. It
-// adds the rollups of whole hours from began.hour on, those of the minutes before began.hour, and
-// those of the minutes that are not in their hours yet. It reads at most about 24 hours and 60
-// minutes. It walks rollups_pkey. The conditions compare rows, so that the planner does not
-// choose rollups_at, which has all scopes of the range.
+// adds three kinds of rollups: whole hours from began.hour on, minutes before began.hour, and
+// minutes that are not in their hours yet. It reads at most about 24 hours and 60 minutes. It
+// walks rollups_pkey. The conditions compare rows, so that the planner does not choose
+// rollups_at, which has all scopes of the range.
 const endedSQL = `
 		select coalesce(sum(r.delivered), 0)::bigint as delivered, coalesce(sum(r.dead), 0)::bigint as dead
 		from (

@@ -75,9 +75,10 @@ type session struct {
 // state returns the state of a node for its heartbeat: locked if the backend of the node's
 // session has the lock, shared if the node's connection cannot have a lock.
 //
-// It compares the pid too. After a reconnection the backend of the old connection may still have
-// the lock, and can lose it at any moment. If the session does not have the lock, state ends the
-// session. The caller of Hold then calls it again, and Hold takes the lock again.
+// It compares the pid of the backend too. After a reconnection the backend of the old connection
+// may still have the lock, and can lose it at any moment. If the session does not have the lock,
+// state ends the session. Then Hold returns, its caller calls Hold again, and Hold takes the lock
+// again.
 func (s *sessions) state(incarnation uint32, held heldLocks) (locked, shared bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

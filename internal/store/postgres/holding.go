@@ -98,8 +98,9 @@ const (
 )
 
 // noticeRecovery holds the store if the database was recovered to a point in time since the last
-// start of a node, because deliveries that wait in the recovered database may have been sent. It
-// cannot detect a database that was restored in another way; see postrider hold.
+// start of a node. The reason is that pending deliveries of the recovered database may have been
+// sent. noticeRecovery cannot detect a database that was restored in another way; see postrider
+// hold.
 //
 // A service that imitates PostgreSQL may not have timelines. Then noticeRecovery detects nothing.
 func (s *Store) noticeRecovery(ctx context.Context) error {

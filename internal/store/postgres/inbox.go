@@ -382,11 +382,11 @@ const dropKeysSQL = `
 	using unnest(@accounts::uuid[], @keys::text[]) as d (account, key)
 	where k.account = d.account and k.key = d.key`
 
-// storeKeys queues the difference between the keys that insertKeys has inserted and those that
-// Dedupe wants. It deletes a key whose batch was refused. It inserts the key again for another
-// event if the first event with the key was in a refused batch and a later batch has the key too.
-// Example: batch 1 has the keys a and b, and b belongs to other content; batch 2 has the key a.
-// Batch 1 is refused, so a must belong to the event of batch 2.
+// storeKeys queues the difference between the keys that insertKeys has inserted and the keys that
+// Dedupe wants. It deletes a key whose batch was refused. If a later batch has that key too, it
+// inserts the key again for the event of the later batch. Example: batch 1 has the keys a and b,
+// and b belongs to other content; batch 2 has the key a. Batch 1 is refused, so a must belong to
+// the event of batch 2.
 func (t *publishing) storeKeys(b *pgx.Batch) {
 	var drop, insert []store.Key
 	for _, key := range store.Keys(t.Batches) {
@@ -508,7 +508,7 @@ func (s *Store) FanOut(ctx context.Context, c store.FanOutChunk) (err error) {
 // fanOut runs the transaction once. The first round trip moves the cursor, which locks the job,
 // and reads the columns of the event that the deliveries need. The second one inserts the
 // deliveries and commits. If the deliveries have an order, fanOut locks the key between the two
-// round trips, and reads the time at which the head is due after that.
+// round trips. It reads the time at which the head is due after that lock.
 func (s *Store) fanOut(ctx context.Context, conn *pgxpool.Conn, c store.FanOutChunk) error {
 	e := store.NewEvent{Event: postrider.Event{ID: c.Event}, Deliveries: c.Deliveries}
 	b := &pgx.Batch{}

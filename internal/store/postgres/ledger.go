@@ -77,15 +77,15 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 // many to sort.
 //
 // The branches of attempts and dead letters walk the index that fits the filter. Skipped and
-// cancelled deliveries are found by the attempts_decided indexes, and the deliveries of a replay
-// job by queue_replay_job, attempts_replay_job and dead_letters_replay_job. With @last, each row
-// that matches the other filters is looked up in queue_replays, attempts_replays and
+// cancelled deliveries are found by the attempts_decided indexes. The deliveries of a replay job
+// are found by queue_replay_job, attempts_replay_job and dead_letters_replay_job. With @last,
+// each row that matches the other filters is looked up in queue_replays, attempts_replays and
 // dead_letters_replays.
 //
 // WaitFacts decides why a pending delivery waits. Its facts are looked up only for the rows of
-// the page, by primary keys, endpoint_secrets_endpoint and queue_order_key. The response to the
-// last attempt of a pending or cancelled delivery is read by lastAnswersSQL, because each mention
-// of attempts here would be planned for all partitions.
+// the page, by primary keys, endpoint_secrets_endpoint and queue_order_key. lastAnswersSQL reads
+// the response to the last attempt of a pending or cancelled delivery, because each mention of
+// attempts here would be planned for all partitions.
 //
 // The plan of deliveriesOfEndpointSQL is made for all arguments. It walks attempts_endpoint and
 // dead_letters_endpoint, because the condition on the endpoint is always there. The statement
@@ -316,7 +316,7 @@ const lastAnswersSQL = `
 	group by a.delivery`
 
 // addLastAnswers sets the last status code and error of the deliveries with these ids. If a
-// delivery gets an attempt between the two statements, the values are those of that attempt.
+// delivery gets an attempt between the two statements, it shows the values of that attempt.
 func (s *Store) addLastAnswers(ctx context.Context, deliveries []examined[postrider.Delivery], ids uuids) error {
 	type answer struct {
 		delivery postrider.DeliveryID

@@ -374,8 +374,9 @@ const (
 	order by endpoint, lane`
 )
 
-// dueCountedSQL also counts. The lateral join walks queue_due from the lane's first row, and ends
-// after @count rows. Rows that are due come first.
+// dueCountedSQL lists the lanes like dueSQL, and counts the deliveries of each. The lateral join
+// walks queue_due from the lane's first row, and ends after @count rows. Rows that are due come
+// first.
 const dueCountedSQL = dueLanesSQL + `
 	select l.endpoint, l.lane, (extract(epoch from l.due_at - @now::timestamptz) * 1e6)::bigint, c.waiting, c.due,
 		(extract(epoch from coalesce(c.last, @now::timestamptz) - @now::timestamptz) * 1e6)::bigint

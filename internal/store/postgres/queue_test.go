@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// If a row is locked while a claim skips it, and free afterwards, the next claim of the lane
-// finds it, even if it has been due for much longer than the rows that the first claim leased.
+// A claim skips a locked row. If the row is free afterwards, the lane's next claim finds it, even
+// if it has been due for much longer than the rows that the first claim leased.
 func TestARowThatWasLockedDuringAClaimIsClaimedNext(t *testing.T) {
 	t.Parallel()
 	dsn := freshDSN(t)

@@ -292,10 +292,10 @@ func (r *replaying) countSkipped(rows pgx.Rows) error {
 	return err
 }
 
-// releaseLowestSQL makes the lowest row of each new row's key due, unless another row of the key
-// is due or parked, or the key is paused. The search for such a row ends at the first one; that
-// row is the lowest, or comes after replays of this job. The statement walks queue_pkey,
-// queue_order_key and paused_keys_pkey.
+// releaseLowestSQL makes a row due for each ordering key that got new rows: the row with the
+// lowest sequence. It does nothing for a key that is paused, or that has a row that is due or
+// parked. Such a row is found soon: it is the lowest row of the key, or only replays of this job
+// are before it. The statement walks queue_pkey, queue_order_key and paused_keys_pkey.
 const releaseLowestSQL = `
 	with next as materialized (
 		select q.at

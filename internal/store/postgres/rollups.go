@@ -311,11 +311,11 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (forgotten int, er
 	return undone(forgotten, err)
 }
 
-// rollupsSQL returns the rollups of the step, and those of shorter steps that were not added to
-// them yet: for days, the hours after the position of hours; for hours and days, the minutes
-// after the position of minutes. One snapshot has all of them, so a concurrent RollUp makes
-// nothing missing or double. Each part walks rollups_pkey. The conditions compare rows, so that
-// the planner does not choose rollups_at, which has all scopes of the range.
+// rollupsSQL returns the rollups of the step, and the rollups of shorter steps that are not in
+// the step yet. For days, these are the hours after the position of hours; for hours and days,
+// the minutes after the position of minutes. One snapshot has all of them, so a concurrent RollUp
+// makes nothing missing or double. Each part walks rollups_pkey. The conditions compare rows, so
+// that the planner does not choose rollups_at, which has all scopes of the range.
 const rollupsSQL = `
 	select r.scope, r.type, r.step, r.at, r.counts, r.responses, r.latencies
 	from rollups r

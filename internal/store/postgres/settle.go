@@ -178,9 +178,9 @@ const countSettledSQL = `, whole as materialized (
 		` + insertDeltaEnd + `
 	)`
 
-// settledSQL finds the stale settlements that an earlier run has stored: their record exists and
-// is neither stale nor lost. This happens when the reply to Settle was lost. The first run has
-// removed the row, so the repeat finds no token and looks stale.
+// settledSQL finds the settlements that look stale although an earlier run has stored them: their
+// record exists and is neither stale nor lost. This happens when the reply to Settle was lost.
+// The first run has removed the row of the queue, so the repeat finds no token.
 //
 // It is a separate statement, with a new snapshot. If the first run was still committing,
 // settleSQL waited for it, but saw the snapshot from before. It walks attempts_pkey.

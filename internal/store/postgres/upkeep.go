@@ -336,7 +336,7 @@ func (s *Store) endBoth(ctx context.Context, statement string, e ending, limit i
 		return ended, lost, err
 	}
 	ordered, lostOrdered, err := s.endOrdered(ctx, e, limit-ended)
-	if err != nil { // the deliveries without an order have ended and are counted; of the ordered ones none has
+	if err != nil { // the deliveries without an order have ended and are counted; no ordered delivery has ended
 		return ended, lost, err
 	}
 	return ended + ordered, lost + lostOrdered, nil

@@ -110,9 +110,9 @@ func writeSum(backup, sum string) error {
 }
 
 // CheckSum compares the backup with the checksum given, or, if that is empty, with the checksum
-// file beside the backup. It returns what it compared with, or an empty text if there was no
-// checksum. SQLite has no checksums of its own, so nothing else detects a changed byte inside a
-// row.
+// file beside the backup. It returns a name for the checksum that it used, or an empty text if
+// there was none. SQLite has no checksums of its own, so nothing else detects a changed byte
+// inside a row.
 func (b Backup) CheckSum(given string) (with string, err error) {
 	with = "the checksum that was given"
 	if given == "" {
@@ -132,7 +132,7 @@ func (b Backup) CheckSum(given string) (with string, err error) {
 	return with, nil
 }
 
-// backuper is implemented by the driver's connections, but not part of database/sql.
+// backuper is a method of the driver's connections that database/sql does not have.
 type backuper interface {
 	NewBackup(to string) (*sqlite.Backup, error)
 }

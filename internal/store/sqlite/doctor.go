@@ -197,8 +197,8 @@ func openUnchanged(dir string, inUse bool) (*sql.DB, error) {
 // vacuums are the names of the values of auto_vacuum.
 var vacuums = []string{"none", "full", "incremental"}
 
-// tables reads the version of the tables, the number of endpoints, and when the newest event was
-// accepted. The id of an event begins with that time.
+// tables reads the version of the tables, the number of endpoints, and the time of the newest
+// event, with which its id begins.
 func (e *examination) tables(ctx context.Context, db *sql.DB) error {
 	var vacuum, tables int
 	if err := db.QueryRowContext(ctx, `pragma auto_vacuum`).Scan(&vacuum); err != nil {

@@ -22,8 +22,9 @@ const (
 	classFatal                 // the file can no longer be trusted, and nothing may be written any more
 )
 
-// classes has the class of each code of SQLite that matters. A code that is not in the map has
-// the class of its primary code, which is its low byte. All other codes are classOther.
+// classes has the class of each code of SQLite that matters. If a code is not in the map, its
+// primary code decides, which is its low byte. If the primary code is not in the map either, the
+// class is classOther.
 var classes = map[int]class{
 	sqlite3.SQLITE_BUSY:     classBusy, // another process has the lock, for example a backup
 	sqlite3.SQLITE_LOCKED:   classBusy,

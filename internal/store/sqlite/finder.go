@@ -73,11 +73,10 @@ func (s *Store) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, e
 }
 
 // deadLetterGroupsSQL is a skip scan of dead_letters_unresolved. Each step of the recursion
-// enters the index once, and finds the newest dead letter of the greatest endpoint and cause
-// below those of the step before. The scan starts at the group of the cursor, or above all groups
-// of the account or endpoint. It counts up to 1,000 dead letters of a group, so the cost of a
-// page has a limit. The cursor is a dead letter of the last group; its row stays, with the same
-// cause.
+// enters the index once, and finds the newest dead letter of the next lower endpoint and cause.
+// The scan starts at the group of the cursor, or above all groups of the account or endpoint. It
+// counts up to 1,000 dead letters of a group, so the cost of a page has a limit. The cursor is a
+// dead letter of the last group; its row stays, with the same cause.
 //
 // Each step must begin below its group. SQLite enters an index behind all entries that equal the
 // compared row. So the row has an empty delivery, which no dead letter has. The plus signs remove

@@ -57,10 +57,9 @@ const healthInputsSQL = `
 		select max(number) from endpoint_health last where last.endpoint = id)
 	order by id`
 
-// endedSQL returns the deliveries of an endpoint that ended at @minute or later: the rollups of
-// whole hours from @hour on, those of the minutes before @hour, and those of the minutes that are
-// not in their hours yet. It reads at most about 24 hours and 60 minutes, by the primary key of
-// rollups.
+// endedSQL returns the deliveries of an endpoint that ended at @minute or later, from three kinds
+// of rollups: whole hours from @hour on, minutes before @hour, and minutes that are not in their
+// hours yet. It reads at most about 24 hours and 60 minutes, by the primary key of rollups.
 const (
 	endedSQL = `
 	select delivered, dead from rollups

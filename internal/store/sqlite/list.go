@@ -180,9 +180,10 @@ const (
 	deliveryStops = ` and delivery < @below and delivery >= @from order by delivery desc limit 1 offset 9999`
 )
 
-// bound limits a filtered page to the first 10,000 rows of each walk. If a walk is longer, bound
-// moves the end of the window to the row after these, in the arguments, which the walks and the
-// list share. It returns the id of that row, or zero if no walk is that long.
+// bound limits a filtered page to the first 10,000 rows of each walk. If a walk is longer, the
+// window of the page ends at the row after these. bound moves the end of the window in the
+// arguments, which the walks and the list share. It returns the id of that row, or zero if no
+// walk is that long.
 func bound[I ~[16]byte](ctx context.Context, s *Store, walks []query, p store.Paging) (stop I, err error) {
 	for _, walk := range walks {
 		stops, err := list(ctx, s, inOrder(walk, p), func(rows *sql.Rows, id *I) error { return rows.Scan(toID(id)) })

@@ -50,8 +50,9 @@ const (
 )
 
 // waitingSQL returns when the next row of a lane is due, after a claim. It walks queue_due, and
-// skips valid leases. There are never many of these: the deliveries that the endpoint may have in
-// flight, and those that were prefetched. The walk ends before the rows with due_at = never.
+// skips rows under a valid lease. There are never many such rows: the deliveries that the
+// endpoint may have in flight, and the prefetched ones. The walk ends before the rows with due_at
+// = never.
 const waitingSQL = `
 	select due_at from queue
 	where endpoint = @endpoint and lane = @lane and due_at < ` + neverSQL + ` and (token is null or due_at <= @now)
@@ -340,8 +341,8 @@ const (
 	limit @max`
 )
 
-// dueCountedSQL also counts. Each of its three selects walks queue_due from the lane's first
-// entry, and ends after @count entries.
+// dueCountedSQL lists the lanes like dueSQL, and counts the deliveries of each. Each of its three
+// selects walks queue_due from the lane's first entry, and ends after @count entries.
 const dueCountedSQL = dueLanesSQL + `
 	select l.endpoint, l.lane, l.due_at,
 		(select count(*) from (

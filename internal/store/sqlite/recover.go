@@ -78,7 +78,8 @@ func recoverLeases(ctx context.Context, db *sql.DB, clock *store.Clock, onLost f
 	return nil
 }
 
-// leftLeased returns the leased rows: those of the suspect lane, and the others.
+// leftLeased returns the leased rows. suspects has the rows of the suspect lane, others has the
+// rest.
 func leftLeased(ctx context.Context, db *sql.DB) (suspects, others []postrider.DeliveryID, err error) {
 	rows, err := db.QueryContext(ctx, leftSQL)
 	if err != nil {

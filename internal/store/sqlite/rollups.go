@@ -253,9 +253,9 @@ func (s *Store) ForgetRollups(ctx context.Context, limit int) (_ int, err error)
 	})
 }
 
-// rollupsSQL returns the rollups of the step, and those of shorter steps that were not added to
-// them yet: for days, the hours after the position of hours; for hours and days, the minutes
-// after the position of minutes. Each part walks the primary key of rollups.
+// rollupsSQL returns the rollups of the step, and the rollups of shorter steps that are not in
+// the step yet. For days, these are the hours after the position of hours; for hours and days,
+// the minutes after the position of minutes. Each part walks the primary key of rollups.
 const rollupsSQL = `
 	select scope, type, step, at, counts, responses, latencies from rollups
 	where scope = @scope and type = @type and step = @step and at >= @from and at < @to

@@ -95,8 +95,8 @@ func (m Migrations) Beside(noted Tables) error {
 	return m.Check(noted)
 }
 
-// TablesSQL has the statements about a store's own tables. A fact about the tables is a line of
-// one column, of one of these forms:
+// TablesSQL has the statements about a store's own tables. The statement Facts returns one fact a
+// row, as a text of one of these forms:
 //
 //	column T.C TYPE    not null T.C    default T.C    constraint T NAME
 type TablesSQL struct {

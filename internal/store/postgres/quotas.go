@@ -75,13 +75,14 @@ func spendColumns(spends []store.QuotaSpend) pgx.NamedArgs {
 }
 
 // endpointBacklogsSQL returns the backlogs of the next endpoints. Each step of the recursion
-// enters an index at the next endpoint of that index, however many rows are between: queue_due,
+// finds the next endpoint of four indexes, however many rows are between: queue_due,
 // queue_order_key for endpoints whose rows all wait for their keys, queue_parked, and
-// endpoints_full. Then it counts as endpointStatesSQL does, and stops at the limit of the
-// endpoint's account. After @count counted rows there is no further step, so a call reads at most
-// @count rows and those of its last endpoint. If no account has a limit, only endpoints_full is
-// read. The statement walks endpoints_pkey and quotas_pkey for each endpoint. The "offset 0"
-// keeps the planner from searching the next endpoint six times, once for each use of its id.
+// endpoints_full. Then the step counts as endpointStatesSQL does, and stops at the limit of the
+// endpoint's account. After @count counted rows there is no further step. So a call reads at most
+// @count rows, and in addition the rows of its last endpoint. If no account has a limit, only
+// endpoints_full is read. The statement walks endpoints_pkey and quotas_pkey for each endpoint.
+// The "offset 0" keeps the planner from searching the next endpoint six times, once for each use
+// of its id.
 const endpointBacklogsSQL = `
 	with recursive limited (yes) as materialized (
 		select @default::bigint > 0 or exists (select from quotas q where q.backlog > 0)

@@ -323,8 +323,8 @@ func Restore(ctx context.Context, from Backup, dir string) (b Backup, err error)
 // mayBeThere are the files that the directory of a Restore may have.
 var mayBeThere = map[string]bool{"postrider.lock": true, "secrets.key": true, "lost+found": true}
 
-// checkEmpty returns an error if the directory has other files than mayBeThere. The error says
-// whether a server runs on it.
+// checkEmpty returns an error if the directory has files that are not in mayBeThere. The error
+// says whether a server runs on the directory.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A process that finds leased rows when it opens the directory knows that the process before it
-// died, because the lock of the directory was free. No index leads to these rows, because it
-// would cost every delivery. leftSQL runs once when the store is opened; after that, rows are
-// found by their primary key.
+// A process that gets the lock of the directory and finds leased rows knows that the process
+// before it died. leftSQL finds these rows once, when the store is opened. It reads the whole
+// queue, because an index for it would cost every delivery. recordLostSQL and recoverSQL find each
+// row by its primary key.
 const (
 	leftSQL           = `select id, lane from queue where token is not null`
 	releaseFanOutsSQL = `update fanouts set due_at = @now where token is not null and due_at > @now`

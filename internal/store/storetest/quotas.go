@@ -114,8 +114,8 @@ func quotasFilters(w *world) {
 	w.same("those of an account without", w.quotas(store.QuotaQuery{Account: w.account()}), []store.AccountQuotas{})
 }
 
-// spend spends n events and the bytes of an account whose limit is rate events a second, up to
-// 20.
+// spend adds n events and the bytes to the use of an account. The account has a rate of rate
+// events a second and a burst of 20.
 func (w *world) spend(account postrider.AccountID, rate, n, bytes int64) store.QuotaState {
 	w.Helper()
 	states, err := w.SpendQuotas(w.Context(), []store.QuotaSpend{{Account: account, Rate: rate, Burst: 20, Events: n, Asked: n, Bytes: bytes}})

@@ -9,16 +9,17 @@ import (
 // Scope is a permission of a [Caller].
 type Scope string
 
-// The scopes. ScopeWebhooksWrite includes the four above it, and ScopeAdmin
-// everything.
+// The scopes. ScopeWebhooksWrite includes the four scopes between ScopeEventsWrite and itself.
+// ScopeAdmin includes every scope.
 const (
 	ScopeEventsWrite     Scope = "events:write"     // publish events
 	ScopeWebhooksRead    Scope = "webhooks:read"    // read endpoints, events, deliveries, attempts and dead letters
 	ScopeWebhooksOperate Scope = "webhooks:operate" // pause, resume, enable, test and verify endpoints, set circuits; replay, cancel and discard deliveries
 	ScopeEndpointsWrite  Scope = "endpoints:write"  // create, change, disable and delete endpoints, rotate and revoke their secrets
-	ScopeSecretsRead     Scope = "secrets:read"     // show the secrets that endpoints have
+	ScopeSecretsRead     Scope = "secrets:read"     // show the secrets of endpoints
 	ScopeWebhooksWrite   Scope = "webhooks:write"   // webhooks:read, webhooks:operate, endpoints:write and secrets:read together
-	ScopeAdmin           Scope = "admin"            // everything, accounts, event types, API keys, sessions and the audit log included
+	// Everything, including accounts, event types, API keys, sessions and the audit log.
+	ScopeAdmin Scope = "admin"
 )
 
 // Scopes lists every scope.
@@ -26,7 +27,7 @@ var Scopes = []Scope{
 	ScopeEventsWrite, ScopeWebhooksRead, ScopeWebhooksOperate, ScopeEndpointsWrite, ScopeSecretsRead, ScopeWebhooksWrite, ScopeAdmin,
 }
 
-// Includes reports whether the scope s permits what the other one permits.
+// Includes reports whether scope s permits everything that scope other permits.
 func (s Scope) Includes(other Scope) bool {
 	if s == ScopeWebhooksWrite && slices.Contains([]Scope{ScopeWebhooksRead, ScopeWebhooksOperate, ScopeEndpointsWrite, ScopeSecretsRead}, other) {
 		return true
@@ -34,20 +35,21 @@ func (s Scope) Includes(other Scope) bool {
 	return s == other || s == ScopeAdmin
 }
 
-// Caller makes a request of the API: an API key, or a person with a session.
+// Caller identifies who makes a request of the API: an API key, or a person with a session.
 type Caller struct {
-	Key     KeyID     // key of the request, or the key that issued its session; zero: a session that no key issued
-	Session SessionID // zero: the request has an API key of its own
-	Name    string    // of the key or the person, for people; not unique
-	Account AccountID // the only account that it sees; zero: all accounts
+	// Key that the request carries, or the key that issued its session; zero: a session that no key
+	// issued.
+	Key     KeyID
+	Session SessionID // session of the request; zero: the request carries an API key
+	Name    string    // name of the key or the person, for people; not unique
+	Account AccountID // the only account that the caller sees; zero: all accounts
 	Scopes  []Scope
-	Options []string // names of the policy options that it may set, as in the API; nil: all, empty: none
-	Request string   // id of the request for a page, on whose behalf the API is called; empty: none
+	Options []string // names of the policy options that the caller may set, as in the API; nil: all, empty: none
+	Request string   // id of the page request for which a page calls the API; empty: no page makes this call
 }
 
-// Allows reports whether the caller has the scope, or one that includes it. A
-// caller of one account is never an admin, because what admins manage belongs to
-// no account.
+// Allows reports whether the caller has the scope, or one that includes it. A caller with an
+// Account never has ScopeAdmin, because accounts, API keys and the audit log belong to no account.
 func (c Caller) Allows(scope Scope) bool {
 	if scope == ScopeAdmin && !c.Account.IsZero() {
 		return false
@@ -66,11 +68,11 @@ type APIKey struct {
 	Name       string
 	Hash       [32]byte
 	Scopes     []Scope
-	Account    AccountID // zero: every account
+	Account    AccountID // the only account that the key sees; zero: all accounts
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
 	RevokedAt  time.Time // zero: not revoked
-	LastUsedAt time.Time // to the minute; zero: never
+	LastUsedAt time.Time // exact to the minute; zero: never used
 }
 
 // ActiveAt reports whether the key is valid at now: it is not revoked and has not

@@ -14,13 +14,13 @@ type Account struct {
 	Retention AccountRetention
 }
 
-// AccountRetention says for how many days what belongs to an account is kept, where that is
-// shorter than the retention of the server. 0: as long as the server keeps it.
+// AccountRetention says for how many days the rows of one account are kept, if that is shorter than
+// the retention of the server. 0: as long as the server keeps them.
 type AccountRetention struct {
-	Events          int // with their data
-	Attempts        int // from the creation of their delivery
-	Bodies          int // heads and bodies of attempts, likewise
-	IdempotencyKeys int // not longer than events
+	Events          int // an event with its data
+	Attempts        int // an attempt, counted from the creation of its delivery
+	Bodies          int // heads and bodies of an attempt, counted from the creation of its delivery
+	IdempotencyKeys int // not longer than Events
 }
 
 // EventType is an entry of the platform's catalogue of event types. It is
@@ -28,6 +28,6 @@ type AccountRetention struct {
 type EventType struct {
 	Name        string
 	Description string
-	Example     []byte // data of an event of the type, as JSON; empty: none is known
+	Example     []byte // data of an example event, as JSON; empty: the catalogue has no example
 	CreatedAt   time.Time
 }

@@ -2,49 +2,54 @@ package postrider
 
 import "time"
 
-// Attempt is one HTTP request for a delivery and its response. If its Outcome is
-// [OutcomeNone], it is a decision without a request. The sender fills in the
-// request and the response; the dispatcher adds the identifiers; the store adds
-// Stale, StatusAfter and NextAt when it settles the attempt.
+// Attempt is one HTTP request for a delivery and its response. If its Outcome is [OutcomeNone], it
+// is a decision without a request. The sender fills in the request and the response. The dispatcher
+// adds the identifiers. The store adds Stale, StatusAfter and NextAt when it settles the attempt.
 type Attempt struct {
 	Delivery     DeliveryID
 	Event        EventID
 	Endpoint     EndpointID
-	Number       int // from 1; no two attempts of a delivery have the same number
+	Number       int // counts from 1; no two attempts of a delivery have the same number
 	Outcome      Outcome
 	StatusCode   int           // 0: no response
-	RetryAfter   time.Duration // of a 429 or 5xx response; 0: it had none
-	StartedAt    time.Time     // if lost: when the loss was noticed; if none: when it was decided
+	RetryAfter   time.Duration // value in a 429 or 5xx response; 0: the response had none
+	StartedAt    time.Time     // OutcomeLost: when the loss was noticed; OutcomeNone: when the decision was made
 	Duration     time.Duration // from the DNS lookup to the last byte of the response
-	Timing       Timing        // what Duration was spent on
-	Error        string        // a [Failure], and no more than the endpoint's owner may see; empty: accepted
+	Timing       Timing        // the parts of Duration
+	Error        string        // a [Failure], with no detail that the endpoint's owner may not see; empty: accepted
 	FinalURL     string        // URL that redirects led to, without its query; empty: there were no redirects
 	RequestHead  []byte        // as sent, with signatures and credentials [Masked]
 	ResponseHead []byte        // as received, at most 16 KiB, with credentials [Masked]
 	ResponseBody []byte        // as received, at most 16 KiB
-	Excused      bool          // it uses up no place in the retry schedule and says nothing about the endpoint; set by the sender, not stored
-	Stale        bool          // another node had taken the lease over when the attempt was settled: it changed nothing
-	StatusAfter  Status        // of the delivery, as this attempt left it; pending if Stale or lost: those move nothing
-	NextAt       time.Time     // time of the delivery's next attempt; zero: there is none
+	// True: the attempt uses up no place in the retry schedule and says nothing about the endpoint;
+	// set by the sender, not stored.
+	Excused bool
+	// True: another node had taken over the lease when the attempt was settled, so the attempt
+	// changed nothing.
+	Stale bool
+	// Status of the delivery after this attempt; Pending for a stale or lost attempt, which changes
+	// no status.
+	StatusAfter Status
+	NextAt      time.Time // time of the delivery's next attempt; zero: none is scheduled
 }
 
-// Outcome classifies an attempt. [Settle] decides by it what follows for the
-// delivery, and [Breaker] what follows for the endpoint.
+// Outcome classifies an attempt. [Settle] uses it to decide what happens to the delivery, and
+// [Breaker] to decide what happens to the endpoint.
 type Outcome string
 
-// The outcomes. All but accepted, gone and none are followed by a retry while the
-// policy has one left.
+// The outcomes. After accepted, gone and none there is no retry. After any other outcome there is a
+// retry while the policy has one left.
 const (
 	// OutcomeAccepted: a 2xx status. The delivery is delivered, and the endpoint's
 	// failures in a row start from 0.
 	OutcomeAccepted Outcome = "accepted"
-	// OutcomeRejected: any status that is not one of the others. The policy may
-	// make a 4xx end the delivery.
+	// OutcomeRejected: a status that no other outcome covers. With DeadLetterClientErrors, most 4xx
+	// statuses end the delivery.
 	OutcomeRejected Outcome = "rejected"
 	// OutcomeGone: status 410. The delivery is dead and the endpoint is disabled.
 	OutcomeGone Outcome = "gone"
-	// OutcomeThrottled: 429, 502, 503 or 504, or another 5xx with a Retry-After. The
-	// endpoint gets fewer attempts at a time, and none before its Retry-After.
+	// OutcomeThrottled: status 429, 502, 503 or 504, or another 5xx with a Retry-After. The
+	// endpoint gets fewer attempts at a time, and no attempt before the time of its Retry-After.
 	OutcomeThrottled Outcome = "throttled"
 	// OutcomeUnreachable: no connection, so nothing was sent.
 	OutcomeUnreachable Outcome = "unreachable"
@@ -56,30 +61,30 @@ const (
 	OutcomeBroken Outcome = "broken"
 	// OutcomeBlocked: the egress guard refused the address; nothing was sent.
 	OutcomeBlocked Outcome = "blocked"
-	// OutcomeLost: the node died before it recorded the attempt. The node that takes
-	// the lease over writes it. The request may have been sent. It uses up no place
-	// in the retry schedule and says nothing about the endpoint. Nobody knows when the
-	// attempt began: StartedAt is when its loss was noticed, and Duration is 0.
+	// OutcomeLost: the node died before it recorded the attempt. The node that takes over the lease
+	// records it. The request may have been sent. A lost attempt uses up no place in the retry
+	// schedule and says nothing about the endpoint. Nobody knows when it began: StartedAt is when
+	// its loss was noticed, and Duration is 0.
 	OutcomeLost Outcome = "lost"
 	// OutcomeNone: a decision without a request, for example that the delivery has
 	// expired.
 	OutcomeNone Outcome = "none"
 )
 
-// OutcomePostponed is the outcome of an attempt that was not made, because of one of
-// [ServerFailures]: no byte of a request left. It is never recorded. The lease is given
-// back, so nothing of the delivery is used up, and the endpoint gets its next attempt
-// after a back-off of [PostponedAtFirst] to [PostponedAtMost].
+// OutcomePostponed is the outcome of an attempt that one of [ServerFailures] prevented. No byte of
+// a request left. This outcome is never recorded. The delivery keeps its place in the retry
+// schedule and its lease is given back. The endpoint gets its next attempt after a back-off of
+// [PostponedAtFirst] to [PostponedAtMost].
 const OutcomePostponed Outcome = "postponed"
 
-// The first wait of an endpoint after a postponed attempt, and the longest: each attempt
-// that is postponed again doubles it.
+// The bounds of the back-off of an endpoint after a postponed attempt. It begins with
+// PostponedAtFirst and doubles with each postponed attempt in a row.
 const (
 	PostponedAtFirst = time.Second
 	PostponedAtMost  = 30 * time.Second
 )
 
-// Failed reports whether the outcome is that of a request that the endpoint did not accept.
+// Failed reports whether a request was made and the endpoint did not accept it.
 func (o Outcome) Failed() bool {
 	return o != OutcomeAccepted && o != OutcomeLost && o != OutcomeNone
 }
@@ -90,10 +95,10 @@ var Outcomes = []Outcome{
 	OutcomeTimedOut, OutcomeBroken, OutcomeBlocked, OutcomeLost, OutcomeNone,
 }
 
-// Classify returns the outcome of a response with the given status code and
-// Retry-After; 0 means that it had none. 429, 502, 503 and 504 mean that the
-// receiver, or a server behind its proxy, is overloaded. Every other 5xx with a
-// Retry-After means the same.
+// Classify returns the outcome of a response with the given status code and Retry-After; a
+// retryAfter of 0 means that the response had none. The statuses 429, 502, 503 and 504 mean that
+// the receiver, or a server behind its proxy, is overloaded. Every other 5xx with a Retry-After
+// means the same.
 func Classify(statusCode int, retryAfter time.Duration) Outcome {
 	switch {
 	case statusCode >= 200 && statusCode <= 299:
@@ -106,8 +111,8 @@ func Classify(statusCode int, retryAfter time.Duration) Outcome {
 	return OutcomeRejected
 }
 
-// HonoursRetryAfter reports whether a Retry-After is honoured in a response with
-// the status code: in a 429 and in every 5xx.
+// HonoursRetryAfter reports whether Postrider honours a Retry-After in a response with the status
+// code: it does in a 429 and in every 5xx.
 func HonoursRetryAfter(statusCode int) bool {
 	return statusCode == 429 || statusCode >= 500 && statusCode <= 599
 }

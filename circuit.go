@@ -5,38 +5,42 @@ import (
 	"time"
 )
 
-// Circuit is an endpoint's circuit breaker, with what else about the endpoint
-// must outlive the node that serves it. While the circuit is not closed,
-// nothing is sent but a probe now and then. Waiting deliveries keep waiting and
-// lose no attempt.
+// Circuit is an endpoint's circuit breaker, together with the other facts about the endpoint that
+// must outlive the node that serves it. While the circuit is open or half open, only probes are
+// sent. Waiting deliveries keep waiting and use up no attempt.
 //
-// Its times are by the clock that decides what is due (store.Clock.Now), which goes on
-// when the database's time of day is stepped. A caller that shows one to people
-// shifts it to the time of day first (store.Clock.ShownCircuit).
+// All its times are on the clock that decides what is due (store.Clock.Now). That clock does not
+// jump when the database's time of day is stepped. A caller that shows such a time to people first
+// converts it to the time of day (store.Clock.ShownCircuit).
 //
-// The node that serves the endpoint stores it when the circuit changes, when
-// the endpoint asks for time, once a minute while every attempt fails, and
-// after each attempt of an endpoint with a rate of one a second or slower. A
-// stored Failures, LastAttemptAt and LastOutcome are as old as that.
+// The node that serves the endpoint stores the circuit when its status changes, when the endpoint
+// sends a Retry-After, once a minute while every attempt fails, and after each attempt of an
+// endpoint with a rate of one a second or slower. The stored Failures, LastAttemptAt and
+// LastOutcome are only as recent as the last of these writes.
 type Circuit struct {
-	Endpoint     EndpointID
-	Status       CircuitStatus
-	Reason       string        // why it opened the last time; empty: it never did
-	OpenedAt     time.Time     // since when it is not closed; zero: it is closed
-	ProbeAt      time.Time     // open: time of the next probe; half open: the probe's deadline
-	Cooldown     time.Duration // between the failed attempt that opened it, or its last probe, and the next probe; 0: the endpoint has recovered
-	FailingSince time.Time     // first failure since the last accepted attempt, once that is a minute ago or the circuit opened; zero: not failing
-	PacedUntil   time.Time     // nothing is sent before, by the receiver's Retry-After; zero: it never asked
-	RateFullAt   time.Time     // when the endpoint's [Bucket] is full again; zero: unknown
-	Generation   int64         // counts its stored changes
+	Endpoint EndpointID
+	Status   CircuitStatus
+	Reason   string    // why the circuit opened the last time; empty: it never opened
+	OpenedAt time.Time // when the circuit left the status closed; zero: it is closed
+	ProbeAt  time.Time // open: time of the next probe; half open: the probe's deadline
+	// Time from the failed attempt that opened the circuit, or from its last probe, to the next
+	// probe; 0: the endpoint has recovered.
+	Cooldown time.Duration
+	// Time of the first failure since the last accepted attempt; set when that was a minute ago or
+	// the circuit opens; zero: not failing.
+	FailingSince time.Time
+	// End of the receiver's Retry-After: nothing is sent before; zero: the receiver never sent one.
+	PacedUntil time.Time
+	RateFullAt time.Time // when the endpoint's [Bucket] is full again; zero: unknown
+	Generation int64     // number of times that the circuit was stored with a change
 
-	Failures      int       // attempts in a row that failed
+	Failures      int       // failed attempts in a row
 	LastAttemptAt time.Time // end of the last attempt; zero: none is known
-	LastOutcome   Outcome   // of that attempt
+	LastOutcome   Outcome   // outcome of the last attempt
 }
 
-// Shift returns the circuit with its times moved from one clock to another, which is
-// ahead of it by so much.
+// Shift returns the circuit with all its times moved by the given duration, from one clock to a
+// clock that is ahead by that much.
 func (c Circuit) Shift(by time.Duration) Circuit {
 	for _, at := range []*time.Time{&c.OpenedAt, &c.ProbeAt, &c.FailingSince, &c.PacedUntil, &c.RateFullAt, &c.LastAttemptAt} {
 		if !at.IsZero() {
@@ -46,19 +50,17 @@ func (c Circuit) Shift(by time.Duration) Circuit {
 	return c
 }
 
-// Closed reports whether the circuit lets attempts through; one that never
-// changed does.
+// Closed reports whether the circuit lets attempts through. A circuit that never changed does.
 func (c Circuit) Closed() bool { return c.Status == CircuitClosed || c.Status == "" }
 
-// ClosedByHand returns the circuit as a person leaves it who closes it, and
-// whether that changes it.
+// ClosedByHand returns the circuit after a person has closed it, and whether closing changes it.
 func (c Circuit) ClosedByHand() (Circuit, bool) {
 	b := Breaker{Circuit: c}
 	b.Set(CircuitClosed, time.Time{}, CircuitPolicy{})
 	return b.Circuit, b.Circuit != c
 }
 
-// CircuitStatus is whether a circuit lets attempts through.
+// CircuitStatus says whether a circuit lets attempts through.
 type CircuitStatus string
 
 // The statuses of a circuit.
@@ -68,7 +70,7 @@ const (
 	CircuitHalfOpen CircuitStatus = "half_open" // one attempt, the probe, is under way
 )
 
-// Why a circuit opened.
+// The reasons for which a circuit opens.
 const (
 	ReasonFailuresInRow = "failures_in_row"
 	ReasonFailureRatio  = "failure_ratio"
@@ -76,47 +78,50 @@ const (
 	ReasonManual        = "manual" // a person opened it
 )
 
-// Breaker is a circuit with what the node that owns its endpoint remembers of
-// the last attempts. The zero Breaker is closed.
+// Breaker is a circuit, together with what the node that owns the endpoint remembers of recent
+// attempts. The zero Breaker is closed.
 type Breaker struct {
 	Circuit
 
-	accepted int       // attempts in a row
+	accepted int       // accepted attempts in a row
 	failing  time.Time // first failure since the last accepted attempt
 	noted    time.Time // when Record last asked to store a failing endpoint
-	vouched  int       // of the next answers, how many still have an accepted one among the last 20
-	recent   failureWindow
+	// 20 less the responses since the last accepted attempt; 0: none of the last 20 responses was
+	// accepted.
+	vouched int
+	recent  failureWindow
 }
 
 const (
-	// recovery is how many attempts in a row must be accepted before a circuit
-	// that was open is trusted again. Until then one failure opens it.
+	// recovery is how many attempts in a row must be accepted until a circuit that was open is
+	// trusted again. Before that, one failure opens it.
 	recovery = 3
 
-	// noteEvery is how often a failing endpoint is stored although its circuit
-	// does not change, so that [HealthInput.Assess] and the API know of it.
+	// noteEvery is how often a failing endpoint is stored while its circuit does not change.
+	// [HealthInput.Assess] and the API read the stored circuit.
 	noteEvery = time.Minute
 
-	// steady is how long an endpoint fails before its cooldown doubles.
+	// steady is for how long an endpoint must have failed before its cooldown doubles.
 	steady = 15 * time.Minute
 
-	// vouchedAnswers is among how many answers one must be accepted for
-	// throttling answers not to count as failures.
+	// vouchedAnswers is a number of responses. If at least one of the last vouchedAnswers responses
+	// was accepted, throttling responses do not count as failures.
 	vouchedAnswers = 20
 )
 
-// Record takes up what an attempt showed, and reports whether the circuit is to
-// be stored. probe tells the attempt that [Breaker.Probe] allowed from those
+// Record applies the result of an attempt to the circuit, and reports whether the caller must store
+// the circuit. probe is true for the attempt that [Breaker.Probe] allowed, and false for attempts
 // that left before the circuit opened.
 //
-// A throttling answer is neither a failure nor a success while the endpoint
-// accepts something: one of its last 20 answers, this one included, was 2xx;
-// and never where it asks for time with Retry-After. Else it is a failure.
+// A throttling response counts as a failure, with two exceptions. One with a Retry-After never
+// counts as a failure. One without counts as neither failure nor success if at least one of the
+// endpoint's last 20 responses, this one included, was 2xx.
 func (b *Breaker) Record(a *Attempt, probe bool, now time.Time, p CircuitPolicy) bool {
-	probe = probe && b.Status == CircuitHalfOpen // else a person set it meanwhile, or an earlier probe came back
+	// Otherwise a person has set the circuit meanwhile, or an earlier probe has ended.
+	probe = probe && b.Status == CircuitHalfOpen
 	switch a.Outcome {
 	case OutcomeLost, OutcomeNone, OutcomePostponed:
-		return false // it says nothing of the endpoint
+		return false // these outcomes say nothing about the endpoint
 	case OutcomeAccepted:
 		b.vouched = vouchedAnswers
 	case OutcomeRejected, OutcomeGone, OutcomeThrottled:
@@ -128,7 +133,7 @@ func (b *Breaker) Record(a *Attempt, probe bool, now time.Time, p CircuitPolicy)
 	case a.Outcome == OutcomeAccepted:
 		return b.recordAccepted(probe, now, p)
 	case a.Outcome == OutcomeThrottled && (a.RetryAfter > 0 || b.vouched > 0):
-		return probe && b.close() // it answers, and wants less
+		return probe && b.close() // the endpoint responds, but wants fewer requests
 	}
 	return b.recordFailure(a, probe, now, p)
 }
@@ -140,7 +145,7 @@ func (b *Breaker) recordAccepted(probe bool, now time.Time, p CircuitPolicy) boo
 	b.accepted++
 	b.recent.add(false, now, p)
 	if !b.Closed() {
-		return false // the attempt left before the circuit opened: the probe decides
+		return false // the attempt left before the circuit opened; only the probe closes the circuit
 	}
 	if b.accepted >= recovery && b.Cooldown > 0 {
 		b.Cooldown, changed = 0, true
@@ -152,7 +157,7 @@ func (b *Breaker) recordFailure(a *Attempt, probe bool, now time.Time, p Circuit
 	if b.failing.IsZero() {
 		b.failing = now
 		if !b.FailingSince.IsZero() {
-			b.failing = b.FailingSince // another node saw it first
+			b.failing = b.FailingSince // another node saw the first failure
 		}
 	}
 	if b.noted.IsZero() {
@@ -163,7 +168,7 @@ func (b *Breaker) recordFailure(a *Attempt, probe bool, now time.Time, p Circuit
 	b.recent.add(true, now, p)
 	switch {
 	case probe && p.never():
-		return b.close() // a person opened it, or the policy was another then
+		return b.close() // a person opened the circuit, or the policy has changed since
 	case probe, b.Closed() && b.Cooldown > 0 && !p.never():
 		return b.open(ReasonProbeFailed, a, now, p)
 	case !b.Closed():
@@ -179,10 +184,10 @@ func (b *Breaker) recordFailure(a *Attempt, probe bool, now time.Time, p Circuit
 	return false
 }
 
-// Probe turns an open circuit whose cooldown is over half open, for one
-// attempt that is over within d. A probe that never came back is followed by
-// another. It reports whether the attempt may be made: once the change is
-// stored, so that of all nodes one probes.
+// Probe makes an open circuit half open if its cooldown is over, for one attempt that ends within
+// d. It reports whether the circuit changed. The caller makes the attempt only after the change is
+// stored, so that only one node probes. If a probe has not ended by its deadline, Probe allows
+// another one.
 func (b *Breaker) Probe(now time.Time, d time.Duration) bool {
 	if b.Closed() || now.Before(b.ProbeAt) {
 		return false
@@ -192,9 +197,9 @@ func (b *Breaker) Probe(now time.Time, d time.Duration) bool {
 	return true
 }
 
-// Set carries out what a person asks for: open, for the longest cooldown;
-// closed, as if the endpoint had recovered and had not asked for time; or half
-// open, which is a probe as soon as there is something to send.
+// Set applies a status that a person chose. CircuitOpen opens the circuit for the longest cooldown.
+// CircuitClosed closes it as if the endpoint had recovered and had sent no Retry-After.
+// CircuitHalfOpen makes the next delivery a probe, without waiting.
 func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
 	switch s {
 	case CircuitClosed:
@@ -204,7 +209,7 @@ func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
 		b.failing, b.noted = time.Time{}, time.Time{}
 	case CircuitHalfOpen:
 		if b.Status == CircuitHalfOpen {
-			return // that probe is under way
+			return // a probe is under way already
 		}
 		if b.Closed() {
 			b.hold(ReasonManual, now)
@@ -218,19 +223,19 @@ func (b *Breaker) Set(s CircuitStatus, now time.Time, p CircuitPolicy) {
 	}
 }
 
-// Quiet reports whether there is nothing to remember: the circuit is closed
-// and trusted, and the last attempt succeeded.
+// Quiet reports whether the breaker has nothing to remember: the circuit is closed and trusted, and
+// the last attempt succeeded.
 func (b *Breaker) Quiet() bool {
 	return b.Closed() && b.Failures == 0 && b.Cooldown == 0 && b.FailingSince.IsZero()
 }
 
-// Accepts reports whether one of the last 20 answers was accepted.
+// Accepts reports whether one of the last 20 responses was accepted.
 func (b *Breaker) Accepts() bool { return b.vouched > 0 }
 
-// Vouched reports whether the last answer was accepted.
+// Vouched reports whether the last response was accepted.
 func (b *Breaker) Vouched() bool { return b.vouched == vouchedAnswers }
 
-// Vouch says of a new breaker that the endpoint's last answer was accepted.
+// Vouch tells a new breaker that the endpoint's last response was accepted.
 func (b *Breaker) Vouch() { b.vouched = vouchedAnswers }
 
 func (b *Breaker) close() bool {
@@ -242,11 +247,10 @@ func (b *Breaker) close() bool {
 	return true
 }
 
-// open opens the circuit after a failed attempt. The cooldown doubles only once
-// the endpoint has been failing for long: most outages are short, and an
-// endpoint that is back should not wait. It runs from the start of the attempt,
-// so that probes that time out are as frequent as others, but for half of it at
-// least the endpoint is left alone.
+// open opens the circuit after a failed attempt. The cooldown doubles only after the endpoint has
+// failed for 15 minutes (steady): most outages are short, and an endpoint that has recovered should
+// not wait. The cooldown counts from the start of the attempt, so that probes that time out are as
+// frequent as other probes. At least half of the cooldown remains after the end of the attempt.
 func (b *Breaker) open(reason string, a *Attempt, now time.Time, p CircuitPolicy) bool {
 	b.hold(reason, now)
 	b.FailingSince, b.noted = b.failing, now
@@ -259,7 +263,7 @@ func (b *Breaker) open(reason string, a *Attempt, now time.Time, p CircuitPolicy
 	return true
 }
 
-// hold opens the circuit, without saying for how long.
+// hold opens the circuit. The caller sets Cooldown and ProbeAt.
 func (b *Breaker) hold(reason string, now time.Time) {
 	if b.Closed() {
 		b.OpenedAt = now
@@ -269,15 +273,17 @@ func (b *Breaker) hold(reason string, now time.Time) {
 
 // CircuitPolicy says when a circuit opens, and for how long.
 type CircuitPolicy struct {
-	Failures    int           // in a row that open it; 0: they do not
-	Percent     int           // of the window that open it when they failed; 0: they do not
-	Attempts    int           // the window: so many attempts, 10 to 60; 0: Window
-	Window      time.Duration // the window: the attempts of so long, 20 at least; 10 s to a day
-	Cooldown    time.Duration // from opening to the probe; 1 s to a day
-	MaxCooldown time.Duration // after 15 minutes of failing each failed probe doubles the cooldown, up to this
+	Failures int // failures in a row that open the circuit; 0: no number does
+	Percent  int // percentage of failures in the window that opens the circuit; 0: none does
+	Attempts int // length of the window in attempts, 10 to 60; 0: Window gives its length
+	// Length of the window in time, 10 s to a day, with at least 20 attempts; 0: Attempts gives its
+	// length.
+	Window      time.Duration
+	Cooldown    time.Duration // time from opening to the first probe; 1 s to a day
+	MaxCooldown time.Duration // limit of the cooldown: after 15 minutes of failing, each failed probe doubles it
 }
 
-// CircuitPresets are the policies that have a name.
+// CircuitPresets are the named policies.
 var CircuitPresets = map[string]CircuitPolicy{
 	"default":  {Failures: 5, Percent: 50, Attempts: 20, Cooldown: time.Minute, MaxCooldown: 30 * time.Minute},
 	"strict":   {Failures: 5, Cooldown: 30 * time.Minute, MaxCooldown: 30 * time.Minute},
@@ -309,20 +315,21 @@ const day = 24 * time.Hour
 
 func (p CircuitPolicy) never() bool { return p.Failures == 0 && p.Percent == 0 }
 
-// minSamples is how many attempts a window of time must have to say anything.
+// minSamples is how many attempts a window of time must have before it can open the circuit.
 const minSamples = 20
 
-// failureWindow counts attempts and failures in a window: the last 64 attempts as
-// bits, or ten slices of a window of time.
+// failureWindow counts attempts and failures in a window. The window is either the last 64
+// attempts, as bits, or a time, in ten slices.
 type failureWindow struct {
-	bits   uint64 // 1: failed; the youngest is the lowest
-	n      int    // of bits
+	bits   uint64 // one bit for each attempt, the lowest for the last one; 1: failed
+	n      int    // number of bits in use
 	slices [slicesOfWindow]struct{ attempts, failures uint32 }
-	width  time.Duration // of a slice
-	slice  int64         // the youngest slice's number since the epoch
+	width  time.Duration // duration of a slice
+	slice  int64         // number of the youngest slice, counted from the epoch
 }
 
-// slicesOfWindow is in how many parts a window of time is forgotten.
+// slicesOfWindow is the number of slices of a window of time. The window forgets one slice at a
+// time.
 const slicesOfWindow = 10
 
 func (t *failureWindow) add(failed bool, now time.Time, p CircuitPolicy) {
@@ -338,9 +345,9 @@ func (t *failureWindow) add(failed bool, now time.Time, p CircuitPolicy) {
 		return
 	}
 	if width := p.Window / slicesOfWindow; width != t.width {
-		*t = failureWindow{width: width} // its numbers are of other slices
+		*t = failureWindow{width: width} // the stored counts have another slice width
 	}
-	slice := max(now.UnixNano()/int64(t.width), t.slice) // a clock that was set back does not wake old ones
+	slice := max(now.UnixNano()/int64(t.width), t.slice) // a clock that was set back must not bring back old slices
 	for gone := min(slice-t.slice, slicesOfWindow); gone > 0; gone-- {
 		t.slices[(slice-gone+1)%slicesOfWindow] = struct{ attempts, failures uint32 }{}
 	}
@@ -352,7 +359,7 @@ func (t *failureWindow) add(failed bool, now time.Time, p CircuitPolicy) {
 	}
 }
 
-// failing reports whether the window is full enough and failed too often.
+// failing reports whether the window has enough attempts, and enough of them failed.
 func (t *failureWindow) failing(p CircuitPolicy) bool {
 	attempts, failures := 0, 0
 	if p.Attempts > 0 {

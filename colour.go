@@ -9,7 +9,7 @@ import (
 // Colour is a colour in sRGB: red, green and blue, each from 0 to 1.
 type Colour [3]float64
 
-// ParseColour reads #rrggbb; false: the text is no colour in this form.
+// ParseColour reads a colour of the form #rrggbb. It returns false if the text has another form.
 func ParseColour(text string) (Colour, bool) {
 	digits, ok := strings.CutPrefix(text, "#")
 	n, err := strconv.ParseUint(digits, 16, 32)

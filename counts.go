@@ -8,34 +8,35 @@ import (
 	"slices"
 )
 
-// Counts says how many attempts were made in a period, and how many deliveries ended.
-// Attempts and deliveries are counted apart: a delivery can have many attempts, and a
-// skipped delivery has none.
+// Counts says how many attempts were made in a period, and how many deliveries ended. Attempts and
+// deliveries are counted separately: a delivery can have many attempts, and a skipped delivery has
+// none.
 //
-// The store counts in the transaction that records, so each attempt and each final status
-// is counted exactly once. An attempt is counted by the outcome that was recorded first:
-// a lost attempt stays counted as lost, even if its response is settled later.
+// The store counts in the transaction that records, so each attempt and each final status is
+// counted exactly once. An attempt is counted by the outcome that was recorded first. A lost
+// attempt stays counted as lost even if its response is settled later.
 type Counts struct {
-	Attempts      [CountedOutcomes]int64 // by outcome, in the order of [Outcomes]
-	Numbers       [CountedNumbers]int64  // by number: first attempts, second ones, …; the last element has all greater numbers too
-	Ended         [EndStatuses]int64     // deliveries by their final status, in the order of [Statuses], without pending
-	FirstAccepted int64                  // first attempts that were accepted
+	Attempts [CountedOutcomes]int64 // by outcome, in the order of [Outcomes]
+	// By number: first attempts, second attempts, …; the last element also has all higher numbers.
+	Numbers       [CountedNumbers]int64
+	Ended         [EndStatuses]int64 // deliveries by their final status, in the order of [Statuses], without pending
+	FirstAccepted int64              // first attempts that were accepted
 }
 
 const (
-	// CountedOutcomes is the number of outcomes of attempts: all but [OutcomeNone],
-	// which is the last of [Outcomes].
+	// CountedOutcomes is the number of outcomes that are counted: all but [OutcomeNone], which is
+	// the last of [Outcomes].
 	CountedOutcomes = 9
 
-	// CountedNumbers is how many numbers of attempts are counted apart.
+	// CountedNumbers is the number of elements of Counts.Numbers.
 	CountedNumbers = 16
 
 	// EndStatuses is the number of final statuses.
 	EndStatuses = 4
 )
 
-// Record counts a record of the history: an attempt, or a decision without a request,
-// and the status in which it left the delivery.
+// Record counts one record of the history: an attempt, or a decision without a request. after is
+// the status of the delivery after that record.
 func (c *Counts) Record(outcome Outcome, number int, after Status) {
 	if i := slices.Index(Outcomes, outcome); i >= 0 && i < CountedOutcomes {
 		c.Attempts[i]++
@@ -49,7 +50,7 @@ func (c *Counts) Record(outcome Outcome, number int, after Status) {
 	}
 }
 
-// Add adds the other counts.
+// Add adds the counts of other.
 func (c *Counts) Add(other Counts) {
 	for i, n := range other.Attempts {
 		c.Attempts[i] += n
@@ -87,14 +88,14 @@ func (c *Counts) AllAttempts() (all int64) {
 	return all
 }
 
-// SuccessRate returns delivered / (delivered + dead); ok is false if both are 0.
-// Cancelled and skipped deliveries say nothing about an endpoint.
+// SuccessRate returns delivered / (delivered + dead); ok is false if both are 0. Cancelled and
+// skipped deliveries do not count, because they say nothing about an endpoint.
 func (c *Counts) SuccessRate() (rate float64, ok bool) {
 	return share(c.Status(Delivered), c.Status(Delivered)+c.Status(Dead))
 }
 
-// FirstAttemptRate returns the share of the first attempts that were accepted; ok is
-// false if there were none.
+// FirstAttemptRate returns the accepted share of all first attempts; ok is false if there were no
+// first attempts.
 func (c *Counts) FirstAttemptRate() (rate float64, ok bool) {
 	return share(c.FirstAccepted, c.Numbers[0])
 }
@@ -106,8 +107,9 @@ func share(n, of int64) (float64, bool) {
 	return float64(n) / float64(of), true
 }
 
-// countsVersion is the first byte of stored counts. The numbers of their fields never
-// change: attempts from 0, numbers from 32, ended from 64, and 96.
+// countsVersion is the first byte of stored counts. The other constants are the numbers of the
+// stored fields, which never change: Attempts from 0, Numbers from 32, Ended from 64, and
+// FirstAccepted at 96.
 const (
 	countsVersion = 1
 
@@ -117,10 +119,10 @@ const (
 	firstAcceptedSlot = 96
 )
 
-// ErrCounts says that bytes are no stored counts.
+// ErrCounts says that some bytes are not stored counts.
 var ErrCounts = errors.New("not stored counts")
 
-// field returns the count with the number; nil: there is none.
+// field returns the count with the given field number; nil: no count has that number.
 func (c *Counts) field(slot uint64) *int64 {
 	switch {
 	case slot < CountedOutcomes:
@@ -135,8 +137,9 @@ func (c *Counts) field(slot uint64) *int64 {
 	return nil
 }
 
-// AppendBinary appends the counts as they are stored: a version byte, then as varints
-// the number of fields that are not 0, and for each its number and its count.
+// AppendBinary appends the counts in their stored form: a version byte, then varints. The first
+// varint is the number of fields that are not 0. Two varints follow for each such field: its number
+// and its count.
 func (c *Counts) AppendBinary(text []byte) ([]byte, error) {
 	fields := 0
 	pairs := make([]byte, 0, 32)
@@ -155,8 +158,8 @@ func (c *Counts) AppendBinary(text []byte) ([]byte, error) {
 	return append(binary.AppendUvarint(append(text, countsVersion), uint64(fields)), pairs...), nil
 }
 
-// ReadCounts reads stored counts from the beginning of text, and returns the bytes
-// behind them. If text does not begin with stored counts, it returns [ErrCounts].
+// ReadCounts reads stored counts from the beginning of text, and returns the bytes after them. If
+// text does not begin with stored counts, it returns [ErrCounts].
 func ReadCounts(text []byte) (c Counts, rest []byte, err error) {
 	if len(text) == 0 || text[0] != countsVersion {
 		return c, nil, fmt.Errorf("read the version of counts: %w", ErrCounts)

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// Header is a header that every request to an endpoint carries, by the choice of
-// the endpoint's owner.
+// Header is a header that the owner of an endpoint adds to every request.
 type Header struct {
 	Name   string
-	Value  string // empty if Secret: the [Credentials] have it
+	Value  string // empty if Secret: [Credentials.Headers] has the value
 	Secret bool
 }
 
@@ -43,18 +42,18 @@ const (
 // AuthKinds lists every method of authentication.
 var AuthKinds = []AuthKind{AuthNone, AuthBasic, AuthBearer, AuthAPIKey, AuthOAuth2}
 
-// TLS is the TLS settings of an endpoint's connections. Both are PEM.
+// TLS has the TLS settings of an endpoint's connections. Both fields are PEM.
 type TLS struct {
-	Certificate string // client certificate, the leaf first; its key is in the [Credentials]; empty: none
-	Authorities string // authorities that the receiver's certificate must chain to; empty: those of the system
+	Certificate string // client certificate, the leaf first; its key is in [Credentials.TLSKey]; empty: none
+	Authorities string // authorities that the receiver's certificate must chain to; empty: the system's authorities
 }
 
 // Credentials are the secret values of a policy. They are stored encrypted, and
 // the API never returns them.
 type Credentials struct {
-	Headers map[string]string // values of the headers that are Secret, by name
+	Headers map[string]string // values of the headers that are Secret, by header name
 	Auth    string            // password, token, key or client secret
-	TLSKey  string            // PEM
+	TLSKey  string            // private key of TLS.Certificate, PEM
 }
 
 // LogValue logs no value.
@@ -93,14 +92,14 @@ func checkHeaders(list []Header) error {
 	return faults.joined()
 }
 
-// reservedHeaders frame or route a request. A customer who could set one could make
-// a receiver or a proxy read a different request.
+// reservedHeaders are headers that frame or route a request. If a customer could set one of them, a
+// receiver or a proxy might read a different request.
 var reservedHeaders = []string{
 	"host", "content-length", "content-type", "content-encoding", "transfer-encoding", "te", "trailer", "connection",
 	"keep-alive", "upgrade", "expect", "cookie", "authorization", "user-agent", "via", "forwarded", "date",
 }
 
-// reservedPrefixes begin the names of headers that Postrider or a proxy sets.
+// reservedPrefixes are prefixes of the names of headers that Postrider or a proxy sets.
 var reservedPrefixes = []string{"webhook-", "svix-", "proxy-", "sec-", "x-forwarded-", "x-webhook-", "http2-"}
 
 // reservedSignatures are the headers of the signature schemes.
@@ -110,9 +109,9 @@ var reservedSignatures = []string{
 	"x-shopify-webhook-id", "x-shopify-event-id", "x-shopify-triggered-at",
 }
 
-// CheckHeaderName returns an [InvalidError] for the field unless a customer may set
-// a header of that name: it is a token (RFC 9110, 5.6.2) of at most 128 bytes and
-// is not reserved.
+// CheckHeaderName returns an [InvalidError] for the field if customers may not set a header with
+// the name. They may if the name is a token (RFC 9110, 5.6.2) of at most 128 bytes and is not
+// reserved.
 func CheckHeaderName(field, name string) error {
 	lower := strings.ToLower(name)
 	reserved := slices.Contains(reservedHeaders, lower) || slices.Contains(reservedSignatures, lower) ||
@@ -126,8 +125,8 @@ func CheckHeaderName(field, name string) error {
 	return nil
 }
 
-// isToken reports whether every server accepts the name. It allows fewer
-// characters than a token may have: some servers read an underscore as a hyphen.
+// isToken reports whether every server accepts the name. It allows fewer characters than RFC 9110
+// does, because some servers read an underscore as a hyphen.
 func isToken(name string) bool {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
@@ -135,8 +134,8 @@ func isToken(name string) bool {
 	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, strange)
 }
 
-// CheckHeaderValue returns an [InvalidError] for the field unless value is at
-// most 4 KiB of printable ASCII that begins and ends with no space.
+// CheckHeaderValue returns an [InvalidError] for the field unless value is at most 4 KiB of
+// printable ASCII that neither begins nor ends with a space.
 func CheckHeaderValue(field, value string) error {
 	strange := func(r rune) bool { return r < ' ' || r > '~' }
 	if len(value) > 4<<10 || strings.ContainsFunc(value, strange) || strings.Trim(value, " ") != value {
@@ -145,8 +144,8 @@ func CheckHeaderValue(field, value string) error {
 	return nil
 }
 
-// check returns an [InvalidError] for each fault of the authentication, joined. It
-// does not check the token URL: the egress guard does.
+// check returns an [InvalidError] for each fault of the authentication, joined. The egress guard
+// checks the token URL, not this function.
 func (a Auth) check() error {
 	var faults faults
 	only := func(set bool, field string, kinds ...AuthKind) {

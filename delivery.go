@@ -5,51 +5,54 @@ import (
 	"time"
 )
 
-// Delivery is one event for one endpoint. Publishing an event creates a delivery
-// for each endpoint that subscribed, in the transaction that stores the event, or,
-// for very many endpoints, in a fan-out job soon after. This is the delivery as
-// the API and the command line show it; the dispatcher works with [Claimed].
+// Delivery is one event for one endpoint. A publish creates a delivery for each endpoint that
+// subscribed to the event, in the transaction that stores the event. If more than 256 endpoints
+// subscribed, a fan-out job creates the deliveries soon after. This type is what the API and the
+// command line show; the dispatcher works with [Claimed].
 type Delivery struct {
-	ID             DeliveryID
-	Event          EventID
-	Endpoint       EndpointID
-	Account        AccountID
-	EventType      string
-	Status         Status
-	Reason         string     // one of the reasons below; empty: pending or delivered
-	Attempts       int        // requests that left this machine or may have left; decisions without a request do not count
-	NextAttemptAt  time.Time  // zero: no attempt is due, or one is under way
-	Suspected      bool       // [SuspectedAfter] nodes in a row died while they leased it; few suspects are attempted at a time
-	Parked         bool       // [ParkedAfter] nodes died while it was their only suspect; it waits until a person releases it
+	ID            DeliveryID
+	Event         EventID
+	Endpoint      EndpointID
+	Account       AccountID
+	EventType     string
+	Status        Status
+	Reason        string    // one of the Reason constants below; empty: pending or delivered
+	Attempts      int       // requests that left this machine or may have left; decisions without a request do not count
+	NextAttemptAt time.Time // zero: no attempt is due, or one is under way
+	// [SuspectedAfter] nodes in a row died while they leased the delivery; few suspects are
+	// attempted at a time.
+	Suspected bool
+	// [ParkedAfter] nodes died while the delivery was their only suspect; it waits until a person
+	// releases it.
+	Parked         bool
 	FinishedAt     time.Time  // zero: pending
-	LastStatusCode int        // of the last attempt that got a response; 0: none did
-	LastError      string     // of the last attempt; empty: it was accepted, or there was none
-	ReplayedFrom   DeliveryID // zero: it is no replay
-	ReplayJob      ReplayID   // that made it; zero: none did
+	LastStatusCode int        // status code of the last attempt that got a response; 0: no attempt got one
+	LastError      string     // error of the last attempt; empty: it was accepted, or there was no attempt
+	ReplayedFrom   DeliveryID // the delivery that this one replays; zero: it is no replay
+	ReplayJob      ReplayID   // replay job that made the delivery; zero: no job did
 	Waiting        Waiting    // why it is pending; zero: it is not pending
 }
 
 // Status is the state of a delivery. [Settle] is the state machine.
 type Status string
 
-// The statuses of a delivery. Pending is the only one that changes by itself.
+// The statuses of a delivery. Only a pending delivery changes its status.
 const (
-	// Pending: an attempt is due, waits for its time, or is under way. Publishing,
-	// a fan-out job or a replay creates a delivery so. It stays pending through
-	// failed attempts, until one of the statuses below ends it.
+	// Pending: an attempt is due, waits for its time, or is under way. A publish, a fan-out job or
+	// a replay creates a delivery as pending. It stays pending through failed attempts, until one
+	// of the statuses below ends it.
 	Pending Status = "pending"
 	// Delivered: the endpoint accepted an attempt with a 2xx status. Final.
 	Delivered Status = "delivered"
-	// Dead: no attempt follows. The dispatcher sets it with the last attempt that
-	// the policy allows, or the janitor when the delivery expires, and a
-	// [DeadLetter] is written in the same transaction. A replay of a dead delivery
-	// is a new delivery; this one stays dead.
+	// Dead: no attempt follows. The dispatcher sets it after the last attempt that the policy
+	// allows, and the janitor sets it when the delivery expires. The same transaction writes a
+	// [DeadLetter]. A replay of a dead delivery is a new delivery; this one stays dead.
 	Dead Status = "dead"
 	// Cancelled: a person cancelled it, or its endpoint was deleted. Final.
 	Cancelled Status = "cancelled"
-	// Skipped: the endpoint was disabled or its backlog was full when the event was
-	// published, or it was deleted before a fan-out job reached it. The delivery was never
-	// pending. Final, but a person can replay it.
+	// Skipped: the delivery was never pending. A publish sets it if the endpoint was disabled or
+	// its backlog was full. A fan-out job sets it if the endpoint was deleted before the job
+	// reached it. Final, but a person can replay it.
 	Skipped Status = "skipped"
 )
 
@@ -64,23 +67,24 @@ const (
 	ReasonExpired          = "expired"           // dead: pending for longer than the policy's Expiry
 	ReasonSystem           = "system"            // dead: the payload of its event was deleted
 	ReasonEndpointDisabled = "endpoint_disabled" // skipped
-	ReasonBacklogFull      = "backlog_full"      // skipped: as many deliveries waited for the endpoint as its account may have
-	ReasonEndpointDeleted  = "endpoint_deleted"  // cancelled, or skipped by a fan-out job
-	ReasonCancelled        = "cancelled"         // cancelled by a person
+	// Skipped: as many deliveries waited for the endpoint as its account's quota allows.
+	ReasonBacklogFull     = "backlog_full"
+	ReasonEndpointDeleted = "endpoint_deleted" // cancelled, or skipped by a fan-out job
+	ReasonCancelled       = "cancelled"        // cancelled by a person
 )
 
 // DeadReasons lists the reasons of a delivery that is dead.
 var DeadReasons = []string{ReasonExhausted, ReasonGone, ReasonClientError, ReasonExpired, ReasonSystem}
 
-// Lane is the queue of an endpoint in which a pending delivery waits. Every
-// endpoint has four. The retry and bulk lanes always keep a share of the
-// endpoint's attempts, so that none starves.
+// Lane is the queue of an endpoint in which a pending delivery waits. Every endpoint has four
+// lanes. The retry and bulk lanes always keep a share of the endpoint's attempts, so that no lane
+// starves.
 type Lane string
 
 // The lanes.
 const (
 	LaneFirst   Lane = "first"   // deliveries without an attempt so far, in the order of their events
-	LaneRetry   Lane = "retry"   // deliveries with a failed attempt, by the time of the next one
+	LaneRetry   Lane = "retry"   // deliveries with a failed attempt, by the time of their next attempt
 	LaneBulk    Lane = "bulk"    // deliveries of fan-out jobs and replays, which may wait behind live events
 	LaneSuspect Lane = "suspect" // deliveries that may have killed nodes; see [SuspectedAfter]
 )
@@ -88,25 +92,27 @@ const (
 // Lanes lists every lane.
 var Lanes = []Lane{LaneFirst, LaneRetry, LaneBulk, LaneSuspect}
 
-// Token fences a lease: a settlement counts only while its token is the row's.
-// The high 32 bits are the incarnation of the node that leased, the low 32 its
-// counter. The zero Token is no lease.
+// Token fences a lease: a settlement counts only if the delivery's row still has the same token.
+// The high 32 bits are the incarnation of the node that leased the delivery, the low 32 bits a
+// counter of that node. The zero Token means no lease.
 type Token int64
 
 // Claimed is a delivery that a node has leased to attempt it. No other node may
 // attempt it until the lease ends. The store fills it in when it grants the lease.
 type Claimed struct {
-	ID           DeliveryID
-	Endpoint     EndpointID
-	Event        *Event // shared with the event's other deliveries: read only. Data is nil: the payload was deleted
+	ID       DeliveryID
+	Endpoint EndpointID
+	// Shared with the event's other deliveries, so read only; Data is nil if the payload was
+	// deleted.
+	Event        *Event
 	Lane         Lane
 	Attempt      int // number of the attempt that the lease is for, from 1
 	Step         int // place in the retry schedule, from 0
-	Losses       int // leases in a row, this one excluded, whose node died before it settled
+	Losses       int // previous leases in a row whose node died before it settled
 	Token        Token
-	ExpiresAt    time.Time  // after it the delivery is dead, by the policy's Expiry
-	ReplayedFrom DeliveryID // zero: it is no replay
-	ReplayJob    ReplayID   // that made it; zero: none did
+	ExpiresAt    time.Time  // when the delivery is dead by the policy's Expiry
+	ReplayedFrom DeliveryID // the delivery that this one replays; zero: it is no replay
+	ReplayJob    ReplayID   // replay job that made the delivery; zero: no job did
 }
 
 // LogValue gives every log line about an attempt the same keys.
@@ -119,8 +125,8 @@ func (c Claimed) LogValue() slog.Value {
 		slog.String("trace", c.Event.Trace().String()))
 }
 
-// DeadLetter is the record of a delivery that died. It waits for a person, who
-// replays or discards it. The record stays after that.
+// DeadLetter is the record of a dead delivery. It waits for a person, who replays or discards it.
+// The record stays afterwards.
 type DeadLetter struct {
 	Delivery       DeliveryID
 	Event          EventID
@@ -136,11 +142,11 @@ type DeadLetter struct {
 	ResolvedAt     time.Time  // zero: nobody has resolved it
 	Resolution     Resolution // empty: nobody has resolved it
 	ResolvedBy     string     // name of the API key that resolved it
-	Note           string     // reason that the person gave
-	Replay         DeliveryID // the new delivery; zero: it was not replayed
+	Note           string     // reason that the person gave when resolving it
+	Replay         DeliveryID // the new delivery that replays it; zero: it was not replayed
 }
 
-// Resolution is how a person resolved a dead letter. It is empty until then.
+// Resolution is how a person resolved a dead letter. Empty: nobody has resolved it.
 type Resolution string
 
 // The resolutions.

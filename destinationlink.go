@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// DestinationLink is what a link in a message does. Its text in a URL is signed; see
+// DestinationLink says what a link in a message does. The URL carries it signed; see
 // [DestinationLink.Encode].
 type DestinationLink struct {
 	Destination DestinationID
 	Action      LinkAction
-	Kind        NoticeKind // of LinkUnsubscribe: the kind, or [AllKinds]; else empty
-	ExpiresAt   time.Time  // in whole seconds; zero: never
+	Kind        NoticeKind // LinkUnsubscribe: the kind, or [AllKinds]; otherwise empty
+	ExpiresAt   time.Time  // in whole seconds; zero: the link never expires
 }
 
-// LinkAction is what a link does. It is a part of the path of its page.
+// LinkAction is what a link does. It is a part of the path of the link's page.
 type LinkAction string
 
 // The actions.
@@ -23,7 +23,7 @@ const (
 	LinkUnsubscribe LinkAction = "unsubscribe" // the reader wants no notices of the kind
 )
 
-// Encode returns the bytes that are signed: the id, the time in seconds, the length of the
+// Encode returns the bytes that are signed: the id, the expiry in seconds, the length of the
 // action, the action and the kind.
 func (l DestinationLink) Encode() []byte {
 	var expires uint64
@@ -35,7 +35,8 @@ func (l DestinationLink) Encode() []byte {
 	return append(append(out, l.Action...), l.Kind...)
 }
 
-// DecodeDestinationLink reads the bytes of [DestinationLink.Encode]; false: they are none.
+// DecodeDestinationLink reads the bytes that [DestinationLink.Encode] returned. It returns false
+// for other bytes.
 func DecodeDestinationLink(b []byte) (l DestinationLink, ok bool) {
 	const head = 16 + 8 + 1
 	if len(b) < head || len(b) < head+int(b[head-1]) {

@@ -6,33 +6,36 @@ import (
 	"time"
 )
 
-// Endpoint is a URL, or an inspector in the server, that gets the events of an account
-// whose type one of its patterns matches. Its policy says how they are sent. The API
-// creates and changes it; the janitor and the dispatcher change its status.
+// Endpoint is a URL, or an inspector in the server, that gets the events of an account. It gets an
+// event if one of its patterns matches the event's type. Its policy says how the events are sent.
+// The API creates and changes an endpoint; the janitor and the dispatcher change its status.
 //
-// An endpoint with a PolicyError is set aside: new events create deliveries for
-// it, and none is sent until its policy can be read again. Of its Policy only
-// Order, OnDead, Expiry and Retry are set, as far as they can be read, since new
-// deliveries need them. An empty Order is one that cannot be read.
+// An endpoint with a PolicyError is set aside: new events create deliveries for it, but none is
+// sent until its policy can be read again. Of its Policy only Order, OnDead, Expiry and Retry are
+// set, as far as they can be read, because creating deliveries needs them. An empty Order means
+// that the order cannot be read.
 type Endpoint struct {
 	ID           EndpointID
 	Account      AccountID
-	Kind         EndpointKind // set when it is created
-	UID          string       // the platform's own name, unique in the account; may be empty
-	URL          string       // empty: an inspector has none
+	Kind         EndpointKind // set when the endpoint is created
+	UID          string       // the platform's own name for the endpoint, unique in the account; may be empty
+	URL          string       // empty for an inspector
 	Description  string
-	EventTypes   []Pattern // at least one; an event needs to match only one of them
+	EventTypes   []Pattern // at least one; an event is sent if one of them matches its type
 	Status       EndpointStatus
-	StatusReason string    // why it is paused or disabled; empty: the person gave no reason
+	StatusReason string    // why it is paused or disabled; empty: nobody gave a reason
 	StatusSince  time.Time // when the status changed last; set by the store
 	Policy       Policy
-	PolicyError  string    // why the stored policy cannot be read, with the names of its fields; set by the store; empty: Policy is the stored one
-	Credentials  []byte    // [Credentials], encrypted; nil: none
-	FullSince    time.Time // since when its backlog is full, see [EndpointBacklog]; set by the store; zero: it is not
-	VerifiedAt   time.Time // when its owner confirmed this URL by a handshake; zero: never, or the URL has changed since
-	Revision     int64     // number of changes, from 1; the API's ETag
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
+	// Why the stored policy cannot be read, with the names of the unreadable fields; set by the
+	// store; empty: Policy is the stored policy.
+	PolicyError string
+	Credentials []byte // [Credentials], encrypted; nil: none
+	// When its backlog became full, see [EndpointBacklog]; set by the store; zero: it is not full.
+	FullSince  time.Time
+	VerifiedAt time.Time // when its owner verified this URL by a handshake; zero: never, or the URL has changed since
+	Revision   int64     // number of changes, from 1; the API's ETag
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 // EndpointStatus says whether an endpoint gets requests.
@@ -40,17 +43,17 @@ type EndpointStatus string
 
 // The statuses of an endpoint.
 const (
-	// EndpointEnabled: requests are sent. An endpoint is created so; enabling or
-	// resuming it restores the status.
+	// EndpointEnabled: requests are sent. A new endpoint is enabled. A person sets the status again
+	// by enabling or resuming the endpoint.
 	EndpointEnabled EndpointStatus = "enabled"
-	// EndpointPaused: a person paused it. No request is sent. New events still
-	// create deliveries, which wait until it is resumed.
+	// EndpointPaused: a person paused the endpoint. No request is sent. New events still create
+	// deliveries, which wait until the endpoint is resumed.
 	EndpointPaused EndpointStatus = "paused"
-	// EndpointDisabled: a person disabled it, it responded 410, even while it was paused,
-	// or it failed for too long. No request is sent. Pending deliveries wait until it is enabled; new
-	// events are skipped for it.
+	// EndpointDisabled: a person disabled the endpoint, it responded 410 (even while it was
+	// paused), or it failed for too long. No request is sent. Pending deliveries wait until it is
+	// enabled; new events are skipped for it.
 	EndpointDisabled EndpointStatus = "disabled"
-	// EndpointDeleted: a person deleted it, or its account. Pending deliveries are
+	// EndpointDeleted: a person deleted the endpoint or its account. Pending deliveries are
 	// cancelled. Final.
 	EndpointDeleted EndpointStatus = "deleted"
 )
@@ -60,15 +63,15 @@ func (e Endpoint) Subscribes(eventType string) bool {
 	return slices.ContainsFunc(e.EventTypes, func(p Pattern) bool { return p.Matches(eventType) })
 }
 
-// WantsOperational reports whether the endpoint subscribes to an operational event.
-// Notices about such an endpoint get none: what fails because of an operational event must
-// not cause another one.
+// WantsOperational reports whether the endpoint subscribes to an operational event. A notice about
+// such an endpoint publishes no operational event: otherwise a failing operational event could
+// cause the next one.
 func (e Endpoint) WantsOperational() bool {
 	return slices.ContainsFunc(e.EventTypes, func(p Pattern) bool { return IsOperational(string(p)) })
 }
 
-// TargetURL returns the URL of the endpoint's requests. An inspector has no URL; its
-// requests show one that nobody can reach.
+// TargetURL returns the URL of the endpoint's requests. An inspector has no URL, so its requests
+// show a URL that nobody can reach.
 func (e Endpoint) TargetURL() string {
 	if e.Kind == KindInspector {
 		return "https://inspector.invalid/" + e.ID.String()

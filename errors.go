@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// The kinds of error that callers distinguish. Every other error is a fault of
-// Postrider or of its database. A failed attempt is not an error; it has an
-// [Outcome].
+// The kinds of error that callers distinguish. Every other error is a fault of Postrider or of its
+// database. A failed attempt is not an error but has an [Outcome].
 var (
-	// ErrNotFound: nothing has that identifier, or the caller may not see it.
+	// ErrNotFound: no object has that identifier, or the caller may not see it.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid: the same request can never succeed; see [InvalidError].
+	// ErrInvalid: the same request can never succeed. See [InvalidError].
 	ErrInvalid = errors.New("invalid")
 	// ErrConflict: the request contradicts what is stored.
 	ErrConflict = errors.New("conflict")
@@ -22,10 +21,10 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrFenced: another node has taken over the lease or the job that the caller held.
 	ErrFenced = errors.New("fenced")
-	// ErrTooManyTries: a login, or the opening of a link, is beyond the limit of tries. It
-	// matches ErrBusy.
+	// ErrTooManyTries: too many attempts were made to log in or to open a link. It matches ErrBusy.
 	ErrTooManyTries = fmt.Errorf("too many tries: %w", ErrBusy)
-	// ErrTooManyReads: a read of the API or a page is beyond the share of its account.
+	// ErrTooManyReads: the account already has as many reads of the API or of pages under way as
+	// its share allows.
 	ErrTooManyReads = errors.New("too many reads of the account are under way")
 	// ErrExpungeList: the list of expunges cannot be written, so nothing is expunged.
 	ErrExpungeList = errors.New("the list of expunges cannot be written")
@@ -37,37 +36,40 @@ type FaultCode string
 
 // The kinds of fault of a field.
 const (
-	FaultMalformed      FaultCode = "malformed"       // the value has not the form or the type that the field needs
-	FaultRequired       FaultCode = "required"        // the field is missing or empty
-	FaultOutOfRange     FaultCode = "out_of_range"    // the number is not Min to Max
-	FaultWrongCount     FaultCode = "wrong_count"     // the list does not have Min to Max elements
-	FaultTooLong        FaultCode = "too_long"        // the text has more than Max bytes
-	FaultNotAChoice     FaultCode = "not_a_choice"    // the value is none of a short list
-	FaultRepeated       FaultCode = "repeated"        // the value is elsewhere in the request already
-	FaultNotFound       FaultCode = "not_found"       // the value names nothing, or nothing that the caller may see
-	FaultNotAllowed     FaultCode = "not_allowed"     // the field must be left out here, or the caller may not set it
-	FaultContradictory  FaultCode = "contradictory"   // the value contradicts another field
-	FaultUnknown        FaultCode = "unknown_field"   // the request has no such field
-	FaultNotHTTPS       FaultCode = "not_https"       // the URL does not begin with https://, and the operator allows nothing else
+	// The value does not have the form or the type that the field needs.
+	FaultMalformed  FaultCode = "malformed"
+	FaultRequired   FaultCode = "required"     // the field is missing or empty
+	FaultOutOfRange FaultCode = "out_of_range" // the number is not between Min and Max
+	FaultWrongCount FaultCode = "wrong_count"  // the list does not have Min to Max elements
+	FaultTooLong    FaultCode = "too_long"     // the text has more than Max bytes
+	FaultNotAChoice FaultCode = "not_a_choice" // the value is not one of the allowed values
+	FaultRepeated   FaultCode = "repeated"     // the value occurs twice in the request
+	// The value names an object that does not exist, or that the caller may not see.
+	FaultNotFound      FaultCode = "not_found"
+	FaultNotAllowed    FaultCode = "not_allowed"   // the field must be left out here, or the caller may not set it
+	FaultContradictory FaultCode = "contradictory" // the value contradicts another field
+	FaultUnknown       FaultCode = "unknown_field" // the request has no such field
+	// The URL does not begin with https://, and the operator allows only https://.
+	FaultNotHTTPS       FaultCode = "not_https"
 	FaultNotHTTP        FaultCode = "not_http"        // the URL begins neither with https:// nor with http://, and the operator allows both
-	FaultNotPublic      FaultCode = "not_public"      // the host or the port of the URL may not be sent to
-	FaultHasCredentials FaultCode = "has_credentials" // the URL has a user or a password
+	FaultNotPublic      FaultCode = "not_public"      // requests may not be sent to the host or the port of the URL
+	FaultHasCredentials FaultCode = "has_credentials" // the URL contains a user name or a password
 )
 
 // InvalidError is an [ErrInvalid] for one field.
 type InvalidError struct {
-	// Field is the name as the caller wrote it (retry.delays_ms[2]).
+	// Field is the name of the field in the caller's notation (retry.delays_ms[2]).
 	Field string
-	// Code is the kind of fault. Empty: [FaultMalformed].
+	// Code is the kind of fault. Empty means [FaultMalformed].
 	Code FaultCode
-	// Reason says what the field must be, in English.
+	// Reason says in English what the value must be.
 	Reason string
-	// Min and Max are the limits of FaultOutOfRange, FaultWrongCount and
-	// FaultTooLong, in the unit of the field. Both 0: there are none.
+	// Min and Max are the limits of FaultOutOfRange, FaultWrongCount and FaultTooLong, in the unit
+	// of the field. Both are 0 for other faults.
 	Min, Max int64
 }
 
-// OutOfRange returns the fault of a number that must be least to most.
+// OutOfRange returns the fault of a number that must be between least and most.
 func OutOfRange(field string, least, most int64) *InvalidError {
 	return &InvalidError{Field: field, Code: FaultOutOfRange, Reason: fmt.Sprintf("must be %d to %d", least, most), Min: least, Max: most}
 }
@@ -78,8 +80,8 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("%s %s", e.Field, e.R
 // Unwrap returns [ErrInvalid].
 func (e *InvalidError) Unwrap() error { return ErrInvalid }
 
-// Faults returns every [InvalidError] inside err, joined errors included, in
-// the order they were joined.
+// Faults returns every [InvalidError] inside err, including the ones inside joined errors, in the
+// order in which they were joined.
 func Faults(err error) []*InvalidError {
 	var faults []*InvalidError
 	switch e := err.(type) { //nolint:errorlint // this walks the tree that errors.As would search
@@ -106,7 +108,7 @@ func (f *faults) add(wrong bool, field string, code FaultCode, reason string) {
 	}
 }
 
-// within appends an [InvalidError] for the field unless n is least to most.
+// within appends an [InvalidError] for the field unless n is between least and most.
 func (f *faults) within(field string, n, least, most int64) {
 	if n < least || n > most {
 		*f = append(*f, OutOfRange(field, least, most))
@@ -116,7 +118,8 @@ func (f *faults) within(field string, n, least, most int64) {
 // join appends err, which may be nil.
 func (f *faults) join(err error) { *f = append(*f, err) }
 
-// lasts is within for a duration. The limits are in milliseconds, as the API has them.
+// lasts does what within does, for a duration. The error's limits are in milliseconds, as in the
+// API.
 func (f *faults) lasts(field string, d, least, most time.Duration) {
 	if d < least || d > most {
 		*f = append(*f, OutOfRange(field, least.Milliseconds(), most.Milliseconds()))
@@ -125,8 +128,8 @@ func (f *faults) lasts(field string, d, least, most time.Duration) {
 
 func (f *faults) joined() error { return errors.Join(*f...) }
 
-// KeyTakenError is an [ErrConflict]: the idempotency key was used for an event
-// with other content. Index is the place of the refused event in its batch, from 0.
+// KeyTakenError is an [ErrConflict]: the idempotency key was used before, for an event with
+// different content. Index is the place of the refused event in its batch, from 0.
 type KeyTakenError struct{ Index int }
 
 // Error names the event, but not the key.
@@ -137,10 +140,10 @@ func (e *KeyTakenError) Error() string {
 // Unwrap returns [ErrConflict].
 func (e *KeyTakenError) Unwrap() error { return ErrConflict }
 
-// LockedError is an [ErrBusy]: another transaction of the database has locked a key of an event
-// for longer than a publish waits. Nothing was stored.
+// LockedError is an [ErrBusy]: another database transaction has locked the ordering key or the
+// idempotency key of an event for longer than a publish waits. Nothing was stored.
 type LockedError struct {
-	Index int    // of the event in its batch, from 0
+	Index int    // place of the event in its batch, from 0
 	Field string // ordering_key or idempotency_key
 	Key   string
 }

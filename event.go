@@ -6,53 +6,61 @@ import (
 	"time"
 )
 
-// Event is a message that a producer published. It never changes afterwards. Data
-// has exactly the bytes that the producer sent.
+// Event is a message that a producer published. It never changes. Data has exactly the bytes that
+// the producer sent.
 type Event struct {
 	ID          EventID
 	Account     AccountID
 	Type        string
-	Data        []byte      // JSON
-	APIVersion  string      // the producer's own; may be empty
-	OrderingKey string      // may be empty
-	Sequence    int64       // place among the account's events with this ordering key, from 1; 0: it has no key
-	Hops        int         // number of senders that forwarded it before, by their Webhook-Hops header
+	Data        []byte // JSON
+	APIVersion  string // the producer's own API version; may be empty
+	OrderingKey string // may be empty
+	// Place among the account's events with this ordering key, from 1; 0: the event has no ordering
+	// key.
+	Sequence int64
+	// Number of senders that forwarded the event before; the producer's Webhook-Hops header says
+	// so.
+	Hops        int
 	TraceParent TraceParent // zero: the producer gave none
-	TraceState  string      // what tools for traces told each other of the trace, see [ParseTraceState]; empty: nothing, or no TraceParent
-	MaxAttempts int         // attempts that each of its deliveries has at most, up to [MaxRetryAttempts]; 0: as many as the endpoint's policy says
+	TraceState  string      // value of the header tracestate, see [ParseTraceState]; empty: none, or no TraceParent
+	// Limit of the attempts of each of its deliveries, up to [MaxRetryAttempts]; 0: the endpoint's
+	// policy alone decides.
+	MaxAttempts int
 	CreatedAt   time.Time
 
-	// IdempotencyKey makes a repeated publish harmless: for some days, 7 by
-	// default, the key stands for the first event that was published with it.
-	// Empty: the producer gave none.
+	// IdempotencyKey makes a repeated publish harmless. For some days (7 by default) the key stands
+	// for the first event that was published with it. Empty: the producer gave none.
 	IdempotencyKey string
 }
 
-// TestEventID returns the id as that of a test event: an event that was made to try out an
-// endpoint, and that no producer published. Its UUID has version 8 instead of 7. So what has
-// the id of an event knows whether it is a test: its deliveries, attempts and dead letters.
+// TestEventID turns the id into that of a test event: an event that no producer published and that
+// was made to try out an endpoint. The UUID gets version 8 instead of 7. Therefore a delivery, an
+// attempt or a dead letter, which has the event's id, shows whether it belongs to a test.
 func TestEventID(id EventID) EventID {
 	id[6] = id[6]&0x0f | 0x80
 	return id
 }
 
-// IsTest reports whether the event of the id is a test event; see [TestEventID].
+// IsTest reports whether the id is that of a test event; see [TestEventID].
 func IsTest(id EventID) bool { return id[6]>>4 == 8 }
 
-// Receipt is the response to a publish. The event is stored for good when the
-// producer gets it.
+// Receipt is the response to a publish. When the producer gets it, the event is stored durably.
 type Receipt struct {
-	ID         EventID // of a duplicate: the id of the first event
-	Duplicate  bool    // an event with this idempotency key and content was published before; nothing is sent again
-	Deliveries int     // number of deliveries that were created, without skipped ones; 0 for a duplicate; unknown with FanOut
-	FanOut     bool    // a fan-out job creates the deliveries
+	ID EventID // id of the event; for a duplicate, the id of the first event
+	// True: an event with this idempotency key and content was published before, so nothing is sent
+	// again.
+	Duplicate bool
+	// Number of deliveries that were created, not counting skipped ones; 0 for a duplicate; unknown
+	// with FanOut.
+	Deliveries int
+	FanOut     bool // a fan-out job creates the deliveries
 }
 
 // MaxTypeLength is the longest event type, in bytes.
 const MaxTypeLength = 128
 
-// CheckType returns an [InvalidError] for the field unless name is an event
-// type: segments of letters, digits, _ and -, joined by dots.
+// CheckType returns an [InvalidError] for the field unless name is an event type: segments of
+// letters, digits, _ and -, joined by dots.
 func CheckType(field, name string) error {
 	if len(name) > MaxTypeLength || !isType(name) {
 		return &InvalidError{Field: field, Reason: fmt.Sprintf(
@@ -62,7 +70,7 @@ func CheckType(field, name string) error {
 }
 
 func isType(name string) bool {
-	dot := true // where a segment must begin
+	dot := true // true: the next character must begin a segment
 	for i := range len(name) {
 		switch c := name[i]; {
 		case c == '.' && !dot:
@@ -76,17 +84,17 @@ func isType(name string) bool {
 	return !dot
 }
 
-// OperationalPrefix begins the types of events that only the server publishes: those of
-// notices, and test events without another type.
+// OperationalPrefix is the prefix of event types that only the server publishes: events about
+// notices, and test events to which no other type was given.
 const OperationalPrefix = "postrider."
 
 // IsOperational reports whether only the server publishes events of the type.
 func IsOperational(eventType string) bool { return strings.HasPrefix(eventType, OperationalPrefix) }
 
-// Pattern selects event types: a whole type (order.created), everything below
-// a segment (order.*, which is order.created and order.item.added but not
-// order), or everything that producers publish (*). Operational events are selected by
-// their type or by postrider.*, and by no other pattern, so that nobody gets them without asking.
+// Pattern selects event types. It is a whole type (order.created), everything below a segment
+// (order.*, which matches order.created and order.item.added but not order), or everything that
+// producers publish (*). Only an operational type itself, or a pattern such as postrider.*, matches
+// an operational event, so that nobody gets such events without asking.
 type Pattern string
 
 // Check returns an [InvalidError] for the field unless the pattern has one of

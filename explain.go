@@ -7,43 +7,43 @@ import (
 	"time"
 )
 
-// Explanation says why a delivery is where it is, what happens next, and when. Why,
-// Next and Action are keys for catalogues of texts; the other fields are what the texts
-// name. [Explanation.String] is the text in English.
+// Explanation says why a delivery is in its state, what happens next, and when. Why, Next and
+// Action are keys of translated texts; the other fields are values that the texts contain.
+// [Explanation.String] returns the English text.
 type Explanation struct {
-	Why    string // the delivery's status and reason: "delivered", "dead.exhausted", "pending.scheduled"; see Whys
+	Why    string // status and reason of the delivery: "delivered", "dead.exhausted", "pending.scheduled"; see Whys
 	Next   Next
-	At     time.Time // of Next; zero: it has no known time
+	At     time.Time // time of Next; zero: the time is not known
 	Action Action
 
 	Attempt    int        // number of the next attempt, or of the last one if no more follow; 0: there was none
-	StatusCode int        // of the last attempt's response; 0: it got none, or there was none
-	Error      string     // of the last attempt; empty: it was accepted, or there was none
-	For        DeliveryID // with pending.ordering: the delivery that goes first
+	StatusCode int        // status code of the last attempt; 0: it got no response, or there was no attempt
+	Error      string     // error of the last attempt; empty: it was accepted, or there was no attempt
+	For        DeliveryID // pending.ordering: the delivery that goes first
 	Note       string     // why the endpoint is paused or disabled; empty: nobody gave a reason
-	Limit      int        // with pending.due: the requests that the endpoint may have at once
-	Rate       Rate       // with pending.due: the endpoint's; zero: it has none
-	Failure    Attempt    // with pending.circuit_open: the endpoint's last one that failed; zero: none is known
-	Others     int        // with pending.due: other pending deliveries of the endpoint, as far as they were counted
+	Limit      int        // pending.due: number of requests that the endpoint may have at once
+	Rate       Rate       // pending.due: rate of the endpoint; zero: it has none
+	Failure    Attempt    // pending.circuit_open: last failed attempt of the endpoint; zero: none is known
+	Others     int        // pending.due: other pending deliveries of the endpoint, as far as they were counted
 }
 
-// Next is what happens to a delivery next if nobody intervenes.
+// Next is what happens to a delivery next if no person acts.
 type Next string
 
-// What happens next.
+// The values of Next.
 const (
-	NextAttempt Next = "attempt" // the attempt is made, at At, or as soon as possible
-	NextProbe   Next = "probe"   // a probe of the endpoint at At; the attempt follows when one succeeds
+	NextAttempt Next = "attempt" // an attempt is made, at At or as soon as possible
+	NextProbe   Next = "probe"   // the endpoint is probed at At; the delivery's attempt follows when a probe succeeds
 	NextResult  Next = "result"  // the attempt under way ends
 	NextCancel  Next = "cancel"  // the delivery is cancelled soon
 	NextNothing Next = "nothing" // nothing, until a person acts
 )
 
-// Action is what a person can do so that the event is delivered. Empty: nothing has to
-// be done, or nothing helps.
+// Action is what a person can do to get the event delivered. Empty: nothing has to be done, or
+// nothing helps.
 type Action string
 
-// What a person can do.
+// The values of Action.
 const (
 	ToRelease      Action = "release"       // release or cancel the delivery
 	ToResume       Action = "resume"        // resume the endpoint
@@ -54,14 +54,16 @@ const (
 	ToReplay       Action = "replay"        // replay the delivery
 )
 
-// ExplainFacts is what [Explain] needs to know beside the delivery. A zero field leaves
-// out what only it tells.
+// ExplainFacts are the facts that [Explain] needs beside the delivery. If a field is zero, the
+// explanation lacks what that field would add.
 type ExplainFacts struct {
-	Endpoint   Endpoint
-	Circuit    Circuit    // of the endpoint; needed with WaitDue and WaitCircuitOpen
-	Failure    Attempt    // the endpoint's last one that failed; needed with WaitCircuitOpen
-	Pending    int        // pending deliveries of the endpoint, this one among them; needed with WaitDue
-	Resolution Resolution // of the dead letter of the delivery; empty: unresolved, or there is none
+	Endpoint Endpoint
+	Circuit  Circuit // circuit of the endpoint; needed with WaitDue and WaitCircuitOpen
+	Failure  Attempt // last failed attempt of the endpoint; needed with WaitCircuitOpen
+	Pending  int     // pending deliveries of the endpoint, including this one; needed with WaitDue
+	// Resolution of the delivery's dead letter; empty: it is unresolved, or there is no dead
+	// letter.
+	Resolution Resolution
 }
 
 // Explain explains the delivery.
@@ -69,7 +71,7 @@ func Explain(d Delivery, f ExplainFacts) Explanation {
 	x := Explanation{
 		Why: string(d.Status), Next: NextNothing, Attempt: d.Attempts, StatusCode: d.LastStatusCode, Error: d.LastError,
 	}
-	if Unanswered(d.LastError) { // the status code is of an attempt before it
+	if Unanswered(d.LastError) { // LastStatusCode is from an earlier attempt
 		x.StatusCode = 0
 	}
 	switch {
@@ -86,19 +88,19 @@ func Explain(d Delivery, f ExplainFacts) Explanation {
 	return x
 }
 
-// Unanswered reports whether the error of an attempt says that it got no response.
+// Unanswered reports whether the error of an attempt means that the attempt got no response.
 func Unanswered(err string) bool {
 	name, _, _ := strings.Cut(err, ":")
 	failure := Failure(name)
 	return failure != FailureStatus && failure != FailureRedirect && slices.Contains(Failures, failure)
 }
 
-// explainWaiting explains why a pending delivery waits.
+// explainWaiting sets the fields for a pending delivery.
 func (x *Explanation) explainWaiting(d Delivery, f ExplainFacts) {
 	reason, e := d.Waiting.Reason, f.Endpoint
 	x.Why += "." + string(reason)
 	x.Next, x.At, x.For = NextAttempt, d.Waiting.Until, d.Waiting.For
-	x.Attempt++ // an attempt under way is not counted either
+	x.Attempt++ // Attempts does not count an attempt that is under way
 	switch reason {
 	case WaitScheduled:
 		if d.Attempts > 0 {
@@ -134,18 +136,18 @@ func (x *Explanation) explainWaiting(d Delivery, f ExplainFacts) {
 	}
 }
 
-// WhyRetry is the Why of a delivery whose last attempt failed and whose next one is
-// scheduled. With pending.scheduled the first attempt is scheduled.
+// WhyRetry is the Why of a delivery whose last attempt failed and whose next attempt is scheduled.
+// Before the first attempt the Why is pending.scheduled.
 const WhyRetry = "pending.retry"
 
-// WhyOpened is the Why of a delivery that waits for a circuit that a person opened.
+// WhyOpened is the Why of a delivery that waits because a person opened the endpoint's circuit.
 const WhyOpened = "pending.circuit_opened"
 
-// WhySlowed is the Why of a delivery that is due at an endpoint whose last attempt failed or
-// was throttled, so that its concurrency window is small.
+// WhySlowed is the Why of a due delivery whose endpoint failed or throttled the last attempt. The
+// concurrency window of such an endpoint is small.
 const WhySlowed = "pending.due_slowed"
 
-// whys has the English text of each Why. The words in braces are replaced.
+// whys has the English text of each Why. String replaces the words in braces.
 var whys = map[string]string{
 	"pending.in_flight":          "Attempt {attempt} is under way or about to start.",
 	"pending.parked":             "It is parked, because servers died while they attempted it alone.",
@@ -177,7 +179,7 @@ var whys = map[string]string{
 	"skipped.endpoint_deleted":   "Its endpoint was deleted before the event reached it.",
 }
 
-// Whys returns every Why, for catalogues that must have a text for each.
+// Whys returns every Why, for a test that every language has a text for each of them.
 func Whys() (all []string) {
 	for why := range whys {
 		all = append(all, why)
@@ -185,7 +187,8 @@ func Whys() (all []string) {
 	return all
 }
 
-// nexts has the English text of each Next, with a known time and without one.
+// nexts has the English texts of each Next: the first for a known time, the second for an unknown
+// one.
 var nexts = map[Next][2]string{
 	NextAttempt: {"Attempt {attempt} follows at {at}.", "Attempt {attempt} follows as soon as possible."},
 	NextProbe:   {"The endpoint is probed at {at}; attempt {attempt} follows when it responds again.", "Attempt {attempt} follows when the endpoint responds to a probe."},
@@ -240,7 +243,7 @@ func (x Explanation) String() string {
 	).Replace(strings.Join(parts, " "))
 }
 
-// failure returns the last failure of the endpoint, in brackets; empty: none is known.
+// failure returns the endpoint's last failed attempt, in brackets. Empty: none is known.
 func (x Explanation) failure() string {
 	shown := x.Failure.Error
 	if x.Failure.StatusCode != 0 {

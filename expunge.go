@@ -5,41 +5,42 @@ import (
 	"time"
 )
 
-// Expunge is the removal of an event, an endpoint or an account from the store, with all that
-// is stored about it. The janitor does it at a pace. The row stays, as the proof: it has ids,
-// counts and a digest, and nothing of what was removed.
+// Expunge is the removal of an event, an endpoint or an account from the store, with all that is
+// stored about it. The janitor removes the rows in chunks. The row of the Expunge itself stays, as
+// a proof: it has ids, counts and a digest, and no removed data.
 type Expunge struct {
 	ID       ExpungeID
-	Event    EventID    // that is removed; zero: the endpoint is, or the account
-	Endpoint EndpointID // that is removed; zero: the event is, or the account
-	Account  AccountID  // that is removed, or that the event or endpoint belongs to
-	By       string     // who asked for it
+	Event    EventID    // event to remove; zero: an endpoint or an account is removed
+	Endpoint EndpointID // endpoint to remove; zero: an event or an account is removed
+	Account  AccountID  // account to remove, or the account of the event or endpoint
+	By       string     // who asked for the expunge
 
-	// Written by the store, with each chunk that is removed.
+	// The store writes the next three fields with each chunk that is removed.
 	Removed    ExpungeCounts
 	Digest     ExpungeDigest
-	EmptySince time.Time // since when nothing was found any more; zero: something was found the last time
+	EmptySince time.Time // when a look for rows first found none; zero: the last look found some
 	Archive    ExpungeArchive
-	EndedAt    time.Time // zero: it goes on
+	EndedAt    time.Time // zero: the expunge has not ended
 	CreatedAt  time.Time
 }
 
-// ExpungeArchive is how far the expunge of an event or endpoint has got in the archive. It begins
-// there when nothing more can be added to the store. That of an account is zero: its archives
-// go with their key.
+// ExpungeArchive is the progress of the expunge of an event or endpoint in the archive. The expunge
+// reaches the archive when no more rows can be added to the store. For an account this stays zero,
+// because its archives become unreadable with the account's key.
 type ExpungeArchive struct {
-	Day   time.Time // the next day of ids to look at; zero: it has not begun
+	Day   time.Time // next day of ids to look at; zero: not begun
 	Done  bool      // all days were looked at
-	Held  bool      // parts that may have its records were not there, or no archive is set
-	Fault string    // why it did not go on the last time; empty: it did
+	Held  bool      // parts of the archive that may have its records were missing, or no archive is set
+	Fault string    // why the last step failed; empty: it succeeded
 }
 
-// InArchive reports whether the next rows to remove are those of the archive.
+// InArchive reports whether the next rows to remove are in the archive.
 func (e Expunge) InArchive() bool {
 	return e.EndedAt.IsZero() && !e.Archive.Day.IsZero() && !e.Archive.Done
 }
 
-// begins returns the day of the first id that rows of an event or endpoint can have.
+// begins returns the day on which the event or endpoint was created. None of its rows has an id of
+// an earlier day.
 func (e Expunge) begins() time.Time {
 	made := e.Endpoint.Time()
 	if !e.Event.IsZero() {
@@ -48,19 +49,19 @@ func (e Expunge) begins() time.Time {
 	return made.UTC().Truncate(24 * time.Hour)
 }
 
-// ExpungeCounts is how many rows an expunge has removed.
+// ExpungeCounts are the numbers of rows that an expunge has removed.
 type ExpungeCounts struct {
-	Events      int // with their payload and idempotency key
-	Attempts    int // with their heads and bodies, and decisions without a request
+	Events      int // each with its payload and idempotency key
+	Attempts    int // each with its heads and bodies; also decisions without a request
 	DeadLetters int
-	Other       int // requests of inspectors, secrets, sessions, statistics and all the rest
+	Other       int // requests of inspectors, secrets, sessions, statistics and other rows
 	Archived    int // records of the archive
 }
 
-// Total is the number of all rows of the store.
+// Total returns the number of rows that were removed from the store, without the archive.
 func (c ExpungeCounts) Total() int { return c.Events + c.Attempts + c.DeadLetters + c.Other }
 
-// Add adds other counts.
+// Add adds the counts of other.
 func (c *ExpungeCounts) Add(other ExpungeCounts) {
 	c.Events += other.Events
 	c.Attempts += other.Attempts
@@ -69,20 +70,21 @@ func (c *ExpungeCounts) Add(other ExpungeCounts) {
 	c.Archived += other.Archived
 }
 
-// ExpungeDigest identifies the events that were removed, for somebody who has them: of each
-// event in its turn, the SHA-256 of the digest so far, the 16 bytes of the id and the
-// SHA-256 of the payload. It is zero before the first.
+// ExpungeDigest identifies the events that were removed, for a person who still has copies of them.
+// Each removed event in turn sets it to the SHA-256 of three values: the digest so far, the 16
+// bytes of the event's id, and the SHA-256 of its payload. It is zero before the first event.
 type ExpungeDigest [sha256.Size]byte
 
-// Add adds an event that was removed.
+// Add adds a removed event to the digest.
 func (d *ExpungeDigest) Add(id EventID, payload []byte) {
 	sum := sha256.Sum256(payload)
 	*d = sha256.Sum256(append(append(append(make([]byte, 0, 80), d[:]...), id[:]...), sum[:]...))
 }
 
-// Found adds what a look for rows has removed at the time now. waits says that something is
-// left that others must end before. When nothing was found for as long as settled, the archive
-// follows, and then the end.
+// Found records the result of a look for rows at the time now, which removed the rows that removed
+// counts. waits says that rows are left that cannot be removed yet, because other work must end
+// first. When no rows were found for the time settled, the expunge goes on with the archive, and
+// ends after that.
 func (e *Expunge) Found(removed ExpungeCounts, waits bool, now time.Time, settled time.Duration) {
 	e.Removed.Add(removed)
 	switch {
@@ -98,8 +100,8 @@ func (e *Expunge) Found(removed ExpungeCounts, waits bool, now time.Time, settle
 	}
 }
 
-// ExpungeSettled is how long after the last find an expunge looks once more before it ends:
-// an attempt that was under way may have been recorded meanwhile.
+// ExpungeSettled is for how long an expunge must find no rows before it ends. An attempt that was
+// under way may be recorded during that time.
 const ExpungeSettled = 15 * time.Minute
 
 // ActionExpunged is the action of the audit entry that is written at the end of an expunge.

@@ -2,13 +2,13 @@ package postrider
 
 import "slices"
 
-// Failure classifies why an attempt failed. [Attempt].Error begins with one; a
-// detail may follow after a colon. docs/operate/endpoints.md says what each means.
+// Failure classifies why an attempt failed. [Attempt].Error begins with a Failure; a colon and a
+// detail may follow. docs/operate/endpoints.md says what each means.
 type Failure string
 
-// The failures. The owner of an endpoint may see them, so none reveals the network
-// of the platform: no address, and [FailureForbidden] for everything that the
-// egress guard refuses, whatever its reason.
+// The failures. The owner of an endpoint may see them, so they reveal nothing of the platform's
+// network. They contain no address, and every refusal of the egress guard is [FailureForbidden],
+// whatever its reason.
 const (
 	FailureForbidden      Failure = "target_forbidden"
 	FailureDNSNotFound    Failure = "dns_not_found"
@@ -55,11 +55,12 @@ var Failures = []Failure{
 	FailureCanceled, FailureInternal, FailureServerDied,
 }
 
-// The failures of this server. They are no fault of the endpoint: an attempt that one of
-// them prevents is [OutcomePostponed], and no attempt records it. docs/operate/endpoints.md
-// says what each means.
+// The failures of this server. They are no fault of the endpoint. An attempt that one of them
+// prevents is [OutcomePostponed] and is not recorded. docs/operate/endpoints.md says what each
+// means.
 const (
-	FailureDescriptors Failure = "out_of_descriptors" // this process, or this machine, may open no more files
+	// This process, or this machine, has reached its limit of open files.
+	FailureDescriptors Failure = "out_of_descriptors"
 	FailurePorts       Failure = "out_of_ports"       // no local port is left for the address
 	FailureMemory      Failure = "out_of_memory"      // the kernel has no memory for a socket
 	FailureSecrets     Failure = "secret_unavailable" // a stored secret or credential cannot be decrypted
@@ -71,8 +72,8 @@ var ServerFailures = []Failure{FailureDescriptors, FailurePorts, FailureMemory, 
 // IsServers reports whether the failure is one of [ServerFailures].
 func (f Failure) IsServers() bool { return slices.Contains(ServerFailures, f) }
 
-// FailureError is an error that ended an attempt, with the failure that the
-// attempt records for it. Err is for operators: it may hold an address.
+// FailureError is an error that ended an attempt. Failure is what the attempt records. Err is for
+// operators: it may contain an address.
 type FailureError struct {
 	Failure Failure
 	Err     error

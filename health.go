@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// EndpointHealth says how an endpoint has done over hours and days. An endpoint
-// that fails for long is warned about first and disabled later. Each change is
-// stored as a new row, so the rows are the history of an endpoint.
+// EndpointHealth says how well an endpoint has responded over hours and days. An endpoint that
+// fails for long is warned first and disabled later. Each change is stored as a new row, so the
+// rows are the endpoint's history.
 type EndpointHealth struct {
 	Endpoint EndpointID
 	Account  AccountID
-	Number   int64 // counts the changes of the endpoint, from 1; 0: nothing was stored yet
+	Number   int64 // number of changes of the endpoint's health, from 1; 0: none is stored yet
 	Status   HealthStatus
-	Reason   string    // why it is not healthy: failing, dead_letters or gone; empty: it is healthy
-	Warnings int       // warnings since it was last healthy
+	Reason   string    // failing, dead_letters or gone; empty: it is healthy
+	Warnings int       // warnings since the endpoint was last healthy
 	Since    time.Time // time of the change
 }
 
@@ -22,37 +22,36 @@ type EndpointHealth struct {
 type HealthStatus string
 
 const (
-	// Healthy is the status at the start. [HealthInput.Assess] sets it again when a
-	// warned endpoint has recovered for warningTime, and when a person has enabled
-	// a disabled endpoint.
+	// Healthy is the status at the start. [HealthInput.Assess] sets it again in two cases: a warned
+	// endpoint has recovered and the warning is at least warningTime old, or a person has enabled a
+	// disabled endpoint.
 	Healthy HealthStatus = "healthy"
 
-	// HealthWarned is set by [HealthInput.Assess] when an endpoint accepts nothing
-	// for hours, or too many of its deliveries die. It recovers, is warned again,
-	// or is disabled.
+	// HealthWarned is set by [HealthInput.Assess] when an endpoint accepts nothing for hours, or
+	// too many of its deliveries die. Next, the endpoint becomes healthy, is warned again, or is
+	// disabled.
 	HealthWarned HealthStatus = "warned"
 
 	// HealthDisabled is set by [HealthInput.Assess] after the last warning, and by
-	// [EndpointHealth.Disabled] after a 410. The store disables the endpoint in the
-	// same transaction. It stays until a person enables the endpoint.
+	// [EndpointHealth.Disabled] after a 410. The store disables the endpoint in the same
+	// transaction. The status stays until a person enables the endpoint.
 	HealthDisabled HealthStatus = "disabled"
 )
 
-// Reasons of a health that is not healthy, besides [ReasonGone].
+// The reasons for which an endpoint is warned or disabled, besides [ReasonGone].
 const (
-	ReasonFailing     = "failing"      // the endpoint accepted nothing for long
+	ReasonFailing     = "failing"      // the endpoint accepted nothing for a long time
 	ReasonDeadLetters = "dead_letters" // too many of its deliveries became dead letters
 )
 
-// Disabled returns the health that follows when the endpoint is disabled at once
-// for the reason.
+// Disabled returns the health of an endpoint that is disabled at once, for the reason.
 func (h EndpointHealth) Disabled(reason string, now time.Time) EndpointHealth {
 	return h.next(HealthDisabled, reason, h.Warnings, now)
 }
 
-// Disables reports whether the health may disable an endpoint of the status: an enabled one,
-// and after a 410 also one that a person has paused. Its receiver is gone for good, so that
-// resuming must not send to it.
+// Disables reports whether the health may disable an endpoint that has the status s. It may disable
+// an enabled endpoint. After a 410 it may also disable a paused endpoint: the receiver is gone for
+// good, so resuming must not send to it.
 func (h EndpointHealth) Disables(s EndpointStatus) bool {
 	return s == EndpointEnabled || s == EndpointPaused && h.Reason == ReasonGone
 }
@@ -63,57 +62,58 @@ func (h EndpointHealth) next(status HealthStatus, reason string, warnings int, n
 	return h
 }
 
-// HealthInput is what [HealthInput.Assess] decides by. The store counts it.
+// HealthInput has the facts from which [HealthInput.Assess] decides. The store counts them.
 type HealthInput struct {
 	Endpoint EndpointID
 	Account  AccountID
 	Enabled  bool           // whether the endpoint's status is enabled
-	Health   EndpointHealth // the last one stored; zero: none
+	Health   EndpointHealth // last stored health of the endpoint; zero: none is stored
 
-	// Delivered counts the deliveries that were delivered within HealthSpan, and
-	// not before the endpoint was last recorded as healthy. It counts from the first
-	// minute that began in this time, up to the last fold of the statistics.
+	// Delivered counts the deliveries that were delivered within the last HealthSpan and since the
+	// endpoint was last recorded as healthy. It counts whole minutes: from the first minute that
+	// began in this time, up to the last fold of the statistics.
 	Delivered int64
 	// Dead counts the deliveries that became dead letters in the same time.
 	Dead int64
 
-	// FailingSince is since when nothing was accepted; zero: the last attempt succeeded. It is
-	// the circuit's, as it is stored; Assess is given it as a time of day (store.Clock.Shown).
+	// FailingSince is when the endpoint last began to accept nothing; zero: the last attempt
+	// succeeded. It is the stored FailingSince of the circuit, which the caller converts to a time
+	// of day for Assess (store.Clock.Shown).
 	FailingSince time.Time
 }
 
 const (
-	// HealthSpan is how long ago a delivery may have ended to be counted.
+	// HealthSpan is how long ago a delivery may have ended and still be counted.
 	HealthSpan = 24 * time.Hour
 
-	// MinHealthDeliveries is the least number of ended deliveries that say anything
-	// about the share of dead letters.
+	// MinHealthDeliveries is how many deliveries must have ended before their share of dead letters
+	// counts.
 	MinHealthDeliveries = 20
 )
 
 // HealthLimits say when an endpoint is warned about and disabled.
 type HealthLimits struct {
-	// DisableAfter is how long an endpoint accepts nothing before it is disabled.
-	// It is warned after a twentieth, a fifth and three fifths of that. 0: failing
-	// alone neither warns nor disables.
+	// DisableAfter is for how long an endpoint must accept nothing before it is disabled. It is
+	// warned after a twentieth, a fifth and three fifths of that time. 0: an endpoint is neither
+	// warned nor disabled because it accepts nothing.
 	DisableAfter time.Duration
 
-	// WarnPercent and DisablePercent are the shares of dead letters, of the
-	// deliveries that ended within HealthSpan, above which an endpoint is warned or
-	// disabled. 100: never.
+	// WarnPercent and DisablePercent are shares of dead letters among the deliveries that ended
+	// within HealthSpan. Above them an endpoint is warned or disabled. 100: never.
 	WarnPercent, DisablePercent int
 }
 
-// DefaultHealthLimits warns after 6, 24 and 72 hours of failure, or above a
-// quarter of dead letters. It disables after five days, or above a half.
+// DefaultHealthLimits returns the default limits. An endpoint is warned after 6, 24 and 72 hours of
+// failure, or if more than a quarter of its deliveries die. It is disabled after five days, or if
+// more than half of them die.
 func DefaultHealthLimits() HealthLimits {
 	return HealthLimits{DisableAfter: 5 * 24 * time.Hour, WarnPercent: 25, DisablePercent: 50}
 }
 
-// steps returns how long an endpoint fails before each warning and before it is
-// disabled; nil: never. The time between two steps is kept as well (stepDue): an
-// endpoint that was not assessed for days, during an outage or an upgrade, is
-// warned and gets the full time before it is disabled.
+// steps returns for how long an endpoint fails before each warning, and before it is disabled as
+// the last element; nil: never. stepDue also requires the time between two steps. So an endpoint
+// that nobody assessed for days, because of an outage or an upgrade, is warned first and has the
+// full time until it is disabled.
 func (l HealthLimits) steps() []time.Duration {
 	if l.DisableAfter <= 0 {
 		return nil
@@ -121,13 +121,13 @@ func (l HealthLimits) steps() []time.Duration {
 	return []time.Duration{l.DisableAfter / 20, l.DisableAfter / 5, l.DisableAfter * 3 / 5, l.DisableAfter}
 }
 
-// warningTime is the least time between a warning and disabling for dead letters,
-// in which a person can react. It is also the least time before a warning ends.
+// warningTime is the least time between a warning and disabling for dead letters, so that a person
+// can react. It is also the least time for which a warning lasts.
 const warningTime = time.Hour
 
-// Assess returns the endpoint's health and whether it changed. It warns before it
-// disables. It uses only what happened since a person enabled the endpoint, and
-// changes nothing while the endpoint is not enabled.
+// Assess returns the endpoint's health and whether it changed. It warns before it disables. It
+// considers only what happened since a person enabled the endpoint. While the endpoint is not
+// enabled, it changes nothing.
 func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth, bool) {
 	s := in.Health
 	s.Endpoint, s.Account, s.Status = in.Endpoint, in.Account, cmp.Or(s.Status, Healthy)
@@ -142,7 +142,7 @@ func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth
 	steps := limits.steps()
 	switch failing := in.failing(now); {
 	case s.Status == HealthDisabled:
-		return next(Healthy, "", 0) // it is enabled, so a person gave it another chance
+		return next(Healthy, "", 0) // the endpoint is enabled again, so a person has given it another chance
 	case warnedLongEnough && in.tooManyDead(limits.DisablePercent):
 		return next(HealthDisabled, ReasonDeadLetters, s.Warnings)
 	case in.stepDue(steps, now) && s.Warnings >= len(steps)-1:
@@ -157,8 +157,8 @@ func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth
 	return s, false
 }
 
-// DisabledAt returns when the endpoint will be disabled, at the earliest, if warned, which
-// Assess has returned, is the last warning before that; zero: it is not.
+// DisabledAt returns the earliest time at which the endpoint will be disabled, if the health
+// warned, which Assess returned, is the last warning before that. Otherwise it returns zero.
 func (in HealthInput) DisabledAt(warned EndpointHealth, limits HealthLimits) time.Time {
 	steps := limits.steps()
 	last := len(steps) - 1
@@ -172,14 +172,14 @@ func (in HealthInput) DisabledAt(warned EndpointHealth, limits HealthLimits) tim
 	return time.Time{}
 }
 
-// tooManyDead reports whether more than so many percent of the deliveries that ended died.
+// tooManyDead reports whether more than percent of the deliveries that ended died.
 func (in HealthInput) tooManyDead(percent int) bool {
 	ended := in.Delivered + in.Dead
 	return ended >= MinHealthDeliveries && in.Dead*100 > ended*int64(percent)
 }
 
-// failing returns how long nothing has been accepted. After a person enabled the
-// endpoint it counts from then.
+// failing returns for how long the endpoint has accepted nothing. If a person enabled it in that
+// time, the time counts from then.
 func (in HealthInput) failing(now time.Time) time.Duration {
 	since := in.FailingSince
 	if since.IsZero() {
@@ -191,10 +191,10 @@ func (in HealthInput) failing(now time.Time) time.Duration {
 	return max(0, now.Sub(since))
 }
 
-// stepDue reports whether the next step is due: the endpoint has failed for the
-// time of the step, and the time between the last step and this one has passed
-// since the last warning. If that warning was about dead letters, the full time
-// of the step must have passed.
+// stepDue reports whether the next step is due. The endpoint must have failed for the time of that
+// step. The time between the previous step and that step must have passed since the last warning.
+// If the last warning was about dead letters, the full time of the step must have passed since
+// then.
 func (in HealthInput) stepDue(steps []time.Duration, now time.Time) bool {
 	if len(steps) == 0 {
 		return false

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ID is a UUIDv7 with a Go type for each kind of object. Its text is a TypeID: a
-// prefix, an underscore and 26 characters of Crockford's base32, for instance
-// evt_01h455vb4pex5vsknk084sn02q (github.com/jetify-com/typeid, spec 0.3). Ids of
-// one type sort by the time they were made. The zero ID means that there is none.
+// ID is a UUIDv7 with its own Go type for each kind of object. Its text is a TypeID: a prefix, an
+// underscore and 26 characters of Crockford's base32, for instance evt_01h455vb4pex5vsknk084sn02q
+// (github.com/jetify-com/typeid, spec 0.3). Ids of one type sort by the time at which they were
+// made. The zero ID means that there is no object.
 type ID[K kind] [16]byte
 
 type kind interface{ prefix() string }
@@ -46,8 +46,8 @@ func (noticeKind) prefix() string      { return "ntc" }
 func (destinationKind) prefix() string { return "dst" }
 func (expungeKind) prefix() string     { return "xpg" }
 
-// The ids of the domain's objects. Each kind has its own type, so that the compiler
-// refuses an id of another kind.
+// The ids of the domain's objects. Each kind of object has its own type, so the compiler refuses an
+// id of another kind.
 type (
 	AccountID     = ID[accountKind]
 	EventID       = ID[eventKind]
@@ -64,8 +64,8 @@ type (
 	ExpungeID     = ID[expungeKind]
 )
 
-// MakeID returns the UUIDv7 (RFC 9562, 5.7) of the time at, with the 74 low bits of
-// random. A time before 1970 counts as 1970.
+// MakeID returns the UUIDv7 (RFC 9562, 5.7) for the time at, with the 74 low bits of random. A time
+// before 1970 counts as 1970.
 func MakeID[I ~[16]byte](at time.Time, random [10]byte) I {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], uint64(max(at.UnixMilli(), 0))<<16)
@@ -75,9 +75,8 @@ func MakeID[I ~[16]byte](at time.Time, random [10]byte) I {
 	return I(id)
 }
 
-// ParseID reads the TypeID text of an id of type I, as in
-// ParseID[EventID]("evt_…"). Any other text, another type's included, is an
-// [InvalidError] for the field "id".
+// ParseID reads the TypeID text of an id of type I, as in ParseID[EventID]("evt_…"). Any other
+// text, also the text of another type's id, is an [InvalidError] for the field "id".
 func ParseID[I any, P interface {
 	*I
 	UnmarshalText([]byte) error
@@ -96,22 +95,22 @@ func (id ID[K]) String() string {
 	return string(appendBase32(text, id))
 }
 
-// IsZero reports whether there is no id.
+// IsZero reports whether the id is zero, which means that there is no object.
 func (id ID[K]) IsZero() bool { return id == ID[K]{} }
 
-// Time returns the instant the id was made, to the millisecond, in UTC.
+// Time returns when the id was made, to the millisecond, in UTC.
 func (id ID[K]) Time() time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC()
 }
 
-// Compare orders ids by the time they were made: -1, 0 or +1.
+// Compare returns -1, 0 or +1. The order is the order in which the ids were made.
 func (id ID[K]) Compare(other ID[K]) int { return bytes.Compare(id[:], other[:]) }
 
 // MarshalText returns the id's TypeID text.
 func (id ID[K]) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads the TypeID text of an id of this type and leaves the id
-// as it was when the text is of another form.
+// UnmarshalText reads the TypeID text of an id of this type. If the text has another form, the id
+// stays unchanged.
 func (id *ID[K]) UnmarshalText(text []byte) error {
 	var k K
 	digits, ok := strings.CutPrefix(string(text), k.prefix()+"_")
@@ -128,8 +127,8 @@ func (id *ID[K]) UnmarshalText(text []byte) error {
 
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// appendBase32 writes 128 bits as 26 digits of 5 bits, two zero bits in front:
-// TypeID pads on the left, where encoding/base32 pads on the right.
+// appendBase32 writes two zero bits and the 128 bits of the id as 26 digits of 5 bits each. TypeID
+// pads on the left; encoding/base32 pads on the right.
 func appendBase32(text []byte, id [16]byte) []byte {
 	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
 	for shift := 125; shift >= 0; shift -= 5 {
@@ -138,7 +137,7 @@ func appendBase32(text []byte, id [16]byte) []byte {
 	return text
 }
 
-// bitsAt returns the five bits of hi:lo whose lowest is bit number shift.
+// bitsAt returns five bits of the 128-bit number hi:lo. The lowest of the five is bit number shift.
 func bitsAt(hi, lo uint64, shift int) uint64 {
 	if shift >= 64 {
 		return hi >> (shift - 64) & 31

@@ -7,31 +7,35 @@ import (
 	"time"
 )
 
-// Policy is the settings of an endpoint. The API sets it, with the values of
-// [DefaultPolicy] for what its caller leaves out; a stored policy has every field
-// set.
+// Policy has the settings of an endpoint. The API sets them, and takes the values of
+// [DefaultPolicy] for fields that its caller leaves out. A stored policy has every field set.
 type Policy struct {
-	Retry        RetryPolicy
-	Timeout      time.Duration // of a whole attempt, from the DNS lookup to the last byte of the response; 1 to 30 s
+	Retry RetryPolicy
+	// Limit for a whole attempt, from the DNS lookup to the last byte of the response; 1 to 30 s.
+	Timeout      time.Duration
 	ClientErrors ClientErrors
 	Concurrency  int           // attempts in flight at once; 1 to 1,000
-	Expiry       time.Duration // a delivery that is pending for longer becomes a dead letter; 1 minute to 90 days
-	Signatures   []Signature   // every request carries all of them; 1 to 16
+	Expiry       time.Duration // time after which a pending delivery becomes a dead letter; 1 minute to 90 days
+	Signatures   []Signature   // each request carries all of them; 1 to 16
 	Payload      Payload
 
-	AdaptiveTimeout bool // Timeout is shortened while the endpoint keeps timing out; see [AdaptiveTimeout]
+	// Whether Timeout is shortened while attempts to the endpoint keep timing out; see
+	// [AdaptiveTimeout].
+	AdaptiveTimeout bool
 	Circuit         CircuitPolicy
 	Rate            Rate
 	Order           Order
 	OnDead          OnDead
 
-	Headers      []Header // sent besides Postrider's own; at most 32
+	Headers      []Header // sent in addition to Postrider's own headers; at most 32
 	Auth         Auth
 	TLS          TLS
 	MaxRedirects int // redirects that an attempt follows; 0 to 3
 	Compression  Compression
 
-	SendTraceParent bool // requests have the header traceparent, the event's trace and a span of their own, and its tracestate
+	// Whether requests carry the header traceparent, with the event's trace and a span of their
+	// own, and the event's tracestate.
+	SendTraceParent bool
 }
 
 // Order is the order in which an endpoint gets its events.
@@ -39,12 +43,12 @@ type Order string
 
 // The orders.
 const (
-	OrderNone  Order = "none"   // in no order, and several at a time
+	OrderNone  Order = "none"   // in no order, several at a time
 	OrderByKey Order = "by_key" // the events of one ordering key in their sequence, one at a time
 )
 
-// OnDead says what happens to an ordering key when one of its deliveries dies.
-// It counts only with [OrderByKey].
+// OnDead says what happens to an ordering key when one of its deliveries dies. It has an effect
+// only with [OrderByKey].
 type OnDead string
 
 // The values of OnDead.
@@ -56,8 +60,7 @@ const (
 // ClientErrors says what a response with a 4xx status does to a delivery.
 type ClientErrors string
 
-// The values of ClientErrors. 408, 409, 425 and 429 are always retried; 410 never
-// is.
+// The values of ClientErrors. 408, 409, 425 and 429 are always retried, and 410 never is.
 const (
 	RetryClientErrors      ClientErrors = "retry"       // the delivery is retried
 	DeadLetterClientErrors ClientErrors = "dead_letter" // the delivery is dead at once
@@ -66,7 +69,7 @@ const (
 // Compression is the content encoding of a request's body.
 type Compression string
 
-// The compressions. Signatures are over the body before it is compressed.
+// The compressions. A signature signs the body before compression.
 const (
 	CompressionNone Compression = "none"
 	CompressionGzip Compression = "gzip"
@@ -78,14 +81,13 @@ type Payload string
 // The payloads.
 const (
 	PayloadEnvelope Payload = "envelope" // {"id","type","api_version","timestamp","data"}
-	PayloadRaw      Payload = "raw"      // the event's data, and nothing else
+	PayloadRaw      Payload = "raw"      // only the event's data
 )
 
 // MaxExpiry is the longest expiry of a policy.
 const MaxExpiry = 90 * 24 * time.Hour
 
-// DefaultPolicy returns the policy of an endpoint that was created without
-// settings.
+// DefaultPolicy returns the policy of an endpoint that was created without settings.
 func DefaultPolicy() Policy {
 	return Policy{
 		Retry:        RetryPolicy{Preset: "default"},
@@ -103,8 +105,8 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Check returns an [InvalidError] for each field that is not valid, joined. They
-// name the fields as the API does.
+// Check returns an [InvalidError] for each field that is not valid, joined. Field names are those
+// of the API.
 func (p Policy) Check() error {
 	var faults faults
 	faults.join(p.Retry.Check())
@@ -134,7 +136,7 @@ func (p Policy) Check() error {
 	return faults.joined()
 }
 
-// checkNames returns an error for each header that two settings would both set.
+// checkNames returns an error for each header that two settings would set.
 func (p Policy) checkNames() error {
 	var faults faults
 	taken := func(name string) bool {

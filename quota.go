@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// Quotas limit what one account may use. Of each field 0 stands for the default of the
-// server, and [NoQuota] for no limit.
+// Quotas limit what one account may use. In each field, 0 stands for the default of the server, and
+// [NoQuota] for no limit.
 type Quotas struct {
-	// EventsPerSecond is how many events the account may publish in a second, on
-	// average; Burst is how many at once. Without a Burst it is EventsPerSecond.
+	// EventsPerSecond is how many events per second the account may publish on average. Burst is
+	// how many it may publish at once; if it is not set, it is EventsPerSecond.
 	EventsPerSecond, Burst int64
-	// BytesPerDay is how many bytes of data the events of a day may have; the day is
-	// UTC's.
+	// BytesPerDay is how many bytes of data the events of one day of UTC may have.
 	BytesPerDay int64
 	// Endpoints is how many endpoints the account may have.
 	Endpoints int64
-	// Backlog is how many deliveries may wait for one endpoint. From then on new events
-	// are skipped for it, with [ReasonBacklogFull]; see [EndpointBacklog].
+	// Backlog is how many deliveries may wait for one endpoint. When that many wait, new events are
+	// skipped for the endpoint with [ReasonBacklogFull]; see [EndpointBacklog].
 	Backlog int64
 }
 
-// NoQuota is the value of a quota that limits nothing.
+// NoQuota is the value of a quota without a limit.
 const NoQuota = -1
 
-// QuotaName names one of the [Quotas].
+// QuotaName is the name of a field of [Quotas].
 type QuotaName string
 
 // The quotas that refuse requests.
@@ -41,7 +40,7 @@ const (
 	MaxQuotaBurst     = 10_000_000
 	MaxQuotaBytes     = 1 << 50
 	MaxQuotaEndpoints = 1_000_000
-	MaxQuotaBacklog   = 1_000_000 // counting more would take a database seconds
+	MaxQuotaBacklog   = 1_000_000 // counting more would keep a database busy for seconds
 )
 
 // Check returns the faults of all fields, joined.
@@ -60,8 +59,8 @@ func (q Quotas) Check() error {
 	return f.joined()
 }
 
-// Or returns what holds for an account with the quotas q where the defaults of the server
-// are d: of each field a limit, or 0, for none.
+// Or returns the limits of an account with the quotas q if the server has the defaults d. In the
+// result, 0 means no limit.
 func (q Quotas) Or(d Quotas) Quotas {
 	limit := func(own, usual int64) int64 { return max(0, cmp.Or(own, usual)) }
 	e := Quotas{
@@ -70,7 +69,7 @@ func (q Quotas) Or(d Quotas) Quotas {
 		Endpoints:       limit(q.Endpoints, d.Endpoints),
 		Backlog:         limit(q.Backlog, d.Backlog),
 	}
-	if e.EventsPerSecond > 0 { // a burst of the server's may not fit an account's own rate
+	if e.EventsPerSecond > 0 { // the server's burst may not fit the account's own rate
 		usual := d.Burst
 		if q.EventsPerSecond > 0 {
 			usual = 0
@@ -80,27 +79,28 @@ func (q Quotas) Or(d Quotas) Quotas {
 	return e
 }
 
-// QuotaUse is what an account uses of its quotas, as far as the nodes have reported it.
+// QuotaUse is how much of its quotas an account has used, as far as the nodes have reported it.
 type QuotaUse struct {
-	Missing   float64   // events that it may publish less than a full burst at once now
-	Bytes     int64     // of data, since the day began; 0 without a limit
-	DayEnds   time.Time // when Bytes begins anew
-	Endpoints int64     // that are not deleted
+	Missing   float64   // how many events a burst has less than a full one now
+	Bytes     int64     // bytes of data since the day began; 0 without a limit
+	DayEnds   time.Time // when Bytes starts again from 0
+	Endpoints int64     // endpoints that are not deleted
 }
 
-// EndpointBacklog is what waits for an endpoint, beside the quota of its account. The store
-// counts it; one node looks at all of them every few seconds and marks those that are full.
+// EndpointBacklog is the backlog of an endpoint: how many deliveries wait for it, and the quota of
+// its account. The store counts it. Every few seconds one node examines all of them and marks the
+// endpoints whose backlog is full.
 type EndpointBacklog struct {
 	Endpoint EndpointID
 	Account  AccountID
-	Limit    int64     // the account's; 0: none
-	Waiting  int64     // pending deliveries, leased ones too; counted up to the Limit
-	Full     time.Time // since when it is marked as full; zero: it is not
+	Limit    int64     // quota of the account; 0: none
+	Waiting  int64     // pending deliveries, including leased ones; counted up to Limit
+	Full     time.Time // when it was marked as full; zero: it is not marked
 }
 
-// IsFull reports whether new events are to be skipped for the endpoint. An endpoint that is
-// full stays so until a tenth of its limit is free, so that one that is a little slower than
-// its events is not marked anew with every count.
+// IsFull reports whether new events must be skipped for the endpoint. A full endpoint stays full
+// until a tenth of its limit is free. Otherwise an endpoint that is a little slower than its events
+// would be marked and unmarked at every count.
 func (b EndpointBacklog) IsFull() bool {
 	if b.Full.IsZero() || b.Limit == 0 {
 		return b.Limit > 0 && b.Waiting >= b.Limit
@@ -113,10 +113,10 @@ type QuotaError struct {
 	Account AccountID
 	Quota   QuotaName
 	Limit   int64
-	// EndsAt is when the same request may succeed; zero: only after the account uses
-	// less, or gets a greater quota.
+	// EndsAt is when the same request may succeed. Zero: only when the account uses less or gets a
+	// higher quota.
 	EndsAt     time.Time
-	RetryAfter time.Duration // until EndsAt
+	RetryAfter time.Duration // time until EndsAt
 }
 
 // Error names the quota and its limit.

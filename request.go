@@ -5,40 +5,39 @@ import (
 	"unicode/utf8"
 )
 
-// Masked stands for a value that is not shown: a credential, or a signature in a
-// request that is recorded.
+// Masked stands for a value that is not shown: a credential, or a signature in a recorded request.
 const Masked = "***"
 
-// Request is the HTTP request of an attempt as people see it. The sender makes it:
-// of an attempt for the endpoint as it is now, and of an inspector endpoint as its
-// receiver would have got it.
+// Request is the HTTP request of an attempt, in the form that people see. The sender makes it. For
+// an attempt it shows a request to the endpoint as the endpoint is now. For an inspector endpoint
+// it shows the request that a receiver would have got.
 type Request struct {
 	Method string
-	URL    string // without its query, which may be a credential: "?..." stands for it
+	URL    string // without its query, which may be a credential; "?..." stands for the query
 	Header []HeaderField
-	Body   []byte // as it is signed, before compression; nil: its bytes are deleted
+	Body   []byte // the signed body, before compression; nil: the data was deleted
 	Signed []SignedContent
 }
 
-// HeaderField is one field of a header. A value that must not be shown is [Masked].
+// HeaderField is one field of a header. [Masked] replaces a value that must not be shown.
 type HeaderField struct {
 	Name, Value string
 }
 
-// SignedContent says what a scheme signs of a request: the Prefix, followed by the body.
+// SignedContent says what a scheme signs in a request: the Prefix, followed by the body.
 type SignedContent struct {
 	Scheme Scheme
-	Header string // name of the field that carries the signature
+	Header string // name of the header that carries the signature
 	Prefix string // empty: only the body is signed
 }
 
-// maxCurlBody is the length, in bytes, up to which a curl command contains the body. A
-// longer body is read from a file.
+// maxCurlBody is the greatest length, in bytes, of a body that a curl command contains. For a
+// longer body the command names a file.
 const maxCurlBody = 16 << 10
 
-// Curl returns a curl command for a POSIX shell that makes the request. Placeholders
-// such as <Webhook-Signature> stand for masked values, and @body.json for a body that
-// is long, deleted or no text. It leaves out the fields that curl writes by itself.
+// Curl returns a curl command for a POSIX shell that makes the request. Placeholders such as
+// <Webhook-Signature> stand for masked values. @body.json stands for a body that is long, deleted
+// or not text. The command leaves out the fields that curl adds itself.
 func (r Request) Curl() string {
 	var b strings.Builder
 	url, _, hasQuery := strings.Cut(r.URL, "?")

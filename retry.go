@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// RetryPolicy is the number of attempts of a delivery and the wait before each. It
-// has one of three forms:
+// RetryPolicy is the number of attempts of a delivery and the wait before each. It has one of three
+// forms:
 //
-//   - Preset, the name of a preset;
-//   - Delays, with one delay for each attempt, the first included;
+//   - Preset: the name of a preset.
+//   - Delays: one delay for each attempt, including the first.
 //   - Base, Factor, Cap and MaxAttempts: the first attempt starts at once, and the
 //     n-th retry waits Base·Factorⁿ⁻¹, at most Cap.
 type RetryPolicy struct {
@@ -28,23 +28,23 @@ type RetryPolicy struct {
 	Cap         time.Duration
 	MaxAttempts int
 
-	Jitter Jitter // with Delays or Base; empty: none
+	Jitter Jitter // used with Delays or Base; empty: none
 }
 
-// Jitter spreads a delay d at random, so that deliveries that failed together are
-// not retried together. "none" is d; "full" is 0 to d; "equal" is d/2 to d; "20%"
-// is 0.8·d to 1.2·d; "+20%" is d to 1.2·d.
+// Jitter spreads delays at random, so that deliveries that failed together are not retried
+// together. For a delay d, "none" is d; "full" is 0 to d; "equal" is d/2 to d; "20%" is 0.8·d to
+// 1.2·d; "+20%" is d to 1.2·d.
 type Jitter string
 
-// The bounds of a retry policy.
+// The limits of a retry policy.
 const (
 	MaxRetryAttempts = 100
 	MaxRetryDelay    = 7 * 24 * time.Hour
 )
 
-// presets are the named retry policies. default is the schedule that Standard
-// Webhooks 1.0.0 recommends. The delays of 48h and 72h grow by a constant factor
-// from 5 s and 30 s; the factor makes their sum the time in their name.
+// presets are the named retry policies. "default" is the schedule that Standard Webhooks 1.0.0
+// recommends. The delays of "48h" and "72h" grow by a constant factor, from 5 s and 30 s. The
+// factor is chosen so that the sum of the delays is the time in the name.
 var presets = map[string]RetryPolicy{
 	"default": {Jitter: "20%", Delays: []time.Duration{
 		0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
@@ -65,23 +65,22 @@ var presets = map[string]RetryPolicy{
 	"72h":         {Jitter: "20%", Base: 30 * time.Second, Factor: 1.8034, Cap: MaxRetryDelay, MaxAttempts: 16},
 }
 
-// Attempts returns how many attempts the policy allows; at least one.
+// Attempts returns how many attempts the policy allows, at least one.
 func (p RetryPolicy) Attempts() int {
 	p = p.resolve()
 	return max(1, len(p.Delays), p.MaxAttempts)
 }
 
-// Delay returns the wait of a delivery before the attempt at a step of its
-// schedule; step 0 is the first attempt. The jitter is a hash of the id and the
-// step, so that the same arguments always give the same delay. A step after the
-// end of the schedule waits as long as the last one.
+// Delay returns the wait of a delivery before the attempt at a step of its schedule. Step 0 is the
+// first attempt. The jitter is a hash of the id and the step, so the same arguments always give the
+// same delay. A step after the end of the schedule waits as long as the last step.
 func (p RetryPolicy) Delay(id DeliveryID, step int) time.Duration {
 	p = p.resolve()
 	return p.Jitter.spread(p.nominal(step), fraction(id, step))
 }
 
-// Schedule returns the delays before the jitter, one for each attempt. The first is
-// the wait before the first attempt, which is 0 except in a list that says otherwise.
+// Schedule returns the delays without jitter, one for each attempt. The first delay is the wait
+// before the first attempt. It is 0, except in Delays with another first element.
 func (p RetryPolicy) Schedule() []time.Duration {
 	p = p.resolve()
 	delays := make([]time.Duration, p.Attempts())
@@ -91,8 +90,8 @@ func (p RetryPolicy) Schedule() []time.Duration {
 	return delays
 }
 
-// Check returns an [InvalidError] for each field that is not valid, joined. They
-// name the fields as the API does, below "retry".
+// Check returns an [InvalidError] for each field that is not valid, joined. Field names are those
+// of the API, below "retry".
 func (p RetryPolicy) Check() error {
 	listed, computed := p.Delays != nil, p.Base != 0 || p.Factor != 0 || p.Cap != 0 || p.MaxAttempts != 0
 	switch {
@@ -144,7 +143,7 @@ func (p RetryPolicy) checkDelays() error {
 func (p RetryPolicy) checkFormula() error {
 	var faults faults
 	faults.lasts("retry.base_ms", p.Base, time.Millisecond, MaxRetryDelay)
-	if !(p.Factor >= 1 && p.Factor <= 100) { // also of a NaN
+	if !(p.Factor >= 1 && p.Factor <= 100) { // written so that NaN is out of range too
 		faults.join(OutOfRange("retry.factor", 1, 100))
 	}
 	faults.add(p.Cap < p.Base || p.Cap > MaxRetryDelay, "retry.cap_ms", FaultContradictory, "must be base_ms to 7 days")
@@ -159,7 +158,7 @@ func (p RetryPolicy) resolve() RetryPolicy {
 	return p
 }
 
-// nominal returns the delay before the jitter.
+// nominal returns the delay of a step without jitter.
 func (p RetryPolicy) nominal(step int) time.Duration {
 	if len(p.Delays) > 0 {
 		return p.Delays[min(max(step, 0), len(p.Delays)-1)]
@@ -178,13 +177,13 @@ func (j Jitter) check() error {
 	return nil
 }
 
-// spread returns the delay at a fraction, from 0 to 1, of the jitter's range.
+// spread returns a delay from the jitter's range. fraction, from 0 to 1, is the place in the range.
 func (j Jitter) spread(d time.Duration, fraction float64) time.Duration {
 	low, high, _ := j.bounds()
 	return time.Duration(float64(d) * (low + (high-low)*fraction))
 }
 
-// bounds returns the factors by which the jitter may multiply a delay.
+// bounds returns the lowest and the highest factor by which the jitter may multiply a delay.
 func (j Jitter) bounds() (low, high float64, ok bool) {
 	switch j {
 	case "", "none":
@@ -196,7 +195,7 @@ func (j Jitter) bounds() (low, high float64, ok bool) {
 	}
 	text, upward := strings.CutPrefix(string(j), "+")
 	digits, percent := strings.CutSuffix(text, "%")
-	p, err := strconv.ParseUint(digits, 10, 8) // no second sign
+	p, err := strconv.ParseUint(digits, 10, 8) // ParseUint refuses a second sign
 	if err != nil || !percent || p > 100 {
 		return 1, 1, false
 	}
@@ -206,8 +205,8 @@ func (j Jitter) bounds() (low, high float64, ok bool) {
 	return 1 - float64(p)/100, 1 + float64(p)/100, true
 }
 
-// fraction hashes the id and the step to [0, 1) with the finalizer of SplitMix64,
-// which gives different results even for ids of the same millisecond.
+// fraction hashes the id and the step to [0, 1). It uses the finalizer of SplitMix64, which gives
+// different results even for ids of the same millisecond.
 func fraction(id DeliveryID, step int) float64 {
 	x := binary.BigEndian.Uint64(id[:8]) ^ mix(binary.BigEndian.Uint64(id[8:])+uint64(step)*0x9e3779b97f4a7c15)
 	return float64(mix(x)>>11) / (1 << 53)

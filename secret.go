@@ -8,15 +8,17 @@ import (
 	"time"
 )
 
-// Secret is a key that signs an endpoint's requests. During a rotation several are
-// active, and each request carries a signature of each.
+// Secret is a key that signs an endpoint's requests. During a rotation several secrets are active,
+// and each request carries a signature of every active secret.
 type Secret struct {
-	ID        SecretID
-	Endpoint  EndpointID
-	Encrypted []byte // text of the secret, whsec_…, whsk_… or as the customer gave it, encrypted
-	Public    string // whpk_…, the public key of a private key; empty: the secret is symmetric
+	ID       SecretID
+	Endpoint EndpointID
+	// The secret in its text form, encrypted; the text is whsec_…, whsk_… or what the customer
+	// supplied.
+	Encrypted []byte
+	Public    string // whpk_…, the public key that belongs to a private key; empty: the secret is symmetric
 	CreatedAt time.Time
-	ExpiresAt time.Time // set when a rotation replaces it; zero: it is not replaced
+	ExpiresAt time.Time // set when a rotation replaces the secret; zero: it was not replaced
 }
 
 // ActiveAt reports whether the secret signs requests at now.
@@ -25,14 +27,14 @@ func (s Secret) ActiveAt(now time.Time) bool { return s.ExpiresAt.IsZero() || no
 // LogValue logs the id only.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.ID.String()) }
 
-// Signature is a signature that requests carry.
+// Signature is a kind of signature that requests carry.
 type Signature struct {
 	Scheme Scheme
-	Header string // name of the header in place of the scheme's own; only where [Scheme.CustomHeaderAllowed]
-	Prefix string // text before the signature in place of the scheme's own; only with Header
+	Header string // name of the header instead of the scheme's own; allowed only if [Scheme.CustomHeaderAllowed]
+	Prefix string // text before the signature instead of the scheme's own; allowed only with Header
 }
 
-// Scheme is a signature format. The package signature has the formats.
+// Scheme is a signature format. Package signature defines the formats.
 type Scheme string
 
 // The signature schemes.
@@ -54,8 +56,8 @@ var Schemes = []Scheme{
 	SchemeTimestamped, SchemePlain,
 }
 
-// CustomHeaderAllowed reports whether the signature may be sent in a header of any
-// name, with any prefix: the scheme is an HMAC of the body and nothing else.
+// CustomHeaderAllowed reports whether the signature may be sent in a header of any name, with any
+// prefix. This is allowed if the scheme is an HMAC of the body and nothing else.
 func (s Scheme) CustomHeaderAllowed() bool {
 	return s == SchemeGitHub || s == SchemeGitHubSHA1 || s == SchemeShopify || s == SchemePlain
 }
@@ -63,9 +65,9 @@ func (s Scheme) CustomHeaderAllowed() bool {
 // takesPrivateKeys reports whether the scheme can sign with a private key.
 func (s Scheme) takesPrivateKeys() bool { return s == SchemeStandard || s == SchemeSvix }
 
-// CheckSecrets returns an [InvalidError] for the first scheme of the policy that
-// none of the endpoint's secrets can sign in. A private key signs only in
-// [SchemeStandard] and [SchemeSvix]. A secret that will expire does not count.
+// CheckSecrets returns an [InvalidError] for the first scheme of the policy for which the endpoint
+// has no fitting secret. A private key signs only in [SchemeStandard] and [SchemeSvix]. A secret
+// that has an ExpiresAt does not count.
 func (p Policy) CheckSecrets(secrets []Secret) error {
 	symmetric := func(s Secret) bool { return s.Public == "" && s.ExpiresAt.IsZero() }
 	i := slices.IndexFunc(p.Signatures, func(s Signature) bool { return !s.Scheme.takesPrivateKeys() })
@@ -81,7 +83,7 @@ func (p Policy) CheckSecrets(secrets []Secret) error {
 
 const maxSignatures = 16
 
-// MaxOverlap is the longest time for which replaced secrets sign beside a new one.
+// MaxOverlap is the longest time for which replaced secrets sign together with a new one.
 const MaxOverlap = 30 * 24 * time.Hour
 
 // checkSignatures returns an [InvalidError] for each fault of an endpoint's

@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// A delivery may kill the node that attempts it, for example by a payload that
-// makes the process run out of memory. The store counts how many nodes in a row
-// died while they leased a delivery. Nodes also die for other reasons, so such a
-// delivery is only a suspect: it is attempted apart from others and never ends
-// because of that count. The store moves it in the statement that takes its lease
-// over.
+// A delivery may kill the node that attempts it, for example with a payload that makes the process
+// run out of memory. For each delivery, the store counts how many nodes in a row died while they
+// leased it. Nodes also die for other reasons, so such a delivery is only a suspect: it is
+// attempted apart from others, and the count never ends it. The statement that takes over the lease
+// of a dead node also moves the delivery to its lane.
 const (
-	// SuspectedAfter is how many nodes in a row may die while they lease a
-	// delivery before it moves to [LaneSuspect].
+	// SuspectedAfter is how many nodes in a row must die while they lease a delivery before it
+	// moves to [LaneSuspect].
 	SuspectedAfter = 3
-	// ParkedAfter is how many nodes may die while a delivery is the only one in
-	// [LaneSuspect] that they lease, before it is parked: it stays pending and is
-	// attempted again only when a person releases it.
+	// ParkedAfter is how many nodes must die while a delivery is the only suspect that they lease
+	// before it is parked. A parked delivery stays pending and is attempted again only when a
+	// person releases it.
 	ParkedAfter = 5
 )
 
-// MaxRetryAfter is the longest Retry-After that is honoured.
+// MaxRetryAfter is the longest Retry-After that is honoured. A longer one counts as MaxRetryAfter.
 const MaxRetryAfter = 24 * time.Hour
 
-// Transition is the effect of an attempt on its delivery and its endpoint. Only
-// this file makes one. Stores apply it to the delivery in one transaction; the
-// dispatcher applies Pace and DisableEndpoint to the endpoint.
+// Transition is the effect of an attempt on its delivery and its endpoint. Only this file makes
+// transitions. The store applies a transition to the delivery in one transaction; the dispatcher
+// applies Pace and DisableEndpoint to the endpoint.
 type Transition struct {
-	To              Status        // Pending, Delivered or Dead
-	Reason          string        // Dead: one of the reasons of a delivery
-	Step            int           // Pending: new place in the retry schedule
-	After           time.Duration // Pending: wait before the next attempt, counted from the store's time of the settlement
-	Pace            time.Duration // Retry-After of the endpoint, at most [MaxRetryAfter]; 0: it had none
+	To     Status // Pending, Delivered or Dead
+	Reason string // reason of the delivery, if To is Dead
+	Step   int    // new place in the retry schedule, if To is Pending
+	// Wait before the next attempt, if To is Pending; counted from the store's time of the
+	// settlement.
+	After           time.Duration
+	Pace            time.Duration // the endpoint's Retry-After, at most [MaxRetryAfter]; 0: it sent none
 	DisableEndpoint bool          // the endpoint responded 410
 }
 
-// Settle returns the effect of an attempt on its delivery, by the policy of the
-// endpoint and the most attempts that its event allows. It is the whole state machine of a delivery: every arrow in
-// ARCHITECTURE.md is a row of TestSettle.
+// Settle returns the effect of an attempt on its delivery. The policy of the endpoint and the
+// event's MaxAttempts limit the retries. Settle is the whole state machine of a delivery: every
+// arrow in ARCHITECTURE.md is a row of TestSettle.
 //
-// A throttled attempt uses up a place in the retry schedule like any other
-// failure; its Retry-After only lengthens the wait. A lost attempt uses up none, nor does
-// one that is excused.
+// A throttled attempt uses up a place in the retry schedule like any other failure; its Retry-After
+// only lengthens the wait. A lost attempt and an excused attempt use up none.
 func Settle(c Claimed, a Attempt, p Policy) Transition {
 	switch {
 	case a.Outcome == OutcomeAccepted:
@@ -67,8 +67,8 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 	return Transition{To: Pending, Step: next, After: max(p.Retry.Delay(c.ID, next), pace), Pace: pace}
 }
 
-// Refuse reports whether a claimed delivery may not be attempted at now, and
-// returns the transition that ends it without a request.
+// Refuse reports whether a claimed delivery must not be attempted at now. If so, it returns the
+// transition that ends the delivery without a request.
 func Refuse(c Claimed, now time.Time) (t Transition, refused bool) {
 	switch {
 	case c.Event.Data == nil:
@@ -79,9 +79,9 @@ func Refuse(c Claimed, now time.Time) (t Transition, refused bool) {
 	return Transition{}, false
 }
 
-// isClientError reports whether the status says that the same request can never
-// succeed: a 4xx that does not ask for another try (RFC 9110, 15.5; RFC 8470, 5.2;
-// RFC 6585, 4).
+// isClientError reports whether the status says that the same request can never succeed. Those are
+// all 4xx except the ones that ask the client to try again (RFC 9110, 15.5; RFC 8470, 5.2; RFC
+// 6585, 4).
 func isClientError(code int) bool {
 	return code >= 400 && code <= 499 && !slices.Contains([]int{408, 409, 425, 429}, code)
 }

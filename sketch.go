@@ -9,16 +9,18 @@ import (
 	"time"
 )
 
-// Sketch summarises durations for quantiles. It counts them in buckets whose bounds grow
-// by 2 %, so a quantile is at most 1 % off, whatever the durations are. Empty buckets
-// take no space.
+// Sketch summarises durations so that it can tell their quantiles. It counts durations in buckets
+// whose bounds grow by 2 %, so a quantile is at most 1 % off, for all durations. Empty buckets take
+// no space.
 //
-// The zero Sketch is empty and ready to use. The result of merges does not depend on
-// their order. A Sketch is not safe for concurrent use.
+// The zero Sketch is empty and ready to use. Sketches can be merged in any order with the same
+// result. A Sketch is not safe for concurrent use.
 type Sketch struct {
-	growth  uint64 // of the bounds, in thousandths: sketchGrowth, or that of the stored sketch; 0: it is empty
+	// Growth of the bounds in thousandths: sketchGrowth, or the growth of the stored sketch; 0: the
+	// sketch is empty.
+	growth  uint64
 	count   uint64
-	buckets []sketchBucket // by index
+	buckets []sketchBucket // sorted by index
 }
 
 // sketchBucket counts the durations d, in microseconds, with γ^(index-1) < d <= γ^index.
@@ -29,29 +31,28 @@ type sketchBucket struct {
 }
 
 const (
-	// sketchGrowth is γ less one, in thousandths: γ = 1.02. The middle of a bucket is
-	// then at most (γ-1)/(γ+1) = 0.99 % away from each duration in the bucket.
+	// sketchGrowth is γ-1 in thousandths: γ = 1.02. So the middle of a bucket is at most
+	// (γ-1)/(γ+1) = 0.99 % away from each duration in the bucket.
 	sketchGrowth = 20
 
 	// sketchVersion is the first byte of a stored sketch.
 	sketchVersion = 1
 
-	// maxSketchIndex bounds the buckets of a stored sketch. With the least growth,
-	// γ = 1.001, the longest [time.Duration] is in bucket 36,800.
+	// maxSketchIndex is the highest index in a stored sketch. With the least growth, γ = 1.001, the
+	// longest [time.Duration] is in bucket 36,800.
 	maxSketchIndex = 1 << 16
 )
 
-// ErrSketch says that bytes are no stored sketch, or one that cannot be merged with
-// another.
+// ErrSketch says that some bytes are not a stored sketch, or that two sketches cannot be merged.
 var ErrSketch = errors.New("not a sketch of this kind")
 
-// gamma returns the ratio of the bounds of two buckets.
+// gamma returns γ, the ratio between the upper bounds of two neighbouring buckets.
 func gamma(growth uint64) float64 { return 1 + float64(growth)/1000 }
 
-// logGamma is the logarithm of γ of every sketch that this version makes.
+// logGamma is the logarithm of γ for all sketches that this version makes.
 var logGamma = math.Log(gamma(sketchGrowth))
 
-// Add counts a duration. One below a microsecond counts as a microsecond.
+// Add counts a duration. A duration below a microsecond counts as a microsecond.
 func (s *Sketch) Add(d time.Duration) {
 	s.growth = sketchGrowth
 	index := uint32(0)
@@ -68,8 +69,8 @@ func (s *Sketch) Add(d time.Duration) {
 
 func compareBucket(b sketchBucket, index uint32) int { return int(b.index) - int(index) }
 
-// Merge adds the durations that the other sketch has counted. If the bounds of the
-// buckets differ, it returns [ErrSketch] and changes nothing.
+// Merge adds the durations that the other sketch has counted. If the two sketches have different
+// bucket bounds, it returns [ErrSketch] and changes nothing.
 func (s *Sketch) Merge(other Sketch) error {
 	switch {
 	case other.count == 0:
@@ -100,8 +101,8 @@ func (s *Sketch) Merge(other Sketch) error {
 // Count returns how many durations were added.
 func (s *Sketch) Count() uint64 { return s.count }
 
-// Quantile returns the quantile q of the added durations, at most 1 % off: 0 is the
-// shortest, 0.5 the median, 1 the longest. An empty sketch returns 0.
+// Quantile returns the quantile q of the added durations, at most 1 % off: q = 0 is the shortest,
+// 0.5 the median, 1 the longest. For an empty sketch it returns 0.
 func (s *Sketch) Quantile(q float64) time.Duration {
 	if s.count == 0 {
 		return 0
@@ -123,9 +124,9 @@ func (s *Sketch) Quantile(q float64) time.Duration {
 	return time.Duration(min(nanos, float64(math.MaxInt64>>1)))
 }
 
-// MarshalBinary returns the sketch as it is stored: a version byte, then as varints the
-// growth, the number of buckets, and for each bucket the distance of its index to the
-// one before and its count. An empty sketch is no bytes at all.
+// MarshalBinary returns the stored form of the sketch. It is a version byte, then varints: the
+// growth, the number of buckets, and two varints for each bucket. These are the difference of its
+// index to the index before, and its count. The stored form of an empty sketch has no bytes.
 func (s *Sketch) MarshalBinary() ([]byte, error) {
 	if s.count == 0 {
 		return nil, nil
@@ -143,8 +144,8 @@ func (s *Sketch) MarshalBinary() ([]byte, error) {
 	return text, nil
 }
 
-// UnmarshalBinary reads a stored sketch. Anything else than what MarshalBinary returns is
-// [ErrSketch], and leaves the sketch as it was.
+// UnmarshalBinary reads a stored sketch. If text is not a result of MarshalBinary, it returns
+// [ErrSketch] and leaves the sketch unchanged.
 func (s *Sketch) UnmarshalBinary(text []byte) error {
 	if len(text) == 0 {
 		*s = Sketch{}
@@ -177,10 +178,10 @@ func (s *Sketch) UnmarshalBinary(text []byte) error {
 	return nil
 }
 
-// varints reads varints from bytes.
+// varints reads varints from text.
 type varints struct {
 	text []byte
-	bad  bool // a varint was cut off or too long; all that follow are 0
+	bad  bool // a varint was cut off or too long; next returns 0 from then on
 }
 
 func (r *varints) next() uint64 {

@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// TraceID names a trace of W3C Trace Context: all spans of one event have the same.
+// TraceID identifies a trace of W3C Trace Context. All spans of one event have the same TraceID.
 type TraceID [16]byte
 
-// String returns the id in hexadecimal digits, as tools for traces show it.
+// String returns the id in hexadecimal digits, as tracing tools show it.
 func (t TraceID) String() string { return hex.EncodeToString(t[:]) }
 
-// SpanID names a span within its trace.
+// SpanID identifies a span within its trace.
 type SpanID [8]byte
 
 // String returns the id in hexadecimal digits.
 func (s SpanID) String() string { return hex.EncodeToString(s[:]) }
 
-// TraceParent is the trace that a producer published an event in, and the producer's span: 16
-// bytes and 8. The header traceparent of the publish has it. Zero: the producer gave none.
-// Whether the producer records its trace is not kept: this server decides for itself
+// TraceParent has the trace in which a producer published an event, in 16 bytes, and the producer's
+// span, in 8 bytes. It comes from the header traceparent of the publish. Zero: the producer sent
+// none. The producer's sampled flag is not kept: this server decides itself which events it records
 // ([Sampled]).
 type TraceParent [24]byte
 
-// IsZero reports whether the producer gave none.
+// IsZero reports whether the producer sent no traceparent.
 func (p TraceParent) IsZero() bool { return p == TraceParent{} }
 
 // Trace returns the producer's trace.
@@ -35,18 +35,18 @@ func (p TraceParent) Trace() TraceID { return TraceID(p[:16]) }
 // Span returns the producer's span.
 func (p TraceParent) Span() SpanID { return SpanID(p[16:]) }
 
-// TraceParentHeader is the name of the header, as the specification writes it. Receivers and
-// senders ignore its case.
+// TraceParentHeader is the name of the header as the specification writes it. Header names are not
+// case-sensitive.
 const TraceParentHeader = "traceparent"
 
 // traceParentLength is the length of the header traceparent in version 00:
 // 00-<32 digits of the trace>-<16 of the span>-<2 of flags>.
 const traceParentLength = 55
 
-// ParseTraceParent reads the header traceparent of W3C Trace Context, level 1. It reports
-// false for any text that is not exactly of that form: other letters than 0 to 9 and a to
-// f, an id of zeros, version ff, or more than the version allows. A header of a later
-// version is read as far as version 00 goes, as the specification demands.
+// ParseTraceParent reads the header traceparent of W3C Trace Context, level 1. It returns false if
+// the text has another form: letters other than 0 to 9 and a to f, an id of zeros, version ff, or
+// more fields than version 00 has. From a header of a later version it reads only the fields of
+// version 00, as the specification demands.
 func ParseTraceParent(text string) (p TraceParent, ok bool) {
 	if len(text) < traceParentLength || text[2] != '-' || text[35] != '-' || text[52] != '-' {
 		return TraceParent{}, false
@@ -65,11 +65,12 @@ func ParseTraceParent(text string) (p TraceParent, ok bool) {
 	return p, true
 }
 
-// notHex reports whether the letter is no digit of Trace Context, which has no capital ones.
+// notHex reports whether the rune is no hexadecimal digit of Trace Context, which allows only
+// lower-case letters.
 func notHex(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }
 
-// AppendTraceParent appends a header traceparent of version 00. Sampled says whether the span
-// is recorded.
+// AppendTraceParent appends a header traceparent of version 00. sampled says whether the span is
+// recorded.
 func AppendTraceParent(b []byte, trace TraceID, span SpanID, sampled bool) []byte {
 	b = hex.AppendEncode(append(b, "00-"...), trace[:])
 	b = hex.AppendEncode(append(b, '-'), span[:])
@@ -79,14 +80,14 @@ func AppendTraceParent(b []byte, trace TraceID, span SpanID, sampled bool) []byt
 	return append(b, "-00"...)
 }
 
-// TraceStateHeader is the name of the header in which tools for traces tell each other more of a
-// trace. Senders ignore its case.
+// TraceStateHeader is the name of the header in which tracing tools pass each other their own data
+// about a trace. Header names are not case-sensitive.
 const TraceStateHeader = "tracestate"
 
-// The limits of the header tracestate. A longer one loses members: those of more than 128 bytes
-// first, and then the last ones, as the specification says.
+// The limits of the header tracestate. A longer header loses members, as the specification says:
+// first members of more than 128 bytes, then members from the end.
 const (
-	maxTraceState   = 512 // bytes that are passed on; the specification asks for so many at least
+	maxTraceState   = 512 // bytes that are passed on; the specification demands at least as many
 	maxTraceMembers = 32
 	longTraceMember = 128
 )
@@ -96,12 +97,12 @@ var traceMember = regexp.MustCompile(`^([a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-
 
 // ParseTraceState reads the lines of the header tracestate of W3C Trace Context, level 1, and
 // returns them as one value of at most 512 bytes. It returns "" if a member is not valid, a key
-// is there twice, or there are more than 32 members: the specification says to drop such a
-// header, and to go on.
+// occurs twice, or there are more than 32 members. The specification says that such a header is
+// dropped and the request is processed.
 func ParseTraceState(lines []string) string {
 	var members []string
 	seen := map[string]bool{}
-	size := -1 // of the members and the commas between them
+	size := -1 // of all members and the commas between them
 	for _, line := range lines {
 		for member := range strings.SplitSeq(line, ",") {
 			member = strings.Trim(member, " \t")
@@ -133,8 +134,8 @@ func ParseTraceState(lines []string) string {
 	return strings.Join(members, ",")
 }
 
-// Trace returns the trace of the event: the producer's, or else the bytes of the event's own
-// id. So every node knows it, for as long as the event is kept.
+// Trace returns the trace of the event: the producer's trace, or else the bytes of the event's own
+// id. So every node can compute it for as long as the event is kept.
 func (e *Event) Trace() TraceID {
 	if e.TraceParent.IsZero() {
 		return TraceID(e.ID)
@@ -142,9 +143,9 @@ func (e *Event) Trace() TraceID {
 	return e.TraceParent.Trace()
 }
 
-// The spans that an event has once. Their ids are computed from the event's, as those of
-// attempts are from the delivery's, so that any node can name a span that another node
-// recorded, or that a sample left out.
+// The spans that each event has once. Their ids are computed from the event's id, and the ids of
+// attempts are computed from the delivery's id. So every node can compute the id of a span that
+// another node recorded, or that was not sampled.
 const (
 	spanPublish = iota + 1
 	spanCommit
@@ -153,12 +154,12 @@ const (
 // PublishSpan returns the id of the span of the event's publish.
 func PublishSpan(id EventID) SpanID { return spanOf(id, spanPublish) }
 
-// CommitSpan returns the id of the span of the commit that stored the event. Its children
-// are the attempts and the chunks of a fan-out job.
+// CommitSpan returns the id of the span of the commit that stored the event. The spans of attempts
+// and of the chunks of a fan-out job are its children.
 func CommitSpan(id EventID) SpanID { return spanOf(id, spanCommit) }
 
-// ChunkSpan returns the id of the span of a fan-out job's chunk, which began behind an
-// endpoint.
+// ChunkSpan returns the id of the span of a chunk of a fan-out job. The chunk begins after the
+// endpoint behind.
 func ChunkSpan(id EventID, behind EndpointID) SpanID {
 	return spanOf(id, mixed(behind, 0))
 }
@@ -167,19 +168,19 @@ func ChunkSpan(id EventID, behind EndpointID) SpanID {
 // same number, so no two requests have the same span.
 func AttemptSpan(id DeliveryID, attempt int) SpanID { return spanOf(id, uint64(attempt)) }
 
-// Sampled reports whether the spans of an event are recorded, if a share of all events is, from
-// 0 to 1. Only its id decides, which the server makes: all nodes with the same share agree,
-// and no producer can have its events recorded.
+// Sampled reports whether the spans of an event are recorded, if the given share (0 to 1) of all
+// events is recorded. Only the event's id decides, and the server makes that id. So all nodes with
+// the same share agree, and no producer can have its own events recorded.
 func Sampled(id EventID, share float64) bool { return float64(mixed(id, 0)>>11)/(1<<53) < share }
 
-// spanOf returns a span's id, which must not be all zeros.
+// spanOf returns the id of a span. An id must not be all zeros.
 func spanOf[I ~[16]byte](id I, which uint64) (s SpanID) {
 	binary.BigEndian.PutUint64(s[:], max(1, mixed(id, which)))
 	return s
 }
 
-// mixed returns bits that look random, for an id and a number: each bit of them changes about
-// half of the result. The steps are those of SplitMix64.
+// mixed returns a hash of an id and a number. Each bit of the two changes about half of the
+// result's bits. The steps are those of SplitMix64.
 func mixed[I ~[16]byte](id I, number uint64) uint64 {
 	b := [16]byte(id)
 	x := uint64(0)

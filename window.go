@@ -2,60 +2,61 @@ package postrider
 
 import "time"
 
-// ConcurrencyWindow says how many attempts an endpoint may have in flight while it
-// is not trusted with its whole limit, because it throttled or recovers from a
-// failure. It grows and shrinks like the congestion window of TCP (RFC 5681): from
-// one slot it doubles with each round of accepted attempts, up to half of what was
-// too much last, and from there on grows by one a round. The zero window allows the
-// whole limit.
+// ConcurrencyWindow says how many attempts an endpoint may have in flight while it may not use its
+// whole limit. That is so after it throttled and while it recovers from a failure. The window grows
+// and shrinks like the congestion window of TCP (RFC 5681). It starts at one slot and doubles with
+// each round of accepted attempts, up to half of the size that was too much the last time. From
+// there it grows by one slot a round. The zero window allows the whole limit.
 type ConcurrencyWindow struct {
-	size      float64       // slots; 0: the whole limit
-	threshold float64       // the size at which doubling ends
-	cutAt     time.Time     // when it was halved last
-	pause     time.Duration // after the last throttling response with one slot left; 0: an attempt was accepted since
+	size      float64   // number of slots; 0: the whole limit
+	threshold float64   // size at which doubling ends
+	cutAt     time.Time // when the window was last halved
+	// The pause after the last throttling response with one slot left; 0: an attempt was accepted
+	// since.
+	pause time.Duration
 }
 
-// The bounds of the pause after a throttling response with one slot left that does
-// not say how long to wait: the longest for an endpoint that accepts some of its
-// attempts, and for one that accepts none. An endpoint that accepts a quarter still
-// gets 30 attempts a second.
+// The bounds of the pause after a throttling response that has no Retry-After, if one slot is left.
+// maxPauseOfSome is the longest pause of an endpoint that accepts some of its attempts, maxPause of
+// one that accepts none. An endpoint that accepts a quarter still gets 30 attempts a second.
 const (
 	minPause       = 5 * time.Millisecond
 	maxPauseOfSome = 100 * time.Millisecond
 	maxPause       = time.Second
 )
 
-// Pace says how much one node lets be in flight to an endpoint.
+// Pace says how many attempts one node allows to be in flight to an endpoint.
 type Pace struct {
-	Slots    int // attempts that may be in flight now; 0: none, or one probe, while the circuit is open
-	Limit    int // attempts that may be in flight while the endpoint accepts everything
+	Slots    int // attempts that may be in flight now; while the circuit is open: 0, or 1 for a probe
+	Limit    int // attempts that may be in flight while the endpoint accepts all of them
 	InFlight int
-	// Reason says why less than the limit is sent; empty: nothing holds it back.
+	// Reason says why fewer attempts than Limit are allowed; empty: nothing limits them.
 	Reason PaceReason
 	// ResumesAt is when the next attempt may start, by the store's clock. Zero: now.
 	ResumesAt time.Time
 }
 
-// PaceReason says why an endpoint gets less than its limit.
+// PaceReason is why an endpoint gets less than its limit.
 type PaceReason string
 
-// The reasons. The first that applies is named.
+// The reasons. If several apply, the first counts.
 const (
 	// PacePostponed means that the server could not make the last attempt, because it lacks
 	// descriptors, ports, memory or the key of a secret.
 	PacePostponed PaceReason = "postponed"
-	// PaceRetryAfter means that the receiver asked for time with Retry-After.
+	// PaceRetryAfter means that the endpoint's Retry-After has not passed.
 	PaceRetryAfter PaceReason = "retry_after"
-	// PaceNoResponse means that the last attempt got no response, so that one is in flight at a time.
+	// PaceNoResponse means that the last attempt got no response, so only one attempt may be in
+	// flight.
 	PaceNoResponse PaceReason = "no_response"
-	// PaceWindow means that the endpoint throttled, or failed until lately, and its
-	// concurrency window is not its whole limit.
+	// PaceWindow means that the concurrency window is smaller than the limit, because the endpoint
+	// throttled or has failed until recently.
 	PaceWindow PaceReason = "window"
-	// PaceRate means that the rate of its policy is used up.
+	// PaceRate means that the rate of the policy is used up.
 	PaceRate PaceReason = "rate"
 )
 
-// Slots returns how many attempts may be in flight, of limit.
+// Slots returns how many attempts may be in flight if the endpoint's limit is limit.
 func (w ConcurrencyWindow) Slots(limit int) int {
 	if w.size == 0 {
 		return limit
@@ -63,10 +64,10 @@ func (w ConcurrencyWindow) Slots(limit int) int {
 	return max(1, min(int(w.size), limit))
 }
 
-// Open reports whether the endpoint is trusted with its whole limit.
+// Open reports whether the endpoint may use its whole limit.
 func (w ConcurrencyWindow) Open() bool { return w.size == 0 }
 
-// Restart goes back to one slot, to be doubled from there.
+// Restart sets the window to one slot. It doubles from there, up to limit.
 func (w *ConcurrencyWindow) Restart(limit int) {
 	w.size, w.threshold = 1, float64(limit)
 }
@@ -87,11 +88,10 @@ func (w *ConcurrencyWindow) Accepted(limit int) {
 	}
 }
 
-// Throttled halves the window, at most once a second, since attempts that were in
-// flight together are throttled together. It returns for how long nothing may start: 0 while more
-// than one slot is left; otherwise 5 ms, doubled by each throttling response in a row,
-// up to 100 ms if the endpoint accepts some of its attempts, and up to a second if
-// it accepts none.
+// Throttled halves the window, at most once a second, because attempts that were in flight together
+// are throttled together. It returns for how long no attempt may start. That is 0 if more than one
+// slot is left. Otherwise it is 5 ms, and doubles with each throttling response in a row: up to 100
+// ms if the endpoint accepts some of its attempts, and up to a second if it accepts none.
 func (w *ConcurrencyWindow) Throttled(limit int, some bool, now time.Time) time.Duration {
 	if now.Sub(w.cutAt) >= time.Second {
 		w.cutAt = now
@@ -109,23 +109,22 @@ func (w *ConcurrencyWindow) Throttled(limit int, some bool, now time.Time) time.
 	return w.pause
 }
 
-// AdaptiveTimeout says how much of the timeout an endpoint gets. An endpoint that
-// keeps timing out gets less and less, down to a second, so that it holds fewer
-// slots. One response in time restores all of it. An endpoint that responds,
-// however slowly, keeps the whole timeout: a shorter one would make failures of
-// attempts that would succeed. Every tenth attempt has the whole timeout; otherwise an
-// endpoint that became slow would never respond in time again. The zero
+// AdaptiveTimeout says how much of the timeout an endpoint gets. If attempts keep timing out, it
+// gets less and less, down to a second, so that it holds fewer slots. One response in time restores
+// the whole timeout. An endpoint that responds, even slowly, keeps the whole timeout, because a
+// shorter one would fail attempts that would succeed. Every tenth attempt gets the whole timeout;
+// without that, an endpoint that became slow would never respond in time again. The zero
 // AdaptiveTimeout is the whole timeout.
 type AdaptiveTimeout struct {
-	timeouts int // in a row; attempts that did not reach the endpoint are not counted
+	timeouts int // timeouts in a row; attempts that did not reach the endpoint do not count
 }
 
 const (
-	halveAfter = 3  // timeouts in a row halve what is left of the timeout
-	probeEvery = 10 // so many attempts in a row, one has the whole timeout
+	halveAfter = 3  // timeouts in a row after which the rest of the timeout is halved
+	probeEvery = 10 // one of so many attempts in a row gets the whole timeout
 )
 
-// Timeout returns what is left of the policy's timeout.
+// Timeout returns how much of the policy's timeout the next attempt gets.
 func (p AdaptiveTimeout) Timeout(policy time.Duration) time.Duration {
 	if p.timeouts%probeEvery == probeEvery-1 {
 		return policy
@@ -133,7 +132,7 @@ func (p AdaptiveTimeout) Timeout(policy time.Duration) time.Duration {
 	return max(policy>>min(p.timeouts/halveAfter, 5), min(policy, time.Second))
 }
 
-// Record takes up what an attempt showed.
+// Record applies the outcome of an attempt.
 func (p *AdaptiveTimeout) Record(o Outcome) {
 	switch o {
 	case OutcomeTimedOut:

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Nouns are logged whole; their secrets must not be.
+// A whole noun may be logged. Its secrets must not appear in the log line.
 func TestLogLinesKeepSecrets(t *testing.T) {
 	t.Parallel()
 	id := deliveryID(1)

@@ -21,8 +21,8 @@ const (
 	settleEnd   = "<!-- settle:end -->\n"
 )
 
-// The state machine that docs/state-machine.md shows is the table that the code is
-// tested with. After a change: go test . -run ArchitectureTable -update.
+// docs/state-machine.md shows the table with which settle.go is tested. After a change run: go test
+// . -run ArchitectureTable -update.
 func TestArchitectureTableIsTheTestedOne(t *testing.T) {
 	t.Parallel()
 	const file = "docs/state-machine.md"
@@ -85,8 +85,8 @@ func describe(t postrider.Transition) string {
 	return text.String()
 }
 
-// A row of ARCHITECTURE.md that names a file which has moved sends its reader nowhere. Its words
-// have a budget, because a newcomer reads it first, and whole.
+// Every file that ARCHITECTURE.md names must exist. The page has a budget of words, because a
+// newcomer reads it first and completely.
 func TestArchitectureNamesFilesThatExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("ARCHITECTURE.md")

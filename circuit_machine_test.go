@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// circuitMachine does at random what a dispatcher and a person do to a
-// breaker, and knows what may come of it.
+// circuitMachine makes random moves of a dispatcher and a person on a breaker, and checks the
+// result of each.
 type circuitMachine struct {
 	policy postrider.CircuitPolicy
 	b      postrider.Breaker
@@ -72,8 +72,8 @@ func (m *circuitMachine) closed() bool {
 	return m.b.Status == postrider.CircuitClosed || m.b.Status == ""
 }
 
-// attempt ends one that is no probe, or came too late to be one; while the
-// circuit is not closed, one that was on its way before.
+// attempt ends an attempt that is no probe, or a probe whose time was over. While the circuit is
+// not closed, the attempt left before it opened.
 func (m *circuitMachine) attempt(t *rapid.T) {
 	late := m.b.Status != postrider.CircuitHalfOpen && rapid.Bool().Draw(t, "a late probe")
 	m.record(t, rapid.SampledFrom(postrider.Outcomes).Draw(t, "outcome"), late)
@@ -143,7 +143,7 @@ func (m *circuitMachine) set(t *rapid.T) {
 	}
 }
 
-// record gives an outcome to both breakers, and checks the arrow it took.
+// record gives an outcome to both breakers, and checks the transition.
 func (m *circuitMachine) record(t *rapid.T, o postrider.Outcome, probe bool) {
 	before := m.b.Circuit
 	a := &postrider.Attempt{Outcome: o}
@@ -174,8 +174,8 @@ func (m *circuitMachine) record(t *rapid.T, o postrider.Outcome, probe bool) {
 	}
 }
 
-// checkRow wants the cooldown to begin anew after three accepted in a row, and
-// not before.
+// checkRow checks that the cooldown begins anew after three accepted attempts in a row, and not
+// before.
 func (m *circuitMachine) checkRow(t *rapid.T, o postrider.Outcome, failed bool, before time.Duration) {
 	switch {
 	case o == postrider.OutcomeAccepted:

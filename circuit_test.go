@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// noon is when the tests begin.
+// noon is the time at which each test begins.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // The policies that the tables use.
@@ -23,8 +23,8 @@ var (
 	neverOpened = postrider.CircuitPresets["never"]
 )
 
-// A move is something that happens to a breaker; letters of a script stand for
-// them, so that a row reads as a history.
+// A move is something that happens to a breaker. One letter stands for each move, so that a row of
+// a table reads as a history.
 var circuitMoves = map[rune]func(*breakerRun){
 	'+': func(r *breakerRun) { r.record(postrider.OutcomeAccepted, false) },
 	'-': func(r *breakerRun) { r.record(postrider.OutcomeRejected, false) },
@@ -51,7 +51,7 @@ var circuitMoves = map[rune]func(*breakerRun){
 	'w': func(r *breakerRun) { r.policy.Window *= 10 },
 }
 
-// breakerRun is a breaker, and what its last move answered.
+// breakerRun is a breaker, with the results of its last move.
 type breakerRun struct {
 	b       postrider.Breaker
 	policy  postrider.CircuitPolicy
@@ -60,7 +60,7 @@ type breakerRun struct {
 	changed bool // by the last Record
 }
 
-// Attempts that are more than an outcome.
+// Attempts that have more than an outcome.
 var (
 	asksForTime = postrider.Attempt{Outcome: postrider.OutcomeThrottled, RetryAfter: sec}
 	tenSeconds  = postrider.Attempt{Outcome: postrider.OutcomeTimedOut, Duration: 10 * sec}
@@ -74,7 +74,7 @@ func (r *breakerRun) recordAttempt(a postrider.Attempt, probe bool) {
 	r.changed = r.b.Record(&a, probe, r.now, r.policy)
 }
 
-// onlyCircuit is c without what is noted of attempts that did not change it.
+// onlyCircuit returns c without the fields that every attempt changes.
 func onlyCircuit(c postrider.Circuit) postrider.Circuit {
 	c.Failures, c.LastAttemptAt, c.LastOutcome = 0, time.Time{}, ""
 	return c
@@ -97,8 +97,8 @@ func closedCircuit(reason string, cooldown time.Duration) postrider.Circuit {
 	return postrider.Circuit{Status: postrider.CircuitClosed, Reason: reason, Cooldown: cooldown}
 }
 
-// openCircuit is one that opened and failed first at the given times after
-// noon, and is probed a cooldown later than it opened or was probed last.
+// openCircuit returns a circuit that opened, and failed first, at the given times after noon. Its
+// next probe is one cooldown after it opened or was last probed.
 func openCircuit(reason string, opened, probe, cooldown time.Duration) postrider.Circuit {
 	return postrider.Circuit{
 		Status: postrider.CircuitOpen, Reason: reason, OpenedAt: noon.Add(opened), ProbeAt: noon.Add(probe),
@@ -112,8 +112,7 @@ func halfOpenCircuit(reason string, until, cooldown time.Duration) postrider.Cir
 	return c
 }
 
-// notFailing is c of an endpoint whose last attempt was accepted, or that had
-// none.
+// notFailing returns c for an endpoint without attempts, or whose last attempt was accepted.
 func notFailing(c postrider.Circuit) postrider.Circuit {
 	c.FailingSince = time.Time{}
 	return c
@@ -285,8 +284,8 @@ func TestABreakerRemembersTrouble(t *testing.T) {
 	}
 }
 
-// An endpoint that fails half of the time, at random, is not opened and closed
-// all the time.
+// The circuit of an endpoint that fails half of the time, at random, must not open and close all
+// the time.
 func TestACircuitDoesNotFlap(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"default", "strict", "windowed"} {

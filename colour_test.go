@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The ratios are those that WebAIM's contrast checker shows.
+// The expected ratios are those of WebAIM's contrast checker.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// someCounts are the counts of a few records.
+// someCounts draws the counts of a few records.
 var someCounts = rapid.Custom(func(t *rapid.T) (c postrider.Counts) {
 	for range rapid.IntRange(0, 20).Draw(t, "records") {
 		c.Record(rapid.SampledFrom(postrider.Outcomes).Draw(t, "outcome"), rapid.IntRange(0, 40).Draw(t, "number"),
@@ -54,7 +54,7 @@ func TestCountsCountAttemptsAndEndsApart(t *testing.T) {
 	}
 }
 
-// The arrays of Counts stand in the order of these lists.
+// The arrays of Counts are in the order of Outcomes and Statuses.
 func TestCountsHaveAPlaceForEachOutcomeAndStatus(t *testing.T) {
 	t.Parallel()
 	if n := len(postrider.Outcomes); n != postrider.CountedOutcomes+1 || postrider.Outcomes[n-1] != postrider.OutcomeNone {
@@ -82,7 +82,7 @@ func TestStoredCountsAreReadAsTheyWere(t *testing.T) {
 	})
 }
 
-// What a server has stored, every later one must read.
+// Every later version must be able to read the counts that a server has stored.
 func TestTheFormOfStoredCountsIsFixed(t *testing.T) {
 	t.Parallel()
 	got, rest, err := postrider.ReadCounts([]byte{1, 4, 0, 5, 32, 200, 1, 64, 3, 96, 2, 77})

@@ -69,7 +69,7 @@ func TestCheckHeaderName(t *testing.T) {
 	}
 }
 
-// Whatever a scheme writes on its own, no tenant may write too.
+// A customer may not set any header that a scheme sets.
 func TestHeadersOfSchemesAreReserved(t *testing.T) {
 	t.Parallel()
 	secret, err := signature.ParseSecret("whsec_" + strings.Repeat("A", 32))
@@ -113,7 +113,7 @@ func TestCheckHeaderValue(t *testing.T) {
 	}
 }
 
-// sized are n headers that take size bytes together on the wire.
+// sized returns n headers that take size bytes together in a request.
 func sized(n, size int) (list []postrider.Header) {
 	for i := range n {
 		h := postrider.Header{Name: "X-" + strconv.Itoa(i)}

@@ -102,7 +102,8 @@ func TestPatternCheck(t *testing.T) {
 	}
 }
 
-// A pattern that passed Check agrees with the definition, written by segments.
+// For every pattern that passes Check, Matches agrees with a second definition, which compares
+// segments.
 func FuzzPattern(f *testing.F) {
 	f.Add("order.*", "order.created")
 	f.Add("*", "a")

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// places are all places where a delivery can be, as stores show it.
+// places returns a delivery for every state in which a store can show one.
 func places() (all []postrider.Delivery) {
 	for _, reason := range postrider.WaitReasons {
 		all = append(all, postrider.Delivery{Status: postrider.Pending, Attempts: 2, Waiting: postrider.Waiting{Reason: reason}})
@@ -55,7 +55,7 @@ func TestEveryPlaceOfADeliveryIsExplained(t *testing.T) {
 	}
 }
 
-// sentence is a delivery with the sentences that explain it.
+// sentence is a delivery with its expected explanation.
 type sentence struct {
 	name     string
 	delivery postrider.Delivery
@@ -63,7 +63,7 @@ type sentence struct {
 	want     string
 }
 
-// waitingSentences are those of deliveries that are due, or held.
+// waitingSentences are for deliveries that are due or held.
 func waitingSentences() []sentence {
 	limited := postrider.Endpoint{Policy: postrider.Policy{Concurrency: 10, Rate: postrider.Rate{Attempts: 5, Per: time.Second}}}
 	return []sentence{
@@ -93,7 +93,7 @@ func waitingSentences() []sentence {
 	}
 }
 
-// circuitSentences are those of deliveries that wait for an open circuit.
+// circuitSentences are for deliveries that wait for an open circuit.
 func circuitSentences() []sentence {
 	at := time.Date(2026, 11, 22, 12, 30, 0, 0, time.UTC)
 	return []sentence{

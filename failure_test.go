@@ -11,8 +11,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// TestFailuresAreDocumented compares the list with the table that the owners of
-// endpoints read.
+// TestFailuresAreDocumented compares Failures with the table that the owners of endpoints read.
 func TestFailuresAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/operate/endpoints.md")
@@ -33,7 +32,7 @@ func TestFailuresAreDocumented(t *testing.T) {
 	}
 }
 
-// TestMessageFailuresAreDocumented wants a row for each failure that messages alone have.
+// TestMessageFailuresAreDocumented requires a row for each failure that only messages have.
 func TestMessageFailuresAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/operate/mail.md")

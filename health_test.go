@@ -26,18 +26,17 @@ func disabled(number int64, reason string, warnings int, since time.Duration) po
 	return s
 }
 
-// failingFor is the record of an enabled endpoint that has accepted nothing
-// for so long.
+// failingFor returns the input for an enabled endpoint that has accepted nothing for the time d.
 func failingFor(d time.Duration, s postrider.EndpointHealth) postrider.HealthInput {
 	return postrider.HealthInput{Enabled: true, Health: s, FailingSince: noon.Add(-d)}
 }
 
-// ended is the record of an enabled endpoint whose deliveries ended so.
+// ended returns the input for an enabled endpoint with these numbers of ended deliveries.
 func ended(delivered, dead int64, s postrider.EndpointHealth) postrider.HealthInput {
 	return postrider.HealthInput{Enabled: true, Health: s, Delivered: delivered, Dead: dead}
 }
 
-// notEnabled is r of an endpoint that a person paused or disabled.
+// notEnabled returns r for an endpoint that a person paused or disabled.
 func notEnabled(r postrider.HealthInput) postrider.HealthInput {
 	r.Enabled = false
 	return r
@@ -52,7 +51,7 @@ const (
 
 var unrecorded postrider.EndpointHealth
 
-// healthRows are assessed at noon. Where nothing is wanted, nothing changes.
+// healthRows are assessed at noon. If want is unrecorded, nothing must change.
 var healthRows = []struct {
 	name   string
 	record postrider.HealthInput
@@ -147,8 +146,8 @@ func TestHealthLimits(t *testing.T) {
 	}
 }
 
-// healthMachine is an endpoint and a store that keeps its record: what a
-// janitor sees of it, with or without delay, through anything a person does.
+// healthMachine is an endpoint, and a store that keeps its health. It has what a janitor sees of
+// the endpoint, at once or late, while a person does anything at random.
 type healthMachine struct {
 	now          time.Time
 	enabled      bool
@@ -228,7 +227,7 @@ func (m *healthMachine) record() postrider.HealthInput {
 	}
 }
 
-// watch assesses as a janitor does, until something changed some times.
+// watch assesses the endpoint as a janitor does, until its health has changed some times.
 func (m *healthMachine) watch(t *rapid.T) {
 	most := len(m.history) + rapid.IntRange(1, 6).Draw(t, "changes")
 	for range 6 * 24 {
@@ -259,8 +258,8 @@ func (m *healthMachine) assess(t *rapid.T) {
 	}
 }
 
-// before keeps what ended before the instant: within one, nobody knows what
-// came first.
+// before returns the times before now. Of two things at the same instant, nobody knows which came
+// first.
 func before(ended []time.Time, now time.Time) (kept []time.Time) {
 	for _, at := range ended {
 		if at.Before(now) {
@@ -312,8 +311,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Assessed each minute, an endpoint that fails is warned and disabled when the
-// design says.
+// An endpoint that fails and is assessed each minute is warned and disabled at the documented
+// times.
 func TestAnEndpointThatFailsIsWarnedThriceAndDisabledAfterFiveDays(t *testing.T) {
 	t.Parallel()
 	got := map[string]time.Duration{}

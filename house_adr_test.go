@@ -14,8 +14,8 @@ var (
 	adrSupersedes = regexp.MustCompile(`Supersedes [^.]*?\[?(?:ADR )?(\d+)\b`)
 )
 
-// A reader of a decision must learn that it holds no more. The later decision says so in its status,
-// and the earlier one names it in its own.
+// The reader of a decision must learn if it no longer holds. The later decision names the earlier
+// one in its status, and the earlier one names the later one.
 func TestSupersededDecisionsSaySo(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("docs/adr/[0-9]*.md")
@@ -48,7 +48,7 @@ func TestSupersededDecisionsSaySo(t *testing.T) {
 	}
 }
 
-// adrNumber returns the number in the name of a decision's file, without zeros before it.
+// adrNumber returns the number in the file name of a decision, without leading zeros.
 func adrNumber(file string) string {
 	return strings.TrimLeft(strings.SplitN(filepath.Base(file), "-", 2)[0], "0")
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A door is how a library that connects by itself gets its connections: a function that
-// calls one of the constructors must also name what package egress has for it.
+// A door is the function of package egress from which a library gets its connections. A function
+// that calls one of the library's constructors must also name that door.
 type door struct {
 	library      string   // import path
 	name         string   // of the package, where it is not the last part of the path
@@ -19,10 +19,10 @@ type door struct {
 	from         string   // function of egress; "": they must not be called at all
 }
 
-// houseDoors are the libraries that talk to servers that an operator's settings name.
-// Package egress has one door for those and a guarded one for the URLs that tenants set, so
-// that nobody passes the guard by accident, and one place says how we connect.
-// Traces are sent without such a library: for them "only egress dials" holds.
+// houseDoors are the libraries that connect to servers that the operator's settings name. Package
+// egress has one door for these servers and a guarded door for the URLs that customers set. So
+// nobody bypasses the guard by accident, and one place decides how we connect. Traces are sent
+// without such a library: for them, the rule that only egress dials is enough.
 var houseDoors = []door{
 	{"github.com/wneessen/go-mail", "mail", []string{"NewClient"}, "DialOperator"},
 	{"net/smtp", "", []string{"Dial", "SendMail"}, ""},
@@ -44,7 +44,8 @@ func TestHouseConnectsByEgress(t *testing.T) {
 	}
 }
 
-// TestHouseSeesWhoConnectsByItself shows that the rule above finds what it is for.
+// TestHouseSeesWhoConnectsByItself shows that the rule finds a library that connects without its
+// door.
 func TestHouseSeesWhoConnectsByItself(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -103,7 +104,7 @@ func besideTheDoor(file *ast.File) (calls []ast.Node) {
 	return calls
 }
 
-// anySelects reports whether pkg.name is anywhere in n.
+// anySelects reports whether pkg.name occurs in n.
 func anySelects(n ast.Node, pkg, name string) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		found = found || n != nil && selects(n, pkg, name)

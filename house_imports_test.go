@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// houseImports is the plan of the house: what each package may import besides
-// the standard library, and why no more. "~" is this module; a path includes
-// what is below it. A package that is not in the plan fails the test, and so
-// does a row whose package is gone.
+// houseImports lists what each package may import besides the standard library, and why. "~" is
+// this module. A path includes the packages below it. The test fails for a package without a row,
+// and for a row without a package.
 var houseImports = []struct{ folder, allowed, why string }{
 	{"", "", "the domain: everything imports it, so it imports nothing"},
 	{"signature", "", "public: receivers need no more than the standard library"},
@@ -81,11 +80,11 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"browser", "github.com/chromedp/chromedp github.com/chromedp/cdproto", "a module of its own: the pages as people see them, and not one line of ours"},
 }
 
-// testImports are what a test file may import besides what its package may.
+// testImports are what a test file may import in addition to what its package may import.
 const testImports = "~ ~/apitypes ~/signature ~/internal/store ~/internal/store/memory ~/internal/store/storetest ~/internal/testkit " +
 	"github.com/google/go-cmp pgregory.net/rapid go.uber.org/goleak github.com/rogpeppe/go-internal"
 
-// moreTestImports are single tests that look further than their package.
+// moreTestImports are folders whose tests may import even more.
 var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/store/postgres", "github.com/jackc/pgx/v5", "bends what is below the store"},
 	{"internal/store/sqlite", "modernc.org/sqlite", "bends what is below the store"},
@@ -136,7 +135,7 @@ func TestHouseImports(t *testing.T) {
 	}
 }
 
-// houseName returns an import path with ~ for this module, without its quotes.
+// houseName returns an import path without its quotes, with ~ for this module.
 func houseName(quoted string) string {
 	name, err := strconv.Unquote(quoted)
 	if err != nil {
@@ -149,9 +148,8 @@ func houseName(quoted string) string {
 	return name
 }
 
-// mayImport reports whether name is of the standard library or allowed. "~"
-// and the roles of the store stand for themselves alone, any other path for
-// what is below it too.
+// mayImport reports whether the package name is in the standard library or allowed. An allowed path
+// includes all packages below it, except "~" and "~/internal/store".
 func mayImport(allowed []string, name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	if first != "~" && !strings.Contains(first, ".") {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The scheduler is a function of its inputs: it has no goroutine, no channel, no
-// clock, and reads nothing that others write. So the simulator, which runs it
-// by seed, shows what it does in production.
+// The scheduler is a function of its inputs: it has no goroutine, no channel and no clock, and
+// reads nothing that others write. Therefore the simulator, which runs it by seed, shows what it
+// does in production.
 func TestHouseScheduleIsPure(t *testing.T) {
 	t.Parallel()
 	for _, f := range openHouse(t).files {
@@ -30,7 +30,7 @@ func TestHouseScheduleIsPure(t *testing.T) {
 	}
 }
 
-// impure says what is impure about a node; "": nothing.
+// impure says what is impure about a node; "" means that it is pure.
 func impure(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.ChanType, *ast.SendStmt, *ast.SelectStmt, *ast.GoStmt:
@@ -54,7 +54,7 @@ func impure(n ast.Node) string {
 	return ""
 }
 
-// A type with more methods has parts that want names of their own.
+// A type with too many methods should be split into several types.
 func TestHouseTypesHaveFewMethods(t *testing.T) {
 	t.Parallel()
 	const most = 40

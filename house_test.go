@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// The house is every Go file of the module, parsed. The rules below are those
-// of CONTRIBUTING.md that a compiler does not hold; each says why it is there.
+// The house is every Go file of the module, parsed. The tests below check the rules of
+// CONTRIBUTING.md that a compiler does not check. Each test says why its rule exists.
 type house struct {
 	files []*houseFile
 }
@@ -30,7 +30,7 @@ type houseFile struct {
 	fset   *token.FileSet
 }
 
-// at names a place as an editor opens it.
+// at returns the place of n in the form file:line.
 func (f *houseFile) at(n ast.Node) string {
 	p := f.fset.Position(n.Pos())
 	return f.path + ":" + strconv.Itoa(p.Line)
@@ -70,7 +70,7 @@ func openHouse(t *testing.T) house {
 	return h
 }
 
-// A nodeRule looks at every node of every file that it is for.
+// A nodeRule checks every node of every file that it applies to.
 type nodeRule struct {
 	name   string
 	why    string
@@ -80,7 +80,8 @@ type nodeRule struct {
 
 func nowhereExempt(*houseFile) bool { return false }
 
-// inside exempts folders, those below them, and tests if "test" is among them.
+// inside returns a condition that is true for files in the places and in folders below them. The
+// place "test" stands for all test files.
 func inside(places ...string) func(*houseFile) bool {
 	return func(f *houseFile) bool {
 		for _, place := range places {
@@ -186,8 +187,8 @@ func TestHouseRules(t *testing.T) {
 	}
 }
 
-// The two limits on size, tests included. What does not fit holds a second
-// thing that wants a name.
+// The limits on the size of files and functions, tests included. If a file or function is too
+// large, a second thing in it usually needs a name.
 func TestHouseSizes(t *testing.T) {
 	t.Parallel()
 	const fileLines, functionLines = 600, 80
@@ -207,7 +208,7 @@ func TestHouseSizes(t *testing.T) {
 	}
 }
 
-// A package's promises stand in one place: the file of its name.
+// The promises of a package are in one place: the file with the package's name.
 func TestHouseHasOneDocPerPackage(t *testing.T) {
 	t.Parallel()
 	docs := map[string][]string{}
@@ -234,7 +235,7 @@ func TestHouseHasOneDocPerPackage(t *testing.T) {
 	}
 }
 
-// docOpening is how godoc wants a package's first sentence to start.
+// docOpening returns the words with which godoc expects the package comment to begin.
 func docOpening(f *houseFile) string {
 	if f.Name.Name == "main" {
 		return "Command " + path.Base(f.folder) + " "
@@ -242,7 +243,7 @@ func docOpening(f *houseFile) string {
 	return "Package " + f.Name.Name + " "
 }
 
-// Whatever another package can name has a sentence that starts with that name.
+// Every exported name has a comment that begins with the name.
 func TestHouseDocumentsItsExports(t *testing.T) {
 	t.Parallel()
 	for _, f := range openHouse(t).files {
@@ -262,8 +263,8 @@ func TestHouseDocumentsItsExports(t *testing.T) {
 	}
 }
 
-// checkGroupDocs wants a comment for each exported name of a declaration, or
-// one for all of its group.
+// checkGroupDocs requires a comment for each exported name of a declaration, or one comment for its
+// group.
 func checkGroupDocs(t *testing.T, f *houseFile, d *ast.GenDecl) {
 	t.Helper()
 	for _, spec := range d.Specs {
@@ -312,8 +313,8 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	return exported
 }
 
-// TestHousePromisesHaveTests demands that each promise of the README has a test
-// that is named after it: a function TestPromise<n>… or a script promise-<n>-….
+// TestHousePromisesHaveTests requires a test for each promise of the README, named after it: a
+// function TestPromise<n>… or a script promise-<n>-….
 func TestHousePromisesHaveTests(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")

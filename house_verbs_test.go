@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// TestHouseObservesEveryVerb holds the verbs of the SQL stores to their first line: it defers
-// the end of a call that store.Calls.Begin begins, with the verb's name. A verb without that would work, and be in no metric. A
-// verb whose parameters have no names does nothing, and needs none.
+// TestHouseObservesEveryVerb checks the first line of every verb of the SQL stores: it must defer
+// the end of a call that store.Calls.Begin begins with the verb's name. Without that line a verb
+// would work but appear in no metric. A verb whose parameters have no names does nothing, and needs
+// no such line.
 func TestHouseObservesEveryVerb(t *testing.T) {
 	t.Parallel()
 	unobserved := []string{"Close", "Clock", "Hold"} // ends the store, reads memory, lasts as long as a connection
@@ -41,7 +42,7 @@ func TestHouseObservesEveryVerb(t *testing.T) {
 	}
 }
 
-// isStores reports whether a function is a method of a store, and not of a part of one.
+// isStores reports whether a function is a method of a store itself, and not of a part of a store.
 func isStores(fn *ast.FuncDecl) bool {
 	if fn.Recv == nil {
 		return false
@@ -59,7 +60,8 @@ func named(params *ast.FieldList) bool {
 	return len(params.List) == 0 || len(params.List[0].Names) > 0
 }
 
-// observed reports whether a function first defers End of a Begin with its own name.
+// observed reports whether the function's first statement defers End of a Begin with the function's
+// name.
 func observed(fn *ast.FuncDecl) bool {
 	first, ok := fn.Body.List[0].(*ast.DeferStmt)
 	if !ok {
@@ -78,8 +80,8 @@ func observed(fn *ast.FuncDecl) bool {
 	return isMethod && method.Sel.Name == "Begin" && isText && name.Value == strconv.Quote(fn.Name.Name)
 }
 
-// storeRoles returns the methods of the interfaces that are embedded in store.Store, and those of
-// store.Store itself and of store.Nodes.
+// storeRoles returns the methods of store.Store, of the interfaces that store.Store embeds, and of
+// store.Nodes.
 func storeRoles(h house) (verbs []string) {
 	interfaces := map[string]*ast.InterfaceType{}
 	for _, f := range h.files {

@@ -13,27 +13,27 @@ import (
 	"testing"
 )
 
-// The budgets of the house. A change that makes the house smaller lowers them. An ADR raises
-// one, and says why.
+// The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
+// ADR with the reason.
 const (
 	budgetLines   = 67_915  // of product code, without blanks and comments
 	budgetTokens  = 515_700 // of product code, without comments
 	budgetColumns = 1_599   // lines of Go that are longer than columns
 )
 
-// longestFunction is how many lines a function of the product may have.
+// longestFunction is the greatest number of lines of a function of the product.
 const longestFunction = 60
 
-// columns is how long a line of Go should be at most. A tab counts as one.
+// columns is the length that a line of Go should not exceed. A tab counts as one column.
 const columns = 140
 
-// besideTheProduct are the folders of programs and packages that no user runs.
+// besideTheProduct reports whether a file belongs to a program or package that no user runs.
 var besideTheProduct = inside("test", "bench", "release", "contract", "internal/testkit", "internal/store/storetest", "internal/store/memory")
 
-// volume is how much code a file or a package has.
+// volume is the size of a file or package.
 type volume struct{ lines, tokens int }
 
-// volumeOf counts the lines that have a token, and the tokens. A string of several lines
+// volumeOf counts the lines that have a token, and the tokens. In a string of several lines it
 // counts the lines that are not blank.
 func volumeOf(t *testing.T, name string) volume {
 	t.Helper()
@@ -62,7 +62,8 @@ func volumeOf(t *testing.T, name string) volume {
 	}
 }
 
-// TestHouseKeepsItsBudget counts the product: what users run, and what is compiled into it.
+// TestHouseKeepsItsBudget counts the product: the programs that users run, and all packages that
+// are compiled into them.
 func TestHouseKeepsItsBudget(t *testing.T) {
 	t.Parallel()
 	var all volume
@@ -117,11 +118,13 @@ func longLines(t *testing.T, name string) (n int) {
 	return n
 }
 
-// width is how many methods an interface may have, those of embedded ones included.
+// width is the greatest number of methods of an interface, including methods of embedded
+// interfaces.
 const width = 9
 
-// wide are the interfaces that are wider, and how wide they may be. store.Store is the list of all
-// roles, which app opens; storetest has the same. No other may be added, and none may get wider.
+// wide are the interfaces that may be wider, with their greatest numbers of methods. store.Store is
+// the list of all roles, which app opens; storetest has the same list. No other interface may be
+// added, and no number may grow.
 var wide = map[string]int{
 	"internal/store.Store":               125,
 	"internal/store/storetest.NodeStore": 131,
@@ -133,7 +136,8 @@ var wide = map[string]int{
 	"internal/store.Upkeep":  10,
 }
 
-// TestHouseInterfacesAreSmall counts the methods of each interface with those of what it embeds.
+// TestHouseInterfacesAreSmall counts the methods of each interface, including methods of embedded
+// interfaces.
 func TestHouseInterfacesAreSmall(t *testing.T) {
 	t.Parallel()
 	interfaces := map[string]*ast.InterfaceType{} // by folder.Name
@@ -160,7 +164,8 @@ func TestHouseInterfacesAreSmall(t *testing.T) {
 	}
 }
 
-// methodsOf counts the methods of an interface. One of the standard library that it embeds counts as one.
+// methodsOf counts the methods of an interface. An embedded interface of the standard library
+// counts as one method.
 func methodsOf(interfaces map[string]*ast.InterfaceType, name string) (n int) {
 	known, ok := interfaces[name]
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The valid vectors of the TypeID specification 0.3, by their suffixes.
+// The valid test vectors of the TypeID specification 0.3, by their suffixes.
 var typeIDs = map[string]string{
 	"00000000000000000000000000": "00000000-0000-0000-0000-000000000000",
 	"00000000000000000000000001": "00000000-0000-0000-0000-000000000001",

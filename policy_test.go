@@ -118,7 +118,7 @@ var policyRows = []struct {
 	}},
 }
 
-// A header that two parts of a policy set, in whatever case.
+// Policies in which two fields set the same header, in any case of letters.
 var sharedNameRows = []struct {
 	name   string
 	change func(*postrider.Policy)

@@ -42,9 +42,8 @@ func TestABacklogIsFullFromItsLimitUntilATenthIsFree(t *testing.T) {
 	}
 }
 
-// FuzzEndpointBacklog lets backlogs grow and drain by steps: one that
-// reached its limit is full, one with a tenth free is not, and between the two it stays what
-// it was.
+// FuzzEndpointBacklog lets backlogs grow and drain in steps. A backlog at its limit is full, one
+// with a tenth free is not full, and in between it keeps its state.
 func FuzzEndpointBacklog(f *testing.F) {
 	f.Add(int64(1000), []byte{255, 255, 255, 255, 100, 0, 7})
 	f.Add(int64(1), []byte{129, 127, 129})

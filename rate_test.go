@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// starts returns when n attempts start that are ready from the beginning.
+// starts returns the start times of n attempts that are all ready at the beginning.
 func starts(r postrider.Rate, b postrider.Bucket, n int) (after []time.Duration) {
 	now := noon
 	for range n {
@@ -48,8 +48,8 @@ func TestARateSpacesAttempts(t *testing.T) {
 	}
 }
 
-// In no span of time do more attempts start than the rate allows in it, and its
-// burst; and none waits without need.
+// In any span of time, no more attempts start than the rate allows in that time plus its burst. No
+// attempt waits longer than necessary.
 func TestARateHoldsInEverySpan(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

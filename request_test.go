@@ -32,8 +32,8 @@ func TestACurlCommandHasPlaceholders(t *testing.T) {
 	}
 }
 
-// TestAShellReadsACurlCommandAsItIsMeant has a shell print the arguments of commands
-// whose texts try to end theirs.
+// TestAShellReadsACurlCommandAsItIsMeant lets a shell print the arguments of curl commands whose
+// texts try to end an argument.
 func TestAShellReadsACurlCommandAsItIsMeant(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`it's`, `'; echo owned; '`, "$(id) `id` \\ \"", "two\nlines", "{\"a\":\"ü\"}"} {

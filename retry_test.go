@@ -23,7 +23,7 @@ const (
 	hour = time.Hour
 )
 
-// preset is the schedule that a preset must have.
+// preset is the expected schedule of a preset.
 type preset struct {
 	nominal   []time.Duration
 	low, high float64 // bounds of the jitter, as factors
@@ -110,20 +110,20 @@ func TestRetriesAreDocumented(t *testing.T) {
 	}
 }
 
-// shortly returns a duration to the second, without zero units at its end: 2h30m.
+// shortly returns a duration rounded to seconds, without zero units at its end, such as 2h30m.
 func shortly(d time.Duration) string {
 	return regexp.MustCompile("([hm])0[ms](0s)?$").ReplaceAllString(d.Round(time.Second).String(), "$1")
 }
 
-// interval is where a delay must lie.
+// interval is the range in which a delay must lie.
 type interval struct{ low, high time.Duration }
 
 func bounds(nominal time.Duration, low, high float64) interval {
 	return interval{time.Duration(float64(nominal) * low), time.Duration(float64(nominal) * high)}
 }
 
-// checkJitter asks for the delays of many ids: all lie inside the interval, and
-// together they reach both of its ends to within a fiftieth.
+// checkJitter computes the delays of many ids. All must lie inside the interval, and some must come
+// within a fiftieth of each of its ends.
 func checkJitter(t *testing.T, p postrider.RetryPolicy, step int, want interval) {
 	t.Helper()
 	least, greatest := time.Duration(math.MaxInt64), time.Duration(0)
@@ -138,8 +138,8 @@ func checkJitter(t *testing.T, p postrider.RetryPolicy, step int, want interval)
 	}
 }
 
-// deliveryID returns ids as a busy node makes them: the same millisecond, the
-// random part apart.
+// deliveryID returns ids as a busy node makes them: of the same millisecond, with different random
+// parts.
 func deliveryID(n uint64) postrider.DeliveryID {
 	var random [10]byte
 	binary.BigEndian.PutUint64(random[2:], n*0x9e3779b97f4a7c15)
@@ -238,8 +238,8 @@ func TestDelayIsAFunctionOfItsArguments(t *testing.T) {
 	})
 }
 
-// What failed in one millisecond must not come back in one: a tenth of the
-// window never gets more than a few hundredths over its share.
+// Deliveries that failed in one millisecond must not be retried in one: no tenth of the jitter's
+// range gets more than a few hundredths above its share.
 func TestJitterSpreadsEvenly(t *testing.T) {
 	t.Parallel()
 	const ids, buckets = 100_000, 100
@@ -259,15 +259,14 @@ func TestJitterSpreadsEvenly(t *testing.T) {
 	}
 }
 
-// sequentialID is the worst case for a hash: ids that differ in their last bits
-// alone.
+// sequentialID returns ids that differ only in their last bits, which is the worst case for a hash.
 func sequentialID(n uint64) postrider.DeliveryID {
 	var random [10]byte
 	binary.BigEndian.PutUint64(random[2:], n)
 	return postrider.MakeID[postrider.DeliveryID](time.UnixMilli(1772366400000), random)
 }
 
-// faults returns "field reason" of every fault, in order.
+// faults returns the text "field reason" of every fault, in order.
 func faults(err error) []string {
 	var texts []string
 	for _, f := range postrider.Faults(err) {

@@ -44,7 +44,7 @@ func TestOnlyHMACsOfTheBodyBend(t *testing.T) {
 	}
 }
 
-// The domain names the schemes that package signature knows.
+// The root package names the same schemes as package signature.
 func TestSchemesAreThoseOfSignature(t *testing.T) {
 	t.Parallel()
 	var want []postrider.Scheme
@@ -59,7 +59,7 @@ func TestSchemesAreThoseOfSignature(t *testing.T) {
 	}
 }
 
-// A scheme nobody knows is among the policies of TestPolicyCheck.
+// TestPolicyCheck has the case of an unknown scheme.
 func TestPolicyCheckOfSignatures(t *testing.T) {
 	t.Parallel()
 	const (
@@ -158,7 +158,7 @@ func TestCheckSecrets(t *testing.T) {
 	}
 }
 
-// What CheckSecrets lets pass, package signature signs.
+// If CheckSecrets accepts the secrets, package signature can sign with them.
 func TestCheckSecretsAgreesWithSignature(t *testing.T) {
 	t.Parallel()
 	private, err := signature.NewPrivateKey(rand.Reader)

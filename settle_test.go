@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// settleRow is one arrow of a delivery's state machine: its name is the rule
-// that an operator reads in docs/state-machine.md.
+// settleRow is one arrow of a delivery's state machine. Its name is the rule that
+// docs/state-machine.md shows to operators.
 type settleRow struct {
 	name    string
 	claimed postrider.Claimed
@@ -20,7 +20,7 @@ type settleRow struct {
 	want    postrider.Transition
 }
 
-// threeTries waits exactly 0, 1 and 10 minutes.
+// threeTries returns a policy that waits exactly 0, 1 and 10 minutes.
 func threeTries(clientErrors postrider.ClientErrors) postrider.Policy {
 	p := postrider.DefaultPolicy()
 	p.Retry = postrider.RetryPolicy{Delays: []time.Duration{0, time.Minute, 10 * time.Minute}}
@@ -40,7 +40,7 @@ func claimedAfter(losses int) postrider.Claimed {
 	return postrider.Claimed{Attempt: losses + 1, Step: 1, Losses: losses, Event: &postrider.Event{}}
 }
 
-// allowed is a claim at a step, of an event that allows so many attempts.
+// allowed returns a claim at a step, of an event that allows the number of attempts.
 func allowed(attempts, step int) postrider.Claimed {
 	return postrider.Claimed{Attempt: step + 1, Step: step, Event: &postrider.Event{MaxAttempts: attempts}}
 }
@@ -171,7 +171,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// refuseRow is an arrow that is taken before a request is made.
+// refuseRow is an arrow that is taken before any request is made.
 type refuseRow struct {
 	name    string
 	claimed postrider.Claimed
@@ -214,7 +214,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// Whatever an attempt showed, the delivery ends or moves, and never both.
+// For every result of an attempt, the delivery either ends or gets a next attempt, and never both.
 func TestSettleAlwaysEndsOrMoves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

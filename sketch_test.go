@@ -20,7 +20,7 @@ func sketchOf(durations []time.Duration) (s postrider.Sketch) {
 	return s
 }
 
-// marshalled returns the sketch as it is stored.
+// marshalled returns the stored form of the sketch.
 func marshalled(t interface{ Fatal(...any) }, s postrider.Sketch) []byte {
 	text, err := s.MarshalBinary()
 	if err != nil {

@@ -14,8 +14,8 @@ var (
 	namedScripts = regexp.MustCompile("`(cmd/postrider/testdata/script/[a-z0-9-]+\\.txtar)`")
 )
 
-// TestHouseDocumentsNameTestsThatExist looks for every test that the pages on
-// Standard Webhooks and on threats name.
+// TestHouseDocumentsNameTestsThatExist looks up every test that is named in the pages about
+// Standard Webhooks and about threats.
 func TestHouseDocumentsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
@@ -50,7 +50,7 @@ func TestHouseDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// testPackage returns what the pages call the package of a file.
+// testPackage returns the name that the pages use for the package of a file.
 func testPackage(f *houseFile) string {
 	if f.folder == "" {
 		return "postrider"
@@ -58,8 +58,8 @@ func testPackage(f *houseFile) string {
 	return path.Base(strings.TrimSuffix(f.folder, "/"))
 }
 
-// TestHouseStandardWebhooksRowsAreShown demands that each row of the page names
-// a test, unless the rule is the platform's to keep.
+// TestHouseStandardWebhooksRowsAreShown requires that each row of the page names a test, unless the
+// platform has to follow the rule itself.
 func TestHouseStandardWebhooksRowsAreShown(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/standard-webhooks.md")

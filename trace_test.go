@@ -54,7 +54,7 @@ func TestParseTraceParent(t *testing.T) {
 	}
 }
 
-// FuzzParseTraceParent checks that whatever is accepted is written and read again as the same.
+// FuzzParseTraceParent writes every accepted header and reads it again. The result must be equal.
 func FuzzParseTraceParent(f *testing.F) {
 	for _, seed := range []string{
 		"", "00-" + someTrace + "-" + someSpan + "-01", "cc-" + someTrace + "-" + someSpan + "-01-x", "ff-" + someTrace + "-" + someSpan + "-01",
@@ -120,8 +120,8 @@ func TestParseTraceState(t *testing.T) {
 	}
 }
 
-// FuzzParseTraceState checks that all that is passed on is one line of a bounded size, and is
-// read again as the same.
+// FuzzParseTraceState checks that a result is one line of a limited size, and that reading it again
+// gives the same.
 func FuzzParseTraceState(f *testing.F) {
 	for _, seed := range []string{"", "a=1", "a=1,b@c=2 ,,d=3", "a=" + strings.Repeat("x", 256), strings.Repeat("a=1,", 40), "a=\r\nb: c", "ä=1"} {
 		f.Add(seed, seed)

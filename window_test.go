@@ -37,8 +37,8 @@ func TestAWindowAfterARestartDoublesEachRound(t *testing.T) {
 	}
 }
 
-// A step is something that happens to a window with a limit of 8, a second
-// after the step before.
+// windowSteps applies steps to a window with a limit of 8, one a second. A step is one letter for
+// something that happens to the window.
 func windowSteps(t *testing.T, steps string) (slots []int, pauses []time.Duration) {
 	t.Helper()
 	const limit = 8
@@ -106,7 +106,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// windowMachine does at random what an endpoint's answers do to its window.
+// windowMachine gives random responses of an endpoint to a window.
 type windowMachine struct {
 	limit int
 	w     postrider.ConcurrencyWindow
@@ -164,7 +164,7 @@ func (m *windowMachine) check(t *rapid.T) {
 	}
 }
 
-// recover wants what is accepted to open any window again.
+// recover checks that accepted attempts open any window again.
 func (m *windowMachine) recover(t *rapid.T) {
 	for range m.limit*m.limit + 1 {
 		if m.w.Open() {

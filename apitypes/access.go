@@ -13,7 +13,7 @@ const (
 	CapabilitySecrets Capability = "secrets" // show secrets
 )
 
-// PortalSessionCreate is a one-time link to the customer portal.
+// PortalSessionCreate is a request for a one-time link to the customer portal.
 type PortalSessionCreate struct {
 	Account      string       `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account whose portal the link opens. Required, unless the key is bound to an account."`
 	Name         string       `json:"name,omitempty" maxLength:"256" doc:"Who gets the link, for the audit log; for instance an email address."`
@@ -31,7 +31,7 @@ type PortalSession struct {
 	ExpiresAt     Time                `json:"expires_at" format:"date-time" doc:"End of the session."`
 }
 
-// Session is the right of a browser to see the pages.
+// Session is the right of a browser to use the pages.
 type Session struct {
 	ID         postrider.SessionID   `json:"id"`
 	Kind       postrider.SessionKind `json:"kind" enum:"operator,portal"`
@@ -48,7 +48,7 @@ type Session struct {
 	RevokedAt  *Time                 `json:"revoked_at" format:"date-time"`
 }
 
-// AuditEntry records what a caller did, or was refused.
+// AuditEntry records what a caller did, or tried and was refused.
 type AuditEntry struct {
 	ID       postrider.AuditID    `json:"id"`
 	At       Time                 `json:"at" format:"date-time"`
@@ -72,7 +72,7 @@ type PortalUpdate struct {
 	Options      Optional[[]string] `json:"options,omitzero" doc:"Options of an endpoint's policy that portal sessions may set, by their names in the API. Null or left out: the standard ones."`
 }
 
-// Portal is the settings of the customer portal.
+// Portal has the settings of the customer portal.
 type Portal struct {
 	Name         string   `json:"name"`
 	Colour       *string  `json:"colour" doc:"Null: the standard one."`

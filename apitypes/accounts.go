@@ -13,16 +13,16 @@ type AccountCreate struct {
 	Retention
 }
 
-// AccountUpdate is a change of an account.
+// AccountUpdate is a change of an account. A field that is left out keeps its value.
 type AccountUpdate struct {
 	UID  Optional[string] `json:"uid,omitzero" doc:"Your own name for the account. Null removes it."`
 	Name Optional[string] `json:"name,omitzero" doc:"Null removes it."`
 	Retention
 }
 
-// Retention says for how many days what belongs to an account is kept, where that is shorter
-// than the retention of the server. It is embedded in [AccountCreate], [AccountUpdate] and
-// [Account], which has all of its fields.
+// Retention says for how many days the data of one account is kept, if that is shorter than the
+// retention of the server. It is embedded in [AccountCreate], [AccountUpdate] and [Account]. An
+// [Account] always has all of its fields.
 type Retention struct {
 	KeepEventsDays          Optional[int] `json:"keep_events_days,omitzero" doc:"Days that events are kept with their data; an event that a pending delivery or an unresolved dead letter needs stays. At least 1, and not longer than the server keeps them. Null, the default: as long as the server."`
 	KeepAttemptsDays        Optional[int] `json:"keep_attempts_days,omitzero" doc:"Days that deliveries that have ended are kept with their attempts, from the creation of the delivery. Null, the default: as long as the server."`

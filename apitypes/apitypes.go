@@ -1,25 +1,24 @@
-// Package apitypes has the JSON shapes of the REST API: the bodies of requests
-// and responses, problems and pages. The server decodes and encodes them, and
-// package client sends and returns them, so that a field is written down once.
+// Package apitypes has the JSON shapes of the REST API: the bodies of requests and responses,
+// problems and pages. The server decodes and encodes them, and package client sends and returns
+// them, so each field is declared only once.
 //
-// The struct tags are the reference of each field: json is its name, doc says
-// what it means, and enum, minLength, minimum and so on are its bounds. The
-// OpenAPI document (docs/api/openapi.json) is generated from them.
+// The struct tags are the reference of each field. The tag json is its name, doc says what it
+// means, and enum, minLength, minimum and so on are its limits. The OpenAPI document
+// (docs/api/openapi.json) is generated from the tags.
 //
-// How a field tells its states apart:
+// These rules say whether a field is present, null or left out:
 //
 //   - In a request, a field without omitempty and omitzero is required.
 //   - An [Optional] field of a request can be left out, null, or have a value.
 //     In a change, a field that is left out keeps its value, and null sets the
 //     field back to its default. In a request that creates something, both mean
 //     the default.
-//   - Any other field that can be left out is a plain value with omitempty, and
-//     its zero value means that it was left out. Null is refused.
-//   - In a response, a pointer is null where it is nil.
+//   - Any other field that can be left out is a plain value with omitempty. Its
+//     zero value means that it was left out. Null is refused.
+//   - In a response, a nil pointer is null.
 //
-// Fields that end in MS are durations in whole milliseconds, those that end in US in
-// whole microseconds. The package holds
-// no rules: the server checks what it is sent.
+// A field whose name ends in MS is a duration in whole milliseconds. One whose name ends in US is
+// in whole microseconds. The package has no rules about values: the server checks each request.
 package apitypes
 
 import (
@@ -29,8 +28,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Page is one page of a list. A page may be short, or empty, while there is a
-// next one.
+// Page is one page of a list. A page may have few items, or none, and still have a next page.
 type Page[T any] struct {
 	Data       []T     `json:"data" nullable:"false"`
 	NextCursor *string `json:"next_cursor" doc:"Send it as cursor to get the next page. Null: this is the last page."`
@@ -76,17 +74,17 @@ type Fault struct {
 // Time is an instant. Its JSON is RFC 3339 in UTC, with microseconds.
 type Time struct{ time.Time }
 
-// MarshalJSON writes the time as the API does.
+// MarshalJSON writes the time in the format of the API.
 func (t Time) MarshalJSON() ([]byte, error) {
 	return t.UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000000Z"`), nil
 }
 
-// MarshalText writes the time as the API does, without quotes.
+// MarshalText writes the time in the format of the API, without quotes.
 func (t Time) MarshalText() ([]byte, error) {
 	return t.UTC().AppendFormat(nil, "2006-01-02T15:04:05.000000Z"), nil
 }
 
-// UnmarshalText reads a time of RFC 3339, of any zone.
+// UnmarshalText reads a time in RFC 3339, in any time zone.
 func (t *Time) UnmarshalText(text []byte) error {
 	at, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {

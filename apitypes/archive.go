@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// ArchivePart is an object of the archive: the rows of a kind whose ids were made on a day, in a
-// range of ids.
+// ArchivePart describes an object of the archive. The object has the rows of one kind whose ids
+// were made on one day and lie in one range.
 type ArchivePart struct {
 	ID           string               `json:"id" example:"events-2026-11-23-1" doc:"Its kind, day and number."`
 	Kind         string               `json:"kind" enum:"events,attempts,bodies"`
@@ -22,7 +22,8 @@ type ArchivePart struct {
 	Verification *ArchiveVerification `json:"verification,omitempty" doc:"What the object has now. Lists leave it out: they read nothing."`
 }
 
-// ArchiveVerification is what was found when a part was read, compared with its checksum and decrypted.
+// ArchiveVerification is the result of reading a part, comparing it with its checksum and
+// decrypting it.
 type ArchiveVerification struct {
 	Whole        bool    `json:"whole" doc:"It is what was written."`
 	Fault        *string `json:"fault" nullable:"true" doc:"What is damaged. Null: nothing."`
@@ -44,7 +45,7 @@ type ArchiveRecord struct {
 	Record     json.RawMessage       `json:"record" doc:"As it was archived: docs/operate/archive.md has the fields of each kind. Bytes are base64."`
 }
 
-// ArchiveFound is a step of a search in the archive.
+// ArchiveFound is the result of one step of a search in the archive.
 type ArchiveFound struct {
 	Data         []ArchiveRecord `json:"data" nullable:"false" doc:"May be empty while there is a next_cursor: a step ends after 5 seconds."`
 	NextCursor   *string         `json:"next_cursor" doc:"Cursor of the next step. Null: this was the last."`
@@ -52,7 +53,8 @@ type ArchiveFound struct {
 	RowsExpunged int64           `json:"rows_expunged" doc:"Rows of these parts that nobody can read: the key of their account was destroyed."`
 }
 
-// ArchiveRestore selects records to copy back. An omitted field selects all.
+// ArchiveRestore selects records to copy back into the database. A field that is left out selects
+// all.
 type ArchiveRestore struct {
 	Event     string `json:"event,omitempty" doc:"Id of the event. Its deliveries are looked for on the day of the event and the next, unless to says more."`
 	Account   string `json:"account,omitempty" doc:"Id or uid of the account."`
@@ -63,7 +65,7 @@ type ArchiveRestore struct {
 	Cursor    string `json:"cursor,omitempty" maxLength:"512" doc:"The next_cursor of the previous step."`
 }
 
-// ArchiveRestored is a step of a restore.
+// ArchiveRestored is the result of one step of a restore.
 type ArchiveRestored struct {
 	Records      int     `json:"records" doc:"That were copied. A repetition copies them again, and leaves one of each."`
 	NextCursor   *string `json:"next_cursor" doc:"Cursor of the next step. Null: this was the last."`

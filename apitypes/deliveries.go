@@ -2,7 +2,7 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// Delivery is one event on its way to one endpoint.
+// Delivery is one event for one endpoint.
 type Delivery struct {
 	ID             postrider.DeliveryID  `json:"id"`
 	Event          postrider.EventID     `json:"event"`
@@ -24,8 +24,8 @@ type Delivery struct {
 	Explanation    *Explanation          `json:"explanation" doc:"Why the delivery is where it is, what happens next, and when. Null: lists do not explain."`
 }
 
-// Explanation says why a delivery is where it is, what happens next, and when. The keys
-// are for programs that have texts of their own.
+// Explanation says why a delivery is in its state, what happens next, and when. The keys are for
+// programs with their own texts.
 type Explanation struct {
 	Text    string           `json:"text" doc:"The explanation in English, as one to three sentences."`
 	Why     string           `json:"why" doc:"Key of the reason: the status, and after a dot its reason. pending.retry: an attempt failed, and the next one is scheduled."`
@@ -38,14 +38,14 @@ type Explanation struct {
 	Others  *int             `json:"others" doc:"Other pending deliveries of the endpoint, for a delivery that is due. At most 10000 are counted. Null: the delivery is not due, or there are none."`
 }
 
-// Waiting says why a pending delivery has not been sent yet.
+// Waiting says why a pending delivery is not sent yet.
 type Waiting struct {
 	Reason   postrider.WaitReason  `json:"reason" enum:"in_flight,parked,endpoint_deleted,endpoint_disabled,endpoint_paused,policy_unreadable,no_secret,ordering,suspected,scheduled,circuit_open,asked_to_wait,due" doc:"in_flight: an attempt is under way or about to start. parked: a person has to release or cancel it. endpoint_deleted: it will be cancelled soon. endpoint_disabled, endpoint_paused: until the endpoint is enabled or resumed. policy_unreadable: until the policy of the endpoint can be read; see its policy_error. no_secret: the endpoint has no valid secret. ordering: another delivery of its ordering key goes first. suspected: servers died while sending it, so it is sent apart from others. scheduled: until its retry is due. circuit_open: until the next probe of the endpoint. asked_to_wait: until the time that the receiver asked for with Retry-After. due: it is sent as soon as the concurrency window and the rate of the endpoint allow."`
 	Until    *Time                 `json:"until" format:"date-time" doc:"Time when the reason ends. Null: not known."`
 	Delivery *postrider.DeliveryID `json:"delivery" nullable:"true" doc:"With ordering: the earlier delivery of the key, or the dead letter that pauses it; null for a replay that waits for a later delivery, which was sent before. Else null."`
 }
 
-// Attempt is one request made for a delivery, with the response to it.
+// Attempt is one request that was made for a delivery, with its response.
 type Attempt struct {
 	Delivery      postrider.DeliveryID `json:"delivery"`
 	Event         postrider.EventID    `json:"event"`
@@ -68,8 +68,8 @@ type Attempt struct {
 	NextAttemptAt *Time                `json:"next_attempt_at" format:"date-time"`
 }
 
-// Timing is what the duration of an attempt was spent on, in microseconds. A part that
-// did not happen is 0; the part in which the attempt failed has the time until then.
+// Timing says how the duration of an attempt was spent, in microseconds. A part that did not happen
+// is 0. If the attempt failed during a part, that part has the time until the failure.
 type Timing struct {
 	Reused      bool  `json:"reused" doc:"The request was sent on a connection that was open already. Then dns_us, connect_us and tls_us are 0, unless a redirect led to another server."`
 	DNSUS       int64 `json:"dns_us" doc:"Lookup of the host's name, in microseconds."`
@@ -103,7 +103,7 @@ type RequestHeader struct {
 	Masked bool   `json:"masked" doc:"The value is a signature or a credential, and is not shown."`
 }
 
-// SignedContent is what a scheme signs of a request: the prefix, followed by the body.
+// SignedContent says what a scheme signs in a request: the prefix, followed by the body.
 type SignedContent struct {
 	Scheme postrider.Scheme `json:"scheme" enum:"standard,stripe,github,github-sha1,shopify,slack,svix,timestamped,plain"`
 	Header string           `json:"header" doc:"Name of the header that carries the signature."`
@@ -112,8 +112,7 @@ type SignedContent struct {
 	SHA256 *string          `json:"sha256" doc:"SHA-256 of what is signed, in hexadecimal digits. It is no signature. Null: the bytes of the body are deleted."`
 }
 
-// DeadLetter is a delivery that is not attempted any more. A person replays or
-// discards it.
+// DeadLetter is a delivery that is no longer attempted. A person replays or discards it.
 type DeadLetter struct {
 	Delivery       postrider.DeliveryID  `json:"delivery"`
 	Event          postrider.EventID     `json:"event"`

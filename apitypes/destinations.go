@@ -2,7 +2,7 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// DestinationCreate is a destination of notices to create.
+// DestinationCreate is a request to create a destination of notices.
 type DestinationCreate struct {
 	Account  string                           `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account whose notices it gets. Left out: the operator's, which gets those of all accounts and of the installation, and needs the scope admin."`
 	Channel  postrider.Channel                `json:"channel" enum:"email,slack"`
@@ -17,7 +17,7 @@ type DestinationUpdate struct {
 	Kinds    Optional[[]postrider.NoticeKind] `json:"kinds,omitzero" maxItems:"32" doc:"Kinds of notices that it gets. Null: all."`
 }
 
-// Destination is where notices are sent.
+// Destination is an address to which notices are sent.
 type Destination struct {
 	ID           postrider.DestinationID    `json:"id"`
 	Account      *postrider.AccountID       `json:"account" nullable:"true" doc:"The account whose notices it gets. Null: the operator's, which gets those of all accounts and of the installation."`

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// NotEffective is the header Not-Yet-Effective of a 202: which servers may still act as before the
-// change, and until when at the latest.
+// NotEffective is the header Not-Yet-Effective of a 202 response. It says which servers may not
+// have applied the change yet, and until when at the latest.
 type NotEffective struct {
-	Servers []string // names of their machines
+	Servers []string // names of the servers' machines
 	Until   time.Time
 }
 
@@ -24,7 +24,7 @@ func (n NotEffective) Header() string {
 	return fmt.Sprintf(`until="%s", servers="%s"`, n.Until.UTC().Format("2006-01-02T15:04:05.000Z"), clean)
 }
 
-// ParseNotEffective reads the value of the header; false: it is not valid.
+// ParseNotEffective reads the value of the header. It returns false if the value is not valid.
 func ParseNotEffective(header string) (n NotEffective, ok bool) {
 	until, servers, ok := strings.Cut(header, ", ")
 	until, one := strings.CutPrefix(strings.TrimSuffix(until, `"`), `until="`)

@@ -2,7 +2,7 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// EndpointCreate is an endpoint to create.
+// EndpointCreate is a request to create an endpoint.
 type EndpointCreate struct {
 	Account     string                 `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
 	UID         string                 `json:"uid,omitempty" minLength:"1" doc:"Your own name for the endpoint, unique in the account."`
@@ -23,8 +23,8 @@ type EndpointUpdate struct {
 	Policy
 }
 
-// Endpoint is a URL that receives events. Every field of its policy is there,
-// unless it has a PolicyError; rate, auth and tls may be null.
+// Endpoint is a URL, or an inspector, that receives events. It has every field of its policy,
+// unless it has a PolicyError. The fields rate, auth and tls may be null.
 type Endpoint struct {
 	ID           postrider.EndpointID     `json:"id"`
 	Account      postrider.AccountID      `json:"account"`
@@ -48,7 +48,7 @@ type Endpoint struct {
 	State *EndpointState `json:"state,omitempty" doc:"How the endpoint fares. Only in lists."`
 }
 
-// EndpointState says how an endpoint fares.
+// EndpointState says how well an endpoint responds, and how many deliveries wait for it.
 type EndpointState struct {
 	Health       postrider.HealthStatus  `json:"health" enum:"healthy,warned,disabled" doc:"The assessment of hours and days. healthy: it has neither been warned about nor disabled, or has recovered since; its last attempts may have failed. warned: it has failed for hours. disabled: it was disabled for its failures."`
 	HealthReason *string                 `json:"health_reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not healthy. Null: it is."`
@@ -63,14 +63,13 @@ type EndpointState struct {
 	SuccessRate  *float64                `json:"success_rate" doc:"Share of delivered, of delivered and dead. Null: there are none."`
 }
 
-// EndpointReason is the body of a request that changes the status of an endpoint:
-// why a person does it.
+// EndpointReason is the body of a request that changes the status of an endpoint. It says why a
+// person changes it.
 type EndpointReason struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// TestType is the type of test events for which no other one is asked. Only the server
-// publishes it.
+// TestType is the default type of test events. Only the server publishes events of this type.
 const TestType = "postrider.test"
 
 // EndpointTest is a request for a test event.
@@ -83,9 +82,9 @@ type EndpointVerification struct {
 	Method string `json:"method,omitempty" enum:"challenge,cloudevents" doc:"How the receiver is asked. Default: the method that the operator configured, if any; otherwise the field is required."`
 }
 
-// Circuit is an endpoint's circuit breaker. While it is not closed, no attempt
-// is made except a probe now and then. The fields are those that the store has: the
-// server that sends to the endpoint knows more recent numbers.
+// Circuit is an endpoint's circuit breaker. While it is open or half open, no attempt is made
+// except a probe from time to time. The fields have the stored values: the server that sends to the
+// endpoint knows more recent ones.
 type Circuit struct {
 	Status        postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: one attempt, the probe, is under way."`
 	Reason        *string                 `json:"reason" enum:"failures_in_row,failure_ratio,probe_failed,manual" doc:"Why the circuit opened the last time. Null: it never opened."`
@@ -113,7 +112,7 @@ type LastFailure struct {
 	Body       *string              `json:"body" doc:"At most the first 200 bytes of the response body. Null: there was none, or it is not text."`
 }
 
-// Pace says how much is sent to an endpoint now.
+// Pace says how many attempts the server allows to be in flight to an endpoint now.
 type Pace struct {
 	Slots     int     `json:"slots" doc:"Number of attempts that may be in flight now: the concurrency window, or the probe of an open circuit."`
 	Limit     int     `json:"limit" doc:"Number of attempts that may be in flight while the endpoint accepts everything: concurrency, as far as one endpoint may have slots of a server."`
@@ -122,13 +121,12 @@ type Pace struct {
 	ResumesAt *Time   `json:"resumes_at" format:"date-time" doc:"Nothing is sent before this time. Null: attempts may start."`
 }
 
-// CircuitUpdate is a request to set a circuit by hand.
+// CircuitUpdate is the request of a person to set a circuit.
 type CircuitUpdate struct {
 	Status postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts, whatever the receiver asked for. half_open: make one attempt, the probe, as soon as a delivery is due; until then the circuit stays open."`
 }
 
-// OrderedKey is the progress of an ordering key at an endpoint with the order
-// by_key.
+// OrderedKey is the progress of an ordering key at an endpoint with order by_key.
 type OrderedKey struct {
 	Key      string                `json:"key"`
 	Waiting  int                   `json:"waiting" doc:"Number of pending deliveries of the key, with the head. Counting stops at 1000."`
@@ -139,8 +137,8 @@ type OrderedKey struct {
 	PausedBy *postrider.DeliveryID `json:"paused_by" nullable:"true" doc:"Id of the dead letter that pauses the key. Null: it is not paused."`
 }
 
-// EndpointHealth is one change of an endpoint's health, which is decided by its
-// failures over hours and days. The circuit decides by the last attempts.
+// EndpointHealth is one change of an endpoint's health. Health is decided by the failures of hours
+// and days; the circuit is decided by the last attempts.
 type EndpointHealth struct {
 	Number   int64                  `json:"number" doc:"Number of the change, from 1."`
 	Status   postrider.HealthStatus `json:"status" enum:"healthy,warned,disabled" doc:"healthy: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures, until a person enables it."`
@@ -165,7 +163,7 @@ type Inspection struct {
 	Verdicts  []Verdict              `json:"verdicts" nullable:"false" doc:"Whether the request verifies, by each scheme of the endpoint."`
 }
 
-// Verdict says whether a request verifies by one scheme, as a receiver would verify it.
+// Verdict says whether a request verifies in one scheme, as a receiver would verify it.
 type Verdict struct {
 	Scheme postrider.Scheme    `json:"scheme" enum:"standard,stripe,github,github-sha1,shopify,slack,svix,timestamped,plain"`
 	Header string              `json:"header" doc:"Name of the header that carries the signature."`

@@ -17,23 +17,24 @@ type EventCreate struct {
 
 	MaxAttempts *int `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Attempts that each delivery of the event has at most. An endpoint whose retry schedule is shorter makes fewer. Default: as many as the schedule of the endpoint."`
 
-	// Hops is the header Webhook-Hops of the webhook that caused the publish, or
-	// 0. It is sent as a header, and lets the server end loops of webhooks.
+	// Hops is the header Webhook-Hops of the webhook that caused this publish, or 0. The client
+	// sends it as a header. The server uses it to stop loops of webhooks.
 	Hops int `json:"-"`
-	// TraceParent is the header traceparent of W3C Trace Context, so that the event's trace is
-	// that of its producer. Empty: it is a trace of its own. Events of a batch have one
-	// producer: the first one counts that has it.
+	// TraceParent is the header traceparent of W3C Trace Context, which gives the event the trace
+	// of its producer. Empty: the event gets its own trace. The events of a batch have one
+	// producer, so the first non-empty TraceParent counts for all.
 	TraceParent string `json:"-"`
-	// TraceState is the header tracestate that belongs to TraceParent. Empty: there is none.
+	// TraceState is the header tracestate that belongs to TraceParent. Empty: no such header is
+	// sent.
 	TraceState string `json:"-"`
 }
 
-// EventBatch is a list of events to publish, all or none.
+// EventBatch is a list of events. Either all of them are published or none.
 type EventBatch struct {
 	Events []EventCreate `json:"events" nullable:"false" minItems:"1" maxItems:"1000"`
 }
 
-// Receipt says that an event is stored durably. It is sent after the commit, so the
+// Receipt says that an event is stored durably. The server sends it after the commit, so the
 // producer need not publish the event again.
 type Receipt struct {
 	ID         postrider.EventID `json:"id" example:"evt_01h455vb4pex5vsknk084sn02q"`

@@ -2,14 +2,15 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// ExpungeCreate names the one object to remove.
+// ExpungeCreate names the one object to remove. Exactly one field is set.
 type ExpungeCreate struct {
 	Event    string `json:"event,omitempty" doc:"Id of the event. Its deliveries, attempts and dead letters go with it."`
 	Endpoint string `json:"endpoint,omitempty" doc:"Id of the endpoint. It is deleted; its deliveries, attempts, dead letters, secrets and numbers go. The events stay: they are the account's."`
 	Account  string `json:"account,omitempty" doc:"Id or uid of the account; of a deleted one its id. It is deleted, and all of its events, endpoints, sessions and numbers go."`
 }
 
-// Expunge is the removal of an event, an endpoint or an account. It has nothing of what was removed.
+// Expunge is the removal of an event, an endpoint or an account. It contains none of the removed
+// data.
 type Expunge struct {
 	ID           postrider.ExpungeID   `json:"id"`
 	Event        *postrider.EventID    `json:"event" nullable:"true" doc:"The event that is removed. Null: the endpoint is, or the account."`
@@ -24,7 +25,7 @@ type Expunge struct {
 	StillHeld    []string              `json:"still_held" nullable:"false" enum:"backups,backups_without_list,audit_log,logs,files,archive" doc:"What may still hold parts of it. backups: those made before; a store that is restored from one removes it again before it sends. backups_without_list: the same, but no list is kept (--expunge-list), so a restore brings it back. audit_log: names and details of changes, for as long as the audit log is kept. logs: those of the servers and of the receivers. files: those of the database; of SQLite until the expunge ends, of PostgreSQL until its tables are vacuumed and its log, archived log and standbys no longer have the rows. archive: objects that the server knows and did not find in its archive, or all of them because no archive is set; expunge it again when they are back. The archives of an expunged account cannot be read any more."`
 }
 
-// ExpungeCounts is how many rows an expunge has removed.
+// ExpungeCounts are the numbers of rows that an expunge has removed.
 type ExpungeCounts struct {
 	Events      int `json:"events" doc:"With payload and idempotency key."`
 	Attempts    int `json:"attempts" doc:"With their heads and bodies, and decisions without a request."`

@@ -2,8 +2,8 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// Notice tells people what they should know without having to look. The data of its
-// operational event has the same shape.
+// Notice tells people about something that needs their attention. The data of its operational event
+// has the same shape.
 type Notice struct {
 	ID        postrider.NoticeID   `json:"id"`
 	Kind      string               `json:"kind" example:"endpoint.disabled" doc:"What it is about; docs/operate/notices.md lists the kinds. The type of its operational event is postrider. and the kind. New kinds may come."`

@@ -12,7 +12,7 @@ type Node struct {
 	SeenAt    Time   `json:"seen_at" format:"date-time" doc:"Time of its last heartbeat."`
 }
 
-// TroubledEndpoints says which endpoints need a person.
+// TroubledEndpoints says which endpoints need a person's attention.
 type TroubledEndpoints struct {
 	OpenCircuits int                `json:"open_circuits" maximum:"1000" doc:"Number of endpoints whose circuit is open or half open. Counting stops at 1000 endpoints that fail."`
 	Failing      int                `json:"failing" doc:"Number of endpoints that fail or were disabled for their failures. Counting stops at 1000 that fail, and at 250 that were disabled."`
@@ -21,7 +21,7 @@ type TroubledEndpoints struct {
 	Data         []TroubledEndpoint `json:"data" nullable:"false" maxItems:"10" doc:"The endpoints that need a person, at most 10: those that fail or were disabled, the latest first, then those whose deliveries wait, the longest first, then those with dead letters, the most first."`
 }
 
-// TroubledEndpoint is an endpoint that needs a person.
+// TroubledEndpoint is an endpoint that needs a person's attention.
 type TroubledEndpoint struct {
 	Endpoint     postrider.EndpointID     `json:"endpoint"`
 	Account      postrider.AccountID      `json:"account"`

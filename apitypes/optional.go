@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Optional is a field that is left out, null, or has a value. Its zero value is
-// left out, if its json tag has omitzero. [Of] and [Null] make the other two.
+// Optional is a field that is left out, is null, or has a value. The zero Optional is left out; the
+// json tag of such a field needs omitzero. [Null] and [Of] return the other two.
 //
-// A pointer could not tell "left out" from null, which mean different things in a
-// change: {} keeps the rate of an endpoint, {"rate": null} removes it.
+// A pointer could not distinguish a field that is left out from null. In a change the two mean
+// different things: {} keeps the rate of an endpoint, {"rate": null} removes it.
 type Optional[T any] struct {
 	state optionalState
 	value T // zero unless the state is hasValue
@@ -38,7 +38,7 @@ func OfPointer[T any](p *T) Optional[T] {
 	return Of(*p)
 }
 
-// NullUnless returns a field with the value if there is one, else null.
+// NullUnless returns a field with the value if there is true, and otherwise null.
 func NullUnless[T any](there bool, value T) Optional[T] {
 	if !there {
 		return Null[T]()
@@ -49,7 +49,7 @@ func NullUnless[T any](there bool, value T) Optional[T] {
 // Get returns the value, and whether the field has one.
 func (o Optional[T]) Get() (T, bool) { return o.value, o.state == hasValue }
 
-// Value returns the value, or the zero value where the field has none.
+// Value returns the value, or the zero value if the field has none.
 func (o Optional[T]) Value() T { return o.value }
 
 // IsNull reports whether the field is null.
@@ -61,14 +61,14 @@ func (o Optional[T]) IsZero() bool { return o.state == leftOut }
 // SetNull makes the field null. Decoders call it.
 func (o *Optional[T]) SetNull() { *o = Null[T]() }
 
-// SetValue gives the field a value, and returns a pointer to the variable that
-// the caller must fill with it. Decoders call it.
+// SetValue marks the field as having a value. It returns a pointer to the value, which the caller
+// must fill. Decoders call it.
 func (o *Optional[T]) SetValue() any {
 	o.state = hasValue
 	return &o.value
 }
 
-// MarshalJSON writes the value, or null where the field has none.
+// MarshalJSON writes the value, or null if the field has none.
 func (o Optional[T]) MarshalJSON() ([]byte, error) {
 	if o.state != hasValue {
 		return []byte("null"), nil
@@ -85,8 +85,8 @@ func (o *Optional[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, o.SetValue())
 }
 
-// String returns the text of the value. It goes through the value's own String,
-// which keeps secrets out of texts.
+// String returns the text of the value. It uses the value's own String method, which keeps secrets
+// out of the text.
 func (o Optional[T]) String() string {
 	switch {
 	case o.IsNull():
@@ -97,5 +97,5 @@ func (o Optional[T]) String() string {
 	return fmt.Sprint(o.value)
 }
 
-// GoString is String, for %#v.
+// GoString does what String does, for %#v.
 func (o Optional[T]) GoString() string { return o.String() }

@@ -6,10 +6,9 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Policy has the options of an endpoint: how its requests look and when they are
-// sent. A request has some of them, a response has all. It is embedded in
-// [EndpointCreate], [EndpointUpdate] and [Endpoint], so that an option is declared
-// once for all three, and in package client as well.
+// Policy has the options of an endpoint: how its requests look and when they are sent. A request
+// has some of the options, a response has all. It is embedded in [EndpointCreate], [EndpointUpdate]
+// and [Endpoint], so an option is declared once for all three and for package client.
 type Policy struct {
 	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset default."`
 	TimeoutMS    Optional[int64]                  `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
@@ -61,10 +60,12 @@ type Scheme struct {
 	Prefix string           `json:"prefix,omitempty" example:"sha256=" doc:"Text before the signature, instead of the scheme's own."`
 }
 
-// SetName makes s the scheme of the name, in its own header. Decoders call it.
+// SetName sets s to the scheme with the name, without a header or prefix of its own. Decoders call
+// it.
 func (s *Scheme) SetName(name string) { *s = Scheme{Scheme: postrider.Scheme(name)} }
 
-// MarshalJSON writes the shorter of the two forms.
+// MarshalJSON writes the string if the scheme has no header and no prefix, and otherwise the
+// object.
 func (s Scheme) MarshalJSON() ([]byte, error) {
 	if s.Header == "" && s.Prefix == "" {
 		return json.Marshal(s.Scheme)
@@ -73,7 +74,7 @@ func (s Scheme) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object(s))
 }
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON reads the string or the object.
 func (s *Scheme) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] == '"' {
 		*s = Scheme{}
@@ -83,8 +84,8 @@ func (s *Scheme) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*object)(s))
 }
 
-// CircuitPolicy says when an endpoint's circuit opens: the name of a preset, or
-// numbers. A response has the numbers, and the name where there is one for them.
+// CircuitPolicy says when an endpoint's circuit opens: the name of a preset, or numbers. A response
+// always has the numbers, and also the name if a preset has the same numbers.
 type CircuitPolicy struct {
 	Preset        string `json:"preset,omitempty" enum:"default,strict,windowed,never" doc:"Name of a set of numbers. If the request has numbers too, they must equal the numbers of the preset."`
 	Failures      *int   `json:"failures,omitempty" minimum:"0" maximum:"1000" doc:"Number of consecutive failures that opens the circuit. Default 0: consecutive failures do not open it."`
@@ -95,25 +96,23 @@ type CircuitPolicy struct {
 	MaxCooldownMS *int64 `json:"max_cooldown_ms,omitempty" doc:"Longest cooldown, at most 86400000; default 1800000. Each failed probe doubles the cooldown."`
 }
 
-// Rate limits how many attempts may start in a period. It is a token bucket: a token
-// is added every PerMS / Attempts, an attempt takes one, and the bucket holds Burst.
+// Rate limits how many attempts may start in a period. It is a token bucket: a token is added every
+// PerMS / Attempts, an attempt takes one token, and the bucket holds Burst tokens.
 type Rate struct {
 	Attempts int   `json:"attempts" doc:"Number of attempts in the period, 1 to 100000."`
 	PerMS    int64 `json:"per_ms" doc:"Length of the period, 1000 to 3600000."`
 	Burst    int   `json:"burst,omitempty" doc:"Number of attempts that may start at once after a pause, 1 to attempts; default: a tenth of attempts, at least 1."`
 }
 
-// Header is an extra header of an endpoint's requests. A sensitive value is
-// write-only: a response has null in its place, and a change that leaves it out keeps
-// the stored value.
+// Header is an additional header of an endpoint's requests. A sensitive value is write-only: a
+// response has null instead of the value, and a change that leaves it out keeps the stored value.
 type Header struct {
 	Name      string           `json:"name" example:"X-Tenant"`
 	Value     Optional[string] `json:"value,omitzero" doc:"In a response, null for a sensitive header. In a request, null or left out keeps the value of a sensitive header."`
 	Sensitive bool             `json:"sensitive,omitempty" doc:"The value is stored encrypted and never shown; default false."`
 }
 
-// MarshalJSON writes sensitive also where it is false, so that a response has
-// all fields.
+// MarshalJSON writes sensitive even if it is false, so that a response has all fields.
 func (h Header) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Name      string           `json:"name"`
@@ -122,9 +121,9 @@ func (h Header) MarshalJSON() ([]byte, error) {
 	}(h))
 }
 
-// Auth says how requests authenticate to the receiver. Type decides which of the other
-// fields are needed. A response has no secrets. A change replaces all fields; a secret
-// that it leaves out is kept if type and host stay the same.
+// Auth says how requests authenticate to the receiver. Type decides which other fields are needed.
+// A response has no secrets. A change replaces all fields; a secret that is left out is kept if
+// type and host stay the same.
 type Auth struct {
 	Type         postrider.AuthKind `json:"type" enum:"basic,bearer,api_key,oauth2"`
 	Username     string             `json:"username,omitempty" doc:"With basic."`
@@ -139,11 +138,11 @@ type Auth struct {
 	Audience     string             `json:"audience,omitempty" doc:"With oauth2."`
 }
 
-// String keeps the secrets out of every text, such as a log line or an error that
-// prints the whole struct.
+// String returns only the type. It keeps the secrets out of log lines and errors that print the
+// whole struct.
 func (a Auth) String() string { return "auth " + string(a.Type) }
 
-// GoString keeps the secrets out of %#v.
+// GoString returns only the type, to keep the secrets out of %#v.
 func (a Auth) GoString() string { return a.String() }
 
 // TLS has the client certificate and the certificate authorities for connections to
@@ -154,8 +153,8 @@ type TLS struct {
 	Authorities string `json:"authorities,omitempty" doc:"Certificate authorities that must have issued the receiver's certificate, instead of the system's, in PEM."`
 }
 
-// String keeps the key out of every text.
+// String returns a fixed text, which keeps the key out of log lines and errors.
 func (TLS) String() string { return "tls" }
 
-// GoString keeps the key out of %#v.
+// GoString returns a fixed text, to keep the key out of %#v.
 func (TLS) GoString() string { return "tls" }

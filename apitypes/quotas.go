@@ -18,14 +18,14 @@ type QuotasUpdate struct {
 	Backlog         Optional[int64] `json:"backlog,omitzero" doc:"Deliveries that may wait for one of its endpoints, 1 to 1000000; 0: no limit. Null: the default of the server."`
 }
 
-// AccountQuotas are the limits of one account, and what it uses.
+// AccountQuotas has the limits of one account, and how much of them it has used.
 type AccountQuotas struct {
 	Limits QuotaLimits `json:"limits" doc:"What holds. Null: no limit."`
 	Own    QuotaLimits `json:"own" doc:"What was set for the account. Null: the default of the server; 0: no limit."`
 	Used   QuotaUse    `json:"used"`
 }
 
-// QuotaUse is what an account uses of its limits.
+// QuotaUse is how much of its limits an account has used.
 type QuotaUse struct {
 	EventsNow  *int64 `json:"events_now" doc:"Events that it may publish at once now, as its servers last reported; 0: it has to wait. Null: no limit."`
 	BytesToday *int64 `json:"bytes_today" doc:"Bytes of data of today's events, as its servers last reported: within 30 s and half a percent of the limit for each server. Null: no limit."`

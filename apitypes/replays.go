@@ -2,7 +2,7 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// ReplayCreate selects deliveries that have ended, to replay or to discard all of them.
+// ReplayCreate selects deliveries that have ended. All of them are replayed or discarded.
 type ReplayCreate struct {
 	Action     postrider.ReplayAction `json:"action,omitempty" enum:"replay,discard" doc:"replay: each gets a new delivery. discard: dead letters are resolved, and nothing is sent. Default: replay."`
 	Account    string                 `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. Default: all accounts that the caller sees."`
@@ -24,8 +24,8 @@ type ReplayCount struct {
 	KeptSince *Time `json:"kept_since" format:"date-time" doc:"What was created before this time may be deleted: deliveries, which then do not match, and the data of events, without which deliveries are skipped. Only an archive may have it, and no replay reads that. It follows from how long the account, or else the server, keeps events and attempts; of all accounts, some may keep less. Null: the range of the replay begins later, or it selects only what is kept: one event, or unresolved dead letters, unless all of their range is before this time. Null in lists, and for a discard."`
 }
 
-// Replay is a job that replays or discards the deliveries that it selects. They are fixed when
-// it is created: what ends later, its own deliveries included, is not among them.
+// Replay is a job that replays or discards the deliveries that it selects. The selection is fixed
+// when the job is created. It has no delivery that ends later, and none that the job makes.
 type Replay struct {
 	ID         postrider.ReplayID     `json:"id" example:"rpl_01h455vb4pex5vsknk084sn02q"`
 	Action     postrider.ReplayAction `json:"action" enum:"replay,discard"`

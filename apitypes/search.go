@@ -2,13 +2,13 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// SearchHits are the objects that a text names.
+// SearchHits are the objects that match a text.
 type SearchHits struct {
 	Data  []SearchHit `json:"data" nullable:"false" maxItems:"20"`
 	Total int         `json:"total" doc:"Number of objects that were found, of which data has at most 20. Counting stops at 250 names and 250 parts of paths."`
 }
 
-// SearchHit is one object that a text names.
+// SearchHit is one object that matches a text.
 type SearchHit struct {
 	Kind      string               `json:"kind" enum:"account,endpoint,event,delivery,event_type,api_key,replay" doc:"What was found. A secret is found as its endpoint."`
 	ID        string               `json:"id" doc:"Id of the object; of an event type its name."`
@@ -18,7 +18,8 @@ type SearchHit struct {
 	CreatedAt Time                 `json:"created_at" format:"date-time"`
 }
 
-// DeadLetterGroup is the unresolved dead letters of one endpoint with one cause.
+// DeadLetterGroup is the group of the unresolved dead letters of one endpoint that have the same
+// cause.
 type DeadLetterGroup struct {
 	Account        postrider.AccountID  `json:"account"`
 	Endpoint       postrider.EndpointID `json:"endpoint"`

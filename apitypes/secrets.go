@@ -2,15 +2,15 @@ package apitypes
 
 import "github.com/postrider/postrider"
 
-// NewSecrets says which secrets a new endpoint gets: those that are sent, or
-// one that the server makes.
+// NewSecrets says which secrets a new endpoint gets: those in the request, or one that the server
+// makes.
 type NewSecrets struct {
 	Secret  string   `json:"secret,omitempty" minLength:"1" doc:"Secret to use: whsec_…, whsk_…, or 24 to 64 visible ASCII characters. Default: the server makes one."`
 	Secrets []string `json:"secrets,omitempty" nullable:"false" doc:"Several secrets to use, the newest first."`
 	KeyType string   `json:"key_type,omitempty" enum:"hmac,ed25519" doc:"Type of the secret to make; default hmac. Receivers verify ed25519 with the public key."`
 }
 
-// Secret is a key that an endpoint's requests are signed with.
+// Secret is a key that signs an endpoint's requests.
 type Secret struct {
 	ID        postrider.SecretID `json:"id"`
 	Type      string             `json:"type" enum:"hmac,text,ed25519"`
@@ -37,22 +37,21 @@ type SecretRotation struct {
 	OverlapMS *int64 `json:"overlap_ms,omitempty" doc:"How long the old secrets sign beside the new one, at most 30 days; default 24 hours. 0 revokes them at once."`
 }
 
-// PublicKey is a key that receivers verify the signatures of a private key with.
+// PublicKey is a key with which receivers verify signatures of a private key.
 type PublicKey struct {
-	ID        postrider.SecretID `json:"id"` // of the secret
+	ID        postrider.SecretID `json:"id"` // id of the secret
 	PublicKey string             `json:"public_key"`
 	CreatedAt Time               `json:"created_at"`
 	ExpiresAt *Time              `json:"expires_at"`
 }
 
-// PublicKeys is one page of public keys, which receivers read without an API
-// key.
+// PublicKeys is one page of public keys. Receivers read it without an API key.
 type PublicKeys struct {
 	Keys       []PublicKey `json:"keys"`
 	NextCursor *string     `json:"next_cursor"`
 }
 
-// Reencrypted is the result of one request to encrypt stored secrets again.
+// Reencrypted is the result of one request to re-encrypt the stored secrets.
 type Reencrypted struct {
 	Key         string `json:"key" doc:"Id of the newest encryption key."`
 	Checked     int    `json:"checked" doc:"Number of secrets and credentials that the last pass checked."`

@@ -1,8 +1,8 @@
 package apitypes
 
-// Stats says what happened in a range of time, step by step and in all, and how things
-// stand now: of all accounts, of one account, or of one endpoint. The numbers of the last
-// ten seconds or so may be missing in the range.
+// Stats has the numbers of a range of time, for each step and in total, and the current numbers.
+// They are for all accounts, one account or one endpoint. The range may lack the numbers of about
+// the last ten seconds.
 type Stats struct {
 	From    Time         `json:"from" format:"date-time" doc:"Beginning of the range: of the step that the requested time is in."`
 	To      Time         `json:"to" format:"date-time" doc:"End of the range, which is not in it: of the step that the requested time is in."`
@@ -20,8 +20,9 @@ type StatsPoint struct {
 	StatsNumbers
 }
 
-// StatsNumbers says what happened in some time. Deliveries and attempts are counted
-// when they are recorded, each in one step: those of a delivery may be in several.
+// StatsNumbers has the numbers of one step or of the whole range. Each delivery and each attempt is
+// counted once, in the step in which it is recorded. The attempts of one delivery may be in several
+// steps.
 type StatsNumbers struct {
 	Deliveries       StatsDeliveries `json:"deliveries" doc:"Deliveries that ended, by their final status."`
 	Attempts         StatsAttempts   `json:"attempts" doc:"Attempts, by outcome."`
@@ -62,7 +63,7 @@ type StatsQuantiles struct {
 	P99MS *int64 `json:"p99_ms"`
 }
 
-// StatsNow says how things stand now.
+// StatsNow has the current numbers.
 type StatsNow struct {
 	Pending     int    `json:"pending" doc:"Number of pending deliveries. Counting stops at 10000."`
 	OldestDueMS *int64 `json:"oldest_due_ms" doc:"How long the oldest due delivery has been due. Null: none is due."`

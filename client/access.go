@@ -21,7 +21,7 @@ func (c *Client) CreatePortalSession(ctx context.Context, s apitypes.PortalSessi
 type SessionFilter struct {
 	Kind    postrider.SessionKind
 	Account string // id or uid
-	Ended   bool   // whether to list sessions that have ended, too
+	Ended   bool   // true: also list sessions that have ended
 	Paging
 }
 
@@ -61,7 +61,7 @@ func (c *Client) Portal(ctx context.Context) (apitypes.Portal, error) {
 	return get[apitypes.Portal](ctx, c, "/portal")
 }
 
-// SetPortal replaces the settings of the customer portal. The logo stays.
+// SetPortal replaces the settings of the customer portal, except the logo.
 func (c *Client) SetPortal(ctx context.Context, p apitypes.PortalUpdate) (apitypes.Portal, error) {
 	return put[apitypes.Portal](ctx, c, "/portal", p)
 }
@@ -72,8 +72,8 @@ func (c *Client) PortalLogo(ctx context.Context) (apitypes.Logo, error) {
 	return get[apitypes.Logo](ctx, c, "/portal/logo")
 }
 
-// SetPortalLogo replaces the logo of the customer portal, a PNG. The logo in the
-// response has the same pixels and other bytes.
+// SetPortalLogo replaces the logo of the customer portal with a PNG. The logo in the response has
+// the same pixels but other bytes, because the server encodes it again.
 func (c *Client) SetPortalLogo(ctx context.Context, png []byte) (apitypes.Logo, error) {
 	return put[apitypes.Logo](ctx, c, "/portal/logo", apitypes.LogoUpdate{PNG: base64.StdEncoding.EncodeToString(png)})
 }

@@ -12,7 +12,7 @@ import (
 // ArchivePartFilter selects parts of the archive. A zero field selects all.
 type ArchivePartFilter struct {
 	Kind     string    // events, attempts or bodies
-	From, To time.Time // days of the ids, from From on and before To
+	From, To time.Time // days on which the ids were made: From or later, and before To
 	Paging
 }
 
@@ -22,7 +22,7 @@ type ArchiveFilter struct {
 	Account   string // id or uid
 	Endpoint  postrider.EndpointID
 	EventType string
-	From, To  time.Time // days of the ids, from From on and before To
+	From, To  time.Time // days on which the ids were made: From or later, and before To
 	Paging
 }
 
@@ -34,7 +34,7 @@ type RestoredFilter struct {
 	Paging
 }
 
-// day returns a day as a parameter; the zero time is none.
+// day returns a day as a query parameter; empty for the zero time.
 func day(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -47,20 +47,20 @@ func (c *Client) ArchiveParts(ctx context.Context, f ArchivePartFilter) (apitype
 	return get[apitypes.Page[apitypes.ArchivePart]](ctx, c, "/archive/parts"+query(f.Paging, "kind", f.Kind, "from", day(f.From), "to", day(f.To)))
 }
 
-// VerifyArchivePart reads a part of the archive, and says whether it is what was written.
+// VerifyArchivePart reads a part of the archive, and reports whether it is undamaged.
 func (c *Client) VerifyArchivePart(ctx context.Context, part string) (apitypes.ArchivePart, error) {
 	return get[apitypes.ArchivePart](ctx, c, "/archive/parts/"+url.PathEscape(part))
 }
 
-// SearchArchive makes a step of a search in the archive, of about five seconds. The next one begins
-// at the NextCursor.
+// SearchArchive makes one step of a search in the archive, which takes about five seconds. The next
+// step begins at the returned NextCursor.
 func (c *Client) SearchArchive(ctx context.Context, f ArchiveFilter) (apitypes.ArchiveFound, error) {
 	return get[apitypes.ArchiveFound](ctx, c, "/archive/records"+query(f.Paging, "event", idText(f.Event), "account", f.Account,
 		"endpoint", idText(f.Endpoint), "event_type", f.EventType, "from", day(f.From), "to", day(f.To)))
 }
 
-// RestoreArchive makes a step of a restore: it copies what a step of a search finds back into the
-// database, to look at. It may be repeated.
+// RestoreArchive makes one step of a restore. It copies the records that such a step of a search
+// finds back into the database, so that people can look at them. A step may be repeated.
 func (c *Client) RestoreArchive(ctx context.Context, r apitypes.ArchiveRestore) (apitypes.ArchiveRestored, error) {
 	return post[apitypes.ArchiveRestored](ctx, c, "/archive/restores", r)
 }

@@ -30,8 +30,8 @@ func (c *Client) Account(ctx context.Context, account string) (apitypes.Account,
 	return get[apitypes.Account](ctx, c, "/accounts/"+url.PathEscape(account))
 }
 
-// ChangeAccount changes the fields of an account that the change sets. The
-// account is named by its id or uid.
+// ChangeAccount changes an account, which is named by its id or uid. A field that change does not
+// set keeps its value.
 func (c *Client) ChangeAccount(ctx context.Context, account string, change apitypes.AccountUpdate) (apitypes.Account, error) {
 	return patch[apitypes.Account](ctx, c, "/accounts/"+url.PathEscape(account), change)
 }
@@ -42,22 +42,23 @@ func (c *Client) DeleteAccount(ctx context.Context, account string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/accounts/" + url.PathEscape(account)}, nil)
 }
 
-// AccountQuotas returns the limits of an account, and what it uses. The account is named
-// by its id or uid.
+// AccountQuotas returns the limits of an account, and how much of them it has used. The account is
+// named by its id or uid.
 func (c *Client) AccountQuotas(ctx context.Context, account string) (apitypes.AccountQuotas, error) {
 	return get[apitypes.AccountQuotas](ctx, c, "/accounts/"+url.PathEscape(account)+"/quotas")
 }
 
-// ChangeAccountQuotas changes the limits of an account that the change sets.
+// ChangeAccountQuotas changes the limits of an account. A limit that change does not set keeps its
+// value.
 func (c *Client) ChangeAccountQuotas(ctx context.Context, account string, change apitypes.QuotasUpdate) (apitypes.AccountQuotas, error) {
 	return patch[apitypes.AccountQuotas](ctx, c, "/accounts/"+url.PathEscape(account)+"/quotas", change)
 }
 
-// Publish publishes an event. When it returns without an error, the event and
-// its deliveries are on disk.
+// Publish publishes an event. When it returns without an error, the event and its deliveries are on
+// disk.
 //
-// After several tries, the receipt may report a duplicate although the event is
-// new: an earlier try succeeded and its response was lost.
+// After several tries, the receipt may report a duplicate although the event is new: an earlier try
+// succeeded, but its response was lost.
 func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.Receipt, error) {
 	var out apitypes.Receipt
 	if e.IdempotencyKey == "" && c.opts.Attempts > 1 {
@@ -68,9 +69,9 @@ func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.
 	return out, err
 }
 
-// PublishBatch publishes up to 1,000 events, all or none. The receipts are in
-// the order of the events. If an idempotency key was used for other content,
-// the [*Error] has the Index of its event.
+// PublishBatch publishes up to 1,000 events, either all or none. The receipts are in the order of
+// the events. If an idempotency key was used before for different content, the [*Error] has the
+// Index of the event.
 func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate) ([]apitypes.BatchReceipt, error) {
 	r := request{method: http.MethodPost, path: "/events/batch", keyed: true}
 	events = slices.Clone(events)
@@ -97,7 +98,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter) (apitypes.Page[apity
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
-// Event returns an event. It has its data as long as the server keeps the data.
+// Event returns an event. It includes the data for as long as the server keeps the data.
 func (c *Client) Event(ctx context.Context, id postrider.EventID) (apitypes.Event, error) {
 	return get[apitypes.Event](ctx, c, "/events/"+id.String())
 }
@@ -107,8 +108,8 @@ func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Pagi
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
 }
 
-// ReplayEvent replays the last delivery of an event to each endpoint, in a job of the server; see
-// [Client.Replay]. The zero filter selects all endpoints of the event.
+// ReplayEvent creates a job of the server that replays the last delivery of an event to each
+// endpoint; see [Client.Replay]. The zero filter selects all endpoints of the event.
 func (c *Client) ReplayEvent(ctx context.Context, id postrider.EventID, f apitypes.EventReplay) (apitypes.Replay, error) {
 	return post[apitypes.Replay](ctx, c, "/events/"+id.String()+"/replay", f)
 }
@@ -137,32 +138,30 @@ func (c *Client) Endpoint(ctx context.Context, id postrider.EndpointID) (apitype
 	return get[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String())
 }
 
-// ChangeEndpoint changes the fields of an endpoint that the change sets.
+// ChangeEndpoint changes an endpoint. A field that change does not set keeps its value.
 func (c *Client) ChangeEndpoint(ctx context.Context, id postrider.EndpointID, change apitypes.EndpointUpdate) (apitypes.Endpoint, error) {
 	return patch[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String(), change)
 }
 
-// VerifyEndpoint asks an endpoint's receiver whether it wants events. If the
-// endpoint is paused until its receiver agrees, an agreement enables it. The method
-// is challenge or cloudevents; if it is empty, the server uses the one that its
-// operator has configured. If the receiver
-// does not agree, the error matches [postrider.ErrConflict] and has the code
-// verification_failed.
+// VerifyEndpoint asks an endpoint's receiver whether it wants events. If the endpoint is paused
+// until its receiver agrees, an agreement enables it. The method is challenge or cloudevents. If it
+// is empty, the server uses the method that its operator has configured. If the receiver does not
+// agree, the error matches [postrider.ErrConflict] and has the code verification_failed.
 func (c *Client) VerifyEndpoint(ctx context.Context, id postrider.EndpointID, method string) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/verify", apitypes.EndpointVerification{Method: method})
 }
 
-// Stats returns the numbers of all that the key may see.
+// Stats returns the statistics of everything that the key may see.
 func (c *Client) Stats(ctx context.Context, q StatsQuery) (apitypes.Stats, error) {
 	return get[apitypes.Stats](ctx, c, "/stats"+q.query())
 }
 
-// AccountStats returns the numbers of an account, which is named by its id or uid.
+// AccountStats returns the statistics of an account, which is named by its id or uid.
 func (c *Client) AccountStats(ctx context.Context, account string, q StatsQuery) (apitypes.Stats, error) {
 	return get[apitypes.Stats](ctx, c, "/accounts/"+url.PathEscape(account)+"/stats"+q.query())
 }
 
-// EndpointStats returns the numbers of an endpoint.
+// EndpointStats returns the statistics of an endpoint.
 func (c *Client) EndpointStats(ctx context.Context, id postrider.EndpointID, q StatsQuery) (apitypes.Stats, error) {
 	return get[apitypes.Stats](ctx, c, "/endpoints/"+id.String()+"/stats"+q.query())
 }
@@ -176,21 +175,21 @@ func (c *Client) Circuit(ctx context.Context, id postrider.EndpointID) (apitypes
 	return get[apitypes.Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit")
 }
 
-// SetCircuit changes an endpoint's circuit by hand. Open opens it for its
-// longest cooldown, and closed closes it. With half_open it stays open until
-// the next delivery, which is its probe.
+// SetCircuit sets an endpoint's circuit to a status that a person chose. Open opens it for its
+// longest cooldown. Closed closes it. With half_open it stays open until the next delivery, which
+// is the probe.
 func (c *Client) SetCircuit(ctx context.Context, id postrider.EndpointID, to postrider.CircuitStatus) (apitypes.Circuit, error) {
 	return post[apitypes.Circuit](ctx, c, "/endpoints/"+id.String()+"/circuit", apitypes.CircuitUpdate{Status: to})
 }
 
-// OrderingKeys lists the ordering keys of an endpoint with waiting deliveries
-// or a pause, sorted by key.
+// OrderingKeys lists the ordering keys of an endpoint that have waiting deliveries or are paused,
+// sorted by key.
 func (c *Client) OrderingKeys(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.OrderedKey], error) {
 	return get[apitypes.Page[apitypes.OrderedKey]](ctx, c, "/endpoints/"+id.String()+"/ordering-keys"+query(p))
 }
 
-// EndpointHealth lists the changes of an endpoint's health, newest first:
-// warned of failures, disabled for them, healthy again.
+// EndpointHealth lists the changes of an endpoint's health, newest first: when it was warned about
+// failures, disabled for them, or healthy again.
 func (c *Client) EndpointHealth(ctx context.Context, id postrider.EndpointID, p Paging) (apitypes.Page[apitypes.EndpointHealth], error) {
 	return get[apitypes.Page[apitypes.EndpointHealth]](ctx, c, "/endpoints/"+id.String()+"/health"+query(p))
 }
@@ -218,8 +217,8 @@ func (c *Client) DisableEndpoint(ctx context.Context, id postrider.EndpointID, r
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/disable", apitypes.EndpointReason{Reason: reason})
 }
 
-// TestEndpoint publishes a test event to one endpoint, whatever its event types
-// are. Of the zero test the event has the type postrider.test.
+// TestEndpoint publishes a test event to one endpoint, also if the endpoint does not subscribe to
+// its type. The zero test publishes an event of the type postrider.test.
 func (c *Client) TestEndpoint(ctx context.Context, id postrider.EndpointID, test apitypes.EndpointTest) (apitypes.Receipt, error) {
 	return post[apitypes.Receipt](ctx, c, "/endpoints/"+id.String()+"/test", test)
 }
@@ -248,14 +247,13 @@ func (c *Client) Secrets(ctx context.Context, id postrider.EndpointID) ([]apityp
 	return list.Data, err
 }
 
-// RotateSecret gives an endpoint a new secret. The old secrets also sign until
-// the overlap ends.
+// RotateSecret gives an endpoint a new secret. The old secrets still sign until the overlap ends.
 func (c *Client) RotateSecret(ctx context.Context, id postrider.EndpointID, r apitypes.SecretRotation) (apitypes.Secret, error) {
 	return post[apitypes.Secret](ctx, c, "/endpoints/"+id.String()+"/secrets/rotate", r)
 }
 
-// RevokeSecret ends one of an endpoint's secrets at once. For the last secret
-// the error matches [postrider.ErrConflict].
+// RevokeSecret ends one of an endpoint's secrets at once. If it is the only secret, the error
+// matches [postrider.ErrConflict].
 func (c *Client) RevokeSecret(ctx context.Context, id postrider.EndpointID, secret postrider.SecretID) error {
 	path := "/endpoints/" + id.String() + "/secrets/" + secret.String()
 	return c.call(ctx, request{method: http.MethodDelete, path: path}, nil)
@@ -268,9 +266,8 @@ func (c *Client) PublicKeys(ctx context.Context, endpoint postrider.EndpointID, 
 	return apitypes.Page[apitypes.PublicKey]{Data: keys.Keys, NextCursor: keys.NextCursor}, err
 }
 
-// Reencrypt encrypts the server's stored secrets again with the newest
-// encryption key. One call works for some seconds. Repeat it until Done is
-// true.
+// Reencrypt re-encrypts the server's stored secrets with the newest encryption key. One call works
+// for some seconds. Repeat it until Done is true.
 func (c *Client) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
 	return post[apitypes.Reencrypted](ctx, c, "/secrets/reencrypt", nil)
 }
@@ -318,9 +315,9 @@ func (c *Client) Inspection(ctx context.Context, id postrider.EndpointID, reques
 	return get[apitypes.Inspection](ctx, c, "/endpoints/"+id.String()+"/requests/"+request.String())
 }
 
-// AttemptRequest returns the request of an attempt by its number, with signatures and
-// credentials masked, and what each scheme signs of it. If the attempt made no request,
-// the error matches [postrider.ErrConflict].
+// AttemptRequest returns the request of the attempt with this number, with signatures and
+// credentials masked, and the content that each scheme signs. If the attempt made no request, the
+// error matches [postrider.ErrConflict].
 func (c *Client) AttemptRequest(ctx context.Context, id postrider.DeliveryID, attempt int) (apitypes.AttemptRequest, error) {
 	return get[apitypes.AttemptRequest](ctx, c, "/deliveries/"+id.String()+"/attempts/"+strconv.Itoa(attempt)+"/request")
 }
@@ -336,21 +333,21 @@ func (c *Client) CancelDelivery(ctx context.Context, id postrider.DeliveryID) (a
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/cancel", nil)
 }
 
-// RetryDelivery makes the next attempt of a delivery that waits for its time due now. If
-// the delivery has ended, or waits for anything else, the error matches
-// [postrider.ErrConflict] and says for what.
+// RetryDelivery makes the next attempt of a delivery due now, if the delivery waits for the time of
+// that attempt. If the delivery has ended or waits for something else, the error matches
+// [postrider.ErrConflict] and says what it waits for.
 func (c *Client) RetryDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/retry", nil)
 }
 
-// ReleaseDelivery releases a parked delivery, which is then attempted alone. If
-// the delivery is not parked, the error matches [postrider.ErrConflict].
+// ReleaseDelivery releases a parked delivery, which is then attempted apart from others. If the
+// delivery is not parked, the error matches [postrider.ErrConflict].
 func (c *Client) ReleaseDelivery(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/deliveries/"+id.String()+"/release", nil)
 }
 
-// DeadLetters lists the unresolved dead letters, and with f.Resolved also the
-// resolved ones.
+// DeadLetters lists the unresolved dead letters. If f.Resolved is true, it also lists the resolved
+// ones.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.Page[apitypes.DeadLetter], error) {
 	resolved := ""
 	if f.Resolved {
@@ -373,18 +370,19 @@ func (c *Client) Nodes(ctx context.Context) ([]apitypes.Node, error) {
 	return list.Data, err
 }
 
-// Hold returns whether the store is held after a restore, and what may be sent twice when
-// it is resumed.
+// Hold says whether the store is held after a restore, and how many deliveries may be sent twice
+// when it is resumed.
 func (c *Client) Hold(ctx context.Context) (apitypes.Hold, error) {
 	return get[apitypes.Hold](ctx, c, "/hold")
 }
 
-// ResumeAfterRestore ends the hold of a restored store. It returns what may be sent twice.
+// ResumeAfterRestore ends the hold of a restored store. The result says how many deliveries may be
+// sent twice.
 func (c *Client) ResumeAfterRestore(ctx context.Context) (apitypes.Hold, error) {
 	return post[apitypes.Hold](ctx, c, "/hold/resume", nil)
 }
 
-// TroubledEndpoints returns the endpoints that need a person most.
+// TroubledEndpoints returns the endpoints that most need a person's attention.
 func (c *Client) TroubledEndpoints(ctx context.Context) (apitypes.TroubledEndpoints, error) {
 	return get[apitypes.TroubledEndpoints](ctx, c, "/troubled-endpoints")
 }
@@ -395,7 +393,7 @@ func (c *Client) Search(ctx context.Context, text string) ([]apitypes.SearchHit,
 	return found.Data, err
 }
 
-// SearchHits is Search, with how many objects there are.
+// SearchHits does what Search does, and also returns the total number of objects found.
 func (c *Client) SearchHits(ctx context.Context, text string) (apitypes.SearchHits, error) {
 	return get[apitypes.SearchHits](ctx, c, "/search"+query(Paging{}, "q", text))
 }
@@ -411,20 +409,19 @@ func (c *Client) DiscardDeadLetter(ctx context.Context, id postrider.DeliveryID,
 	return post[apitypes.DeadLetter](ctx, c, "/dead-letters/"+id.String()+"/discard", apitypes.DeadLetterDiscard{Reason: reason})
 }
 
-// ReplayDeadLetter makes a new delivery from a dead letter, due at once, and
-// resolves the dead letter. If a replay of it is pending, the [*Error] has that
-// replay's id.
+// ReplayDeadLetter makes a new delivery from a dead letter, due at once, and resolves the dead
+// letter. If another replay of the dead letter is pending, the [*Error] has the id of that replay.
 func (c *Client) ReplayDeadLetter(ctx context.Context, id postrider.DeliveryID) (apitypes.Delivery, error) {
 	return post[apitypes.Delivery](ctx, c, "/dead-letters/"+id.String()+"/replay", nil)
 }
 
-// CreateReplay replays or discards all deliveries that the request selects, in a job of the
-// server. The job goes on by itself; see [Client.Replay].
+// CreateReplay creates a job of the server that replays or discards all deliveries that the request
+// selects. The job runs on the server; see [Client.Replay].
 func (c *Client) CreateReplay(ctx context.Context, r apitypes.ReplayCreate) (apitypes.Replay, error) {
 	return post[apitypes.Replay](ctx, c, "/replays", r)
 }
 
-// CountReplay counts the deliveries that CreateReplay would select, and changes nothing.
+// CountReplay counts the deliveries that CreateReplay would select. It changes nothing.
 func (c *Client) CountReplay(ctx context.Context, r apitypes.ReplayCreate) (apitypes.ReplayCount, error) {
 	return post[apitypes.ReplayCount](ctx, c, "/replays/dry-run", r)
 }
@@ -434,13 +431,13 @@ func (c *Client) Replays(ctx context.Context, f ReplayFilter) (apitypes.Page[api
 	return get[apitypes.Page[apitypes.Replay]](ctx, c, "/replays"+query(f.Paging, "account", f.Account, "status", string(f.Status)))
 }
 
-// Replay returns a replay with its progress, and with what became of its deliveries.
+// Replay returns a replay with its progress and the statuses of the deliveries that it made.
 func (c *Client) Replay(ctx context.Context, id postrider.ReplayID) (apitypes.Replay, error) {
 	return get[apitypes.Replay](ctx, c, "/replays/"+id.String())
 }
 
-// PauseReplay pauses a replay. If it has ended, the error matches
-// [postrider.ErrConflict], as with ResumeReplay and CancelReplay.
+// PauseReplay pauses a replay. If the replay has ended, the error matches [postrider.ErrConflict].
+// The same is true for ResumeReplay and CancelReplay.
 func (c *Client) PauseReplay(ctx context.Context, id postrider.ReplayID) (apitypes.Replay, error) {
 	return post[apitypes.Replay](ctx, c, "/replays/"+id.String()+"/pause", nil)
 }
@@ -450,7 +447,7 @@ func (c *Client) ResumeReplay(ctx context.Context, id postrider.ReplayID) (apity
 	return post[apitypes.Replay](ctx, c, "/replays/"+id.String()+"/resume", nil)
 }
 
-// CancelReplay ends a replay. The deliveries that it has made stay.
+// CancelReplay ends a replay. The deliveries that it has made are still attempted.
 func (c *Client) CancelReplay(ctx context.Context, id postrider.ReplayID) (apitypes.Replay, error) {
 	return post[apitypes.Replay](ctx, c, "/replays/"+id.String()+"/cancel", nil)
 }
@@ -460,7 +457,7 @@ func (c *Client) CreateEventType(ctx context.Context, t apitypes.EventTypeCreate
 	return post[apitypes.EventType](ctx, c, "/event-types", t)
 }
 
-// EventTypes lists the catalogue of event types, by name.
+// EventTypes lists the event types of the catalogue, sorted by name.
 func (c *Client) EventTypes(ctx context.Context, p Paging) (apitypes.Page[apitypes.EventType], error) {
 	return get[apitypes.Page[apitypes.EventType]](ctx, c, "/event-types"+query(p))
 }
@@ -475,7 +472,7 @@ func (c *Client) ChangeEventType(ctx context.Context, name string, change apityp
 	return patch[apitypes.EventType](ctx, c, "/event-types/"+url.PathEscape(name), change)
 }
 
-// DeleteEventType removes an event type from the catalogue. Its events stay.
+// DeleteEventType removes an event type from the catalogue. Events of the type stay.
 func (c *Client) DeleteEventType(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/event-types/" + url.PathEscape(name)}, nil)
 }
@@ -518,8 +515,8 @@ func patch[T any](ctx context.Context, c *Client, path string, in any) (T, error
 	return out, err
 }
 
-// query returns the query string of a list: the pairs with a value, and the
-// page. It is empty, or begins with a question mark.
+// query returns the query string of a list: the pairs that have a value, and the page. It is empty
+// or begins with a question mark.
 func query(p Paging, pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -550,8 +547,7 @@ func idText[I interface {
 	return id.String()
 }
 
-// order returns the query parameter for the order; empty for the default,
-// newest first.
+// order returns the query parameter for the order; empty for the default, which is newest first.
 func order(oldestFirst bool) string {
 	if oldestFirst {
 		return "asc"
@@ -567,7 +563,7 @@ func instant(at time.Time) string {
 	return at.UTC().Format(time.RFC3339Nano)
 }
 
-// All walks every page of a list. It ends with the first error.
+// All walks every page of a list. It stops at the first error.
 //
 //	for endpoint, err := range client.All(func(p client.Paging) (apitypes.Page[apitypes.Endpoint], error) {
 //		return c.Endpoints(ctx, client.EndpointFilter{Account: "acme", Paging: p})
@@ -593,4 +589,4 @@ func All[T any](page func(Paging) (apitypes.Page[T], error)) iter.Seq2[T, error]
 	}
 }
 
-const maxLimit = 250 // of a page
+const maxLimit = 250 // largest Paging.Limit that the server accepts

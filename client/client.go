@@ -6,8 +6,8 @@
 //		IdempotencyKey: "order-42",
 //	})
 //
-// A program requires this module by its path. If the module comes from a folder, name the
-// folder, too, and let go mod tidy complete go.mod (go get would ask for a published version):
+// A program requires this module by its path. If the module is in a folder, also name the folder,
+// and let go mod tidy complete go.mod (go get would ask for a published version):
 //
 //	go mod edit -require=github.com/postrider/postrider@v0.0.0
 //	go mod edit -replace=github.com/postrider/postrider=FOLDER
@@ -18,23 +18,24 @@
 //   - After a publish without an error, the event and its deliveries are on the
 //     server's disk.
 //   - Requests that are safe to repeat are repeated a few times if the server
-//     is busy (429, 502, 503, 504) or does not respond: reads, changes,
-//     deletions and publishes. The pauses grow, are random, and are at least as
-//     long as the server asks for. [Options].Attempts of 1 turns this off.
+//     is busy (429, 502, 503, 504) or does not respond. These are reads,
+//     changes, deletions and publishes. The pauses grow, are random, and are at
+//     least as long as the server asks for. [Options].Attempts of 1 turns this
+//     off.
 //   - A publish is safe to repeat because of its idempotency key. A publish
 //     without a key gets one for its tries. Set your own key if your program
 //     may publish the same event again after a restart.
 //   - Every other request is sent once: a replay, a test, a new endpoint. After
-//     an error that is no [*Error] it is unknown whether the server executed
-//     it.
+//     an error that is not an [*Error], it is unknown whether the server
+//     executed the request.
 //   - A response other than 2xx is an [*Error]. It has the server's message and
 //     matches the errors of package postrider with [errors.Is].
 //   - The data of an event is sent byte for byte as given.
-//   - The API key is sent only to the server of the base URL, and is in no
+//   - The API key is sent only to the server of the base URL, and appears in no
 //     error.
 //   - A [Client] is safe for concurrent use.
 //
-// Package receiver and package signature are for receiving webhooks.
+// To receive webhooks, use package receiver and package signature.
 package client
 
 import (
@@ -71,8 +72,9 @@ type Options struct {
 	Transport http.RoundTripper
 	// UserAgent is the User-Agent header. Default "postrider-client".
 	UserAgent string
-	// OnNotEffective is called for a response that says that a change is stored, and not yet in
-	// effect on all servers. The call returns no error. Default: nobody is told.
+	// OnNotEffective is called for a response that says that a change is stored but not yet in
+	// effect on all servers. The call that made the change returns no error. Default: no function
+	// is called.
 	OnNotEffective func(apitypes.NotEffective)
 }
 
@@ -117,18 +119,17 @@ func New(baseURL, key string, opts Options) *Client {
 // Close closes idle connections. The client can be used again afterwards.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// maxResponse is the most that is read of a response, in bytes. A page of 250
-// attempts with bodies of 16 KiB is well below it.
+// maxResponse is how many bytes of a response are read at most. A page of 250 attempts with bodies
+// of 16 KiB is well below it.
 const maxResponse = 64 << 20
 
 // request is one call of the API.
 type request struct {
-	// path is below /v1/webhooks, or an absolute one that begins with
-	// wellKnown.
+	// path is relative to /v1/webhooks, or absolute if it begins with wellKnown.
 	method, path string
 	// in is the request body before encoding; nil: there is none.
 	in any
-	// keyed is true if idempotency keys make a POST safe to repeat.
+	// keyed is true if idempotency keys make the POST safe to repeat.
 	keyed bool
 	// hops is the value of Webhook-Hops; 0: the header is omitted.
 	hops int
@@ -136,9 +137,9 @@ type request struct {
 	trace, traceState string
 }
 
-// call sends a request, repeatedly if that is safe and may help. It decodes the
-// response into out, unless out is nil. The body is encoded once, so all tries
-// send the same idempotency keys.
+// call sends a request. It repeats the request if that is safe and may help. It decodes the
+// response into out, unless out is nil. The body is encoded once, so all tries send the same
+// idempotency keys.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	var body []byte
 	if r.in != nil {
@@ -177,7 +178,7 @@ func (c *Client) try(ctx context.Context, r request, body []byte, out any) error
 	return nil
 }
 
-// finalError is an error that a further try cannot change.
+// finalError is an error that another try would not change.
 type finalError struct{ error }
 
 // Unwrap returns the underlying error.
@@ -206,7 +207,7 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Respon
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		// The method and path are said once, by call.
+		// call adds the method and the path to the error, so they are removed here.
 		if failed := (*url.Error)(nil); errors.As(err, &failed) {
 			err = failed.Err
 		}
@@ -226,9 +227,8 @@ func (c *Client) url(path string) string {
 	return c.base + "/v1/webhooks" + path
 }
 
-// encode returns the JSON of a request body. The data of an event is copied
-// verbatim: encoding/json would compact it, and the receiver must get the
-// producer's bytes.
+// encode returns the JSON of a request body. It copies the data of an event verbatim. encoding/json
+// would compact the data, and the receiver must get the producer's bytes.
 func encode(in any) ([]byte, error) {
 	switch in := in.(type) {
 	case apitypes.EventCreate:
@@ -254,8 +254,8 @@ func encodeBatch(events []apitypes.EventCreate) ([]byte, error) {
 	return append(body, "]}"...), nil
 }
 
-// appendEvent appends the JSON of an event with its data verbatim. Invalid data
-// is refused here, because it would break the body around it.
+// appendEvent appends the JSON of an event with its data verbatim. It refuses invalid data, because
+// that would make the whole body invalid.
 func appendEvent(body []byte, e apitypes.EventCreate) ([]byte, error) {
 	if !json.Valid(e.Data) {
 		return nil, &postrider.InvalidError{Field: "data", Reason: "must be JSON"}
@@ -278,8 +278,8 @@ func appendEvent(body []byte, e apitypes.EventCreate) ([]byte, error) {
 type Error struct {
 	// Status is the HTTP status.
 	Status int
-	// Code is a stable code for programs. Empty: the response was no problem of
-	// Postrider's, for instance a proxy's.
+	// Code is a stable code for programs. Empty: the response is not a problem document of
+	// Postrider, but for instance the page of a proxy.
 	Code string
 	// Detail is a message for people.
 	Detail string
@@ -340,7 +340,7 @@ func problem(response *http.Response, text []byte) error {
 	e := &Error{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}
 	var document apitypes.Problem
 	if json.Unmarshal(text, &document) != nil {
-		return e // a proxy's page, for instance
+		return e // the body is not JSON, for instance the page of a proxy
 	}
 	e.Code, e.Detail = document.Code, cmp.Or(document.Detail, document.Title)
 	e.Fields, e.Index, e.Replay, e.RequestID = document.Errors, document.Index, document.Replay, document.RequestID

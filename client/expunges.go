@@ -7,13 +7,14 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// CreateExpunge removes an event, an endpoint or an account with all that is stored about it. It
-// cannot be undone, and goes on by itself; see [Client.Expunge].
+// CreateExpunge removes an event, an endpoint or an account with all that is stored about it. The
+// removal cannot be undone. The server does it in the background; see [Client.Expunge].
 func (c *Client) CreateExpunge(ctx context.Context, e apitypes.ExpungeCreate) (apitypes.Expunge, error) {
 	return post[apitypes.Expunge](ctx, c, "/expunges", e)
 }
 
-// Expunges lists expunges, newest first; with running only those that have not ended.
+// Expunges lists expunges, newest first. If running is true, it lists only those that have not
+// ended.
 func (c *Client) Expunges(ctx context.Context, running bool, p Paging) (apitypes.Page[apitypes.Expunge], error) {
 	only := ""
 	if running {

@@ -11,7 +11,7 @@ type Paging struct {
 	// Limit is the largest number of items, at most 250. 0: the server's
 	// default, 50.
 	Limit int
-	// Cursor is the [Page.Next] of the previous page. Empty: the first page.
+	// Cursor is the result of Next of the previous page. Empty: the first page.
 	Cursor string
 }
 
@@ -23,7 +23,7 @@ type DeliveryFilter struct {
 	EventType   string
 	Status      postrider.Status
 	ReplayJob   postrider.ReplayID
-	From, To    time.Time // made at From or later, and before To
+	From, To    time.Time // created at From or later, and before To
 	OldestFirst bool
 	Paging
 }
@@ -42,7 +42,7 @@ type EndpointDeliveryFilter struct {
 	EventType   string
 	Status      postrider.Status
 	ReplayJob   postrider.ReplayID
-	From, To    time.Time // made at From or later, and before To
+	From, To    time.Time // created at From or later, and before To
 	OldestFirst bool
 	Paging
 }
@@ -51,14 +51,13 @@ type EndpointDeliveryFilter struct {
 type EventFilter struct {
 	Account  string // id or uid
 	Type     string
-	From, To time.Time // made at From or later, and before To
+	From, To time.Time // created at From or later, and before To
 
-	// IdempotencyKey selects the event that was published with the key, as long
-	// as the server remembers the key. It needs the Account, unless the API key
-	// is bound to one.
+	// IdempotencyKey selects the event that was published with this key, for as long as the server
+	// remembers the key. It needs Account, unless the API key is bound to an account.
 	IdempotencyKey string
-	// OrderingKey selects the events with this ordering key. It needs the Account,
-	// unless the API key is bound to one.
+	// OrderingKey selects the events with this ordering key. It needs Account, unless the API key
+	// is bound to an account.
 	OrderingKey string
 
 	OldestFirst bool
@@ -68,7 +67,7 @@ type EventFilter struct {
 // EndpointFilter selects endpoints. A zero field selects all.
 type EndpointFilter struct {
 	Account string                 // id or uid
-	UID     string                 // the endpoint's uid; needs the Account, unless the API key is bound to one
+	UID     string                 // uid of the endpoint; needs Account, unless the API key is bound to an account
 	IDs     []postrider.EndpointID // at most 100; empty: no filter
 	Status  postrider.EndpointStatus
 	Health  postrider.HealthStatus
@@ -77,22 +76,24 @@ type EndpointFilter struct {
 	Paging
 }
 
-// StatsQuery selects a range of stats. The zero query is the last day, by hours.
+// StatsQuery selects a range of statistics. The zero query selects the last day in steps of an
+// hour.
 type StatsQuery struct {
-	From, To time.Time // zero: an hour before To, by hours a day, by days 30 days; and now
-	Step     string    // minute, hour or day; empty: hour
-	Type     string    // event type; empty: all types
-	TZ       string    // with days: their time zone, such as Europe/Berlin; empty: UTC
+	// Zero To: now; zero From: an hour, a day or 30 days before To, for steps of a minute, an hour
+	// or a day.
+	From, To time.Time
+	Step     string // minute, hour or day; empty: hour
+	Type     string // event type; empty: all types
+	TZ       string // time zone of steps of a day, such as Europe/Berlin; empty: UTC
 }
 
-// DeadLetterFilter selects dead letters. A zero field selects all; for Resolved
-// see there.
+// DeadLetterFilter selects dead letters. A zero field selects all, except Resolved.
 type DeadLetterFilter struct {
 	Account   string
 	Endpoint  postrider.EndpointID
 	EventType string
 	Reason    string    // why the delivery died, such as [postrider.ReasonExhausted]
-	Resolved  bool      // true: also the resolved; false: only the unresolved
+	Resolved  bool      // true: also resolved dead letters; false: only unresolved ones
 	From, To  time.Time // the delivery was created at From or later, and before To
 
 	OldestFirst bool
@@ -101,7 +102,7 @@ type DeadLetterFilter struct {
 
 // KeyFilter selects API keys. A zero field selects all.
 type KeyFilter struct {
-	Account string // id or uid of the account that they are bound to
+	Account string // id or uid of the account that the keys are bound to
 	Paging
 }
 

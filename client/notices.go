@@ -13,7 +13,7 @@ type NoticeFilter struct {
 	Account  string // id or uid
 	Kind     postrider.NoticeKind
 	Object   string    // id of an endpoint or a replay, or name of a chore
-	From, To time.Time // at From or later, and before To
+	From, To time.Time // created at From or later, and before To
 	Paging
 }
 

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Ready asks a server once whether it should get traffic, at /readyz of its listener
-// for operators. An error says what a server answered that should not, or why nothing was
-// answered within five seconds. The warnings of one that should say what a person has to do:
-// it is held after a restore, or its disk fills. No API key is needed.
+// Ready asks a server once whether it should get traffic, at /readyz of its listener for operators.
+// If the server should get traffic, the warnings say what a person has to do: the server is held
+// after a restore, or its disk fills. If not, the error has the server's response, or says why none
+// came within five seconds. No API key is needed.
 func Ready(ctx context.Context, opsURL string) (warnings []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -22,7 +22,7 @@ func Ready(ctx context.Context, opsURL string) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{DisableKeepAlives: true} // and no proxy: the server is near
+	transport := &http.Transport{DisableKeepAlives: true} // without a proxy: the server is near
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask whether the server is ready: %w", err)

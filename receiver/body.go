@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// readBody returns the body as it was signed, which is before it was compressed,
-// or else the status to answer with. At most limit bytes of it are read and, what
-// few bytes can become, at most limit bytes unpacked.
+// readBody returns the body in its signed form, which is before compression. If it cannot, it
+// returns the status of the response instead. It reads at most limit bytes. Few compressed bytes
+// can become many, so it also unpacks at most limit bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, int) {
 	if r.ContentLength > limit {
 		return nil, http.StatusRequestEntityTooLarge

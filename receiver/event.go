@@ -13,41 +13,41 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// Event is what a verified request brought. Nothing in it tells the first attempt
-// from later ones.
+// Event is the content of a verified request. No field distinguishes the first attempt from later
+// ones.
 type Event struct {
-	// ID names the event, the same in every attempt, and is never empty. What
-	// one is depends on what the scheme signs, since what is not signed may have
-	// been put there by anyone who once saw a request:
+	// ID identifies the event. It is the same in every attempt and is never empty. Anyone who has
+	// once seen a request can send it again with a changed header, if the scheme does not sign that
+	// header. So the source of ID depends on the scheme. The first rule that applies is used:
 	//
-	//   - Standard and Svix sign an id, and this is it. Only by it the event is
-	//     known again.
-	//   - For the others it is the one that [Options].Identify finds in the
-	//     body, which is signed. Again the event is known only by it.
-	//   - Failing that it is the one in the header: Webhook-Id (Timestamped),
-	//     X-GitHub-Delivery, X-Shopify-Event-Id, X-Event-ID (Plain). The event
-	//     is known by it and its body together, so that nobody who recorded a
-	//     request can have another event taken for processed. They can send
-	//     what they recorded again with another id, which is then processed:
-	//     within the tolerance of the timestamp (Timestamped), or at any time.
-	//   - Failing that, as in requests of Stripe and Slack, it is a hash of the
-	//     body, and events with the same bytes are one event. Bodies that name
-	//     their event, as theirs do, are safe.
+	//   - Standard and Svix sign an id. ID is that id, and the store knows the
+	//     event by it.
+	//   - For other schemes, ID is what [Options].Identify finds in the body, which
+	//     is signed. The store knows the event by it.
+	//   - Otherwise, ID is in a header: Webhook-Id (Timestamped), X-GitHub-Delivery,
+	//     X-Shopify-Event-Id, X-Event-ID (Plain). The store knows the event by ID
+	//     and body together. So a person who recorded a request cannot make another
+	//     event look processed. That person can send the recorded request again
+	//     with another id, and it is processed again: within the tolerance of the
+	//     timestamp (Timestamped), or at any time (the others).
+	//   - Otherwise, as for Stripe and Slack, ID is a hash of the body, and requests
+	//     with the same body are one event. This is safe if bodies contain the
+	//     event's id, as those of Stripe and Slack do.
 	ID string
 
-	// Type is the event's type, or empty: the header that GitHub, Shopify and
-	// Plain have for it, which they do not sign, or else the member "type" of a
-	// JSON body.
+	// Type is the event's type, or empty. GitHub, Shopify and Plain have it in a header, which they
+	// do not sign. For the other schemes, and if that header is missing, it is the member "type" of
+	// a JSON body.
 	Type string
 
-	Timestamp time.Time        // of the attempt, signed; zero where the scheme signs none
-	Header    http.Header      // of the request; not signed, but for what the scheme signs
-	Body      []byte           // as it was signed
-	Scheme    signature.Scheme // by which the request is authentic
+	Timestamp time.Time        // signed time of the attempt; zero if the scheme signs no timestamp
+	Header    http.Header      // header of the request; only the fields that the scheme signs are verified
+	Body      []byte           // the body in its signed form, before compression
+	Scheme    signature.Scheme // scheme in which the request was verified
 
-	key       string // what the store knows the event by
+	key       string // key of the event in the store
 	claim     Claim
-	challenge string // what Postrider wants echoed; empty: it is an event
+	challenge string // challenge that Postrider wants echoed; empty: the request is an event
 }
 
 func newEvent(scheme signature.Scheme, h http.Header, body []byte, identify func(Event) string) Event {
@@ -75,7 +75,7 @@ func newEvent(scheme signature.Scheme, h http.Header, body []byte, identify func
 	return e
 }
 
-// companions are the headers that describe the event beside its signature.
+// companions are the names of the headers that describe the event, in addition to its signature.
 type companions struct{ id, eventType, timestamp string }
 
 var headersOf = map[signature.Scheme]companions{
@@ -89,13 +89,13 @@ var headersOf = map[signature.Scheme]companions{
 	signature.Plain:       {id: "X-Event-ID", eventType: "X-Webhook-Event"},
 }
 
-// signsID reports whether the event's id is signed with its body.
+// signsID reports whether the scheme signs the event's id together with the body.
 func signsID(scheme signature.Scheme) bool {
 	return scheme == "" || scheme == signature.Standard || scheme == signature.Svix
 }
 
-// maxKey is the longest id that is a store's key as it is: an index has its
-// limits. Postrider's have half of that.
+// maxKey is the greatest length of an id that the store uses unchanged, because a database index
+// limits the length of keys. The ids of Postrider are at most half as long.
 const maxKey = 128
 
 func keyOf(id string) string {
@@ -105,11 +105,12 @@ func keyOf(id string) string {
 	return id
 }
 
-// hashPrefix begins keys that are not ids. Signed ids have no dot.
+// hashPrefix is the prefix of keys that are hashes. A signed id contains no dot, so it never begins
+// with this prefix.
 const hashPrefix = "sha256."
 
-// hashed returns a key for an id and a body, either of which may be empty. The
-// length keeps them apart.
+// hashed returns a key for an id and a body, either of which may be empty. It also hashes the id's
+// length, which separates the id from the body.
 func hashed(id string, body []byte) string {
 	h := sha256.New()
 	h.Write([]byte(strconv.Itoa(len(id)) + "." + id))
@@ -117,17 +118,16 @@ func hashed(id string, body []byte) string {
 	return hashPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
-// content is what the kit itself looks for in a body.
+// content has the members of a body that this package reads itself.
 type content struct {
 	Type      string `json:"type,omitempty"`
 	Challenge string `json:"challenge,omitempty"`
 }
 
-// challengeType is the type of what Postrider asks a new endpoint to echo.
+// challengeType is the type of the request that Postrider sends to verify a new endpoint.
 const challengeType = "postrider.challenge"
 
-// read returns nothing for a body that is no JSON object, or has members of other
-// types.
+// read returns the zero content for a body that is no JSON object or has members of other types.
 func read(body []byte) content {
 	var c content
 	if len(body) == 0 || body[0] != '{' || json.Unmarshal(body, &c) != nil {
@@ -136,7 +136,7 @@ func read(body []byte) content {
 	return c
 }
 
-// sentAt reads a timestamp that was verified, so that it has the form it must.
+// sentAt reads the timestamp of a verified request, which therefore has a valid form.
 func sentAt(scheme signature.Scheme, h http.Header) time.Time {
 	text := h.Get(headersOf[scheme].timestamp)
 	if scheme == signature.Stripe {

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// MemoryOptions bounds a [Memory].
+// MemoryOptions are the limits of a [Memory].
 type MemoryOptions struct {
-	MaxAge    time.Duration // how long a processed event is remembered; default 8 days, a day more than Postrider repeats
-	MaxEvents int           // how many processed events are, the oldest being forgotten first; default 100,000, some 30 MB
+	// How long a processed event is remembered; default 8 days, a day more than Postrider repeats
+	// an event.
+	MaxAge    time.Duration
+	MaxEvents int // how many processed events are remembered, the newest ones; default 100,000, about 30 MB
 }
 
 func (o MemoryOptions) withDefaults() MemoryOptions {
@@ -21,16 +23,16 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 	return o
 }
 
-// Memory is a [Store] of this process: what it knows ends with it, and events
-// that are repeated after a restart are processed again. Its methods never block
-// and answer with no errors but ErrProcessed and ErrProcessing.
+// Memory is a [Store] in the memory of this process. Its content is lost when the process ends, so
+// an event that is repeated after a restart is processed again. Its methods never block. They
+// return no error except ErrProcessed and ErrProcessing.
 type Memory struct {
 	opts MemoryOptions
 
 	mu        sync.Mutex
 	claims    map[string]lease
 	processed map[string]bool
-	order     *list.List // of record, in the order of their times
+	order     *list.List // elements are of type record, sorted by time
 }
 
 type lease struct {
@@ -52,7 +54,7 @@ func NewMemory(opts MemoryOptions) *Memory {
 	}
 }
 
-// Claim takes the event, see [Store].
+// Claim claims the event, see [Store].
 func (m *Memory) Claim(_ context.Context, key string, leased time.Duration) (Claim, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +71,7 @@ func (m *Memory) Claim(_ context.Context, key string, leased time.Duration) (Cla
 	return c, nil
 }
 
-// Record notes that the event is processed, see [Store].
+// Record records that the event is processed, see [Store].
 func (m *Memory) Record(_ context.Context, c Claim) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,9 +97,8 @@ func (m *Memory) Release(_ context.Context, c Claim) error {
 	return nil
 }
 
-// Purge forgets the events that were processed, and the claims whose lease ended,
-// longer ago than age, and returns how many. Without it, a store forgets what
-// its options say by itself.
+// Purge deletes the events that were processed, and the claims whose lease ended, longer than age
+// ago. It returns their number. A Memory also deletes events without it, according to its options.
 func (m *Memory) Purge(_ context.Context, age time.Duration) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,6 +128,6 @@ func (m *Memory) forgetOldestLocked() {
 }
 
 func recordOf(e *list.Element) record {
-	r, _ := e.Value.(record) // nothing else is in the list
+	r, _ := e.Value.(record) // the list has only records
 	return r
 }

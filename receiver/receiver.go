@@ -1,5 +1,4 @@
-// Package receiver receives webhooks: it verifies each request, and processes
-// each event once.
+// Package receiver receives webhooks: it verifies each request, and processes each event once.
 //
 //	store := receiver.NewMemory(receiver.MemoryOptions{}) // or NewSQL, which outlives the process
 //	hooks, err := receiver.New(verifiers, store, func(ctx context.Context, e receiver.Event) error {
@@ -7,26 +6,26 @@
 //	}, receiver.Options{})
 //	mux.Handle("/webhooks", hooks)
 //
-// Senders repeat an event until they are answered with 2xx, so a receiver sees
-// some twice. A [Receiver] claims the event's id in its [Store], calls the
-// [Handler], and records the id as processed. What holds:
+// Senders repeat an event until they get a 2xx, so a receiver gets some events twice. A [Receiver]
+// claims the event's id in its [Store], calls the [Handler], and records the id as processed. Its
+// promises:
 //
-//   - The handler sees no byte that was not verified.
+//   - The handler sees only bytes that were verified.
 //   - A 2xx means that the handler returned nil for this event, now or earlier.
 //   - An event whose processing ended in an error, a panic or a crash is not
-//     recorded: the sender's next attempt is processed, after a crash once the
-//     claim's lease has ended.
-//   - Of requests for one event at one time a single one is processed. The
-//     others are answered with 409 at once, and nothing is lost: they are
-//     repeated.
-//   - A handler that heeds its context never runs twice at a time for an event.
+//     recorded as processed. The sender's next attempt is processed; after a
+//     crash only when the claim's lease has ended.
+//   - Of several requests for one event at the same time, only one is processed.
+//     The others get a 409 at once. Nothing is lost, because senders repeat
+//     them.
+//   - A handler that obeys its context never runs twice at the same time for one
+//     event.
 //
-// A crash between the handler's success and the record makes the event be
-// processed again. Where that must not be, commit the record with what the
-// handler writes: [SQL.RecordTx]. Where processing takes longer than senders
-// wait, which is 15 to 30 seconds, let the handler put the event into a durable
-// queue and return: from then on it is the queue that must not lose it.
-// [Receiver.ServeHTTP] lists every answer.
+// If the process crashes between the handler's success and the record, the event is processed
+// again. To prevent that, commit the record together with the handler's own writes: [SQL.RecordTx].
+// If processing takes longer than senders wait, which is 15 to 30 seconds, the handler should put
+// the event into a durable queue and return. Then the queue must not lose the event.
+// [Receiver.ServeHTTP] lists all responses.
 package receiver
 
 import (
@@ -44,21 +43,19 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// Handler processes an event. It returns nil once the event may be forgotten:
-// what it did is durable, or the event is in a durable queue. With an error the
-// event counts as not processed; one that a repetition would not mend is marked
-// by [Permanent].
+// Handler processes an event. It returns nil when the event need not be sent again: its effects are
+// durable, or the event is in a durable queue. After an error the event counts as not processed.
+// [Permanent] marks an error that a repetition would not change.
 //
-// Its context ends with the lease of the event's claim, and not when the sender
-// hangs up: the event is processed to its end, and the sender's next attempt gets the result.
-// It may be called from any goroutine.
+// The context ends with the lease of the event's claim. It does not end when the sender closes the
+// connection: the event is processed completely, and the sender's next attempt gets the result. A
+// Handler may be called from any goroutine.
 type Handler func(ctx context.Context, e Event) error
 
-// Permanent marks an error that the same event would run into again: the answer
-// is 422 instead of 500. The event is not recorded as processed. Senders that
-// tell the two apart set it aside at once, for a person to look at; others, as
-// Postrider unless its endpoint says otherwise, repeat it first. A handler that
-// wants an event neither processed nor repeated returns nil.
+// Permanent marks an error that would occur again for the same event. The response is 422 instead
+// of 500. The event is not recorded as processed. Some senders give up such an event at once and
+// show it to a person. Others repeat it first; Postrider does so unless the endpoint's policy says
+// otherwise. If an event should be neither processed nor repeated, the handler must return nil.
 func Permanent(err error) error { return permanentError{err} }
 
 type permanentError struct{ error }
@@ -67,16 +64,17 @@ func (e permanentError) Unwrap() error { return e.error }
 
 // Options tunes a [Receiver]. The zero value is ready to use.
 type Options struct {
-	MaxBody int64         // bytes of a body, unpacked; default 1 MiB
-	Lease   time.Duration // how long a handler may take, and a crashed one blocks its event; default 1 minute
+	MaxBody int64 // limit for the bytes of a body after unpacking; default 1 MiB
+	// Limit for the time of a handler; after a crash its event stays claimed for this time; default
+	// 1 minute.
+	Lease time.Duration
 
-	// Identify returns the id that the body of an event names it by, or "". It
-	// is asked where the scheme signs no id: see [Event].ID. Default: none is
-	// looked for.
+	// Identify returns the event's id from its body, or "". It is called if the scheme signs no id:
+	// see [Event].ID. Default: no id is looked for.
 	Identify func(e Event) string
 
-	// AllowedOrigin answers the handshake of CloudEvents (OPTIONS) with that
-	// WebHook-Allowed-Origin: a sender's name, or "*". Default: no handshake.
+	// AllowedOrigin is the WebHook-Allowed-Origin in the response to the handshake of CloudEvents
+	// (OPTIONS): the name of a sender, or "*". Default: the handshake is refused.
 	AllowedOrigin string
 
 	Log *slog.Logger // default: discard
@@ -101,14 +99,12 @@ type Receiver struct {
 	opts      Options
 }
 
-// New returns a receiver of the events that one of the verifiers finds
-// authentic; they are asked in order. What is accepted is as safe as the weakest
-// of them. A verifier without a key that its scheme can use is
-// [signature.ErrNoKey]; one that is impossible otherwise is ErrScheme or
-// ErrFormat of that package.
+// New returns a receiver of the requests that one of the verifiers accepts. The verifiers are tried
+// in order, so the receiver is only as safe as the weakest of them. If a verifier has no key that
+// its scheme can use, the error is [signature.ErrNoKey]. If it is invalid otherwise, the error is
+// ErrScheme or ErrFormat of that package.
 //
-// Senders that do not know of each other need a store each: their ids may be the
-// same.
+// Independent senders need separate stores, because their ids may be the same.
 func New(verifiers []signature.Verifier, store Store, handle Handler, opts Options) (*Receiver, error) {
 	if len(verifiers) == 0 {
 		return nil, fmt.Errorf("receiver: no verifier: %w", signature.ErrNoKey)
@@ -121,8 +117,8 @@ func New(verifiers []signature.Verifier, store Store, handle Handler, opts Optio
 	return &Receiver{slices.Clone(verifiers), store, handle, opts.withDefaults()}, nil
 }
 
-// checkVerifier asks the verifier about a request without a signature. The
-// verifier of a scheme that needs a symmetric secret looks for one only later.
+// checkVerifier tries the verifier on a request without a signature. That does not find a missing
+// symmetric secret, so checkVerifier looks for one itself if the scheme needs it.
 func checkVerifier(v signature.Verifier) error {
 	if err := v.Verify(http.Header{}, nil, time.Now()); !errors.Is(err, signature.ErrNoSignature) {
 		return err
@@ -134,36 +130,37 @@ func checkVerifier(v signature.Verifier) error {
 	return nil
 }
 
-// retryAfter is the pause that a sender is asked for, where it should come again
-// soon. Postrider heeds it in a 503, where it pauses the endpoint.
+// retryAfter is the Retry-After of a response after which the sender should try again soon. For a
+// 503, Postrider pauses the whole endpoint for that time.
 const retryAfter = 5 * time.Second
 
-// settleTimeout is how long the store may take to settle a claim.
+// settleTimeout limits how long the store may take to record or release a claim.
 const settleTimeout = 10 * time.Second
 
-// ServeHTTP answers a request:
+// ServeHTTP responds to a request:
 //
 //   - 204: the event is processed, by this request or an earlier one.
-//   - 200: it is a challenge that Postrider sends to a new endpoint, and it is
-//     echoed; or a handshake, see [Options].AllowedOrigin.
+//   - 200: the request is the challenge that Postrider sends to a new endpoint,
+//     and the response echoes it; or it is a handshake, see
+//     [Options].AllowedOrigin.
 //   - 400: the body could not be read or unpacked.
-//   - 401: no verifier finds it authentic.
+//   - 401: no verifier accepts the request.
 //   - 405: the method is not POST.
 //   - 409, with Retry-After: another request for this event is being processed.
-//   - 413: the body is larger than [Options].MaxBody, as sent or unpacked.
-//   - 415: the body is encoded otherwise than by gzip. A signature is over the
-//     body as it was before.
+//   - 413: the body is larger than [Options].MaxBody, before or after unpacking.
+//   - 415: the content encoding of the body is not gzip. A signature signs the
+//     body before compression.
 //   - 422: the handler returned an error that is [Permanent].
 //   - 500: the handler returned another error.
 //   - 503, with Retry-After: the store could not say whether the event is new.
 //     The handler was not called.
 //
-// With anything but 2xx the event is not recorded as processed. A handler's panic
-// gives the event up and is left to the server, which cuts the connection. When
-// a handler succeeded and the store then does not record it, that is logged, and
-// the answer is 204: the sender has no reason to come again.
+// Unless the response is 2xx, the event is not recorded as processed. If a handler panics, its
+// claim is released and the panic goes on to the server, which closes the connection. If a handler
+// succeeds but the store then cannot record it, the error is logged and the response is 204,
+// because the sender has no reason to repeat the event.
 //
-// The time for reading the request is the server's to limit: set its ReadTimeout.
+// The server limits the time for reading the request: set its ReadTimeout.
 func (rc *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodOptions && rc.opts.AllowedOrigin != "":
@@ -194,8 +191,7 @@ func (rc *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, rc.receive(r.Context(), event))
 }
 
-// verify returns the scheme by which the request is authentic, or why it is not
-// by any.
+// verify returns the scheme in which the request was verified, or the errors of all verifiers.
 func (rc *Receiver) verify(h http.Header, body []byte) (signature.Scheme, error) {
 	var faults []error
 	now := time.Now()
@@ -209,13 +205,13 @@ func (rc *Receiver) verify(h http.Header, body []byte) (signature.Scheme, error)
 	return "", errors.Join(faults...)
 }
 
-// receive returns the status to answer with. Of the connection's context only the
-// values count: once claimed, an event is dealt with to the end.
+// receive returns the status of the response. It does not stop when the connection's context ends:
+// once claimed, an event is processed completely.
 func (rc *Receiver) receive(ctx context.Context, e Event) int {
 	ctx = context.WithoutCancel(ctx)
 	log := rc.opts.Log.With("event", e.ID)
 	working, cancel := context.WithTimeoutCause(ctx, rc.opts.Lease, errLeaseEnded)
-	defer cancel() // the lease began later than this, so that it outlives working
+	defer cancel() // the lease begins after this line, so it ends after the context working
 	claim, err := rc.store.Claim(working, e.key, rc.opts.Lease)
 	switch {
 	case errors.Is(err, ErrProcessed):
@@ -230,8 +226,8 @@ func (rc *Receiver) receive(ctx context.Context, e Event) int {
 	return rc.process(working, e, log)
 }
 
-// process calls the handler and settles the claim. A handler that panics has not
-// returned an error, but its claim is given up all the same.
+// process calls the handler and settles the claim: it records the claim, or releases it after an
+// error or a panic.
 func (rc *Receiver) process(working context.Context, e Event, log *slog.Logger) int {
 	err := errPanicked
 	defer func() {
@@ -261,8 +257,8 @@ var (
 	errPanicked   = errors.New("receiver: the handler panicked")
 )
 
-// answer sends a status and, unless all is well, its words. They say nothing of
-// the reason: the sender of a forged request does not learn how to make a better one.
+// answer sends a status, with its standard text unless it is 204. The text does not say the reason,
+// so that the sender of a forged request does not learn how to improve it.
 func answer(w http.ResponseWriter, status int) {
 	if status == http.StatusConflict || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
@@ -277,12 +273,11 @@ func answer(w http.ResponseWriter, status int) {
 func echo(w http.ResponseWriter, challenge string) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(content{Challenge: challenge}); err != nil {
-		return // the connection is gone, and the sender asks again
+		return // the connection is gone, and the sender will ask again
 	}
 }
 
-// shakeHands agrees to be sent events, as section 4 of CloudEvents' HTTP
-// webhook specification has it.
+// shakeHands accepts the handshake of the CloudEvents HTTP webhook specification, section 4.
 func shakeHands(w http.ResponseWriter, origin string) {
 	w.Header().Set("Allow", "OPTIONS, POST")
 	w.Header().Set("WebHook-Allowed-Origin", origin)

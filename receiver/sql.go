@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// Dialect is the SQL that a database speaks.
+// Dialect is the SQL dialect of a database.
 type Dialect string
 
-// The dialects of a [SQL] store. Any driver of database/sql will do.
+// The dialects of a [SQL] store. Every driver of database/sql works.
 const (
 	// PostgreSQL is version 9.5 or later.
 	PostgreSQL Dialect = "postgresql"
-	// SQLite is version 3.24 or later. Let connections wait for each other
-	// (busy_timeout), or requests that meet are answered with 503.
+	// SQLite is version 3.24 or later. Set busy_timeout so that connections wait for each other.
+	// Without it, concurrent requests can get a 503.
 	SQLite Dialect = "sqlite"
 )
 
 // SQLOptions tunes a [SQL] store.
 type SQLOptions struct {
-	Table string // small letters, digits and _, at most 48; default webhook_events
+	Table string // lower-case letters, digits and _, at most 48; default webhook_events
 }
 
-// SQL is a [Store] in a table of the receiver's own database, which any number of
-// processes may share. Leases are measured by the database's clock.
+// SQL is a [Store] in a table of the receiver's own database. Any number of processes may share it.
+// The database's clock measures the leases.
 //
-// The table grows until [SQL.Purge] is called, say once a day. Keep an event for
-// as long as its sender repeats it: Postrider for 7 days unless its endpoint says
-// otherwise, and longer where people replay.
+// The table grows until [SQL.Purge] is called, for instance once a day. Keep an event for as long
+// as its sender may repeat it: Postrider repeats for 7 days unless the endpoint's policy says
+// otherwise, and longer if people replay events.
 type SQL struct {
 	db     *sql.DB
 	schema string
@@ -43,18 +43,18 @@ type SQL struct {
 
 var _ Store = (*SQL)(nil)
 
-// statements number their parameters in the order in which these first occur:
-// there are drivers that count so.
+// statements have the SQL of a store. Parameters are numbered in the order in which they first
+// occur, because some drivers count them in that order.
 type statements struct{ claim, look, record, recordTx, release, purge string }
 
-var clocks = map[Dialect]string{ // unix milliseconds, now rather than when the transaction began
+var clocks = map[Dialect]string{ // unix milliseconds of the current time, not of the start of the transaction
 	PostgreSQL: "cast(extract(epoch from clock_timestamp()) * 1000 as bigint)",
 	SQLite:     "cast((julianday('now') - 2440587.5) * 86400000 as integer)",
 }
 
 var tableName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
-// NewSQL returns a store in the table, which [SQL.Migrate] creates.
+// NewSQL returns a store in the table. [SQL.Migrate] creates the table.
 func NewSQL(db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
 	now, known := clocks[dialect]
 	table := cmp.Or(opts.Table, "webhook_events")
@@ -77,17 +77,16 @@ const schemaText = `create table if not exists {table} (
 create index if not exists {table}_at on {table} (at);
 `
 
-// Schema returns the text that creates the table unless it exists, for those who
-// keep their migrations themselves.
+// Schema returns the SQL that creates the table if it does not exist, for programs that manage
+// their migrations themselves.
 func (s *SQL) Schema() string { return s.schema }
 
-// Migrate creates the table unless it exists. Several processes may do so at
-// once.
+// Migrate creates the table if it does not exist. Several processes may call it at the same time.
 func (s *SQL) Migrate(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, s.schema)
 	if err != nil {
-		// PostgreSQL's "if not exists" does not see a table that another
-		// transaction is about to commit, and fails then. The second time it does.
+		// In PostgreSQL, "if not exists" does not see a table that another transaction is
+		// committing, and the statement fails. The second execution sees it.
 		_, err = s.db.ExecContext(ctx, s.schema)
 	}
 	if err != nil {
@@ -96,8 +95,8 @@ func (s *SQL) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// claimText inserts the event unless it is there, or takes over a claim whose
-// lease has ended.
+// claimText inserts the event if it is not in the table, or takes over a claim whose lease has
+// ended.
 const claimText = `
 insert into {table} (id, state, token, at) values ($1, 'processing', $2, {now} + $3)
 on conflict (id) do update set token = excluded.token, at = excluded.at
@@ -105,7 +104,7 @@ where {table}.state = 'processing' and {table}.at <= {now}`
 
 const lookText = `select state from {table} where id = $1`
 
-// Claim takes the event, see [Store].
+// Claim claims the event, see [Store].
 func (s *SQL) Claim(ctx context.Context, key string, lease time.Duration) (Claim, error) {
 	c := Claim{Key: key, Token: rand.Text()}
 	claimed, err := affected(s.db.ExecContext(ctx, s.text.claim, c.Key, c.Token, lease.Milliseconds()))
@@ -118,7 +117,8 @@ func (s *SQL) Claim(ctx context.Context, key string, lease time.Duration) (Claim
 	var state string
 	err = s.db.QueryRowContext(ctx, s.text.look, key).Scan(&state)
 	switch {
-	case errors.Is(err, sql.ErrNoRows): // it was released just now: the next attempt claims it
+	// The claim was released just now; the sender's next attempt will claim the event.
+	case errors.Is(err, sql.ErrNoRows):
 		return Claim{}, ErrProcessing
 	case err != nil:
 		return Claim{}, fmt.Errorf("receiver: look at event: %w", err)
@@ -134,7 +134,7 @@ insert into {table} (id, state, token, at) values ($1, 'processed', '', {now})
 on conflict (id) do update set state = 'processed', token = '', at = excluded.at
 where {table}.state = 'processing'`
 
-// Record notes that the event is processed, see [Store].
+// Record records that the event is processed, see [Store].
 func (s *SQL) Record(ctx context.Context, c Claim) error {
 	if _, err := s.db.ExecContext(ctx, s.text.record, c.Key); err != nil {
 		return fmt.Errorf("receiver: record event: %w", err)
@@ -146,12 +146,11 @@ const recordTxText = `
 update {table} set state = 'processed', token = '', at = {now}
 where id = $1 and token = $2 and state = 'processing'`
 
-// RecordTx notes in a transaction on the store's database that the event, which a
-// handler was given, is processed. What the handler writes in the transaction is
-// then committed exactly once, whatever crashes. After an error the transaction
-// must not be committed; ErrClaimLost is the error when the lease ended and
-// another claimed the event. Until the transaction ends, other requests for this
-// event wait, and with SQLite all.
+// RecordTx records, in a transaction on the store's database, that the event that a handler was
+// given is processed. The handler's other writes in the transaction are then committed exactly
+// once, even after a crash. After an error the transaction must not be committed. ErrClaimLost
+// means that the lease ended and the event was claimed or recorded again. Until the transaction
+// ends, other requests for this event wait; with SQLite all requests wait.
 func (s *SQL) RecordTx(ctx context.Context, tx *sql.Tx, e Event) error {
 	recorded, err := affected(tx.ExecContext(ctx, s.text.recordTx, e.claim.Key, e.claim.Token))
 	if err != nil {
@@ -173,11 +172,11 @@ func (s *SQL) Release(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// purgeText walks the index on at.
+// purgeText uses the index on the column at.
 const purgeText = `delete from {table} where at < {now} - $1`
 
-// Purge forgets the events that were processed, and the claims whose lease ended,
-// longer ago than age, and returns how many.
+// Purge deletes the events that were processed, and the claims whose lease ended, longer than age
+// ago. It returns their number.
 func (s *SQL) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	purged, err := affected(s.db.ExecContext(ctx, s.text.purge, age.Milliseconds()))
 	if err != nil {

@@ -6,37 +6,36 @@ import (
 	"time"
 )
 
-// Store remembers which events are being processed, and which have been. Every
-// method is atomic and may be called from any goroutine; receivers in several
-// processes may share one that outlives them. [Memory] and [SQL] are stores.
+// Store remembers which events are being processed and which were processed. Every method is atomic
+// and may be called from any goroutine. Receivers in several processes can share a store that all
+// of them can reach. [Memory] and [SQL] are stores.
 type Store interface {
-	// Claim takes the event of that key for one caller until the lease ends. It
-	// is ErrProcessed if it was recorded and ErrProcessing while another claim
-	// is in force. A claim whose lease has ended does not count.
+	// Claim claims the event with the key for one caller, until the lease ends. It returns
+	// ErrProcessed if the event was recorded, and ErrProcessing if another claim is valid. A claim
+	// whose lease has ended is not valid.
 	Claim(ctx context.Context, key string, lease time.Duration) (Claim, error)
 
-	// Record notes that the claim's event is processed. It does so whoever may
-	// have claimed it since, or recorded it: processed is processed.
+	// Record records that the event of the claim is processed. It does so even if another caller
+	// has claimed or recorded the event since: a processed event stays processed.
 	Record(ctx context.Context, c Claim) error
 
-	// Release ends the claim, so that the event may be claimed again at once.
-	// An event that is processed, or claimed by another, stays that.
+	// Release ends the claim, so that the event can be claimed again at once. It changes nothing if
+	// the event was recorded as processed or another caller has claimed it.
 	Release(ctx context.Context, c Claim) error
 }
 
 // Claim is the right to process an event.
 type Claim struct {
-	Key   string // of the event
-	Token string // only of this claim
+	Key   string // key of the event
+	Token string // identifies this claim of the event
 }
 
-// What a [Store] knows of an event.
+// The states of an event in a [Store].
 var (
 	// ErrProcessed: the event is recorded as processed.
 	ErrProcessed = errors.New("receiver: event is processed")
-	// ErrProcessing: the event is claimed by another.
+	// ErrProcessing: another caller has claimed the event.
 	ErrProcessing = errors.New("receiver: event is being processed")
-	// ErrClaimLost: the lease ended, and the event was claimed or recorded by
-	// another since.
+	// ErrClaimLost: the lease ended, and another caller has claimed or recorded the event since.
 	ErrClaimLost = errors.New("receiver: claim lost")
 )

@@ -2,23 +2,24 @@
 //
 //	go run ./receiver/example -secrets secrets.txt
 //
-// It listens on localhost:8090, verifies Standard Webhooks, and keeps the ids of
-// what it printed in webhooks.db, a SQLite file. Stop it, start it again, have the
-// sender repeat an event: it is answered with 204 and not printed a second time.
+// It listens on localhost:8090, verifies Standard Webhooks, and keeps the ids of the events that it
+// printed in webhooks.db, a SQLite file. To try that, stop it, start it again, and let the sender
+// repeat an event: it responds 204 and does not print the event a second time.
 //
-// The file secrets.txt has a secret on each line, whsec_… or whpk_…. Requests that
-// are signed with any of them are accepted, which is how a secret is rotated: add
-// the new one, change it over at the sender, remove the old one, and restart.
+// The file secrets.txt has one secret on each line, whsec_… or whpk_…. A request that is signed
+// with any of them is accepted. So a secret is rotated in four steps: add the new secret, change
+// the secret at the sender, remove the old one, and restart.
 //
-// To try it with Postrider (serve --dev allows endpoints on this machine), create
-// an account and an endpoint, put the secret that is printed into the file, and publish:
+// To try it with Postrider (serve --dev allows endpoints on this machine), create an account and an
+// endpoint, put the printed secret into the file, and publish:
 //
 //	postrider serve --dev
 //	postrider accounts create acme
 //	postrider endpoints create --account acme http://localhost:8090/webhooks
 //	postrider send --account acme order.created '{"order":42}'
 //
-// The flags -listen, -path, -db and -scheme change what is said above.
+// The flags -listen, -path, -db and -scheme change the address, the path, the SQLite file and the
+// scheme.
 package main
 
 import (
@@ -69,7 +70,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	return s, err
 }
 
-// run serves until ctx ends, and then finishes what it has begun.
+// run serves until ctx ends, and then finishes the requests that have begun.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	s, err := parse(args, stderr)
 	if err != nil {
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	// The log is written ahead, and connections wait for each other.
+	// The pragmas turn on write-ahead logging, and let connections wait for each other.
 	db, err := sql.Open("sqlite", "file:"+s.database+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)")
 	if err != nil {
 		return err
@@ -109,8 +110,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	return serve(ctx, s.listen, mux, log)
 }
 
-// printer is where a program of your own does its work. It returns nil only once
-// the work is done: until then the sender repeats the event.
+// printer is where your own program does its work. It returns nil only after the work is done:
+// until then the sender repeats the event.
 func printer(stdout io.Writer) receiver.Handler {
 	var mu sync.Mutex
 	return func(_ context.Context, e receiver.Event) error {
@@ -142,10 +143,10 @@ func readKeys(file string) (keys []signature.Key, err error) {
 	return keys, nil
 }
 
-// remembered is longer than senders repeat an event.
+// remembered is longer than the time for which senders repeat an event.
 const remembered = 30 * 24 * time.Hour
 
-// purge forgets old events, at the start and then once an hour.
+// purge deletes old events from the store, at the start and then once an hour.
 func purge(ctx context.Context, store *receiver.SQL, log *slog.Logger) {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
@@ -171,7 +172,7 @@ func serve(ctx context.Context, address string, h http.Handler, log *slog.Logger
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	var serving sync.WaitGroup
 	var served error
-	stopped, stop := context.WithCancel(ctx) // when asked to, or when serving fails
+	stopped, stop := context.WithCancel(ctx) // ends when ctx ends, or when serving fails
 	serving.Go(func() {
 		served = server.Serve(listener)
 		stop()

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// bodyForm describes a scheme that signs only the body: the header of the signature,
-// its prefix and encoding, the hash, and the fields beside it. These fields are not
-// signed, so a receiver must not trust them.
+// bodyForm describes a scheme that signs only the body: the header of the signature, its prefix and
+// encoding, the hash, and the companions. Companions are other header fields that the scheme sends.
+// They are not signed, so a receiver must not trust them.
 type bodyForm struct {
 	header, prefix string
 	hash           crypto.Hash
-	base64         bool // and not hexadecimal
+	base64         bool // true: base64; false: hexadecimal
 	companions     []field
 }
 
-// The header names are written exactly as the original senders write them, because
-// some receivers compare them with regard to case.
+// bodyForms has the header names exactly as the original senders write them, because some receivers
+// compare names case-sensitively.
 var bodyForms = map[Scheme]bodyForm{
 	GitHub:     {header: "X-Hub-Signature-256", prefix: prefixSHA256, hash: crypto.SHA256, companions: githubCompanions},
 	GitHubSHA1: {header: "X-Hub-Signature", prefix: prefixSHA1, hash: crypto.SHA1, companions: githubCompanions},
@@ -41,8 +41,8 @@ var shopifyCompanions = []field{
 	companion("X-Shopify-Triggered-At", triggeredAt),
 }
 
-// plainCompanions have the event's id twice, because receivers look for either name.
-// Both stay the same when the event is delivered again.
+// plainCompanions have the event's id under two names, because receivers look for either. Both stay
+// the same when the event is sent again.
 var plainCompanions = []field{
 	companion("X-Webhook-ID", deliveryID),
 	companion("X-Webhook-Event", eventType),

@@ -2,15 +2,15 @@ package signature
 
 import "strconv"
 
-// Content is the text that a format signs: the Prefix, followed by the body. Receivers
-// compare it with the text that they verify.
+// Content says what a format signs: the Prefix, followed by the body. People compare it with the
+// content that a receiver verifies.
 type Content struct {
 	Header string // name of the header field that carries the signature
-	Prefix string // signed in front of the body; empty: only the body is signed
+	Prefix string // signed before the body; empty: only the body is signed
 }
 
-// Content returns the text that the format signs, without the body. It needs no key and
-// reads no body.
+// Content returns what the format signs, without the body. It needs no key and does not read the
+// body.
 func (f Format) Content(m Message) (Content, error) {
 	f, err := f.check()
 	if err != nil {

@@ -18,14 +18,14 @@ const (
 	MaxSecretSize = 64
 )
 
-// The prefixes of the texts of secrets.
+// The prefixes of secrets in text form.
 const (
 	symmetricPrefix = "whsec_"
 	privatePrefix   = "whsk_"
 	publicPrefix    = "whpk_"
 )
 
-// Why a text is no secret. None of the errors contains the text.
+// The errors of a text that is no secret. None of them contains the text.
 var (
 	// ErrSecret: the text has none of the forms that [ParseSecret] accepts.
 	ErrSecret = errors.New("signature: secret must be whsec_, whsk_ or whpk_ and padded base64 " +
@@ -37,27 +37,28 @@ var (
 
 // Secret is a key that signs or verifies requests. There are four kinds:
 //
-//   - symmetric, whsec_ and base64: 24 to 64 random bytes that both sides know;
+//   - symmetric, whsec_ and base64: 24 to 64 random bytes that sender and
+//     receiver know;
 //   - symmetric text, made by another sender: the bytes of the text are the key;
-//   - private, whsk_ and base64: an ed25519 seed and its public half, which
-//     only the sender knows;
-//   - public, whpk_ and base64: only that half, which verifies and cannot sign.
+//   - private, whsk_ and base64: an ed25519 seed and its public key, which only
+//     the sender knows;
+//   - public, whpk_ and base64: only that public key, which verifies and cannot
+//     sign.
 //
-// A Secret does not show itself: packages fmt, encoding/json and log/slog print a
-// placeholder or an address, also for structures that contain one. Only [Secret.Text]
-// returns it, and [Secret.Equal] compares it. The zero Secret is no secret; nothing
-// signs or verifies with it.
+// A Secret is never printed: packages fmt, encoding/json and log/slog print a placeholder or an
+// address, also for a struct that contains a Secret. Only [Secret.Text] returns the text, and
+// [Secret.Equal] compares it. The zero Secret is no secret and can neither sign nor verify.
 type Secret struct {
-	// A closure, because no printer can look into one, not even with reflection. A
-	// string field would appear in the output of %+v for a struct that contains it.
+	// The field is a closure because no printer can look into one, not even by reflection. A string
+	// field would appear in the %+v output of a struct that contains it.
 	open func() material
 }
 
 // material has the parts of a secret.
 type material struct {
 	kind kind
-	text string // the form in which people exchange it
-	key  []byte // decoded; of a text, its bytes
+	text string // text form, which people exchange
+	key  []byte // the decoded key; for a symmetric text, its bytes
 }
 
 type kind int
@@ -68,8 +69,8 @@ const (
 	public
 )
 
-// NewSecret returns a symmetric secret of 32 bytes from random, which is
-// rand.Reader of crypto/rand but in tests.
+// NewSecret returns a symmetric secret of 32 bytes read from random. Outside of tests, random is
+// rand.Reader of crypto/rand.
 func NewSecret(random io.Reader) (Secret, error) {
 	key := make([]byte, 32)
 	if _, err := io.ReadFull(random, key); err != nil {
@@ -78,8 +79,8 @@ func NewSecret(random io.Reader) (Secret, error) {
 	return encoded(symmetric, symmetricPrefix, key), nil
 }
 
-// NewPrivateKey returns a private key with a seed from random, which is
-// rand.Reader of crypto/rand but in tests.
+// NewPrivateKey returns a private key with a seed read from random. Outside of tests, random is
+// rand.Reader of crypto/rand.
 func NewPrivateKey(random io.Reader) (Secret, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	if _, err := io.ReadFull(random, seed); err != nil {
@@ -88,10 +89,9 @@ func NewPrivateKey(random io.Reader) (Secret, error) {
 	return encoded(private, privatePrefix, ed25519.NewKeyFromSeed(seed)), nil
 }
 
-// ParseSecret reads whsec_, whsk_ or whpk_ with the standard, padded base64 of
-// a key. Any other text is [ErrSecret], also a private key whose public half does not
-// belong to its seed: it would sign requests that no receiver can verify.
-// [Secret.Text] of the result is text.
+// ParseSecret reads whsec_, whsk_ or whpk_ with the standard, padded base64 of a key. For any other
+// text the error is [ErrSecret]. That includes a private key whose public half does not belong to
+// its seed, because no receiver could verify its signatures. [Secret.Text] of the result is text.
 func ParseSecret(text string) (Secret, error) {
 	prefix, encoding, _ := strings.Cut(text, "_")
 	key, err := base64.StdEncoding.Strict().DecodeString(encoding)
@@ -115,10 +115,10 @@ func ParseSecret(text string) (Secret, error) {
 	return Secret{}, ErrSecret
 }
 
-// TextSecret takes a secret that another sender made, and that [ParseSecret]
-// does not read: 24 to 64 visible ASCII characters, whose bytes are the key in
-// every scheme. A text with a prefix of ParseSecret is refused: it is a misspelt
-// secret or, worse, a public key, which everybody knows.
+// TextSecret accepts a secret that another sender made and that [ParseSecret] does not read: 24 to
+// 64 visible ASCII characters, whose bytes are the key in every scheme. It refuses a text with a
+// prefix of ParseSecret. Such a text is a misspelt secret or a public key, which everybody may
+// know.
 func TextSecret(text string) (Secret, error) {
 	prefix, _, _ := strings.Cut(text, "_")
 	switch prefix + "_" {
@@ -146,8 +146,8 @@ func (s Secret) Text() string {
 	return s.open().text
 }
 
-// Public returns the public half of a private key, and a public key as it is.
-// For any other secret it is the zero Secret.
+// Public returns the public key of a private key, and a public key unchanged. For any other secret
+// it returns the zero Secret.
 func (s Secret) Public() Secret {
 	switch {
 	case s.is(private):
@@ -161,22 +161,22 @@ func (s Secret) Public() Secret {
 // IsZero reports whether s is no secret.
 func (s Secret) IsZero() bool { return s.open == nil }
 
-// Equal reports whether both are the same secret. Its duration does not depend on
-// where they differ.
+// Equal reports whether both are the same secret. The time that it takes does not depend on where
+// they differ.
 func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Text()), []byte(other.Text())) == 1
 }
 
-// redacted is printed in place of a secret.
+// redacted is printed instead of a secret.
 const redacted = "[secret]"
 
 // String returns a placeholder.
 func (Secret) String() string { return redacted }
 
-// Format writes a placeholder, whatever the verb.
+// Format writes a placeholder for every verb.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText returns a placeholder, which is also what the secret is in JSON.
+// MarshalText returns a placeholder, which therefore also stands in JSON.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // LogValue returns a placeholder.
@@ -184,8 +184,7 @@ func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 func (s Secret) is(k kind) bool { return s.open != nil && s.open().kind == k }
 
-// publicKey returns what verifies the signatures of an asymmetric key, else
-// nil.
+// publicKey returns the key that verifies the signatures of an asymmetric key; nil for other kinds.
 func (s Secret) publicKey() ed25519.PublicKey {
 	switch {
 	case s.is(private):

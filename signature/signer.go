@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// Signer signs many messages with the same keys in the same formats. It keeps the
-// state that HMAC derives from each key, so that signing costs little more than
-// hashing the body. It may be used from any goroutine.
+// Signer signs many messages with the same keys in the same formats. It keeps the state that HMAC
+// derives from each key, so that signing costs little more than hashing the body. It may be used
+// from any goroutine.
 //
-// NewSigner does all work that does not depend on the message: it checks the
-// formats, chooses the keys of each scheme, and compiles both into a list of header
-// fields. AppendHeader only fills in their values.
+// NewSigner does all the work that does not depend on the message: it checks the formats, chooses
+// the keys of each scheme, and compiles both into a list of header fields. AppendHeader only
+// computes the values of the fields.
 type Signer struct {
 	fields []field
 	keys   []macKey
-	// The workspace that the last signature used. A goroutine takes it out while it
-	// signs and puts it back; a goroutine that finds none makes its own. One is kept,
-	// because a Signer belongs to one endpoint and mostly one goroutine signs.
+	// spare is the workspace that the last signature used. A goroutine takes the workspace while it
+	// signs and puts it back afterwards. If there is none, the goroutine makes a new one. One spare
+	// is enough, because a Signer belongs to one endpoint and usually one goroutine signs at a
+	// time.
 	spare atomic.Pointer[workspace]
 }
 
@@ -37,16 +38,15 @@ type field struct {
 	use   use
 }
 
-// use says what happens if two formats write a field of the same name. For example,
-// Standard and Timestamped both write Webhook-Id, which accompanies, and
-// Webhook-Signature, which they share as a list. Two formats that sign with the same
-// custom header exclude each other.
+// use says what happens if two formats write a field of the same name. For example, Standard and
+// Timestamped both write Webhook-Id, which accompanies, and Webhook-Signature, whose values they
+// share as a list. Two formats that sign in the same custom header exclude each other.
 type use int
 
 const (
-	accompanies use = iota // one is enough: both have the same value
-	signs                  // they exclude each other
-	shares                 // their values become one list
+	accompanies use = iota // the field is written once, because both values are the same
+	signs                  // the two formats exclude each other
+	shares                 // the two values become one list
 )
 
 // item appends one element of a signature header. It reads the message from w.
@@ -59,13 +59,13 @@ type macKey struct {
 	key  []byte
 }
 
-// NewSigner returns a signer for the given formats, at least one. Keys are the active
-// keys, newest first.
+// NewSigner returns a signer for the given formats, at least one. keys are the active keys, newest
+// first.
 //
-// Every format must have a key that its scheme can use, otherwise the error is
-// [ErrNoKey]: a private key signs only [Standard] and [Svix]. No two formats may use
-// the same header. The exception is Standard with [Timestamped]: their value is then
-// a list that the receivers of both understand.
+// Every format must have a key that its scheme can use; otherwise the error is [ErrNoKey]. A
+// private key signs only [Standard] and [Svix]. Two formats must not use the same header. The
+// exception is Standard together with [Timestamped]: their value is a list that the receivers of
+// both understand.
 func NewSigner(keys []Key, formats ...Format) (*Signer, error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func NewSigner(keys []Key, formats ...Format) (*Signer, error) {
 	return s, nil
 }
 
-// checkFormats returns the formats with their schemes. It moves Timestamped to the
-// front, because its receivers read only the beginning of the value that it shares
-// with Standard. Receivers of Standard ignore it as an item of an unknown version:
+// checkFormats returns the formats with their schemes. It moves Timestamped to the front, because
+// its receivers read only the beginning of the value that it shares with Standard. Receivers of
+// Standard ignore that item because its version is unknown to them:
 //
 //	Webhook-Signature: sha256=…,keyId=sec_1 v1,…
 func checkFormats(formats []Format) ([]Format, error) {
@@ -113,9 +113,9 @@ func checkFormats(formats []Format) ([]Format, error) {
 	return checked, nil
 }
 
-// compile returns the fields of a format, with the newest key that its scheme can
-// use, or with all of them if its value can list several signatures. During a
-// rotation, receivers of the other schemes so have to know the new key first.
+// compile returns the fields of a format. If the value of the scheme can list several signatures,
+// all keys that the scheme can use sign. Otherwise only the newest of these keys signs, so during a
+// rotation the receivers of such schemes must know the new key before it is used.
 func (s *Signer) compile(f Format, keys []Key) ([]field, error) {
 	var of []Key // the keys that the scheme can use
 	for _, k := range keys {
@@ -143,7 +143,7 @@ func (s *Signer) compile(f Format, keys []Key) ([]field, error) {
 	}
 }
 
-// add adds the fields of another format, and merges those that exist.
+// add adds the fields of a format, and merges fields that other formats have added.
 func (s *Signer) add(fields []field) error {
 	for _, f := range fields {
 		i := slices.IndexFunc(s.fields, func(other field) bool { return strings.EqualFold(other.name, f.name) })
@@ -159,9 +159,8 @@ func (s *Signer) add(fields []field) error {
 	return nil
 }
 
-// AppendHeader appends to head the header fields of every format, each ended by
-// CRLF, and returns the longer head. No name appears twice. With an error it returns
-// head unchanged.
+// AppendHeader appends the header fields of every format to head, each ended by CRLF, and returns
+// the longer head. No name appears twice. After an error it returns head unchanged.
 func (s *Signer) AppendHeader(head []byte, m Message) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return head, err
@@ -213,8 +212,8 @@ var (
 
 func companion(name string, value item) field { return field{name: name, items: []item{value}} }
 
-// mac returns the index of the HMAC with the key in the workspace. It adds the key if
-// no scheme has used it yet.
+// mac returns the index in the workspace of the HMAC with the key. It adds the key if no scheme has
+// used it yet.
 func (s *Signer) mac(hash crypto.Hash, key []byte) int {
 	same := func(other macKey) bool { return other.hash == hash && bytes.Equal(other.key, key) }
 	if i := slices.IndexFunc(s.keys, same); i >= 0 {
@@ -224,7 +223,7 @@ func (s *Signer) mac(hash crypto.Hash, key []byte) int {
 	return len(s.keys) - 1
 }
 
-// workspace is the memory with which one goroutine signs one message.
+// workspace is the memory that one goroutine needs to sign one message.
 type workspace struct {
 	macs      []hash.Hash
 	message   Message
@@ -240,9 +239,9 @@ func newWorkspace(keys []macKey) *workspace {
 	return w
 }
 
-// sum returns the MAC of prefix and body. The result lies in the buffer of the
-// workspace and is valid until the next sum. The prefix lies there, too: it is hashed
-// before the result overwrites it, so a signature allocates nothing.
+// sum returns the MAC of prefix and body. The result is in the workspace's buffer and is valid
+// until the next call. The prefix may be in the same buffer: it is hashed before the result
+// overwrites it. So signing allocates no memory.
 func (w *workspace) sum(mac int, prefix, body []byte) []byte {
 	h := w.macs[mac]
 	h.Reset()
@@ -252,8 +251,8 @@ func (w *workspace) sum(mac int, prefix, body []byte) []byte {
 	return w.buffer
 }
 
-// reset drops the message, and the buffer if a large body made it grow: ed25519
-// needs prefix and body in one piece.
+// reset forgets the message. It also drops the buffer if a large body made it grow, which happens
+// because ed25519 needs prefix and body in one piece.
 func (w *workspace) reset() {
 	w.message = Message{}
 	if cap(w.buffer) > 16<<10 {

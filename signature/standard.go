@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// listForm has the header names of a scheme that signs like Standard Webhooks:
-// Standard itself, and Svix, which it comes from.
+// listForm has the header names of a scheme that signs like Standard Webhooks: Standard itself, and
+// Svix, from which Standard Webhooks comes.
 type listForm struct{ id, timestamp, signature string }
 
 var standardForm = listForm{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"}
@@ -20,17 +20,17 @@ var listForms = map[Scheme]listForm{
 	Svix:     {"Svix-Id", "Svix-Timestamp", "Svix-Signature"},
 }
 
-// The versions of a signature in a list. The comma belongs to the version, so that v1
-// is not found in v1a.
+// The versions of a signature in a list. The comma is a part of the version, so that v1 does not
+// match v1a.
 const (
 	versionMAC     = "v1,"
 	versionEd25519 = "v1a,"
 )
 
-// listFields signs with every key, newest first. The form of the list is the strictest
-// that is known to be needed: exactly one space between items and none at the end, for
-// verifiers that split at single spaces; and v1a before v1, for verifiers that know
-// only v1 and look only at the last item.
+// listFields signs with every key, newest first. It writes the list in the strictest form that a
+// known verifier needs. Between two items is exactly one space and at the end none, for verifiers
+// that split at single spaces. v1a comes before v1, for verifiers that know only v1 and read only
+// the last item.
 func (s *Signer) listFields(form listForm, keys []Key) []field {
 	var asymmetric, macs []item
 	for _, k := range keys {
@@ -98,7 +98,7 @@ func (form listForm) read(h http.Header) (claim, error) {
 	return c, nil
 }
 
-// addListed adds an item of a list, unless its version is unknown.
+// addListed adds an item of a list. It ignores an item of an unknown version.
 func (c *claim) addListed(item string) {
 	if text, ok := strings.CutPrefix(item, versionMAC); ok {
 		c.addBase64(text, sha256.Size)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The schemes that sign a timestamp and the body: Stripe, Slack, Timestamped. A
-// recorded request of theirs expires with its timestamp. Their id is not signed, so a
-// receiver that wants each event once must find an id in the body.
+// The headers of the schemes that sign a timestamp and the body: Stripe, Slack, Timestamped. A
+// recorded request of these schemes expires with its timestamp. They sign no id, so a receiver that
+// must process each event once has to find an id in the body.
 const (
 	headerStripe         = "Stripe-Signature"
 	headerSlack          = "X-Slack-Signature"
@@ -24,8 +24,8 @@ const (
 	prefixStripe = "v1="
 )
 
-// stripeFields writes t=…,v1=…,v1=… with one v1 for every key, and nothing else,
-// because some verifiers refuse unknown parts.
+// stripeFields writes t=…,v1=…,v1=… with one v1 for every key. It writes nothing else, because some
+// verifiers refuse unknown parts.
 func (s *Signer) stripeFields(keys []Key) []field {
 	macs := make([]int, 0, len(keys))
 	for _, k := range keys {
@@ -77,8 +77,8 @@ func (w *workspace) timedPrefix() []byte {
 	return append(append(w.buffer[:0], w.timestamp...), '.')
 }
 
-// readStripe reads t=…,v1=…,v1=… and ignores versions that it does not know. The
-// timestamp must appear once, because it is part of the signed content.
+// readStripe reads t=…,v1=…,v1=… and ignores unknown versions. The timestamp must occur exactly
+// once, because it is part of the signed content.
 func readStripe(h http.Header) (claim, error) {
 	list, err := only(h, headerStripe)
 	if err != nil {
@@ -119,8 +119,8 @@ func readSlack(h http.Header) (claim, error) {
 	return c, nil
 }
 
-// readTimestamped ignores the keyId that the header names. All keys of the receiver
-// are tried, so the request cannot choose one.
+// readTimestamped ignores the keyId in the header. It tries all keys of the receiver, so the
+// request cannot choose a key.
 func readTimestamped(h http.Header) (claim, error) {
 	c, err := readTimed(h, standardForm.timestamp)
 	if err != nil {
@@ -140,7 +140,7 @@ func readTimestamped(h http.Header) (claim, error) {
 	return c, nil
 }
 
-// readTimed returns a claim with the timestamp, for schemes that have a header for it.
+// readTimed returns a claim with the timestamp from the header with the name.
 func readTimed(h http.Header, name string) (claim, error) {
 	text, err := only(h, name)
 	if err != nil {
@@ -151,8 +151,8 @@ func readTimed(h http.Header, name string) (claim, error) {
 	return c, err
 }
 
-// readTimestamp reads unix seconds. It accepts digits only, while strconv would also
-// accept a sign. The text itself is signed, so it is kept unchanged.
+// readTimestamp reads unix seconds. It accepts only digits; strconv would also accept a sign. The
+// text itself is signed, so it is kept unchanged.
 func (c *claim) readTimestamp(text string) error {
 	if text == "" || len(text) > 12 {
 		return ErrMalformed

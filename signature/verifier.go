@@ -12,30 +12,30 @@ import (
 	"time"
 )
 
-// maxListed limits the signatures that one request can list, and so the work that it
-// can cause. Further ones are ignored. Senders list one for every active key.
+// maxListed limits how many signatures of a request are read, and so the work that a request can
+// cause. Senders list one signature for each active key.
 const maxListed = 64
 
-// Verifier decides whether a request is authentic. It has no state: a Verifier can be
-// copied, and shared by goroutines.
+// Verifier decides whether a request is authentic. It has no state, so it can be copied and shared
+// by goroutines.
 type Verifier struct {
-	Format    Format        // the zero Format is [Standard]
-	Keys      []Key         // any of them will do; during a rotation the old one and the new one
-	Tolerance time.Duration // of the timestamp, both ways; 0: [DefaultTolerance]
+	Format Format // the zero Format is [Standard]
+	Keys   []Key  // a signature by any of them is enough; during a rotation, the old key and the new key
+	// Greatest difference of the timestamp from now, in both directions; 0: [DefaultTolerance].
+	Tolerance time.Duration
 }
 
-// Verify returns nil if the request with this header and body is authentic,
-// and else one of the errors of this package. The keys are the receiver's:
-// symmetric secrets, and for [Standard] and [Svix] also public keys; none is
-// chosen or given by the request.
+// Verify returns nil if the request with this header and body is authentic, and otherwise one of
+// the errors of this package. All keys are the receiver's own: symmetric secrets, and for
+// [Standard] and [Svix] also public keys. The request can neither choose nor provide a key.
 //
-// One listed signature by one of the keys is enough. Signatures of another version or
-// form are ignored, and so are all after the first 64. A request of a scheme that
-// signs no timestamp never expires.
+// One listed signature by one of the keys is enough. Signatures of another version or form are
+// ignored, and so are all after the first 64. A request of a scheme that signs no timestamp never
+// expires.
 //
-// The checks are in the order of their cost and of what they reveal: the
-// configuration, the form of the headers, the timestamp, and the signatures last. So
-// a request that is old or malformed is refused without hashing its body.
+// The cheapest checks, which reveal the least, come first: the configuration, the form of the
+// headers, the timestamp, and last the signatures. So an old or malformed request is refused
+// without hashing its body.
 func (v Verifier) Verify(h http.Header, body []byte, now time.Time) error {
 	if err := checkKeys(v.Keys); err != nil {
 		return err
@@ -64,16 +64,16 @@ func (v Verifier) Verify(h http.Header, body []byte, now time.Time) error {
 	return nil
 }
 
-// claim has what the headers of a request say about its signature. Nothing in it is
-// trusted before madeBy has returned true.
+// claim has what the headers of a request say about its signature. Do not trust any of its fields
+// before madeBy has returned true.
 type claim struct {
-	prefix    string // what is signed in front of the body
-	timed     bool   // there is a timestamp, and it is signed
+	prefix    string // what is signed before the body
+	timed     bool   // a timestamp is present and signed
 	timestamp string
 	sentAt    time.Time
 	hash      crypto.Hash // 0: SHA-256
-	decoded   bool        // signed with the decoded secret, not its text, and perhaps with ed25519
-	listed    [][]byte    // MACs, and signatures of ed25519, which differ in length
+	decoded   bool        // signed with the decoded secret instead of its text, and perhaps with ed25519
+	listed    [][]byte    // MACs and ed25519 signatures, which have different lengths
 }
 
 func (f Format) read(h http.Header) (claim, error) {
@@ -91,9 +91,9 @@ func (f Format) read(h http.Header) (claim, error) {
 	}
 }
 
-// madeBy reports whether one of the keys made one of the listed signatures. It
-// compares every key with every signature, also after one has matched, so that its
-// duration does not reveal which key or signature it was.
+// madeBy reports whether one of the keys made one of the listed signatures. It compares every key
+// with every signature even after a match, so that its duration does not reveal which key or
+// signature matched.
 func (c *claim) madeBy(keys []Key, body []byte) bool {
 	content := []byte(nil) // prefix and body in one piece; only ed25519 needs it
 	found := false
@@ -145,8 +145,8 @@ func (c *claim) mac(k Key, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// addHex adds a MAC that is written in hexadecimal digits after the prefix. It
-// ignores an item of any other form: a list may have versions that are not known yet.
+// addHex adds a MAC that is written as hexadecimal digits after the prefix. It ignores an item of
+// any other form, because a list may contain versions that are not known yet.
 func (c *claim) addHex(item, prefix string, hash crypto.Hash) {
 	text, ok := strings.CutPrefix(item, prefix)
 	if !ok || len(text) != 2*hash.Size() || len(c.listed) == maxListed {
@@ -157,9 +157,8 @@ func (c *claim) addHex(item, prefix string, hash crypto.Hash) {
 	}
 }
 
-// addBase64 adds a signature of size bytes. It ignores any other form, also texts
-// with line breaks, which the decoder would skip: each signature has exactly one
-// text.
+// addBase64 adds a signature of size bytes. It ignores any other form, so that each signature has
+// exactly one text. That includes texts with line breaks, which the decoder would skip.
 func (c *claim) addBase64(text string, size int) {
 	if len(text) != base64.StdEncoding.EncodedLen(size) || len(c.listed) == maxListed {
 		return
@@ -191,8 +190,8 @@ func anySymmetric(keys []Key) bool {
 	return false
 }
 
-// only returns the value of a header that must appear exactly once. If it appeared
-// twice, this package and the program behind it could read different values.
+// only returns the value of a header that must occur exactly once. If it occurred twice, this
+// package and the rest of the program could read different values.
 func only(h http.Header, name string) (string, error) {
 	switch values := h[name]; {
 	case len(values) == 0 || values[0] == "":

@@ -7,32 +7,36 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Actions are for the dispatcher to carry out. Every action that the core waits for is
-// followed by an input, also if it failed.
+// Actions are for the dispatcher to carry out. If the core waits for the end of an action, an input
+// follows that action, even if the action failed.
 type Actions struct {
-	Send     []*Delivery            // to start an attempt for; [Attempted] follows each
-	Settle   []store.Settlement     // to commit; [SettlementsCommitted] follows
-	Release  []Release              // leases to give back; [LeasesReleased] follows
-	Claim    *store.Claim           // to make; [ClaimReturned] follows; nil: none
-	Circuits []CircuitChange        // to store, in this order for each endpoint; [CircuitStored] follows each
-	Disable  []postrider.EndpointID // they responded with 410; [DisableEnded] follows each
+	Send    []*Delivery        // deliveries to attempt; [Attempted] follows each
+	Settle  []store.Settlement // settlements to commit; [SettlementsCommitted] follows
+	Release []Release          // leases to give back; [LeasesReleased] follows
+	Claim   *store.Claim       // claim to make; [ClaimReturned] follows; nil: none
+	// Circuits to store, for each endpoint in this order; [CircuitStored] follows each.
+	Circuits []CircuitChange
+	Disable  []postrider.EndpointID // endpoints that responded 410; [DisableEnded] follows each
 
-	Notify []store.DueLane        // lanes of other nodes' endpoints that got new deliveries here
-	LookAt []postrider.EndpointID // endpoints of other nodes that have something due
+	Notify []store.DueLane        // lanes of other nodes' endpoints for which this node committed new deliveries
+	LookAt []postrider.EndpointID // endpoints of other nodes that have due deliveries
 
-	Lag         time.Duration // how long the node needs for the backlog that is its own fault
-	BulkWaiting int           // endpoints whose bulk waits for the rate, or leased bulk deliveries, whichever are more
-	WakeAt      time.Time     // when to call Decide at the latest; zero: when there is an input
-	Progress    bool          // something started, got a response or was committed, or nothing is due
+	Lag time.Duration // how long the node needs for the backlog that it causes itself; see backpressure
+	// Number of endpoints whose bulk waits for the rate, or of leased bulk deliveries, whichever is
+	// greater.
+	BulkWaiting int
+	WakeAt      time.Time // latest time of the next Decide; zero: at the next input
+	// True: an attempt started or got a response, a settlement was committed, or nothing is due.
+	Progress bool
 }
 
-// Delivery is a delivery under a lease of this node. The core owns it, except from
-// Actions.Send until [Attempted]: then the goroutine of its attempt does.
+// Delivery is a delivery under a lease of this node. It belongs to the core, except from
+// Actions.Send until [Attempted]: during that time it belongs to the goroutine of its attempt.
 type Delivery struct {
 	postrider.Claimed
 
-	To      *store.EndpointSnapshot // the endpoint when the attempt started; nil: it has not
-	Timeout time.Duration           // of the attempt; set when it starts
+	To      *store.EndpointSnapshot // the endpoint when the attempt started; nil: the attempt has not started
+	Timeout time.Duration           // timeout of the attempt; set when the attempt starts
 	Probe   bool                    // the attempt is the probe of a circuit; set when it starts
 	Result  postrider.Attempt       // set by the dispatcher before [Attempted]
 
@@ -52,49 +56,49 @@ type Release struct {
 type CircuitChange struct {
 	postrider.Circuit
 
-	Notable bool // its status or cooldown changed, which an operator wants to know
+	Notable bool // its status or cooldown changed, so operators should see it
 }
 
-// Input is something that happened. The types of this file implement it.
+// Input is something that happened. The types below implement it, and DeliveriesCommitted.
 type Input interface {
 	apply(c *Core, now time.Time)
 }
 
 type (
-	// ClaimReturned says that the claim of Actions.Claim is over.
+	// ClaimReturned says that the claim in Actions.Claim has ended.
 	ClaimReturned struct {
 		Claim   *store.Claim
 		Got     store.Claims
-		Err     error     // Got is empty then
-		AskedAt time.Time // when the claim was sent: its leases began later
+		Err     error     // if set, Got is empty
+		AskedAt time.Time // when the claim was sent; its leases began later
 	}
 
-	// Attempted says that an attempt is over. Its Result is set.
+	// Attempted says that an attempt has ended. Its Result is set.
 	Attempted struct{ Delivery *Delivery }
 
-	// SettlementsCommitted says that a group of settlements is committed.
+	// SettlementsCommitted says that a group of settlements was committed.
 	SettlementsCommitted struct {
 		Settlements []store.Settlement
 		Results     []store.Settled
 	}
 
-	// LeasesReleased says that leases were given back, or that giving them back failed and
-	// they are left to end.
+	// LeasesReleased says that leases were given back. If giving them back failed, it is sent too,
+	// and the leases end by themselves.
 	LeasesReleased struct{ Releases []Release }
 
-	// LanesDue says that deliveries are due or will be. Endpoints that the core [Core.Needs]
-	// are introduced before.
+	// LanesDue says that deliveries are due or will be. The caller introduces endpoints that the
+	// core [Core.Needs] before.
 	LanesDue struct {
 		Lanes []store.DueLane
-		New   bool // the scan was only for new deliveries: a claim need not begin at the oldest
+		New   bool // the scan looked only for new deliveries, so claims need not begin at the oldest row
 	}
 
-	// CircuitsLoaded are stored circuits of endpoints that this node serves.
+	// CircuitsLoaded has the stored circuits of endpoints that this node serves.
 	CircuitsLoaded struct{ Circuits []postrider.Circuit }
 
-	// CircuitStored says that a change of a circuit is stored, and its version. With
-	// [postrider.ErrConflict] another node or a person changed it first, and Circuit is
-	// theirs.
+	// CircuitStored says that a change of a circuit was stored, with its version. If Err is
+	// [postrider.ErrConflict], another node or a person changed the circuit first, and Circuit is
+	// the stored one.
 	CircuitStored struct {
 		Circuit postrider.Circuit
 		Err     error
@@ -103,43 +107,43 @@ type (
 	// ShardsAssigned says which shards this node owns.
 	ShardsAssigned struct {
 		Shards   []uint8             // sorted
-		Surplus  int                 // how many of them are more than this node's share
-		Until    time.Time           // the ownership ends then, unless a later heartbeat renews it; zero: it has ended
-		Losses   int                 // how often the node's lock was lost before the heartbeat was sent
-		Circuits []postrider.Circuit // of shards that are new
+		Surplus  int                 // how many of the shards are more than this node's share
+		Until    time.Time           // end of the ownership, unless a later heartbeat renews it; zero: it has ended
+		Losses   int                 // how often the node's lock had been lost when the heartbeat was sent
+		Circuits []postrider.Circuit // circuits of the shards that are new
 	}
 
-	// LockLost says that this node may have lost its shards. It starts nothing until
-	// a ShardsAssigned whose heartbeat was sent after the loss.
+	// LockLost says that this node may have lost its shards. It starts nothing until a
+	// ShardsAssigned whose heartbeat was sent after the loss.
 	LockLost struct {
-		Losses int // how often the node's lock was lost, this loss among them
+		Losses int // how often the node's lock was lost, including this loss
 	}
 
-	// DisableEnded says that the store was asked to disable an endpoint after a 410. If it is
-	// disabled, the [EndpointChanged] that says so came before. Else the call failed, or a
-	// person was faster; the settings count again, and the next 410 asks once more.
+	// DisableEnded says that the attempt to disable an endpoint after a 410 has ended. If the
+	// endpoint is disabled, an [EndpointChanged] said so before. Otherwise the call failed, or a
+	// person changed the endpoint first. Then the endpoint's settings apply again, and the next 410
+	// disables it.
 	DisableEnded struct{ Endpoint postrider.EndpointID }
 
-	// EndpointChanged gives an endpoint's settings, or says that deliveries may be due
-	// for it.
+	// EndpointChanged has the settings of an endpoint, or says that deliveries may be due for it.
 	EndpointChanged struct {
 		Endpoint postrider.EndpointID
-		Settings *store.EndpointSnapshot // as of now; nil: it is deleted or unknown
-		Due      bool                    // deliveries may be due for it, also if another node owns it
+		Settings *store.EndpointSnapshot // current settings; nil: the endpoint is deleted or unknown
+		Due      bool                    // deliveries may be due for the endpoint, even if another node owns it
 	}
 
-	// HoldChanged says whether the store is held: then nothing is claimed or started, and
-	// leases that have not started are given back. Attempts in flight go on.
+	// HoldChanged says whether the store is held. While it is held, nothing is claimed or started,
+	// and leases that have not started are given back. Attempts in flight go on.
 	HoldChanged struct{ Held bool }
 
-	// Load says how goroutines wait for a processor.
+	// Load says how long goroutines wait for a processor.
 	Load struct {
-		Saturated bool // one in ten waits over 1 ms: a backlog is the node's own fault
+		Saturated bool // one in ten waits over 1 ms: the node itself causes its backlog
 		Crowded   bool // one in sixteen waits over 0.1 ms: urgent deliveries begin to wait
 	}
 
-	// Drain says that the node ends: it starts nothing more and gives back leases that
-	// have not started.
+	// Drain says that the node is ending. It starts nothing more, and gives back leases that have
+	// not started.
 	Drain struct{}
 )
 

@@ -13,16 +13,15 @@ type Admission struct {
 	Lane     postrider.Lane
 }
 
-// Grant is the response to a list of admissions. Every Grant with a token must be
-// ended by one [DeliveriesCommitted], whether or not the commit succeeds: the credit that it
-// took is returned only by that. The dispatcher's Admit calls the commit itself, so
-// that no caller can forget it.
+// Grant is the response to a list of admissions. Every Grant with a token must be followed by one
+// [DeliveriesCommitted], whether or not the commit succeeds, because only that returns the credit
+// of the Grant. The dispatcher's Admit calls the commit itself, so no caller can forget it.
 type Grant struct {
-	Token  postrider.Token // of all admitted deliveries; zero: none was admitted
-	Leases []time.Duration // of each admission; zero: it must wait in the queue. nil: all must
+	Token  postrider.Token // token of all admitted deliveries; zero: none was admitted
+	Leases []time.Duration // lease of each admission; zero: the delivery must wait in the queue. nil: all must wait
 }
 
-// Lease returns the lease of an admission; zero: it was not admitted.
+// Lease returns the lease of admission i; zero: it was not admitted.
 func (g Grant) Lease(i int) time.Duration {
 	if g.Leases == nil {
 		return 0
@@ -30,54 +29,52 @@ func (g Grant) Lease(i int) time.Duration {
 	return g.Leases[i]
 }
 
-// DeliveriesCommitted says that a commit of new deliveries is over, whether or not it
-// succeeded.
+// DeliveriesCommitted says that a commit of new deliveries has ended, whether or not it succeeded.
 type DeliveriesCommitted struct {
-	Token   postrider.Token     // of the Grant; zero: none was admitted
-	Started []postrider.Claimed // the admitted deliveries that were committed; those that are missing were not
-	Waiting []store.DueLane     // committed deliveries that wait in the queue
+	Token   postrider.Token     // token of the Grant; zero: none was admitted
+	Started []postrider.Claimed // the admitted deliveries that were committed; other admitted deliveries were not
+	Waiting []store.DueLane     // lanes of committed deliveries that wait in the queue
 }
 
 // admissions are the grants whose commits are under way.
 type admissions struct {
-	token    postrider.Token // the last one that was used, by a grant or a claim
+	token    postrider.Token // the last token that a grant or a claim got
 	underWay map[postrider.Token]admission
 }
 
-// admission is one of them. It lives from Admit to [DeliveriesCommitted].
+// admission is one grant whose commit is under way. It lives from Admit to [DeliveriesCommitted].
 type admission struct {
-	asked    time.Time   // the leases begin later, with the commit
-	admitted []Admission // each has taken one credit
+	asked    time.Time   // when Admit was called; the leases begin later, with the commit
+	admitted []Admission // each holds one unit of credit
 }
 
-// nextToken returns a token that no other lease has: the node's incarnation and a count.
+// nextToken returns a token that no other lease has: the node's incarnation followed by a counter.
 func (a *admissions) nextToken() postrider.Token {
 	a.token++
 	return a.token
 }
 
-// Admit grants leases to new deliveries before they are committed, so that they can
-// start without a claim. An admitted delivery costs the store half of what a claimed
-// one does: its row is written once under its lease instead of twice.
+// Admit grants leases to new deliveries before they are committed, so that they can start without a
+// claim. An admitted delivery costs the store half of what a claimed one costs, because its row is
+// written once, with its lease, instead of twice.
 //
 // The life of an admission:
 //
-//	Admit                  one credit is reserved for each delivery that gets a lease
-//	the commit             ingest stores the rows, those with a lease under it
-//	[DeliveriesCommitted]  all credit of the grant is freed, and reserved again for the
+//	Admit                  reserves one unit of credit for each delivery that gets a lease
+//	the commit             ingest stores the rows, those with a lease under that lease
+//	[DeliveriesCommitted]  returns all credit of the grant, and reserves it again for the
 //	                       deliveries that were committed, which start like claimed ones
 //
-// In between, the core cannot drain and the shards of the endpoints are busy. The
-// leases are counted from Admit on, though they begin with the commit: a node that
-// believes in a lease for too short a time sends nothing twice.
+// Until DeliveriesCommitted, the core cannot drain, and the shards of the endpoints are busy. The
+// core counts the leases from Admit on, although they begin with the commit. So it assumes that a
+// lease ends too early, never too late, and sends nothing twice.
 //
-// Example: an endpoint with a limit of 10 has a credit limit of 20. Of 25 new
-// deliveries 20 are admitted, and 10 of these start with the commit. The other 5
-// wait in the queue; the next claim brings them when half of the credit is free.
-// Meanwhile new ones may be admitted past them, for at most 4 times
-// MaxBatchDelay: see mayAdmit.
+// Example: an endpoint with a limit of 10 has a credit limit of 20. Of 25 new deliveries 20 are
+// admitted, and 10 of these start with the commit. The other 5 wait in the queue. The next claim
+// leases them when half of the credit is free. Until then newer deliveries may be admitted before
+// them, for at most 4 times MaxBatchDelay: see mayAdmit.
 //
-// Endpoints that the core [Core.Needs] are introduced before.
+// The caller introduces endpoints that the core [Core.Needs] before.
 func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 	if c.draining || c.shards.lapsed(now) {
 		return Grant{}
@@ -106,16 +103,17 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 	return g
 }
 
-// mayAdmit reports whether a new delivery may start before it was ever queued:
+// mayAdmit reports whether a new delivery may start without waiting in the queue. All of these must
+// be true:
 //
-//   - Its endpoint may be sent to, is not degraded, its class may lease more, and its rate does not block it
-//     for more than a second.
-//   - It does not overtake deliveries of its lane that have waited for longer than a
-//     claim and the delay before it take: overtaking those would starve them.
-//   - There is credit, of the endpoint and of the node. No endpoint has more
-//     leases that have not started than the node has left.
-//   - Bulk starts soon at its present rate.
-//   - Not too many leases are stuck already, if it would be stuck, too.
+//   - Its endpoint may be sent to, is not degraded, its class may lease more, and its rate does not
+//     block it for more than a second.
+//   - No delivery of its lane has waited for longer than 4 times MaxBatchDelay. Otherwise new
+//     deliveries would overtake the waiting ones again and again, and starve them.
+//   - The endpoint and the node have credit. No endpoint may have more leases that have not started
+//     than the node can still prefetch.
+//   - A bulk delivery would start soon at the present bulk rate.
+//   - If the lease would be stuck, the node has room for more stuck leases (see prefetch).
 func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
 	c.updateClass(now, ep)
 	lane := &ep.lanes[l]
@@ -132,14 +130,15 @@ func (c *Core) mayAdmit(now time.Time, ep *endpoint, l int) bool {
 	return c.prefetch.allows(now, ep)
 }
 
-// apply ends the admission: all of its credit is returned, and each committed
-// delivery takes one again. So deliveries that were not committed, because the
-// commit failed, was a duplicate or panicked, leave nothing behind.
+// apply ends the admission. It returns all credit of the grant, and reserves one unit again for
+// each committed delivery. So a delivery that was not committed leaves nothing behind, whether its
+// commit failed, panicked or found a duplicate.
 func (in DeliveriesCommitted) apply(c *Core, now time.Time) {
 	a := c.admissions.underWay[in.Token]
 	delete(c.admissions.underWay, in.Token)
 	for _, d := range a.admitted {
-		c.prefetch.free(c.endpoints[d.Endpoint], laneIndex(d.Lane), 1) // it is in memory: it has credit
+		// The endpoint is in memory because it has credit.
+		c.prefetch.free(c.endpoints[d.Endpoint], laneIndex(d.Lane), 1)
 	}
 	for _, cl := range in.Started {
 		ep := c.endpoints[cl.Endpoint]
@@ -154,19 +153,19 @@ func (in DeliveriesCommitted) apply(c *Core, now time.Time) {
 	for _, d := range in.Waiting {
 		ep := c.owned(d.Endpoint)
 		if ep == nil {
-			if d.In < c.opts.Poll { // otherwise its node will have polled
+			if d.In < c.opts.Poll { // otherwise its node polls before the delivery is due
 				c.actions.Notify = append(c.actions.Notify, d)
 			}
 			continue
 		}
 		if d.In <= 0 && d.Lane == postrider.LaneFirst && !c.shards.gated(now, ep) {
-			ep.backlog++ // bulk has a rate limit instead
+			ep.backlog++ // bulk does not count, because it has its own rate limit
 		}
 		c.noteLane(now, d)
 	}
 }
 
-// noteLane notes that a row of a lane is due, or will be, and reviews its endpoint.
+// noteLane records that a row of a lane is due or will be, and reviews the endpoint.
 func (c *Core) noteLane(now time.Time, d store.DueLane) {
 	if ep := c.owned(d.Endpoint); ep != nil {
 		c.noteDue(ep, laneIndex(d.Lane), now.Add(d.In))
@@ -174,10 +173,10 @@ func (c *Core) noteLane(now time.Time, d store.DueLane) {
 	}
 }
 
-// apply notes the lanes of this node's endpoints. A scan of the whole queue (not New) also
-// resets where claims begin: it may have found a row that is older than those
-// claimed last, such as one whose lease ended. A suspect that was not known before
-// comes from a node that died, so the rounds begin again.
+// apply records the lanes of this node's endpoints. A scan of the whole queue (not New) may have
+// found a row that is older than the rows claimed last, such as one whose lease ended. So it also
+// resets the position at which claims begin. A suspect that was not known before comes from a node
+// that died, so the rounds of suspects begin again.
 func (in LanesDue) apply(c *Core, now time.Time) {
 	for _, d := range in.Lanes {
 		ep := c.owned(d.Endpoint)
@@ -186,7 +185,7 @@ func (in LanesDue) apply(c *Core, now time.Time) {
 		}
 		l := laneIndex(d.Lane)
 		if !in.New {
-			ep.lanes[l].low = time.Time{} // the row may be older than those that were claimed
+			ep.lanes[l].low = time.Time{} // the row may be older than the rows that were claimed
 		}
 		if l == suspectLane && d.In <= 0 && ep.settings != nil && !ep.lanes[l].occupied && ep.asked[l] == 0 {
 			c.suspects.restart()

@@ -2,40 +2,39 @@ package schedule
 
 import "time"
 
-// inspectEvery is how often the core looks at all of its endpoints.
+// inspectEvery is how often the core inspects all of its endpoints.
 const inspectEvery = 250 * time.Millisecond
 
-// backpressure measures how far the node lags behind what is published. It slows the
-// publishers of this node, not those of other nodes, and no endpoint:
+// backpressure measures how far the node lags behind the publishes. The lag slows the publishers of
+// this node. It slows no publisher of another node and no endpoint:
 //
 //	lag up to 50 ms   nothing
 //	above             each group commit waits for a twentieth of the rest, at most 100 ms
-//	above 10 s        publishes are refused, with a Retry-After of the lag
+//	above 10 s        publishes are refused, with the lag as Retry-After
 //
-// (Ingest.waitForDeliveries and Ingest.enqueue have these numbers.) It ends by itself: the
-// lag is computed anew every 250 ms, and is zero as soon as goroutines stop waiting
-// for a processor or the backlog is claimed.
+// (Ingest.waitForDeliveries and Ingest.enqueue have these numbers.) Back-pressure ends by itself:
+// the lag is computed again every 250 ms. It is zero as soon as goroutines stop waiting for a
+// processor or the backlog is claimed.
 //
-// The lag is the backlog divided by the rate of settlements. The backlog counts first
-// attempts that were due at once and could not be admitted. Retries, bulk and the
-// deliveries of endpoints that fail or are at their own limit do not count: a
-// publisher must not be slowed because somebody's endpoint is slow. And while the
-// processors keep up there is no lag, however long a queue is for the moment.
+// The lag is the backlog divided by the rate of settlements. The backlog counts first attempts that
+// were due at once and could not be admitted. It does not count retries, bulk, or deliveries of
+// endpoints that fail or are at their own limit, because one customer's slow endpoint must not slow
+// a publisher. While the processors keep up there is no lag, even if a queue is long for a moment.
 //
-// Example: 3,000 deliveries wait at endpoints that could have more in flight, and the
-// node settles 1,500 a second. The lag is 2 s, so that each commit waits for 97 ms,
-// and the node catches up instead of accepting what it would have to claim later.
+// Example: 3,000 deliveries wait at endpoints that could have more in flight, and the node settles
+// 1,500 a second. The lag is 2 s, so each commit waits for 97 ms. The node catches up instead of
+// accepting deliveries that it would have to claim later.
 type backpressure struct {
-	inspectedAt time.Time     // when inspectAll ran last; zero: never
-	settled     int           // settlements committed since then
-	rate        float64       // settlements a second; each measurement counts a quarter
-	lag         time.Duration // how long the node needs for the backlog that is its own fault
+	inspectedAt time.Time     // when inspectAll last ran; zero: never
+	settled     int           // settlements committed since inspectedAt
+	rate        float64       // smoothed settlements a second; each measurement has a weight of a quarter
+	lag         time.Duration // how long the node needs for the backlog that it causes itself
 }
 
 func (b *backpressure) isDue(now time.Time) bool { return now.Sub(b.inspectedAt) >= inspectEvery }
 
-// update computes the lag of a backlog. The rate is smoothed, since groups of
-// settlements come at once, and assumed to be at least 100 a second.
+// update computes the lag of a backlog. The rate is smoothed because settlements come in groups. It
+// is assumed to be at least 100 a second.
 func (b *backpressure) update(now time.Time, backlog int) {
 	rate := float64(b.settled) / now.Sub(b.inspectedAt).Seconds()
 	b.rate += (rate - b.rate) / 4
@@ -43,9 +42,9 @@ func (b *backpressure) update(now time.Time, backlog int) {
 	b.inspectedAt, b.settled = now, 0
 }
 
-// inspectAll looks at every endpoint in memory, four times a second: it forgets those of
-// which there is nothing to know, counts stuck leases anew, adjusts the bulk rate to
-// the load, and measures the lag.
+// inspectAll inspects every endpoint in memory, four times a second. It forgets endpoints that have
+// nothing to remember, counts stuck leases again, adjusts the bulk rate to the load, and measures
+// the lag.
 func (c *Core) inspectAll(now time.Time) {
 	if !c.pressure.isDue(now) {
 		return
@@ -65,9 +64,9 @@ func (c *Core) inspectAll(now time.Time) {
 	c.pressure.update(now, backlog)
 }
 
-// couldUse reports whether one more slot would be used by the endpoint if something is
-// due for it: its last attempt succeeded, and neither it nor its host is at a limit of
-// its own. The backlog of an endpoint that fails is the endpoint's fault.
+// couldUse reports whether the endpoint would use one more slot if something is due for it: its
+// last attempt succeeded, and neither the endpoint nor its host is at its own limit. The node does
+// not cause the backlog of a failing endpoint, so couldUse is false for it.
 func (s *slots) couldUse(now time.Time, ep *endpoint) bool {
 	return !s.shards.gated(now, ep) && (ep.class == prompt || ep.class < slow && s.hasSlot(ep.class)) && ep.breaker.Failures == 0 &&
 		ep.inFlight < ep.maxInFlight() && !now.Before(ep.rateBlockedUntil) &&

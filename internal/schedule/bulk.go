@@ -2,9 +2,9 @@ package schedule
 
 import "time"
 
-// bulkLimiter limits how fast the node starts deliveries of the bulk lanes, so
-// that a large fan-out or replay does not delay other events. It is a token bucket
-// whose rate follows the load of the processors, four times a second:
+// bulkLimiter limits how fast the node starts deliveries of the bulk lanes, so that a large fan-out
+// or replay does not delay other events. It is a token bucket. Its rate follows the load of the
+// processors, four times a second:
 //
 //	goroutines wait over 1 ms            two fifths less
 //	they wait over 0.1 ms, and urgent
@@ -12,25 +12,27 @@ import "time"
 //	the rate was used up                 10 % more
 //	it was not                           back towards 1,500 a second
 //
-// Example: a fan-out to 100,000 endpoints begins at 1,500 a second. On an idle machine the
-// rate doubles every 2 s; beside urgent deliveries it settles where these begin to wait.
+// Example: a fan-out to 100,000 endpoints begins at 1,500 a second. On an idle machine the rate
+// doubles every 2 s. If there are urgent deliveries too, the rate settles where those begin to
+// wait.
 type bulkLimiter struct {
 	slots    *slots
 	rate     float64 // deliveries a second; set by the first refill
 	tokens   float64
 	refilled time.Time // zero: never
-	short    bool      // it was asked for more than it had, since the last adjust
-	urgentAt time.Time // when a delivery of another lane started last
-	asked    int       // deliveries that the claim under way asks for
+	short    bool      // allows found too few tokens since the last adjust
+	urgentAt time.Time // when a delivery of another lane last started
+	asked    int       // bulk deliveries that the claim under way asks for
 	waiting  queue     // endpoints whose bulk deliveries wait for the rate
 }
 
 const (
-	minBulkRate     = 600                    // deliveries a second, on a node whose processors are overloaded all the time
-	initialBulkRate = 1500                   // deliveries a second at the start of a burst
-	maxBulkRate     = 20_000                 // deliveries a second
-	bulkStep        = 2 * time.Millisecond   // between two looks at endpoints that wait for the rate: short, so that bursts are
-	bulkAhead       = 100 * time.Millisecond // for how long prefetched bulk deliveries last
+	minBulkRate     = 600    // deliveries a second, even if the processors are always overloaded
+	initialBulkRate = 1500   // deliveries a second at the start of a burst
+	maxBulkRate     = 20_000 // deliveries a second
+	// Between two looks at endpoints that wait for the rate; short, so that bursts are small.
+	bulkStep  = 2 * time.Millisecond
+	bulkAhead = 100 * time.Millisecond // time for which prefetched bulk deliveries last
 )
 
 func (b *bulkLimiter) refill(now time.Time) {
@@ -49,8 +51,8 @@ func (b *bulkLimiter) allows(now time.Time) bool {
 	return b.tokens >= 1
 }
 
-// adjust sets the rate, four times a second. An unused rate returns to its initial value:
-// the next burst must not begin with the rate that the last one reached.
+// adjust sets the rate, four times a second. An unused rate returns to its initial value, because
+// the next burst must not begin at the rate that the last one reached.
 func (b *bulkLimiter) adjust(now time.Time, l Load) {
 	switch {
 	case l.Saturated:
@@ -66,23 +68,22 @@ func (b *bulkLimiter) adjust(now time.Time, l Load) {
 	b.rate = min(max(b.rate, minBulkRate), maxBulkRate)
 }
 
-// free returns how many more bulk deliveries may be leased: as many as start
-// within bulkAhead, and at most half of what the node may prefetch.
+// free returns how many more bulk deliveries may be leased: as many as start within bulkAhead, and
+// at most half of the deliveries that the node may prefetch.
 func (b *bulkLimiter) free() int {
 	soon := max(b.rate, minBulkRate) * bulkAhead.Seconds()
 	return min(int(soon), max(1, b.slots.limit/2)) - b.slots.leased[bulkLane]
 }
 
-// mayPrefetch reports whether the endpoint may lease one more bulk delivery: it
-// may use half of its credit, so that first attempts find some, and no more than it
-// leaves for other endpoints.
+// mayPrefetch reports whether the endpoint may lease one more bulk delivery. Bulk may use at most
+// half of the endpoint's credit, so that some is left for first attempts. It must also leave as
+// many bulk leases for other endpoints as it has itself.
 func (b *bulkLimiter) mayPrefetch(now time.Time, ep *endpoint) bool {
 	free, has := b.free(), len(ep.prefetched[bulkLane])+ep.asked[bulkLane]
 	return free > 0 && has < max(1, min(free, b.slots.creditLimit(now, ep)/2))
 }
 
-// resumable returns how many waiting endpoints to review: as many as there are
-// tokens.
+// resumable returns how many waiting endpoints to review: one for each token.
 func (b *bulkLimiter) resumable(now time.Time) int {
 	if b.waiting.len() == 0 || !b.allows(now) {
 		return 0

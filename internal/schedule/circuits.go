@@ -7,31 +7,32 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// probeStage is how far the probe of a circuit that is not closed has come. The stages
-// after noProbe use one of the slots for probes.
+// probeStage is the progress of the probe of a circuit that is open or half open. Each stage after
+// noProbe uses one of the slots for probes.
 //
 //	noProbe ──time, due──► probeAsked ──stored──► probeGranted ──started──► probeInFlight ──over──► noProbe
 //
-// probeAsked and probeGranted go back to noProbe when the store refuses, when another node
-// or a person changed the circuit, when the endpoint is paused, or when the delivery for the
-// probe has gone. With the shard, every stage is lost.
+// probeAsked and probeGranted go back to noProbe in four cases: the store refuses, another node or
+// a person changed the circuit, the endpoint is paused, or the delivery for the probe is no longer
+// there. When the node loses the shard, the stage becomes noProbe.
 type probeStage int
 
-// The stages. [circuits.setProbe] sets them and counts.
+// The stages. Only [circuits.setProbe] sets them, and it counts the slots in use.
 const (
-	noProbe       probeStage = iota // the circuit is closed, its cooldown runs, or nothing is due to probe with
-	probeAsked                      // set by probe: the half-open circuit is being stored, and the store grants the probe to one node
-	probeGranted                    // set when it is stored: the next attempt is the probe
-	probeInFlight                   // set by startOne; recordAttempt ends it with the probe's result
+	// The circuit is closed, its cooldown has not passed, or no delivery is due for a probe.
+	noProbe       probeStage = iota
+	probeAsked               // set by probe: the half-open circuit is being stored; the store grants the probe to one node
+	probeGranted             // set when the half-open circuit is stored: the next attempt is the probe
+	probeInFlight            // set by startOne; recordAttempt ends it with the probe's result
 )
 
-// circuits stores changes of circuits, one after the other for each endpoint, and
-// grants the right to probe.
+// circuits stores changes of circuits, one after the other for each endpoint, and grants the right
+// to probe.
 //
-// The core decides on its own copy of a circuit and does not wait for the store: an
-// endpoint that fails gets nothing more at once. Only a probe waits until its
-// half-open circuit is stored: a node that has lost the shard without knowing it must
-// not probe beside the new owner. An example:
+// The core decides on its own copy of a circuit and does not wait for the store: a failing endpoint
+// gets nothing more at once. Only a probe waits until its half-open circuit is stored. Otherwise a
+// node that has lost the shard without knowing it could probe at the same time as the new owner. An
+// example:
 //
 //	 0 s  the fifth failure in a row opens the circuit; it is stored as version 7.
 //	      The leases that have not started are given back
@@ -40,10 +41,10 @@ const (
 //	      conflict: that circuit is adopted, and no probe starts
 //	      stored: the probe is granted; one delivery is claimed and sent
 //	61 s  it is accepted: the circuit closes (version 9), and the concurrency window
-//	      starts with one attempt. Had it failed, the circuit would have opened for
+//	      starts with one attempt. If it failed, the circuit would open for
 //	      another cooldown ([postrider.Breaker])
 //
-// An endpoint's state consists of the circuit's status, the stage of the probe and
+// The state of an endpoint has three parts: the circuit's status, the stage of the probe, and
 // whether a change is being stored. These combinations occur:
 //
 //	circuit     probe stage             storing   what happens
@@ -53,24 +54,23 @@ const (
 //	half open   granted                 any       the next delivery is the probe; it is claimed if none is prefetched
 //	half open   in flight               any       nothing else starts
 //
-// A circuit that changes while it is being stored is stored again afterwards
-// (again). The version (Generation) decides between nodes: see [CircuitStored].
-// At most limit probes are asked for, granted or in flight. A quarter of the node's 1,024
-// slots probes 1,000 endpoints that hang for 10 s in 40 s, so that each is probed
-// once a minute.
+// If a circuit changes while it is being stored, it is stored once more afterwards (again). The
+// version (Generation) decides between nodes: see [CircuitStored]. At most limit probes are asked
+// for, granted or in flight. The limit is a quarter of the node's 1,024 slots. So 1,000 endpoints
+// that hang for 10 s are probed in 40 s, and each is probed once a minute.
 type circuits struct {
 	core    *Core
 	limit   int
 	probes  int
-	waiting queue // endpoints whose circuit may be probed once there is a slot, in the order in which they were due
+	waiting queue // endpoints whose probe is due and waits for a slot, in the order in which the probes became due
 }
 
-// probe asks for the right to probe an endpoint whose cooldown is over, once
-// something is due for it and there is a slot for the probe. The store grants the
-// right to one node. An endpoint that waits for the slot costs the store nothing.
+// probe asks for the right to probe an endpoint if its cooldown is over, something is due for it,
+// and a slot for probes is free. The store grants the right to one node. An endpoint that waits for
+// a slot causes no work for the store.
 func (cs *circuits) probe(now time.Time, ep *endpoint) {
 	if ep.probe == probeGranted && ep.prefetchedCount() == 0 && ep.asked == [laneCount]int{} && !now.Before(ep.breaker.ProbeAt) {
-		cs.setProbe(ep, noProbe) // the delivery that it was meant for has gone
+		cs.setProbe(ep, noProbe) // the delivery for the probe is no longer there
 	}
 	if ep.probe != noProbe || ep.storing || cs.core.draining || !ep.isDue(now) ||
 		now.Before(ep.breaker.PacedUntil) || now.Before(ep.breaker.ProbeAt) || now.Before(ep.postponedUntil) {
@@ -97,14 +97,14 @@ func (cs *circuits) setProbe(ep *endpoint, to probeStage) {
 	}
 	if to == probeGranted && ep.class != circuitOpen {
 		for of := range cs.core.ready.queues {
-			cs.core.ready.queues[of].remove(ep) // probes have slots of their own
+			cs.core.ready.queues[of].remove(ep) // probes have their own slots
 		}
 	}
 }
 
-// store has the circuit stored. While one change is being stored, later ones are
-// merged into one that follows it: an endpoint whose circuit changes with each attempt
-// costs the store one write at a time.
+// store stores the circuit. If a change is being stored already, all later changes are merged into
+// one that is stored after it. So an endpoint whose circuit changes with each attempt causes one
+// write at a time.
 func (cs *circuits) store(ep *endpoint) {
 	if ep.storing {
 		ep.again = true
@@ -118,7 +118,7 @@ func (cs *circuits) store(ep *endpoint) {
 	ep.logged = is
 }
 
-// logged is what the log last said of a circuit. A change of it is notable.
+// logged is the state of a circuit that was logged last. A change of it is notable.
 type logged struct {
 	status   postrider.CircuitStatus // zero: closed
 	cooldown time.Duration
@@ -132,24 +132,24 @@ func loggedOf(c postrider.Circuit) logged {
 	return logged{c.Status, c.Cooldown, c.OpenedAt}
 }
 
-// apply goes on when a change of a circuit is stored, or could not be. A circuit
-// is stored by compare-and-swap of its version (Generation), so there are four cases:
+// apply continues after a change of a circuit was stored, or could not be stored. A circuit is
+// stored by compare-and-swap of its version (Generation), so there are four cases:
 //
-//   - Stored. A probe that was asked for is granted. A change that came meanwhile
-//     is stored now.
-//   - Conflict, and the stored circuit is closed as it was before this node's opened: the
-//     stored one is older than the failures since. This node's is stored over it. Where it
-//     was open before, as while a probe fails, a person (or the last owner) closed it
-//     meanwhile, and theirs counts. What cannot be known: a person may have closed, in
-//     the moment in which this node opened it, a circuit that was closed but on probation.
-//   - Any other conflict: another node or a person was faster, and theirs counts. Only
-//     the times that the endpoint itself asked for are kept, where they are later.
-//   - Another error: a probe that was asked for is not granted; it is asked for
-//     again later.
+//   - It was stored. A probe that was asked for is granted. If the circuit changed in the meantime,
+//     it is stored again.
+//   - Conflict, this node opened the circuit, and the stored circuit is closed, as it was before.
+//     The stored circuit does not know of this node's failures, so this node's circuit is stored
+//     over it. If the stored circuit was open before, for example while a probe fails, a person (or
+//     the last owner) closed it in the meantime, and the stored circuit wins. One case cannot be
+//     recognised: just when this node opens a circuit that was closed but on probation, a person
+//     closes it.
+//   - Any other conflict: another node or a person changed the circuit first, and the stored
+//     circuit wins. Only the times that the endpoint itself asked for are kept, if they are later.
+//   - Another error: a probe that was asked for is not granted. It is asked for again later.
 func (in CircuitStored) apply(c *Core, now time.Time) {
 	ep := c.endpoints[in.Circuit.Endpoint]
 	if ep == nil || !ep.storing {
-		return // another node got the shard meanwhile: what was known of the circuit is forgotten
+		return // another node got the shard meanwhile, so this node has forgotten the circuit
 	}
 	again := ep.again
 	ep.storing, ep.again = false, false
@@ -186,10 +186,10 @@ func (in CircuitStored) apply(c *Core, now time.Time) {
 
 func (in CircuitsLoaded) apply(c *Core, now time.Time) { c.circuits.learn(now, in.Circuits) }
 
-// learn takes over circuits as they are stored, of endpoints that this node serves. One
-// that is not newer than what the core knows has nothing that it lacks, and would take from it
-// what is only in memory: failures since, the window of failures, a probe that is granted.
-// While a change of this node's is being stored, its reply will say what counts.
+// learn takes over stored circuits of endpoints that this node serves. It ignores a stored circuit
+// that is not newer than the core's own, because adopting that would lose state that is only in
+// memory: failures since then, the window of failures, a granted probe. It also ignores one while a
+// change of this node's is being stored, because the reply to that will say which circuit wins.
 func (cs *circuits) learn(now time.Time, known []postrider.Circuit) {
 	for _, circuit := range known {
 		ep := cs.core.endpoints[circuit.Endpoint]
@@ -201,9 +201,9 @@ func (cs *circuits) learn(now time.Time, known []postrider.Circuit) {
 	}
 }
 
-// remember keeps a stored circuit of an endpoint that is not in memory: all of it
-// if it has an effect, and otherwise its version, so that the next change is
-// stored at the first try.
+// remember keeps the stored circuit of an endpoint that is not in memory. It keeps all of it if it
+// has an effect, and otherwise only its version, so that the next change is stored at the first
+// try.
 func (cs *circuits) remember(now time.Time, circuit postrider.Circuit) {
 	known := cs.core.remembered[circuit.Endpoint]
 	if circuit.Generation <= known.version {
@@ -219,9 +219,9 @@ func (cs *circuits) remember(now time.Time, circuit postrider.Circuit) {
 	cs.core.remembered[circuit.Endpoint] = known
 }
 
-// adopt takes over a circuit as it is stored: another node or a person changed it,
-// or this node has just become the owner. A probe that is in flight goes on, and its
-// result counts; one that was asked for or granted is not this node's any more.
+// adopt takes over the stored circuit: another node or a person changed it, or this node has just
+// become the owner. A probe in flight goes on, and its result counts. A probe that was asked for or
+// granted no longer belongs to this node.
 func (cs *circuits) adopt(now time.Time, ep *endpoint, circuit postrider.Circuit) {
 	wasOpen := ep.isOpen()
 	ep.breaker = postrider.Breaker{Circuit: circuit.Shift(-cs.core.ahead)}

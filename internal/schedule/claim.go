@@ -7,48 +7,49 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// claims makes the claims. One claim is under way at a time, for up to maxWants
-// endpoints and lanes: the next one asks for what became due meanwhile. So the store
-// sees one statement at a time from each node, and larger ones the busier it is,
-// instead of one for each endpoint.
+// claims makes the claims. Only one claim is under way at a time, for up to maxWants endpoints and
+// lanes. The next claim asks for everything that became due in the meantime. So the store gets one
+// statement at a time from each node instead of one for each endpoint, and the busier it is, the
+// larger the statements are.
 //
-// A claim asks for a number of deliveries of each lane and takes credit for them.
-// When it returns, the credit of what it did not bring is free again. An error
-// frees all of it, though the store may have leased deliveries whose reply was
-// lost: those leases end, and a later claim takes them over.
+// A claim asks for a number of deliveries of each lane and reserves credit for them. When it
+// returns, the credit of deliveries that it did not return is freed. An error frees all of the
+// credit. The store may have leased deliveries whose reply was lost; those leases end, and a later
+// claim takes them over.
 //
 //	 0 ms  a claim for 40 endpoints is sent
-//	 4 ms  it returns; 12 endpoints have something due by now
-//	16 ms  batchUntil (3 × 4 ms later): the next claim asks for these, and for those
+//	 4 ms  it returns; meanwhile 12 endpoints have something due
+//	16 ms  batchUntil (3 × 4 ms later): the next claim asks for these 12, and for all
 //	       that joined them. With 128 endpoints waiting it would have been sent at 4 ms
 type claims struct {
 	core       *Core
-	waiting    [classes]queue // by class: endpoints with something due and free credit
-	turn       class          // whose endpoint was claimed for last
-	underWay   bool           // from the action until [ClaimReturned]
-	batchUntil time.Time      // a claim waits until then, so that it asks for more at once; set by ClaimReturned
-	retryAt    time.Time      // no claim before: the last ones failed; zero: the last one did not
-	errors     int            // claims in a row that failed
+	waiting    [classes]queue // for each class, the endpoints that have something due and free credit
+	turn       class          // class whose endpoint was claimed for last
+	underWay   bool           // from Actions.Claim until [ClaimReturned]
+	batchUntil time.Time      // a claim waits until then, to ask for more at once; set by ClaimReturned
+	// No claim before this time, because the last claims failed; zero: the last one succeeded.
+	retryAt time.Time
+	errors  int // failed claims in a row
 }
 
-// maxWants is how many endpoints and lanes one claim asks for at most: what one
-// statement looks up within milliseconds.
+// maxWants is the greatest number of endpoints and lanes of one claim. One statement looks up so
+// many within milliseconds.
 const maxWants = 256
 
-// maxAsked is how many deliveries one claim asks for of one endpoint, so that a
+// maxAsked is the greatest number of deliveries that one claim asks for at one endpoint, so that a
 // claim stays short.
 const maxAsked = 160
 
-// BatchDelay returns how long to wait between a claim or a group of settlements that
-// took so long and the next one. A large one costs the store little more than a small
-// one, so a busy store gets fewer and larger ones.
+// BatchDelay returns how long to wait after a claim, or a group of settlements, before the next
+// one. took is how long that claim or group took. A large one costs the store little more than a
+// small one, so a busy store gets fewer and larger ones.
 func BatchDelay(took time.Duration) time.Duration { return min(3*took, MaxBatchDelay) }
 
-// MaxBatchDelay is the most that [BatchDelay] returns.
+// MaxBatchDelay is the longest result of [BatchDelay].
 const MaxBatchDelay = 25 * time.Millisecond
 
-// nextAt returns the earliest time of the next claim. A claim that would be large
-// at once does not wait for more.
+// nextAt returns the earliest time of the next claim. If the next claim would be large already, it
+// does not wait for batchUntil.
 func (cl *claims) nextAt() time.Time {
 	if cl.ready() < maxWants/2 {
 		return later(cl.batchUntil, cl.retryAt)
@@ -56,8 +57,8 @@ func (cl *claims) nextAt() time.Time {
 	return cl.retryAt
 }
 
-// backOff waits 0.1 s after a claim that failed, and twice as long after each
-// further one, up to 5 s.
+// backOff delays the next claim after a failed one: by 0.1 s, and twice as long after each further
+// failure, up to 5 s.
 func (cl *claims) backOff(now time.Time, err error) {
 	if err == nil {
 		cl.errors, cl.retryAt = 0, time.Time{}
@@ -67,13 +68,13 @@ func (cl *claims) backOff(now time.Time, err error) {
 	cl.errors++
 }
 
-// claim asks for what is due at the endpoints that wait for a claim, those that have
-// waited longest first. What was true when an endpoint was enqueued may not be any more,
-// so it is checked again; review then enqueues it where it belongs now.
+// claim asks for due deliveries of the endpoints that wait for a claim, longest waiting first.
+// Conditions may have changed since an endpoint was enqueued, so they are checked again; review
+// then puts the endpoint into the queue where it belongs now.
 //
-// Nothing is claimed while results wait for their commit for a third of the lease
-// margin: the leases of their deliveries may end before they are committed, and this node
-// would take over from itself and send again what was accepted.
+// No claim is made while a result has waited for its commit for more than a third of the lease
+// margin. The lease of such a delivery may end before its commit. A claim of this node would then
+// take over its own lease, and send an accepted delivery again.
 func (cl *claims) claim(now time.Time) {
 	c := cl.core
 	if cl.underWay || c.draining || c.commits.late(now, c.opts.LeaseMargin/3) || c.shards.lapsed(now) || now.Before(cl.nextAt()) {
@@ -97,9 +98,9 @@ func (cl *claims) claim(now time.Time) {
 	}
 }
 
-// next returns the queue of the class that is claimed for next: the classes take turns, and one
-// that may lease nothing waits. So the thousands that wait for a slot for what does not
-// respond delay no claim for the others. nil: no class has something to claim.
+// next returns the queue of the class for which to claim next. The classes take turns, and a class
+// that may lease nothing is passed over. So thousands of endpoints that wait for the slots of
+// unresponsive classes delay no claim for the other classes. nil: no class has something to claim.
 func (cl *claims) next() *queue {
 	for range cl.waiting {
 		cl.turn = (cl.turn + 1) % classes
@@ -118,8 +119,8 @@ func (cl *claims) ready() (n int) {
 	return n
 }
 
-// enqueue puts an endpoint that is not gated into the queue in which it waits to be
-// claimed for. Suspects wait in a queue of their own, also beside other deliveries.
+// enqueue puts an endpoint that is not gated into the queue in which it waits to be claimed for. An
+// endpoint with suspects also waits in the queue of suspects.
 func (cl *claims) enqueue(now time.Time, ep *endpoint) {
 	if ep.queued&inClaims != 0 {
 		return
@@ -134,11 +135,11 @@ func (cl *claims) enqueue(now time.Time, ep *endpoint) {
 
 // queueOf returns the queue in which an endpoint waits to be claimed for:
 //
-//   - that of the claims for its class, if a claim is worth its cost: a lane is due, and half of
+//   - the queue of claims for its class, if a claim is worth its cost: a lane is due, and half of
 //     the endpoint's credit is free or it has nothing prefetched;
-//   - the queue of what the node lacks, if it lacks capacity for stuck leases, bulk rate,
-//     or slots for more than one attempt without a response;
-//   - nil, if nothing is due, or the endpoint itself has to go on first.
+//   - the queue for a capacity that the node lacks: for stuck leases, for the bulk rate, or for
+//     more than one attempt without a response;
+//   - nil, if nothing is due, or another event of the endpoint itself must come first.
 func (cl *claims) queueOf(now time.Time, ep *endpoint) *queue {
 	c := cl.core
 	if !ep.mayClaim(now) {
@@ -168,17 +169,16 @@ func (cl *claims) queueOf(now time.Time, ep *endpoint) *queue {
 	return &cl.waiting[ep.class]
 }
 
-// mayClaim reports whether the rate allows more leases, and the claim under way asks
-// for nothing of the endpoint.
+// mayClaim reports whether the rate allows more leases and no claim for the endpoint is under way.
 func (ep *endpoint) mayClaim(now time.Time) bool {
 	return !ep.rateBlocks(now) && ep.asked == [laneCount]int{}
 }
 
-// wants divides the endpoint's free credit among its lanes that are due, as
-// laneOrder divides the starts, and reserves it. Suspects go before all others.
+// wants divides the endpoint's free credit among its due lanes, in the order in which laneOrder
+// divides starts, and reserves it. Suspects come before all others.
 func (cl *claims) wants(now time.Time, ep *endpoint) []store.Want {
 	c := cl.core
-	lease := ep.nextLease(c.opts.LeaseMargin) // before credit is taken
+	lease := ep.nextLease(c.opts.LeaseMargin) // computed before credit is reserved
 	suspects := c.suspects.claimable(now, ep)
 	free := min(
 		c.slots.creditLimit(now, ep)-ep.credit-suspects, maxAsked,
@@ -202,16 +202,16 @@ func (cl *claims) wants(now time.Time, ep *endpoint) []store.Want {
 	for l, n := range ep.asked {
 		if n > 0 {
 			wants = append(wants, store.Want{Endpoint: ep.id, Lane: postrider.Lanes[l], N: n, Lease: lease, After: ep.lanes[l].low})
-			ep.lanes[l].occupied = false // work that is found while the claim is under way sets it again
+			ep.lanes[l].occupied = false // a delivery that becomes due while the claim is under way sets it again
 		}
 	}
 	return wants
 }
 
-// apply keeps what a claim brought, and frees the credit of what it did not bring. The
-// reply says of each lane whether more of it waits, and from when on; the lane is due
-// then. A scan or a commit that named the lane meanwhile is not overruled by a reply
-// that saw less.
+// apply keeps the deliveries that a claim returned, and frees the credit of those that it did not
+// return. For each lane the reply says whether more deliveries wait, and from when on; the lane is
+// due at that time. If a scan or a commit named the lane in the meantime, the lane stays due even
+// if the reply saw no more deliveries.
 func (in ClaimReturned) apply(c *Core, now time.Time) {
 	c.claims.underWay, c.bulk.asked = false, 0
 	c.claims.batchUntil = now.Add(BatchDelay(now.Sub(in.AskedAt)))
@@ -235,7 +235,7 @@ func (in ClaimReturned) apply(c *Core, now time.Time) {
 			c.suspects.restart()
 			c.noteDue(ep, suspectLane, now)
 		}
-		if ep.lanes[l].low.Equal(w.After) { // otherwise a scan asked for all of the lane meanwhile
+		if ep.lanes[l].low.Equal(w.After) { // otherwise a scan has reset low, to ask for the whole lane
 			ep.lanes[l].low = state.Low
 		}
 		ep.reduceBacklog(l, state)
@@ -253,9 +253,8 @@ func (in ClaimReturned) apply(c *Core, now time.Time) {
 	c.claims.backOff(now, in.Err)
 }
 
-// reduceBacklog subtracts the first attempts that a claim took. Where the claim
-// found that no more of them are due, the backlog is empty, unless some were
-// published while the claim was under way.
+// reduceBacklog subtracts the first attempts that a claim took. If the claim found that no more of
+// them are due, the backlog is zero, unless some were published while the claim was under way.
 func (ep *endpoint) reduceBacklog(l int, state store.LaneState) {
 	switch {
 	case l != firstLane:

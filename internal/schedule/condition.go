@@ -6,30 +6,38 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// condition is how an endpoint has responded, and how much it may be sent because of that.
-// All of it is only in memory, except for the circuit (breaker). It is not the
-// endpoint's health, which the janitor assesses from what is stored, and which its owner
-// hears about.
+// condition is how an endpoint has responded, and how much may be sent to it because of that. It is
+// only in memory, except for the circuit (breaker). It is not the same as the endpoint's health,
+// which the janitor assesses from stored data and reports to the endpoint's owner.
 type condition struct {
-	breaker    postrider.Breaker // by this node's clock
-	storedOpen bool              // the circuit is not closed as it is stored; see CircuitStored
+	breaker    postrider.Breaker // its times are on this node's clock
+	storedOpen bool              // the stored circuit is open or half open; see CircuitStored
 	storing    bool              // a change of the circuit is being stored
-	again      bool              // the circuit changed again meanwhile, and is stored once more; valid while storing
-	logged     logged            // the state of the circuit that was logged last
-	probe      probeStage        // set by circuits.setProbe
+	// The circuit has changed again, and is stored once more after this; valid while storing.
+	again  bool
+	logged logged     // the state of the circuit that was logged last
+	probe  probeStage // set by circuits.setProbe
 
-	window  postrider.ConcurrencyWindow // how many attempts at once it has shown to handle
-	timeout postrider.AdaptiveTimeout   // shortens the policy's timeout; zero: it does not
-	bucket  postrider.Bucket            // of its rate; valid while metered
-	metered bool                        // bucket is known; false until the first attempt after the endpoint came into memory or its rate changed
+	window  postrider.ConcurrencyWindow // number of attempts at once that the endpoint has shown to handle
+	timeout postrider.AdaptiveTimeout   // shortens the policy's timeout; zero: it does not shorten it
+	bucket  postrider.Bucket            // token bucket of the rate; valid while metered
+	// Bucket is valid; false until the first attempt after the endpoint came into memory or its
+	// rate changed.
+	metered bool
 
-	rateBlockedUntil time.Time     // nothing starts before, because its rate is used up or it throttled its only slot; zero: it may
-	respondedAt      time.Time     // when its last response was read; zero: there was none
-	waitsSince       time.Time     // since when what is in flight has got no response: the last one, or the start of the first of them
-	postponed        time.Duration // the wait after the last postponed attempt; 0: an attempt was made since
-	postponedUntil   time.Time     // nothing starts before, because this node could not make the last attempt; zero: it may
-	unresponsive     bool          // an attempt of the current streak of failures got no response
-	class            class         // which slots it may use; set by updateClass
+	// Nothing starts before, because the rate is used up or the endpoint throttled its only slot;
+	// zero: attempts may start.
+	rateBlockedUntil time.Time
+	respondedAt      time.Time // when its last response was read; zero: no response yet
+	// Since when attempts in flight got no response: time of the last response, or of the start of
+	// the first of them.
+	waitsSince time.Time
+	postponed  time.Duration // the wait after the last postponed attempt; 0: an attempt was made since then
+	// Nothing starts before, because this node could not make the last attempt; zero: attempts may
+	// start.
+	postponedUntil time.Time
+	unresponsive   bool  // an attempt of the current streak of failures got no response
+	class          class // decides which slots it may use; set by updateClass
 }
 
 // isOpen reports whether the circuit is open or half open, so that only a probe is sent.
@@ -38,27 +46,27 @@ func (cd *condition) isOpen() bool { return !cd.breaker.Closed() }
 // probing reports whether the next attempt, or the one in flight, is the probe.
 func (cd *condition) probing() bool { return cd.probe == probeGranted || cd.probe == probeInFlight }
 
-// isQuiet reports whether the condition is that of an endpoint that the core does not
-// know, so that it may be forgotten. A rate that another node has used up
-// (RateFullAt) counts before the first attempt here has filled the bucket.
+// isQuiet reports whether the condition is the same as that of a new endpoint, so that the core may
+// forget it. If another node has used up the rate (RateFullAt), the condition is not quiet, even
+// before the first attempt here sets the bucket.
 func (cd *condition) isQuiet(now time.Time) bool {
 	return cd.breaker.Quiet() && !cd.storing && cd.window.Open() && cd.timeout == postrider.AdaptiveTimeout{} &&
 		!cd.breaker.PacedUntil.After(now) && !cd.breaker.RateFullAt.After(now) &&
 		!cd.rateBlockedUntil.After(now) && !cd.postponedUntil.After(now) && !cd.bucket.FullAt.After(now)
 }
 
-// rateBlocks reports whether the rate blocks the endpoint for more than a second. Then
-// nothing is leased ahead: the lease would block capacity that others can use.
+// rateBlocks reports whether the rate blocks the endpoint for more than a second. If so, nothing is
+// leased ahead: the lease would block capacity that others can use.
 func (cd *condition) rateBlocks(now time.Time) bool {
 	return cd.rateBlockedUntil.Sub(now) > time.Second
 }
 
-// maxInFlight returns how many attempts may be in flight: one for a probe, one for an
-// endpoint that did not respond last, and otherwise as many as its concurrency window has.
+// maxInFlight returns how many attempts may be in flight: one for a probe, one if the last attempts
+// got no response, and otherwise as many as the concurrency window allows.
 func (ep *endpoint) maxInFlight() int {
 	switch {
 	case ep.probe == probeGranted:
-		return ep.inFlight + 1 // those in flight started before the circuit opened
+		return ep.inFlight + 1 // the attempts in flight started before the circuit opened
 	case ep.isOpen():
 		return 0
 	case ep.unresponsive:
@@ -67,8 +75,8 @@ func (ep *endpoint) maxInFlight() int {
 	return ep.window.Slots(ep.limit)
 }
 
-// Pace returns how much an endpoint may be sent now, for people; false: it is another
-// node's, or the core does not know it.
+// Pace returns how much may be sent to an endpoint now, for people to see; false: another node owns
+// the endpoint, or the core does not know it.
 func (c *Core) Pace(now time.Time, id postrider.EndpointID) (postrider.Pace, bool) {
 	ep := c.endpoints[id]
 	if ep == nil || !c.shards.owns(ep.shard) {
@@ -93,15 +101,16 @@ func (c *Core) Pace(now time.Time, id postrider.EndpointID) (postrider.Pace, boo
 	return p, true
 }
 
-// creditLimit returns how much credit the endpoint may use: creditFactor times maxInFlight, or
-// as much as it uses up in half a second if it responds fast. That is more than it can
-// have in flight, so that no slot of it waits for a claim, and no more than it can
-// use before the leases end. It is less where that would only keep leases from others:
-// for an endpoint that has to respond first, a degraded or slow one, at a full host, and with a rate.
+// creditLimit returns how much credit the endpoint may use. It is creditFactor times maxInFlight,
+// or as much as the endpoint uses up in half a second if it responds fast. That is more than it can
+// have in flight, so that none of its slots waits for a claim. It is also little enough to be used
+// before the leases end. It is less if more would only keep leases from other endpoints: for an
+// endpoint that must respond first, a degraded or slow one, one at a full host, and one with a
+// rate.
 //
-// Once it is used up, new deliveries have to be claimed, at twice the cost, until no
-// older one waits. Example: with a limit of 10 and a latency of 50 ms, the credit limit
-// is 100; with 300 ms, it is 20.
+// When the credit is used up, new deliveries must be claimed, at twice the cost, until no older one
+// waits. Example: with a limit of 10 and a latency of 50 ms, the credit limit is 100; with 300 ms,
+// it is 20.
 func (s *slots) creditLimit(now time.Time, ep *endpoint) int {
 	if s.mustRespond(now, ep) {
 		return 1
@@ -114,7 +123,7 @@ func (s *slots) creditLimit(now time.Time, ep *endpoint) int {
 		factor = max(factor, int(min(maxCreditFactor, time.Second/2/ep.latency)))
 	}
 	n := ep.maxInFlight() * factor
-	if ep.latency > time.Second { // there is time to claim the next before a response
+	if ep.latency > time.Second { // the next can be claimed before a response comes
 		n = min(n, ep.maxInFlight()+1)
 	}
 	if ep.host != nil && ep.host.full {
@@ -126,13 +135,13 @@ func (s *slots) creditLimit(now time.Time, ep *endpoint) int {
 	return n
 }
 
-// maxCreditFactor bounds the credit of an endpoint that responds fast, in multiples of
+// maxCreditFactor is the greatest credit of an endpoint that responds fast, in multiples of
 // maxInFlight.
 const maxCreditFactor = 16
 
-// noteLatency smooths how long attempts take until their response or their time-out. The first one counts fully: an average
-// that started at zero would call a slow endpoint fast for its first attempts, and
-// prefetch too much for it.
+// noteLatency smooths the time from the start of an attempt to its response or time-out. The first
+// attempt counts fully. If the average started at zero, a slow endpoint would look fast during its
+// first attempts, and too much would be prefetched for it.
 func (ep *endpoint) noteLatency(took time.Duration) {
 	if ep.latency == 0 {
 		ep.latency = took
@@ -141,23 +150,22 @@ func (ep *endpoint) noteLatency(took time.Duration) {
 	ep.latency += (took - ep.latency) / 8
 }
 
-// recordAttempt applies the result of an attempt to the endpoint's condition, and its
-// Retry-After (pace; zero: none):
+// recordAttempt applies the result of an attempt to the endpoint's condition. pace is its
+// Retry-After; zero: none.
 //
-//   - the circuit counts successes and failures, and opens or closes;
-//   - the concurrency window grows with accepted attempts and shrinks with throttled
-//     ones; a circuit that closes restarts it at one attempt;
-//   - the adaptive timeout is halved by time-outs in a row;
-//   - an endpoint that did not respond is unresponsive until an attempt succeeds, and
-//     has one attempt in flight;
-//   - a Retry-After blocks the endpoint until it has passed; it is stored if it is at
-//     least a second later than the stored one, so that the next owner honours
-//     it.
+//   - The circuit counts successes and failures, and opens or closes.
+//   - The concurrency window grows with accepted attempts and shrinks with throttled ones. A
+//     circuit that closes restarts it at one attempt.
+//   - The adaptive timeout is halved by time-outs in a row.
+//   - An endpoint that did not respond is unresponsive until an attempt succeeds, and has one
+//     attempt in flight.
+//   - A Retry-After blocks the endpoint until it has passed. If it ends at least a second later
+//     than the stored one, it is stored, so that the next owner honours it.
 //
-// An excused attempt says nothing about the endpoint: this node lacked something.
+// An excused attempt says nothing about the endpoint, because this node lacked something.
 //
-// While this node drains, an attempt without a response says nothing: the node may
-// have cut it itself.
+// While this node drains, an attempt without a response says nothing about the endpoint either: the
+// node may have ended the attempt itself.
 func (c *Core) recordAttempt(now time.Time, ep *endpoint, d *Delivery, pace time.Duration) {
 	a := &d.Result
 	if d.Probe && ep.probe == probeInFlight {
@@ -196,8 +204,8 @@ func (c *Core) recordAttempt(now time.Time, ep *endpoint, d *Delivery, pace time
 }
 
 // adjustWindow changes how many attempts the endpoint may have in flight. Only accepted and
-// throttled ones say something about that: a 500 may have any cause. An endpoint that
-// throttles its only slot and sends no Retry-After is paused instead.
+// throttled attempts change it, because a 500 may have any cause. An endpoint that throttles its
+// only slot and sends no Retry-After is paused instead.
 func (ep *endpoint) adjustWindow(now time.Time, a *postrider.Attempt) {
 	switch a.Outcome {
 	case postrider.OutcomeAccepted:
@@ -210,25 +218,25 @@ func (ep *endpoint) adjustWindow(now time.Time, a *postrider.Attempt) {
 	}
 }
 
-// isResponse reports whether an attempt got a response of the receiver.
+// isResponse reports whether the receiver responded to an attempt.
 func isResponse(o postrider.Outcome) bool {
 	return o == postrider.OutcomeAccepted || o == postrider.OutcomeRejected ||
 		o == postrider.OutcomeThrottled || o == postrider.OutcomeGone
 }
 
-// isSlow reports whether the endpoint has not responded for slowAfter to what is in flight, or
-// usually takes that long. A time-out counts as long as it took.
+// isSlow reports whether attempts in flight have had no response for slowAfter, or the endpoint
+// usually takes that long. A time-out counts with the time until the time-out.
 func (ep *endpoint) isSlow(now time.Time) bool {
 	return ep.latency > slowAfter || ep.inFlight > 0 && now.Sub(ep.waitsSince) >= slowAfter
 }
 
-// updateClass sets the class of an endpoint. It is called whenever the endpoint is used;
-// inspectAll also calls it, for endpoints that have become slow meanwhile. An endpoint whose class
-// improves moves to the queue of the better class at once. An endpoint whose class gets worse
-// stays in its queue; when start takes it out, start calls updateClass again.
+// updateClass sets the class of an endpoint. It is called whenever the endpoint is used. inspectAll
+// also calls it, for endpoints that have become slow since. An endpoint whose class improves moves
+// to the queue of the better class at once. An endpoint whose class gets worse stays in its queue;
+// when start takes it out, start calls updateClass again.
 //
-// Example: a new endpoint is unproven. After a quarter of a second without a response it is slow; it
-// times out and is failedOnce; it times out again and is unreliable; after the fifth failure its
+// Example: a new endpoint is unproven. After a quarter of a second without a response it is slow.
+// It times out and is failedOnce. It times out again and is unreliable. After the fifth failure its
 // circuit opens. The probe succeeds. The endpoint stays unreliable while the circuit is on
 // probation (Cooldown), and is prompt afterwards.
 func (c *Core) updateClass(now time.Time, ep *endpoint) {
@@ -257,20 +265,20 @@ func (c *Core) updateClass(now time.Time, ep *endpoint) {
 		return
 	}
 	if c.ready.queues[was].remove(ep) {
-		c.ready.enqueue(ep) // it does not wait behind those that are worse
+		c.ready.enqueue(ep) // it must not wait behind endpoints of the worse class
 	}
 	if c.claims.waiting[was].remove(ep) {
 		c.claims.waiting[is].push(ep)
 	}
 }
 
-// slowRate is the interval between two attempts from which on the state of a rate
-// is stored with the circuit after each attempt, and outlives the node. A faster rate is
-// assumed to be used up if another node may have used it, which costs one interval.
+// slowRate is an interval between two attempts. For rates with this interval or a longer one, the
+// state of the rate is stored with the circuit after each attempt, so that it outlives the node. A
+// faster rate is assumed to be used up if another node may have used it, which costs one interval.
 const slowRate = time.Second
 
-// reserveRate reports whether the endpoint's rate allows an attempt now, and
-// counts it. If not, nothing starts until it does.
+// reserveRate reports whether the endpoint's rate allows an attempt now, and counts it. If not, it
+// sets rateBlockedUntil to the time when the rate does.
 func (c *Core) reserveRate(now time.Time, ep *endpoint) bool {
 	r := ep.policy.Rate
 	if r.Attempts == 0 {

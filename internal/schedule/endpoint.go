@@ -8,56 +8,62 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// endpoint is the state of an endpoint that has deliveries leased, in flight or waiting, or
-// whose condition is worth remembering. It is in memory from the first input that names it
-// (Introduce) until two inspections in a row found nothing to remember (forget); then
-// a few bytes are left (remembered).
+// endpoint is the state of an endpoint that has deliveries leased, in flight or waiting, or whose
+// condition must be remembered. Introduce brings it into memory when the first input names it.
+// forget removes it when two inspections in a row found nothing to remember; then only a few bytes
+// are kept (remembered).
 type endpoint struct {
 	id       postrider.EndpointID
 	shard    uint8
-	host     *host                   // nil: it has no settings
-	settings *store.EndpointSnapshot // as of the last EndpointChanged; nil: it is deleted, or not known yet
-	policy   *postrider.Policy       // of the settings; never nil
+	host     *host                   // nil: the endpoint has no settings
+	settings *store.EndpointSnapshot // from the last EndpointChanged; nil: the endpoint is deleted, or not known yet
+	policy   *postrider.Policy       // policy of the settings; never nil
 	limit    int                     // attempts in flight that the policy allows; at least 1
-	enabled  bool                    // the settings say so, their policy can be read, and it is not gone
-	gone     bool                    // it responded with 410 and is being disabled: nothing starts, whatever the settings say; cleared by DisableEnded
+	enabled  bool                    // the settings say enabled, their policy can be read, and gone is false
+	// It responded 410 and is being disabled, so nothing starts, whatever the settings say; cleared
+	// by DisableEnded.
+	gone bool
 	condition
 
 	lanes      [laneCount]lane
-	prefetched [laneCount][]*Delivery // leased and not started, oldest first
+	prefetched [laneCount][]*Delivery // leased but not started, oldest first
 	credit     int                    // see slots
 	inFlight   int                    // attempts whose response is not read yet
 	asked      [laneCount]int         // deliveries that the claim under way asks for
-	unsettled  int                    // attempts over and not committed
+	unsettled  int                    // attempts that have ended but are not committed
 	stuck      int                    // the part of the credit that prefetch counts as stuck
-	lease      time.Duration          // the shortest lease that was asked for since credit was 0
+	lease      time.Duration          // the shortest lease that was requested since credit was 0
 	starts     int                    // attempts started; selects the row of laneOrder
-	backlog    int                    // about how many first attempts were committed without a lease and are not claimed yet; for the lag
-	latency    time.Duration          // of attempts, smoothed; a time-out counts as long as it took; 0: none is over
+	// Approximate number of first attempts that were committed without a lease and are not claimed
+	// yet; used for the lag.
+	backlog int
+	// Smoothed duration of attempts; a time-out counts with the time until the time-out; 0: no
+	// attempt has ended.
+	latency time.Duration
 
 	queued queueKinds
-	idle   bool      // the last inspection found nothing to remember; cleared by inputs that name it
-	timer  int       // its place in the heap plus one; 0: none
-	wakeAt time.Time // of its timer
+	idle   bool      // the last inspection found nothing to remember; cleared by inputs that name the endpoint
+	timer  int       // index in the heap of timers plus one; 0: it has no timer
+	wakeAt time.Time // time of its timer
 }
 
-// remembered is what the core keeps of an endpoint that is not in memory: a few bytes, so
-// that its next change of the circuit is stored at the first try. A circuit that the store
-// reports meanwhile (circuits.remember) is kept as a whole while it has an effect.
+// remembered is the part that the core keeps of an endpoint that is not in memory. It is a few
+// bytes, with which the next change of the circuit is stored at the first try. A circuit that the
+// store reports later (circuits.remember) is kept as a whole while it has an effect.
 type remembered struct {
-	version int64              // of its circuit; 0: it never changed
-	circuit *postrider.Circuit // as it is stored, by the store's clock; nil: it has no effect any more
-	vouched bool               // its last attempt was accepted; see [postrider.Breaker.Vouch]
+	version int64              // version of the circuit; 0: it never changed
+	circuit *postrider.Circuit // stored circuit, on the store's clock; nil: it has no effect any more
+	vouched bool               // the last attempt was accepted; see [postrider.Breaker.Vouch]
 }
 
-// Needs reports whether an endpoint is this node's and has to be introduced before
-// an input names it.
+// Needs reports whether this node owns an endpoint that is not in memory. Such an endpoint must be
+// introduced before an input names it.
 func (c *Core) Needs(id postrider.EndpointID) bool {
 	return c.endpoints[id] == nil && c.shards.owns(store.Shard(id))
 }
 
-// Introduce makes an endpoint known, with its settings as of now; nil: it is
-// deleted, or not known yet. The core forgets it when it has been idle for a while.
+// Introduce brings an endpoint into memory, with its current settings; nil: it is deleted, or not
+// known yet. The core forgets the endpoint when it has been idle for a while.
 func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapshot) {
 	if c.endpoints[id] != nil {
 		return
@@ -81,23 +87,23 @@ func (c *Core) Introduce(id postrider.EndpointID, settings *store.EndpointSnapsh
 	c.updateClass(time.Time{}, ep)
 }
 
-// owned returns an endpoint of this node, which it brings into memory; nil: it is
-// another node's.
+// owned returns an endpoint of this node, and brings it into memory if necessary; nil: another node
+// owns it.
 func (c *Core) owned(id postrider.EndpointID) *endpoint {
 	if !c.shards.owns(store.Shard(id)) {
 		return nil
 	}
-	c.Introduce(id, nil) // unless it is known
+	c.Introduce(id, nil) // does nothing if the endpoint is in memory
 	ep := c.endpoints[id]
 	ep.idle = false
 	return ep
 }
 
-// configure applies the settings. One endpoint gets at most 32 of the node's slots, or a
-// quarter of them if that is more. Nothing is sent to an endpoint without settings, and
-// the core forgets which lanes may wait: the EndpointChanged with its settings, or a scan,
-// finds them again. An endpoint whose policy cannot be read is treated as if it were
-// paused: nothing starts, and its lanes are remembered.
+// configure applies the settings. One endpoint gets at most 32 of the node's slots, or a quarter of
+// them if that is more. To an endpoint without settings nothing is sent, and the core forgets which
+// of its lanes may have rows: a later EndpointChanged with its settings, or a scan, finds them
+// again. An endpoint whose policy cannot be read is treated as paused: nothing starts, but its
+// lanes are remembered.
 func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.settings = settings
 	if settings == nil {
@@ -109,7 +115,7 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.enabled = enabled && !ep.gone
 	c.hosts.move(ep, hostOf(settings.Endpoint.URL))
 	if settings.Endpoint.PolicyError != "" && ep.policy != nil {
-		return // attempts in flight end by the policy that they started with
+		return // attempts in flight end under the policy with which they started
 	}
 	if ep.policy != nil && ep.policy != &c.unknown && ep.policy.Rate != settings.Endpoint.Policy.Rate {
 		ep.bucket, ep.metered, ep.rateBlockedUntil = postrider.Bucket{}, false, time.Time{}
@@ -122,10 +128,10 @@ func (c *Core) configure(ep *endpoint, settings *store.EndpointSnapshot) {
 	ep.limit = max(1, min(ep.policy.Concurrency, max(32, c.opts.Concurrency/4)))
 }
 
-// apply configures the endpoint if it is in memory, and adopts a newer circuit. If
-// deliveries may be due, this node looks for them in all lanes, or names the endpoint to
-// the node that owns it. They may be due, too, for an endpoint that was named to this node
-// before its settings were known here: another node made it, and accepted an event for it.
+// apply configures the endpoint if it is in memory, and adopts a newer circuit. If deliveries may
+// be due, this node looks for them in all lanes, or names the endpoint to the node that owns it.
+// Deliveries may also be due if an input named the endpoint before this node knew its settings:
+// another node created the endpoint and accepted an event for it.
 func (in EndpointChanged) apply(c *Core, now time.Time) {
 	id := in.Endpoint
 	if ep := c.endpoints[id]; ep != nil {
@@ -160,12 +166,12 @@ func (in EndpointChanged) apply(c *Core, now time.Time) {
 	c.review(now, ep)
 }
 
-// forget drops an endpoint if there is nothing to remember of it now, and was nothing at
-// the last inspection: an endpoint that gets a delivery now and then stays in memory.
+// forget removes an endpoint if this inspection and the last one found nothing to remember. So an
+// endpoint that gets a delivery now and then stays in memory.
 func (c *Core) forget(now time.Time, ep *endpoint) {
 	owned := c.shards.owns(ep.shard)
 	idle := ep.credit+ep.unsettled == 0 && ep.queued == 0 && !ep.gone &&
-		!ep.storing && ep.probe == noProbe && // else the slot of its probe would stay in use
+		!ep.storing && ep.probe == noProbe && // otherwise the slot of its probe would stay in use
 		(ep.isQuiet(now) || ep.settings == nil || !owned) &&
 		!slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.occupied })
 	if idle && ep.idle {
@@ -179,8 +185,7 @@ func (c *Core) forget(now time.Time, ep *endpoint) {
 	ep.idle = idle
 }
 
-// noteDue notes that a row of the lane is due at the time, if none was known to be due
-// earlier.
+// noteDue records that a row of the lane is due at the time, unless an earlier time is recorded.
 func (c *Core) noteDue(ep *endpoint, l int, at time.Time) {
 	if ep.settings == nil || !c.shards.owns(ep.shard) {
 		return

@@ -6,9 +6,9 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// HeldBy returns what keeps the due deliveries of an endpoint from being sent; false: it is
-// another node's. An endpoint whose attempts in flight are as many as it has shown to
-// handle is held by itself too: more slots of the node would not help it.
+// HeldBy returns why the due deliveries of an endpoint are not sent; false: another node owns the
+// endpoint. An endpoint with as many attempts in flight as it has shown to handle is held by its
+// own concurrency: more slots of the node would not help.
 func (c *Core) HeldBy(now time.Time, id postrider.EndpointID) (postrider.HeldBy, bool) {
 	ep := c.endpoints[id]
 	switch {
@@ -34,8 +34,9 @@ func (c *Core) HeldBy(now time.Time, id postrider.EndpointID) (postrider.HeldBy,
 	return postrider.HeldByNothing, true
 }
 
-// OpenCircuits returns since when each circuit of this node's endpoints is not closed, those
-// that are not in memory among them. A circuit that a person opened has the zero time.
+// OpenCircuits returns, for each circuit of this node's endpoints that is open or half open, when
+// it left the status closed. It includes endpoints that are not in memory. A circuit that a person
+// opened has the zero time.
 func (c *Core) OpenCircuits() (since []time.Time) {
 	add := func(circuit *postrider.Circuit) {
 		switch {

@@ -2,19 +2,19 @@ package schedule
 
 import "strings"
 
-// host is the state of one host name. All endpoints at the name share its limit
-// of attempts, also those of different accounts, so that no account can
-// direct all of the node's requests at one host.
+// host is the state of one host name. All endpoints with that host name share its limit of
+// attempts, including endpoints of different accounts. So no account can direct all of the node's
+// requests at one host.
 type host struct {
 	name      string
-	endpoints int   // of those in memory, how many are at this host
-	inFlight  int   // attempts of all of them
-	full      bool  // set when an endpoint had to wait for a slot of the host; cleared once none waits
-	stuck     int   // leases of its endpoints that are counted in prefetch as stuck because the host is full
-	waiting   queue // endpoints that could start a delivery and wait for a slot of the host
+	endpoints int   // number of its endpoints in memory
+	inFlight  int   // attempts in flight to all of its endpoints
+	full      bool  // set when an endpoint had to wait for a slot of the host; cleared when none waits
+	stuck     int   // leases of its endpoints that prefetch counts as stuck because the host is full
+	waiting   queue // endpoints that could start a delivery but wait for a slot of the host
 }
 
-// hosts are the hosts of the endpoints in memory.
+// hosts has the hosts of the endpoints in memory.
 type hosts struct {
 	prefetch *prefetch
 	byName   map[string]*host
@@ -32,7 +32,7 @@ func hostOf(url string) string {
 	return rest
 }
 
-// move makes the endpoint one of the named host, with its attempts in flight.
+// move assigns the endpoint, with its attempts in flight, to the host with the name.
 func (hs *hosts) move(ep *endpoint, name string) {
 	if ep.host != nil && ep.host.name == name {
 		return
@@ -48,7 +48,7 @@ func (hs *hosts) move(ep *endpoint, name string) {
 	ep.host = h
 }
 
-// leave takes the endpoint from its host. A host without endpoints is forgotten.
+// leave removes the endpoint from its host. A host without endpoints is forgotten.
 func (hs *hosts) leave(ep *endpoint) {
 	h := ep.host
 	if h == nil {
@@ -64,8 +64,8 @@ func (hs *hosts) leave(ep *endpoint) {
 	ep.host = nil
 }
 
-// notFull notes that the host is not full any more, if no endpoint waits for it. The
-// leases of its endpoints are not stuck then.
+// notFull records that the host is not full any more, if no endpoint waits for it. Then the leases
+// of its endpoints are no longer stuck.
 func (hs *hosts) notFull(h *host) {
 	if h.full && h.waiting.len() == 0 {
 		h.full = false

@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The places of lanes in [postrider.Lanes].
+// The indexes of the lanes in [postrider.Lanes].
 const (
 	firstLane   = 0
 	retryLane   = 1
@@ -15,11 +15,11 @@ const (
 	laneCount   = 4
 )
 
-// lane is what the core knows of the rows that wait in an endpoint's lane.
+// lane is the core's knowledge of the waiting rows in an endpoint's lane.
 type lane struct {
-	occupied bool      // rows may wait; set by noteDue, cleared by the claim that asks for them
-	dueAt    time.Time // no row that is known is due earlier; valid while occupied
-	low      time.Time // the next claim begins at rows that are due from here on; zero: at the oldest
+	occupied bool      // there may be rows; set by noteDue, cleared by the claim that asks for them
+	dueAt    time.Time // earliest known time at which a row is due; valid while occupied
+	low      time.Time // the next claim begins at rows that are due from this time on; zero: at the oldest row
 }
 
 func (l *lane) isDue(now time.Time) bool { return l.occupied && !l.dueAt.After(now) }
@@ -37,10 +37,10 @@ func laneIndex(l postrider.Lane) int {
 	return bulkLane
 }
 
-// laneOrder says in which order a start looks for a delivery in the lanes; the number
-// of the start, modulo 5, is the row. So of five starts three prefer the first lane, one
-// the retry lane and one the bulk lane, and a lane that is empty leaves its share to
-// the next lane of the row. Suspects are not in it: they go before all.
+// laneOrder is the order in which a start looks for a delivery in the lanes. The row is the number
+// of the start modulo 5. So of five starts, three prefer the first lane, one the retry lane and one
+// the bulk lane. An empty lane leaves its share to the next lane of the row. Suspects are not in
+// the table: they go before all others.
 var laneOrder = [5][3]int{
 	{firstLane, retryLane, bulkLane},
 	{retryLane, firstLane, bulkLane},
@@ -49,8 +49,8 @@ var laneOrder = [5][3]int{
 	{firstLane, retryLane, bulkLane},
 }
 
-// nextLane returns the lane whose first delivery starts next; -1: none may now. Only
-// bulk has a rate of the node. A retry that is due is limited only by its own endpoint.
+// nextLane returns the lane whose first delivery starts next; -1: none may start now. Only bulk is
+// limited by a rate of the node. A due retry is limited only by its own endpoint.
 func (ep *endpoint) nextLane(now time.Time, bulk *bulkLimiter) int {
 	if len(ep.prefetched[suspectLane]) > 0 {
 		return suspectLane
@@ -63,8 +63,8 @@ func (ep *endpoint) nextLane(now time.Time, bulk *bulkLimiter) int {
 	return -1
 }
 
-// laneDue reports whether the lane has something to claim. Bulk is claimed only as
-// far ahead as its rate is sure to start it.
+// laneDue reports whether the lane has something to claim. Bulk is claimed only as far ahead as its
+// rate will certainly start it.
 func (ep *endpoint) laneDue(now time.Time, l int, bulk *bulkLimiter) bool {
 	return ep.lanes[l].isDue(now) && (l != bulkLane || ep.probing() || bulk.mayPrefetch(now, ep))
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// giveBackUnmade gives the lease of an attempt back that was started and not made: no byte of a
-// request left. Nothing is used up, neither of the delivery nor of the endpoint's circuit,
-// rate or round of suspects. If this node lacks something (OutcomePostponed), the endpoint
-// gets nothing more until a back-off has passed, also from what is prefetched: its next
-// delivery would fail in the same way. Else the endpoint changed or the delivery was
-// cancelled (OutcomeNone), and it may start again at once, as things are now.
+// giveBackUnmade gives back the lease of an attempt that was started but not made: no byte of a
+// request left. The attempt uses up nothing: no attempt of the delivery, no failure of the circuit,
+// no token of the rate and no place in a round of suspects. If this node lacks something
+// (OutcomePostponed), the endpoint gets nothing more until a back-off has passed, because its next
+// delivery would fail in the same way. That includes prefetched deliveries. If the endpoint changed
+// or the delivery was cancelled (OutcomeNone), the endpoint may start again at once, with its
+// current settings.
 func (c *Core) giveBackUnmade(now time.Time, ep *endpoint, d *Delivery) {
 	if d.Probe && ep.probe == probeInFlight {
 		c.circuits.setProbe(ep, noProbe)
@@ -33,11 +34,11 @@ func (c *Core) giveBackUnmade(now time.Time, ep *endpoint, d *Delivery) {
 		ep.postpone(now)
 	}
 	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
-	c.shards.busy[ep.shard]++ // until it is committed
+	c.shards.busy[ep.shard]++ // until the release is committed
 	c.noteDue(ep, l, now)
 }
 
-// postpone has the endpoint wait: 1 s, and twice as long each time up to 30 s. Attempts that
+// postpone makes the endpoint wait: 1 s, and twice as long each time, up to 30 s. Attempts that
 // were in flight together count once.
 func (ep *endpoint) postpone(now time.Time) {
 	if now.Before(ep.postponedUntil) {

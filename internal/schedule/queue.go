@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// queueKinds says in which kinds of queues an endpoint is, one bit each.
+// queueKinds is the set of the kinds of queues that an endpoint is in, one bit for each.
 type queueKinds uint16
 
 // The kinds of queues. An endpoint is in at most one queue of a kind.
 const (
-	inReady      queueKinds = 1 << iota // it has something to start: a queue of ready, or its host's
+	inReady      queueKinds = 1 << iota // it has something to start; a queue of ready, or of its host
 	inClaims                            // it has something to claim
 	inBulk                              // it waits for the bulk rate
 	inProbes                            // it waits for a slot for a probe
@@ -20,7 +20,7 @@ const (
 	inStuck                             // it is stuck and waits until stuck endpoints may lease more
 )
 
-// queue is a FIFO of endpoints that reuses its memory.
+// queue is a FIFO queue of endpoints that reuses its memory.
 type queue struct {
 	kind queueKinds
 	eps  []*endpoint
@@ -29,23 +29,23 @@ type queue struct {
 
 func (q *queue) len() int { return len(q.eps) - q.head }
 
-// push appends the endpoint, unless it is in a queue of this kind already. Where the memory
-// is full, the places that were popped are reused if they are at least half of it: so
-// at least as many endpoints were popped since the last copy as this one copies, and a push
-// costs the same on average, however long the queue is.
+// push appends the endpoint, unless it is in a queue of this kind already. When the memory is full
+// and at least half of its places were popped, push moves the rest to the front instead of
+// allocating. So a move copies at most as many endpoints as were popped since the last one, and the
+// average cost of a push is constant, however long the queue is.
 func (q *queue) push(ep *endpoint) {
 	if ep.queued&q.kind != 0 {
 		return
 	}
 	ep.queued |= q.kind
 	if len(q.eps) == cap(q.eps) && q.head > 0 && q.head >= len(q.eps)/2 {
-		q.eps = slices.Delete(q.eps, 0, q.head) // it also clears what is left behind
+		q.eps = slices.Delete(q.eps, 0, q.head) // slices.Delete also clears the places at the end
 		q.head = 0
 	}
 	q.eps = append(q.eps, ep)
 }
 
-// pushFront is push, but the endpoint is the next to be popped.
+// pushFront does what push does, but puts the endpoint at the front.
 func (q *queue) pushFront(ep *endpoint) {
 	if ep.queued&q.kind != 0 {
 		return
@@ -59,8 +59,7 @@ func (q *queue) pushFront(ep *endpoint) {
 	q.eps[q.head] = ep
 }
 
-// pop removes and returns the endpoint that has waited longest; nil: the queue is
-// empty.
+// pop removes and returns the first endpoint; nil: the queue is empty.
 func (q *queue) pop() *endpoint {
 	if q.len() == 0 {
 		return nil
@@ -86,11 +85,10 @@ func (q *queue) remove(ep *endpoint) bool {
 	return true
 }
 
-// timeHeap orders endpoints by the time at which they must be reviewed although
-// no input names them.
+// timeHeap orders endpoints by the time at which they must be reviewed even if no input names them.
 type timeHeap []*endpoint
 
-// put sets the endpoint's timer; it must have none.
+// put sets the endpoint's timer. The endpoint must have none.
 func (h *timeHeap) put(ep *endpoint, at time.Time) {
 	ep.wakeAt = at
 	heap.Push(h, ep)
@@ -102,7 +100,7 @@ func (h *timeHeap) remove(ep *endpoint) {
 	}
 }
 
-// popDue removes and returns an endpoint whose time has come; nil: none.
+// popDue removes and returns an endpoint whose time has come; nil: there is none.
 func (h *timeHeap) popDue(now time.Time) *endpoint {
 	if len(*h) == 0 || (*h)[0].wakeAt.After(now) {
 		return nil
@@ -112,7 +110,7 @@ func (h *timeHeap) popDue(now time.Time) *endpoint {
 	return ep
 }
 
-// next returns the first time in the heap; zero: it is empty.
+// next returns the first time in the heap; zero: the heap is empty.
 func (h timeHeap) next() time.Time {
 	if len(h) == 0 {
 		return time.Time{}
@@ -120,7 +118,7 @@ func (h timeHeap) next() time.Time {
 	return h[0].wakeAt
 }
 
-// Len, Less, Swap, Push and Pop are heap.Interface.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (h timeHeap) Len() int           { return len(h) }
 func (h timeHeap) Less(i, j int) bool { return h[i].wakeAt.Before(h[j].wakeAt) }
 func (h timeHeap) Swap(i, j int) {

@@ -6,33 +6,35 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// review puts an endpoint into the queues that it belongs in. It is called after
-// anything about the endpoint changed, and when there is capacity again for which it
-// waited. It is idempotent, so that callers need not know what changed: one that
-// knew would have to repeat half of this function, and be wrong when a rule changes.
+// review puts an endpoint into the queues in which it belongs. It is called after anything about
+// the endpoint changed, and when a capacity that it waited for is free again. It is idempotent, so
+// callers need not know what changed. A caller that knew would have to repeat half of this
+// function, and would be wrong when a rule changes.
 //
-// The invariant: after a review, an endpoint for which something is due or prefetched is
-// in the queue of what it waits for, or has a timer, or waits for an input that
-// names it (a response, a commit, a change of its settings). If none of the three
-// held, its deliveries would wait for the next scan, up to 30 s. The simulation asserts it after
+// The invariant: if something is due or prefetched for an endpoint, then after a review one of
+// three is true. The endpoint is in the queue of what it waits for, or it has a timer, or it waits
+// for an input that names it (a response, a commit, a change of its settings). Otherwise its
+// deliveries would wait for the next scan, up to 30 s. The simulation asserts the invariant after
 // each Decide (checkReviewed in sim_test.go).
 //
 // Four questions, in this order:
 //
-//  1. Is its circuit not closed? Then the right to probe is asked for, if it is time.
-//  2. Is it gated, so that nothing may start at all? It is paused, disabled or another
-//     node's, its Retry-After has not passed, its circuit is open, or the whole store is
-//     held. Then its leases are given back, since others can use the credit, and only a timer is left.
-//  3. Can a prefetched delivery start? The endpoint needs a slot of its own, its rate,
-//     and, while the node's slots are scarce, a response within the last second. Then it
-//     is enqueued as ready; otherwise it waits in the queue of what it lacks.
+//  1. Is its circuit open or half open? Then the right to probe is asked for, if its
+//     time has come.
+//  2. Is it gated, so that nothing may start? It is gated if it is paused, disabled or owned by
+//     another node, its Retry-After has not passed, its circuit is open, or the store is
+//     held. Then its leases are given back, since others can use the credit, and only a
+//     timer is left.
+//  3. Can a prefetched delivery start? The endpoint needs a free slot, its rate must allow it,
+//     and while the node's slots are scarce, it must have responded within the last second.
+//     Then it is enqueued as ready; otherwise it waits in the queue of what it lacks.
 //  4. Is a lane due, and worth a claim? Then it waits for the next claim. An endpoint can
 //     be ready and wait for a claim at the same time.
 //
-// Example: an endpoint with a limit of 2 has 2 attempts in flight and 3
-// prefetched deliveries. A response arrives: review finds a free slot and
-// enqueues the endpoint as ready. Then it is paused: review gives the 3 leases back,
-// and notes that their lane is due, so that a claim finds them when it is resumed.
+// Example: an endpoint with a limit of 2 has 2 attempts in flight and 3 prefetched deliveries. A
+// response arrives: review finds a free slot and enqueues the endpoint as ready. Then the endpoint
+// is paused: review gives the 3 leases back, and records that their lane is due, so that a claim
+// finds them when the endpoint is resumed.
 func (c *Core) review(now time.Time, ep *endpoint) {
 	c.timers.remove(ep)
 	c.updateClass(now, ep)
@@ -45,7 +47,7 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	if c.shards.gated(now, ep) {
 		c.giveBack(now, ep)
 		if ep.probe == probeGranted {
-			c.circuits.setProbe(ep, noProbe) // others may have its slot meanwhile
+			c.circuits.setProbe(ep, noProbe) // other endpoints may use its slot for probes meanwhile
 		}
 		if at := ep.gateOpens(); c.shards.mayServe(ep) && at.After(now) {
 			c.timers.put(ep, at)
@@ -58,7 +60,7 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	case c.slots.unanswered(now, ep):
 		c.unanswered.push(ep)
 	case ep.nextLane(now, &c.bulk) < 0:
-		c.bulk.waiting.push(ep) // only bulk is prefetched, and its rate is used up
+		c.bulk.waiting.push(ep) // only bulk is prefetched, and the bulk rate is used up
 	default:
 		c.ready.enqueue(ep)
 	}
@@ -71,21 +73,20 @@ func (c *Core) review(now time.Time, ep *endpoint) {
 	}
 }
 
-// mayServe reports whether the endpoint is enabled, this node owns it and keeps it, and
-// the store is not held.
+// mayServe reports whether the endpoint is enabled, this node owns its shard and keeps it, and the
+// store is not held.
 func (s *shards) mayServe(ep *endpoint) bool { return ep.enabled && s.serves(ep.shard) && !s.held }
 
-// gated reports whether nothing may start for the endpoint, nor be claimed. Each
-// condition says who opens the gate: a person or the membership (mayServe), time
-// (PacedUntil, and postponedUntil after an attempt that this node could not make), or a
-// probe (the circuit).
+// gated reports whether nothing may be started or claimed for the endpoint. Each condition ends in
+// its own way: mayServe by a person or the membership, PacedUntil and postponedUntil by time, and
+// an open circuit by a probe. postponedUntil is set after an attempt that this node could not make.
 func (s *shards) gated(now time.Time, ep *endpoint) bool {
 	return !s.mayServe(ep) || now.Before(ep.breaker.PacedUntil) || now.Before(ep.postponedUntil) || ep.isOpen() && !ep.probing()
 }
 
-// gateOpens returns when a gated endpoint is to be reviewed: when its Retry-After and its
-// postponement have passed or, with an open circuit, when a probe is allowed and something is due to
-// probe with. Zero: time alone does not open the gate.
+// gateOpens returns when a gated endpoint must be reviewed. That is when its Retry-After and its
+// postponement have passed. If its circuit is open, a probe must also be allowed and something must
+// be due for the probe. Zero: time alone does not open the gate.
 func (ep *endpoint) gateOpens() time.Time {
 	if !ep.isOpen() || ep.probe != noProbe {
 		return later(ep.breaker.PacedUntil, ep.postponedUntil)
@@ -97,15 +98,14 @@ func (ep *endpoint) gateOpens() time.Time {
 		}
 	}
 	if first.IsZero() {
-		return time.Time{} // nothing to probe with
+		return time.Time{} // nothing is there for a probe
 	}
 	return later(later(later(first, ep.breaker.ProbeAt), ep.breaker.PacedUntil), ep.postponedUntil)
 }
 
-// nextDue returns the first time after now at which the endpoint has to be reviewed
-// although no input names it: a lane becomes due, the rate allows an attempt, the
-// right to probe is too old to be used, or the oldest prefetched lease no longer
-// covers an attempt. false: there is none.
+// nextDue returns the first time after now at which the endpoint must be reviewed even if no input
+// names it: a lane becomes due, the rate allows an attempt, the right to probe ends, or the oldest
+// prefetched lease no longer covers an attempt. false: there is no such time.
 func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
 	consider := func(at time.Time) {
 		if at.After(now) && (!ok || at.Before(next)) {
@@ -128,8 +128,8 @@ func (ep *endpoint) nextDue(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// giveBack releases what an endpoint has prefetched. Its lanes are due again, so that
-// they are claimed when the endpoint may go on, here or at the shard's next owner.
+// giveBack releases all prefetched deliveries of an endpoint. Their lanes are due again, so that
+// they are claimed when the endpoint may continue, here or at the next owner of its shard.
 func (c *Core) giveBack(now time.Time, ep *endpoint) {
 	for l, deliveries := range ep.prefetched {
 		for _, d := range deliveries {
@@ -140,8 +140,8 @@ func (c *Core) giveBack(now time.Time, ep *endpoint) {
 	}
 }
 
-// dropUncovered releases prefetched deliveries whose leases end before an attempt
-// that starts now would: another node could have them while it still runs.
+// dropUncovered releases prefetched deliveries whose lease would end before an attempt that starts
+// now. Otherwise another node could claim the delivery while that attempt still runs.
 func (c *Core) dropUncovered(now time.Time, ep *endpoint) {
 	for l, deliveries := range ep.prefetched {
 		for len(deliveries) > 0 && deliveries[0].leasedUntil.Before(now.Add(ep.policy.Timeout)) {
@@ -153,8 +153,8 @@ func (c *Core) dropUncovered(now time.Time, ep *endpoint) {
 	}
 }
 
-// release has the lease of a delivery that has not started given back. The shard stays
-// busy until that is committed: its next owner must not find the row leased.
+// release gives back the lease of a delivery that has not started. The shard stays busy until the
+// release is committed, because its next owner must not find the row leased.
 func (c *Core) release(ep *endpoint, d *Delivery) {
 	l := laneIndex(d.Lane)
 	c.actions.Release = append(c.actions.Release, Release{store.Lease{Delivery: d.ID, Token: d.Token}, ep.id, l, ep.shard})
@@ -162,12 +162,12 @@ func (c *Core) release(ep *endpoint, d *Delivery) {
 	if l == suspectLane {
 		c.suspects.notAttempted(1)
 	}
-	c.shards.busy[ep.shard]++ // until it is committed
+	c.shards.busy[ep.shard]++ // until the release is committed
 }
 
-// nextLease returns how long the next lease of the endpoint is: its timeout and
-// the margin. Until all of its credit is free again, its leases are assumed to be
-// as short as the shortest: its timeout may change while they run.
+// nextLease returns the length of the endpoint's next lease: its timeout plus the margin. The
+// timeout may change while leases run. So until all of the endpoint's credit is free again, all of
+// its leases are assumed to be as short as the shortest.
 func (ep *endpoint) nextLease(margin time.Duration) time.Duration {
 	lease := ep.policy.Timeout + margin
 	if ep.credit == 0 {
@@ -177,9 +177,9 @@ func (ep *endpoint) nextLease(margin time.Duration) time.Duration {
 	return lease
 }
 
-// keep prefetches a leased delivery until its endpoint has a slot for it. If the
-// endpoint was paused, or the node began to drain, while the claim or the commit was
-// under way, the lease goes back at once.
+// keep prefetches a leased delivery until its endpoint has a slot for it. If the endpoint was
+// paused, or the node began to drain, while the claim or the commit was under way, keep gives the
+// lease back at once.
 func (c *Core) keep(now time.Time, ep *endpoint, d *Delivery) {
 	l := laneIndex(d.Lane)
 	if c.draining || !ep.enabled {

@@ -1,48 +1,46 @@
-// Package schedule decides what the dispatcher does next: which deliveries are
-// admitted, claimed, started, settled and released, and how much each endpoint
-// may be sent.
+// Package schedule decides what the dispatcher does next: which deliveries are admitted, claimed,
+// started, settled and released, and how much may be sent to each endpoint.
 //
-// A [Core] is a state machine. The dispatcher's loop applies inputs ([Core.Apply],
-// [Core.Admit]) and asks for actions ([Core.Decide]):
+// A [Core] is a state machine. The dispatcher's loop applies inputs ([Core.Apply], [Core.Admit])
+// and asks for actions ([Core.Decide]):
 //
 //	for in := range inputs {
 //		core.Apply(time.Now(), in)
 //		carryOut(core.Decide(time.Now()))
 //	}
 //
-// A delivery goes through it like this:
+// A delivery goes through these stages:
 //
 //	due ─► claimable ─► claimed ─► prefetched ─► ready ─► in flight ─► unsettled ─► settled
 //	                                   ▲
 //	admitted, committed ───────────────┘
 //
-// An endpoint's lane is due; the endpoint waits in the queue of claims; the claim returns
-// deliveries under a lease; they are prefetched until the endpoint has a slot; the
-// endpoint waits in the ready queue of its class; an attempt starts; its result
-// is settled. A delivery that ingest commits under a lease ([Core.Admit]) skips the
-// claim. After every change of an endpoint, [Core.review] puts it into the queues that it
-// belongs in.
+// An endpoint's lane is due. The endpoint waits in the queue of claims. The claim returns
+// deliveries under a lease. They are prefetched until the endpoint has a slot. The endpoint waits
+// in the ready queue of its class. An attempt starts. Its result is settled. A delivery that ingest
+// commits under a lease ([Core.Admit]) skips the claim. After every change of an endpoint,
+// [Core.review] puts it into the queues in which it belongs.
 //
-// Whatever happens, this holds:
+// These promises always hold:
 //
 //   - A core reads no clock, draws no random number, starts no goroutine, sends on
 //     no channel and reads nothing that others write. The same inputs at the same
 //     times give the same actions.
-//   - Every lease that was asked for is accounted for by one unit of credit until
-//     its attempt is over or the lease is released.
-//   - Nothing starts above a limit: of attempts of the node, of a host and of an
-//     endpoint, of its class, and of leases that have not started. What
-//     is in flight may be above one for a while: an edit may lower it, and an attempt that
-//     fails moves others of its endpoint into a class whose share is in use.
-//   - A core remembers nothing of endpoints that are deleted, and little of those
-//     that are idle.
+//   - Every lease has one unit of credit, from the request for the lease until the
+//     attempt has ended or the lease is released.
+//   - Nothing starts above a limit. There are limits for the attempts of the node, of
+//     a host, of an endpoint and of a class, and for leases that have not started.
+//     The number in flight may exceed a limit for a while, for two reasons: an edit
+//     lowers the limit, or a failed attempt moves the endpoint, with its other attempts,
+//     into a class whose share is in use.
+//   - A core remembers nothing of deleted endpoints, and little of idle ones.
 //
-// Read schedule.go, actions.go, endpoint.go, lanes.go, review.go and slots.go first; then
-// the way of a delivery: admission.go, claim.go, prefetch.go, start.go and settle.go.
-// The other files each answer one question about an endpoint or the node.
+// Read schedule.go, actions.go, endpoint.go, lanes.go, review.go and slots.go first. Then follow a
+// delivery: admission.go, claim.go, prefetch.go, start.go and settle.go. Each other file answers
+// one question about an endpoint or the node.
 //
-// It makes no request and writes nothing: package dispatch does. What a response
-// means is [postrider.Settle]'s to say, and when a circuit opens [postrider.Breaker]'s.
+// The package makes no request and writes nothing: package dispatch does. [postrider.Settle]
+// decides what a response means, and [postrider.Breaker] when a circuit opens.
 package schedule
 
 import (
@@ -55,18 +53,23 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Options tunes a [Core]. The zero value is the production default of a node that
-// is alone.
+// Options tunes a [Core]. The zero value has the production defaults of a single node.
 type Options struct {
-	Concurrency     int           // attempts in flight to endpoints that respond; default 1,024
-	MaxInFlight     int           // attempts in flight to all, also to those that do not respond; default and most: five times Concurrency. Concurrency is at most a third of it
-	HostConcurrency int           // attempts in flight to one host; default a quarter of Concurrency, at least 64
-	CreditFactor    int           // an endpoint's credit, in multiples of its limit; default 2
-	MaxUnsettled    int           // attempts started and not committed, apart from slow ones in flight; default four times Concurrency, at least 4,096
-	LeaseMargin     time.Duration // how much longer a lease is than the endpoint's timeout; default 15 s
-	Shared          bool          // other nodes share the store: the core owns nothing until [ShardsAssigned] says so
-	Incarnation     uint32        // of this node; the upper half of every token
-	Poll            time.Duration // how often other nodes poll for new deliveries; default 1 s
+	// Attempts in flight to responding endpoints; default 1,024; at most a third of MaxInFlight.
+	Concurrency int
+	// Attempts in flight to all endpoints, including unresponsive ones; default and maximum: five
+	// times Concurrency.
+	MaxInFlight     int
+	HostConcurrency int // attempts in flight to one host; default a quarter of Concurrency, at least 64
+	CreditFactor    int // the endpoint's credit limit in multiples of its limit; default 2
+	// Attempts that have started and are not committed, without slow ones in flight; default four
+	// times Concurrency, at least 4,096.
+	MaxUnsettled int
+	LeaseMargin  time.Duration // by how much a lease is longer than the endpoint's timeout; default 15 s
+	// Other nodes share the store, so the core owns nothing until [ShardsAssigned] says so.
+	Shared      bool
+	Incarnation uint32        // incarnation of this node; the upper half of every token
+	Poll        time.Duration // interval at which other nodes poll for new deliveries; default 1 s
 }
 
 func (o Options) withDefaults() Options {
@@ -81,20 +84,21 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Core is all state of the dispatcher and every decision on it. It belongs to one
-// goroutine.
+// Core has all state of the dispatcher and makes every decision on it. It belongs to one goroutine.
 type Core struct {
 	opts        Options
-	ahead, wall time.Duration // by how much the store's Now and Wall are ahead of this node's clock; see SetClock
+	ahead, wall time.Duration // how far the store's Now and Wall are ahead of this node's clock; see SetClock
 
-	endpoints  map[postrider.EndpointID]*endpoint  // in memory: those with something to do or to remember
-	remembered map[postrider.EndpointID]remembered // other endpoints whose circuit ever changed, or that accepted their last delivery
-	unknown    postrider.Policy                    // of endpoints without settings
+	// Endpoints in memory: those that have something to do or to remember.
+	endpoints map[postrider.EndpointID]*endpoint
+	// Endpoints not in memory whose circuit ever changed, or that accepted their last delivery.
+	remembered map[postrider.EndpointID]remembered
+	unknown    postrider.Policy // policy of endpoints without settings
 
 	slots      slots
 	hosts      hosts
 	ready      ready
-	unanswered queue // endpoints that have to respond before they get another slot
+	unanswered queue // endpoints that must respond before they get another slot
 	admissions admissions
 	claims     claims
 	prefetch   prefetch
@@ -104,12 +108,12 @@ type Core struct {
 	commits    commits
 	pressure   backpressure
 	shards     shards
-	timers     timeHeap // endpoints to review at a time
+	timers     timeHeap // endpoints that must be reviewed at a certain time
 
 	load     Load
-	draining bool    // set by Drain: nothing is claimed, admitted or started any more
+	draining bool    // set by Drain: nothing more is claimed, admitted or started
 	moved    bool    // a response was read or a settlement committed since the last Decide; part of Actions.Progress
-	actions  Actions // collected until the next Decide
+	actions  Actions // actions collected until the next Decide
 }
 
 // New returns a core without endpoints.
@@ -141,19 +145,19 @@ func New(opts Options) *Core {
 	return c
 }
 
-// SetClock says by how much the store's clock and the store's time of day are
-// ahead of this node's clock. It is called before inputs are applied.
+// SetClock sets how far the store's clock and the store's time of day are ahead of this node's
+// clock. It must be called before inputs are applied.
 func (c *Core) SetClock(ahead, wall time.Duration) { c.ahead, c.wall = ahead, wall }
 
-// Apply applies one input. Its consequences are decided by the next Decide, so
-// that many inputs may be applied before.
+// Apply applies one input. The next Decide decides its consequences, so many inputs may be applied
+// before it.
 func (c *Core) Apply(now time.Time, in Input) { in.apply(c, now) }
 
-// Decide returns the actions of now. The Send slice is valid until the next call.
+// Decide returns the actions at the time now. The Send slice is valid until the next call.
 //
-// The order of the steps matters. Endpoints are reviewed first, because their time has
-// come or there is capacity for them again: that fills the ready queues. Starts come before
-// the claim, since they free the capacity to prefetch that the claim uses.
+// The order of the steps matters. First, endpoints are reviewed if their time has come or a
+// capacity for them is free again: that fills the ready queues. Starts come before the claim,
+// because they free the capacity to prefetch that the claim uses.
 func (c *Core) Decide(now time.Time) Actions {
 	if c.suspects.startedAt.IsZero() {
 		c.suspects.startedAt = now
@@ -178,8 +182,8 @@ func (c *Core) Decide(now time.Time) Actions {
 	return do
 }
 
-// reviewWaiting reviews endpoints for which there is capacity again, in the order
-// in which they began to wait.
+// reviewWaiting reviews endpoints that waited for a capacity that is free again, in the order in
+// which they began to wait.
 func (c *Core) reviewWaiting(now time.Time) {
 	for c.circuits.probes < c.circuits.limit && c.circuits.waiting.len() > 0 {
 		c.reviewNext(now, &c.circuits.waiting, 1)
@@ -198,15 +202,14 @@ func (c *Core) reviewNext(now time.Time, q *queue, n int) {
 	}
 }
 
-// wakeAt returns when Decide must be called at the latest; zero: not before there
-// is an input.
+// wakeAt returns the latest time of the next Decide; zero: Decide is needed only after an input.
 func (c *Core) wakeAt(now time.Time) time.Time {
 	at := c.timers.next()
 	if next := c.claims.nextAt(); c.claims.ready() > 0 && now.Before(next) {
 		at = sooner(at, next)
 	}
-	// Time brings bulk tokens. They help if a claim may lease more, or if something is prefetched
-	// that waits to start; otherwise the claim under way or a response comes first.
+	// Time adds bulk tokens. They help only if a claim may lease more bulk, or if a prefetched bulk
+	// delivery waits to start. Otherwise the claim under way or a response comes first.
 	if c.bulk.waiting.len() > 0 && (c.bulk.free() > 0 || c.slots.leased[bulkLane] > c.bulk.asked) {
 		at = sooner(at, now.Add(bulkStep))
 	}
@@ -219,7 +222,7 @@ func (c *Core) wakeAt(now time.Time) time.Time {
 	return at
 }
 
-// Drained reports whether a core that got [Drain] has nothing left to wait for.
+// Drained reports whether a core that got [Drain] waits for nothing more.
 func (c *Core) Drained() bool {
 	return c.draining && len(c.admissions.underWay) == 0 && !c.claims.underWay && c.shards.busy == [store.Shards]int{}
 }
@@ -227,12 +230,12 @@ func (c *Core) Drained() bool {
 // Unfinished returns how many attempts have started and are not settled.
 func (c *Core) Unfinished() int { return c.slots.inFlight + c.commits.unsettled }
 
-// SurplusShards returns the shards that this node is to give up and that are not busy any
-// more: nothing of them is leased, unsettled or being released.
+// SurplusShards returns the shards that this node must give up and that are no longer busy: none of
+// their deliveries is leased, unsettled or being released.
 func (c *Core) SurplusShards() []uint8 { return c.shards.surplus() }
 
-// sortedByID returns endpoints in the order of their ids: decisions must not depend on
-// the order of a map.
+// sortedByID returns endpoints sorted by id, because decisions must not depend on the order of a
+// map.
 func sortedByID(endpoints map[postrider.EndpointID]*endpoint) []*endpoint {
 	return slices.SortedFunc(maps.Values(endpoints), func(a, b *endpoint) int { return a.id.Compare(b.id) })
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// commits are the attempts that are over and not committed.
+// commits has the attempts that have ended but are not committed.
 type commits struct {
 	unsettled int
-	groups    []finished // by when they were over; they are committed in that order
+	groups    []finished // in the order in which the attempts ended, which is also the order of the commits
 }
 
-// finished are attempts that were over at the same time.
+// finished has the number of attempts that ended at the same time.
 type finished struct {
 	at time.Time
 	n  int
@@ -28,7 +28,7 @@ func (cs *commits) add(now time.Time) {
 	cs.groups = append(cs.groups, finished{now, 1})
 }
 
-// remove notes that the n oldest are committed.
+// remove records that the n oldest attempts are committed.
 func (cs *commits) remove(n int) {
 	cs.unsettled -= n
 	for n > 0 {
@@ -41,18 +41,19 @@ func (cs *commits) remove(n int) {
 	}
 }
 
-// late reports whether an attempt waits for its commit for longer than limit, so
-// that its lease may end before. Until it is committed nothing is claimed: this
-// node would take over from itself, and send accepted deliveries again.
+// late reports whether an attempt has waited for its commit for longer than limit, so that its
+// lease may end first. Until it is committed, nothing is claimed: a claim of this node would take
+// over its own lease, and send an accepted delivery again.
 func (cs *commits) late(now time.Time, limit time.Duration) bool {
 	return len(cs.groups) > 0 && now.Sub(cs.groups[0].at) > limit
 }
 
-// apply frees the slot and decides what the attempt does to the delivery and to
-// the endpoint. An attempt that sent nothing does nothing: its lease goes back.
+// apply frees the slot and decides what the attempt does to the delivery and to the endpoint. An
+// attempt that sent nothing changes neither: its lease is given back.
 func (in Attempted) apply(c *Core, now time.Time) {
 	d := in.Delivery
-	d.Attempt = max(d.Attempt, d.Result.Number) // the sender may have made a second one: see Queue.Continue
+	// The sender may have made a second attempt under the same lease: see Queue.Continue.
+	d.Attempt = max(d.Attempt, d.Result.Number)
 	ep := c.endpoints[d.Endpoint]
 	c.moved = true
 	c.slots.addInFlight(ep, -1)
@@ -69,7 +70,7 @@ func (in Attempted) apply(c *Core, now time.Time) {
 
 	t := postrider.Settle(d.Claimed, d.Result, d.To.Endpoint.Policy)
 	c.recordAttempt(now, ep, d, t.Pace)
-	if t.DisableEndpoint && !ep.gone { // else it is being disabled for an earlier one
+	if t.DisableEndpoint && !ep.gone { // otherwise an earlier 410 is disabling it already
 		ep.enabled, ep.gone = false, true
 		c.actions.Disable = append(c.actions.Disable, ep.id)
 	}
@@ -78,7 +79,7 @@ func (in Attempted) apply(c *Core, now time.Time) {
 	c.reviewHost(now, ep.host)
 }
 
-// settle has the attempt and its effect on the delivery committed.
+// settle asks for the commit of the attempt and of its effect on the delivery.
 func (c *Core) settle(now time.Time, ep *endpoint, d *Delivery, t postrider.Transition) {
 	a := &d.Result
 	a.Delivery, a.Event, a.Endpoint, a.Number = d.ID, d.Event.ID, d.Endpoint, d.Attempt
@@ -88,8 +89,8 @@ func (c *Core) settle(now time.Time, ep *endpoint, d *Delivery, t postrider.Tran
 	c.actions.Settle = append(c.actions.Settle, store.Settlement{Claimed: d.Claimed, Attempt: *a, Transition: t})
 }
 
-// apply notes when deliveries that are retried are due again, and the next delivery of
-// an ordering key.
+// apply records when retried deliveries are due again, and that the next delivery of an ordering
+// key is due.
 func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 	c.pressure.settled += len(in.Settlements)
 	c.commits.remove(len(in.Settlements))
@@ -109,14 +110,14 @@ func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 			if s.Claimed.Lane == postrider.LaneBulk {
 				l = postrider.LaneBulk
 			}
-			// The store added the wait to an earlier now, so the row is due by then.
+			// The store added the wait to an earlier time than now, so the row is due by then.
 			c.noteLane(now, store.DueLane{Endpoint: ep.id, Lane: l, In: s.Transition.After})
 		}
 	}
 }
 
-// apply notes that leases were given back. A claim that was made meanwhile did not find
-// their rows, so their lanes are due again.
+// apply records that leases were given back. A claim made in the meantime did not find their rows,
+// so their lanes are due again.
 func (in LeasesReleased) apply(c *Core, now time.Time) {
 	for _, r := range in.Releases {
 		c.shards.busy[r.shard]--

@@ -10,58 +10,58 @@ import (
 // ShardSet is a set of shards.
 type ShardSet [store.Shards]bool
 
-// shards says which endpoints are this node's. An endpoint belongs to the shard
-// that the last byte of its id names, and a shard to one node, so that the limits
-// of an endpoint hold for all nodes together. A node does nothing for shards that it
-// does not own: it neither claims for their endpoints nor starts anything.
+// shards says which endpoints this node owns. An endpoint belongs to the shard that the last byte
+// of its id names, and a shard to one node. So the limits of an endpoint hold for all nodes
+// together. A node does nothing for shards that it does not own: it neither claims nor starts
+// deliveries of their endpoints.
 //
 // A shard moves from node A to node B, which has just joined, like this:
 //
 //	A's heartbeat   the reply says that A has 128 shards too many (Surplus)
 //	A               marks 128 shards as leaving: starts nothing more for them, gives
 //	                back leases that have not started, and waits for attempts in flight
-//	A's heartbeats  give up each leaving shard once nothing of it is busy
+//	A's heartbeats  give up each leaving shard once it is not busy any more
 //	B's heartbeat   the reply has the shard; B loads its circuits, owns it, and scans
 //
-// So nothing of the shard is leased when it changes its owner, and nothing is sent twice. If
-// A dies or hangs, B gets the shard without A's doing. Then A starts nothing any more: its
-// ownership ended (until) before B's began. And B sends nothing that A had leased before
-// the lease has ended or A is reclaimed.
+// So no delivery of the shard is leased when its owner changes, and nothing is sent twice. If A
+// dies or hangs, B gets the shard without any action of A. A starts nothing more from then on,
+// because its ownership ended (until) before B's began. And B sends no delivery that A had leased
+// before that lease has ended or A is reclaimed.
 type shards struct {
-	alone    bool                    // there is one node, and it owns all; constant
-	owned    ShardSet                // as of the last Membership of the store
-	leaving  ShardSet                // owned, and to be given up once they are not busy
-	held     bool                    // the store is held: the node serves none; set by HoldChanged
-	until    time.Time               // the ownership ends then, unless a ShardsAssigned renews it
-	losses   int                     // of the node's lock; the highest count that an input had
-	busy     [store.Shards]int       // credit, unsettled attempts and releases under way
-	gainedAt [store.Shards]time.Time // when this node got them; kept when it loses them
+	alone    bool                    // this is the only node, and it owns all shards; never changes
+	owned    ShardSet                // shards of the last Membership of the store
+	leaving  ShardSet                // owned shards that must be given up when they are no longer busy
+	held     bool                    // the store is held, so the node serves no shard; set by HoldChanged
+	until    time.Time               // end of the ownership, unless a ShardsAssigned renews it
+	losses   int                     // how often the node's lock was lost: the highest count of all inputs
+	busy     [store.Shards]int       // for each shard: credit, unsettled attempts and releases under way
+	gainedAt [store.Shards]time.Time // when this node got the shard; kept when it loses the shard
 }
 
 func (s *shards) owns(shard uint8) bool { return s.alone || s.owned[shard] }
 
-// serves reports whether the shard is this node's and stays so.
+// serves reports whether this node owns the shard and will keep it.
 func (s *shards) serves(shard uint8) bool { return s.alone || s.owned[shard] && !s.leaving[shard] }
 
-// isNew reports whether the shard has been this node's only since after a time.
+// isNew reports whether this node got the shard, or started, after a time.
 func (s *shards) isNew(shard uint8, startedAt, after time.Time) bool {
 	return later(s.gainedAt[shard], startedAt).After(after)
 }
 
-// lapsed reports whether the ownership may have ended: no heartbeat renewed it.
+// lapsed reports whether the ownership may have ended because no heartbeat renewed it.
 func (s *shards) lapsed(now time.Time) bool { return !s.alone && !now.Before(s.until) }
 
-// renew sets when the ownership ends, as of a time when the lock had been lost so often. An
-// older input than the last loss renews nothing. That has to be decided here, where inputs
-// are in one order. An example:
+// renew sets when the ownership ends. losses is how often the lock had been lost when the input was
+// made. If that is less than the known losses, the input is older than the last loss and renews
+// nothing. This must be decided here, because only here all inputs are in one order. An example:
 //
 //	0 s  a heartbeat is sent and replied to: the node owns new shards, until 5 s. Their
 //	     circuits are loaded, which takes a while
 //	1 s  the lock is lost: LockLost ends the ownership, and another node may take over
-//	2 s  the circuits are there. ShardsAssigned says until 5 s, and does not count
+//	2 s  the circuits are loaded. ShardsAssigned says until 5 s, which does not count
 //
-// The reverse order is harmless, too: a LockLost that arrives after a heartbeat which was
-// sent after the loss ends nothing, since the store knew of the loss.
+// The reverse order is harmless, too. A LockLost can arrive after a heartbeat that was sent after
+// the loss. It ends nothing, because the store knew of the loss.
 func (s *shards) renew(until time.Time, losses int) {
 	if losses < s.losses {
 		until = time.Time{}
@@ -85,9 +85,9 @@ func (s *shards) surplus() []uint8 {
 	return empty
 }
 
-// assign sets which shards are this node's. The surplus ones are to leave: first those
-// that are leaving already, so that a shard which begins to leave also goes, then
-// those with the highest numbers.
+// assign sets which shards this node owns. It marks the surplus ones as leaving: first the shards
+// that are leaving already, so that a shard that began to leave also goes, and then the shards with
+// the highest numbers.
 func (s *shards) assign(now time.Time, owned []uint8, surplus int) {
 	before, leaving := s.owned, s.leaving
 	s.owned, s.leaving = ShardSet{}, ShardSet{}
@@ -107,9 +107,8 @@ func (s *shards) assign(now time.Time, owned []uint8, surplus int) {
 	}
 }
 
-// apply takes over the shards that the store assigned. What is known of endpoints that
-// are not this node's any more is forgotten; those of shards that begin or cease to
-// leave are reviewed.
+// apply takes over the shards that the store assigned. It forgets the state of endpoints that this
+// node no longer owns, and reviews endpoints of shards that begin or cease to leave.
 func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	before, leaving := c.shards.owned, c.shards.leaving
 	surplus := in.Surplus
@@ -137,8 +136,8 @@ func (in ShardsAssigned) apply(c *Core, now time.Time) {
 	}
 }
 
-// disown forgets what was known of an endpoint that is another node's now. Its attempts in
-// flight go on: their tokens tell the store whether their settlements count.
+// disown forgets the state of an endpoint that another node owns now. Its attempts in flight go on:
+// their tokens tell the store whether their settlements count.
 func (c *Core) disown(now time.Time, ep *endpoint) {
 	c.circuits.setProbe(ep, noProbe)
 	was := ep.class

@@ -6,15 +6,14 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// start gives slots to ready endpoints, one each in turn, while there are any. So
-// an endpoint with 10,000 deliveries and one with a single delivery get the same
-// share. Every condition of review is checked again, since it may have changed while the
-// endpoint waited: an endpoint that cannot start is reviewed, which puts it into the
-// queue that it belongs in now.
+// start gives slots to ready endpoints, one to each in turn, while slots are free. So an endpoint
+// with 10,000 deliveries and one with a single delivery get the same share. The conditions of
+// review may have changed while the endpoint waited, so start checks them again. It reviews an
+// endpoint that cannot start, which puts the endpoint into the queue where it belongs now.
 //
-// An endpoint whose host has no slot waits at the host, first come first served, and does
-// not come back to the ready queues before the host has a slot: otherwise 1,000
-// endpoints of a slow host would be checked for each start of another endpoint.
+// If the host has no slot, the endpoint waits in the host's queue, first come, first served. It
+// returns to the ready queues when the host has a slot. Otherwise 1,000 endpoints of a slow host
+// would be checked for each start of another endpoint.
 func (c *Core) start(now time.Time) {
 	if c.shards.lapsed(now) {
 		return
@@ -42,8 +41,8 @@ func (c *Core) start(now time.Time) {
 	}
 }
 
-// reviewHost makes the endpoint ready that has waited longest for a slot of the
-// host, if the host has one. Endpoints that cannot use it any more leave the queue.
+// reviewHost makes the endpoint ready that has waited longest for a slot of the host, if the host
+// has one. It removes endpoints that cannot use the slot any more from the queue.
 func (c *Core) reviewHost(now time.Time, h *host) {
 	for h != nil && h.inFlight < c.slots.hostLimit {
 		next := h.waiting.pop()
@@ -57,8 +56,8 @@ func (c *Core) reviewHost(now time.Time, h *host) {
 	}
 }
 
-// startOne starts the endpoint's next delivery, if its lane and its rate allow it.
-// A delivery that is too late to be attempted is settled without an attempt.
+// startOne starts the endpoint's next delivery, if its lane and its rate allow that. A delivery
+// that must not be attempted any more (postrider.Refuse) is settled without an attempt.
 func (c *Core) startOne(now time.Time, ep *endpoint) {
 	c.dropUncovered(now, ep)
 	l := ep.nextLane(now, &c.bulk)

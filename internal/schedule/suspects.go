@@ -6,50 +6,50 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// suspects bounds how many suspected deliveries this node leases. A suspect is a
-// delivery whose nodes died with it several times in a row: its payload may kill
-// the node that sends it. So suspects go in rounds: the round after a death has
-// one, and each round has twice as many as the round before, once the node has
-// survived that one. A delivery that kills its node dies alone and takes no other
-// with it.
+// suspects limits how many suspected deliveries this node leases. A suspect is a delivery whose
+// node died several times in a row while it leased it: its payload may kill the node that sends it.
+// So suspects are attempted in rounds. The first round after a death has one suspect. Each later
+// round has twice as many as the round before, which the node must have survived. So a delivery
+// that kills its node dies alone and takes no other with it.
 //
 //	death → 1 → 2 → 4 → … → all of the node's slots
 //
-// A suspect is leased only when it can start at once, or as soon as a response is read (see
-// claimable): one that was leased and waited would be blamed for a death that another
-// caused. One that was leased and not attempted proves nothing, and its place in the round is
+// A suspect is leased only if it can start at once, or as soon as a response is read (see
+// claimable). A suspect that was leased and waited would be blamed for a death that another one
+// caused. A suspect that was leased and not attempted proves nothing, so its place in the round is
 // free again.
 //
-// Example: one payload kills every node that sends it, and 99 deliveries were lost three
-// times beside it. A node starts one of the hundred when it has been up for 2 s. It is
-// harmless, so 2 follow, then 4, 8 and so on. A round lasts a second at most, however long
-// its attempts take: all are attempted within seven rounds. The round that has the killer ends with the node, and the
-// next node begins with one again. Each time the killer is the only suspect that its
-// node had leased, that counts against it; after five in a row it is parked.
+// Example: one payload kills every node that sends it. 99 other deliveries were lost three times
+// together with it. A node starts one of the hundred when it has been up for 2 s. That one is
+// harmless, so 2 follow, then 4, 8 and so on. A round lasts a second at most, even if its attempts
+// take longer, so all are attempted within seven rounds. The node dies in the round that has the
+// killer, and the next node begins with one again. Each time the killer is the only suspect that
+// its node had leased, the death counts against it; after five in a row it is parked.
 type suspects struct {
 	slots     *slots
-	startedAt time.Time // of the node; set by the first Decide
+	startedAt time.Time // when the node started; set by the first Decide
 
-	round       int                                // suspects of this round; 0: the next round has one
-	unclaimed   int                                // of the round, not asked for by a claim yet
-	recent      map[postrider.DeliveryID]time.Time // started less than harmlessAfter ago and not settled
-	recentSince time.Time                          // none of recent started earlier
-	waiting     queue                              // endpoints whose suspects wait for a round
+	round     int // number of suspects in this round; 0: the next round has one
+	unclaimed int // places of the round for which no claim has asked yet
+	// Suspects that started less than harmlessAfter ago and are not settled, with their starts.
+	recent      map[postrider.DeliveryID]time.Time
+	recentSince time.Time // no start in recent is earlier
+	waiting     queue     // endpoints whose suspects wait for a round
 }
 
 const (
-	// suspectsAfter is how long a node is up before it tries a suspect: a node that is
-	// killed again and again, for whatever reason, should not blame the suspects.
+	// suspectsAfter is how long a node must be up before it attempts a suspect. A node that is
+	// killed again and again for another reason must not blame the suspects.
 	suspectsAfter = 2 * time.Second
-	// harmlessAfter is how long a suspect is in flight before others may start.
+	// harmlessAfter is how long a suspect must be in flight before the next round may start.
 	harmlessAfter = time.Second
 )
 
-// restart begins again with a round of one suspect: a node died with new ones.
+// restart begins again with a round of one suspect, because a node died with new suspects.
 func (s *suspects) restart() { s.round, s.unclaimed = 0, 0 }
 
-// started notes a suspect that starts. It is recent until it has been in flight for
-// harmlessAfter, or is settled.
+// started records that a suspect has started. It is recent until it has been in flight for
+// harmlessAfter or is settled.
 func (s *suspects) started(id postrider.DeliveryID, now time.Time) {
 	if s.recent == nil {
 		s.recent = map[postrider.DeliveryID]time.Time{}
@@ -80,8 +80,8 @@ func (s *suspects) mayClaim(now time.Time) bool {
 	return s.unclaimed > 0 && !now.Before(s.startedAt.Add(suspectsAfter))
 }
 
-// nextRound begins a round when the one before is survived, and returns how many
-// endpoints to review because of it.
+// nextRound begins a round if the node has survived the one before. It returns how many waiting
+// endpoints to review.
 func (s *suspects) nextRound(now time.Time) int {
 	s.forgetRecent(now)
 	if used := s.round == 0 || s.unclaimed < s.round; used && s.slots.leased[suspectLane]+len(s.recent) == 0 {
@@ -94,7 +94,8 @@ func (s *suspects) nextRound(now time.Time) int {
 	return min(s.unclaimed, s.waiting.len())
 }
 
-// nextRoundAt returns when time alone lets a waiting suspect go; zero: never.
+// nextRoundAt returns the time from which a waiting suspect may be claimed without any input; zero:
+// there is none.
 func (s *suspects) nextRoundAt(now time.Time) time.Time {
 	up := s.startedAt.Add(suspectsAfter)
 	switch {
@@ -107,11 +108,11 @@ func (s *suspects) nextRoundAt(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// claimable returns how many suspects of the endpoint may be claimed now: as many as have
-// a slot. Where the endpoint has none, it may be one, if a response is to be expected
-// soon, which frees a slot: otherwise suspects would starve behind a backlog that uses all
-// slots of its endpoint. An endpoint that never responded, or did not respond last,
-// gives no such hope.
+// claimable returns how many suspects of the endpoint may be claimed now: as many as have a slot.
+// If the endpoint has no free slot, one may be claimed if a response is expected soon, because the
+// response frees a slot. Without that, suspects would starve behind a backlog that uses all slots
+// of their endpoint. No response is expected soon from an endpoint that never responded or did not
+// respond to its last attempt.
 func (s *suspects) claimable(now time.Time, ep *endpoint) int {
 	const soon = 200 * time.Millisecond
 	leasable := min(s.slots.leasable(ep.class), s.slots.prefetchFree())
@@ -127,7 +128,7 @@ func (s *suspects) claimable(now time.Time, ep *endpoint) int {
 	}
 }
 
-// notAttempted returns n deliveries to the round: a claim asked for them and did not get
-// them, or their leases were given back, or they were too late to be attempted. Without that
-// a round of which nothing was attempted would count as survived.
+// notAttempted returns n places to the round. A claim asked for n suspects and did not get them,
+// their leases were given back, or they were too late to be attempted. Without this, a round in
+// which no suspect was attempted would count as survived.
 func (s *suspects) notAttempted(n int) { s.unclaimed = min(s.unclaimed+n, s.round) }

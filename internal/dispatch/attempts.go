@@ -12,13 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// attemptAll makes an attempt, and then those that the loop starts while it is idle: a
-// goroutine that has made an attempt has a stack of the size that the next one needs.
-// There are as many of these goroutines as there ever were attempts in flight at
-// once; all end with done.
+// attemptAll makes an attempt. While it is idle, it makes further attempts that the loop starts:
+// its goroutine already has a stack of the size that an attempt needs. So there are as many of
+// these goroutines as there ever were attempts in flight at once. All of them end when done is
+// closed.
 //
-// Each has a context of its own, because attempts register with their context and
-// thousands of them would wait for the lock of a context that they share.
+// Each goroutine has its own context, because attempts register with their context. If thousands of
+// them shared one, they would wait for its lock.
 func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -32,10 +32,9 @@ func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery
 	}
 }
 
-// attempt makes one attempt and posts its result. A panic costs the attempt and
-// not the node: the request may have left, so it counts as a broken attempt and is
-// retried by its schedule. The observer is called after the post, so that a slow one
-// delays no settlement.
+// attempt makes one attempt and posts its result. A panic ends only the attempt, not the node. The
+// request may have left, so the attempt counts as broken and is retried by its schedule. The
+// observer is called after the post, so that a slow observer delays no settlement.
 func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	started := time.Now()
 	if delivery.Losses > 0 {
@@ -53,8 +52,8 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 			}
 		}
 		if hook := d.opts.Hooks.AttemptFinished; hook != nil {
-			// The value is made now, and the hook called after the post, when the
-			// delivery is the loop's.
+			// The hook is called after the post, when the delivery belongs to the loop. So its
+			// argument is copied now.
 			defer hook(observe.AttemptFinished{Delivery: delivery.Claimed, Attempt: delivery.Result})
 		}
 		if r := &delivery.Result; r.Outcome == postrider.OutcomePostponed {
@@ -65,8 +64,8 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	delivery.Result = d.sender.Send(ctx, started.Add(delivery.Timeout), &delivery.Claimed, delivery.To)
 }
 
-// Continue records an attempt that another one follows under the same lease; see
-// [store.Queue]. The sender calls it between the two.
+// Continue records an attempt after which the sender makes another one under the same lease; see
+// [store.Queue]. The sender calls it between the two attempts.
 func (d *Dispatcher) Continue(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error {
 	if err := d.queue.Continue(ctx, c, a); err != nil {
 		return err
@@ -77,10 +76,10 @@ func (d *Dispatcher) Continue(ctx context.Context, c postrider.Claimed, a postri
 	return nil
 }
 
-// logLost writes the log line of the attempt before this one, whose node died before it
-// could write it. The store counts the losses in a row, and so the attempt before is the
-// last one that was lost. Those before it have lines already, and a node that dies now
-// leaves its own to the next one.
+// logLost writes the log line of the previous attempt, because its node died before it could write
+// that line. The store counts the losses in a row, so the previous attempt is the last that was
+// lost. Earlier lost attempts have their lines already. If this node dies now, the next node writes
+// the line of this attempt.
 func logLost(ctx context.Context, log *slog.Logger, c postrider.Claimed) {
 	c.Attempt--
 	log.LogAttrs(ctx, slog.LevelWarn, "delivery attempted",
@@ -89,9 +88,9 @@ func logLost(ctx context.Context, log *slog.Logger, c postrider.Claimed) {
 		slog.String("status", string(postrider.Pending)))
 }
 
-// logAttempt writes the one log line of an attempt, once its settlement is committed. It is
-// a warning if the delivery is dead now, or if the settlement was stale: another node
-// took the delivery over meanwhile, so it may have been sent twice.
+// logAttempt writes the one log line of an attempt, when its settlement is committed. It is a
+// warning if the delivery is dead now, or if the settlement was stale. A stale settlement means
+// that another node took over the delivery, so it may have been sent twice.
 func logAttempt(ctx context.Context, log *slog.Logger, s *store.Settlement, stale bool) {
 	level := slog.LevelInfo
 	switch {

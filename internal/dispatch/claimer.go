@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// runClaimer makes the claims that the core asks for, one at a time. A claim whose
-// reply was lost may have leased deliveries that this node does not know of. Nothing
-// is done about them here: their leases end, and the next claim takes them over. The core
-// waits before it asks again, so this goroutine does not retry.
+// runClaimer makes the claims that the core asks for, one at a time. A claim whose reply was lost
+// may have leased deliveries that this node does not know of. runClaimer does nothing about them:
+// their leases end, and the next claim takes them over. The core waits before it asks again, so
+// this goroutine does not retry.
 func (d *Dispatcher) runClaimer(ctx context.Context) {
-	// A claim under way when ctx ends is finished, so that its leases are known.
+	// A claim that is under way when ctx ends is finished, so that its leases are known.
 	work := context.WithoutCancel(ctx)
 	for {
 		select {
@@ -46,7 +46,7 @@ func lostIn(got store.Claims) (n int) {
 	return n
 }
 
-// claimOf returns a claim as observers get it: counts, without the deliveries.
+// claimOf returns a claim in the form for observers: counts, without the deliveries.
 func claimOf(c *store.Claim, got store.Claims, took time.Duration, err error) observe.Claimed {
 	claimed := observe.Claimed{Got: len(got.Items), Took: took, Err: err}
 	for _, w := range c.Wants {
@@ -55,23 +55,22 @@ func claimOf(c *store.Claim, got store.Claims, took time.Duration, err error) ob
 	return claimed
 }
 
-// runScanner finds due lanes that no input names. There are four occasions:
+// runScanner finds due lanes that no input names. It scans on four occasions:
 //
-//   - every Options.Scan, and at the start, all lanes: for wake-ups that were lost and
-//     leases that ended;
+//   - at the start and every Options.Scan, all lanes: for lost wake-ups and for leases that ended;
 //   - when this node has new shards, or a dead node was reclaimed, all lanes;
-//   - every Cluster.Poll, while there are other nodes, the lanes with new deliveries:
-//     another node may have committed them for an endpoint of this one;
-//   - when wake-ups were missed, the same.
+//   - every Cluster.Poll while there are other nodes, the lanes with new deliveries: another node
+//     may have committed them for an endpoint of this node;
+//   - when wake-ups were missed, the lanes with new deliveries.
 //
-// A scan returns lanes and not deliveries, so it costs as much as there are
-// endpoints with work. After an error the whole queue is scanned again within 5 s.
+// A scan returns lanes and not deliveries, so its cost grows with the number of endpoints with
+// work. After an error the whole queue is scanned again within 5 s.
 func (d *Dispatcher) runScanner(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	poll := time.NewTicker(d.opts.Cluster.Poll)
 	defer poll.Stop()
-	loaded := d.opts.Cluster.Nodes != nil // else the circuits come with the shards
+	loaded := d.opts.Cluster.Nodes != nil // otherwise the circuits come with the shards
 	for {
 		var err error
 		scanned := true
@@ -104,9 +103,9 @@ func (d *Dispatcher) runScanner(ctx context.Context) {
 	}
 }
 
-// loadOwnCircuits loads all circuits, on a node that is alone: one among others loads
-// them with its shards. Until it succeeds nothing is scanned: the core would take an
-// open circuit for closed, and send to an endpoint that is down.
+// loadOwnCircuits loads all circuits, on a single node. (A node among others loads circuits with
+// its shards.) Nothing is scanned until it succeeds, because the core would take an open circuit
+// for closed, and send to an endpoint that is down.
 func (d *Dispatcher) loadOwnCircuits(ctx context.Context) error {
 	known, err := d.loadCircuits(ctx, nil)
 	if err == nil {
@@ -115,8 +114,8 @@ func (d *Dispatcher) loadOwnCircuits(ctx context.Context) error {
 	return err
 }
 
-// loadCircuits returns the stored circuits of some shards or, with nil, of all. An endpoint
-// whose circuit never changed has none.
+// loadCircuits returns the stored circuits of the endpoints in the given shards; nil: of all. An
+// endpoint whose circuit never changed has no stored circuit.
 func (d *Dispatcher) loadCircuits(ctx context.Context, of *schedule.ShardSet) (known []postrider.Circuit, err error) {
 	q := store.CircuitQuery{Limit: 1000}
 	for {
@@ -136,9 +135,9 @@ func (d *Dispatcher) loadCircuits(ctx context.Context, of *schedule.ShardSet) (k
 	}
 }
 
-// pollNew scans for new deliveries, while there are other nodes. It relies on ids that
-// begin with the time of day: deliveries newer than the last poll have larger ids than
-// one that is made up from the time of that poll.
+// pollNew scans for new deliveries, if there are other nodes. It relies on ids that begin with the
+// time of day: a delivery that is newer than the last poll has a larger id than an id that is made
+// from the time of that poll.
 func (d *Dispatcher) pollNew(ctx context.Context) error {
 	if !d.cluster.others.Load() {
 		return nil
@@ -154,7 +153,7 @@ func (d *Dispatcher) pollNew(ctx context.Context) error {
 	return d.scan(ctx, store.Due{NewerThan: postrider.MakeID[postrider.DeliveryID](since, [10]byte{})})
 }
 
-// scan posts the due lanes, a thousand endpoints at a time.
+// scan posts the due lanes, in pages of a thousand endpoints.
 func (d *Dispatcher) scan(ctx context.Context, q store.Due) error {
 	q.Max = 1000
 	for {

@@ -14,8 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// How a change takes effect. A person who deletes an endpoint expects that it gets nothing after
-// the response. So the response waits until every node that may send to it has the change:
+// How a change takes effect. A person who deletes an endpoint expects that nothing is sent to it
+// after the response. So the response waits until every node that may send to the endpoint has the
+// change:
 //
 //	API, node A               the owner of the endpoint, node B
 //	stores the change
@@ -26,18 +27,19 @@ import (
 //	responds                  an attempt that has started and not sent yet looks at the
 //	                          table again (Current), finds the change and sends nothing
 //
-// What a new owner sends is right without a message: it reads the endpoints before it owns a
-// shard. A node that does not respond is waited for until awaitTimeout. It may send as before
-// until its ownership ends: TTL after its last heartbeat, and after its table was last read.
+// A new owner needs no message: it reads the endpoints before it owns a shard. If a node does not
+// respond, the response waits for it until awaitTimeout. Such a node may send as before the change
+// until its ownership ends. That is at most TTL after its last heartbeat, and at most TTL after its
+// table was last read.
 
-// awaitTimeout is how long a response waits for other nodes. A message that was lost is sent
-// again after askAgain.
+// awaitTimeout is how long a response waits for other nodes. The message is sent again after
+// askAgain, in case it was lost.
 const (
 	awaitTimeout = 2 * time.Second
 	askAgain     = 250 * time.Millisecond
 )
 
-// effects is what makes changes take effect. The dispatcher has its methods.
+// effects makes changes take effect. The dispatcher embeds it.
 type effects struct {
 	endpoints Endpoints
 	clock     *store.Clock
@@ -45,9 +47,9 @@ type effects struct {
 	withdrawn withdrawn
 }
 
-// Current reports whether an attempt that began with these settings may still send: this node
-// serves the endpoint, its settings are the same, and the delivery is not cancelled. It is asked
-// just before each request is written.
+// Current reports whether an attempt that began with these settings may still send: this node still
+// serves the endpoint, the endpoint's settings are the same, and the delivery is not cancelled. The
+// sender calls it just before it writes each request.
 func (x *effects) Current(c *postrider.Claimed, to *store.EndpointSnapshot) bool {
 	if x.cluster.opts.Nodes != nil {
 		if until := x.cluster.until.Load(); until == nil || !time.Now().Before(*until) {
@@ -58,13 +60,13 @@ func (x *effects) Current(c *postrider.Claimed, to *store.EndpointSnapshot) bool
 	return ok && now == to && !x.withdrawn.has(c)
 }
 
-// withdrawn are deliveries and events of which nothing may be sent any more. Their rows have left
-// the queue, so each is kept for as long as a lease can last.
+// withdrawn are the ids of deliveries and events for which nothing may be sent any more. Their rows
+// are no longer in the queue, so each id is kept for as long as a lease can last.
 type withdrawn struct {
-	n atomic.Int64 // how many there are: nearly always none
+	n atomic.Int64 // number of ids; nearly always 0
 
 	mu  sync.Mutex
-	ids map[[16]byte]time.Time // until when
+	ids map[[16]byte]time.Time // each id with the time until which it is kept
 }
 
 // withdrawnFor is longer than any lease.
@@ -97,8 +99,9 @@ func (w *withdrawn) has(c *postrider.Claimed) bool {
 	return delivery || event
 }
 
-// Await waits until a change that is stored is in effect: on the node that serves the endpoint, or
-// else on all nodes that are alive. It returns those that have not confirmed it in time.
+// Await waits until a stored change is in effect: on the node that serves the endpoint, or if the
+// change names no endpoint, on all living nodes. It returns the nodes that have not confirmed in
+// time.
 func (x *effects) Await(ctx context.Context, w postrider.Withdrawal) postrider.NotEffective {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
@@ -112,8 +115,8 @@ func (x *effects) Await(ctx context.Context, w postrider.Withdrawal) postrider.N
 	return x.awaitOthers(ctx, w.Endpoint, name)
 }
 
-// nameOf returns what messages call a withdrawal: the id of a delivery or event, or "table" for what
-// the routing table has.
+// nameOf returns the name of a withdrawal in messages: the id of a delivery or event, or "table"
+// for a change of the routing table.
 func nameOf(w postrider.Withdrawal) string {
 	switch {
 	case !w.Delivery.IsZero():
@@ -124,7 +127,7 @@ func nameOf(w postrider.Withdrawal) string {
 	return "table"
 }
 
-// takeEffect has a change take effect on this node.
+// takeEffect makes a change take effect on this node.
 func (x *effects) takeEffect(ctx context.Context, name string) error {
 	if id, err := postrider.ParseID[postrider.DeliveryID](name); err == nil {
 		x.withdrawn.add(id)
@@ -137,15 +140,15 @@ func (x *effects) takeEffect(ctx context.Context, name string) error {
 	return x.endpoints.Refresh(ctx)
 }
 
-// serves reports whether this node owns the endpoint's shard, so that no other node does.
+// serves reports whether this node owns the endpoint's shard, so that no other node owns it.
 func (x *effects) serves(id postrider.EndpointID) bool {
 	owned, until := x.cluster.owned.Load(), x.cluster.until.Load()
 	return !id.IsZero() && owned != nil && owned[store.Shard(id)] && until != nil && time.Now().Before(*until)
 }
 
-// awaitOthers asks the other nodes until all of those have confirmed that own the endpoint, or are
-// alive. Who they are is read after the change was stored, and again before each question: a node
-// that has died meanwhile is not waited for.
+// awaitOthers asks other nodes until all that must confirm have confirmed: the owner of the
+// endpoint, or all living nodes. The list of nodes is read after the change was stored, and again
+// before each question. So a node that has died in the meantime is not waited for.
 func (x *effects) awaitOthers(ctx context.Context, owns postrider.EndpointID, name string) postrider.NotEffective {
 	self := x.cluster.opts.Incarnation
 	nonce, q := x.cluster.awaited.ask(self)
@@ -169,15 +172,15 @@ func (x *effects) awaitOthers(ctx context.Context, owns postrider.EndpointID, na
 	return postrider.NotEffective{Nodes: waiting, Until: x.clock.Wall().Add(x.cluster.opts.TTL)}
 }
 
-// question is what this node asked the others to do.
+// question is a request of this node to the others, to make a change take effect.
 type question struct {
-	answered chan struct{} // holds one element after an answer
+	answered chan struct{} // holds one element after a confirmation came
 
 	mu   sync.Mutex
-	done []string // incarnations, as in messages
+	done []string // incarnations of the nodes that have confirmed, as in messages
 }
 
-// wait waits for answers until all have come, for askAgain at most. It reports whether they have.
+// wait waits until all nodes have confirmed, for askAgain at most. It reports whether they have.
 func (q *question) wait(ctx context.Context, all func() bool) bool {
 	again := time.NewTimer(askAgain)
 	defer again.Stop()
@@ -193,7 +196,7 @@ func (q *question) wait(ctx context.Context, all func() bool) bool {
 	return true
 }
 
-// unconfirmed returns the machines of the living nodes that have not answered.
+// unconfirmed returns the machines of the living nodes that have not confirmed.
 func (q *question) unconfirmed(members []store.Member, self uint32) (hosts []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -205,7 +208,7 @@ func (q *question) unconfirmed(members []store.Member, self uint32) (hosts []str
 	return hosts
 }
 
-// awaited are the questions of this node that are open, by nonce.
+// awaited are the open questions of this node, by nonce.
 type awaited struct {
 	mu    sync.Mutex
 	last  uint64
@@ -227,14 +230,14 @@ func (a *awaited) forget(nonce string) {
 	delete(a.asked, nonce)
 }
 
-// done notes that a node has done what was asked.
+// done records that a node has confirmed the questions with these nonces.
 func (a *awaited) done(nonces []string, by string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, nonce := range nonces {
 		q := a.asked[nonce]
 		if q == nil {
-			continue // another node asked, or nobody waits any more
+			continue // another node asked the question, or nobody waits for it any more
 		}
 		q.mu.Lock()
 		q.done = append(q.done, by)
@@ -246,11 +249,12 @@ func (a *awaited) done(nonces []string, by string) {
 	}
 }
 
-// effectAsked is a question of another node.
+// effectAsked is a question from another node.
 type effectAsked struct{ nonce, name string }
 
-// runEffects has changes of other nodes take effect here, and confirms them: all that wait with one
-// refresh of the table and one message. What fails is not confirmed, and asked again.
+// runEffects makes changes of other nodes take effect here, and confirms them. All questions that
+// wait share one refresh of the table and one message. A change that fails is not confirmed, and
+// the other node asks again.
 func (x *effects) runEffects(ctx context.Context, done <-chan struct{}) {
 	const most = 200 // nonces in a message
 	for {
@@ -261,7 +265,7 @@ func (x *effects) runEffects(ctx context.Context, done <-chan struct{}) {
 		}
 		for asked := x.cluster.effects.Take(most); len(asked) > 0; asked = x.cluster.effects.Take(most) {
 			var confirmed []string
-			names := map[string]bool{} // whether it took effect
+			names := map[string]bool{} // for each name, whether it took effect
 			for _, a := range asked {
 				if _, known := names[a.name]; !known {
 					names[a.name] = x.takesEffect(ctx, a.name)
@@ -277,7 +281,7 @@ func (x *effects) runEffects(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// takesEffect is takeEffect with a limit of its own. It reports whether it succeeded.
+// takesEffect calls takeEffect with a time limit of its own. It reports whether that succeeded.
 func (x *effects) takesEffect(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeoutCause(ctx, awaitTimeout, errCallTimeout)
 	defer cancel()

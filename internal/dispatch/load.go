@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/schedule"
 )
 
-// watchLoad measures four times a second how long goroutines wait for a processor. It
-// posts a change to the loop, which sets the bulk rate and back-pressure by it, and
-// reports the lag to observers.
+// watchLoad measures four times a second how long goroutines wait for a processor. It posts a
+// change of the load to the loop, which adjusts the bulk rate and back-pressure. It also reports
+// the lag to observers.
 func (d *Dispatcher) watchLoad(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -31,8 +31,8 @@ func (d *Dispatcher) watchLoad(ctx context.Context) {
 	}
 }
 
-// measureLoop measures how long the loop takes to reach an input: the inputs before it, and
-// the decision that is being made.
+// measureLoop measures how long the loop takes to reach an input: the time for the inputs before
+// it, and for a decision that is under way.
 func (d *Dispatcher) measureLoop(ctx context.Context) {
 	if d.opts.Hooks.LoopLag == nil {
 		return
@@ -52,15 +52,15 @@ func (d *Dispatcher) measureLoop(ctx context.Context) {
 
 // schedLatencies reads the runtime's histogram of how long goroutines waited to run.
 //
-// The load is taken from that and not from how busy the processors are: a machine at
-// 100 % on which no goroutine waits is well used, and one whose processors are shared
-// with other programs can be full at 50 %.
+// The load is measured by that wait and not by how busy the processors are. A machine at 100 % on
+// which no goroutine waits is well used. A machine that shares its processors with other programs
+// can be full at 50 %.
 type schedLatencies struct {
 	before []uint64 // the counts of the last read; nil: there was none
 }
 
-// read returns the load since the last call: how many of the goroutines that became
-// ready waited for more than 0.1 ms (crowded) and more than 1 ms (saturated).
+// read returns the load since the last call, from the goroutines that became ready in that time:
+// how many of them waited for more than 0.1 ms (crowded) and for more than 1 ms (saturated).
 func (l *schedLatencies) read() schedule.Load {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)

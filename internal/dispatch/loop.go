@@ -13,16 +13,16 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// input is one input of the loop. One of the two fields is set, so that the compiler
-// knows all types that there are, and none is applied to nothing. It is a struct, not
-// a third interface, because a value that is put into one is allocated.
+// input is one input of the loop. Exactly one of the two fields is set. So the compiler knows every
+// type of input and who applies it. input is a struct and not a third interface, because putting a
+// value into an interface allocates memory.
 type input struct {
-	core schedule.Input // something happened
-	own  ownInput       // something for which the core is not enough
+	core schedule.Input // input of the core
+	own  ownInput       // input that needs more than the core
 }
 
-// ownInput is an input that the loop applies itself. A question has a channel of one
-// place for the response, so that the loop never waits for the goroutine that asks.
+// ownInput is an input that the loop applies itself. A question has a channel with room for the
+// response, so the loop never waits for the goroutine that asks.
 type ownInput interface {
 	apply(l *loop, now time.Time)
 }
@@ -41,7 +41,7 @@ type (
 	loopAsked       struct{ response chan<- struct{} }
 	holdsAsked      struct {
 		lanes    []store.DueLane
-		circuits bool // asks for the open circuits, too
+		circuits bool // true: also return the open circuits
 		response chan<- holds
 	}
 )
@@ -71,8 +71,8 @@ func (in loopAsked) apply(*loop, time.Time) { in.response <- struct{}{} }
 
 // holds is the answer to holdsAsked.
 type holds struct {
-	by   []postrider.HeldBy // of each lane; empty: the endpoint is another node's, or deleted
-	open []time.Time        // since when each open circuit is; see [schedule.Core.OpenCircuits]
+	by   []postrider.HeldBy // for each lane; empty: another node owns the endpoint, or it is deleted
+	open []time.Time        // for each open circuit, when it opened; see [schedule.Core.OpenCircuits]
 }
 
 func (in holdsAsked) apply(l *loop, now time.Time) {
@@ -92,18 +92,18 @@ func (in endpointChanged) apply(l *loop, now time.Time) {
 	l.core.Apply(now, schedule.EndpointChanged{Endpoint: in.Endpoint, Settings: settings, Due: in.Due})
 }
 
-// loop is the core with what a pure core must not read itself: the settings of
+// loop is the core, together with the things that a pure core must not read: the settings of
 // endpoints and the clocks. It belongs to the goroutine of [Dispatcher.runLoop].
 type loop struct {
 	core      *schedule.Core
 	endpoints Endpoints
 	clock     *store.Clock
-	held      bool // what the core was told last
+	held      bool // the hold that the core was told last
 }
 
-// runLoop applies inputs, asks the core for actions and has them carried out, until
-// the core has drained after ctx ended, or until commit ends. It returns how many
-// attempts it left to their leases.
+// runLoop applies inputs, asks the core for actions and passes them on. It ends when the core has
+// drained after ctx ended, or when commit ends. It returns how many attempts it left to their
+// leases.
 func (d *Dispatcher) runLoop(ctx, commit context.Context, start func(*schedule.Delivery)) int {
 	l := &loop{core: schedule.New(d.opts.core()), endpoints: d.endpoints, clock: d.queue.Clock()}
 	timer := time.NewTimer(0)
@@ -127,7 +127,7 @@ func (d *Dispatcher) runLoop(ctx, commit context.Context, start func(*schedule.D
 		l.noteHold(now)
 		if in != (input{}) {
 			l.apply(now, in)
-			for range min(len(d.inputs), 256) { // decide once for all inputs that wait
+			for range min(len(d.inputs), 256) { // decide once for all waiting inputs
 				now = time.Now()
 				l.apply(now, <-d.inputs)
 			}
@@ -144,16 +144,16 @@ func (d *Dispatcher) runLoop(ctx, commit context.Context, start func(*schedule.D
 	}
 }
 
-// setClock tells the core how far the store's two clocks are ahead of this
-// node's, which shows now.
+// setClock tells the core how far the store's two clocks are ahead of this node's clock, whose time
+// is now.
 func (l *loop) setClock(now time.Time) {
 	due, wall := l.clock.At(now)
 	l.core.SetClock(due.Sub(now), wall.Sub(now))
 }
 
-// noteHold tells the core when the store is held or resumed. It is asked before each
-// input: an admission that was matched after a hold must be decided after it, too. Without
-// inputs the loop wakes each second.
+// noteHold tells the core when the store is held or resumed. It is called before each input,
+// because an admission that was matched after a hold must also be decided after it. Without inputs
+// the loop wakes once a second.
 func (l *loop) noteHold(now time.Time) {
 	if held := l.endpoints.Held(); held != l.held {
 		l.held = held
@@ -161,10 +161,10 @@ func (l *loop) noteHold(now time.Time) {
 	}
 }
 
-// apply applies one input. Endpoints that it names and the core does not know are
-// looked up here, in the loop. That misses no change: the routing table has a change
-// before it reports it, so either this look-up finds the change, or its report is
-// applied after this input and finds the endpoint in the core.
+// apply applies one input. If the input names endpoints that the core does not know, the loop looks
+// them up here. That misses no change, because the routing table has a change before it reports it.
+// Either this look-up finds the change, or its report is applied after this input and finds the
+// endpoint in the core.
 func (l *loop) apply(now time.Time, in input) {
 	l.noteHold(now)
 	if in.own != nil {
@@ -193,8 +193,8 @@ func (l *loop) introduce(id postrider.EndpointID) {
 	}
 }
 
-// untilWake returns how long the loop sleeps if no input comes. It is at most a second, so
-// that the core measures its lag anew and back-pressure ends on a node without inputs.
+// untilWake returns how long the loop sleeps if no input comes. It is at most a second, so that the
+// core measures its lag again and back-pressure ends on a node without inputs.
 func untilWake(at, now time.Time) time.Duration {
 	if at.IsZero() {
 		return time.Second
@@ -202,10 +202,10 @@ func untilWake(at, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), time.Second)
 }
 
-// carryOut passes the actions on to the goroutines that carry them out. It never waits:
-// a queue accepts any number of items, an attempt that finds no idle goroutine
-// starts one, and claims has a place for the one claim that can be under way. If
-// the loop waited for a goroutine that posts an input, both would wait forever.
+// carryOut passes the actions to the goroutines that carry them out. It never waits: a queue
+// accepts any number of items, start makes a new goroutine if none is idle, and the channel claims
+// has room for the only claim under way. If the loop waited for a goroutine that posts an input,
+// both would wait forever.
 func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery)) {
 	for _, delivery := range do.Send {
 		start(delivery)
@@ -222,11 +222,12 @@ func (d *Dispatcher) carryOut(do schedule.Actions, start func(*schedule.Delivery
 	d.bulk.Store(int64(do.BulkWaiting))
 }
 
-// post gives the loop an input of the core. It waits while the loop has more inputs than
-// its channel holds, and drops the input if the loop is not running.
+// post gives the loop an input of the core. It waits while the loop's channel of inputs is full,
+// and drops the input if the loop is not running.
 func (d *Dispatcher) post(in schedule.Input) { d.send(input{core: in}) }
 
-// postOwn is post for an input of the loop. It reports whether the loop got it.
+// postOwn does what post does, for an input of the loop itself. It reports whether the loop got the
+// input.
 func (d *Dispatcher) postOwn(in ownInput) bool { return d.send(input{own: in}) }
 
 func (d *Dispatcher) send(in input) bool {
@@ -241,24 +242,24 @@ func (d *Dispatcher) send(in input) bool {
 	}
 }
 
-// callTimeout bounds a call of the store. It is less than the lease margin of 15 s, so
-// that a call that hangs is given up before the leases that it is about end.
+// callTimeout limits a call of the store. It is less than the lease margin of 15 s, so a call that
+// hangs is given up before the leases that it is about end.
 const callTimeout = 10 * time.Second
 
 var errCallTimeout = fmt.Errorf("the store has not responded for %v", callTimeout)
 
-// callWith makes one call of the store with callTimeout. Of a list that is one page: a
-// time-out for all pages would end every scan of a long queue before its last page.
+// callWith makes one call of the store with callTimeout. For a list that is one page: with one
+// time-out for all pages, a scan of a long queue would never reach its last page.
 func callWith[Q, R any](ctx context.Context, call func(context.Context, Q) (R, error), q Q) (R, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
 	return call(ctx, q)
 }
 
-// retryWhileBusy repeats the named call of the store, each time with callTimeout, until it
-// succeeds, fails for another reason than a busy or unreachable store, or ctx ends. A
-// result that is to be committed must not be lost because the database was away: its
-// request would be sent again. It waits for 0.1 s at first, and up to 5 s.
+// retryWhileBusy repeats the named call of the store, each time with callTimeout. It stops when the
+// call succeeds, fails for another reason than a busy or unreachable store, or ctx ends. A result
+// that must be committed must not be lost because the database was away, because its request would
+// be sent again. The wait between two calls is 0.1 s at first, and grows to 5 s.
 func (d *Dispatcher) retryWhileBusy(ctx context.Context, name string, call func(context.Context) error) error {
 	wait := 100 * time.Millisecond
 	for {

@@ -18,40 +18,42 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// cluster is this node's membership: its lock, its heartbeats, its shards, and what it
-// sends to the other nodes. A node takes over a shard like this:
+// cluster is this node's membership: its lock, its heartbeats, its shards, and its messages to
+// other nodes. A node takes over a shard like this:
 //
 //	0 s  node A dies. The database closes its connection, so that its lock is free
 //	1 s  until then B has sent its next heartbeat. The reply has some of A's shards. B
 //	     loads their circuits, owns them and scans: deliveries that A had not leased
 //	     are claimed and sent
-//	2 s  the lock has been free for 2 s: replies name A (Membership.Gone). B reclaims what
-//	     A had leased: each delivery has a lost attempt, and is due again
-//	3 s  until then a reply does not name A any more: B scans, and finds them
+//	2 s  the lock has been free for 2 s: replies name A (Membership.Gone). B reclaims the
+//	     leases of A: each delivery has a lost attempt, and is due again
+//	3 s  until then a reply no longer names A: B scans, and finds these deliveries
 //
-// Where locks do not work, A is dead (Membership.Silent) once it was silent for TTL, 5 s.
+// If locks do not work, A is dead (Membership.Silent) when it was silent for TTL, 5 s.
 type cluster struct {
 	opts     Cluster
 	log      *slog.Logger
-	instance [16]byte // drawn at start; tells two nodes of one incarnation apart
+	instance [16]byte // random; distinguishes two nodes with the same incarnation
 	lock     nodeLock
 	wakeUps  *wakeUps
-	lost     observe.Hook[int]            // attempts of dead nodes; see [observe.Hooks]
+	lost     observe.Hook[int]            // called for lost attempts of dead nodes; see [observe.Hooks]
 	wokenUp  observe.Hook[observe.WakeUp] // see [observe.Hooks]
 
-	others       atomic.Bool                       // there are other nodes; set by each heartbeat
-	owned        atomic.Pointer[schedule.ShardSet] // as of the last heartbeat; nil: there was none
-	stored       atomic.Pointer[time.Time]         // when the last heartbeat that was stored was sent; nil: there was none
-	refused      atomic.Pointer[error]             // why the last heartbeat was not stored; nil: it was
-	heartbeatNow batch.Signal                      // the membership has changed: do not wait for the interval
-	until        atomic.Pointer[time.Time]         // the ownership ends then; nil: it owns nothing
-	effects      *batch.Queue[effectAsked]         // by other nodes, for runEffects
-	awaited      awaited                           // what this node asked the others
-	gained       batch.Signal                      // this node has new shards, or a dead node was reclaimed
-	missed       batch.Signal                      // wake-ups for this node were missed, or not named
-	dead         chan []uint32                     // incarnations to be reclaimed; one list at a time
+	others  atomic.Bool                       // whether there are other nodes; set by each heartbeat
+	owned   atomic.Pointer[schedule.ShardSet] // shards of the last heartbeat; nil: no heartbeat succeeded yet
+	stored  atomic.Pointer[time.Time]         // when the last stored heartbeat was sent; nil: none was stored
+	refused atomic.Pointer[error]             // error of the last heartbeat; nil: it was stored
+	// The membership has changed, so the next heartbeat is sent at once.
+	heartbeatNow batch.Signal
+	until        atomic.Pointer[time.Time] // end of the ownership; nil: this node owns nothing
+	effects      *batch.Queue[effectAsked] // questions of other nodes, for runEffects
+	awaited      awaited                   // questions of this node
+	gained       batch.Signal              // this node has new shards, or a dead node was reclaimed
+	// Wake-ups for this node were missed, or were too many to name lanes.
+	missed batch.Signal
+	dead   chan []uint32 // incarnations to reclaim; holds one list at a time
 
-	deadBefore []uint32 // the dead nodes of the last heartbeat; only runMembership uses it
+	deadBefore []uint32 // dead nodes of the last heartbeat; only runMembership uses it
 }
 
 func newCluster(opts Options) *cluster {
@@ -65,21 +67,21 @@ func newCluster(opts Options) *cluster {
 	return c
 }
 
-// nodeLock is whether this node has its lock in the store. While it holds the lock
-// other nodes know that it lives. A node without it may have been reclaimed already, and
-// another node may send what it has leased, so it starts nothing until it has the lock
-// and a heartbeat after that. runLock writes it; heartbeats read it.
+// nodeLock says whether this node holds its lock in the store. While it does, other nodes know that
+// it is alive. A node without the lock may have been reclaimed, and another node may send the
+// deliveries that it has leased. So it starts nothing until it has the lock again and has sent a
+// heartbeat after that. runLock writes nodeLock; heartbeats read it.
 type nodeLock struct {
-	tried chan struct{} // closed when the lock was taken, or could not be, for the first time
+	tried chan struct{} // closed after the first try to take the lock, whether or not it succeeded
 
 	mu     sync.Mutex
-	once   bool      // tried is closed
-	held   bool      // the lock is held
-	since  time.Time // when held changed, or the node started
-	losses int       // how often the lock was lost; the core compares it, see [schedule.ShardsAssigned]
+	once   bool      // true: tried is closed
+	held   bool      // true: the lock is held
+	since  time.Time // when held last changed, or when the node started
+	losses int       // how often the lock was lost; the core compares the count, see [schedule.ShardsAssigned]
 }
 
-// set notes that the lock is held, or is not, and returns how often it was lost.
+// set records whether the lock is held, and returns how often it was lost.
 func (l *nodeLock) set(held bool) (losses int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +98,8 @@ func (l *nodeLock) set(held bool) (losses int) {
 	return l.losses
 }
 
-// state returns how often the lock was lost, and since when it has not been held;
-// zero: it is held.
+// state returns how often the lock was lost, and when it was lost last, or the node started; zero:
+// it is held.
 func (l *nodeLock) state() (losses int, without time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,9 +109,9 @@ func (l *nodeLock) state() (losses int, without time.Time) {
 	return l.losses, without
 }
 
-// join makes this node a member before it starts anything. It waits for the lock first,
-// for TTL at most, so that the node's death is noticed from then on. A database that does
-// not respond is no error: heartbeats go on until it does.
+// join makes this node a member before it starts anything. First it waits for the lock, for TTL at
+// most, so that the node's death is noticed from then on. It is no error if the database does not
+// respond: heartbeats go on until it does.
 func (c *cluster) join(ctx context.Context) error {
 	if c.opts.Nodes == nil {
 		return nil
@@ -129,8 +131,8 @@ func (c *cluster) join(ctx context.Context) error {
 	return nil
 }
 
-// sendHeartbeat fills in what every heartbeat has and sends it. A reply later than TTL is
-// worthless: the shards that it names may be another node's by then.
+// sendHeartbeat sets the fields that are the same in every heartbeat, and sends it. A reply that
+// comes later than TTL is useless, because another node may own its shards by then.
 func (c *cluster) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.Membership, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.TTL, errCallTimeout)
 	defer cancel()
@@ -138,27 +140,27 @@ func (c *cluster) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.M
 	return c.opts.Nodes.Heartbeat(ctx, h)
 }
 
-// runMembership sends heartbeats, takes over the shards that they assign, gives up
-// surplus ones, and has dead nodes reclaimed, until the loop has ended. Then the
-// node leaves, so that the others have its shards at once instead of after TTL.
+// runMembership sends heartbeats, takes over the shards that they assign, gives up surplus shards,
+// and asks for dead nodes to be reclaimed, until the loop has ended. Then the node leaves, so that
+// other nodes get its shards at once instead of after TTL.
 func (d *Dispatcher) runMembership(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	steady := time.Now() // since when every heartbeat was in time
+	steady := time.Now() // since when no heartbeat was late
 	last := steady
 	for {
 		select {
 		case <-timer.C:
 		case <-d.cluster.heartbeatNow:
 		case <-d.done:
-			if d.left.Load() == 0 { // else its leases have to be reclaimed
+			if d.left.Load() == 0 { // otherwise its leases must be reclaimed
 				d.cluster.leave(ctx)
 			}
 			return
 		}
 		interval := d.opts.Cluster.Heartbeat
 		if d.ending.Load() {
-			interval /= 10 // each shard goes as soon as it can
+			interval /= 10 // so that each shard is given up as soon as possible
 		}
 		asked := time.Now()
 		if asked.Sub(last) > d.opts.Cluster.TTL {
@@ -175,15 +177,15 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 			d.cluster.stored.Store(&asked)
 			d.cluster.refused.Store(nil)
 			dead := membership.Gone
-			// After the store was away for all nodes, all of them were silent. They get
-			// TTL to send a heartbeat before they are taken for dead.
+			// If the store was away, all nodes were silent. They get TTL to send a heartbeat before
+			// they are taken for dead.
 			if asked.Sub(steady) > d.opts.Cluster.TTL {
 				dead = append(dead, membership.Silent...)
 			}
 			if len(dead) > 0 {
 				select {
 				case d.cluster.dead <- dead:
-				default: // runReclaimer is at work on them
+				default: // runReclaimer is busy with them
 				}
 			}
 		}
@@ -191,21 +193,20 @@ func (d *Dispatcher) runMembership(ctx context.Context) {
 	}
 }
 
-// heartbeat sends one heartbeat and applies the membership that it returns. Four rules
-// keep two nodes from owning one shard:
+// heartbeat sends one heartbeat and applies the membership that it returns. Four rules prevent that
+// two nodes own one shard:
 //
-//   - Surplus shards that are empty are given up with the heartbeat, and nothing of them
-//     starts after the loop was asked for them.
-//   - The ownership lasts for TTL from when the heartbeat was sent, not from when its
-//     reply came: the store's own time-out began in between, so this node stops before
-//     another starts.
-//   - The losses of the lock are counted before the call. If it is lost before the core
-//     has the reply, others may have taken this node for dead, so the core owns nothing
-//     until the next heartbeat.
-//   - Circuits and settings of new shards are loaded before the shards are owned. If that
-//     fails, the heartbeat failed, and the next one repeats it. Nor does the ownership last
-//     for longer than TTL from when the endpoints were last read: who makes a change relies on
-//     both (effects.go).
+//   - Surplus shards that are no longer busy are given up with the heartbeat. After the loop was
+//     asked for them, nothing of them starts.
+//   - The ownership lasts for TTL from the sending of the heartbeat, not from its reply. The
+//     store's own time-out begins in between, so this node stops before another one starts.
+//   - The losses of the lock are counted before the call. If the lock is lost before the core has
+//     the reply, other nodes may take this node for dead. Then the core owns nothing until the next
+//     heartbeat.
+//   - Circuits and settings of new shards are loaded before the shards are owned. If loading fails,
+//     the heartbeat has failed, and the next one repeats it. The ownership also lasts no longer
+//     than TTL from the last successful Refresh of the endpoints. A
+//     response that waits until a change is in effect relies on both (effects.go).
 func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Membership, error) {
 	response := make(chan []uint8, 1)
 	var surplus []uint8
@@ -261,8 +262,8 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	return m, nil
 }
 
-// Joined returns an error while this node may serve no endpoint: none of its heartbeats of the
-// last TTL is stored. Without other nodes there are no heartbeats, and it returns nil.
+// Joined returns an error while this node may serve no endpoint, because none of its heartbeats of
+// the last TTL was stored. Without other nodes there are no heartbeats, and it returns nil.
 func (d *Dispatcher) Joined() error {
 	if d.opts.Cluster.Nodes == nil {
 		return nil
@@ -281,15 +282,16 @@ func (d *Dispatcher) Joined() error {
 	return err
 }
 
-// Leads reports whether this node does what one node does for all: it is alone, or it owned
-// the first shard at the last heartbeat. For a moment two nodes may lead, or none.
+// Leads reports whether this node does the work that one node does for all. It does if it is the
+// only node, or owned the first shard at the last heartbeat. For a moment two nodes may lead, or
+// none.
 func (d *Dispatcher) Leads() bool {
 	owned := d.cluster.owned.Load()
 	return d.opts.Cluster.Nodes == nil || owned != nil && owned[0]
 }
 
-// reclaimed reports whether nodes that were dead at the last heartbeat are dead no
-// longer: some node reclaimed them, so their deliveries are due again, also here.
+// reclaimed reports whether a node that was dead at the last heartbeat is no longer listed as dead.
+// Then some node has reclaimed it, so its deliveries are due again, perhaps on this node.
 func (c *cluster) reclaimed(m store.Membership) bool {
 	dead := slices.Concat(m.Gone, m.Silent)
 	some := slices.ContainsFunc(c.deadBefore, func(incarnation uint32) bool { return !slices.Contains(dead, incarnation) })
@@ -297,8 +299,8 @@ func (c *cluster) reclaimed(m store.Membership) bool {
 	return some
 }
 
-// runReclaimer reclaims dead nodes. It is a goroutine of its own because reclaiming
-// thousands of leases may take longer than TTL, and this node's heartbeats must go on.
+// runReclaimer reclaims dead nodes. It has its own goroutine, because reclaiming thousands of
+// leases may take longer than TTL, and this node's heartbeats must go on.
 func (c *cluster) runReclaimer(ctx context.Context, done <-chan struct{}) {
 	for {
 		select {
@@ -312,13 +314,13 @@ func (c *cluster) runReclaimer(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// reclaim makes what dead nodes had leased due again, 5,000 deliveries a call, and reports
-// whether all calls succeeded. If one fails, the next heartbeat names the node again.
-// Several nodes may reclaim the same one: each finds what the others left.
+// reclaim makes the deliveries that dead nodes had leased due again, 5,000 in each call, and
+// reports whether all calls succeeded. If one fails, the next heartbeat names the node again.
+// Several nodes may reclaim the same one: each finds the leases that the others left.
 func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 	const limit = 5000
 	all := true
-	hosts := c.hosts(ctx) // a node that is reclaimed is not listed any more
+	hosts := c.hosts(ctx) // a node that was reclaimed is no longer listed
 	for _, incarnation := range dead {
 		log := c.log.With("incarnation", incarnation, "host", hosts[incarnation])
 		for {
@@ -329,7 +331,7 @@ func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 				break
 			}
 			log.WarnContext(ctx, "dead node reclaimed", "deliveries", n)
-			if n > 0 { // each had an attempt
+			if n > 0 { // each of them had an attempt, which is lost
 				c.lost.Call(n)
 			}
 			if n < limit {
@@ -343,8 +345,8 @@ func (c *cluster) reclaim(ctx context.Context, dead []uint32) bool {
 	return all
 }
 
-// hosts returns the names of the nodes' machines, for the log. If they cannot be read there
-// are none: the reclaim matters more.
+// hosts returns the names of the nodes' machines, for the log. If they cannot be read, it returns
+// an empty map, because the reclaim is more important.
 func (c *cluster) hosts(ctx context.Context) map[uint32]string {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
@@ -365,8 +367,8 @@ func (c *cluster) reclaimSome(ctx context.Context, incarnation uint32, limit int
 	return c.opts.Nodes.Reclaim(ctx, incarnation, limit)
 }
 
-// leave ends this node's membership: the others have its shards at their next
-// heartbeat, and reclaim nothing.
+// leave ends this node's membership. Other nodes get its shards at their next heartbeat, and
+// reclaim nothing.
 func (c *cluster) leave(ctx context.Context) {
 	limited, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()
@@ -377,10 +379,9 @@ func (c *cluster) leave(ctx context.Context) {
 	c.notify(ctx, verbMembership)
 }
 
-// runLock holds this node's lock and receives wake-ups on the same connection, until ctx
-// ends. When the connection is lost, the core starts nothing more; it is made again
-// after 0 to 1 s. The empty message says that the lock is held, and that wake-ups may
-// have been missed before.
+// runLock holds this node's lock and receives wake-ups on the same connection, until ctx ends. When
+// the connection is lost, the core starts nothing more; a new connection is made after 0 to 1 s. An
+// empty message says that the lock is held, and that wake-ups may have been missed before.
 func (d *Dispatcher) runLock(ctx context.Context) {
 	const minWait, maxWait = 50 * time.Millisecond, time.Second
 	var wait time.Duration

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// progress remembers when due work moved last, for /readyz: a node on which due work does
-// not move, because its database is away or because of a mistake of ours, should get no
-// publishes. Work moves when an attempt starts or gets a response, when a settlement
-// is committed, and when nothing is due ([schedule.Actions].Progress).
+// progress remembers when due work last moved, for /readyz. A node should get no publishes if its
+// due work does not move, whether because its database is away or because of a bug. Work moves when
+// an attempt starts or gets a response, when a settlement is committed, and when nothing is due
+// ([schedule.Actions].Progress).
 type progress struct {
 	mu     sync.Mutex
-	madeAt time.Time // when work moved last; set by the loop
-	err    error     // the last error since then, which may be why; set by any goroutine
+	madeAt time.Time // when work last moved; set by the loop
+	err    error     // the last error since then, which may be the cause; set by any goroutine
 }
 
 func (p *progress) made(now time.Time) {

@@ -17,17 +17,19 @@ const (
 	queueEvery = 15 * time.Second
 	// queuePage is how many endpoints one call of the store reads.
 	queuePage = 250
-	// maxQueueLanes bounds a measurement. It takes about 0.3 s of a processor of PostgreSQL.
+	// maxQueueLanes limits one measurement. So many lanes take about 0.3 s of a processor of
+	// PostgreSQL.
 	maxQueueLanes = 20_000
-	// Circuits that opened within this time opened together.
+	// togetherWithin is the time within which circuits must open to count as opened together.
 	togetherWithin = time.Hour
-	// A lane is counted up to mostCounted deliveries, and up to leastCounted where so many
-	// lanes have work that all of them together would be more than countedRows.
+	// mostCounted is the number up to which the deliveries of a lane are counted. If so many lanes
+	// have work that more than countedRows would be counted in total, the number is lower, down to
+	// leastCounted.
 	mostCounted, leastCounted, countedRows = 1000, 10, 100_000
 )
 
-// watchQueue measures every 15 s what waits for this node's endpoints, for observers. It is
-// a goroutine of its own because a slow measurement must delay no scan.
+// watchQueue measures every 15 s which deliveries wait for this node's endpoints, for observers. It
+// has its own goroutine, because a slow measurement must delay no scan.
 func (d *Dispatcher) watchQueue(ctx context.Context) {
 	if d.opts.Hooks.Queue == nil {
 		return
@@ -46,9 +48,10 @@ func (d *Dispatcher) watchQueue(ctx context.Context) {
 	}
 }
 
-// measureQueue reads the lanes with work, a page at a time, and asks the loop what holds
-// each. It reads the lanes of other nodes' endpoints too, as a scan does, and leaves them
-// out. A lane whose endpoint is deleted is left out as well: its deliveries are cancelled.
+// measureQueue reads the lanes with work, page by page, and asks the loop what holds each lane. It
+// also reads the lanes of other nodes' endpoints, as a scan does, and leaves them out of the
+// result. It leaves out lanes of deleted endpoints, too, because their deliveries will be
+// cancelled.
 func (d *Dispatcher) measureQueue(ctx context.Context, count int) (q observe.Queue, err error) {
 	page := store.Due{Max: queuePage, Count: count}
 	for {
@@ -77,7 +80,7 @@ func (d *Dispatcher) measureQueue(ctx context.Context, count int) (q observe.Que
 	}
 }
 
-// askHolds asks the loop what holds the lanes' endpoints; false: it has ended.
+// askHolds asks the loop what holds the lanes' endpoints; false: the loop has ended.
 func (d *Dispatcher) askHolds(ctx context.Context, ask holdsAsked) (holds, bool) {
 	response := make(chan holds, 1)
 	ask.response = response
@@ -93,8 +96,8 @@ func (d *Dispatcher) askHolds(ctx context.Context, ask holdsAsked) (holds, bool)
 	return holds{}, false
 }
 
-// openedTogether returns the most circuits that opened within one hour. Those that a person
-// opened, whose time is zero, do not count.
+// openedTogether returns the greatest number of circuits that opened within one hour. Circuits that
+// a person opened have the zero time and do not count.
 func openedTogether(since []time.Time) (most int) {
 	slices.SortFunc(since, time.Time.Compare)
 	first := 0
@@ -110,7 +113,7 @@ func openedTogether(since []time.Time) (most int) {
 	return most
 }
 
-// laneOf returns a lane as observers get it.
+// laneOf returns a lane in the form for observers.
 func laneOf(l store.DueLane, heldBy postrider.HeldBy) observe.QueueLane {
 	lane := observe.QueueLane{Endpoint: l.Endpoint, Lane: l.Lane, HeldBy: heldBy, Waiting: l.Waiting, Due: l.Due}
 	if l.Due > 0 {

@@ -14,19 +14,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxGroup is how many settlements one commit has at most.
+// maxGroup is the greatest number of settlements in one commit.
 const maxGroup = 500
 
-// runSettler commits settlements and releases in groups: all that wait are committed
-// at once, and those that are added meanwhile are the next group. A group of less than
-// half of maxGroup waits for more after the last commit, for a time that grows with the
-// duration of that commit ([schedule.BatchDelay]): the store commits fewer and
-// larger groups when it is busy. After a group with bulk deliveries the wait is the
-// longest one, so that a replay beside few publishes makes few commits, for which a publish
-// would have to wait. It ends when ctx does, or when settlements is closed
-// and nothing is left. Once the loop has ended (done), no group waits.
+// runSettler commits settlements and releases in groups. It commits all that wait at once; those
+// that are added in the meantime are the next group. A group of less than half of maxGroup waits
+// for more, for a time that grows with the duration of the last commit ([schedule.BatchDelay]). So
+// a busy store gets fewer and larger commits. After a group with bulk deliveries the wait is the
+// longest one, so that a replay together with few publishes makes few commits, because each commit
+// can delay a publish. runSettler ends when ctx ends, or when settlements is closed and nothing is
+// left. After the loop has ended (done), no group waits.
 func (d *Dispatcher) runSettler(ctx context.Context) {
-	var next time.Time // a small group is not committed before
+	var next time.Time // a small group is not committed before this time
 	for open := true; open; {
 		select {
 		case _, open = <-d.settlements.Ready():
@@ -56,13 +55,12 @@ func (d *Dispatcher) runSettler(ctx context.Context) {
 
 func isBulk(s store.Settlement) bool { return s.Claimed.Lane == postrider.LaneBulk }
 
-// settleGroup commits a group. A commit whose reply was lost is made again:
-// Settle is idempotent by the deliveries' tokens, so nothing is recorded twice.
-// If the store refuses the group for another reason, one settlement may be the cause,
-// and the others must not be lost with it. The group is halved until the cause is
-// alone: of 500 settlements with one that cannot be stored, 499 are committed in about
-// 20 calls. The core takes the one for stale; its lease ends, and the delivery is
-// attempted again.
+// settleGroup commits a group. If the reply of a commit was lost, the commit is repeated: Settle is
+// idempotent because of the deliveries' tokens, so nothing is recorded twice. If the store refuses
+// the group for another reason, one settlement may be the cause, and the others must not be lost
+// with it. So the group is halved until the cause is alone: of 500 settlements with one that cannot
+// be stored, 499 are committed in about 20 calls. The core treats that one as stale. Its lease
+// ends, and the delivery is attempted again.
 func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) {
 	var results []store.Settled
 	err := d.retryWhileBusy(ctx, "settle", func(ctx context.Context) (err error) {
@@ -88,7 +86,7 @@ func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) 
 	}
 }
 
-// putAside hands the settlements that are locked to eachLocked, and returns the others.
+// putAside gives the settlements that are locked to eachLocked, and returns the others.
 func putAside(
 	locked *batch.Queue[store.Settlement], group []store.Settlement, results []store.Settled,
 ) ([]store.Settlement, []store.Settled) {
@@ -110,10 +108,10 @@ func putAside(
 // lockedPause is the time between two tries of settlements that are locked.
 const lockedPause = 100 * time.Millisecond
 
-// eachLocked settles what another transaction has locked, until that ends. It has a goroutine
-// of its own, so that no other settlement waits for the lock. Meanwhile the deliveries stay
-// leased; a lease that ends is taken over, and its settlement is stale. It ends when ctx
-// does, or when the loop has ended (done) and nothing is left.
+// eachLocked settles the deliveries that another transaction has locked, until that transaction
+// ends. It has its own goroutine, so that no other settlement waits for the lock. In the meantime
+// the deliveries stay leased. If a lease ends, another claim takes it over, and the settlement is
+// stale. eachLocked ends when ctx ends, or when the loop has ended (done) and nothing is left.
 func eachLocked(ctx context.Context, locked *batch.Queue[store.Settlement], done <-chan struct{}, settle func([]store.Settlement)) {
 	for {
 		select {
@@ -134,8 +132,8 @@ func eachLocked(ctx context.Context, locked *batch.Queue[store.Settlement], done
 	}
 }
 
-// reportSettled calls the hooks of a settlement that is committed. Most servers have
-// none of them, and then nothing is copied.
+// reportSettled calls the hooks for a committed settlement. Most servers have no such hooks; then
+// nothing is copied.
 func reportSettled(hooks *observe.Hooks, s *store.Settlement, stale bool) {
 	dead := s.Transition.To == postrider.Dead && !stale
 	if hooks.Settled == nil && (hooks.DeadLetter == nil || !dead) {
@@ -148,9 +146,9 @@ func reportSettled(hooks *observe.Hooks, s *store.Settlement, stale bool) {
 	}
 }
 
-// release gives leases back, so that their deliveries can be claimed at once, here or by
-// another node. If that fails, the leases end by themselves; the core gets
-// LeasesReleased in both cases, since it counts releases under way.
+// release gives leases back, so that this node or another one can claim their deliveries at once.
+// If that fails, the leases end by themselves. The core gets LeasesReleased in both cases, because
+// it counts releases under way.
 func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
 	if len(releases) == 0 {
 		return
@@ -166,11 +164,10 @@ func (d *Dispatcher) release(ctx context.Context, releases []schedule.Release) {
 	d.post(schedule.LeasesReleased{Releases: releases})
 }
 
-// storeCircuit stores a circuit that changed, by compare-and-swap of its version. If
-// another node or a person changed it first, the store returns theirs with a conflict,
-// and the core decides which of the two counts ([schedule.CircuitStored]). Only a change
-// that an operator wants to know is logged: not each failure of an open circuit's probe
-// that leaves everything as it was.
+// storeCircuit stores a circuit that changed, by compare-and-swap of its version. If another node
+// or a person changed the circuit first, the store returns the stored one with a conflict, and the
+// core decides which of the two wins ([schedule.CircuitStored]). Only a notable change is logged,
+// not each failed probe that leaves the circuit's status and cooldown unchanged.
 func (d *Dispatcher) storeCircuit(ctx context.Context, change schedule.CircuitChange) {
 	stored, circuit := postrider.Circuit{}, change.Circuit
 	err := d.retryWhileBusy(ctx, "put circuit", func(ctx context.Context) (err error) {
@@ -191,7 +188,7 @@ func (d *Dispatcher) storeCircuit(ctx context.Context, change schedule.CircuitCh
 	d.post(schedule.CircuitStored{Circuit: stored, Err: err})
 }
 
-// logCircuit logs a circuit that changed; one that opened is a warning.
+// logCircuit logs a circuit that changed. If it opened, that is a warning.
 func logCircuit(ctx context.Context, log *slog.Logger, c postrider.Circuit) {
 	level := slog.LevelInfo
 	if c.Status == postrider.CircuitOpen {
@@ -204,10 +201,10 @@ func logCircuit(ctx context.Context, log *slog.Logger, c postrider.Circuit) {
 		slog.Int64("cooldown_ms", c.Cooldown.Milliseconds()))
 }
 
-// disable disables an endpoint that responded with 410. The core stopped sending to it
-// when it got the response, and does not start again before DisableEnded. Disable refreshes
-// the routing table, which reports the disabled endpoint like any other change, so
-// that the core has the change by then.
+// disable disables an endpoint that responded 410. The core stopped sending to it when it got the
+// response, and starts again only after DisableEnded. Disable refreshes the routing table, which
+// reports the disabled endpoint like any other change. So the core has the change before
+// DisableEnded.
 func (d *Dispatcher) disable(ctx context.Context, id postrider.EndpointID) {
 	err := d.retryWhileBusy(ctx, "disable", func(ctx context.Context) error {
 		return d.endpoints.Disable(ctx, id, postrider.ReasonGone)

@@ -17,50 +17,51 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The messages between nodes have the sender's incarnation, a verb, and its arguments,
-// for example
+// The verbs of messages between nodes. A message has the sender's incarnation, a verb, and
+// arguments, for example
 //
 //	0000002a new ep_01jd…/first ep_01je…/bulk
 //
-// They are wake-ups and may be lost, so a message that cannot be read is ignored.
+// Messages are wake-ups and may be lost, so a message that cannot be read is ignored.
 const (
 	verbMembership = "membership" // a node joined, left or freed shards
-	verbNew        = "new"        // endpoint/lane: lanes that got new deliveries
-	verbPoll       = "poll"       // more lanes got new deliveries than can be named
-	verbEffect     = "effect"     // nonce, name: a change is stored, or what has the name must not be sent; answered by verbDone
-	verbDone       = "done"       // nonces: what they asked for is done
-	verbLook       = "look"       // endpoint: it has something due that is not new, such as a replay or a resumed endpoint
+	verbNew        = "new"        // endpoint/lane: lanes that have new deliveries
+	verbPoll       = "poll"       // too many lanes have new deliveries to name them
+	// Nonce, name: a change is stored, or the named delivery or event must not be sent; answered by
+	// verbDone.
+	verbEffect = "effect"
+	verbDone   = "done" // nonces: the questions with these nonces are done
+	// Endpoint: due deliveries that are not new, for example of a replay or a resumed endpoint.
+	verbLook = "look"
 )
 
-// verbs are the dispatcher's own.
+// verbs are the verbs of the dispatcher.
 var verbs = []string{verbMembership, verbNew, verbPoll, verbLook, verbEffect, verbDone}
 
-// A message names at most lanesNamed lanes, in 4.6 KB of the 8 KB that a notification of
-// PostgreSQL may have. At most maxLanes lanes and maxLooks endpoints wait to be named. If
-// there are more lanes, the other nodes are told to poll; a scan finds the other
-// endpoints.
+// A message names at most lanesNamed lanes, which take 4.6 KB of the 8 KB that a notification of
+// PostgreSQL may have. At most maxLanes lanes and maxLooks endpoints wait to be named. If there are
+// more lanes, the other nodes are told to poll. A scan finds further endpoints.
 const (
 	lanesNamed = 128
 	maxLanes   = 4 * lanesNamed
 	maxLooks   = 50
 )
 
-// wakeUps are the pending wake-ups for other nodes. They are sets: a lane that gets
-// a thousand deliveries between two messages is named once. So they are no
-// [batch.Queue], which would keep each.
+// wakeUps are the pending wake-ups for other nodes. They are sets: a lane that gets a thousand
+// deliveries between two messages is named once. A [batch.Queue] would keep each of them.
 type wakeUps struct {
-	pending batch.Signal // there are some
+	pending batch.Signal // set if there are pending wake-ups
 
 	mu    sync.Mutex
-	lanes map[store.DueLane]struct{} // for verbNew; more than maxLanes: verbPoll instead
-	looks []postrider.EndpointID     // for verbLook
+	lanes map[store.DueLane]struct{} // lanes for verbNew; if there are more than maxLanes, verbPoll is sent instead
+	looks []postrider.EndpointID     // endpoints for verbLook
 }
 
 func newWakeUps() *wakeUps {
 	return &wakeUps{pending: batch.NewSignal(), lanes: map[store.DueLane]struct{}{}}
 }
 
-// add adds lanes with new deliveries, and endpoints to look at.
+// add adds lanes with new deliveries, and endpoints for verbLook.
 func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
 	if len(lanes)+len(looks) == 0 {
 		return
@@ -68,7 +69,7 @@ func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
 	w.mu.Lock()
 	for _, l := range lanes {
 		if len(w.lanes) <= maxLanes {
-			l.In = 0 // it is not sent: the other node asks the store
+			l.In = 0 // In is not sent: the other node asks the store
 			w.lanes[l] = struct{}{}
 		}
 	}
@@ -81,7 +82,7 @@ func (w *wakeUps) add(lanes []store.DueLane, looks []postrider.EndpointID) {
 	w.pending.Set()
 }
 
-// popMessages removes all pending wake-ups and returns the messages for them.
+// popMessages removes all pending wake-ups and returns their messages.
 func (w *wakeUps) popMessages() (messages []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,8 +109,7 @@ func (w *wakeUps) popMessages() (messages []string) {
 	return messages
 }
 
-// runNotifier sends pending wake-ups to the other nodes, in at most twenty messages
-// a second.
+// runNotifier sends pending wake-ups to the other nodes, at most twenty messages a second.
 func (c *cluster) runNotifier(ctx context.Context, done <-chan struct{}) {
 	const interval = 50 * time.Millisecond
 	pause := time.NewTimer(0)
@@ -133,15 +133,15 @@ func (c *cluster) runNotifier(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// notify sends a message to the other nodes. If it is lost, their next poll or scan finds
-// what it named.
+// notify sends a message to the other nodes, if there are any. If it is lost, their next poll or
+// scan finds the same deliveries.
 func (c *cluster) notify(ctx context.Context, message string) {
 	if c.others.Load() {
 		c.wake(ctx, message)
 	}
 }
 
-// wake is notify where other nodes are known to be there.
+// wake sends a message without asking whether there are other nodes.
 func (c *cluster) wake(ctx context.Context, message string) {
 	if c.opts.PollOnly {
 		return
@@ -155,7 +155,7 @@ func (c *cluster) wake(ctx context.Context, message string) {
 	}
 }
 
-// report tells observers of a message.
+// report reports a message to observers.
 func (c *cluster) report(message string, sent bool, err error) {
 	if c.wokenUp == nil {
 		return
@@ -167,8 +167,8 @@ func (c *cluster) report(message string, sent bool, err error) {
 	c.wokenUp(observe.WakeUp{Verb: verb, Sent: sent, Err: err})
 }
 
-// onWakeUp acts on a message. The empty one comes from the store: the connection is new,
-// so messages may have been missed. Messages of this node itself are ignored.
+// onWakeUp acts on a message. An empty message comes from the store: the connection is new, so
+// messages may have been missed. It ignores this node's own messages.
 func (d *Dispatcher) onWakeUp(message string) {
 	if message == "" {
 		d.cluster.missed.Set()
@@ -208,9 +208,9 @@ func (d *Dispatcher) onWakeUp(message string) {
 	}
 }
 
-// Tell sends a message of another part of the program to all other nodes, which get it
-// by Cluster.OnMessage: a verb that the dispatcher does not use, a space, and arguments.
-// It has at most 7 KB. It may be lost, and is sent only where there are other nodes.
+// Tell sends a message of another part of the program to all other nodes, where Cluster.OnMessage
+// gets it. The message is a verb that the dispatcher does not use, a space, and arguments, at most
+// 7 KB. It may be lost. It is sent only if there are other nodes.
 func (d *Dispatcher) Tell(ctx context.Context, message string) {
 	if d.opts.Cluster.Nodes != nil {
 		d.cluster.notify(ctx, message)

@@ -14,11 +14,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A fan-out job is an event that matched more endpoints than one commit should have
-// rows. The publish commits the event and the job; the job's deliveries are made
-// later, in chunks, in the order of the endpoints' ids. The cursor of a job is the last
-// endpoint that has its delivery. It moves in the same transaction as the chunk, so a
-// job that another node continues makes no delivery twice and misses none:
+// A fan-out job is for an event that matched too many endpoints for the rows of one commit. The
+// publish commits the event and the job. The job's deliveries are made later, in chunks, in the
+// order of the endpoints' ids. The cursor of a job is the last endpoint that has its delivery. It
+// moves in the same transaction as the chunk, so if another node continues the job, no delivery is
+// made twice or missed:
 //
 //	 0.0 s  A publishes an event for 5,000 endpoints: event and job are committed, A
 //	        claims the job, and its lease of 15 s begins
@@ -27,15 +27,15 @@ import (
 //	15.2 s  the lease has ended. B finds the job when it polls, claims it with a new
 //	        token, and continues behind the 2,000th endpoint
 //
-// If A was only slow, its next chunk fails, since its token is not the job's any more
-// (ErrFenced), and B has the job. Between chunks a job waits, within its lease, for
-// publishers (waitForDeliveries) and for its own deliveries (waitForBulk).
+// If A was only slow, its next chunk fails, because the job has another token now (ErrFenced), and
+// B goes on with the job. Between two chunks a job waits, within its lease, for publishers
+// (waitForDeliveries) and for its own deliveries (waitForBulk).
 
-// fanOutLease is how long this node has a job after the claim and after each chunk.
+// fanOutLease is how long this node keeps a job after the claim and after each chunk.
 const fanOutLease = 15 * time.Second
 
-// runFanOuts runs fan-out jobs, one at a time, until ctx is cancelled: those
-// of this node at once, and every FanOutPoll those that other nodes left.
+// runFanOuts runs fan-out jobs, one at a time, until ctx is cancelled. It runs this node's jobs at
+// once, and looks for jobs that other nodes left every FanOutPoll.
 func (in *Ingest) runFanOuts(ctx context.Context) {
 	poll := time.NewTicker(in.opts.FanOutPoll)
 	defer poll.Stop()
@@ -58,9 +58,9 @@ func (in *Ingest) runFanOuts(ctx context.Context) {
 	}
 }
 
-// fanOutNext runs the fan-out job that has waited longest; false: there is none. A job
-// that is interrupted, by an error or because the store has no room, is claimed again when
-// its lease has ended and there is room.
+// fanOutNext runs the fan-out job that has waited longest; false: there is none. A job is
+// interrupted by an error, or because the store has no room. It is claimed again when its lease has
+// ended and there is room.
 func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	if in.opts.Room() != nil {
 		return false, nil //nolint:nilerr // the next look asks again
@@ -72,7 +72,8 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	job := jobs[0]
-	// The job is for endpoints that exist at its event, so the table must have them.
+	// The job is for the endpoints that existed at the publish of its event, so the table must have
+	// all of them.
 	if err := in.table.Refresh(ctx); err != nil {
 		return false, err
 	}
@@ -98,10 +99,9 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 	}
 }
 
-// waitForBulk waits while more than a chunk of bulk deliveries waits for its start, so that a
-// job proceeds at the rate at which it is delivered, and the queue does not hold
-// 100,000 rows that are due. It waits for a third of the job's lease at most: the next
-// chunk must be committed before the lease ends.
+// waitForBulk waits while more than a chunk of bulk deliveries waits to start. So a job proceeds as
+// fast as its deliveries are sent, and the queue does not hold 100,000 due rows. It waits for at
+// most a third of the job's lease, because the next chunk must be committed before the lease ends.
 func (in *Ingest) waitForBulk(ctx context.Context) {
 	const look = 20 * time.Millisecond
 	for waited := time.Duration(0); waited < fanOutLease/3 && in.dispatch.BulkWaits() > in.opts.FanOutChunk; waited += look {
@@ -111,9 +111,9 @@ func (in *Ingest) waitForBulk(ctx context.Context) {
 	}
 }
 
-// fanOutChunk commits one chunk of a job and moves its cursor. The end of ctx
-// does not cut the commit: if the chunk was stored although the commit seemed to fail, its
-// credit would be free and its leases nobody's, until they end and are recorded as lost.
+// fanOutChunk commits one chunk of a job and moves its cursor. The end of ctx does not interrupt
+// the commit. Otherwise the chunk could be stored although the commit seemed to fail: its credit
+// would be free, and nobody would own its leases until they end and are recorded as lost.
 func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
 	matched := in.table.MatchNext(job, in.opts.FanOutChunk)
 	chunk := store.FanOutChunk{

@@ -15,29 +15,27 @@ import (
 )
 
 const (
-	// groupRows is how many deliveries a group commits, unless its first publish
-	// alone has more. Events of a batch beyond it get fan-out jobs.
+	// groupRows is the greatest number of deliveries that a group commits, unless its first publish
+	// alone has more. Later events of a batch that has more get fan-out jobs.
 	groupRows = 2000
-	// orderedRows is the most deliveries that a batch may have if an endpoint wants its
-	// events in order. Such events get no fan-out job, because the next event of the key
-	// would overtake the job. A single event may have at most groupRows deliveries.
+	// orderedRows is the greatest number of deliveries of a batch in which an endpoint wants its
+	// events in order. Such events get no fan-out job, because the next event of the key would
+	// overtake the job. A single event may have at most groupRows deliveries.
 	orderedRows = 10 * groupRows
 	// rematches is how often a group is matched again because subscriptions
 	// changed between its match and its commit.
 	rematches = 20
-	// commitTimeout bounds a commit, so that producers get a response when the
-	// database hangs.
+	// commitTimeout limits a commit, so that producers get a response when the database hangs.
 	commitTimeout = 10 * time.Second
 )
 
-// flush commits a group of publishes, in as many commits as it takes, and wakes
-// their callers.
+// flush commits a group of publishes, in as many commits as necessary, and wakes their callers.
 func (in *Ingest) flush(ctx context.Context, group []*publish) {
 	for len(group) > 0 {
 		n, committed, err := in.commit(ctx, group)
 		if err != nil && n > 1 && !errors.Is(err, postrider.ErrBusy) {
-			// The store may have refused the group because of one publish, such as one that
-			// it cannot store. Alone, the others are committed.
+			// The store may have refused the group because of one publish, such as one that it
+			// cannot store. So each publish is committed alone.
 			for _, p := range group[:n] {
 				in.flush(ctx, []*publish{p})
 			}
@@ -61,14 +59,15 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 }
 
 const (
-	// lockedFor is how long a publish waits, from its call on, for a key that another
-	// transaction has locked. With the try after it that is less than a second.
+	// lockedFor is how long a publish waits, from its call on, for a key that another transaction
+	// has locked. With the try after that, it takes less than a second.
 	lockedFor = 700 * time.Millisecond
 	// lockedPause is the time between two tries.
 	lockedPause = 25 * time.Millisecond
 )
 
-// setAside hands a publish to runLocked, unless it has waited for its key for long enough.
+// setAside gives a publish to runLocked, unless the publish has waited for its key for longer than
+// lockedFor.
 func (in *Ingest) setAside(p *publish) bool {
 	if time.Since(p.begun) > lockedFor {
 		return false
@@ -81,9 +80,9 @@ func (in *Ingest) setAside(p *publish) bool {
 	return false
 }
 
-// runLocked commits publishes that were set aside because another transaction has locked
-// one of their keys, until the queue is closed and empty. It is a goroutine of its own, so that
-// no other publish waits for the lock.
+// runLocked commits publishes that were set aside because another transaction has locked one of
+// their keys, until the queue is closed and empty. It has its own goroutine, so that no other
+// publish waits for the lock.
 func (in *Ingest) runLocked(ctx context.Context) {
 	for open := true; open; {
 		_, open = <-in.locked.Ready()
@@ -95,20 +94,22 @@ func (in *Ingest) runLocked(ctx context.Context) {
 	}
 }
 
-// commit matches and stores the first publishes of a group, under leases of the
-// dispatcher where deliveries may start at once. It returns how many publishes it
-// committed, and the commit as observers get it.
+// commit matches and stores the first publishes of a group. Deliveries that may start at once get
+// leases of the dispatcher. It returns how many publishes it committed, and the commit in the form
+// for observers.
 //
-// The steps: match makes the deliveries by the routing table at one version. The
-// dispatcher grants leases. The store commits events and deliveries together, if
-// its subscriptions are still at that version; otherwise the table is refreshed
-// and the group matched again, so that an endpoint that was created before the
-// publish is never missed. A commit that fails frees the leases: Admit sees to that.
+// The steps: match makes the deliveries from the routing table at one version. The dispatcher
+// grants leases. The store commits events and deliveries together, if its subscriptions still have
+// that version. If they do not, the table is refreshed and the group is matched again, so an
+// endpoint that was created before the publish is never missed. If a commit fails, Admit frees the
+// leases.
 func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committed observe.Committed, err error) {
 	for range rematches {
 		batches, version, err := in.match(group)
 		if n = len(batches); err != nil && n == 0 {
-			return 1, committed, err // a refused publish that is not the first is refused when it is
+			// A refused publish that is not the first of the group is refused when it becomes the
+			// first.
+			return 1, committed, err
 		}
 		err = in.dispatch.Admit(admissions(batches), func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
 			c := schedule.DeliveriesCommitted{Started: make([]postrider.Claimed, 0, lease(batches, g))}
@@ -131,7 +132,7 @@ func (in *Ingest) commit(ctx context.Context, group []*publish) (n int, committe
 	return n, committed, fmt.Errorf("subscriptions moved %d times: %w", rematches, postrider.ErrBusy)
 }
 
-// committedOf returns a commit as observers get it.
+// committedOf returns a commit in the form for observers.
 func committedOf(batches []store.Batch, begun time.Time) observe.Committed {
 	c := observe.Committed{Begun: begun, Took: time.Since(begun)}
 	for _, batch := range batches {
@@ -158,8 +159,8 @@ func countSkipped(counts *observe.Skipped, deliveries []store.NewDelivery) {
 	}
 }
 
-// store commits within commitTimeout. A commit without a response may have happened; the
-// error is ErrBusy then, and only an idempotency key makes it safe to try again.
+// store commits within commitTimeout. If a commit gets no response, it may have happened. Then the
+// error is ErrBusy, and only an idempotency key makes it safe to try again.
 func (in *Ingest) store(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
@@ -170,12 +171,11 @@ func (in *Ingest) store(ctx context.Context, p store.Publish) ([]store.Published
 	return published, err
 }
 
-// match makes the deliveries of a group's events, until they are enough for a
-// commit: one with 100,000 rows would delay all other publishes for seconds. The
-// error is that of the publish after the last batch, which is refused. The
-// version is read before the endpoints: if the table changes in between, the store
-// finds the version outdated and refuses the group. Read afterwards, it would be
-// newer than the endpoints, and a new endpoint would be missed.
+// match makes the deliveries of a group's events, until there are enough for one commit: a commit
+// with 100,000 rows would delay all other publishes for seconds. The error is for the publish after
+// the last batch, which is refused. The version is read before the endpoints. If the table changes
+// in between, the store finds the version outdated and refuses the group. If the version were read
+// afterwards, it could be newer than the endpoints, and a new endpoint would be missed.
 func (in *Ingest) match(group []*publish) ([]store.Batch, int64, error) {
 	version := in.table.Version()
 	batches := make([]store.Batch, 0, len(group))
@@ -193,7 +193,7 @@ func (in *Ingest) match(group []*publish) ([]store.Batch, int64, error) {
 	return batches, version, nil
 }
 
-// matchBatch makes the deliveries of a publish's events, and returns how many they are.
+// matchBatch makes the deliveries of a publish's events, and returns their number.
 func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error) {
 	batch = make(store.Batch, len(p.events))
 	for j := range p.events {
@@ -205,11 +205,11 @@ func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error
 	return batch, rows, nil
 }
 
-// matchOne makes the deliveries of one event, or its fan-out job if there are more than
-// FanOutAbove, or more than its batch, which has some rows already, may still have. The job
-// is bounded by the id of the last endpoint that matches now (FanOutUpTo): endpoints
-// that are created later do not get the event. An event that some endpoint wants in
-// order gets no job: it is matched again with a larger limit, or refused.
+// matchOne makes the deliveries of one event. It makes a fan-out job instead if there are more than
+// FanOutAbove, or more than its batch may still have after the rows that it already has. FanOutUpTo
+// of the job is the id of the last endpoint that matches now, so endpoints that are created later
+// do not get the event. An event that some endpoint wants in order gets no job: it is matched again
+// with a larger limit, or refused.
 func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 	e := &p.events[j]
 	if e.ID.IsZero() {
@@ -221,7 +221,7 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 		if !ok {
 			return store.NewEvent{Event: *e}, nil
 		}
-		// A person sends it to see an attempt, so it is added to a backlog that is full.
+		// A person sends this event to see an attempt, so it is sent even if the backlog is full.
 		asked := *to
 		asked.Endpoint.FullSince = time.Time{}
 		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.EndpointSnapshot{&asked})}, nil
@@ -239,8 +239,7 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
 }
 
-// tooManyInOrder returns the error of an event that would need a fan-out job and must not
-// have one.
+// tooManyInOrder returns the error of an event that would need a fan-out job but must not have one.
 func tooManyInOrder(p *publish, j int) error {
 	field := "ordering_key"
 	if len(p.events) > 1 {
@@ -252,10 +251,10 @@ func tooManyInOrder(p *publish, j int) error {
 	)}
 }
 
-// deliveries makes an event's deliveries to the endpoints that it matched. Those with
-// `order: by_key` get deliveries that wait for the earlier ones of the event's key. So do
-// endpoints whose Order cannot be read: one that wants no order is only slower for it,
-// and one that wants it could not be served in order later.
+// deliveries makes an event's deliveries to the endpoints that it matched. An endpoint with `order:
+// by_key` gets a delivery that waits for earlier ones with the same ordering key. So does an
+// endpoint whose Order cannot be read. If it wants no order, it is only slower; if it wants order
+// and did not get it, the order could not be restored later.
 func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapshot) []store.NewDelivery {
 	deliveries := make([]store.NewDelivery, len(matched))
 	for i, to := range matched {
@@ -268,8 +267,8 @@ func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapsh
 	return deliveries
 }
 
-// delivery makes a delivery to an endpoint; to a disabled or deleted one, or one whose
-// backlog is full, a record that it was skipped.
+// delivery makes a delivery to an endpoint. If the endpoint is disabled or deleted, or its backlog
+// is full, it makes a skipped delivery.
 func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) store.NewDelivery {
 	d := store.NewDelivery{
 		ID:       store.NewID[postrider.DeliveryID](in.opts.IDs),
@@ -291,8 +290,8 @@ func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) stor
 	return d
 }
 
-// admissible yields the deliveries that may start as soon as they are committed: not
-// those that are skipped, are delayed by the retry policy, or have an ordering key.
+// admissible yields the deliveries that may start as soon as they are committed: all except those
+// that are skipped, are delayed by the retry policy, or have an ordering key.
 func admissible(batches []store.Batch) iter.Seq[*store.NewDelivery] {
 	return func(yield func(*store.NewDelivery) bool) {
 		for _, batch := range batches {
@@ -308,7 +307,7 @@ func admissible(batches []store.Batch) iter.Seq[*store.NewDelivery] {
 	}
 }
 
-// admissions returns the questions to the dispatcher, one for each admissible delivery.
+// admissions returns the questions for the dispatcher, one for each admissible delivery.
 func admissions(batches []store.Batch) []schedule.Admission {
 	n := 0
 	for range admissible(batches) {
@@ -321,7 +320,7 @@ func admissions(batches []store.Batch) []schedule.Admission {
 	return ask
 }
 
-// lease sets the leases that the dispatcher granted, in the order of the questions, and
+// lease sets the leases that the dispatcher granted, which are in the order of the questions. It
 // returns how many deliveries got one.
 func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 	i := 0
@@ -335,10 +334,9 @@ func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 	return leased
 }
 
-// respond sets the results of the publishes of a group, and adds their deliveries
-// to those that start or wait. A duplicate made no deliveries: its receipt has the id of
-// the first event, and the leases that it was granted are free again, because they
-// are missing in Started.
+// respond sets the results of a group's publishes, and adds their deliveries to Started or Waiting.
+// A duplicate made no deliveries: its receipt has the id of the first event. Leases that were
+// granted for it are free again, because its deliveries are not in Started.
 func (in *Ingest) respond(c *schedule.DeliveriesCommitted, group []*publish, batches []store.Batch, published []store.Published) {
 	for i, p := range group {
 		stored := published[i]
@@ -364,8 +362,8 @@ func (in *Ingest) respond(c *schedule.DeliveriesCommitted, group []*publish, bat
 	}
 }
 
-// receipt returns the receipt of an event that was stored, and has its fan-out job run if it
-// has one.
+// receipt returns the receipt of a stored event. If the event has a fan-out job, it wakes
+// runFanOuts.
 func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 	r := postrider.Receipt{ID: e.Event.ID}
 	for _, d := range e.Deliveries {
@@ -380,8 +378,8 @@ func (in *Ingest) receipt(e *store.NewEvent) postrider.Receipt {
 	return r
 }
 
-// addDeliveries adds an event's deliveries to those that start, because they have a
-// lease, or wait.
+// addDeliveries adds an event's deliveries to Started if they have a lease, and to Waiting
+// otherwise.
 func (in *Ingest) addDeliveries(c *schedule.DeliveriesCommitted, e *store.NewEvent) {
 	now := in.opts.Clock.Now()
 	for k := range e.Deliveries {

@@ -1,25 +1,24 @@
-// Package ingest accepts events: it matches each with the endpoints that
-// subscribed, and commits events and deliveries together, many publishes at a
-// time.
+// Package ingest accepts events: it matches each with the endpoints that subscribed, and commits
+// events and deliveries together, many publishes at a time.
 //
-// [Ingest.Publish] accepts a batch of events of a producer. It returns when the
-// batch is committed. [Ingest.Run] commits the batches in groups, and runs the
-// fan-out jobs of events that have too many endpoints for one commit.
+// [Ingest.Publish] accepts a batch of events of a producer. It returns when the batch is committed.
+// [Ingest.Run] commits the batches in groups, and runs the fan-out jobs of events that have too
+// many endpoints for one commit.
 //
-// Whatever happens, this holds:
+// These promises always hold:
 //
-//   - A receipt means that the event and its deliveries, or its fan-out job,
-//     are committed.
+//   - A receipt means that the event is committed together with its deliveries or
+//     its fan-out job.
 //   - An endpoint whose creation was confirmed before the publish arrived is
 //     never missed: the commit checks that no subscription has changed since the
 //     match, and otherwise matches again.
 //   - Accepting an event costs the same for 300 endpoints and for 100,000.
-//   - When more is published than can be stored or delivered, publishes wait a
-//     little, and past a bound are refused before anything is stored.
-//   - A publish that was refused or withdrawn left nothing in the store.
+//   - If more is published than can be stored or delivered, publishes wait a
+//     little. Above a limit they are refused before anything is stored.
+//   - A publish that was refused or withdrawn leaves nothing in the store.
 //
-// It does not send: deliveries that may start at once are committed under a lease
-// of the dispatcher, which starts them; the others wait in the queue.
+// The package does not send. Deliveries that may start at once are committed under a lease of the
+// dispatcher, which starts them. The others wait in the queue.
 //
 // Read ingest.go (the queue of publishes) first, then flush.go (a commit) and fanout.go.
 package ingest
@@ -41,35 +40,39 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Dispatcher starts the deliveries that are committed.
+// Dispatcher starts deliveries that were committed.
 type Dispatcher interface {
-	// Admit grants leases to those of the new deliveries that may start as soon
-	// as they are committed, and calls commit, which stores all deliveries, those
-	// with a lease under it. Deliveries that commit returns start or wait; the
-	// leases of others are free again, also when commit fails or panics. The error
-	// is commit's.
+	// Admit grants leases to new deliveries that may start as soon as they are committed, and calls
+	// commit. commit stores all deliveries, and the leases of those that have one. It returns which
+	// deliveries start or wait. All other leases are free again, and all leases if commit fails or
+	// panics. The error is commit's.
 	Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error
-	// Lag returns how long this node would need for the deliveries that are due
-	// and wait for nothing but this node. Publishers are slowed down by it.
+	// Lag returns how long this node needs for the due deliveries that wait only for this node. It
+	// slows publishers down.
 	Lag() time.Duration
-	// BulkWaits returns how many endpoints wait for the rate of bulk deliveries, or how
-	// many of these are leased. Fan-out jobs wait while it is more than a chunk.
+	// BulkWaits returns how many endpoints wait for the rate of bulk deliveries, or how many bulk
+	// deliveries are leased. A fan-out job waits while this is more than a chunk.
 	BulkWaits() int
 }
 
 // Options tunes an [Ingest]. The zero value is the production default.
 type Options struct {
-	MaxWaiting      int           // events that wait for a commit before publishes are refused; default 20,000
-	MaxWaitingBytes int           // likewise, of data; default 64 MiB
-	MaxLag          time.Duration // of the dispatcher, before publishes are refused; default 10 s
+	// Greatest number of events that wait for a commit; further publishes are refused; default
+	// 20,000.
+	MaxWaiting int
+	// Greatest number of bytes of data that wait; further publishes are refused; default 64 MiB.
+	MaxWaitingBytes int
+	MaxLag          time.Duration // greatest lag of the dispatcher; above it publishes are refused; default 10 s
 	FanOutAbove     int           // an event with more matches gets a fan-out job; default 256
-	FanOutChunk     int           // endpoints a commit of a fan-out job; default 1,000
-	FanOutPoll      time.Duration // between two looks for fan-out jobs that other nodes left; default 1 s
-	Room            func() error  // why the store has no room for events and for chunks of fan-out jobs, such as a *postrider.FullError; nil: it has. Default: it has
-	IDs             *store.IDs    // default: the time of this machine
-	Clock           *store.Clock  // the store's; default: the time of this machine
-	Hooks           observe.Hooks // default: nobody observes
-	Log             *slog.Logger  // default: discard
+	FanOutChunk     int           // endpoints in a commit of a fan-out job; default 1,000
+	FanOutPoll      time.Duration // interval between two looks for fan-out jobs that other nodes left; default 1 s
+	// Returns why the store has no room for events and for chunks of fan-out jobs, such as a
+	// *postrider.FullError; nil: it has room. Default: it always has.
+	Room  func() error
+	IDs   *store.IDs    // default: ids with the time of this machine
+	Clock *store.Clock  // clock of the store; default: the time of this machine
+	Hooks observe.Hooks // default: no hook is called
+	Log   *slog.Logger  // default: discard
 }
 
 func (o Options) withDefaults() Options {
@@ -92,16 +95,16 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Ingest accepts events. Publishes wait in one queue, and one goroutine commits
-// from its front, so that receipts come in the order of the calls:
+// Ingest accepts events. Publishes wait in one queue. One goroutine commits from its front, so
+// receipts come in the order of the calls:
 //
 //	Publish ─► waiting ─► next ─► match ─► Admit ─► store ─► respond ─► Publish returns
 //	              └─ withdraw, when the caller's context ends
 //
-// While one group is committed, the next one gathers. Bounds on the events and bytes that
-// wait, and on the dispatcher's lag, refuse a publish before anything is stored. The
-// queue is no [batch.Queue]: bounds, refusal and withdrawal have to hold together,
-// under one lock. Its methods may be called from any goroutine.
+// While one group is committed, the next one gathers. A publish is refused before anything is
+// stored, if too many events or bytes wait or the dispatcher lags too much. The queue is no
+// [batch.Queue], because limits, refusal and withdrawal must be checked together, under one lock.
+// The methods of Ingest may be called from any goroutine.
 type Ingest struct {
 	inbox    store.Inbox
 	table    *routing.Table
@@ -111,35 +114,34 @@ type Ingest struct {
 	ready   batch.Signal           // a publish waits for its commit
 	locked  *batch.Queue[*publish] // publishes with a key that another transaction has locked
 	fanOuts batch.Signal           // a fan-out job was committed
-	idle    sync.Pool              // of the done channels of finished publishes
+	idle    sync.Pool              // unused done channels of finished publishes
 
 	mu      sync.Mutex
 	waiting []*publish // oldest first
-	events  int        // of waiting
-	bytes   int        // of waiting, of their data
-	closed  bool       // Run is to end, or has ended: publishes are refused
+	events  int        // number of events in waiting
+	bytes   int        // bytes of the data of the events in waiting
+	closed  bool       // Run is ending or has ended, so publishes are refused
 }
 
-// publish is one caller's batch on its way into a commit. The caller makes it,
-// enqueues it and sleeps; the goroutine of runCommits sets the result and wakes
-// the caller. A caller whose context ends while its publish still waits withdraws
-// it, and nothing is stored. Once a group has it, the caller returns without knowing
-// the result, and nobody reads what is set afterwards.
+// publish is the batch of one caller. The caller makes it, enqueues it and sleeps. The goroutine of
+// runCommits sets the result and wakes the caller. If the caller's context ends while its publish
+// still waits, the caller withdraws it, and nothing is stored. If a group already has it, the
+// caller returns without knowing the result, and nobody reads the fields that are set afterwards.
 type publish struct {
 	events []postrider.Event
-	only   postrider.EndpointID // not zero: to this endpoint, whatever it subscribed to
-	bytes  int                  // of the events' data
+	only   postrider.EndpointID // if set, the events go only to this endpoint, even if it does not subscribe to them
+	bytes  int                  // bytes of the events' data
 	begun  time.Time            // when it was enqueued
 
-	done     chan struct{}        // receives one element when the following are set
-	commit   observe.Committed    // that stored it
+	done     chan struct{}        // receives one element when the fields below are set
+	commit   observe.Committed    // the commit that stored it
 	receipts []postrider.Receipt  // nil if err is set
-	err      error                // why nothing was stored, or that it may have been
-	one      [1]postrider.Receipt // the memory of receipts for one event, the most frequent batch
+	err      error                // why nothing was stored, or why it is unknown whether it was
+	one      [1]postrider.Receipt // memory for the receipts of a single event, which is the most frequent batch
 }
 
-// New returns an ingest that matches events in table, stores them in inbox, and has
-// their deliveries started by dispatch.
+// New returns an Ingest that matches events with table, stores them in inbox, and lets dispatch
+// start their deliveries.
 func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Options) *Ingest {
 	return &Ingest{
 		inbox:    inbox,
@@ -153,18 +155,17 @@ func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Opti
 	}
 }
 
-// Publish stores the events, all or none, and returns a receipt for each. It
-// sets their ids and times. A [postrider.KeyTakenError] names the event
-// whose idempotency key stands for other content; a [postrider.OverloadError]
-// means that too many events wait already, and says when to try again. When ctx ends
-// first, the error wraps its cause. If the commit had not begun, nothing is stored, and
-// the error says so. Otherwise the events may be stored; publishing them again with the
-// same idempotency keys shows it.
+// Publish stores the events, all or none, and returns a receipt for each. It sets their ids and
+// times. A [postrider.KeyTakenError] names the event whose idempotency key was used for other
+// content. A [postrider.OverloadError] means that too many events wait already, and says when to
+// try again. If ctx ends first, the error wraps its cause. If the commit had not begun by then,
+// nothing is stored, and the error says so. Otherwise the events may be stored; publishing them
+// again with the same idempotency keys shows whether they are.
 func (in *Ingest) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
 	return in.publish(ctx, &publish{events: events})
 }
 
-// PublishTo stores an event for one endpoint, whatever it subscribed to.
+// PublishTo stores an event for one endpoint, even if the endpoint does not subscribe to its type.
 func (in *Ingest) PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error) {
 	receipts, err := in.publish(ctx, &publish{events: []postrider.Event{e}, only: endpoint})
 	if err != nil {
@@ -188,7 +189,7 @@ func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt,
 	return receipts, nil
 }
 
-// acceptedOf returns a publish as observers get it.
+// acceptedOf returns a publish in the form for observers.
 func acceptedOf(p *publish, receipts []postrider.Receipt, begun time.Time) observe.Accepted {
 	a := observe.Accepted{
 		Events: len(receipts), Bytes: p.bytes, Published: p.events, Receipts: receipts,
@@ -225,9 +226,8 @@ func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, er
 	return nil, fmt.Errorf("publish: wait for the commit: %w", context.Cause(ctx))
 }
 
-// withdraw removes a publish that is in no group yet, and reports whether it did. The
-// search is short: callers that give up have mostly waited longest, and their
-// publishes are in front.
+// withdraw removes a publish that is in no group yet, and reports whether it did. The search is
+// short: callers that give up have usually waited longest, so their publishes are at the front.
 func (in *Ingest) withdraw(p *publish) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -241,12 +241,12 @@ func (in *Ingest) withdraw(p *publish) bool {
 	return true
 }
 
-// enqueue appends a publish to the queue, or refuses it:
+// enqueue appends a publish to the queue. It refuses the publish in three cases:
 //
-//   - because the store has no room;
-//   - because deliveries lag by more than MaxLag, for as long as the lag;
-//   - because MaxWaiting events or MaxWaitingBytes of data would wait, for a second. A
-//     queue that is empty accepts a batch of any size.
+//   - The store has no room.
+//   - Deliveries lag by more than MaxLag. RetryAfter is the lag.
+//   - More than MaxWaiting events or MaxWaitingBytes of data would wait. RetryAfter is a second. An
+//     empty queue accepts a batch of any size.
 func (in *Ingest) enqueue(p *publish) error {
 	if err := in.opts.Room(); err != nil {
 		return fmt.Errorf("publish: %w", err)
@@ -269,10 +269,10 @@ func (in *Ingest) enqueue(p *publish) error {
 	return nil
 }
 
-// Run commits publishes until ctx is cancelled and those that were enqueued by then are
-// committed; later ones are refused. It is called once and returns nil. One goroutine
-// commits groups of publishes, another runs fan-out jobs, so that a slow job delays no
-// publish, and a third commits those with a key that is locked.
+// Run commits publishes until ctx is cancelled and the publishes that were enqueued by then are
+// committed. Later publishes are refused. It is called once and returns nil. One goroutine commits
+// groups of publishes. Another one runs fan-out jobs, so that a slow job delays no publish. A third
+// one commits publishes with a locked key.
 func (in *Ingest) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { in.runFanOuts(ctx) })
@@ -283,9 +283,9 @@ func (in *Ingest) Run(ctx context.Context) error {
 	return nil
 }
 
-// runCommits commits publishes in groups: those that wait are committed at once, and
-// those that are enqueued meanwhile are the next group. While many publish at once, a
-// group that is smaller than the last one waits for more:
+// runCommits commits publishes in groups. It commits all that wait at once; those that are enqueued
+// in the meantime are the next group. While many producers publish, a group that is smaller than
+// the last one waits for more:
 //
 //	32 producers, each of which publishes again when it gets its receipt
 //	0 ms    a group of 32 is committed; all get their receipts
@@ -295,13 +295,13 @@ func (in *Ingest) Run(ctx context.Context) error {
 //
 // A single producer never waits.
 //
-// The end of ctx closes the queue at once, also while a commit is under way: what was
-// enqueued after the last commit would wait for nobody.
+// The end of ctx closes the queue at once, even while a commit is under way. Otherwise a publish
+// could be enqueued after the last commit, and nobody would commit it.
 func (in *Ingest) runCommits(ctx context.Context) {
 	context.AfterFunc(ctx, in.close)
-	work := context.WithoutCancel(ctx) // a commit is not cut in the middle
+	work := context.WithoutCancel(ctx) // the end of ctx must not interrupt a commit
 	var last time.Time                 // when the last group was committed
-	usual := 1                         // how many publishes it had
+	usual := 1                         // number of publishes in the last group
 	for range in.ready {
 		waiting, closed := in.state()
 		for ; waiting > 0; waiting, closed = in.state() {
@@ -319,7 +319,7 @@ func (in *Ingest) runCommits(ctx context.Context) {
 	}
 }
 
-// close refuses publishes from now on, and wakes runCommits.
+// close makes Ingest refuse publishes from now on, and wakes runCommits.
 func (in *Ingest) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -327,12 +327,11 @@ func (in *Ingest) close() {
 	in.ready.Set()
 }
 
-// waitForDeliveries delays a commit while deliveries do not keep up, by a
-// twentieth of the lag over 50 ms, and at most 100 ms. All publishers of this node are
-// slowed down alike, since they wait for commits. A delivery that is not admitted has
-// to be claimed, which costs the store twice as much, so a node that lags would not
-// catch up by itself. The lag itself is measured by schedule (backpressure.go). At 1 s
-// of lag each commit waits for 47 ms; the rate of publishes falls with it, because a
+// waitForDeliveries delays a commit while deliveries lag: by a twentieth of the lag above 50 ms,
+// and at most 100 ms. It slows all publishers of this node equally, because all wait for commits. A
+// delivery that is not admitted must be claimed, which costs the store twice as much, so a node
+// that lags would not catch up by itself. Package schedule measures the lag (backpressure.go). At a
+// lag of 1 s each commit waits for 47 ms. The rate of publishes falls accordingly, because a
 // producer waits for its receipt.
 func (in *Ingest) waitForDeliveries(ctx context.Context) {
 	hold := min((in.dispatch.Lag()-50*time.Millisecond)/20, 100*time.Millisecond)
@@ -341,10 +340,10 @@ func (in *Ingest) waitForDeliveries(ctx context.Context) {
 	}
 }
 
-// A commit costs the store about the same whatever its size. So a group that is
-// smaller than the one just before it waits for batchWindow. Where fewer than
-// batchMinPublishers publish, each waits for its own response, and none would be
-// waited for.
+// A commit costs the store about the same for any size. So a group that is smaller than the last
+// one waits for batchWindow. If the last group had fewer than batchMinPublishers publishes, the
+// next one does not wait, because each of so few producers waits for its own response before it
+// publishes again.
 const (
 	batchWindow        = 2 * time.Millisecond
 	batchMinPublishers = 4
@@ -357,15 +356,15 @@ func (in *Ingest) state() (waiting int, closed bool) {
 	return len(in.waiting), in.closed
 }
 
-// The size at which a group is closed, so that a commit takes milliseconds and its
-// producers do not wait for a much larger group than their own publish.
+// The greatest size of a group. Larger groups would make a commit take more than milliseconds, and
+// make producers wait for much more than their own publish.
 const (
 	groupEvents = 500
 	groupBytes  = 8 << 20
 )
 
-// next removes the publishes of the next group from the queue: the oldest ones, up to
-// groupEvents and groupBytes, but at least one.
+// next removes the publishes of the next group from the queue: the oldest ones, up to groupEvents
+// and groupBytes, but at least one.
 func (in *Ingest) next() []*publish {
 	in.mu.Lock()
 	defer in.mu.Unlock()

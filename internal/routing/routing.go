@@ -1,24 +1,25 @@
-// Package routing keeps the endpoints of the store in memory: who subscribed to
-// what, and how each endpoint is configured now.
+// Package routing keeps the endpoints of the store in memory: who subscribed to what, and how each
+// endpoint is configured now.
 //
-// A [Table] is the node's snapshot of all endpoints that are not deleted. Ingest
-// asks it which endpoints want an event ([Table.Match], [Table.MatchNext]); the
-// dispatcher asks it for an endpoint's settings ([Table.Lookup]) and subscribes to
-// changes ([Table.Subscribe]). The API reports changes with [Table.Notify].
+// A [Table] is the node's snapshot of all endpoints that are not deleted. Ingest asks it which
+// endpoints want an event ([Table.Match], [Table.MatchNext]). The dispatcher asks it for an
+// endpoint's settings ([Table.Lookup]) and subscribes to changes ([Table.Subscribe]). The API
+// reports changes with [Table.Notify].
 //
-// Whatever happens, this holds:
+// These promises always hold:
 //
 //   - Every change of an endpoint takes one way: the store has it, [Table.Refresh]
 //     applies it, the subscriber is called. It makes no difference who made the
 //     change: the API, another node, or the dispatcher after a 410.
-//   - The version says which changes the table has. A commit that names it is
-//     refused by the store if the table was out of date.
-//   - A table that has the version of a hold of the store has the hold.
-//   - Matching costs what matches, not what there is: the table is compiled by
-//     event type and is never loaded twice.
-//   - A slice or a snapshot that was returned never changes.
+//   - The version says which changes the table has. The store refuses a commit with
+//     an outdated version.
+//   - A table that has the version of a hold of the store also has the hold.
+//   - The cost of a match depends on the number of endpoints that match, not on the
+//     number of all endpoints: the table is compiled by event type, and only changes
+//     are loaded.
+//   - A returned slice or snapshot never changes.
 //
-// It does not write to the store and does not decide what may be sent.
+// The package does not write to the store and does not decide what may be sent.
 package routing
 
 import (
@@ -39,58 +40,56 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Table is every endpoint that is not deleted, compiled for matching. Its methods
-// may be called from any goroutine.
+// Table has every endpoint that is not deleted, compiled for matching. Its methods may be called
+// from any goroutine.
 type Table struct {
 	directory store.Directory
 	opts      Options
-	refresh   sync.Mutex                         // held by the one Refresh at work
-	refreshed atomic.Pointer[time.Time]          // when the last Refresh that succeeded began
-	notified  *batch.Queue[postrider.EndpointID] // by Notify, for Run
+	refresh   sync.Mutex                         // held by the Refresh that is running
+	refreshed atomic.Pointer[time.Time]          // when the last successful Refresh began
+	notified  *batch.Queue[postrider.EndpointID] // endpoints that Notify named, for Run
 	setAside  map[postrider.EndpointID]struct{}  // endpoints whose policy cannot be read; guarded by refresh
 
 	mu        sync.RWMutex
 	onChange  func(Change)
 	version   int64
 	hold      postrider.Hold
-	endpoints map[postrider.EndpointID]*store.EndpointSnapshot // the snapshots never change
+	endpoints map[postrider.EndpointID]*store.EndpointSnapshot // a snapshot never changes
 	accounts  map[postrider.AccountID]*subscriptions
 }
 
 // Options tunes a [Table]. The zero value is the production default.
 type Options struct {
-	Poll time.Duration // between two looks for changes made by other nodes; default 1 s
+	Poll time.Duration // interval between two looks for changes of other nodes; default 1 s
 	Log  *slog.Logger  // default: discard
 }
 
-// Change says that an endpoint changed. The table has the change already.
+// Change says that an endpoint changed. The table already has the change.
 type Change struct {
 	Endpoint postrider.EndpointID
-	Due      bool // a caller of Notify says that deliveries may be due for it
+	Due      bool // Notify was called: deliveries may be due for the endpoint
 }
 
-// subscriptions are the endpoints of one account by what they subscribed to. An
-// event of type "order.item.added" wants four lists: exact "order.item.added", and the
-// prefixes "order.item.", "order." and "" (the pattern *, which selects no operational event).
+// subscriptions has the endpoints of one account, by subscription. The endpoints that want an event
+// of type "order.item.added" are in four lists: exact "order.item.added", and the prefixes
+// "order.item.", "order." and "" (the pattern *, which selects no operational event).
 //
-// Each list is ordered by id, so lists are merged without sorting. A list is never
-// written to once it is here: a change makes a new one, so a match that was returned
-// may be read without a lock.
+// Each list is ordered by id, so lists are merged without sorting. A list is never changed: a
+// change makes a new one. So a returned match may be read without a lock.
 type subscriptions struct {
 	exact  map[string][]*store.EndpointSnapshot // by event type
-	prefix map[string][]*store.EndpointSnapshot // by what stands before the *, as in "order."
+	prefix map[string][]*store.EndpointSnapshot // by the part before the *, as in "order."
 
-	ordered map[postrider.EndpointID]*store.EndpointSnapshot // those with order by_key
+	ordered map[postrider.EndpointID]*store.EndpointSnapshot // endpoints with order by_key
 
-	deleted []*store.EndpointSnapshot // within the last hour, whatever they subscribed to
+	deleted []*store.EndpointSnapshot // endpoints that were deleted within the last hour, with any subscription
 }
 
-// deletedFor is how long a fan-out job can be late and still find an endpoint
-// that was deleted after its event was accepted.
+// deletedFor is how late a fan-out job may be and still find an endpoint that was deleted after the
+// job's event was accepted.
 const deletedFor = time.Hour
 
-// New returns an empty table of the directory's endpoints; [Table.Refresh] fills
-// it.
+// New returns an empty table for the endpoints of the directory. [Table.Refresh] fills it.
 func New(directory store.Directory, opts Options) *Table {
 	opts.Poll = cmp.Or(opts.Poll, time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
@@ -105,22 +104,22 @@ func New(directory store.Directory, opts Options) *Table {
 	}
 }
 
-// Subscribe has f called for every change that is applied from now on, after it
-// was applied. f must not call Refresh. There is one subscriber.
+// Subscribe makes f the one subscriber: f is called for every later change, after the change was
+// applied. f must not call Refresh.
 func (x *Table) Subscribe(f func(Change)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.onChange = f
 }
 
-// Notify says that an endpoint changed, or that deliveries may be due for it. It
-// never blocks: [Table.Run] refreshes the table and calls the subscriber. Many
-// calls before that cost one refresh.
+// Notify says that an endpoint changed, or that deliveries may be due for it. It never blocks:
+// [Table.Run] refreshes the table and calls the subscriber. Many calls before that cause one
+// refresh.
 func (x *Table) Notify(endpoint postrider.EndpointID) { x.notified.Add(endpoint) }
 
-// Run applies changes until ctx is cancelled: those that Notify reports at once,
-// and those of other nodes once every Options.Poll. The subscriber hears of a notified
-// endpoint after the refresh, once however often Notify named it.
+// Run applies changes until ctx is cancelled. It applies changes that Notify reports at once, and
+// changes of other nodes every Options.Poll. The subscriber is called for a notified endpoint after
+// the refresh, once, even if Notify named the endpoint several times.
 func (x *Table) Run(ctx context.Context) error {
 	tick := time.NewTicker(x.opts.Poll)
 	defer tick.Stop()
@@ -131,13 +130,14 @@ func (x *Table) Run(ctx context.Context) error {
 		case <-tick.C:
 		case <-x.notified.Ready():
 		}
-		notified := x.notified.Take(0) // before the refresh, which then has all of their changes
+		notified := x.notified.Take(0) // taken before the refresh, which then has all of their changes
 		err := x.Refresh(ctx)
 		if err == nil {
 			err = x.rereadOne(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			// The next look finds the changes. What is due is due all the same.
+			// The next round finds the changes. Due deliveries are still due, so the subscriber is
+			// called.
 			x.opts.Log.WarnContext(ctx, "endpoints not refreshed", "error", err)
 		}
 		slices.SortFunc(notified, postrider.EndpointID.Compare)
@@ -147,11 +147,11 @@ func (x *Table) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh applies every change that was committed before it was called, in pages.
-// One call is at work at a time; another one waits, and then finds what came
-// meanwhile. The subscriber hears of each change after its page was applied. A
-// change that is reported twice is harmless: the subscriber looks the endpoint
-// up. A call that waited while a whole Refresh was made has nothing left to do.
+// Refresh applies every change that was committed before the call, in pages. Only one call runs at
+// a time. A call that waits has nothing to do if a whole Refresh ran while it waited; otherwise it
+// applies the changes that came in the meantime. The subscriber is called for each change after its
+// page was applied. It does no harm to report a change twice, because the subscriber looks the
+// endpoint up.
 func (x *Table) Refresh(ctx context.Context) error {
 	called := time.Now()
 	x.refresh.Lock()
@@ -180,7 +180,7 @@ func (x *Table) Refresh(ctx context.Context) error {
 	}
 }
 
-// RefreshedAt returns when the last Refresh that succeeded began; zero: there was none.
+// RefreshedAt returns when the last successful Refresh began; zero: there was none.
 func (x *Table) RefreshedAt() time.Time {
 	if at := x.refreshed.Load(); at != nil {
 		return *at
@@ -188,7 +188,8 @@ func (x *Table) RefreshedAt() time.Time {
 	return time.Time{}
 }
 
-// logHold tells the person on call that nothing is sent, and that it is again.
+// logHold logs for the person on call that nothing is sent, and later that deliveries are sent
+// again.
 func (x *Table) logHold(ctx context.Context, was, is postrider.Hold) {
 	switch {
 	case is.Held() && !was.Held():
@@ -199,10 +200,9 @@ func (x *Table) logHold(ctx context.Context, was, is postrider.Hold) {
 	}
 }
 
-// noteSetAside keeps setAside up to date and logs for the person on call which
-// endpoint is set aside, with the fields that cannot be read, and which is not
-// any more. The dispatcher sends nothing to an endpoint that is set aside; its
-// events still create deliveries, which wait.
+// noteSetAside updates the map setAside. It logs for the person on call when an endpoint is set
+// aside, with the fields that cannot be read, and when it no longer is. The dispatcher sends
+// nothing to an endpoint that is set aside; its events still create deliveries, which wait.
 func (x *Table) noteSetAside(ctx context.Context, changed []store.EndpointSnapshot) {
 	for i := range changed {
 		e := &changed[i].Endpoint
@@ -219,10 +219,10 @@ func (x *Table) noteSetAside(ctx context.Context, changed []store.EndpointSnapsh
 	}
 }
 
-// rereadOne reads one of the endpoints that are set aside again. A change through
-// the API is among the [store.Changes], but a person who mends a row in the
-// database raises no version. Each round of Run reads one of them, chosen at random
-// by the map, so that many cost no more than one.
+// rereadOne reads one of the endpoints that are set aside again. A change through the API is in the
+// [store.Changes], but a person who repairs a row in the database raises no version. Each round of
+// Run reads one endpoint, chosen at random by the map's order, so many endpoints cost no more than
+// one.
 func (x *Table) rereadOne(ctx context.Context) error {
 	x.refresh.Lock()
 	defer x.refresh.Unlock()
@@ -235,7 +235,7 @@ func (x *Table) rereadOne(ctx context.Context) error {
 		if !known || len(page.Items) == 0 || page.Items[0].PolicyError != "" {
 			return nil
 		}
-		// Its secrets and its circuit do not change without a version.
+		// Its secrets and its circuit change only with a new version.
 		mended := []store.EndpointSnapshot{{Endpoint: page.Items[0], Secrets: was.Secrets, Circuit: was.Circuit}}
 		x.apply(store.Changes{Version: x.Version(), Hold: x.Hold(), Endpoints: mended})
 		x.noteSetAside(ctx, mended)
@@ -245,7 +245,7 @@ func (x *Table) rereadOne(ctx context.Context) error {
 	return nil
 }
 
-// changed calls the subscriber, without a lock.
+// changed calls the subscriber. It holds no lock during the call.
 func (x *Table) changed(c Change) {
 	x.mu.RLock()
 	onChange := x.onChange
@@ -253,14 +253,14 @@ func (x *Table) changed(c Change) {
 	onChange(c)
 }
 
-// Version returns the version of the endpoints that the table has.
+// Version returns the version of the endpoints in the table.
 func (x *Table) Version() int64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.version
 }
 
-// Hold returns the hold of the store as the table knows it, at least as new as Version.
+// Hold returns the hold of the store as the table knows it. It is at least as new as Version.
 func (x *Table) Hold() postrider.Hold {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -270,15 +270,15 @@ func (x *Table) Hold() postrider.Hold {
 // Held reports whether the store is held.
 func (x *Table) Held() bool { return x.Hold().Held() }
 
-// Len returns how many endpoints there are.
+// Len returns the number of endpoints in the table.
 func (x *Table) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return len(x.endpoints)
 }
 
-// Lookup returns an endpoint as the table has it, which must not be written to;
-// false: it is unknown or deleted.
+// Lookup returns an endpoint from the table, which the caller must not change; false: it is unknown
+// or deleted.
 func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -286,14 +286,13 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 	return to, to != nil
 }
 
-// Match returns the endpoints that want the event type, ordered by id, and the
-// id of the last one. When there are more than most, it returns only that id and
-// does not look at the others: a match costs the same however many there are.
-// The slice must not be written to.
+// Match returns the endpoints that want the event type, ordered by id, and the id of the last one.
+// If there are more than most, it returns only that id and does not look at the others, so the cost
+// of a match is limited. The caller must not change the slice.
 func (x *Table) Match(account postrider.AccountID, eventType string, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var few [4][]*store.EndpointSnapshot // which is enough for most types, and stays on the stack
+	var few [4][]*store.EndpointSnapshot // enough for most types, and allocated on the stack
 	lists := x.accounts[account].lists(few[:0], eventType)
 	for _, list := range lists {
 		if end := list[len(list)-1].Endpoint.ID; end.Compare(last) > 0 {
@@ -332,9 +331,9 @@ func (x *Table) WantsOrder(account postrider.AccountID, eventType string) bool {
 	return false
 }
 
-// MatchNext returns the next n endpoints of a fan-out job, ordered by id, from
-// its cursor on. Endpoints that were deleted after the event was accepted are
-// among them: their deliveries are recorded as skipped.
+// MatchNext returns the next n endpoints of a fan-out job after its cursor, ordered by id. They
+// include endpoints that were deleted after the event was accepted, whose deliveries are recorded
+// as skipped.
 func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -357,11 +356,11 @@ func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
 	return matched
 }
 
-// apply applies a page of changes. First the new snapshot of each endpoint is put
-// in place, and noted in the edits of every list that it leaves or joins. Then
-// each of those lists is made anew, and the version moves on, all under one lock:
-// a match sees all of a page or nothing of it. However many they are, each list
-// of subscribers is made once: an account may have 100,000 endpoints in one list.
+// apply applies a page of changes. First it stores the new snapshot of each endpoint, and records
+// the endpoint in the edits of every list that it leaves or joins. Then it makes each of those
+// lists again and sets the version, all under one lock. So a match sees either the whole page or
+// nothing of it. Each list is made only once for a page, because an account may have 100,000
+// endpoints in one list.
 func (x *Table) apply(changes store.Changes) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -405,19 +404,18 @@ func (x *Table) account(id postrider.AccountID) *subscriptions {
 	return s
 }
 
-// subscribers names one list: the endpoints of an account that subscribed with
-// the pattern.
+// subscribers names one list: the endpoints of an account that subscribed with the pattern.
 type subscribers struct {
 	account *subscriptions
 	pattern postrider.Pattern
 }
 
-// edit is how a list changes: each endpoint's new snapshot, or nil where it
-// leaves the list.
+// edit is a change of a list: the new snapshot of each endpoint, or nil if the endpoint leaves the
+// list.
 type edit map[postrider.EndpointID]*store.EndpointSnapshot
 
-// addEdits adds what becomes of an endpoint to the edits of all lists that it is
-// in.
+// addEdits records the endpoint's new snapshot, or nil, in the edits of all lists that the endpoint
+// is in.
 func addEdits(edits map[subscribers]edit, account *subscriptions, to, becomes *store.EndpointSnapshot) {
 	for _, p := range to.Endpoint.EventTypes {
 		of := subscribers{account, p}
@@ -428,7 +426,7 @@ func addEdits(edits map[subscribers]edit, account *subscriptions, to, becomes *s
 	}
 }
 
-// edit replaces the list of one pattern by a new one. Readers keep the old one.
+// edit replaces the list of one pattern by a new one. Readers keep the old list.
 func (s *subscriptions) edit(p postrider.Pattern, e edit) {
 	lists, key := s.exact, string(p)
 	if prefix, ok := strings.CutSuffix(key, "*"); ok {
@@ -453,7 +451,7 @@ func (s *subscriptions) edit(p postrider.Pattern, e edit) {
 	}
 }
 
-// keepDeleted keeps a deleted endpoint for the fan-out jobs that are under way.
+// keepDeleted keeps a deleted endpoint for fan-out jobs that are under way.
 func (s *subscriptions) keepDeleted(to *store.EndpointSnapshot) {
 	s.deleted = slices.DeleteFunc(s.deleted, func(other *store.EndpointSnapshot) bool {
 		return to.Endpoint.UpdatedAt.Sub(other.Endpoint.UpdatedAt) > deletedFor
@@ -477,9 +475,9 @@ func (s *subscriptions) deletedSince(e postrider.Event) []*store.EndpointSnapsho
 	return deleted
 }
 
-// lists appends the lists of the endpoints that want the event type: one for
-// the type itself and one for each prefix of it that ends in a dot, "" too unless the event
-// is operational.
+// lists appends the lists of endpoints that want the event type: one for the type itself, and one
+// for each of its prefixes that ends in a dot. The prefix "" is also used, unless the event is
+// operational.
 func (s *subscriptions) lists(lists [][]*store.EndpointSnapshot, eventType string) [][]*store.EndpointSnapshot {
 	if s == nil {
 		return lists
@@ -501,8 +499,8 @@ func (s *subscriptions) lists(lists [][]*store.EndpointSnapshot, eventType strin
 	return lists
 }
 
-// merge yields the endpoints of ordered lists in the order of their ids, each
-// once. It consumes the slice of lists, not the lists.
+// merge yields the endpoints of ordered lists in the order of their ids, each once. It changes the
+// slice of lists, but not the lists.
 func merge(rest [][]*store.EndpointSnapshot) iter.Seq[*store.EndpointSnapshot] {
 	return func(yield func(*store.EndpointSnapshot) bool) {
 		for {

@@ -13,9 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// classifyResponse records what a response means. Its status decides. Its body
-// does not: a 2xx is accepted also if its body is cut or has not ended at the
-// deadline, since the receiver has said that it has the event.
+// classifyResponse records the outcome of a response. Only the status decides, not the body: a 2xx
+// is accepted even if its body is cut or has not ended at the deadline, because the receiver has
+// said that it has the event.
 func classifyResponse(a *postrider.Attempt, r *egress.Response, now time.Time) {
 	a.StatusCode, a.ResponseBody = r.Status, r.Body
 	if postrider.HonoursRetryAfter(r.Status) {
@@ -33,8 +33,8 @@ func classifyResponse(a *postrider.Attempt, r *egress.Response, now time.Time) {
 	}
 }
 
-// classifyError records what an attempt without a final response means. If a
-// redirect was not followed, its response is recorded.
+// classifyError records the outcome of an attempt without a final response. If a redirect was not
+// followed, the response with the redirect is recorded.
 func classifyError(ctx context.Context, a *postrider.Attempt, err error, sent bool) {
 	if redirect, ok := errors.AsType[*redirectError](err); ok && !egress.Ended(ctx) {
 		classifyResponse(a, &redirect.response, a.StartedAt)
@@ -48,50 +48,49 @@ func classifyError(ctx context.Context, a *postrider.Attempt, err error, sent bo
 	}
 }
 
-// classifyFailure returns what an error of an exchange means. early means that the
-// request could not be sent; sent, that an endpoint may have got a request.
+// classifyFailure returns the outcome and the failure for an error of an exchange. early means that
+// the request could not be sent. sent means that an endpoint may have got a request.
 //
-// The order of the cases decides. The reason why the attempt ended (refused by this
-// side, its deadline, the server stops) comes before the error that this has caused.
-// For example, when a deadline passes during a read, the read fails like a cut
-// connection; the attempt must be timed_out and not broken, because the adaptive
-// timeout counts timeouts.
+// The order of the cases matters. The reason why the attempt ended (refused by this side, past its
+// deadline, the server stops) comes before the error that this reason caused. For example, when a
+// deadline passes during a read, the read fails like a cut connection. The attempt must then be
+// timed_out and not broken, because the adaptive timeout counts timeouts.
 func classifyFailure(ctx context.Context, err error, sent bool) (postrider.Outcome, postrider.Failure) {
 	e, early := errors.AsType[*postrider.FailureError](err)
 	is := func(f postrider.Failure) bool { return early && e.Failure == f }
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	f := egress.FailureOf(err, sent)
 	switch {
-	// Decided by us, before anything was sent: no deadline and no stop explains it
-	// better.
+	// This side decided it before anything was sent. Neither the deadline nor the stop of the
+	// server explains the failure better.
 	case f.IsServers() && !sent:
 		return postrider.OutcomePostponed, f
 	case is(postrider.FailureForbidden) && !sent:
 		return postrider.OutcomeBlocked, postrider.FailureForbidden
 	case is(postrider.FailureAuth) && !sent && !canceled:
 		return postrider.OutcomeUnreachable, postrider.FailureAuth
-	// Out of time. If the stage that took it is known, it is named: dns_timeout,
-	// connect_timeout, tls_timeout. A proxy that is slow is not the endpoint's.
+	// The deadline has passed. If the stage that took the time is known, the failure names it:
+	// dns_timeout, connect_timeout, tls_timeout. A slow proxy is no stage of the endpoint.
 	case egress.Expired(ctx) && early && egress.TimedOut(e.Err) && e.Failure != postrider.FailureProxy:
 		return postrider.OutcomeTimedOut, e.Failure
 	case egress.Expired(ctx):
 		return postrider.OutcomeTimedOut, postrider.FailureTimeout
-	// The server stops and cut the attempt. If a request was sent, the receiver may
-	// have the event.
+	// The server stops and has cut the attempt. If a request was sent, the receiver may have the
+	// event.
 	case canceled && sent:
 		return postrider.OutcomeBroken, postrider.FailureCanceled
 	case canceled:
 		return postrider.OutcomeUnreachable, postrider.FailureCanceled
-	// Nothing but the connection is to blame.
+	// Only the connection explains the failure.
 	case early || !sent:
 		return postrider.OutcomeUnreachable, f
 	}
 	return postrider.OutcomeBroken, f
 }
 
-// statusError returns the error of an attempt whose response is neither 2xx nor
-// 3xx: its status, with the name that the registry has for it. The reason phrase of
-// the response is not repeated, because the receiver chose it.
+// statusError returns the error of an attempt whose response is neither 2xx nor 3xx: the status,
+// with its registered name. It does not repeat the response's reason phrase, because the receiver
+// chose that.
 func statusError(status int) string {
 	text := string(postrider.FailureStatus) + ": " + strconv.Itoa(status)
 	if name := http.StatusText(status); name != "" {
@@ -103,10 +102,9 @@ func statusError(status int) string {
 // maxShown is the length of the longest location that is shown in full.
 const maxShown = 1024
 
-// shownLocation returns where a redirect points, as the end of an error: ": to"
-// and the location without user, query and fragment, which may hold credentials.
-// Of a path with unusual characters only the host is shown, and of an unusual
-// host nothing.
+// shownLocation returns where a redirect points, as the end of an error: ": to" and the location
+// without user, query and fragment, which may contain credentials. If the path has unusual
+// characters, only the host is shown. If the host is unusual, nothing is shown.
 func shownLocation(location string) string {
 	u, err := url.Parse(location)
 	if err != nil || len(location) > egress.MaxURL || u.Opaque != "" || (u.Scheme != "" && u.Host == "") {
@@ -130,15 +128,15 @@ const (
 	pathBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ~%@!$()*+,;="
 )
 
-// notIn returns a function that reports whether a rune is not among the allowed.
+// notIn returns a function that reports whether a rune is not in allowed.
 func notIn(allowed string) func(rune) bool {
 	return func(r rune) bool { return !strings.ContainsRune(allowed, r) }
 }
 
-// ParseRetryAfter returns how long a Retry-After header asks to wait (RFC 9110,
-// 10.2.3): at most [postrider.MaxRetryAfter], and 0 if it cannot be read or is in
-// the past. A date is compared with the Date of the response, so that the
-// receiver's clock need not agree with ours; now replaces a Date that is missing.
+// ParseRetryAfter returns how long a Retry-After header asks to wait (RFC 9110, 10.2.3). It returns
+// at most [postrider.MaxRetryAfter], and 0 if the header cannot be read or is in the past. A date
+// is compared with the Date of the response, so the receiver's clock need not agree with ours. If
+// Date is missing, now replaces it.
 func ParseRetryAfter(value, date string, now time.Time) time.Duration {
 	if value == "" {
 		return 0

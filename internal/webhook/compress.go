@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// gzipWriters are used again, because each has almost a megabyte of tables.
+// gzipWriters are reused, because each has almost a megabyte of tables.
 var gzipWriters = sync.Pool{New: func() any { return newGzipWriter() }}
 
-// newGzipWriter returns a writer of the fastest level. Bodies are small, and the
-// CPU of the sender is dearer here than the bytes.
+// newGzipWriter returns a writer with the fastest level. Bodies are small, and the sender's CPU
+// costs more here than the bytes.
 func newGzipWriter() *gzip.Writer {
 	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
@@ -29,8 +29,8 @@ func (w *sliceWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appendGzip appends the body as gzip. Equal bodies give equal bytes, so all
-// attempts of a delivery send the same. The body may lie in out.
+// appendGzip appends the gzip of the body. Equal bodies give equal bytes, so all attempts of a
+// delivery send the same bytes. The body may be in the memory of out.
 func appendGzip(out, body []byte) ([]byte, error) {
 	w, ok := gzipWriters.Get().(*gzip.Writer)
 	if !ok {

@@ -16,17 +16,17 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// Describe returns the request of an attempt that begins at the given time, for the
-// endpoint as it is. It decrypts nothing: signatures and credentials are made of
-// placeholders and masked. So it also describes requests to a deleted endpoint, and to
-// a URL that is forbidden by now. It sends nothing.
+// Describe returns the request of an attempt that begins at the given time, for the endpoint as it
+// is now. It decrypts nothing: signatures and credentials are made from placeholders and masked. So
+// it can also describe requests to a deleted endpoint, and to a URL that is now forbidden. It sends
+// nothing.
 func (s *Sender) Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error) {
 	to := &store.EndpointSnapshot{Endpoint: e, Secrets: []postrider.Secret{{}}}
 	return s.unsent.describe(ctx, draft{claimed: c, to: to, at: at}, maskSignatures)
 }
 
-// Sign returns the request of an attempt as its receiver would get it, with real
-// signatures and masked credentials. It sends nothing.
+// Sign returns the request of an attempt as a receiver would get it, with real signatures and
+// masked credentials. It sends nothing.
 func (s *Sender) Sign(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot) (postrider.Request, error) {
 	return s.targets.describe(ctx, draft{claimed: c, to: to, at: s.now()}, showSignatures)
 }
@@ -36,7 +36,7 @@ const (
 	showSignatures = true
 )
 
-// describe builds the request of the draft, as build does, and masks its credentials.
+// describe builds the request of the draft in the same way as build, and masks its credentials.
 func (ts *targets) describe(ctx context.Context, d draft, signatures bool) (r postrider.Request, err error) {
 	u, err := url.Parse(d.to.Endpoint.TargetURL())
 	if err != nil {
@@ -77,13 +77,13 @@ func (ts *targets) describe(ctx context.Context, d draft, signatures bool) (r po
 		}
 	}
 	r.Header = headerFields(redact(header, shown))
-	if d.to.Endpoint.Policy.Auth.Kind == postrider.AuthOAuth2 { // nobody fetches a token for this
+	if d.to.Endpoint.Policy.Auth.Kind == postrider.AuthOAuth2 { // no token is fetched for a description
 		r.Header = append(r.Header, postrider.HeaderField{Name: "Authorization", Value: postrider.Masked})
 	}
 	return r, nil
 }
 
-// signedContents returns what each of the schemes signs of the message.
+// signedContents returns what each scheme signs of the message.
 func signedContents(schemes []postrider.Signature, m signature.Message) (all []postrider.SignedContent, err error) {
 	for _, s := range schemes {
 		content, err := formatOf(s).Content(m)
@@ -105,8 +105,8 @@ func headerFields(header []byte) (fields []postrider.HeaderField) {
 	return fields
 }
 
-// placeholders is a vault that decrypts nothing. What it returns has the form of
-// secrets, so that requests are built as with real ones.
+// placeholders is a vault that decrypts nothing. It returns texts in the form of secrets, so that
+// requests are built in the same way as with real ones.
 type placeholders struct{}
 
 // placeholder is a secret that every scheme can use.

@@ -13,27 +13,29 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// The limits of what an endpoint may add to a header. Policies are checked when
-// they are stored; this is the last check before the request is written.
+// The limits of the header lines that an endpoint adds. Policies are checked when they are stored;
+// this is the last check before the request is written.
 const (
-	maxOwnLines = 33       // the endpoint's headers, and one that authenticates
+	maxOwnLines = 33       // the endpoint's own headers, and one for authentication
 	maxOwnBytes = 20 << 10 // 8 KiB of headers, and a user and a password of 4 KiB each in base64
 )
 
-// ownLines collects the header lines of an endpoint's own.
+// ownLines collects the header lines that an endpoint adds.
 type ownLines struct {
 	text  []byte
 	count int
-	names map[string]bool // of all lines and of the signer's, in lower case; true: may be recorded
+	// Names of these lines and of the signer's fields, in lower case; true: the value may be
+	// recorded.
+	names map[string]bool
 }
 
-// addOwnLines gives the target the header lines that the policy adds. The target
-// has its signer already, if it is to have one.
+// addOwnLines sets the header lines that the policy adds to the target's requests. If requests are
+// signed, the target must have its signer already.
 func (t *target) addOwnLines(e *postrider.Endpoint, c postrider.Credentials) error {
 	own := ownLines{names: map[string]bool{}}
-	// The signer writes its fields into every header later. Their names are reserved
-	// first, so that an endpoint's header cannot repeat one of them: receivers differ
-	// in which of two fields they read.
+	// The signer writes its fields into every header later. Their names are reserved first, so that
+	// an endpoint's header cannot repeat one of them: of two equal fields, some receivers read the
+	// first and others the last.
 	if err := own.reserveSigned(t.signer); err != nil {
 		return failure(postrider.FailureUnsigned, err)
 	}
@@ -66,8 +68,8 @@ func (t *target) addOwnLines(e *postrider.Endpoint, c postrider.Credentials) err
 	return nil
 }
 
-// reserveSigned reserves the names of the fields that the signer writes, by
-// letting it sign a message. A nil signer writes none.
+// reserveSigned reserves the names of the fields that the signer writes. To learn them, it signs a
+// message. A nil signer writes none.
 func (o *ownLines) reserveSigned(signer *signature.Signer) error {
 	if signer == nil {
 		return nil
@@ -83,8 +85,8 @@ func (o *ownLines) reserveSigned(signer *signature.Signer) error {
 	return err
 }
 
-// authenticate adds the line that authenticates us to the receiver. For OAuth2
-// it only reserves the name: the token is fetched before each request.
+// authenticate adds the line that authenticates us to the receiver. For OAuth2 it only reserves the
+// name, because the token is fetched before each request.
 func (o *ownLines) authenticate(a postrider.Auth, secret string) error {
 	switch a.Kind {
 	case postrider.AuthNone, "":
@@ -116,7 +118,7 @@ func (o *ownLines) authenticate(a postrider.Auth, secret string) error {
 	return errors.New("unknown kind of authentication")
 }
 
-// add appends a line after it has checked the value. Errors do not repeat it.
+// add checks the value and appends a line. Its errors do not contain the value.
 func (o *ownLines) add(name, value string, shown bool) error {
 	if err := postrider.CheckHeaderValue("header "+name, value); err != nil {
 		return err
@@ -124,7 +126,7 @@ func (o *ownLines) add(name, value string, shown bool) error {
 	return o.write(name, value, shown)
 }
 
-// write appends a line. Its name is a token (RFC 9110) and its value is checked.
+// write appends a line. The name must be a token (RFC 9110), and the value must be checked already.
 func (o *ownLines) write(name, value string, shown bool) error {
 	if err := o.reserve(name, shown); err != nil {
 		return err
@@ -136,8 +138,8 @@ func (o *ownLines) write(name, value string, shown bool) error {
 	return nil
 }
 
-// reserve refuses a second header of the same name: receivers differ in which of
-// the two they believe.
+// reserve records a name, and refuses one that is taken: of two equal fields, some receivers
+// believe the first and others the last.
 func (o *ownLines) reserve(name string, shown bool) error {
 	lower := strings.ToLower(name)
 	if _, ok := o.names[lower]; ok {
@@ -147,10 +149,9 @@ func (o *ownLines) reserve(name string, shown bool) error {
 	return nil
 }
 
-// recordedHeaders are the header fields of this program that may be recorded with an
-// attempt, which people can read. It lists what is allowed and not what is secret, so
-// the signature of a scheme that is added later is left out until somebody decides
-// otherwise.
+// recordedHeaders are this program's header fields that may be recorded with an attempt, where
+// people can read them. It lists what is allowed and not what is secret. So the signature of a
+// scheme that is added later is not recorded until a developer decides otherwise.
 var recordedHeaders = map[string]bool{
 	"host": true, "user-agent": true, "content-type": true, "content-encoding": true, "content-length": true,
 	postrider.TraceParentHeader: true, postrider.TraceStateHeader: true,
@@ -161,9 +162,9 @@ var recordedHeaders = map[string]bool{
 	"x-shopify-topic": true, "x-shopify-webhook-id": true, "x-shopify-event-id": true, "x-shopify-triggered-at": true,
 }
 
-// redact returns the header as it was sent, with the values masked that must not be
-// recorded: those of fields that neither we nor the endpoint's owner call harmless, and
-// the query, which may hold a credential. own are the names of [target].shown.
+// redact returns the header as it was sent, with secret values masked. It masks every field that is
+// neither in recordedHeaders nor marked as harmless by the endpoint's owner, and the query, which
+// may contain a credential. own are the names of [target].shown.
 func redact(header []byte, own map[string]bool) []byte {
 	b := make([]byte, 0, len(header))
 	for line := range bytes.Lines(header) {
@@ -188,9 +189,8 @@ func redact(header []byte, own map[string]bool) []byte {
 // credentialHeaders are the fields of responses whose values are credentials.
 var credentialHeaders = map[string]bool{"set-cookie": true, "set-cookie2": true, "authorization": true, "cookie": true}
 
-// redactResponse returns the header of a response with the values of credentials
-// masked, also of those that the receiver returned to us. Lines that continue such a
-// value are left out.
+// redactResponse returns the header of a response with credentials masked, including credentials of
+// the request that the receiver sent back. It leaves out the continuation lines of such a value.
 func redactResponse(header []byte, own map[string]bool) []byte {
 	b, masking := make([]byte, 0, len(header)), false
 	for line := range bytes.Lines(header) {
@@ -208,10 +208,10 @@ func redactResponse(header []byte, own map[string]bool) []byte {
 	return b
 }
 
-// acceptedHeaders are the fields that are recorded of an ordinary accepted response. They say
-// which program answered, and how. Fields that differ from response to response, such as
-// Date, Content-Length or the id of a request, are not among them: a head that an endpoint
-// sends again costs nearly no space.
+// acceptedHeaders are the fields that are recorded of an ordinary accepted response. They say which
+// program responded, and how. Fields that differ from response to response, such as Date,
+// Content-Length or a request id, are not in the list. So an endpoint's heads are equal, and a
+// repeated head needs nearly no space.
 var acceptedHeaders = map[string]bool{
 	"allow": true, "cache-control": true, "connection": true, "content-encoding": true, "content-type": true, "deprecation": true,
 	"server": true, "sunset": true, "transfer-encoding": true, "vary": true, "via": true, "warning": true, "x-powered-by": true,
@@ -220,9 +220,9 @@ var acceptedHeaders = map[string]bool{
 // longestAccepted is the length of the longest name in acceptedHeaders.
 const longestAccepted = len("transfer-encoding")
 
-// selectHead returns the status line of an accepted response and those of acceptedHeaders that
-// fit into [store.MaxAcceptedHead] bytes. own is as for redactResponse. It is called for
-// nearly every attempt, so it allocates nothing but the result.
+// selectHead returns the status line of an accepted response, and its acceptedHeaders as far as
+// they fit into [store.MaxAcceptedHead] bytes. own means the same as in redactResponse. selectHead
+// is called for nearly every attempt, so it allocates only the result.
 func selectHead(header []byte, own map[string]bool) []byte {
 	var head [store.MaxAcceptedHead]byte
 	var name [longestAccepted]byte

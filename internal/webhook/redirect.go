@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// redirectError says why a redirect that the endpoint wants followed was not.
-// Nothing was sent to where it points.
+// redirectError says why a redirect was not followed although the endpoint's policy allows it.
+// Nothing was sent to its location.
 type redirectError struct {
-	response egress.Response // the redirect
+	response egress.Response // the response with the redirect
 	err      error
 }
 
@@ -24,25 +24,25 @@ func (e *redirectError) Error() string { return "follow redirect: " + e.err.Erro
 // Unwrap returns the cause.
 func (e *redirectError) Unwrap() error { return e.err }
 
-// text returns it for the endpoint's owner: why, and where the redirect points.
+// text returns the error for the endpoint's owner: the reason, and where the redirect points.
 func (e *redirectError) text() string {
 	f := egress.FailureOf(e.err, false)
 	return string(postrider.FailureRedirect) + ": " + string(f) + shownLocation(e.response.Field("Location"))
 }
 
-// errDowngrade refuses a redirect from https to http: the body and its signature
-// would be readable on the way.
+// errDowngrade refuses a redirect from https to http, because others could read the body and its
+// signature on the way.
 var errDowngrade = errors.New("the redirect leads from https to http")
 
-// keepsRequest reports whether a status asks for the same request at another
-// URL: 307 and 308 do. 303 asks for a GET, and after 301 and 302 clients may send
-// one (RFC 9110, 15.4). A GET has no body: the event would be lost.
+// keepsRequest reports whether a redirect status asks for the same request at another URL. 307 and
+// 308 do. 303 asks for a GET, and after 301 and 302 clients may send one (RFC 9110, 15.4). A GET
+// has no body, so the event would be lost.
 func keepsRequest(status int) bool {
 	return status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
 }
 
-// follow sends the draft to where the response points and returns the response
-// from there. If no byte of a request left, the exchange is as it was.
+// follow sends the draft to the location of the response and returns the response from there. If no
+// byte of the second request left, it restores the exchange.
 func (s *Sender) follow(ctx context.Context, x *exchange, d *draft, response egress.Response) (egress.Response, error) {
 	next, err := s.targets.redirect(x.target, response.Field("Location"))
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Sender) follow(ctx context.Context, x *exchange, d *draft, response egr
 	x.target = next
 	last, err := s.roundTrip(ctx, x)
 	if !x.Written {
-		// The redirect is what the attempt showed, and its target and header are
-		// what is recorded.
+		// The result of the attempt is the redirect, so the target and header of that request are
+		// recorded.
 		x.target = from
 		x.Request.Free()
 		return egress.Response{}, &redirectError{response, err}
@@ -66,18 +66,18 @@ func (s *Sender) follow(ctx context.Context, x *exchange, d *draft, response egr
 	return last, err
 }
 
-// redirect returns the target that a response of t points to. Another host, or
-// another port of the same host, gets the event's bytes, its type and its id, but no
-// signature, credential, trace or header of the endpoint. Otherwise a receiver with an open
-// redirect would hand the endpoint's secrets to any host. The parts stay left out if
-// that host points back to the first, because the path back was chosen by it.
+// redirect returns the target to which a response of t points. Another host, or another port of the
+// same host, gets the event's bytes, its type and its id, but no signature, credential, trace or
+// header of the endpoint. Otherwise a receiver with an open redirect would give the endpoint's
+// secrets to any host. If the other host redirects back to the first one, these parts are still
+// left out, because the other host chose that redirect.
 func (ts *targets) redirect(t *target, location string) (*target, error) {
 	u, err := ts.resolve(t.url, location)
 	if err != nil {
 		return nil, err
 	}
-	// The copy has the endpoint's TLS, signer and credentials, until the server
-	// turns out to be another one.
+	// The copy keeps the endpoint's TLS, signer and credentials until it is known that the server
+	// is another one.
 	next := *t
 	next.url, next.prefix = u, ts.prefixOf(u, t.gzip)
 	there := egress.ServerOf(u, t.server.TLS)
@@ -89,7 +89,7 @@ func (ts *targets) redirect(t *target, location string) (*target, error) {
 	return &next, nil
 }
 
-// resolve checks the URL that a location points to like an endpoint's.
+// resolve returns the URL of a location, after the same checks as for an endpoint's URL.
 func (ts *targets) resolve(from *url.URL, location string) (*url.URL, error) {
 	invalid := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
 	if location == "" || len(location) > egress.MaxURL || strings.ContainsFunc(location, invalid) {

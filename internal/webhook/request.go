@@ -13,27 +13,28 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// draft is what a request is made of.
+// draft has everything from which a request is built.
 type draft struct {
 	claimed *postrider.Claimed
 	to      *store.EndpointSnapshot
-	at      time.Time // what is signed as the time of the attempt
-	token   string    // from the target's tokens; "": none
+	at      time.Time // time of the attempt, which is signed
+	token   string    // token from the target's tokens; "": none
 
-	mayRefuse bool // a cached token may be refused: it is the first attempt under a lease
+	// The endpoint may refuse a cached token, and another attempt follows; true for the first
+	// attempt under a lease.
+	mayRefuse bool
 }
 
-// build signs the request, puts it into q and returns its header, appended to
-// header. The copy of the header is recorded with the attempt, because the request
-// is freed as soon as it is written.
+// build signs the request, puts it into q, and appends its header to header. The copy of the header
+// is recorded with the attempt, because the request is freed as soon as it is written.
 //
-// The order is fixed: envelope, signature, compression. The signature covers the
-// uncompressed body, so that a receiver whose web server unpacks requests can verify
-// what it gets, and so that the same signature holds with and without compression.
+// The order is fixed: envelope, signature, compression. The signature is of the uncompressed body.
+// So a receiver whose web server unpacks requests can verify the unpacked body, and the signature
+// is the same with and without compression.
 //
-// The header stands before the body, but needs its length and its signature. So the
-// body is built first and then copied behind the header. With the payload raw there
-// is no envelope, and the body is the event's data itself:
+// The header comes before the body, but contains the body's length and signature. So the body is
+// built first and then copied behind the header. With the payload raw there is no envelope, and the
+// body is the event's data itself:
 //
 //	buffer:  [ envelope | compressed envelope | header | body ]
 //	                                           start: the request
@@ -59,11 +60,11 @@ func (d *draft) build(t *target, q *egress.Request, header []byte) ([]byte, erro
 	return header, nil
 }
 
-// message returns what is signed. Its body is the event's data or the envelope, which
-// is built in the buffer.
+// message returns the message to sign. Its body is the event's data, or the envelope, which is
+// built in the buffer.
 func (d *draft) message(t *target, buffer []byte) (m signature.Message, _ []byte) {
 	e := d.claimed.Event
-	// The time that is signed has whole seconds: receivers get no more of it.
+	// The signed time has whole seconds, because receivers get only whole seconds.
 	m = signature.Message{ID: e.ID.String(), Timestamp: time.Unix(d.at.Unix(), 0), Body: e.Data}
 	if d.to.Endpoint.Policy.Payload != postrider.PayloadRaw {
 		buffer = appendEnvelope(buffer, m.ID, e)
@@ -75,10 +76,9 @@ func (d *draft) message(t *target, buffer []byte) (m signature.Message, _ []byte
 	return m, buffer
 }
 
-// appendHeader appends the header of the request with that message and a body of
-// size bytes: the fixed part of the target, the fields of this event, the signatures,
-// then the endpoint's own headers and its credentials. No name appears twice;
-// [target.addOwnLines] has checked it.
+// appendHeader appends the header of a request with the message and a body of size bytes: the fixed
+// part of the target, the fields of this event, the signatures, then the endpoint's own headers and
+// its credentials. No name appears twice, because [target.addOwnLines] has checked that.
 func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size int) (_ []byte, err error) {
 	header = append(header, t.prefix...)
 	header = strconv.AppendInt(header, int64(size), 10)
@@ -86,13 +86,13 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 		header = append(header, "\r\nWebhook-Id: "...)
 		header = append(header, m.ID...)
 	}
-	// Only events of an ordering key have a sequence.
+	// Only events with an ordering key have a sequence.
 	if sequence := d.claimed.Event.Sequence; sequence > 0 {
 		header = append(header, "\r\nWebhook-Sequence: "...)
 		header = strconv.AppendInt(header, sequence, 10)
 	}
-	// A receiver that publishes because of this request copies the field. So a loop
-	// counts up, and the API refuses an event with too many hops.
+	// A receiver that publishes because of this request copies the field. So the number grows in a
+	// loop, and the API refuses an event with too many hops.
 	header = append(header, "\r\nWebhook-Hops: "...)
 	header = strconv.AppendInt(header, int64(d.claimed.Event.Hops)+1, 10)
 	header = append(header, "\r\n"...)
@@ -107,8 +107,8 @@ func (d *draft) appendHeader(t *target, header []byte, m signature.Message, size
 	return append(t.appendOwnLines(header, d.token), "\r\n"...), nil
 }
 
-// appendTrace appends the line that makes the receiver's spans children of this attempt's, and the
-// tracestate that came with the publish. It does not name the producer's span.
+// appendTrace appends a traceparent that makes the receiver's spans children of this attempt's
+// span, and the tracestate of the publish. It does not name the producer's span.
 func (d *draft) appendTrace(t *target, header []byte) []byte {
 	e := d.claimed.Event
 	header = append(header, postrider.TraceParentHeader+": "...)
@@ -120,7 +120,7 @@ func (d *draft) appendTrace(t *target, header []byte) []byte {
 	return append(header, "\r\n"...)
 }
 
-// appendOwnLines appends the header lines of the endpoint, and an Authorization line if it has a
+// appendOwnLines appends the header lines of the endpoint, and an Authorization line if there is a
 // token.
 func (t *target) appendOwnLines(header []byte, token string) []byte {
 	header = append(header, t.ownLines...)
@@ -132,8 +132,8 @@ func (t *target) appendOwnLines(header []byte, token string) []byte {
 	return header
 }
 
-// appendEnvelope appends the JSON that receivers expect, with the event's bytes as
-// they are in it. They are JSON: the API has checked that.
+// appendEnvelope appends the JSON that receivers expect, which contains the event's bytes
+// unchanged. These bytes are JSON, because the API has checked them.
 func appendEnvelope(b []byte, id string, e *postrider.Event) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)
@@ -150,8 +150,8 @@ func appendEnvelope(b []byte, id string, e *postrider.Event) []byte {
 	return append(b, '}')
 }
 
-// appendTime appends RFC 3339 in UTC with six digits of a second. It takes a third
-// of the time of a layout with digits.
+// appendTime appends the time in RFC 3339, in UTC, with microseconds. It takes a third of the time
+// that a layout with microseconds takes.
 func appendTime(b []byte, t time.Time) []byte {
 	b = t.UTC().AppendFormat(b, time.RFC3339)
 	b[len(b)-1] = '.' // instead of the Z
@@ -162,7 +162,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	return append(b, 'Z')
 }
 
-// appendString appends a JSON string. Almost all texts need no escapes.
+// appendString appends a JSON string. Almost no text needs escapes.
 func appendString(b []byte, s string) []byte {
 	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
 	if plain {

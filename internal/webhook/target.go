@@ -14,37 +14,35 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// maxTargets is how many endpoints are cached. Dropping one costs microseconds
-// at its next attempt, and a fetch of its token.
+// maxTargets is how many targets are cached. For an endpoint that is not cached, the next attempt
+// takes microseconds longer and may have to fetch a token.
 const maxTargets = 16 << 10
 
-// target has everything that all requests to an endpoint have in common: the checked
-// URL, the decrypted secrets in the signer, the fixed part of the header. It is valid
-// as long as the endpoint's revision and its active secrets stay the same. Nothing in
-// it changes, except inside tokens.
+// target has everything that all requests to an endpoint have in common: the checked URL, the
+// decrypted secrets in the signer, the fixed part of the header. It is valid as long as the
+// endpoint's revision and its active secrets stay the same. It never changes, except inside tokens.
 //
-// Preparing a target decrypts secrets, parses certificates and checks headers. With
-// the cache an attempt does none of this.
+// Making a target decrypts secrets, parses certificates and checks headers. An attempt with a
+// cached target does none of this.
 type target struct {
 	revision int64
-	secrets  []postrider.SecretID // the active ones, in the order of the snapshot
+	secrets  []postrider.SecretID // the active secrets, in the order of the snapshot
 
 	url    *url.URL
 	server egress.Server
 
-	// prefix is what every header begins with, up to the value of
-	// Content-Length; ownLines are the lines of the endpoint's own headers and of
-	// its authentication, but for an OAuth2 token.
+	// prefix is the beginning of every header, up to the value of Content-Length. ownLines are the
+	// lines of the endpoint's own headers and of its authentication, without an OAuth2 token.
 	prefix, ownLines []byte
 
-	// shown has the names of the fields that the endpoint or a scheme adds, in
-	// lower case. Those that are true may be recorded with an attempt.
+	// shown has the names of the fields that the endpoint or a scheme adds, in lower case. If the
+	// value is true, the field may be recorded with an attempt.
 	shown map[string]bool
 
-	signer *signature.Signer // nil: requests are not signed, as after a redirect to another host
+	signer *signature.Signer // nil: requests are not signed, for example after a redirect to another host
 	tokens *tokenSource      // nil: no OAuth2 token is sent
 
-	writesID     bool // no scheme of the signer writes Webhook-Id, so build has to
+	writesID     bool // no scheme of the signer writes Webhook-Id, so build writes it
 	namesType    bool // a scheme of the signer writes the delivery or the event type
 	gzip         bool // bodies are compressed
 	maxRedirects int  // redirects that an attempt follows; 0: none
@@ -54,9 +52,9 @@ type target struct {
 	sampled func(postrider.EventID) bool
 }
 
-// current reports whether the target still matches the endpoint's snapshot at that
-// time. A change of the endpoint gives it another revision. A secret that expires or
-// is rotated changes no revision, so the active secrets are compared one by one.
+// current reports whether the target still matches the endpoint's snapshot at the time now. A
+// change of the endpoint gives it another revision. When a secret expires or is rotated, the
+// revision stays the same, so the active secrets are compared one by one.
 func (t *target) current(to *store.EndpointSnapshot, now time.Time) bool {
 	if t.revision != to.Endpoint.Revision {
 		return false
@@ -90,7 +88,7 @@ func newTargets(door *egress.Egress, vault Vault, opts Options) *targets {
 	}
 }
 
-// cached returns the target of an endpoint; nil: it has to be made.
+// cached returns the cached target of an endpoint; nil: a new one must be made.
 func (ts *targets) cached(to *store.EndpointSnapshot, now time.Time) *target {
 	if t, ok := ts.cache.Get(to.Endpoint.ID); ok && t.current(to, now) {
 		return t
@@ -107,32 +105,32 @@ func (ts *targets) find(ctx context.Context, to *store.EndpointSnapshot, now tim
 	if err != nil {
 		return nil, err
 	}
-	// Decrypting and parsing were done without the lock of the cache: an attempt
-	// of the same endpoint may have done it at the same time.
+	// Decrypting and parsing were done without holding the cache's lock, so another attempt may
+	// have made the same target in the meantime.
 	return ts.cache.Update(to.Endpoint.ID, func(stored *target, ok bool) *target {
 		switch {
 		case ok && stored.current(to, now):
-			return stored // another attempt made it meanwhile
+			return stored // another attempt has made it in the meantime
 		case ok && stored.revision == made.revision:
-			made.tokens = stored.tokens // a new secret is no reason for a new token
+			made.tokens = stored.tokens // a new secret does not require a new token
 		}
 		return made
 	}), nil
 }
 
-// make decrypts the endpoint's secrets and checks everything again: what was valid
-// when the endpoint was stored may be forbidden by the operator's settings now.
+// make decrypts the endpoint's secrets and checks everything again, because the operator's settings
+// may now forbid what was valid when the endpoint was stored.
 func (ts *targets) make(ctx context.Context, to *store.EndpointSnapshot, now time.Time) (*target, error) {
 	return ts.makeWith(ctx, to, func(t *target) error { return ts.sign(ctx, t, to, now) })
 }
 
-// makeUnsigned is make for requests that are not signed. It needs no secret.
+// makeUnsigned makes a target for requests that are not signed. It needs no secret.
 func (ts *targets) makeUnsigned(ctx context.Context, to *store.EndpointSnapshot) (*target, error) {
 	return ts.makeWith(ctx, to, func(*target) error { return nil })
 }
 
-// makeWith makes a target, and has sign add the signer at the point where the server
-// is known and the names of the signature's header fields are still free.
+// makeWith makes a target. It calls sign, which adds the signer, after the server is set and before
+// any header name is reserved, so that the signer's names come first.
 func (ts *targets) makeWith(ctx context.Context, to *store.EndpointSnapshot, sign func(*target) error) (*target, error) {
 	endpoint := &to.Endpoint
 	u, err := ts.egress.ParseURL(endpoint.URL)
@@ -159,8 +157,8 @@ func (ts *targets) makeWith(ctx context.Context, to *store.EndpointSnapshot, sig
 	return t, nil
 }
 
-// makeUnsent makes a target for requests that are built and never sent, to a URL that
-// nobody checks. It has no server and no tokens.
+// makeUnsent makes a target for requests that are built but never sent. The URL is not checked. The
+// target has no server and no tokens.
 func (ts *targets) makeUnsent(ctx context.Context, to *store.EndpointSnapshot, at time.Time, u *url.URL) (*target, error) {
 	credentials, err := ts.decryptCredentials(ctx, &to.Endpoint)
 	if err != nil {
@@ -173,7 +171,7 @@ func (ts *targets) makeUnsent(ctx context.Context, to *store.EndpointSnapshot, a
 	return t, t.addOwnLines(&to.Endpoint, credentials)
 }
 
-// begin returns a target with what needs neither secrets nor the network.
+// begin returns a target with the fields that need neither secrets nor the network.
 func (ts *targets) begin(e *postrider.Endpoint, u *url.URL) *target {
 	gzip := e.Policy.Compression == postrider.CompressionGzip
 	t := &target{revision: e.Revision, url: u, prefix: ts.prefixOf(u, gzip), gzip: gzip, maxRedirects: e.Policy.MaxRedirects}
@@ -191,12 +189,12 @@ func (ts *targets) decryptCredentials(ctx context.Context, e *postrider.Endpoint
 	return credentials, nil
 }
 
-// failure returns an error that an attempt records as f.
+// failure returns an error that an attempt records as the failure f.
 func failure(f postrider.Failure, err error) error {
 	return &postrider.FailureError{Failure: f, Err: err}
 }
 
-// sign gives the target its signer.
+// sign sets the signer of the target.
 func (ts *targets) sign(ctx context.Context, t *target, to *store.EndpointSnapshot, now time.Time) error {
 	var keys []signature.Key
 	for _, s := range to.Secrets {
@@ -214,8 +212,8 @@ func (ts *targets) sign(ctx context.Context, t *target, to *store.EndpointSnapsh
 		t.secrets = append(t.secrets, s.ID)
 		keys = append(keys, signature.Key{ID: s.ID.String(), Secret: secret})
 	}
-	// Every request has the event's id in Webhook-Id. Two of the schemes write it
-	// themselves, because they sign it.
+	// Every request has the event's id in Webhook-Id. The schemes standard and timestamped write
+	// that header themselves.
 	var formats []signature.Format
 	t.writesID = true
 	for _, s := range to.Endpoint.Policy.Signatures {
@@ -239,13 +237,13 @@ func (ts *targets) sign(ctx context.Context, t *target, to *store.EndpointSnapsh
 	return nil
 }
 
-// formatOf returns the format of a scheme as the policy has it.
+// formatOf returns the format of a signature of the policy.
 func formatOf(s postrider.Signature) signature.Format {
 	return signature.Format{Scheme: signature.Scheme(s.Scheme), Header: s.Header, Prefix: s.Prefix}
 }
 
-// parseSecret reads a secret in Postrider's form (whsec_, whsk_). Any other text
-// is the key that the endpoint's owner brought along.
+// parseSecret reads a secret in Postrider's form (whsec_, whsk_). Any other text is a key that the
+// endpoint's owner supplied.
 func parseSecret(text string) (signature.Secret, error) {
 	if secret, err := signature.ParseSecret(text); err == nil {
 		return secret, nil
@@ -262,7 +260,7 @@ func (ts *targets) serverOf(u *url.URL, e *postrider.Endpoint, c postrider.Crede
 	return egress.ServerOf(u, own), err
 }
 
-// prefixOf returns what every header of a request to the URL begins with.
+// prefixOf returns the beginning of every header of a request to the URL.
 func (ts *targets) prefixOf(u *url.URL, gzip bool) []byte {
 	coding := ""
 	if gzip {
@@ -271,9 +269,8 @@ func (ts *targets) prefixOf(u *url.URL, gzip bool) []byte {
 	return []byte("POST " + ts.requestLine(u) + "Content-Type: application/json\r\n" + coding + "Content-Length: ")
 }
 
-// requestLine returns what follows the method: the rest of the request line, Host
-// and User-Agent. The guard lets no byte into a URL that would end a line or a
-// word of it.
+// requestLine returns the part after the method: the rest of the request line, Host and User-Agent.
+// The guard allows no byte in a URL that would end a line or a word of it.
 func (ts *targets) requestLine(u *url.URL) string {
 	return u.RequestURI() + " HTTP/1.1\r\n" +
 		"Host: " + u.Host + "\r\n" +

@@ -22,53 +22,52 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// How long tokens are kept.
+// How long tokens are used.
 const (
-	tokenLife   = time.Hour        // of a token whose server does not say when it expires
-	tokenMargin = 30 * time.Second // a token is replaced so long before it expires: an attempt may last as long
-	tokenJitter = 5 * time.Minute  // and at most so much earlier, so that endpoints do not fetch together
+	tokenLife = time.Hour // for a token whose server does not say when it expires
+	// A token is replaced this long before it expires, because an attempt may last as long.
+	tokenMargin = 30 * time.Second
+	tokenJitter = 5 * time.Minute // and up to this much earlier, so that endpoints do not fetch at the same time
 )
 
-// refusals is how often a token is dropped because the endpoint refused it: ten times at
-// once, and then once a second. Tokens that are revoked again and again are replaced in
-// time, and an endpoint that refuses every token causes no fetch for each attempt.
+// refusals is how often a token may be dropped because the endpoint refused it: ten times at once,
+// and then once a second. So a token that is revoked again and again is replaced in time, but an
+// endpoint that refuses every token does not cause a fetch for each attempt.
 var refusals = postrider.Rate{Attempts: 60, Per: time.Minute, Burst: 10}
 
-// tokenSource gets the tokens of an endpoint by OAuth2's client credentials grant
-// (RFC 6749, 4.4) and keeps the valid one. Only one request for a token is in flight
-// at a time, however many attempts need it. Each of them waits, but no longer than
-// its own deadline.
+// tokenSource gets the tokens of an endpoint by OAuth2's client credentials grant (RFC 6749, 4.4)
+// and keeps the valid one. Only one request for a token is in flight at a time, even if many
+// attempts need one. Each of them waits, but no longer than its own deadline.
 //
-// No goroutine of its own fetches tokens. The first attempt that needs one makes the
-// request, within its own deadline, and the others wait for that request:
+// No separate goroutine fetches tokens. The first attempt that needs one makes the request, within
+// its own deadline, and the others wait for that request:
 //
 //	attempt 1   join: makes the request ──► fetch ──────► finish: wakes the others
 //	attempt 2        join: waits ───────────────────────► uses the token
 //	attempt 3             join: waits ── deadline: fails with a timeout
 //
-// If attempt 1 ends before the token arrives, because its deadline passes or it is
-// cancelled, its request fails with errGivenUp. That is no failure of
-// the token server, so each waiting attempt joins again, and one of them makes the
-// next request.
+// If attempt 1 ends before the token arrives, because its deadline passes or it is cancelled, its
+// request fails with errGivenUp. That is no failure of the token server. So each waiting attempt
+// joins again, and one of them makes the next request.
 //
-// The token server is not part of the endpoint: the connection to it uses
-// nothing of the endpoint's own TLS.
+// The token server is not part of the endpoint, so the connection to it does not use the endpoint's
+// own TLS settings.
 type tokenSource struct {
 	endpoint    postrider.EndpointID
 	egress      *egress.Egress
 	server      egress.Server
-	requestLine string // of the request, with Host and User-Agent
+	requestLine string // rest of the request line, with Host and User-Agent
 	form        url.Values
 	id, secret  string
 
 	mu      sync.Mutex
-	valid   string           // the token; "": none
-	until   time.Time        // when it is replaced
-	dropped postrider.Bucket // of the rate refusals
-	pending *tokenRequest    // under way; nil: none
+	valid   string           // the valid token; "": none
+	until   time.Time        // when valid is replaced
+	dropped postrider.Bucket // token bucket of the rate refusals
+	pending *tokenRequest    // request that is under way; nil: none
 
-	// secretInBody is how the server accepted the secret last: false in the
-	// Authorization header, true in the body. Only a pending request uses it.
+	// secretInBody is how the server accepted the secret last: false in the Authorization header,
+	// true in the body. Only a pending request uses it.
 	secretInBody bool
 }
 
@@ -83,7 +82,7 @@ type tokenRequest struct {
 // errGivenUp says that a fetch ended because the attempt that made it ended.
 var errGivenUp = errors.New("the attempt that asked for the token ended")
 
-// tokensOf returns where the endpoint's tokens come from; nil: it needs none.
+// tokensOf returns the source of the endpoint's tokens; nil: the endpoint needs none.
 func (ts *targets) tokensOf(e *postrider.Endpoint, c postrider.Credentials) (*tokenSource, error) {
 	auth := e.Policy.Auth
 	if auth.Kind != postrider.AuthOAuth2 {
@@ -106,9 +105,9 @@ func (ts *targets) tokensOf(e *postrider.Endpoint, c postrider.Credentials) (*to
 	}, nil
 }
 
-// token returns a token, fetched if need be, or a [postrider.FailureError]; cached: it
-// was not fetched while the caller waited. A nil source returns "". look is asked before a
-// request to the token server, as [egress.Exchange.Look] is.
+// token returns a token, which it fetches if necessary, or a [postrider.FailureError]. cached is
+// true if the caller did not wait for a fetch. A nil source returns "". look is called before a
+// request to the token server, like [egress.Exchange.Look].
 func (s *tokenSource) token(ctx context.Context, look func() bool) (token string, cached bool, err error) {
 	if s == nil {
 		return "", false, nil
@@ -132,16 +131,16 @@ func (s *tokenSource) token(ctx context.Context, look func() bool) (token string
 		case own && errors.Is(request.err, egress.ErrWithdrawn):
 			return "", false, request.err
 		case egress.FailureOf(request.err, false).IsServers():
-			return "", false, request.err // not the fault of the token server
+			return "", false, request.err // this server's own failure, not the token server's
 		case !errors.Is(request.err, errGivenUp) || egress.Ended(ctx):
 			return "", false, failure(postrider.FailureAuth, request.err)
 		}
-		// The attempt that fetched it ended before the token came: try again.
+		// The attempt that fetched the token ended before the token came, so join again.
 	}
 }
 
-// join returns the valid token, or the request that fetches one. If own is true
-// the caller has to carry the request out.
+// join returns the valid token, or the request that fetches one. If own is true, the caller must
+// carry the request out.
 func (s *tokenSource) join(now time.Time) (token string, request *tokenRequest, own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,9 +164,8 @@ func (s *tokenSource) fetch(ctx context.Context, request *tokenRequest, look fun
 	request.token, request.until, request.err = token, until, err
 }
 
-// finish ends the pending request and stores its token. It runs deferred, so that
-// after a panic in retrieve no attempt waits for ever. The error is then errGivenUp,
-// with which join has created the request.
+// finish ends the pending request and stores its token. It is deferred, so that no attempt waits
+// for ever if retrieve panics. Then the error is errGivenUp, which join has set.
 func (s *tokenSource) finish(request *tokenRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +176,9 @@ func (s *tokenSource) finish(request *tokenRequest) {
 	close(request.done)
 }
 
-// reject is called when the endpoint has refused the token, which was cached. It reports
-// whether another one may be had: the token is dropped, as often as refusals allow, or was
-// replaced meanwhile.
+// reject is called when the endpoint has refused a cached token. It drops the token, as often as
+// refusals allows. It reports whether another token can be had: the token was dropped, or was
+// already replaced.
 func (s *tokenSource) reject(token string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,13 +200,12 @@ func refusesToken(r *egress.Response) bool {
 		r.Status >= 400 && r.Status <= 499 && strings.Contains(r.Field("WWW-Authenticate"), `error="invalid_token"`)
 }
 
-// retrieve gets a token. Servers accept the secret in the Authorization header or
-// in the body (RFC 6749, 2.3.1), and nothing tells in advance which. The way that
-// worked last is tried first; if the server refuses it, the other way is tried. The
-// texts of errors contain nothing of the response, because a server may repeat the
-// secret in it.
+// retrieve gets a token. Servers accept the secret in the Authorization header or in the body (RFC
+// 6749, 2.3.1), and nothing says in advance which. It first tries the way that worked last. If the
+// server refuses that, it tries the other way. The errors contain nothing of the response, because
+// a server may repeat the secret in it.
 func (s *tokenSource) retrieve(ctx context.Context, look func() bool) (string, time.Time, error) {
-	now := time.Now() // before the request: the life of a token begins when it is made
+	now := time.Now() // before the request, because the life of a token begins when it is made
 	t, err := s.request(ctx, look, s.secretInBody)
 	if _, refused := errors.AsType[*refusalError](err); refused {
 		if t, err = s.request(ctx, look, !s.secretInBody); err == nil {
@@ -227,13 +224,13 @@ func (s *tokenSource) retrieve(ctx context.Context, look func() bool) (string, t
 	return t.Token, s.keptUntil(now, t.life()), nil
 }
 
-// keptUntil returns the time at which a token is replaced. An attempt may use the
-// token until its own deadline, so the token is replaced tokenMargin before it
-// expires, and a random part earlier. A token that is valid for an hour is used for
-// 54.5 to 59.5 minutes, one that is valid for 10 seconds for 5.
+// keptUntil returns the time at which a token is replaced. An attempt may use the token until its
+// own deadline. So the token is replaced tokenMargin before it expires, and a random time earlier.
+// A token that is valid for an hour is used for 54.5 to 59.5 minutes, one that is valid for 10
+// seconds for 5 seconds.
 func (s *tokenSource) keptUntil(now time.Time, life time.Duration) time.Time {
-	// The jitter depends only on the endpoint and the expiry, so it needs no
-	// source of randomness and is the same for everybody who asks.
+	// The jitter depends only on the endpoint and the expiry, so it needs no source of randomness
+	// and is always the same.
 	expiry := now.Add(life)
 	hash := fnv.New32a()
 	hash.Write(s.endpoint[:])
@@ -289,7 +286,7 @@ func (t *tokenResponse) life() time.Duration {
 	return time.Duration(min(seconds, math.MaxInt32)) * time.Second
 }
 
-// readToken reads JSON, or the form that some old servers send.
+// readToken reads JSON, or the form encoding that some old servers send.
 func readToken(r *egress.Response) (t tokenResponse, err error) {
 	kind, _, _ := mime.ParseMediaType(r.Field("Content-Type"))
 	if kind == "application/x-www-form-urlencoded" || kind == "text/plain" {
@@ -299,7 +296,7 @@ func readToken(r *egress.Response) (t tokenResponse, err error) {
 	} else {
 		err = json.Unmarshal(r.Body, &t)
 	}
-	// Some servers refuse with 200 and an error in the body.
+	// Some servers refuse with status 200 and an error in the body.
 	switch {
 	case r.Status < 200 || r.Status > 299 || err == nil && t.Error != "":
 		refusal := &refusalError{status: r.Status}
@@ -318,7 +315,7 @@ var tokenErrors = []string{
 	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
 }
 
-// refusalError is a response that refuses a token.
+// refusalError says that the token server refused a token.
 type refusalError struct {
 	status int
 	code   string // one of tokenErrors; "": the response has none of them
@@ -333,8 +330,8 @@ func (e *refusalError) Error() string {
 	return text
 }
 
-// tokenDetail returns, for the error of an attempt, why there was no token: the
-// failure on the way to the token server, or its response.
+// tokenDetail returns a detail for the error of an attempt that got no token: the failure on the
+// way to the token server, or its response.
 func tokenDetail(err error) string {
 	auth, ok := errors.AsType[*postrider.FailureError](err)
 	if !ok {

@@ -17,30 +17,28 @@ import (
 
 // The methods of [Sender.Verify].
 const (
-	// VerifyChallenge sends a signed POST like an event's with the body
-	// {"type":"postrider.challenge","challenge":"…"}. A receiver that wants
-	// events responds with 2xx and that challenge alone, as {"challenge":"…"} or as
-	// text. A server that echoes every request does not agree by that.
+	// VerifyChallenge sends a signed POST like that of an event, with the body
+	// {"type":"postrider.challenge","challenge":"…"}. A receiver that wants events responds with
+	// 2xx and only that challenge, as {"challenge":"…"} or as text. A server that echoes every
+	// request therefore does not agree.
 	VerifyChallenge = "challenge"
-	// VerifyCloudEvents is the handshake of the CloudEvents HTTP webhook
-	// specification, section 4: OPTIONS with WebHook-Request-Origin. A receiver
-	// that wants events responds with 2xx and a WebHook-Allowed-Origin that is the
-	// same, or *.
+	// VerifyCloudEvents is the handshake of the CloudEvents HTTP webhook specification, section 4:
+	// OPTIONS with WebHook-Request-Origin. A receiver that wants events responds with 2xx, and a
+	// WebHook-Allowed-Origin that is the same origin or *.
 	VerifyCloudEvents = "cloudevents"
 )
 
 // verifyTimeout is how long a receiver may take to agree.
 const verifyTimeout = 10 * time.Second
 
-// UnverifiedError is a [postrider.ErrConflict]: a receiver did not agree to get
-// events, or could not be asked. Its texts say no more than the endpoint's owner may
-// see.
+// UnverifiedError is a [postrider.ErrConflict]: a receiver did not agree to get events, or could
+// not be asked. Its texts contain only what the endpoint's owner may see.
 type UnverifiedError struct {
 	Unasked bool   // no secret can sign a challenge, so nothing was sent
-	Reason  string // what the receiver did instead, or why it was not asked
+	Reason  string // what the receiver responded instead, or why it was not asked
 }
 
-// Error returns whether the receiver was asked, and the reason.
+// Error says whether the receiver was asked, and the reason.
 func (e *UnverifiedError) Error() string {
 	if e.Unasked {
 		return "the receiver was not asked: " + e.Reason
@@ -51,11 +49,11 @@ func (e *UnverifiedError) Error() string {
 // Unwrap returns [postrider.ErrConflict].
 func (e *UnverifiedError) Unwrap() error { return postrider.ErrConflict }
 
-// Verify asks the endpoint's receiver whether it wants events, by one of the
-// methods, within ten seconds and the context. It follows no redirect. A
-// receiver that does not agree or cannot be reached, and a challenge that the
-// endpoint's schemes and secrets cannot sign, are an [*UnverifiedError]; any other
-// method is a [*postrider.InvalidError]. Any other error is a fault on our side.
+// Verify asks the endpoint's receiver whether it wants events, by one of the methods, within ten
+// seconds and the context. It follows no redirect. It returns an [*UnverifiedError] if the receiver
+// does not agree or cannot be reached, or if the endpoint's schemes and secrets cannot sign a
+// challenge. For an unknown method it returns a [*postrider.InvalidError]. Any other error is a
+// fault on our side.
 func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method string) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -70,9 +68,8 @@ func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method s
 	return &postrider.InvalidError{Field: "method", Code: postrider.FaultNotAChoice, Reason: "must be challenge or cloudevents"}
 }
 
-// challenge sends a random text as an event, and expects it back. It builds the
-// request like every other, so a receiver that agrees can be reached with the
-// endpoint's signatures, headers and credentials.
+// challenge sends a random text as an event, and expects it back. The request is built like that of
+// any event. So if a receiver agrees, its endpoint's signatures, headers and credentials work.
 func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) error {
 	const kind = "postrider.challenge"
 	challenge := rand.Text()
@@ -96,15 +93,15 @@ func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) erro
 	if err != nil {
 		return err
 	}
-	// The challenge is a secret until the receiver has read it: the comparison must
-	// not show by its time how much of a guess is right.
+	// The challenge is a secret until the receiver has read it. So the time of the comparison must
+	// not show how much of a guess is right.
 	if subtle.ConstantTimeCompare([]byte(repeated(response.Body)), []byte(challenge)) != 1 {
 		return &UnverifiedError{Reason: "its response is not the challenge"}
 	}
 	return nil
 }
 
-// repeated returns the challenge that a response body has.
+// repeated returns the challenge in a response body.
 func repeated(body []byte) string {
 	var members map[string]string
 	if err := json.Unmarshal(body, &members); err == nil && len(members) == 1 {
@@ -121,7 +118,7 @@ func newID[I ~[16]byte](at time.Time) I {
 	return postrider.MakeID[I](at, random)
 }
 
-// handshake sends OPTIONS and expects our origin to be allowed. The request is not
+// handshake sends OPTIONS and expects that the response allows our origin. The request is not
 // signed, so it needs no secret.
 func (s *Sender) handshake(ctx context.Context, to *store.EndpointSnapshot) error {
 	t, err := s.targets.makeUnsigned(ctx, to)
@@ -143,10 +140,10 @@ func (s *Sender) handshake(ctx context.Context, to *store.EndpointSnapshot) erro
 	return nil
 }
 
-// ask sends the request that build makes to the target, and returns a response
-// that is 2xx. The target is not cached: its endpoint may not be stored yet.
+// ask sends the request that build makes to the target, and returns a 2xx response. The target is
+// not cached, because its endpoint may not be stored yet.
 func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q *egress.Request) error) (egress.Response, error) {
-	x := &exchange{target: t} // not of the pool: its response is read after it
+	x := &exchange{target: t} // not from the pool, because its response is read after ask returns
 	token, _, err := t.tokens.token(ctx, nil)
 	if err == nil {
 		err = build(token, &x.Request)
@@ -164,7 +161,7 @@ func (s *Sender) ask(ctx context.Context, t *target, build func(token string, q 
 	return response, nil
 }
 
-// verifyError tells a receiver that did not agree from a fault on our side.
+// verifyError distinguishes a receiver that did not agree from a fault on our side.
 func verifyError(ctx context.Context, err error, sent bool) error {
 	if e, ok := errors.AsType[*postrider.FailureError](err); ok {
 		if e.Failure == postrider.FailureUnsigned || e.Failure == postrider.FailureNoKey {

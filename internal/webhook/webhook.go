@@ -1,42 +1,43 @@
 // Package webhook delivers events to endpoints as signed HTTP requests.
 //
-// [Sender.Send] makes one attempt of a delivery: it builds the body, signs it,
-// adds the endpoint's headers and its authentication, sends the request through
-// package egress and classifies the response or the error as a [postrider.Attempt]. A
-// delivery that fails is a value, never an error. [Sender.Verify] asks a receiver
-// whether it wants events at all.
+// [Sender.Send] makes one attempt of a delivery. It builds the body, signs it, adds the endpoint's
+// headers and its authentication, sends the request through package egress, and classifies the
+// response or the error as a [postrider.Attempt]. A failed delivery is a value, never an error.
+// [Sender.Verify] asks a receiver whether it wants events at all.
 //
-// Whatever an endpoint or its receiver does, this holds:
+// These promises hold, whatever an endpoint or its receiver does:
 //
-//   - Every request goes through [egress.Egress], also the request for a token, so
-//     everything that egress promises about addresses, memory and time holds.
+//   - Every request goes through [egress.Egress], including the request for a token.
+//     So all promises of egress about addresses, memory and time hold.
 //   - An attempt ends at its deadline or with its context. Fetching a token and
 //     following redirects happen within the same deadline.
-//   - Just before a request is written, also a redirected one and one for a token, it is asked
-//     again whether the endpoint and the delivery are still as they were (Options.Current).
+//   - Just before each request is written, including redirected requests and requests
+//     for a token, the sender asks again whether the endpoint and the delivery are
+//     unchanged (Options.Current).
 //   - One attempt writes one request, and one more for each redirect that the
-//     endpoint wants followed: at most three, only those that keep method and
-//     body, each URL checked like an endpoint's, never from https to http.
-//     Another host gets the body and what it is, and nothing that shows who
-//     sent it.
+//     endpoint's policy allows. It follows at most three redirects, and only those
+//     that keep method and body. Each URL is checked like an endpoint's, and never
+//     leads from https to http. Another host gets the body, the event's type and its
+//     id, and nothing that shows who sent them.
 //   - One Send makes one attempt, and a second one if the endpoint refused a cached
 //     token. The first is recorded before the second begins.
 //   - The bytes that are sent are the bytes that were signed, compressed afterwards
 //     if the endpoint wants that. They contain the event's data exactly as it was
 //     published.
 //   - Secrets are decrypted when they are needed. An endpoint whose secret cannot
-//     be decrypted gets no request. That is the operator's failure, like a machine without
-//     descriptors: the attempt is postponed and not made ([postrider.OutcomePostponed]).
-//   - No text of an attempt, an error or a log line has a secret, a credential,
+//     be decrypted gets no request. That is a failure of this server, as if it had no
+//     descriptors left: the attempt is postponed and not made
+//     ([postrider.OutcomePostponed]).
+//   - No text of an attempt, an error or a log line contains a secret, a credential,
 //     a token, a signature or the query of a URL. Of a request's header, only
 //     fields that are known to be harmless are recorded.
 //
-// [Sender.Describe] and [Sender.Sign] build requests in the same way and send nothing.
-// It does not retry, limit rates or count; the dispatcher does.
+// [Sender.Describe] and [Sender.Sign] build requests in the same way and send nothing. The package
+// does not retry, limit rates or count; the dispatcher does.
 //
-// One attempt passes through these files: target.go (what is prepared for an
-// endpoint and cached), token.go (OAuth2), request.go and headers.go (the bytes
-// of the request), redirect.go, classify.go (what it means).
+// One attempt passes through these files: target.go (the prepared and cached parts of an endpoint's
+// requests), token.go (OAuth2), request.go and headers.go (the bytes of the request), redirect.go,
+// classify.go (the outcome).
 package webhook
 
 import (
@@ -55,27 +56,28 @@ import (
 
 // Options configures a [Sender]. The zero value is the production default.
 type Options struct {
-	UserAgent     string           // default: Postrider
-	RequestOrigin string           // WebHook-Request-Origin of CloudEvents handshakes; default: postrider
-	Now           func() time.Time // the store's time of day, for what is signed or recorded; default: the machine's
-	Log           *slog.Logger     // default: discard
+	UserAgent     string // default: Postrider
+	RequestOrigin string // WebHook-Request-Origin of CloudEvents handshakes; default: postrider
+	// Store's time of day, for times that are signed or recorded; default: the machine's.
+	Now func() time.Time
+	Log *slog.Logger // default: discard
 
-	// Continue records an attempt whose token was refused, before another one is made under
-	// the same lease, with the next number. An error: the lease is gone, or the store away;
-	// the delivery waits then. Default: nothing is recorded.
+	// Continue records an attempt whose token was refused. After that the sender makes another one
+	// under the same lease, with the next number. If Continue returns an error, the lease is gone
+	// or the store is away, and no further attempt is made. Default: nothing is recorded.
 	Continue func(ctx context.Context, c postrider.Claimed, a postrider.Attempt) error
 
-	// Current reports whether an attempt that began with these settings may send now: the
-	// endpoint has not changed since, and the delivery is not cancelled. Default: it may.
+	// Current reports whether an attempt that began with these settings may send now: the endpoint
+	// has not changed since, and the delivery is not cancelled. Default: it always may.
 	Current func(c *postrider.Claimed, to *store.EndpointSnapshot) bool
 
 	// Sampled reports whether the spans of an event are recorded, for the header traceparent of
-	// endpoints that ask for it. Default: none are.
+	// endpoints that want it. Default: they are not.
 	Sampled func(postrider.EventID) bool
 }
 
-// withDefaults replaces zero values. The two texts that get into headers lose the
-// characters that would end a line there.
+// withDefaults replaces zero values. It removes characters that would end a header line from the
+// two texts that are sent in headers.
 func (o Options) withDefaults() Options {
 	o.UserAgent = cmp.Or(strings.Map(printable, o.UserAgent), "Postrider")
 	o.RequestOrigin = cmp.Or(strings.Map(printable, o.RequestOrigin), "postrider")
@@ -95,7 +97,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// printable drops what must not be in a header.
+// printable drops characters that are not allowed in a header.
 func printable(r rune) rune {
 	if r < ' ' || r > '~' {
 		return -1
@@ -107,8 +109,8 @@ func printable(r rune) rune {
 type Vault interface {
 	// DecryptSecret returns the text of the secret.
 	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
-	// DecryptCredentials returns the credentials of the endpoint; the zero value
-	// if it has none.
+	// DecryptCredentials returns the credentials of the endpoint. It returns the zero value if the
+	// endpoint has none.
 	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
 }
 
@@ -116,14 +118,14 @@ type Vault interface {
 type Sender struct {
 	egress  *egress.Egress
 	targets *targets
-	unsent  *targets // with placeholders for secrets; see Describe
+	unsent  *targets // targets with placeholders for secrets; see Describe
 	origin  string
 	now     func() time.Time
 	current func(*postrider.Claimed, *store.EndpointSnapshot) bool
 	log     *slog.Logger
 	goOn    func(context.Context, postrider.Claimed, postrider.Attempt) error // see Options.Continue
 
-	postponed perSecond // attempts that this server's own fault prevented
+	postponed perSecond // attempts that this server could not make because it lacked something
 }
 
 // New returns a Sender that sends through door and decrypts secrets with vault.
@@ -141,16 +143,16 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 	}
 }
 
-// Send makes the attempt that c is leased for, and returns its record. The deadline
-// may be earlier than the time-out of the endpoint's policy says. Send returns soon
-// after it, or after ctx has ended, whichever comes first.
+// Send makes the attempt that c is leased for, and returns its record. The deadline may be earlier
+// than the timeout of the endpoint's policy. Send returns soon after the deadline has passed or ctx
+// has ended, whichever is first.
 //
-// If the endpoint refuses a cached token, the attempt is recorded and excused, and another
-// one follows with a new token, within the same deadline: the record that Send returns has
-// the next number then. A second refusal is the endpoint's.
+// If the endpoint refuses a cached token, that attempt is recorded and excused. Send makes another
+// one with a new token, within the same deadline, and returns its record, which has the next
+// number. A second refusal counts as the endpoint's failure.
 //
-// If it finds before the first request of an attempt that it is not current any more, nothing is
-// sent, and the outcome is [postrider.OutcomeNone].
+// If Options.Current reports false before the first request of an attempt, nothing is sent, and the
+// outcome is [postrider.OutcomeNone].
 func (s *Sender) Send(
 	ctx context.Context, deadline time.Time, c *postrider.Claimed, to *store.EndpointSnapshot,
 ) postrider.Attempt {
@@ -195,15 +197,15 @@ func (s *Sender) sendOnce(ctx context.Context, deadline time.Time, d draft) post
 	return a
 }
 
-// perSecond counts what is logged once a second.
+// perSecond counts events that are logged at most once a second.
 type perSecond struct {
 	mu       sync.Mutex
 	n        int
 	loggedAt time.Time
 }
 
-// count counts one more. It returns how many there were since the last line, if that was
-// a second ago, and else 0: then nothing is logged.
+// count counts one more. If the last log line is at least a second old, it returns the number since
+// then, and the caller logs it. Otherwise it returns 0.
 func (p *perSecond) count(now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,15 +218,13 @@ func (p *perSecond) count(now time.Time) int {
 	return n
 }
 
-// attempt makes the attempt and records in a what it showed. It returns why it
-// failed, only for the log: the error may contain an address, which the endpoint's
-// owner must not see.
+// attempt makes the attempt and records its result in a. It also returns why the attempt failed,
+// only for the log: the error may contain an address, which the endpoint's owner must not see.
 //
-// The deadline is set on the exchange and not in ctx. So an attempt on a pooled
-// connection needs no timer and no context of its own. Only the paths that may wait
-// for something else, such as a DNS lookup or a token, make a context with the
-// deadline, by [egress.Exchange.Limit]. A failure is classified with such a context,
-// too, because it must know whether the deadline has passed.
+// The deadline is set on the exchange and not in ctx. So an attempt on a pooled connection needs no
+// timer and no context of its own. Only code that may wait for something else, such as a DNS lookup
+// or a token, makes a context with the deadline, by [egress.Exchange.Limit]. Classifying a failure
+// needs such a context, too, because it must know whether the deadline has passed.
 func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.Attempt, d draft) error {
 	x := newExchange()
 	defer x.release()
@@ -249,7 +249,7 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 	if x.redirected {
 		a.FinalURL = withoutQuery(x.target.url)
 	}
-	// The stores keep whole heads only with what needs a row of its own.
+	// The stores keep whole heads only for an attempt that needs a row of its own.
 	switch {
 	case !x.Sent:
 	case store.InOneRow(a):
@@ -261,21 +261,21 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 	return err
 }
 
-// exchange is the memory of one attempt. It is used again.
+// exchange is the memory of one attempt. It is reused.
 type exchange struct {
 	egress.Exchange
 
-	target     *target // of the last request
-	header     []byte  // of the last request: the request itself is freed when it is written
+	target     *target // target of the last request
+	header     []byte  // header of the last request; the request itself is freed when it is written
 	redirected bool    // a redirect was followed
 	refused    bool    // the response refuses a cached token, and another token may be fetched
 }
 
-// exchanges are the memory of attempts that have ended: a response buffer of 4 KiB
-// and the header of the last request each.
+// exchanges are the memory of attempts that have ended. Each has a response buffer of 4 KiB and the
+// header of the last request.
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// newExchange returns memory for one attempt. It has to be released.
+// newExchange returns memory for one attempt. The caller must release it.
 func newExchange() *exchange {
 	x, ok := exchanges.Get().(*exchange)
 	if !ok {
@@ -284,20 +284,19 @@ func newExchange() *exchange {
 	return x
 }
 
-// release gives the memory back. Whatever was read from the response's header is
-// invalid from then on; its body is a copy.
+// release returns the memory to the pool. From then on, slices of the response's header are
+// invalid; its body is a copy.
 func (x *exchange) release() {
 	x.Reset()
 	*x = exchange{Exchange: x.Exchange, header: x.header[:0]}
 	exchanges.Put(x)
 }
 
-// exchange builds the request of the draft, sends it, and follows redirects as
-// far as the endpoint wants. It returns the last response.
+// exchange builds the request of the draft, sends it, and follows as many redirects as the
+// endpoint's policy allows. It returns the last response.
 //
-// The token source is remembered before redirects are followed: a target on another
-// host has none. A refusal counts only if the response came from a target that was sent
-// the token.
+// It remembers the token source before it follows redirects, because a target on another host has
+// none. A refusal counts only if the response came from a target to which the token was sent.
 func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response egress.Response, err error) {
 	cached := false
 	if d.token, cached, err = s.prepare(ctx, x, d); err != nil {
@@ -314,7 +313,7 @@ func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response e
 		}
 		before := response
 		if response, err = s.follow(ctx, x, &d, response); errors.Is(err, egress.ErrWithdrawn) {
-			response, err = before, nil // what the attempt showed: the redirect is not followed
+			response, err = before, nil // the result of the attempt is the redirect, which is not followed
 			break
 		}
 	}
@@ -324,10 +323,9 @@ func (s *Sender) exchange(ctx context.Context, x *exchange, d draft) (response e
 	return response, err
 }
 
-// prepare sets the target of x, and returns the token that it needs. Usually
-// the target is cached and needs none. Otherwise a secret may have to be read from
-// the database and the token from its server, and both waits need the deadline in
-// their context.
+// prepare sets the target of x, and returns the token that the target needs. Usually the target is
+// cached and needs no token. Otherwise a secret may have to be read from the database and the token
+// from its server. Both waits need a context with the deadline.
 func (s *Sender) prepare(ctx context.Context, x *exchange, d draft) (token string, cached bool, err error) {
 	if x.target = s.targets.cached(d.to, d.at); x.target != nil && x.target.tokens == nil {
 		return "", false, nil

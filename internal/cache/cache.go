@@ -1,16 +1,15 @@
-// Package cache has a map with a bound.
+// Package cache has a map with a limit.
 //
-// A [Cache] keeps values that can be computed again. It never holds more than
-// its limit: a new key in a full cache takes the place of an arbitrary other
-// one. No order of use is kept, so a read takes a shared lock and one lookup,
-// and a cache that is large enough for what is in use at a time behaves like
-// any other. It suits values that cost microseconds to milliseconds to make.
+// A [Cache] keeps values that can be computed again. It never holds more than its limit: in a full
+// cache, a new key replaces an arbitrary other key. The cache does not record when an entry was
+// used, so a read takes only a shared lock and one lookup. If the limit is large enough for all
+// keys that are in use at a time, a cache of this kind is as good as any other. It suits values
+// that take microseconds to milliseconds to make.
 package cache
 
 import "sync"
 
-// Cache is a map of at most a number of entries. It may be used from any
-// goroutine.
+// Cache is a map with a limited number of entries. It may be used from any goroutine.
 type Cache[K comparable, V any] struct {
 	limit int
 
@@ -18,7 +17,7 @@ type Cache[K comparable, V any] struct {
 	entries map[K]V
 }
 
-// New returns an empty cache of at most limit entries; limit is at least 1.
+// New returns an empty cache of at most limit entries. The limit must be at least 1.
 func New[K comparable, V any](limit int) *Cache[K, V] {
 	return &Cache[K, V]{limit: limit, entries: map[K]V{}}
 }
@@ -31,10 +30,10 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return value, ok
 }
 
-// Update stores what choose returns and returns it. choose gets the value that
-// is stored now, with false if there is none: two goroutines that computed the
-// same value at the same time can agree on one of them. It runs under the lock
-// of the cache, so it must be quick and must not use the cache.
+// Update stores the result of choose and returns it. choose gets the value that is stored now, or
+// false if there is none. So two goroutines that computed the same value at the same time can agree
+// on one of them. choose runs under the cache's lock, so it must be quick and must not use the
+// cache.
 func (c *Cache[K, V]) Update(key K, choose func(stored V, ok bool) V) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,28 +1,26 @@
 // Package jsonx decodes JSON from untrusted clients.
 //
-// [Decode] decodes a request body, and [DecodeStored] a document that this
-// program stored. Both fill a struct by its json tags, as encoding/json does.
-// They are stricter where leniency would let two programs read one text
-// differently:
+// [Decode] decodes a request body, and [DecodeStored] a document that this program stored. Both
+// fill a struct by its json tags, as encoding/json does. They are stricter where two lenient
+// programs could read one text differently:
 //
 //   - Everything that RFC 7493 forbids is refused: duplicate names, invalid
 //     UTF-8 and lone surrogates. So is any text after the value.
-//   - Names match exactly. A name that the struct does not have is a fault.
-//   - Strings have no control characters but tab, line feed and carriage
+//   - Names must match exactly. A name that the struct does not have is a fault.
+//   - Strings may have no control characters except tab, line feed and carriage
 //     return.
 //   - A json.RawMessage gets the exact bytes of the input, copied. It may nest
 //     at most [MaxDepth] levels.
 //   - All faults are reported together, each as a [postrider.InvalidError] with
 //     the path of its field: events[3].retry.delays_ms[0].
 //
-// There are two decoders, which a fuzz test keeps consistent. decodePlain
-// decodes the bodies of correct clients: no escapes in names, no faults. The
-// general decoder handles the rest and words the faults. With decodePlain the
-// API spends 4 % less on a publish of 1 KB and 31 % less on a batch of 100
-// events.
+// There are two decoders, which a fuzz test keeps consistent. decodePlain decodes the bodies of
+// correct clients: no escapes in names, no faults. The general decoder handles the rest and words
+// the faults. With decodePlain the API spends 4 % less time on a publish of 1 KB and 31 % less on a
+// batch of 100 events.
 //
-// Only this package imports the experimental JSON library. It will use
-// encoding/json/v2 instead once the standard library has it.
+// Only this package imports the experimental JSON library. It will import encoding/json/v2 instead
+// when that is in the standard library.
 package jsonx
 
 import (
@@ -42,31 +40,29 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// MaxDepth is the largest number of nested objects and lists in a raw value. It
-// protects the later readers of the value from deep recursion.
+// MaxDepth is the greatest number of nested objects and lists in a raw value. It protects later
+// readers of the value from deep recursion.
 const MaxDepth = 64
 
-// maxFaults is the largest number of faults in an error. More would not help:
-// they mostly have the same cause.
+// maxFaults is the greatest number of faults in an error. More faults would not help, because they
+// usually have the same cause.
 const maxFaults = 100
 
-// Decode decodes body, which must be one JSON object, into v, a pointer to an
-// empty struct. The error joins all faults.
+// Decode decodes body, which must be one JSON object, into v, a pointer to an empty struct. The
+// error joins all faults.
 //
-// A field without omitempty or omitzero is required. Null is a fault, except
-// for a json.RawMessage and an [Optional]. Empty text is a fault of an optional
-// string that has a minLength or an enum: it is most likely an unset variable
-// of the client, and must not mean that the field was omitted.
+// A field without omitempty or omitzero is required. Null is a fault, except for a json.RawMessage
+// and an [Optional]. An empty text is a fault for an optional string that has a minLength or an
+// enum. It most likely comes from an unset variable of the client, and must not mean that the field
+// was omitted.
 //
-// Supported field types are strings, integers, floats, booleans,
-// json.RawMessage, Optional, [Shorthand], structs that implement
-// encoding.TextUnmarshaler, and structs, slices and pointers of these. Any
-// other type panics. After a fault v may be partly filled and must not be used.
+// Supported field types are strings, integers, floats, booleans, json.RawMessage, Optional,
+// [Shorthand], structs that implement encoding.TextUnmarshaler, and structs, slices and pointers of
+// these. Any other type panics. After a fault v may be partly filled and must not be used.
 func Decode(body []byte, v any) error { return decode(body, v, false) }
 
-// DecodeStored is Decode for a document that this program wrote. Its strings
-// may have any character, because stored documents must stay readable when the
-// rules change.
+// DecodeStored does what Decode does, for a document that this program wrote. Its strings may have
+// any character, because stored documents must stay readable when the rules change.
 func DecodeStored(document []byte, v any) error { return decode(document, v, true) }
 
 // decode tries the fast decoder first. The general decoder starts again from
@@ -83,7 +79,7 @@ func decode(body []byte, v any, anyText bool) error {
 // walk decodes any body with the general decoder.
 func walk(body []byte, target reflect.Value, anyText bool) error {
 	d := decoder{json: decoders.Get().(*jsontext.Decoder), anyText: anyText} //nolint:errcheck // nothing else is in the pool
-	// A bytes.Buffer is read in place.
+	// The decoder reads a bytes.Buffer without copying it.
 	d.json.Reset(bytes.NewBuffer(body))
 	defer func() {
 		d.json.Reset(nothing{})
@@ -102,12 +98,12 @@ func walk(body []byte, target reflect.Value, anyText bool) error {
 	return errors.Join(d.faults...)
 }
 
-// decoders is the pool of general decoders. It saves the memory in which they
-// compare names. Reset drops memory that grew too large.
+// decoders is the pool of general decoders. It reuses the memory in which decoders compare names.
+// Reset drops memory that grew too large.
 var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(nothing{}) }}
 
-// nothing is the empty input of the decoders in the pool. It releases their
-// last body.
+// nothing is the empty input of the decoders in the pool. With it, a decoder no longer refers to
+// its last body.
 type nothing struct{}
 
 func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
@@ -124,8 +120,8 @@ type decoder struct {
 	faults []error
 }
 
-// place is the position of a value in the document. It lives on the stack and
-// is converted to text only for a fault, so correct bodies do not pay for it.
+// place is the position of a value in the document. It is on the stack and is converted to text
+// only for a fault, so correct bodies cost nothing extra.
 type place struct {
 	// parent is the enclosing object or list; nil: the body.
 	parent *place
@@ -185,7 +181,7 @@ type Optional interface {
 	SetValue() any
 }
 
-// optionalOf returns v as an Optional; nil: its type is none.
+// optionalOf returns v as an Optional; nil: v's type does not implement it.
 func optionalOf(v reflect.Value) Optional {
 	if v.Kind() != reflect.Struct {
 		return nil
@@ -229,8 +225,8 @@ func (d *decoder) value(at *place, v reflect.Value) error {
 	}
 }
 
-// structure decodes into a struct: from a string, if the type is a Shorthand or
-// reads text itself, or else from an object.
+// structure decodes into a struct. It decodes a string if the type is a Shorthand or an
+// encoding.TextUnmarshaler, and otherwise an object.
 func (d *decoder) structure(at *place, v reflect.Value) error {
 	if d.json.PeekKind() == '"' {
 		if s, ok := reflect.TypeAssert[Shorthand](v.Addr()); ok {
@@ -246,8 +242,8 @@ func (d *decoder) structure(at *place, v reflect.Value) error {
 	return d.object(at, v)
 }
 
-// read passes the next string to set. The text of set's error becomes the
-// reason of a fault, so it must be fit for the client.
+// read passes the next string to set. If set returns an error, its text becomes the reason of a
+// fault, so the client must be allowed to see it.
 func (d *decoder) read(set func(text string) error, at *place) error {
 	quoted, err := d.json.ReadValue()
 	if err != nil {
@@ -259,8 +255,8 @@ func (d *decoder) read(set func(text string) error, at *place) error {
 	return nil
 }
 
-// object decodes an object into a struct. Unknown names and missing required
-// fields are faults. The bits of seen are the fields that were there.
+// object decodes an object into a struct. Unknown names and missing required fields are faults.
+// seen has one bit for each field that was present.
 func (d *decoder) object(at *place, v reflect.Value) error {
 	if d.json.PeekKind() != '{' {
 		return d.refuse(at, "must be an object")
@@ -375,8 +371,8 @@ func (d *decoder) boolean(at *place, v reflect.Value) error {
 	return err
 }
 
-// number decodes a number. Into an integer, only digits and a sign are
-// accepted: 1.0 and 1e3 are faults, and so is a number out of range.
+// number decodes a number. For an integer it accepts only digits and a sign: 1.0 and 1e3 are
+// faults, and so is a number out of range.
 func (d *decoder) number(at *place, v reflect.Value) error {
 	whole := v.Kind() != reflect.Float64
 	reason := "must be a number"
@@ -420,7 +416,7 @@ func (d *decoder) raw(at *place, v reflect.Value) error {
 	return nil
 }
 
-// end checks that nothing follows the value but white space.
+// end checks that only white space follows the value.
 func (d *decoder) end() error {
 	_, err := d.json.ReadToken()
 	switch {
@@ -432,8 +428,7 @@ func (d *decoder) end() error {
 	return err
 }
 
-// syntax turns a syntax error into a fault, with the place and the byte offset
-// where they are known.
+// syntax turns a syntax error into a fault, with the place and the byte offset if they are known.
 func (d *decoder) syntax(err error) error {
 	fault := &postrider.InvalidError{Field: "body", Reason: "must be JSON: it ends too early"}
 	var syntactic *jsontext.SyntacticError

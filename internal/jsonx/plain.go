@@ -9,24 +9,24 @@ import (
 	"unicode/utf8"
 )
 
-// plain decodes the bodies of correct clients, several times as fast as
-// decoder. It gives up at anything else, and decoder starts again: at a fault,
-// at an escape in a name or in a string field, at a number or a boolean for a
-// field. It accepts nothing that decoder would refuse; a fuzz test checks this.
+// plain decodes the bodies of correct clients, several times as fast as decoder. It gives up at
+// anything else, and decoder starts again: at a fault, at an escape in a name or in a string field,
+// at a number or a boolean for a field. It accepts nothing that decoder would refuse; a fuzz test
+// checks this.
 //
-// It is fast because it has no error texts and no state to resume from. A fault
-// costs a second pass, which only clients with faulty bodies pay for, and decoder
-// then names all faults at once. Nearly every publish passes here: its fields are
-// plain strings, and its data is checked and copied without being decoded.
+// It is fast because it has no error texts and no state to resume from. A fault costs a second
+// pass, which only clients with faulty bodies pay for; decoder then names all faults at once. plain
+// can decode nearly every publish: the fields are plain strings, and the data is checked and copied
+// without being decoded.
 //
-// Its methods return false to give up. The value may be partly filled then.
+// Its methods return false to give up. Then the value may be partly filled.
 type plain struct {
 	// text is the body. Strings and raw values are copied from it.
 	text []byte
 	// at is the offset of the next byte.
 	at int
-	// names are the names in the open objects of a raw value, innermost object
-	// last. They serve to find duplicates.
+	// names are the names in the open objects of a raw value, innermost object last. They are used
+	// to find duplicates.
 	names []name
 }
 
@@ -37,12 +37,11 @@ type name struct {
 	sum        uint64
 }
 
-// maxNames is the largest number of names in one object. Each name is compared
-// with all before it, so the time is quadratic. The general decoder has no such
-// limit.
+// maxNames is the greatest number of names in one object. Each name is compared with all names
+// before it, so the time is quadratic. The general decoder has no such limit.
 const maxNames = 128
 
-// plains is the pool of plain decoders. It saves the memory of names.
+// plains is the pool of plain decoders. It reuses the memory of names.
 var plains = sync.Pool{New: func() any { return new(plain) }}
 
 // decodePlain decodes body into v, and reports whether it could. If not, v may
@@ -149,8 +148,8 @@ func (p *plain) list(v reflect.Value) bool {
 	}
 }
 
-// raw checks the next value and copies its bytes. It must copy: the text lies in a
-// buffer that the next request reuses, while the value is stored and delivered later.
+// raw checks the next value and copies its bytes. The copy is necessary because the next request
+// reuses the buffer of the text, while the value is stored and delivered later.
 func (p *plain) raw(v reflect.Value) bool {
 	p.peek()
 	start := p.at
@@ -199,7 +198,7 @@ func (p *plain) peek() byte {
 	return p.peekFar()
 }
 
-// peekFar is peek for a byte that may be white space or a control character.
+// peekFar does what peek does if the next byte may be white space or a control character.
 func (p *plain) peekFar() byte {
 	for ; p.at < len(p.text); p.at++ {
 		switch b := p.text[p.at]; b {
@@ -211,8 +210,8 @@ func (p *plain) peekFar() byte {
 	return 0
 }
 
-// skip checks and skips any value. The value is inside of depth objects and
-// lists of the raw value.
+// skip checks and skips any value. depth is the number of objects and lists of the raw value that
+// contain this value.
 func (p *plain) skip(depth int) bool {
 	switch b := p.peek(); {
 	case b == '"':
@@ -269,9 +268,9 @@ func (p *plain) skipObject(depth int) bool {
 	}
 }
 
-// unique records a name of the innermost object, whose names start at index
-// mine. It reports whether the name is new there. It compares bytes: a name with an
-// escape, which could be another spelling of the same name, never gets here.
+// unique records a name of the innermost object, whose names start at index mine. It reports
+// whether the name is new there. It compares bytes. A name with an escape could be another spelling
+// of the same name, but plain gives up before such a name comes here.
 func (p *plain) unique(mine int, text []byte) bool {
 	if len(p.names)-mine == maxNames {
 		return false
@@ -286,15 +285,15 @@ func (p *plain) unique(mine int, text []byte) bool {
 	return true
 }
 
-// sum returns a checksum of a name, from its first eight bytes, its last eight
-// and its length. Names with equal sums are then compared. It is no hash against
-// chosen names: maxNames bounds the comparisons that an attacker can cause.
+// sum returns a checksum of a name, from its first eight bytes, its last eight and its length.
+// Names with equal sums are then compared byte by byte. An attacker can choose names with equal
+// sums; maxNames limits the comparisons that this causes.
 func sum(text []byte) uint64 {
 	n := len(text)
 	switch {
 	case n >= 8:
 		return binary.LittleEndian.Uint64(text) ^ binary.LittleEndian.Uint64(text[n-8:])<<1 ^ uint64(n)<<56
-	case cap(text) >= 8: // reads beyond a short name, and masks these bytes
+	case cap(text) >= 8: // reads bytes after a short name, and masks them
 		return binary.LittleEndian.Uint64(text[:8])&(1<<(8*n)-1) ^ uint64(n)<<56
 	}
 	var sum uint64
@@ -341,17 +340,17 @@ func (p *plain) quoted(anything bool) ([]byte, bool) {
 	}
 }
 
-// common returns the length of the prefix that needs no special treatment. The
-// prefix ends before a quote, a backslash, a control character or a byte of a
-// multi-byte rune. It checks eight bytes at a time, each term of found for one kind:
+// common returns the length of the prefix that needs no special treatment. The prefix ends before a
+// quote, a backslash, a control character or a byte of a multi-byte rune. It checks eight bytes at
+// a time. Each term of found finds one kind:
 //
 //	x                    a byte of a multi-byte rune has its high bit set
 //	x - each*' '         a control character borrows, which sets the high bit
 //	x + each             DEL, 0x7f, carries into the high bit
 //	(x ^ each*'"') - each  a quote becomes zero and borrows; likewise a backslash
 //
-// In found, the lowest byte with its high bit set is the first such byte. A borrow or
-// a carry can set bits only in bytes above it.
+// In found, the lowest byte with its high bit set is the first such byte. A borrow or a carry can
+// set bits only in higher bytes.
 func common(text []byte) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	i := 0

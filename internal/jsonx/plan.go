@@ -11,8 +11,8 @@ import (
 
 // plan has the fields of a struct type, computed once per type.
 type plan struct {
-	// fields are the fields with a json name, in the order of the struct; at
-	// most 64, because seen has one bit for each.
+	// fields are the fields with a json name, in the order of the struct. There are at most 64,
+	// because seen has one bit for each.
 	fields []field
 	// byName maps a JSON name to the index in fields.
 	byName map[string]int
@@ -24,17 +24,17 @@ type plan struct {
 type field struct {
 	// name is the JSON name.
 	name string
-	// index is the path for reflect.Value.FieldByIndex; it passes through
-	// embedded structs.
+	// index is the path for reflect.Value.FieldByIndex. It leads through embedded structs.
 	index []int
-	// required is true without omitempty and omitzero.
+	// required is true for a field without omitempty and omitzero.
 	required bool
-	// notEmpty is true for an optional string with a minLength or an enum: it
-	// may be omitted, but not empty.
+	// notEmpty is true for an optional string with a minLength or an enum: the field may be
+	// omitted, but its text may not be empty.
 	notEmpty bool
 }
 
-// plans caches plans: reflect.Type to *plan. Types are never removed.
+// plans caches plans by type: the key is a reflect.Type, the value a *plan. Entries are never
+// removed.
 var plans sync.Map
 
 // planOf returns the plan of a struct type. Two goroutines may compute the same
@@ -104,8 +104,8 @@ func stringLength(text []byte) int {
 	return len(text)
 }
 
-// path converts a JSON pointer to the form of [place.String]. A member whose
-// name is a number looks like an index.
+// path converts a JSON pointer to the form of [place.String]. A member whose name is a number looks
+// like an index.
 func path(pointer jsontext.Pointer) string {
 	var path strings.Builder
 	for token := range pointer.Tokens() {

@@ -1,9 +1,10 @@
-// Package shape copies the settings of one struct into another that has them in another form,
-// so that a new setting needs no line that only carries it.
+// Package shape copies the settings of one struct into another struct that has them in another
+// form. So a new setting needs no code that only copies it.
 //
-// An option of an endpoint has four forms: [postrider.Policy], the document that stores keep,
-// the JSON of the API and the flags of a command. Two fields are the same setting if they have
-// one name, or if one is a [time.Duration] X and the other XMS, an int64 of whole milliseconds.
+// An option of an endpoint has four forms: [postrider.Policy], the document in the stores, the JSON
+// of the API, and the flags of a command. Two fields are the same setting if they have the same
+// name. They also are if one is a [time.Duration] X and the other is XMS, an int64 of whole
+// milliseconds.
 package shape
 
 import (
@@ -19,12 +20,12 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// Copy sets the fields of the struct that to points to, from those of the struct from that are
-// the same settings. Fields that only one of them has stay as they are. Structs and slices in them are
-// replaced as a whole, by the same rules. A pointer is the same setting as what it points to; nil
-// leaves the other field as it is. A duration with a part of a millisecond is an error,
-// so that nothing is rounded in silence. Types that do not fit are a mistake of the programmer,
-// and Copy panics.
+// Copy sets fields of the struct that to points to. Each field gets the value of the field of the
+// struct from that is the same setting. Fields that only one of the structs has are not changed.
+// Structs and slices in them are replaced as a whole, by the same rules. A pointer is the same
+// setting as the value that it points to; a nil pointer leaves the other field unchanged. A
+// duration that is no whole number of milliseconds is an error, so that nothing is rounded without
+// notice. If the types do not fit, which is a programming error, Copy panics.
 func Copy(to, from any) error {
 	return copyStruct(reflect.ValueOf(to).Elem(), reflect.ValueOf(from))
 }
@@ -39,11 +40,12 @@ func copyStruct(to, from reflect.Value) error {
 	return errors.Join(errs...)
 }
 
-// pair has the places of one setting in two structs.
+// pair has the indexes of one setting in two structs.
 type pair struct{ to, from int }
 
-// pairs has the pairs of two types: to look for them by name takes longer than to copy them.
-var pairs sync.Map // [2]reflect.Type → []pair
+// pairs caches the pairs of two types, because finding them by name takes longer than copying the
+// fields.
+var pairs sync.Map // key: [2]reflect.Type; value: []pair
 
 func pairsOf(to, from reflect.Type) []pair {
 	key := [2]reflect.Type{to, from}
@@ -60,7 +62,7 @@ func pairsOf(to, from reflect.Type) []pair {
 	return found
 }
 
-// same finds the field of a struct that is the setting of this name.
+// same finds the field of a struct that is the same setting as a field with the name.
 func same(of reflect.Type, name string) (reflect.StructField, bool) {
 	for _, alike := range []string{name, name + "MS", strings.TrimSuffix(name, "MS")} {
 		if f, ok := of.FieldByName(alike); ok {
@@ -70,7 +72,7 @@ func same(of reflect.Type, name string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// Set sets a setting from another form of it; see [Copy].
+// Set sets a setting from another form of the same setting; see [Copy].
 func Set(to, from reflect.Value) error {
 	switch {
 	case from.Kind() == reflect.Pointer && from.IsNil():
@@ -87,7 +89,8 @@ func Set(to, from reflect.Value) error {
 			return fmt.Errorf("%s is no whole number of milliseconds", d)
 		}
 		to.SetInt(d.Milliseconds())
-	case to.Type() == duration: // a client may send any number: what is too large is cut, and refused later
+	// A client may send any number; a number that is too large is cut here, and refused later.
+	case to.Type() == duration:
 		const most = math.MaxInt64 / int64(time.Millisecond)
 		to.SetInt(min(max(from.Int(), -most), most) * int64(time.Millisecond))
 	case to.Kind() == reflect.Struct:
@@ -101,7 +104,7 @@ func Set(to, from reflect.Value) error {
 	return nil
 }
 
-// copySlice keeps nil and an empty slice apart.
+// copySlice keeps the difference between nil and an empty slice.
 func copySlice(to, from reflect.Value) error {
 	if from.IsNil() {
 		to.SetZero()
@@ -118,33 +121,35 @@ func copySlice(to, from reflect.Value) error {
 
 // Optional is an apitypes.Optional of any type.
 type Optional interface {
-	// IsNull reports whether it is null.
+	// IsNull reports whether the field is null.
 	IsNull() bool
 
-	// IsZero reports whether it was left out.
+	// IsZero reports whether the field was left out.
 	IsZero() bool
 
-	// SetNull makes it null.
+	// SetNull makes the field null.
 	SetNull()
 
-	// SetValue gives it a value if it has none, and returns a pointer to its value.
+	// SetValue gives the field a value if it has none, and returns a pointer to its value.
 	SetValue() any
 }
 
-// Option is a field of a struct of optionals.
+// Option is an Optional field of a struct.
 type Option struct {
 	Optional
 
-	Name string // in JSON
-	Like string // field of the other struct that is the same setting and of a type that fits; empty: there is none
+	Name string // name in JSON
+	// Name of the field of the other struct that is the same setting and has a fitting type; empty:
+	// there is none.
+	Like string
 }
 
-// Value returns the value, which the caller may set.
+// Value returns the value of the field. The caller may set it.
 func (o Option) Value() reflect.Value { return reflect.ValueOf(o.SetValue()).Elem() }
 
-// Options yields the options of the struct that of points to, beside the fields of another
-// struct, or of a struct of flags. The type of a flag also fits if it is a pointer to one that
-// fits, or a text for a text.
+// Options yields the Optional fields of the struct that of points to. For each it also finds the
+// same setting in the other struct, which may be a struct of flags. The type of a flag fits if it
+// is the type of the value, a pointer to it, or if both are texts.
 func Options(of any, other reflect.Type) iter.Seq[Option] {
 	return func(yield func(Option) bool) {
 		for field, value := range reflect.ValueOf(of).Elem().Fields() {

@@ -20,13 +20,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// request is what a server saw.
+// request is a request as a server received it.
 type request struct {
 	Line, Key, Type, Body string
 }
 
-// answering returns a client of a server that gives one answer, and where to
-// find the request that it saw.
+// answering returns a client of a server that always gives one response, and the request that the
+// server received last.
 func answering(t *testing.T, status int, body string) (*client.Client, *request) {
 	t.Helper()
 	seen := &request{}
@@ -180,7 +180,7 @@ func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
 	}
 }
 
-// policy returns a change of the options.
+// policy returns a change of an endpoint's policy.
 func policy(p apitypes.Policy) apitypes.EndpointUpdate { return apitypes.EndpointUpdate{Policy: p} }
 
 func TestACircuitIsReadAndSet(t *testing.T) {

@@ -44,10 +44,10 @@ var (
 	pg  = client.Paging{Limit: 1, Cursor: "c"}
 )
 
-// answered is a method's answer without its error, for a table.
+// answered returns a method's result without its error, for a table.
 func answered[T any](v T, err error) (any, error) { return v, err }
 
-// calls has a call of every operation, as full as it may be.
+// calls has one call of every operation, with every parameter and field set.
 var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-archive-parts": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.ArchiveParts(x, full[client.ArchivePartFilter]()))
@@ -240,12 +240,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	},
 }
 
-// without are operations that have no method, and why.
+// without are operations that have no method, with the reason.
 var without = map[string]string{
 	"replay-endpoint-delivery": "ReplayDelivery does the same with less to know",
 }
 
-// unsent are parameters and fields that no method sends, and why.
+// unsent are parameters and fields that no method sends, with the reason.
 var unsent = map[string]string{
 	"list-accounts uid":             "Account takes a uid",
 	"publish-event Idempotency-Key": "the key is in the body",
@@ -254,7 +254,7 @@ var unsent = map[string]string{
 	"enable-endpoint reason":        "a reason says why an endpoint is not enabled",
 }
 
-// document is the part of OpenAPI that is looked at.
+// document is the part of an OpenAPI document that these tests read.
 type document struct {
 	Paths map[string]map[string]struct {
 		ID         string `json:"operationId"`
@@ -333,7 +333,7 @@ func pathOf(template string) *regexp.Regexp {
 	return regexp.MustCompile("^" + regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template, `[^/]+`) + "$")
 }
 
-// observed is a request as the server saw it.
+// observed is a request as the server received it.
 type observed struct {
 	method, path string
 	query        url.Values
@@ -341,7 +341,7 @@ type observed struct {
 	body         map[string]any
 }
 
-// observe makes a call of a server that answers with an empty object.
+// observe makes a call to a server that responds with an empty object.
 func observe[R any](t *testing.T, responses map[string]R, call func(ctx, *client.Client) (any, error)) (got observed, answer any) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -376,7 +376,7 @@ func (d document) resolve(s schema) schema {
 	return s
 }
 
-// properties returns those of an object, by name.
+// properties returns the properties of an object, by name.
 func (d document) properties(s schema) map[string]schema {
 	found := map[string]schema{}
 	all, _ := s["properties"].(map[string]any)
@@ -386,7 +386,7 @@ func (d document) properties(s schema) map[string]schema {
 	return found
 }
 
-// compareBody holds a body that is as full as may be to its schema.
+// compareBody compares a body in which every field is set with its schema.
 func (d document) compareBody(t *testing.T, op string, s schema, body map[string]any) {
 	t.Helper()
 	for name, property := range d.properties(s) {
@@ -405,7 +405,7 @@ func (d document) compareBody(t *testing.T, op string, s schema, body map[string
 	}
 }
 
-// compareValue holds a value that was sent to its schema.
+// compareValue compares a value that was sent with its schema.
 func (d document) compareValue(t *testing.T, at string, s schema, value any) {
 	t.Helper()
 	s = d.resolve(s)
@@ -425,7 +425,7 @@ func (d document) compareValue(t *testing.T, at string, s schema, value any) {
 	}
 }
 
-// compare holds the type of an answer to its schema, field by field.
+// compare compares the Go type of a response with its schema, field by field.
 func (d document) compare(t *testing.T, at string, s schema, is reflect.Type) {
 	t.Helper()
 	s = d.resolve(s)
@@ -460,7 +460,7 @@ func (d document) compare(t *testing.T, at string, s schema, is reflect.Type) {
 	}
 }
 
-// form returns the object that a schema of several forms has among them.
+// form returns the object schema among the forms of a schema.
 func (d document) form(s schema) schema {
 	forms, _ := s["oneOf"].([]any)
 	for _, form := range forms {
@@ -503,7 +503,7 @@ func typesOf(s schema) (types []string) {
 	return types
 }
 
-// kindOf returns the type of a schema that is not null; empty: any.
+// kindOf returns the type of a schema other than null; empty: any type.
 func kindOf(s schema) string {
 	for _, is := range typesOf(s) {
 		if is != "null" {
@@ -533,10 +533,10 @@ func goKind(is reflect.Type) string {
 	}
 }
 
-// optional is the pointer to an [apitypes.Optional].
+// optional is implemented by a pointer to an [apitypes.Optional].
 type optional interface{ SetValue() any }
 
-// full returns a value all of whose fields are set.
+// full returns a value with all fields set.
 func full[T any]() (v T) {
 	fill(reflect.ValueOf(&v).Elem())
 	return v

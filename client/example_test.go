@@ -31,8 +31,8 @@ func Example() {
 	// Output: ep_01h455vb4pex5vsknk084sn02q signs with whsec_…
 }
 
-// With an idempotency key of its own, an event may be published again after a
-// crash: it is delivered once.
+// With an idempotency key of its own, a program may publish an event again after a crash, and it is
+// delivered once.
 func ExampleClient_Publish() {
 	server := serverThatAnswers(202, `{"id": "evt_01h455vb4pex5vsknk084sn02q", "deliveries": 1}`)
 	defer server.Close()
@@ -49,7 +49,7 @@ func ExampleClient_Publish() {
 	// Output: evt_01h455vb4pex5vsknk084sn02q is on disk
 }
 
-// A problem says which fields are wrong, and has a code for programs.
+// An error says which fields are wrong, and has a code for programs.
 func ExampleError() {
 	server := serverThatAnswers(422, `{"code": "invalid", "errors": [{"field": "url", "reason": "must be https"}]}`)
 	defer server.Close()
@@ -65,7 +65,7 @@ func ExampleError() {
 	// Output: url must be https
 }
 
-// What a receiver wants besides a signature is a part of its endpoint.
+// What a receiver needs besides a signature is set in the policy of its endpoint.
 func ExampleClient_ChangeEndpoint() {
 	server := serverThatAnswers(200, `{"auth": {"type": "oauth2", "token_url": "https://id.acme.example/token", "client_id": "postrider"}}`)
 	defer server.Close()
@@ -93,7 +93,7 @@ func ExampleClient_ChangeEndpoint() {
 	// Output: https://id.acme.example/token
 }
 
-// A walk through a list of any length.
+// All walks a list of any length.
 func ExampleAll() {
 	ctx := context.Background()
 	server := serverThatAnswers(200, `{"data": [{"delivery": "dlv_01h455vb4pex5vsknk084sn02q", "reason": "exhausted"}], "next_cursor": null}`)
@@ -113,7 +113,7 @@ func ExampleAll() {
 	// Output: dlv_01h455vb4pex5vsknk084sn02q exhausted
 }
 
-// serverThatAnswers stands in for a Postrider server.
+// serverThatAnswers returns a server that takes the place of a Postrider server.
 func serverThatAnswers(status int, body string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)

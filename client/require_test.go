@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestAProgramRequiresTheClientAsDocumented runs the commands of the package comment.
+// TestAProgramRequiresTheClientAsDocumented runs the commands in the package comment.
 func TestAProgramRequiresTheClientAsDocumented(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("client.go")

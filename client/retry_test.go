@@ -20,8 +20,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// script answers each request with the next of its answers, the last one for
-// good, in the time of a bubble.
+// script responds to each request with the next of its answers, and repeats the last one. It runs
+// in a synctest bubble.
 type script struct {
 	answers []answer
 
@@ -30,7 +30,7 @@ type script struct {
 	at   []time.Time
 }
 
-// answer is what comes back; of status 0, nothing does.
+// answer is one response; with status 0 there is no response.
 type answer struct {
 	status     int
 	retryAfter string

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// What an event is known by, for every scheme: whether the id that is not signed
-// can be changed, and whether events with the same bytes are two.
+// For every scheme: whether changing an unsigned id makes another event of a request, and whether
+// two events with the same body are one.
 func TestEventIdentity(t *testing.T) {
 	t.Parallel()
 	for scheme, want := range map[signature.Scheme]struct {
@@ -70,7 +70,7 @@ func TestEventIdentity(t *testing.T) {
 	}
 }
 
-// What the body says is signed, whatever the headers say.
+// If Identify finds an id in the body, which is signed, the headers do not matter.
 func TestEventIdentified(t *testing.T) {
 	t.Parallel()
 	var ids []string
@@ -94,7 +94,7 @@ func TestEventIdentified(t *testing.T) {
 	}
 }
 
-// A receiver that changes from one scheme to another sees both for a time.
+// A receiver that changes from one scheme to another gets requests in both for a time.
 func TestReceiverAcceptsAnyOfItsVerifiers(t *testing.T) {
 	t.Parallel()
 	var schemes []signature.Scheme
@@ -116,7 +116,7 @@ func TestReceiverAcceptsAnyOfItsVerifiers(t *testing.T) {
 	}
 }
 
-// Ids that no index would take, and ids that look like hashes, are ids as well.
+// An id that is too long for an index, and an id that looks like a hash, are valid ids.
 func TestEventWithALongID(t *testing.T) {
 	t.Parallel()
 	for name, open := range openStores {

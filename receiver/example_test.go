@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// deliver is what a sender does. It returns the status of the answer.
+// deliver sends a signed request, as a sender does, and returns the status of the response.
 func deliver(h http.Handler, key signature.Key, id, body string) int {
 	r := httptest.NewRequest(http.MethodPost, "/webhooks", strings.NewReader(body))
 	m := signature.Message{ID: id, Timestamp: time.Now(), Body: []byte(body)}
@@ -35,7 +35,7 @@ func exampleKey() signature.Key {
 	return signature.Key{Secret: secret}
 }
 
-// A receiver of Standard Webhooks that forgets what it has seen when it ends.
+// This receiver of Standard Webhooks forgets processed events when its process ends.
 func Example() {
 	key := exampleKey()
 	handle := func(_ context.Context, e receiver.Event) error {
@@ -58,7 +58,7 @@ func Example() {
 	// 204
 }
 
-// Some errors a repetition mends, some it does not.
+// A repetition can succeed after some errors; Permanent marks the others.
 func ExamplePermanent() {
 	key := exampleKey()
 	handle := func(_ context.Context, e receiver.Event) error {
@@ -80,9 +80,9 @@ func ExamplePermanent() {
 	// 422
 }
 
-// A queue in the receiver's database: the event is stored and recorded in one
-// transaction, so that it is queued once, and the sender is answered at once.
-// Workers process what is queued in their own time.
+// A queue in the receiver's database: one transaction stores the event in the queue and records it,
+// so the event is queued once. The sender gets its response at once. Workers process the queue
+// later.
 func ExampleSQL_RecordTx() {
 	key := exampleKey()
 	db, err := sql.Open("sqlite", "file:queue?mode=memory&cache=shared")

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// hooks is a receiver under test and its one sender.
+// hooks is a receiver under test, with its one sender.
 type hooks struct {
 	*receiver.Receiver
 	keys   []signature.Key
@@ -48,7 +48,7 @@ func newHooks(t *testing.T, s receiver.Store, handle func(receiver.Event) error)
 	return newHooksOf(t, s, handle, by(signature.Standard))
 }
 
-// setup is what a test wants otherwise.
+// setup has what differs from a test's defaults.
 type setup struct {
 	receiver.Options
 	schemes []signature.Scheme // that are accepted; its sender signs by the first
@@ -71,7 +71,7 @@ func newHooksOf(t *testing.T, s receiver.Store, handle func(receiver.Event) erro
 
 func newMemory() *receiver.Memory { return receiver.NewMemory(receiver.MemoryOptions{}) }
 
-// request returns a signed attempt of now.
+// request returns a signed attempt with the current time.
 func (h *hooks) request(t *testing.T, id, body string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/webhooks", strings.NewReader(body))
@@ -117,8 +117,8 @@ func TestReceiverProcessesAnEventOnce(t *testing.T) {
 	}
 }
 
-// Requests for one event meet, and its handler fails every other time: it succeeds
-// once, and everybody comes to hear so.
+// Several requests for one event arrive together, and the handler fails every other time. It
+// succeeds once, and in the end every request gets a 2xx.
 func TestReceiverSucceedsOnceForParallelRequests(t *testing.T) {
 	t.Parallel()
 	for name, open := range openStores {
@@ -148,7 +148,7 @@ func TestReceiverSucceedsOnceForParallelRequests(t *testing.T) {
 	}
 }
 
-// repeat is a sender that does not give up.
+// repeat sends a request until it gets a 2xx.
 func repeat(t *testing.T, h *hooks) {
 	t.Helper()
 	for range 10_000 {
@@ -235,8 +235,8 @@ func TestReceiverAnswersOthersWhileItProcesses(t *testing.T) {
 	})
 }
 
-// The context of a handler ends with the lease, before anybody else may claim the
-// event, and not with the sender's connection.
+// The context of a handler ends with the lease, before another request may claim the event. It does
+// not end with the sender's connection.
 func TestReceiverEndsTheHandlerWithItsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -265,8 +265,8 @@ func TestReceiverEndsTheHandlerWithItsLease(t *testing.T) {
 	})
 }
 
-// A store that does not take the record makes no handler's success a failure, and
-// one whose claim nobody settled lets go when the lease ends.
+// If the store cannot record an event, the handler's success still counts. If nobody settles a
+// claim, the event is free again when the lease ends.
 func TestReceiverWithoutARecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

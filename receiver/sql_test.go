@@ -48,8 +48,8 @@ func TestSQLRefusesNamesThatAreNoTables(t *testing.T) {
 	}
 }
 
-// What a handler writes in the transaction of its record is there once, whoever
-// crashes when: here the first handler's lease ends before it commits.
+// The handler's writes in the transaction of RecordTx are committed exactly once, even after
+// crashes. Here the first handler's lease ends before it commits.
 func TestSQLRecordTx(t *testing.T) {
 	t.Parallel()
 	for dialect, db := range openDatabases(t) {
@@ -105,7 +105,7 @@ func exec(t *testing.T, db *sql.DB, text string) {
 	must(t, err)
 }
 
-// Without its database a receiver says so, and calls no handler.
+// Without its database a receiver responds 503 and calls no handler.
 func TestSQLAway(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)

@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// purging is what both stores of the package can besides.
+// purging is a Store with the method Purge, which both stores of the package have.
 type purging interface {
 	receiver.Store
 	Purge(ctx context.Context, age time.Duration) (int64, error)
 }
 
-// openStores are the stores that keep the contract. Real databases are not for
-// bubbles of virtual time, so that all of them are given real leases.
+// openStores are the stores that must keep the contract. Real databases do not work with the
+// virtual time of a synctest bubble, so all stores are tested in real time.
 var openStores = map[string]func(*testing.T) purging{
 	"memory":     func(*testing.T) purging { return receiver.NewMemory(receiver.MemoryOptions{}) },
 	"sqlite":     func(t *testing.T) purging { return newSQL(t, openSQLite(t), receiver.SQLite) },
@@ -67,7 +67,7 @@ func newSQL(t *testing.T, db *sql.DB, dialect receiver.Dialect) *receiver.SQL {
 	return s
 }
 
-// Each sentence of the contract is a subtest, for every store.
+// Each sentence of the contract is a subtest for every store.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for name, open := range openStores {
@@ -169,7 +169,7 @@ func oneTakeoverIsGranted(t *testing.T, s purging) {
 	}
 }
 
-// takeOver claims an event once the lease of its claim has ended.
+// takeOver claims an event after the lease of its claim has ended.
 func takeOver(t *testing.T, s receiver.Store, key string) (c receiver.Claim) {
 	t.Helper()
 	testkit.Eventually(t, "the lease ends", func() bool {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// benchmarks are what a request of 1 KB is signed with: every scheme with one
-// secret, and what takes longer.
+// benchmarks are the ways to sign a request of 1 KB: every scheme with one secret, and the more
+// expensive cases.
 func benchmarks() []benchmark {
 	var list []benchmark
 	for _, f := range allFormats() {
@@ -36,8 +36,8 @@ func (benchmark) message() signature.Message {
 	}
 }
 
-// BenchmarkSigner signs a body of 1 KB: in the standard scheme at most 5 µs and
-// 10 allocations.
+// BenchmarkSigner signs a body of 1 KB. In the scheme standard it takes at most 5 µs and 10
+// allocations.
 func BenchmarkSigner(b *testing.B) {
 	for _, bm := range benchmarks() {
 		b.Run(bm.name, func(b *testing.B) {

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// TestTheContentIsWhatIsSigned signs the content of each scheme by hand, and finds the
+// TestTheContentIsWhatIsSigned signs the content of each scheme without the Signer, and finds the
 // result in the header that the content names.
 func TestTheContentIsWhatIsSigned(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// mustParse is for the examples alone: a program says what is wrong with its
+// mustParse is only for these examples. A real program reports what is wrong with its
 // configuration.
 func mustParse(text string) signature.Secret {
 	secret, err := signature.ParseSecret(text)
@@ -42,8 +42,7 @@ func Example() {
 	// signature: mismatch
 }
 
-// A handler reads the body once, verifies it as it came, and looks into it only
-// then.
+// A handler reads the body once, verifies its unchanged bytes, and only then parses it.
 func ExampleVerifier_Verify_handler() {
 	secret := mustParse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	verifier := signature.Verifier{Keys: []signature.Key{{ID: "sec_1", Secret: secret}}}
@@ -83,8 +82,8 @@ func ExampleVerifier_Verify_handler() {
 	// 401 signature: mismatch
 }
 
-// During a rotation the sender signs with both secrets, so that a receiver may
-// know either of them, and can change over when it likes.
+// During a rotation the sender signs with both secrets. So a receiver may know either secret, and
+// change at any time.
 func ExampleVerifier_rotation() {
 	before := signature.Key{ID: "sec_1", Secret: mustParse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")}
 	after := signature.Key{ID: "sec_2", Secret: mustParse("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")}
@@ -103,8 +102,8 @@ func ExampleVerifier_rotation() {
 	// sec_2 <nil>
 }
 
-// With a key pair the receiver holds nothing that could sign: the sender
-// publishes the key that verifies.
+// With a key pair the receiver has no key that could sign: the sender publishes the key that
+// verifies.
 func ExampleVerifier_publicKey() {
 	public := mustParse("whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=")
 	verifier := signature.Verifier{Keys: []signature.Key{{Secret: public}}}
@@ -133,9 +132,8 @@ func ExampleSign() {
 	// Output: v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=
 }
 
-// A platform that leaves another sender brings its secrets along and signs in
-// the old manner and in the new one. No receiver has to change on the day, and
-// each can later.
+// A platform that replaces another sender keeps its secrets, and signs in the old scheme and in the
+// new one. So no receiver has to change on that day, and each can change later.
 func ExampleSign_leavingAnotherSender() {
 	brought, err := signature.TextSecret("the-secret-that-receivers-know")
 	if err != nil {

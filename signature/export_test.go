@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// AnySecret takes a text that ParseSecret and TextSecret refuse: some published
-// vectors have shorter secrets, or such with spaces.
+// AnySecret accepts a text that ParseSecret and TextSecret refuse, because some published test
+// vectors have shorter secrets or secrets with spaces.
 func AnySecret(text string) Secret {
 	key := []byte(text)
 	if encoding, ok := strings.CutPrefix(text, symmetricPrefix); ok {

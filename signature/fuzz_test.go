@@ -99,8 +99,7 @@ func contains(items []string, item string) bool {
 	return false
 }
 
-// FuzzVerifyBody takes the schemes that sign the body alone, in their own
-// header and in another, with any prefix.
+// FuzzVerifyBody tests the schemes that sign only the body, in another header with any prefix.
 func FuzzVerifyBody(f *testing.F) {
 	keys := []signature.Key{key("sec_1", 1)}
 	schemes := []signature.Scheme{signature.GitHub, signature.GitHubSHA1, signature.Shopify, signature.Plain}
@@ -146,8 +145,8 @@ func FuzzParseSecret(f *testing.F) {
 	})
 }
 
-// FuzzSigner writes what tenants name into a head, which must parse to just
-// that.
+// FuzzSigner signs with header names and prefixes that customers choose. The header must parse as
+// exactly these fields.
 func FuzzSigner(f *testing.F) {
 	f.Add("evt_1", "a.b", "X-Acme-Signature", "hmac=", []byte("{}"))
 	f.Add("evt_1\r\n", "a b", "a:b", "\r\nX-Evil: 1", []byte{0})

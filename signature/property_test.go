@@ -21,7 +21,7 @@ func secretMAC(secret string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// request is a message, with what it is signed with.
+// request is a message, with the keys and formats that sign it.
 type request struct {
 	message signature.Message
 	keys    []signature.Key
@@ -65,8 +65,8 @@ func drawRequest(t *rapid.T) request {
 	return r
 }
 
-// TestSignedIsVerified holds that whoever knows one of the formats and all, or
-// one, of its keys verifies a request in any set of formats.
+// TestSignedIsVerified: a request in any set of formats is verified by a receiver that knows one of
+// the formats, and all keys or one of them.
 func TestSignedIsVerified(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,8 +89,7 @@ func TestSignedIsVerified(t *testing.T) {
 	})
 }
 
-// TestOneFlippedBitFails flips a bit of the body, or of everything that may be
-// a signature at once.
+// TestOneFlippedBitFails flips a bit of the body, or a bit of every signature at once.
 func TestOneFlippedBitFails(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,8 +116,8 @@ func TestOneFlippedBitFails(t *testing.T) {
 	})
 }
 
-// flipItems flips a bit in the midst of every item of a signature header. Bit 5
-// is spared: it makes another case of the same hexadecimal digit.
+// flipItems flips a bit in the middle of every item of a signature header. It never flips bit 5,
+// which only changes the case of a hexadecimal digit.
 func flipItems(t *rapid.T, value string) string {
 	bits := rapid.SampledFrom([]byte{1, 2, 4, 8, 16, 64, 128}).Draw(t, "flipped")
 	items := strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' })

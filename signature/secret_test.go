@@ -136,8 +136,8 @@ func TestSecretPublic(t *testing.T) {
 	}
 }
 
-// TestSecretShowsNothing prints secrets in every way that programs print by
-// mistake, also from inside of structures that fmt reads with reflection.
+// TestSecretShowsNothing prints secrets in every way in which programs print them by mistake, also
+// inside structs that fmt reads by reflection.
 func TestSecretShowsNothing(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", privateText, "brought-along-from-elsewhere"} {

@@ -21,7 +21,7 @@ import (
 
 var sentAt = time.Unix(1760000000, 0)
 
-// key returns a symmetric key that differs with the letter.
+// key returns a symmetric key whose bytes all are the letter.
 func key(id string, letter byte) signature.Key {
 	secret, err := signature.NewSecret(bytes.NewReader(bytes.Repeat([]byte{letter}, 32)))
 	if err != nil {
@@ -56,8 +56,7 @@ func message() signature.Message {
 	}
 }
 
-// TestSignerSignsAsSignDoes uses one signer from many goroutines for messages
-// that differ in length.
+// TestSignerSignsAsSignDoes uses one signer in many goroutines, for messages of different lengths.
 func TestSignerSignsAsSignDoes(t *testing.T) {
 	t.Parallel()
 	keys := []signature.Key{key("sec_1", 1), privateKey("sec_2", 2), key("", 3)}
@@ -98,8 +97,8 @@ func checkSigner(t *testing.T, signer *signature.Signer, m signature.Message, ke
 	}
 }
 
-// TestSignerSpelling holds what net/http does not keep: the spelling of names
-// on the wire, and that no name is there twice.
+// TestSignerSpelling checks what net/http would not keep: the exact spelling of header names, and
+// that no name occurs twice.
 func TestSignerSpelling(t *testing.T) {
 	t.Parallel()
 	formats := append(allFormats(), signature.Format{Scheme: signature.GitHub, Header: "X-ACME-sig"})
@@ -217,8 +216,8 @@ func TestNewSignerRefuses(t *testing.T) {
 	}
 }
 
-// TestRootAgrees holds that the root package has the same schemes, and that no
-// endpoint can set a header that a scheme writes.
+// TestRootAgrees: the root package has the same schemes, and no endpoint can set a header that a
+// scheme writes.
 func TestRootAgrees(t *testing.T) {
 	t.Parallel()
 	keys := []signature.Key{key("sec_1", 1)}

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// vectorFile is testdata/vectors.json, which testdata/README.md describes.
+// vectorFile has the contents of testdata/vectors.json, which testdata/README.md describes.
 type vectorFile struct {
 	Vectors []vector
 	Refused []refusal
@@ -124,8 +124,7 @@ func TestVerifyVectors(t *testing.T) {
 	}
 }
 
-// checkVector verifies with all of the keys, and with each alone that the
-// scheme signs with.
+// checkVector verifies a vector with all of its keys, and with each single key that signed it.
 func checkVector(t *testing.T, v vector, f signature.Format) {
 	t.Helper()
 	keys := keysOf(v.Keys)
@@ -152,7 +151,7 @@ func checkVector(t *testing.T, v vector, f signature.Format) {
 	}
 }
 
-// signing returns the keys that a format signs with.
+// signing returns the keys with which a format signs.
 func signing(f signature.Format, keys []signature.Key) []signature.Key {
 	if f.Scheme == signature.Standard || f.Scheme == signature.Svix {
 		return keys
@@ -183,7 +182,7 @@ func TestRefuseVectors(t *testing.T) {
 	}
 }
 
-// TestVectorsCoverEveryScheme holds that a new scheme gets vectors.
+// TestVectorsCoverEveryScheme fails for a scheme without vectors.
 func TestVectorsCoverEveryScheme(t *testing.T) {
 	t.Parallel()
 	file := readVectors(t)

@@ -11,8 +11,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// signed returns the headers of the message, signed with the first of the keys
-// that the scheme can use and with every one that it has a place for.
+// signed returns the header of message(), signed in the format with the keys.
 func signed(tb testing.TB, f signature.Format, keys ...signature.Key) http.Header {
 	tb.Helper()
 	h := http.Header{}
@@ -22,15 +21,15 @@ func signed(tb testing.TB, f signature.Format, keys ...signature.Key) http.Heade
 	return h
 }
 
-// signatureHeaders are where each scheme has its signatures.
+// signatureHeaders are the names of the headers in which each scheme has its signatures.
 var signatureHeaders = map[signature.Scheme]string{
 	signature.Standard: "Webhook-Signature", signature.Stripe: "Stripe-Signature", signature.GitHub: "X-Hub-Signature-256",
 	signature.GitHubSHA1: "X-Hub-Signature", signature.Shopify: "X-Shopify-Hmac-Sha256", signature.Slack: "X-Slack-Signature",
 	signature.Svix: "Svix-Signature", signature.Timestamped: "Webhook-Signature", signature.Plain: "X-Webhook-Signature",
 }
 
-// TestVerifyHostileLists bends the signature header of a genuine request. In
-// the list, GOOD stands for the genuine item.
+// TestVerifyHostileLists changes the signature header of a genuine request. In the list, GOOD
+// stands for the genuine item.
 func TestVerifyHostileLists(t *testing.T) {
 	t.Parallel()
 	wrong := "v1," + strings.Repeat("A", 43) + "="
@@ -134,8 +133,8 @@ func TestVerifyHostileHeaders(t *testing.T) {
 	}
 }
 
-// TestBordersDoNotMove holds that no part of what is signed can be moved into
-// another part: here, digits of a body that is a number into the timestamp.
+// TestBordersDoNotMove: no part of the signed content can be moved into another part. Here the body
+// is a number, whose digits are moved into the timestamp.
 func TestBordersDoNotMove(t *testing.T) {
 	t.Parallel()
 	h, keys, m := http.Header{}, []signature.Key{key("sec_1", 1)}, message()
@@ -211,8 +210,7 @@ func TestVerifyTolerance(t *testing.T) {
 	}
 }
 
-// TestVerifyErrorsShowNothing holds that no error has bytes of a request or of
-// a key in it.
+// TestVerifyErrorsShowNothing: no error contains bytes of a request or a key.
 func TestVerifyErrorsShowNothing(t *testing.T) {
 	t.Parallel()
 	const canary = "c4n4ry"

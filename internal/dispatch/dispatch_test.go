@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// harness is a dispatcher over the model store, in a bubble of virtual time.
+// harness is a dispatcher with the memory store, in a synctest bubble.
 type harness struct {
 	t     *testing.T
 	queue store.Queue
@@ -68,7 +68,7 @@ func rejected() postrider.Attempt {
 	return postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 500, Duration: time.Millisecond}
 }
 
-// run starts the dispatcher and returns what ends it, and waits for it.
+// run starts the dispatcher. It returns a function that ends the dispatcher and waits for it.
 func (r *harness) run(opts dispatch.Options) (stop func() error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.d = dispatch.New(r.queue, r, r, opts)
@@ -112,7 +112,7 @@ func (r *harness) status(id postrider.EndpointID, s postrider.EndpointStatus) {
 	r.heard[r.d](routing.Change{Endpoint: id})
 }
 
-// publish stores n deliveries to the endpoint and says so when tell is set.
+// publish stores n deliveries to the endpoint. If tell is true, it tells the dispatcher.
 func (r *harness) publish(id postrider.EndpointID, n int, tell bool) []postrider.DeliveryID {
 	made, waiting := r.commit(id, n, "")
 	if tell {
@@ -121,7 +121,7 @@ func (r *harness) publish(id postrider.EndpointID, n int, tell bool) []postrider
 	return made
 }
 
-// committed tells the dispatcher what waits in the queue.
+// committed tells the dispatcher which deliveries wait in the queue.
 func (r *harness) committed(waiting []store.DueLane) {
 	err := r.d.Admit(nil, func(schedule.Grant) (schedule.DeliveriesCommitted, error) {
 		return schedule.DeliveriesCommitted{Waiting: waiting}, nil
@@ -131,7 +131,8 @@ func (r *harness) committed(waiting []store.DueLane) {
 	}
 }
 
-// commit stores n deliveries to the endpoint; with a key, in its order.
+// commit stores n deliveries to the endpoint. If key is not empty, they are in the order of that
+// key.
 func (r *harness) commit(id postrider.EndpointID, n int, key string) (made []postrider.DeliveryID, waiting []store.DueLane) {
 	var batch store.Batch
 	for range n {
@@ -158,7 +159,7 @@ func (r *harness) commit(id postrider.EndpointID, n int, key string) (made []pos
 	return made, waiting
 }
 
-// Send is the receiver.
+// Send plays the receiver.
 func (r *harness) Send(ctx context.Context, deadline time.Time, c *postrider.Claimed, _ *store.EndpointSnapshot) postrider.Attempt {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -194,7 +195,7 @@ func (r *harness) notify(d *dispatch.Dispatcher, id postrider.EndpointID) {
 	r.heard[d](routing.Change{Endpoint: id, Due: true})
 }
 
-// Disable leaves an endpoint alone that a person has paused, as the janitor does.
+// Disable does nothing if a person has paused the endpoint, as in production.
 func (r *harness) Disable(_ context.Context, id postrider.EndpointID, _ string) error {
 	if to, _ := r.Lookup(id); to.Endpoint.Status == postrider.EndpointEnabled {
 		r.status(id, postrider.EndpointDisabled)
@@ -202,7 +203,7 @@ func (r *harness) Disable(_ context.Context, id postrider.EndpointID, _ string) 
 	return nil
 }
 
-// instants returns when each request to the endpoint left, since a time.
+// instants returns when each request to the endpoint left, counted from a time.
 func (r *harness) instants(id postrider.EndpointID, since time.Time) (at []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -508,7 +509,7 @@ func TestPanicCostsTheAttempt(t *testing.T) {
 	})
 }
 
-// away is a queue whose database is away for a while.
+// away is a queue whose database is unavailable for a while.
 type away struct {
 	store.Queue
 	until time.Time

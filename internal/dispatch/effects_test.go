@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Refresh has nothing to do: Lookup always returns what was set last.
+// Refresh does nothing, because Lookup always returns the settings that were set last.
 func (r *harness) Refresh(context.Context) error { return nil }
 
 func (r *harness) RefreshedAt() time.Time { return time.Now() }
@@ -42,7 +42,7 @@ func (r *harness) servedBy(n *node, ids []postrider.EndpointID) postrider.Endpoi
 	return ids[i]
 }
 
-// await returns what Await returns, and how long that took.
+// await returns the result of Await, and how long it took.
 func (r *harness) await(n *node, w postrider.Withdrawal) (postrider.NotEffective, time.Duration) {
 	begun := time.Now()
 	got := n.d.Await(r.t.Context(), w)
@@ -83,8 +83,8 @@ func TestPromise7AResponseWaitsForTheNodeThatServesTheEndpoint(t *testing.T) {
 	})
 }
 
-// TestPromise7WhatHasStartedLooksAgain: an attempt with settings that are not the newest sends
-// nothing, nor does one of a cancelled delivery, or on a node that owns nothing.
+// TestPromise7WhatHasStartedLooksAgain: an attempt sends nothing if its settings are not the
+// newest, its delivery was cancelled, or its node owns nothing.
 func TestPromise7WhatHasStartedLooksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestPromise7WhatHasStartedLooksAgain(t *testing.T) {
 	})
 }
 
-// TestPromise7AnAttemptThatSentNothingUsesNothingUp lets endpoints change just before the first ten
-// requests leave: no attempt is recorded, no circuit opens, and the delivery leaves soon.
+// TestPromise7AnAttemptThatSentNothingUsesNothingUp changes endpoints just before the first ten
+// requests leave. No attempt is recorded, no circuit opens, and the delivery leaves soon.
 func TestPromise7AnAttemptThatSentNothingUsesNothingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/schedule"
 )
 
-// TestNothingIsSentWhileTheStoreIsHeld holds the store while one delivery is in flight, one
-// is leased and others wait, and resumes it a day later.
+// TestNothingIsSentWhileTheStoreIsHeld holds the store while one delivery is in flight, one is
+// leased and others wait. It resumes the store a day later.
 func TestNothingIsSentWhileTheStoreIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

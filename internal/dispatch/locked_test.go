@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// lockingQueue does not settle deliveries of one endpoint until a time.
+// lockingQueue reports the settlements of one endpoint as locked, until a time.
 type lockingQueue struct {
 	store.Queue
 	endpoint postrider.EndpointID

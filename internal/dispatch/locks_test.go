@@ -12,8 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// killed ends the node's process, as its store sees it: no call arrives any
-// more, and its lock is free.
+// killed ends the node's process, as its store sees that: no more calls come, and its lock is free.
 func (n *node) killed() {
 	n.set(func(c *connection) { c.away = true })
 	n.cut()
@@ -161,8 +160,8 @@ func TestANodeThatGetsNoLockGoesOnByItsHeartbeat(t *testing.T) {
 	})
 }
 
-// stepped is a database whose clock can be stepped, and a store that follows it
-// once a second as the durable ones do.
+// stepped is a database whose clock can be stepped, with a store that follows the clock once a
+// second, as the real stores do.
 type stepped struct {
 	clock   *store.Clock
 	by      time.Duration
@@ -221,8 +220,8 @@ func TestAStepOfTheDatabasesClockChangesNothingThatIsDue(t *testing.T) {
 	}
 }
 
-// wantsSchedule demands one first attempt and one retry of every delivery, the
-// retry five seconds after the first attempt and at most two seconds late.
+// wantsSchedule requires one first attempt and one retry of every delivery. The retry must start
+// five seconds after the first attempt, at most two seconds late.
 func (r *harness) wantsSchedule(by time.Duration) {
 	r.t.Helper()
 	attempts := map[postrider.DeliveryID][]time.Time{}

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// connection is a node's way to the store that all share; it may be cut.
+// connection is a node's connection to the shared store. It can be cut.
 type connection struct {
 	*memory.Store
 
@@ -145,14 +145,14 @@ func (c *connection) Hold(ctx context.Context, incarnation uint32, heard func(st
 	return c.Store.Hold(ctx, incarnation, heard)
 }
 
-// node is one of several dispatchers.
+// node is one of several dispatchers that share a store.
 type node struct {
 	*connection
 	d    *dispatch.Dispatcher
 	stop func() error
 }
 
-// node starts another one, among what others there are.
+// node starts a further dispatcher.
 func (r *harness) node(incarnation uint32, opts dispatch.Options) *node {
 	n := &node{connection: &connection{Store: r.store, calls: map[string]int{}, fails: map[string]bool{}}}
 	r.queue = n.connection
@@ -162,7 +162,7 @@ func (r *harness) node(incarnation uint32, opts dispatch.Options) *node {
 	return n
 }
 
-// nodes starts n nodes and gives them the time to share the shards out.
+// nodes starts n nodes and gives them time to divide the shards.
 func (r *harness) nodes(n int, opts dispatch.Options) []*node {
 	var all []*node
 	for i := range n {
@@ -179,7 +179,7 @@ func (r *harness) endpoints(n int, change func(*postrider.Policy)) (ids []postri
 	return ids
 }
 
-// publishVia publishes to each endpoint, on a node.
+// publishVia publishes to each endpoint, through one node.
 func (r *harness) publishVia(n *node, ids []postrider.EndpointID, each int) {
 	r.d = n.d
 	for _, id := range ids {
@@ -187,7 +187,7 @@ func (r *harness) publishVia(n *node, ids []postrider.EndpointID, each int) {
 	}
 }
 
-// by counts the requests since a time, by node, and returns when the last left.
+// by counts the requests since a time, by node, and returns when the last one left.
 func (r *harness) by(since time.Time) (by map[uint32]int, last time.Duration) {
 	by = map[uint32]int{}
 	for _, s := range r.requests() {
@@ -199,7 +199,7 @@ func (r *harness) by(since time.Time) (by map[uint32]int, last time.Duration) {
 	return by, last
 }
 
-// twice returns the deliveries of which more than one request left.
+// twice returns the number of deliveries for which more than one request left.
 func (r *harness) twice() (n int) {
 	seen := map[postrider.DeliveryID]int{}
 	for _, s := range r.requests() {

@@ -68,8 +68,8 @@ func TestObserversHearWhatTheDispatcherDoes(t *testing.T) {
 	})
 }
 
-// TestPromise2APostponedAttemptIsNoRecord has a node that cannot make an endpoint's attempt
-// twice. The third is the delivery's first, and the only one that is recorded.
+// TestPromise2APostponedAttemptIsNoRecord runs a node that twice cannot make an endpoint's attempt.
+// The third try is the delivery's first attempt, and the only one that is recorded.
 func TestPromise2APostponedAttemptIsNoRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestAnAttemptThatAnotherFollowsIsReported(t *testing.T) {
 	})
 }
 
-// TestLostAttemptsAreReported lets a lease end that nobody settles, and then a node
-// that has leased three deliveries.
+// TestLostAttemptsAreReported lets one lease end that nobody settles, and then kills a node that
+// has leased three deliveries.
 func TestLostAttemptsAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ordered stores n deliveries in the order of a key, and says so.
+// ordered stores n deliveries in the order of a key, and tells the dispatcher.
 func (r *harness) ordered(id postrider.EndpointID, key string, n int) []postrider.DeliveryID {
 	made, waiting := r.commit(id, n, key)
 	r.committed(waiting)
 	return made
 }
 
-// sequences returns the sequence of each request with the key, as they left.
+// sequences returns the sequence of each request with the key, in the order in which they left.
 func (r *harness) sequences(key string) (seen []int64) {
 	for _, s := range r.requests() {
 		if s.Event.OrderingKey == key {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/dispatch"
 )
 
-// The node that sends to an endpoint says how much it sends, and why not more; the other
-// does not know.
+// The node that sends to an endpoint returns its pace, and the reason if it is less than the limit.
+// Another node does not know it.
 func TestThePaceOfAnEndpointIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

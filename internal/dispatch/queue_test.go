@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// TestTheQueueIsMeasuredByWhatHoldsIt has an endpoint for each hold, and one whose deliveries
-// nobody has told the dispatcher of: they wait for it alone. Of the endpoint with a rate one
-// delivery is sent and one leased ahead.
+// TestTheQueueIsMeasuredByWhatHoldsIt has one endpoint for each value of HeldBy, and one whose
+// deliveries the dispatcher was not told of: they wait only for the dispatcher. For the endpoint
+// with a rate, one delivery is sent and one is leased ahead.
 func TestTheQueueIsMeasuredByWhatHoldsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// lanesOf returns lanes of endpoints that are all different.
+// lanesOf returns n lanes of different endpoints.
 func lanesOf(n int) (lanes []store.DueLane) {
 	for i := range n {
 		id := postrider.EndpointID{1: byte(i >> 8), 2: byte(i)}
@@ -53,7 +53,7 @@ func TestWakeUpsNameTheLanes(t *testing.T) {
 	}
 }
 
-// FuzzLanes reads what another node, or anybody who may notify, says.
+// FuzzLanes parses a message of another node, or of any client that may notify.
 func FuzzLanes(f *testing.F) {
 	c := newWakeUps()
 	c.add(lanesOf(3), nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// replay lets n deliveries wait in the bulk lane, and says so.
+// replay adds n waiting deliveries to the bulk lane, and tells the core.
 func (h *harness) replay(id postrider.EndpointID, n int) {
 	for range n {
 		h.next++

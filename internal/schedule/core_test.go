@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// fixture is a core with endpoints that are all alike.
+// fixture returns a core with several equal endpoints.
 func fixture(change func(*postrider.Policy)) (*core, time.Time) {
 	policy := postrider.DefaultPolicy()
 	if change != nil {
@@ -20,7 +20,7 @@ func fixture(change func(*postrider.Policy)) (*core, time.Time) {
 	return c, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// take steps, and returns what is to be done.
+// decide applies the inputs, and returns the actions.
 func decide(c *core, now time.Time, inputs ...any) Actions {
 	for _, in := range inputs {
 		c.step(now, in)
@@ -29,13 +29,13 @@ func decide(c *core, now time.Time, inputs ...any) Actions {
 	return do
 }
 
-// over says that an attempt is over.
+// over returns the input that says that an attempt has ended.
 func over(it *Delivery, a postrider.Attempt) Attempted {
 	it.Result = a
 	return Attempted{it}
 }
 
-// idle lets enough time pass for the core to forget what is over.
+// idle lets enough time pass for the core to forget idle endpoints.
 func idle(c *core, now time.Time) {
 	for range 3 {
 		now = now.Add(time.Second)

@@ -11,14 +11,14 @@ import (
 // ttl is how long a heartbeat renews the ownership of shards, in tests.
 const ttl = 5 * time.Second
 
-// core is a [Core] that is driven as the dispatcher's loop drives it: endpoints are
-// introduced before inputs name them, with their settings as of then.
+// core drives a [Core] as the dispatcher's loop does: it introduces endpoints before inputs name
+// them, with their settings at that time.
 type core struct {
 	*Core
 	lookup func(postrider.EndpointID) (*store.EndpointSnapshot, bool)
 }
 
-// What the loop takes besides inputs, and the two halves of an admission.
+// The inputs of the loop that are not inputs of a Core, and the two halves of an admission.
 type (
 	admit struct { // gives tokens and leases to deliveries
 		deliveries []*store.NewDelivery
@@ -95,20 +95,20 @@ func (c *core) step(now time.Time, input any) {
 	}
 }
 
-// Decide returns actions that stay as they are.
+// Decide returns actions that the next Decide does not change.
 func (c *core) Decide(now time.Time) Actions {
 	do := c.Core.Decide(now)
 	do.Send = slices.Clone(do.Send)
 	return do
 }
 
-// endpoint returns the state of an endpoint, introduced if it is not in memory.
+// endpoint returns the state of an endpoint, which it introduces if it is not in memory.
 func (c *core) endpoint(id postrider.EndpointID) *endpoint {
 	c.introduce(store.DueLane{Endpoint: id})
 	return c.endpoints[id]
 }
 
-// version returns the version of an endpoint's circuit that is known.
+// version returns the known version of an endpoint's circuit.
 func (c *core) version(id postrider.EndpointID) int64 {
 	if ep := c.endpoints[id]; ep != nil {
 		return ep.breaker.Generation

@@ -32,7 +32,8 @@ func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
 	}
 }
 
-// A pause is no edit that says the endpoint is back, and no 410 outlasts its disable.
+// A pause does not enable an endpoint that responded 410, and a 410 has no effect after its disable
+// has ended.
 func TestAnEndpointThatSaid410WhilePausedIsSentToOnceItIsResumed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []postrider.EndpointStatus{postrider.EndpointPaused, postrider.EndpointDisabled} {

@@ -11,9 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// hangs is an outage: from one moment on many endpoints hang, each with three deliveries
-// due. Beside them are healthy endpoints: five with 20 events a second, and twenty with
-// one in five seconds.
+// hangs is an outage: from one moment on many endpoints hang, each with three due deliveries. Other
+// endpoints stay healthy: five get 20 events a second, and twenty get one event in five seconds.
 type hangs struct {
 	endpoints int
 	timeout   time.Duration
@@ -22,7 +21,7 @@ type hangs struct {
 	span      time.Duration // how long it is watched
 }
 
-// lateness is how long after it was published a delivery started.
+// lateness is the time from the publish of a delivery to its start.
 type lateness struct {
 	busy, rare []time.Duration // to the healthy endpoints; sorted
 	tried      time.Duration   // until each endpoint that hangs had been tried; zero: not all were
@@ -96,7 +95,8 @@ func (o hangs) run(t *testing.T) lateness {
 	return l
 }
 
-// part returns those of ids that come at a time, if they come evenly over a time.
+// part returns the ids whose turn it is at a time, if all of ids have their turns evenly over a
+// time.
 func part(ids []postrider.EndpointID, at, over, tick time.Duration) []postrider.EndpointID {
 	steps, i := int(over/tick), int(at/tick)
 	if i >= steps {
@@ -130,7 +130,7 @@ func TestPromise5EndpointsThatBeginToHangDelayNoOthers(t *testing.T) {
 	}
 }
 
-// Endpoints that take 9 s and accept use all slots of slow ones, and none of the others.
+// Endpoints that respond with 200 after 9 s use all slots for slow endpoints, and no other slots.
 func TestEndpointsThatAreSlowAndAcceptKeepTheirThroughput(t *testing.T) {
 	t.Parallel()
 	if testkit.Plain(t) {

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// harness is a core with a store that responds at once, in time that the test
-// moves on. Receivers answer when the test says so, or as respond says.
+// harness is a core with a store that responds at once. The test moves its time on. Receivers
+// respond when the test says so, or as the function respond says.
 type harness struct {
 	t       *testing.T
 	c       *core
@@ -32,7 +32,7 @@ type harness struct {
 	next     int // for ids
 }
 
-// expiry is that of every delivery.
+// expiry is the expiry of every delivery.
 const expiry = 24 * time.Hour
 
 type row struct {
@@ -63,10 +63,10 @@ func newHarness(t *testing.T, opts Options) *harness {
 	return h
 }
 
-// shared are options of a node among others.
+// shared returns the options of a node among others.
 func shared() Options { return Options{Shared: true} }
 
-// endpoint makes an endpoint at a host; its shard is its number's last byte.
+// endpoint makes an endpoint at a host. Its shard is the last byte of its number.
 func (h *harness) endpoint(host string, change func(*postrider.Policy)) postrider.EndpointID {
 	h.next++
 	id := postrider.EndpointID{1, 13: byte(h.next >> 16), 14: byte(h.next >> 8), 15: byte(h.next)}
@@ -81,7 +81,7 @@ func (h *harness) endpoint(host string, change func(*postrider.Policy)) postride
 	return id
 }
 
-// alter gives the endpoint other properties, and has the core get them.
+// alter changes the endpoint, and gives the core the change.
 func (h *harness) alter(id postrider.EndpointID, change func(*store.EndpointSnapshot)) {
 	to := *h.routed[id]
 	change(&to)
@@ -93,7 +93,7 @@ func (h *harness) pause(id postrider.EndpointID) {
 	h.alter(id, func(to *store.EndpointSnapshot) { to.Endpoint.Status = postrider.EndpointPaused })
 }
 
-// publish lets n deliveries wait, and says so.
+// publish adds n waiting deliveries, and tells the core.
 func (h *harness) publish(id postrider.EndpointID, n int) {
 	in := stored{}
 	for range n {
@@ -107,7 +107,7 @@ func (h *harness) publish(id postrider.EndpointID, n int) {
 	h.step(in)
 }
 
-// step steps, and lets the store and the receivers do what is to be done.
+// step applies the inputs, and lets the store and the receivers carry out the actions.
 func (h *harness) step(inputs ...any) {
 	h.t.Helper()
 	for _, in := range inputs {
@@ -148,7 +148,7 @@ func (h *harness) step(inputs ...any) {
 	}
 }
 
-// grant stores the first change of a circuit that waits for it.
+// grant returns the input that says that the oldest waiting change of a circuit was stored.
 func (h *harness) grant() CircuitStored {
 	if len(h.changes) == 0 {
 		h.t.Fatal("no change of a circuit is to be stored")
@@ -214,7 +214,7 @@ func (h *harness) release(releases []Release) LeasesReleased {
 	return LeasesReleased{releases}
 }
 
-// over ends a request of the endpoint, the oldest.
+// over ends the oldest request to the endpoint.
 func (h *harness) over(id postrider.EndpointID, a postrider.Attempt) {
 	h.t.Helper()
 	i := slices.IndexFunc(h.underWay, func(f request) bool { return f.Endpoint == id })
@@ -226,7 +226,7 @@ func (h *harness) over(id postrider.EndpointID, a postrider.Attempt) {
 	h.step(over(f.Delivery, a))
 }
 
-// wait lets time pass, up to a second at once, as the loop does.
+// wait lets time pass in steps of at most a second, as the loop does.
 func (h *harness) wait(span time.Duration) {
 	h.t.Helper()
 	for end := h.now.Add(span); h.now.Before(end); {
@@ -261,7 +261,7 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// inFlight counts requests to the endpoints; none: to all.
+// inFlight counts the requests to the endpoints; without arguments, to all endpoints.
 func (h *harness) inFlight(ids ...postrider.EndpointID) (n int) {
 	for _, f := range h.underWay {
 		if len(ids) == 0 || slices.Contains(ids, f.Endpoint) {
@@ -271,14 +271,15 @@ func (h *harness) inFlight(ids ...postrider.EndpointID) (n int) {
 	return n
 }
 
-// markResponsive lets the core believe that the endpoints respond all the time.
+// markResponsive sets the last response of the endpoints an hour ahead, so that the core takes them
+// for responsive.
 func (h *harness) markResponsive(ids ...postrider.EndpointID) {
 	for _, id := range ids {
 		h.c.endpoint(id).respondedAt = h.now.Add(time.Hour)
 	}
 }
 
-// expect demands that so many requests to the endpoint are in flight.
+// expect requires that n requests to the endpoint are in flight.
 func (h *harness) expect(id postrider.EndpointID, n int, when string) {
 	h.t.Helper()
 	if got := h.inFlight(id); got != n {
@@ -286,7 +287,7 @@ func (h *harness) expect(id postrider.EndpointID, n int, when string) {
 	}
 }
 
-// fail lets the endpoint's circuit open after failures in a row.
+// fail makes failures in a row, which open the endpoint's circuit.
 func (h *harness) fail(id postrider.EndpointID) {
 	h.t.Helper()
 	h.failBy(id, a500)
@@ -303,7 +304,7 @@ func (h *harness) failBy(id postrider.EndpointID, a postrider.Attempt) {
 	}
 }
 
-// What receivers answer.
+// The responses of receivers.
 var (
 	a200    = postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: time.Millisecond}
 	a500    = postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 500, Duration: time.Millisecond}

@@ -18,7 +18,7 @@ var failures = map[string]postrider.Attempt{
 	"reset":   {Outcome: postrider.OutcomeBroken, Duration: time.Millisecond},
 }
 
-// endpointsAtOwnHosts makes n endpoints at hosts of their own.
+// endpointsAtOwnHosts makes n endpoints, each at its own host.
 func (h *harness) endpointsAtOwnHosts(n int, change func(*postrider.Policy)) []postrider.EndpointID {
 	ids := make([]postrider.EndpointID, n)
 	for i := range ids {
@@ -27,7 +27,7 @@ func (h *harness) endpointsAtOwnHosts(n int, change func(*postrider.Policy)) []p
 	return ids
 }
 
-// publishEvery publishes one event to each of ids in each period, evenly spread.
+// publishEvery publishes one event to each of ids in each period, spread evenly.
 func (h *harness) publishEvery(period, span time.Duration, ids []postrider.EndpointID) {
 	const steps = 10
 	for at := time.Duration(0); at < span; at += period / steps {
@@ -39,8 +39,8 @@ func (h *harness) publishEvery(period, span time.Duration, ids []postrider.Endpo
 	}
 }
 
-// Every endpoint fails for ten minutes. Its circuit bounds what that costs, and
-// lets it succeed within a minute of the end.
+// Every endpoint fails for ten minutes. Their circuits limit the number of requests, and each
+// endpoint gets its events within a minute of the end.
 func TestAnOutageOfEverythingIsBoundedByCircuits(t *testing.T) {
 	t.Parallel()
 	if testkit.Plain(t) {
@@ -82,8 +82,8 @@ func TestAnOutageOfEverythingIsBoundedByCircuits(t *testing.T) {
 	}
 }
 
-// Beside 200 endpoints that hang or fail all the time, one that fails once is
-// retried when its retry is due.
+// While 200 endpoints hang or fail all the time, the retry of an endpoint that fails once starts
+// when it is due.
 func TestARetryIsNotLateBesideEndpointsThatFail(t *testing.T) {
 	t.Parallel()
 	if testkit.Plain(t) {
@@ -138,8 +138,8 @@ func TestARetryIsNotLateBesideEndpointsThatFail(t *testing.T) {
 	}
 }
 
-// An endpoint that answers 503 to half of its requests gets nearly as much as
-// one that answers 500.
+// An endpoint that responds 503 to half of its requests gets nearly as many as one that responds
+// 500.
 func TestHalfOf503HardlySlows(t *testing.T) {
 	t.Parallel()
 	run := func(fails postrider.Attempt) (delivered int) {
@@ -168,7 +168,7 @@ func TestHalfOf503HardlySlows(t *testing.T) {
 	}
 }
 
-// An endpoint that refuses each event three times gets all of them.
+// An endpoint that refuses each event three times gets all events.
 func TestRefusedThreeTimesThenAcceptedIsDelivered(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]postrider.Attempt{"500": a500, "503": a503, "429": a429} {
@@ -197,8 +197,8 @@ func TestRefusedThreeTimesThenAcceptedIsDelivered(t *testing.T) {
 	}
 }
 
-// Ten thousand black holes cost healthy endpoints nothing, and each is probed
-// as often as a quarter of the slots allows.
+// Ten thousand hanging endpoints do not slow healthy endpoints, and each of them is probed as often
+// as a quarter of the slots allows.
 func TestTenThousandEndpointsThatHangCostHealthyOnesNothing(t *testing.T) {
 	t.Parallel()
 	if testkit.Plain(t) {

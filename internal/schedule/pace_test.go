@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The pace says the first reason for which an endpoint gets less than its limit.
+// Pace returns the first reason for which an endpoint gets less than its limit.
 func TestThePaceSaysWhy(t *testing.T) {
 	t.Parallel()
 	asked := a429

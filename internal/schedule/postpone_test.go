@@ -10,9 +10,9 @@ import (
 // unmade is an attempt that this node could not make.
 var unmade = postrider.Attempt{Outcome: postrider.OutcomePostponed, Error: string(postrider.FailureDescriptors)}
 
-// TestPromise2WhatTheNodeLacksUsesNothingUp has a node without descriptors for a while: the
-// endpoint's deliveries wait with a back-off, and nothing of them and of the endpoint is
-// used up.
+// TestPromise2WhatTheNodeLacksUsesNothingUp runs a node that has no descriptors for a while. The
+// endpoint's deliveries wait with a back-off. No attempt of the deliveries and no failure of the
+// endpoint is counted.
 func TestPromise2WhatTheNodeLacksUsesNothingUp(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})
@@ -63,7 +63,7 @@ func TestPromise2WhatTheNodeLacksUsesNothingUp(t *testing.T) {
 	}
 }
 
-// TestAProbeThatIsNotMadeSaysNothing has the node lack something when it probes.
+// TestAProbeThatIsNotMadeSaysNothing lets the node lack something when it probes.
 func TestAProbeThatIsNotMadeSaysNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})
@@ -83,8 +83,8 @@ func TestAProbeThatIsNotMadeSaysNothing(t *testing.T) {
 	}
 }
 
-// TestPromise3AnExcusedAttemptIsRecordedAndCountsForNothing is of a request that left, before
-// the node lacked something for the rest of the attempt.
+// TestPromise3AnExcusedAttemptIsRecordedAndCountsForNothing: a request left, and then the node
+// lacked something for the rest of the attempt.
 func TestPromise3AnExcusedAttemptIsRecordedAndCountsForNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})
@@ -105,8 +105,8 @@ func TestPromise3AnExcusedAttemptIsRecordedAndCountsForNothing(t *testing.T) {
 	}
 }
 
-// TestPromise3ASecondAttemptUnderALeaseHasItsNumber has a sender that made two attempts under
-// one lease, because a token was refused.
+// TestPromise3ASecondAttemptUnderALeaseHasItsNumber: the sender made two attempts under one lease,
+// because a token was refused.
 func TestPromise3ASecondAttemptUnderALeaseHasItsNumber(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})

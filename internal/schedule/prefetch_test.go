@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// unstarted returns how many deliveries the node leases and has not started.
+// unstarted returns how many deliveries the node has leased but not started.
 func (h *harness) unstarted() int { return h.c.slots.credit - h.c.slots.inFlight }
 
 func TestANodeLeasesNoMoreThanItsSlotsBeforeTheyStart(t *testing.T) {

@@ -2,8 +2,8 @@ package schedule
 
 import "testing"
 
-// The ready queue of a busy node turns round all the time: each endpoint that starts
-// something is pushed again.
+// In the ready queue of a busy node, each endpoint that starts something is popped and pushed
+// again.
 func TestAQueueThatTurnsRoundIsSeldomCopied(t *testing.T) {
 	t.Parallel()
 	const n, rounds = 1024, 20

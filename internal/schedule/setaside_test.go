@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// TestAnEndpointWithAnUnreadablePolicyIsHeld sets an endpoint aside while five
-// attempts are in flight and others are leased.
+// TestAnEndpointWithAnUnreadablePolicyIsHeld sets an endpoint aside while five of its attempts are
+// in flight and other deliveries are leased.
 func TestAnEndpointWithAnUnreadablePolicyIsHeld(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})

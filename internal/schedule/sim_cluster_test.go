@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// member is a simulated node's place among the others, as cluster.go keeps it.
+// member is the membership of a simulated node, as membership.go of package dispatch keeps it.
 type member struct {
 	leaving bool
 	gone    bool
@@ -22,7 +22,7 @@ type member struct {
 	dead    []uint32  // at the last beat
 }
 
-// lock lets the node take its lock, in worlds that have locks.
+// lock lets the node take its lock, in simulations that have locks.
 func (w *simulation) lock(n *simNode) {
 	if w.locks && n.alive && !n.member.locked {
 		n.member.locked = true
@@ -30,8 +30,7 @@ func (w *simulation) lock(n *simNode) {
 	}
 }
 
-// unlock frees the node's lock, as the end of its process or of its connection
-// does.
+// unlock frees the node's lock, as happens when its process or its connection ends.
 func (w *simulation) unlock(n *simNode) {
 	if n.member.locked {
 		n.member.locked = false
@@ -40,8 +39,8 @@ func (w *simulation) unlock(n *simNode) {
 	}
 }
 
-// cut ends the connection on which a node holds its lock. The node sees it, and
-// has its lock again before others may take it for dead.
+// cut ends the connection on which a node holds its lock. The node notices, and has its lock again
+// before other nodes may take it for dead.
 func (w *simulation) cut() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if !w.shared || !n.serves(w.now) || !n.member.locked || w.healed {
@@ -52,12 +51,12 @@ func (w *simulation) cut() {
 	w.later(n, time.Duration(w.rng.Int64N(int64(3*time.Second))), func() { w.lock(n) })
 }
 
-// serves reports whether the node takes publishes.
+// serves reports whether the node accepts publishes.
 func (n *simNode) serves(now time.Time) bool {
 	return n.alive && !now.Before(n.frozen) && !n.member.leaving
 }
 
-// beat is what belong does, once a second.
+// beat sends a heartbeat once a second, as runMembership does.
 func (w *simulation) beat(n *simNode) {
 	wait := time.Second
 	if w.healed {
@@ -103,7 +102,7 @@ func (w *simulation) beat(n *simNode) {
 	again()
 }
 
-// enrolled is what follows a beat.
+// enrolled applies the reply to a heartbeat.
 func (w *simulation) enrolled(n *simNode, r heartbeatReply) {
 	var has ShardSet
 	gained := false
@@ -145,7 +144,7 @@ func (w *simulation) reclaim(dead []uint32) {
 	}
 }
 
-// poll looks at the whole queue, which the simulated one is small enough for.
+// poll scans the whole queue, which is small in a simulation.
 func (w *simulation) poll(n *simNode) {
 	if w.now.Before(w.away) {
 		return
@@ -157,7 +156,7 @@ func (w *simulation) poll(n *simNode) {
 	w.step(n, LanesDue{Lanes: lanes})
 }
 
-// freeze lets a node stand still for longer than others wait for it.
+// freeze stops a node for longer than other nodes wait for it.
 func (w *simulation) freeze() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if !n.alive || w.healed {
@@ -168,7 +167,7 @@ func (w *simulation) freeze() {
 	w.crashes++
 }
 
-// leave lets a node end in good order; another comes.
+// leave ends a node in good order, and starts another one.
 func (w *simulation) leave() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if !w.shared || !n.serves(w.now) || w.healed {
@@ -179,8 +178,8 @@ func (w *simulation) leave() {
 	w.at(time.Duration(w.rng.Int64N(int64(5*time.Second))), w.boot)
 }
 
-// checkOwner demands that of nodes that live and heard from the store lately
-// only one sends to an endpoint.
+// checkOwner requires that only one node sends to an endpoint, of all living nodes that got a reply
+// from the store recently.
 func (w *simulation) checkOwner(n *simNode, it *Delivery) {
 	if !w.shared {
 		return
@@ -196,7 +195,7 @@ func (w *simulation) checkOwner(n *simNode, it *Delivery) {
 	}
 }
 
-// orderChecker is what receivers saw of ordered deliveries.
+// orderChecker has the ordered deliveries that receivers got.
 type orderChecker struct {
 	isOrdered map[postrider.DeliveryID]bool
 	seen      map[postrider.DeliveryID]bool
@@ -215,8 +214,8 @@ func (b *orderChecker) ordered(d *store.NewDelivery) {
 	b.isOrdered[d.ID] = true
 }
 
-// accepted demands that receivers accept the events of a key by their sequence,
-// each for the first time.
+// accepted requires that receivers accept the events of a key in the order of their sequence, when
+// each is accepted for the first time.
 func (b *orderChecker) accepted(t *testing.T, it *Delivery) {
 	if !b.isOrdered[it.ID] || b.seen[it.ID] {
 		return

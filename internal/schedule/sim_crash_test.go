@@ -16,10 +16,9 @@ import (
 
 var simKills = flag.Int("kills", 200, "how many nodes TestPromise8CrashLoops kills")
 
-// crashLoop is a simulation whose nodes are killed all the time, every 0.2 to 12
-// seconds, with large fan-outs under way, on one node or three. One payload
-// kills every node that sends it. In the end everything is delivered but that
-// payload, which is parked, and nothing is dead.
+// crashLoop is a simulation whose nodes are killed every 0.2 to 12 seconds, while large fan-outs
+// are under way, with one node or three. One payload kills every node that sends it. In the end
+// everything is delivered except that payload, which is parked, and no delivery is dead.
 type crashLoop struct {
 	*simulation
 	size     int // nodes
@@ -35,7 +34,7 @@ type crashLoop struct {
 	open     int                          // attempts in flight or not committed at the deaths
 }
 
-// TestPromise8CrashLoops is small; make sim kills 100,000 nodes.
+// TestPromise8CrashLoops is a short version; make sim kills 100,000 nodes.
 func TestPromise8CrashLoops(t *testing.T) {
 	t.Parallel()
 	if testkit.Plain(t) {
@@ -119,19 +118,18 @@ func (l *crashLoop) run() {
 	}
 }
 
-// pause is how long nodes live: 0.2 to 12 seconds, more often few than many.
+// pause returns how long a node lives: 0.2 to 12 seconds, mostly short.
 func (l *crashLoop) pause() time.Duration {
 	return 200*time.Millisecond + time.Duration(l.rng.Int64N(1+l.rng.Int64N(int64(11800*time.Millisecond))))
 }
 
-// start starts a node. One that is alone finds nobody else's leases when it
-// does.
+// start starts a node. A single node finds no leases of other nodes at its start.
 func (l *crashLoop) start() {
 	l.bootWith(Options{Concurrency: l.slots, HostConcurrency: l.slots, Incarnation: 1 + l.rng.Uint32N(1<<31-1)})
 }
 
-// killOne kills a node, now and again until enough were killed; then receivers
-// and nodes do no more harm.
+// killOne kills a node from time to time until enough were killed. After that, receivers and nodes
+// do no more harm.
 func (l *crashLoop) killOne() {
 	if l.kills == 0 {
 		l.heal()
@@ -153,9 +151,8 @@ func (l *crashLoop) alive() (alive []*simNode) {
 	return alive
 }
 
-// kill ends a node as kill -9 does. Another node sees at once that its connection
-// to the store is gone, and takes over what it leased. The node is started again
-// soon.
+// kill ends a node as kill -9 does. The other nodes see at once that its connection to the store is
+// gone, and take over its leases. The node is started again soon.
 func (l *crashLoop) kill(n *simNode) {
 	n.alive = false
 	l.crashes++
@@ -180,8 +177,8 @@ func (l *crashLoop) kill(n *simNode) {
 	})
 }
 
-// sends is what follows a request: one in a hundred is slow, and the killer's
-// kills its node.
+// sends decides what happens to a request: one in a hundred is slow, and the killer's request kills
+// its node.
 func (l *crashLoop) sends(n *simNode, it *Delivery, a *postrider.Attempt) {
 	l.left++
 	if it.Lane == postrider.LaneSuspect && !l.killers[it.ID] {
@@ -204,7 +201,7 @@ func (l *crashLoop) sends(n *simNode, it *Delivery, a *postrider.Attempt) {
 	}
 }
 
-// fanOut publishes an event for every endpoint, as a fan-out job stores it.
+// fanOut publishes an event for every endpoint, in the form in which a fan-out job stores it.
 func (l *crashLoop) fanOut() { l.storeOne(l.order, postrider.LaneBulk) }
 
 func (l *crashLoop) publishKiller() {
@@ -214,7 +211,7 @@ func (l *crashLoop) publishKiller() {
 	}
 }
 
-// storeOne stores one event for the endpoints, and lets the nodes find it.
+// storeOne stores one event for the endpoints, and lets the nodes find its deliveries.
 func (l *crashLoop) storeOne(endpoints []postrider.EndpointID, lane postrider.Lane) (ids []postrider.DeliveryID) {
 	e := store.NewEvent{Event: postrider.Event{
 		ID: store.NewID[postrider.EventID](l.ids), Account: l.routed[l.order[0]].Endpoint.Account, Type: "a.b", Data: []byte(`1`),
@@ -238,7 +235,7 @@ func (l *crashLoop) storeOne(endpoints []postrider.EndpointID, lane postrider.La
 	return ids
 }
 
-// check looks at what is on record in the end.
+// check checks the records at the end.
 func (l *crashLoop) check() {
 	ended := map[postrider.Status]int{}
 	parked, recorded := 0, 0

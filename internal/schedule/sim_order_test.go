@@ -8,9 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestOrderHoldsUnderLeaseTheft runs three nodes that stand still and die all
-// the time, so that leases are taken over while their requests are on their
-// way, with ordered keys alone.
+// TestOrderHoldsUnderLeaseTheft runs three nodes that stop and die all the time, so that leases are
+// taken over while their requests are under way. All events have ordering keys.
 func TestOrderHoldsUnderLeaseTheft(t *testing.T) {
 	t.Parallel()
 	if testkit.Plain(t) {

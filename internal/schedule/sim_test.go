@@ -141,7 +141,7 @@ func (w *simulation) run() {
 	}
 }
 
-// boot starts a node; it scans the queue at once and every 30 seconds.
+// boot starts a node. The node scans the queue at once and every 30 seconds.
 func (w *simulation) boot() {
 	w.bootWith(Options{Concurrency: 1 + w.rng.IntN(8), HostConcurrency: 1 + w.rng.IntN(4), Incarnation: 1 + w.rng.Uint32N(1<<31-1)})
 }
@@ -184,11 +184,11 @@ func (w *simulation) crash() {
 	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)
 }
 
-// url returns one at one of a few hosts.
+// url returns a URL at one of a few hosts.
 func (w *simulation) url() string { return "https://" + string(rune('a'+w.rng.IntN(3))) + ".example" }
 
-// alter pauses an endpoint, resumes it, moves it or gives it another timeout. The nodes
-// look endpoints up as they are, and hear of the change a little later.
+// alter pauses an endpoint, resumes it, moves it or changes its timeout. When nodes look the
+// endpoint up, they see the change at once; they are told of it a little later.
 func (w *simulation) alter() {
 	id := w.order[w.rng.IntN(len(w.order))]
 	to := w.routed[id]
@@ -222,7 +222,7 @@ func (w *simulation) heal() {
 	}
 }
 
-// publish does what ingest does, on a node that is alive.
+// publish does the work of ingest, on a living node.
 func (w *simulation) publish() {
 	var n *simNode
 	for _, other := range w.nodes {
@@ -415,7 +415,7 @@ func (w *simulation) send(n *simNode, it *Delivery) {
 	})
 }
 
-// checkAccounts demands that every unit of credit is accounted for.
+// checkAccounts requires that every unit of credit belongs to a delivery.
 func (w *simulation) checkAccounts(c *core) {
 	inHand, inFlight, probes := 0, 0, 0
 	underWay, inClass := [classes]int{}, [classes]int{}
@@ -457,7 +457,7 @@ func (w *simulation) checkAccounts(c *core) {
 	}
 }
 
-// checkReviewed demands that each endpoint with something due or prefetched is in a queue, has
+// checkReviewed requires that each endpoint that has something due or prefetched is in a queue, has
 // a timer, or waits for an input: see [Core.review].
 func (w *simulation) checkReviewed(c *core) {
 	for _, ep := range c.endpoints {
@@ -472,7 +472,8 @@ func (w *simulation) checkReviewed(c *core) {
 	}
 }
 
-// respond is the receivers: once healed, all is accepted.
+// respond returns the response of a receiver. After the simulation has healed, receivers accept
+// everything.
 func (w *simulation) respond(it *Delivery) postrider.Attempt {
 	a := postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 200, Duration: w.randomDelay()}
 	if w.healed {
@@ -491,7 +492,7 @@ func (w *simulation) respond(it *Delivery) postrider.Attempt {
 	return a
 }
 
-// check looks at what is on record once nothing is left to do.
+// check checks the records when nothing is left to do.
 func (w *simulation) check() {
 	deliveries := map[postrider.Status]int{}
 	q := store.DeliveryQuery{Paging: store.Paging{Limit: store.MaxLimit}}
@@ -514,7 +515,7 @@ func (w *simulation) check() {
 	}
 }
 
-// checkLedger demands that every request that left is an attempt on record.
+// checkLedger requires that every request that left has a recorded attempt.
 func (w *simulation) checkLedger(d postrider.Delivery) {
 	page, err := w.store.Attempts(w.t.Context(), store.AttemptQuery{
 		Account: d.Account, Delivery: d.ID, Paging: store.Paging{Limit: store.MaxLimit},
@@ -544,7 +545,7 @@ func (w *simulation) randomDelay() time.Duration {
 	return time.Duration(1 + w.rng.Int64N(int64(20*time.Millisecond)))
 }
 
-// later does something on a node, if it lives by then and does not stand still.
+// later calls do on a node after wait, if the node is then alive and not stopped.
 func (w *simulation) later(n *simNode, wait time.Duration, do func()) {
 	w.at(wait, func() {
 		switch {
@@ -561,7 +562,7 @@ func (w *simulation) at(wait time.Duration, do func()) {
 	heap.Push(&w.callHeap, scheduledCall{w.now.Add(wait), len(w.callHeap), do})
 }
 
-// callHeap orders what is going to happen.
+// callHeap orders the calls that are scheduled.
 type callHeap []scheduledCall
 
 type scheduledCall struct {

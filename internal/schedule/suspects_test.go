@@ -9,8 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// suspects lets n suspects wait at each of the endpoints, and lets a look at the
-// queue find them.
+// suspects adds n waiting suspects to each of the endpoints, which the next scan finds.
 func (h *harness) suspects(n int, ids ...postrider.EndpointID) {
 	h.t.Helper()
 	in := LanesDue{}

@@ -139,8 +139,8 @@ func TestSleepEndsByTimeWakeOrContext(t *testing.T) {
 	})
 }
 
-// What a publish or an attempt adds goes through a queue, so adding to one must
-// cost no more than its share of the slice.
+// Every publish and every attempt goes through a queue, so adding an item must cost no more than
+// its share of the slice.
 func BenchmarkQueue(b *testing.B) {
 	q := batch.NewQueue[*int]()
 	item := new(int)

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// fill marks the endpoints of the harness as full, oldest first, up to n.
+// fill marks up to n endpoints of the harness as full, oldest first.
 func (r *harness) fill(n int) {
 	r.Helper()
 	changes, err := r.store.Changes(r.Context(), 0, n)
@@ -28,8 +28,7 @@ func (r *harness) fill(n int) {
 	}
 }
 
-// reasons returns the reasons of the deliveries of an event that are skipped, with how many
-// have each.
+// reasons counts the skipped deliveries of an event by their reason.
 func (r *harness) reasons(event postrider.EventID) map[string]int {
 	r.Helper()
 	page, err := r.store.Deliveries(r.Context(), store.DeliveryQuery{Event: event, Status: postrider.Skipped, Paging: store.Paging{Limit: store.MaxLimit}})

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// discardInbox is an inbox that stores nothing, for as long as a commit takes, and
-// a dispatcher that admits everything and starts nothing.
+// discardInbox is an inbox that stores nothing and takes as long as a commit takes. It is also a
+// dispatcher that admits everything and starts nothing.
 type discardInbox struct {
 	store.Inbox
 	takes          time.Duration
@@ -56,10 +56,10 @@ func (*discardInbox) Lag() time.Duration { return 0 }
 
 func (*discardInbox) BulkWaits() int { return 0 }
 
-// BenchmarkPublish is the ingest's own share of a publish with one delivery:
-// the match, the group, the answer. A commit that takes no time leaves every
-// publish to a group of its own; one that takes its time is waited for, which
-// the time per operation has, but not the processor.
+// BenchmarkPublish measures the work of ingest for a publish with one delivery: the match, the
+// group and the response. If a commit takes no time, every publish is a group of its own. If it
+// takes time, publishes wait for it. That wait is in the time per operation, but not in the
+// processor time.
 func BenchmarkPublish(b *testing.B) {
 	for name, takes := range map[string]time.Duration{"alone": 0, "grouped": time.Millisecond} {
 		b.Run(name, func(b *testing.B) {

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// harness is an ingest over the model store, with a dispatcher that records its calls.
+// harness is an Ingest with the memory store, and a dispatcher that records its calls.
 type harness struct {
 	*testing.T
 	store   *memory.Store
@@ -51,7 +51,7 @@ func newHarness(t *testing.T, opts ingest.Options) *harness {
 	return r
 }
 
-// inboxOf lets a test put another inbox in place.
+// inboxOf calls the present inbox of the harness, which a test can replace.
 type inboxOf struct{ r *harness }
 
 func (i inboxOf) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
@@ -297,7 +297,7 @@ func TestLargeEventsFanOutInChunks(t *testing.T) {
 	}
 }
 
-// interruptedInbox fails chunks after some.
+// interruptedInbox fails chunks after a number of them.
 type interruptedInbox struct {
 	store.Inbox
 	left atomic.Int64
@@ -333,8 +333,8 @@ func TestInterruptedFanOutIsResumed(t *testing.T) {
 	})
 }
 
-// slowInbox stores a chunk, and answers once the context it was called with
-// or the given one has ended: what a database does whose client goes away.
+// slowInbox stores a chunk, but responds only after the context of the call or a given context has
+// ended. A database does that when its client goes away.
 type slowInbox struct {
 	store.Inbox
 	stored chan struct{}
@@ -374,7 +374,7 @@ func TestAShutdownCutsNoChunkOfAFanOut(t *testing.T) {
 	})
 }
 
-// blocked never commits until it is released.
+// blockedInbox commits nothing until it is released.
 type blockedInbox struct {
 	store.Inbox
 	release chan struct{}
@@ -450,7 +450,7 @@ func TestACallerThatLeftTakesNoOthersAnswer(t *testing.T) {
 	})
 }
 
-// failingInbox refuses groups that have a certain event.
+// failingInbox refuses groups that contain a certain event.
 type failingInbox struct{ store.Inbox }
 
 var errPoison = errors.New("the store cannot take this")

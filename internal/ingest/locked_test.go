@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// lockingInbox refuses batches of the ordering key "stuck" until a time.
+// lockingInbox reports batches with the ordering key "stuck" as locked, until a time.
 type lockingInbox struct {
 	store.Inbox
 	until time.Time

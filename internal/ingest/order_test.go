@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ordered makes an endpoint that wants its events by key.
+// ordered makes an endpoint with order by_key.
 func (r *harness) ordered(onDead postrider.OnDead, pattern postrider.Pattern) postrider.EndpointID {
 	r.Helper()
 	e := postrider.Endpoint{
@@ -32,7 +32,7 @@ func (r *harness) keyed(key string) postrider.Event {
 	return e
 }
 
-// watchedInbox is an inbox that keeps the deliveries of what it was given.
+// recordingInbox is an inbox that keeps the deliveries that it was given.
 type recordingInbox struct {
 	store.Inbox
 
@@ -131,9 +131,9 @@ func (r *harness) refused(field string, events ...postrider.Event) {
 	}
 }
 
-// TestAnOrderThatCannotBeReadIsKept publishes for an endpoint whose stored policy
-// is of a newer version: few endpoints get the event in order, and too many for
-// that are no reason to refuse it.
+// TestAnOrderThatCannotBeReadIsKept publishes for an endpoint whose stored policy is of a newer
+// version. A few such endpoints get the event in order. If there are too many for that, the event
+// is still not refused.
 func TestAnOrderThatCannotBeReadIsKept(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, ingest.Options{})

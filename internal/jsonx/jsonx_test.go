@@ -79,8 +79,8 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 	}
 }
 
-// TestNullIsAFault makes each field null that cannot be, before and behind the
-// others, so that both ways to decode meet it.
+// TestNullIsAFault sets each field to null that must not be null, before the other fields and after
+// them, so that both decoders are tested.
 func TestNullIsAFault(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"key", "limit", "factor", "on", "retry", "tags", "events"} {
@@ -204,15 +204,14 @@ func TestDecodeBoundsItsFaults(t *testing.T) {
 	}
 }
 
-// slowly is an event whose first field no short cut takes.
+// slowly is an event whose first field decodePlain cannot decode.
 type slowly struct {
 	Slowly bool `json:"slowly,omitempty"`
 	event
 }
 
-// FuzzEvent: what is taken is JSON that encoding/json reads to the same thing,
-// its data is a part of the body, and the short cut takes nothing that the
-// longer way would not.
+// FuzzEvent: a body that is accepted is JSON, and encoding/json reads the same values from it. Its
+// data is a part of the body. decodePlain accepts nothing that the general decoder refuses.
 func FuzzEvent(f *testing.F) {
 	for _, seed := range []string{
 		`{"account":"a","data":{"x":[1,2,{"y":"\u0041"}]},"key":"k"}`, `{"account":"a","data":1e9}`,

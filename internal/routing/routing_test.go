@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// TestTableMatchesAsEachEndpointWould compares the compiled table with asking
+// TestTableMatchesAsEachEndpointWould compares the compiled table with the method Subscribes of
 // every endpoint, over random histories of changes.
 func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 	})
 }
 
-// checkChunks demands that chunks of a job are the match, cut.
+// checkChunks requires that the chunks of a job, joined, are the match.
 func checkChunks(t *rapid.T, x *Table, job store.FanOut, want []postrider.EndpointID) {
 	if len(want) == 0 {
 		return
@@ -116,8 +116,8 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// BenchmarkApply loads an account of 100,000 endpoints in the order in which they
-// changed, a page at a time, as a start does.
+// BenchmarkApply loads an account of 100,000 endpoints page by page, in the order of their changes,
+// as at a start.
 func BenchmarkApply(b *testing.B) {
 	const page = 1000
 	account := postrider.AccountID{1}
@@ -140,7 +140,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// What was matched is read without a lock, so that changes leave it alone.
+// A returned match is read without a lock, so later changes must not change it.
 func TestAMatchStaysAsItWas(t *testing.T) {
 	t.Parallel()
 	x := New(nil, Options{})

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// TestAnUnreadablePolicyIsReadAgain damages the policy of one of two endpoints
-// before the table is filled, and mends it by hand.
+// TestAnUnreadablePolicyIsReadAgain damages the policy of one of two endpoints before the table is
+// filled, and repairs it in the store.
 func TestAnUnreadablePolicyIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

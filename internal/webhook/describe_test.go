@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// described are endpoints of every kind of request.
+// described are endpoints for every kind of request.
 var described = map[string]func(*store.EndpointSnapshot){
 	"every scheme": signedBy(postrider.Schemes...),
 	"raw":          raw,
@@ -41,8 +41,8 @@ var described = map[string]func(*store.EndpointSnapshot){
 	},
 }
 
-// TestADescribedRequestIsTheOneThatIsSent compares what is described with what is
-// recorded of a request that was sent, and with what its receiver got.
+// TestADescribedRequestIsTheOneThatIsSent compares a described request with the record of a request
+// that was sent, and with the request that its receiver got.
 func TestADescribedRequestIsTheOneThatIsSent(t *testing.T) {
 	t.Parallel()
 	for name, change := range described {
@@ -77,8 +77,7 @@ func TestADescribedRequestIsTheOneThatIsSent(t *testing.T) {
 	}
 }
 
-// verifies signs what a request is described to sign, and compares with the signatures
-// in the header.
+// verifies signs the described content, and compares the result with the signatures in the header.
 func verifies(t *testing.T, r postrider.Request, header http.Header) {
 	t.Helper()
 	if len(r.Signed) == 0 {
@@ -99,7 +98,7 @@ func verifies(t *testing.T, r postrider.Request, header http.Header) {
 	}
 }
 
-// shut is a vault that nobody can open.
+// shut is a vault that cannot decrypt anything.
 type shut struct{}
 
 var errShut = errors.New("the vault is shut")

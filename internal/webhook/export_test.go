@@ -8,13 +8,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Built is a request as it is written, and its header as it is recorded.
+// Built is a request as it is sent, with its header as it is recorded.
 type Built struct {
 	Bytes, Redacted []byte
 	release         func()
 }
 
-// Release gives the memory of the request back.
+// Release returns the memory of the request to the pool.
 func (b Built) Release() { b.release() }
 
 // Build makes the request of an attempt.
@@ -27,7 +27,7 @@ func (s *Sender) Build(c *postrider.Claimed, to *store.EndpointSnapshot, at time
 	return Built{x.Request.Bytes(), redact(x.header, x.target.shown), x.release}, nil
 }
 
-// SignAndBuild is the part of Send before anything is sent.
+// SignAndBuild does the part of Send that comes before anything is sent.
 func (s *Sender) SignAndBuild(c *postrider.Claimed, to *store.EndpointSnapshot, at time.Time) error {
 	x := newExchange()
 	defer x.release()

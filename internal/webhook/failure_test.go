@@ -20,9 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/webhook"
 )
 
-// TestConnectionsThatAreNotMade connects to addresses that refuse in ways of
-// their own; those that take a peer to behave so are among the hostile
-// receivers.
+// TestConnectionsThatAreNotMade connects to addresses that refuse in different ways. Failures that
+// need a misbehaving peer are in the tests of hostile receivers.
 func TestConnectionsThatAreNotMade(t *testing.T) {
 	t.Parallel()
 	const broadcast = "255.255.255.255" // no connection goes there: Linux says that the network is unreachable
@@ -50,10 +49,10 @@ func TestConnectionsThatAreNotMade(t *testing.T) {
 	}
 }
 
-// TestPromise2WhatThisServerLacksIsNoAttempt has one connection for all receivers, which one
-// of them keeps busy. What needs another one is postponed: a request, and the fetch of a
-// token. A redirect is followed no further, and the request that left is recorded and
-// excused. The log says it once, with a count.
+// TestPromise2WhatThisServerLacksIsNoAttempt allows one connection for all receivers, and one
+// receiver keeps it busy. A request or a token fetch that needs another connection is postponed. A
+// redirect is not followed; the request that left is recorded and excused. The log has one line,
+// with a count.
 func TestPromise2WhatThisServerLacksIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	opts := laptop()
@@ -97,12 +96,12 @@ func TestPromise2WhatThisServerLacksIsNoAttempt(t *testing.T) {
 	}
 }
 
-// closedPort is a port where nobody listens. Of those that the system gives away, one that is
-// closed now may be another test's a moment later.
+// closedPort is a port on which nobody listens. A free port that the system assigns may be used by
+// another test a moment later.
 const closedPort = "1"
 
-// TestEveryFailureIsOfTheList looks at what the hostile receivers' attempts say,
-// which the test of promise 6 demands of them.
+// TestEveryFailureIsOfTheList checks the failures of attempts to hostile receivers, which the test
+// of promise 6 makes.
 func TestEveryFailureIsOfTheList(t *testing.T) {
 	t.Parallel()
 	for _, h := range testkit.Hostiles() {
@@ -115,8 +114,8 @@ func TestEveryFailureIsOfTheList(t *testing.T) {
 	}
 }
 
-// TestTheHeadOfAnAnswerDecides has answers whose body has not ended when the
-// attempt's time is over.
+// TestTheHeadOfAnAnswerDecides has responses whose body has not ended at the deadline of the
+// attempt.
 func TestTheHeadOfAnAnswerDecides(t *testing.T) {
 	t.Parallel()
 	ca := testkit.NewCA(t)

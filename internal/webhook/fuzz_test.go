@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// FuzzRequest parses what is written with net/http and expects what was meant.
+// FuzzRequest parses the written request with net/http and compares it with its source.
 func FuzzRequest(f *testing.F) {
 	f.Add("/hooks?a=b", "order.created", "2026-01", []byte(`{"a":1}`), int64(0), uint16(1))
 	f.Add("", "a", "\r\nX: y", []byte(`"\r\n"`), int64(7), uint16(0x100))
@@ -55,7 +55,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// parse reads a request with net/http, and all of it.
+// parse reads a whole request with net/http.
 func parse(t *testing.T, raw []byte) (*http.Request, []byte) {
 	t.Helper()
 	rest := bufio.NewReader(bytes.NewReader(raw))
@@ -80,7 +80,7 @@ func chosen(which uint16) (schemes []postrider.Scheme) {
 	return schemes
 }
 
-// ours are the names of what is sent without being asked for, in lower case.
+// ours matches the names of header fields that are sent in every request, in lower case.
 var ours = regexp.MustCompile(`^(user-agent|content-type|content-length|webhook-.*|svix-.*|stripe-signature|x-(hub|github|shopify|slack|webhook)-.*|x-event-id|x-idempotency-key)$`)
 
 func checkHeader(t *testing.T, h http.Header, body []byte, signatures []postrider.Signature) {
@@ -102,8 +102,8 @@ func checkHeader(t *testing.T, h http.Header, body []byte, signatures []postride
 	}
 }
 
-// FuzzHeaders has the owner of an endpoint choose names and values. What gets
-// to the wire is what a strict reader says was meant, or nothing is sent.
+// FuzzHeaders lets the owner of an endpoint choose names and values. A strict parser must find
+// exactly these in the request, or nothing may be sent.
 func FuzzHeaders(f *testing.F) {
 	f.Add("X-Env", "test", "X-Signature", "sha256=", "user", "secret")
 	f.Add("X-Env\r\nX-Evil", "a\r\nX-Evil: 1", "X-A: b", " ", "a:b", "\n")

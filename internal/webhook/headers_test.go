@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// auth returns a change that authenticates so, with that secret.
+// auth returns a change that sets the authentication and its secret.
 func auth(a postrider.Auth, secret string) func(*store.EndpointSnapshot) {
 	return func(r *store.EndpointSnapshot) {
 		r.Endpoint.Policy.Auth = a
@@ -58,8 +58,8 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestBadHeadersAreNotSent bends what is stored, which nothing checks again but
-// the last look.
+// TestBadHeadersAreNotSent changes stored values, which only the last check before the request
+// checks again.
 func TestBadHeadersAreNotSent(t *testing.T) {
 	t.Parallel()
 	headers := func(list ...postrider.Header) func(*store.EndpointSnapshot) {
@@ -140,8 +140,8 @@ func TestBadHeadersAreNotSent(t *testing.T) {
 	}
 }
 
-// TestLargestCredentialsAreSent: whatever a policy and its credentials may hold
-// as they are stored fits into a request.
+// TestLargestCredentialsAreSent: the largest policy and credentials that can be stored fit into a
+// request.
 func TestLargestCredentialsAreSent(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("x", 4<<10)
@@ -172,7 +172,7 @@ func many(n int, value string) (list []postrider.Header) {
 	return list
 }
 
-// stuckVault opens nothing.
+// stuckVault is a vault that fails to decrypt.
 type stuckVault struct{ secret, credentials error }
 
 func (v stuckVault) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
@@ -183,8 +183,8 @@ func (v stuckVault) DecryptCredentials(context.Context, postrider.Endpoint) (pos
 	return postrider.Credentials{}, v.credentials
 }
 
-// TestWhatCannotBeOpenedIsPostponed has secrets that cannot be read. Nothing is guessed or
-// sent, and since only an operator can mend it, it is no attempt.
+// TestWhatCannotBeOpenedIsPostponed has secrets that cannot be read. Nothing is sent. Because only
+// an operator can repair that, it counts as no attempt.
 func TestWhatCannotBeOpenedIsPostponed(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("key is unknown")
@@ -289,7 +289,8 @@ func TestTheTraceIsSentWhereTheEndpointAsks(t *testing.T) {
 	}
 }
 
-// reject makes the attempt of a delivery, which its receiver rejects, so that its head is recorded.
+// reject makes the attempt of a delivery. Its receiver rejects it, so that the head of the request
+// is recorded.
 func reject(t *testing.T, e *door, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -301,7 +302,7 @@ func reject(t *testing.T, e *door, c postrider.Claimed, to store.EndpointSnapsho
 	return a
 }
 
-// TestCompression: what is signed is the body before it is compressed.
+// TestCompression: the signature is of the body before compression.
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{`{}`, kilobyte, `"` + strings.Repeat("hello ", 50000) + `"`} {
@@ -343,7 +344,7 @@ func gunzip(t *testing.T, body []byte) []byte {
 	return unpacked
 }
 
-// TestPromise4WhatIsStoredIsWhatIsSent sends raw events of many kinds of bytes.
+// TestPromise4WhatIsStoredIsWhatIsSent sends raw events with many kinds of bytes.
 func TestPromise4WhatIsStoredIsWhatIsSent(t *testing.T) {
 	t.Parallel()
 	var last []byte
@@ -360,7 +361,7 @@ func TestPromise4WhatIsStoredIsWhatIsSent(t *testing.T) {
 	}
 }
 
-// randomJSON returns texts that a parser would write otherwise.
+// randomJSON returns JSON texts that would change if they were decoded and encoded again.
 func randomJSON(seed int) string {
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	pieces := []string{`"\u0000"`, `1e400`, `1.00`, "\"\xff\"", `"\ud800"`, `{"a":1,"a":2}`, " [ ]\n", `"<>&"`, `12345678901234567890`, "\t{ }", `"é\u00e9"`}

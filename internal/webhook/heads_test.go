@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestHeadsAreKeptWhenTheyMatter: stores have no place for those of an accepted
-// answer that fits into the attempt's own row.
+// TestHeadsAreKeptWhenTheyMatter: stores do not keep whole heads of an accepted response that fits
+// into the attempt's own row.
 func TestHeadsAreKeptWhenTheyMatter(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

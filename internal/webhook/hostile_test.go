@@ -21,15 +21,15 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// slow is the deadline of attempts against receivers that never come to an
-// end; grace is what an attempt may take longer, on a machine under load. It is less than
-// the 5 s for which crypto/tls tries to say goodbye.
+// slow is the deadline of attempts to receivers that never finish. grace is how much longer an
+// attempt may take on a busy machine. It is less than the 5 s for which crypto/tls tries to send
+// its closing message.
 const (
 	slow  = 750 * time.Millisecond
 	grace = 4 * time.Second
 )
 
-// hostileCase is two attempts at a hostile receiver.
+// hostileCase is two attempts to a hostile receiver.
 type hostileCase struct {
 	hostile  testkit.Hostile
 	scheme   string
@@ -39,9 +39,8 @@ type hostileCase struct {
 	took     []time.Duration // of each, from before its deadline was set
 }
 
-// TestPromise6NoAttemptOutlivesItsDeadline does not run in parallel: it counts
-// sockets. It makes attempts of its own in parallel, since most of
-// them wait.
+// TestPromise6NoAttemptOutlivesItsDeadline does not run in parallel with other tests, because it
+// counts sockets. It makes its own attempts in parallel, because most of them wait.
 func TestPromise6NoAttemptOutlivesItsDeadline(t *testing.T) {
 	if n := len(testkit.Hostiles()); n < 60 {
 		t.Errorf("%d hostile receivers, want at least 60", n)
@@ -82,8 +81,8 @@ func prepare(t *testing.T, rig *testkit.HostileRig) []*hostileCase {
 	return all
 }
 
-// parted returns those that end by themselves, which take CPU, and those that
-// take time.
+// parted divides the cases into those that end by themselves, which take CPU, and those that wait
+// for a time.
 func parted(all []*hostileCase) (quick, waiting []*hostileCase) {
 	for _, o := range all {
 		if o.hostile.Slow {
@@ -95,8 +94,8 @@ func parted(all []*hostileCase) (quick, waiting []*hostileCase) {
 	return quick, waiting
 }
 
-// undergo makes the attempts, so many ordeals at a time. The second attempt of
-// each could take the connection of the first.
+// undergo makes the attempts of the cases, atOnce cases at a time. The second attempt of each could
+// reuse the connection of the first.
 func undergo(t *testing.T, e *door, all []*hostileCase, atOnce int) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -158,8 +157,8 @@ func TestHostileRedirectsLeadNowhere(t *testing.T) {
 	}
 }
 
-// sockets counts the sockets that this process has open. Other files are the
-// runtime's, which opens them when it first needs them.
+// sockets counts the open sockets of this process. It ignores other files, because the runtime
+// opens some of them when it first needs them.
 func sockets(t *testing.T) (n int) {
 	t.Helper()
 	const all = "/proc/self/fd/"
@@ -176,8 +175,8 @@ func sockets(t *testing.T) (n int) {
 	return n
 }
 
-// TestFloodsCostNoMemory does not run in parallel: it counts what is
-// allocated, floods by the rig included, whose blocks are small.
+// TestFloodsCostNoMemory does not run in parallel, because it counts allocated memory. That
+// includes the memory of the receivers that flood, who write in small blocks.
 func TestFloodsCostNoMemory(t *testing.T) {
 	e := open(t, laptop())
 	for _, h := range testkit.Hostiles() {
@@ -208,8 +207,7 @@ func TestRefusedConnection(t *testing.T) {
 	}
 }
 
-// flaky answers requests with 200 and closes connections whenever it likes,
-// mostly between requests.
+// flaky responds 200 to requests and closes connections at random, mostly between requests.
 func flaky(t *testing.T, conn net.Conn, served *atomic.Int64) {
 	t.Helper()
 	defer conn.Close()
@@ -229,8 +227,8 @@ func flaky(t *testing.T, conn net.Conn, served *atomic.Int64) {
 	}
 }
 
-// TestPromise3NothingIsSentTwice has kept connections turn out to be closed: whatever
-// the receiver read belongs to one attempt.
+// TestPromise3NothingIsSentTwice has kept connections that turn out to be closed: every request
+// that the receiver read belongs to one attempt.
 func TestPromise3NothingIsSentTwice(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -303,7 +301,8 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// refuse answers as soon as a request begins, and hangs up on the rest of it.
+// refuse responds as soon as a request begins, and closes the connection before it has read the
+// rest.
 func refuse(conn net.Conn) {
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 512)); err != nil {
@@ -313,7 +312,7 @@ func refuse(conn net.Conn) {
 	_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
 }
 
-// stuck returns an event that no socket takes whole.
+// stuck returns an event that is too large for the buffers of a socket.
 func stuck() postrider.Claimed { return claimed(event(`"` + strings.Repeat("x", 8<<20) + `"`)) }
 
 func TestEarlyRefusalIsHeard(t *testing.T) {
@@ -336,8 +335,8 @@ func TestEarlyRefusalIsHeard(t *testing.T) {
 	done()
 }
 
-// TestStuckRequestEnds has receivers that read nothing, also over TLS, whose
-// connections like to say goodbye before they close.
+// TestStuckRequestEnds has receivers that read nothing. With TLS, the closing message of a
+// connection must not wait for them either.
 func TestStuckRequestEnds(t *testing.T) {
 	t.Parallel()
 	rig := testkit.NewHostileRig(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// scripted starts a receiver that answers each request with the text and does
-// what then says before it waits for the next. It counts connections.
+// scripted starts a receiver that responds to each request with the text and calls then before it
+// waits for the next request. It counts connections.
 func scripted(t *testing.T, config *tls.Config, text string, then func(net.Conn)) (address string, conns *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func (l corkable) Accept() (net.Conn, error) {
 	return &corked{Conn: c}, err
 }
 
-// corked holds back what is written, once hold is called, until flush.
+// corked holds back written bytes from the call of hold until flush.
 type corked struct {
 	net.Conn
 	holds bool
@@ -81,7 +81,7 @@ func (c *corked) Write(p []byte) (int, error) {
 
 func (c *corked) hold() { c.holds = true }
 
-// flush writes at once what is held, but for the last keep bytes.
+// flush writes the held bytes at once, except the last keep bytes.
 func (c *corked) flush(keep int) error {
 	now := len(c.held) - min(keep, len(c.held))
 	_, err := c.Conn.Write(c.held[:now])
@@ -141,8 +141,8 @@ func TestWhenConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestKeptConnectionsAreLookedAt has the receiver end or spoil each connection
-// after its first answer was read: no attempt may suffer from it.
+// TestKeptConnectionsAreLookedAt lets the receiver end or spoil each connection after its first
+// response was read. No attempt may fail because of that.
 func TestKeptConnectionsAreLookedAt(t *testing.T) {
 	t.Parallel()
 	ca := testkit.NewCA(t)
@@ -184,9 +184,9 @@ func TestKeptConnectionsAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotPlanted has a receiver say more over TLS than it was asked,
-// so that it comes with the answer and waits where no look at the socket finds
-// it. The next attempt, maybe another account's, must not take it for its own.
+// TestAnswersAreNotPlanted lets a receiver send an unrequested second response over TLS. It comes
+// together with the first one, so a look at the socket does not find it. The next attempt, perhaps
+// of another account, must not take it for its own response.
 func TestAnswersAreNotPlanted(t *testing.T) {
 	t.Parallel()
 	const (
@@ -228,8 +228,8 @@ func TestAnswersAreNotPlanted(t *testing.T) {
 	}
 }
 
-// speak writes the texts to a TLS connection, each as a record but all in one
-// piece, save for the late bytes, which it keeps for its next call.
+// speak writes the texts to a TLS connection, each as one record, but all in one write. It keeps
+// the last bytes, late of them, for its next call.
 func speak(t *testing.T, conn net.Conn, texts []string, late int) {
 	t.Helper()
 	secure, ok := conn.(*tls.Conn)

@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// testProxy is a proxy that notes where it is asked to go.
+// testProxy is a proxy that records its targets.
 type testProxy struct {
 	url string
 
@@ -47,8 +47,8 @@ func (p *testProxy) note(target string) {
 	p.targets = append(p.targets, target)
 }
 
-// newProxy starts a proxy that lets serve speak on each connection. What serve
-// returns is connected to the client; nothing: the client is hung up on.
+// newProxy starts a proxy that calls serve for each connection. The connection that serve returns
+// is joined with the client's; nil: the client's is closed.
 func newProxy(t *testing.T, scheme string, config *tls.Config, serve func(*testProxy, net.Conn) net.Conn) *testProxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +74,7 @@ func newProxy(t *testing.T, scheme string, config *tls.Config, serve func(*testP
 	return p
 }
 
-// join passes on what two connections say, until both have ended.
+// join copies between two connections until both have ended.
 func join(a, b net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
@@ -158,8 +158,8 @@ func relays(user, password string) func(*testProxy, net.Conn) net.Conn {
 	}
 }
 
-// through returns options that send everything through the proxy, for names
-// that mean this machine.
+// through returns options that send everything through the proxy, with names that resolve to this
+// machine.
 func through(t *testing.T, p *testProxy, user *url.Userinfo) egress.Options {
 	t.Helper()
 	u, err := egress.ParseProxy(p.url)
@@ -172,11 +172,10 @@ func through(t *testing.T, p *testProxy, user *url.Userinfo) egress.Options {
 	return opts
 }
 
-// named returns the URL with a name instead of the address.
+// named returns the URL with a host name instead of the address.
 func named(url string) string { return strings.Replace(url, "127.0.0.1", "receiver.example", 1) }
 
-// onlyTo reports whether all that the proxy was asked for was this, as an
-// address.
+// onlyTo reports whether the only target of the proxy was the URL's server, as an address.
 func onlyTo(targets []string, verb, url string) bool {
 	_, address, _ := strings.Cut(url, "://")
 	return len(targets) > 0 && !slices.ContainsFunc(targets, func(target string) bool { return target != verb+" "+address })
@@ -235,8 +234,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestForbiddenTargetsNeverReachTheProxy: what the operator may do with its
-// address, which is private, says nothing of the targets.
+// TestForbiddenTargetsNeverReachTheProxy: the proxy has a private address because the operator
+// chose it. Targets with private addresses are still forbidden.
 func TestForbiddenTargetsNeverReachTheProxy(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
@@ -260,7 +259,7 @@ func TestForbiddenTargetsNeverReachTheProxy(t *testing.T) {
 	}
 }
 
-// saying returns a proxy's part that hears what there is and answers that.
+// saying returns a serve function that reads what the client sends and writes the text.
 func saying(text string) func(*testProxy, net.Conn) net.Conn {
 	return func(_ *testProxy, client net.Conn) net.Conn {
 		client.Read(make([]byte, 1024))
@@ -270,7 +269,7 @@ func saying(text string) func(*testProxy, net.Conn) net.Conn {
 	}
 }
 
-// repeating returns a proxy's part that says the text again and again.
+// repeating returns a serve function that writes the text again and again.
 func repeating(text string, every time.Duration) func(*testProxy, net.Conn) net.Conn {
 	return func(_ *testProxy, client net.Conn) net.Conn {
 		client.Read(make([]byte, 1024))
@@ -342,8 +341,8 @@ func TestProxyFaults(t *testing.T) {
 	}
 }
 
-// TestProxyOfAnAttemptThatEnds ends attempts just when TLS with their proxy
-// begins. The race detector is what looks on.
+// TestProxyOfAnAttemptThatEnds ends attempts just when TLS with their proxy begins. The race
+// detector finds mistakes.
 func TestProxyOfAnAttemptThatEnds(t *testing.T) {
 	t.Parallel()
 	var end atomic.Pointer[context.CancelFunc]
@@ -372,7 +371,7 @@ func TestProxyThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestProxiesOfTheEnvironmentAreIgnored is not parallel, since it sets variables.
+// TestProxiesOfTheEnvironmentAreIgnored is not parallel, because it sets environment variables.
 func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	port, hits := canary(t)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {

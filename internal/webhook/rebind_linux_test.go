@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestTenThousandRebindings asks a real DNS, whose answers are public and then
-// not, in a network where both would be reached.
+// TestTenThousandRebindings uses a real DNS server, whose answers are public first and private
+// later. Both addresses can be reached in the network of the test.
 func TestTenThousandRebindings(t *testing.T) {
 	for _, resolver := range []string{"go", "cgo"} {
 		report, outside := testkit.Alone(t, "GODEBUG=netdns="+resolver)
@@ -27,7 +27,7 @@ func TestTenThousandRebindings(t *testing.T) {
 	}
 }
 
-// rebindings is how often each of the names is sent to.
+// rebindings is the number of attempts for each name.
 const rebindings = 2500
 
 func rebindFromInside(t *testing.T) {
@@ -67,7 +67,7 @@ func rebindFromInside(t *testing.T) {
 	testkit.Report(t, fmt.Appendf(nil, "%d attempts blocked, %d arrived, 0 elsewhere\n%s", blocked, reached, blindness(t, e)))
 }
 
-// answerOnce answers the first request with 200 and closes.
+// answerOnce responds 200 to the first request and closes the connection.
 func answerOnce(conn net.Conn) {
 	io.ReadFull(conn, make([]byte, 1))
 	io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -75,8 +75,8 @@ func answerOnce(conn net.Conn) {
 	io.Copy(io.Discard, conn)
 }
 
-// blindness sends to forbidden targets of which some exist, and returns how
-// long that took: what they are must show neither there nor in the text.
+// blindness sends to forbidden targets, of which some exist, and returns how long that took.
+// Neither the time nor the text of the error may show which exist.
 func blindness(t *testing.T, e *door) (report string) {
 	t.Helper()
 	for _, target := range []struct{ name, url string }{

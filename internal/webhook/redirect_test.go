@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// following returns a change that lets attempts follow so many redirects, of an
-// endpoint with something to lose.
+// following returns a change that lets attempts follow that many redirects. The endpoint also gets
+// secrets that must not leak.
 func following(hops int) func(*store.EndpointSnapshot) {
 	return func(r *store.EndpointSnapshot) {
 		p := &r.Endpoint.Policy
@@ -29,7 +29,7 @@ func following(hops int) func(*store.EndpointSnapshot) {
 	}
 }
 
-// redirectTo answers a first request with a redirect, and all others with 200.
+// redirectTo responds to the first request with a redirect, and to all others with 200.
 func redirectTo(code int, location string) testkit.Answer {
 	return func(w http.ResponseWriter, r testkit.Request) {
 		if strings.HasPrefix(r.Target, "/there") {
@@ -40,7 +40,7 @@ func redirectTo(code int, location string) testkit.Answer {
 	}
 }
 
-// redirects is what may be redirected to.
+// redirects are the servers to which a request can be redirected.
 type redirects struct {
 	first, other *testkit.Receiver
 }
@@ -118,8 +118,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// redirectError is the error of a redirect to that location: one that was to be
-// followed says why it was not.
+// redirectError returns the error of an attempt that got a redirect to the location. If the
+// redirect should have been followed, the error says why it was not.
 func redirectError(wanted bool, cause, location string) string {
 	text := "redirect"
 	if wanted {
@@ -131,7 +131,7 @@ func redirectError(wanted bool, cause, location string) string {
 	return text
 }
 
-// checkHop looks at what a second request carries.
+// checkHop checks what a second request carries.
 func checkHop(t *testing.T, rs redirects, a postrider.Attempt) {
 	t.Helper()
 	first := rs.first.Requests()[0]
@@ -166,8 +166,8 @@ func checkHop(t *testing.T, rs redirects, a postrider.Attempt) {
 	}
 }
 
-// TestRedirectsAreCounted has receivers that redirect for ever, to themselves
-// and to each other: what one host was not to have, no later one gets.
+// TestRedirectsAreCounted has two receivers that redirect to each other for ever. After the first
+// redirect, no request carries a signature or a credential.
 func TestRedirectsAreCounted(t *testing.T) {
 	t.Parallel()
 	for hops := range 4 {
@@ -191,7 +191,7 @@ func TestRedirectsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRedirectsShareTheDeadline has the second of two receivers never answer.
+// TestRedirectsShareTheDeadline has two receivers, of which the second never responds.
 func TestRedirectsShareTheDeadline(t *testing.T) {
 	t.Parallel()
 	silent := testkit.NewReceiver(t, func(http.ResponseWriter, testkit.Request) { <-t.Context().Done() })

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// serveConns serves every connection until the listener is closed, and returns
-// what waits for the last of them.
+// serveConns serves every connection until the listener is closed, and returns a function that
+// waits for the last connection.
 func serveConns(listener net.Listener, serve func(net.Conn)) (wait func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() {

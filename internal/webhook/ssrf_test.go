@@ -25,7 +25,7 @@ func vectors(tb testing.TB) (urls []string) {
 	return urls
 }
 
-// canary listens on every loopback address and counts who comes.
+// canary listens on every loopback address and counts connections.
 func canary(t *testing.T) (port string, hits *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", ":0") // also what 0.0.0.0, :: and mapped addresses reach
@@ -48,7 +48,7 @@ func canary(t *testing.T) (port string, hits *atomic.Int64) {
 	return port, hits
 }
 
-// answers is a resolver that answers with each of its answers in turn.
+// answers is a resolver that returns its answers one after the other.
 type answers struct {
 	turn atomic.Int64
 	list [][]string
@@ -85,8 +85,8 @@ func TestVectorsAreRefused(t *testing.T) {
 	}
 }
 
-// TestVectorsReachNothing opens all ports, so that the port of a listener gets
-// past that check, and has the DNS call every name this machine.
+// TestPromise10NoRequestLeavesForAForbiddenAddress allows all ports, so that a listener's port
+// passes that check, and resolves every name to this machine.
 func TestPromise10NoRequestLeavesForAForbiddenAddress(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
@@ -143,9 +143,9 @@ func TestForbiddenAnswersOfTheDNS(t *testing.T) {
 	})
 }
 
-// TestRebinding has the DNS answer with an address that is allowed when asked
-// first and with a forbidden one when asked again. 127.0.0.0/9 stands in for
-// the public internet, 127.128.0.0/9 for the inside.
+// TestRebinding has a DNS that returns an allowed address for the first question and a forbidden
+// one for the second. 127.0.0.0/9 stands for the public internet, 127.128.0.0/9 for the internal
+// network.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
@@ -216,10 +216,10 @@ func TestFailuresOfTheDNS(t *testing.T) {
 	}
 }
 
-// silence is a resolver that never answers.
+// silence is a resolver that never responds.
 type silence struct{}
 
-// LookupNetIP waits for the end of ctx.
+// LookupNetIP waits until ctx ends.
 func (silence) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -235,8 +235,8 @@ func TestLookupsHaveNoSearchDomain(t *testing.T) {
 	}
 }
 
-// TestLocalhostIsFound asks the resolver that production has: it reads
-// /etc/hosts, where no name ends with a dot.
+// TestLocalhostIsFound uses the resolver of production, which reads /etc/hosts, where no name ends
+// with a dot.
 func TestLocalhostIsFound(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))
@@ -258,10 +258,10 @@ func TestNamesOfPrivateNetworksAreLookedUp(t *testing.T) {
 	}
 }
 
-// names is a resolver that knows nothing and notes what it was asked.
+// names is a resolver that knows no name and records the questions.
 type names chan string
 
-// LookupNetIP notes the name.
+// LookupNetIP records the name.
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	n <- host
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}

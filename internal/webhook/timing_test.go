@@ -12,13 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// slowly is how long each step of these tests takes at least.
+// slowly is the least time of each step in these tests.
 const slowly = 10 * time.Millisecond
 
 // pause waits for slowly.
 func pause() { <-time.After(slowly) }
 
-// slowResolver finds the address after a while; without an address, it never does.
+// slowResolver returns the address after a while; without an address, it never responds.
 type slowResolver struct{ address netip.Addr }
 
 // LookupNetIP returns the address.
@@ -31,7 +31,7 @@ func (r slowResolver) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Add
 	return []netip.Addr{r.address}, nil
 }
 
-// slowHandshake is a configuration of TLS that needs a while for a handshake.
+// slowHandshake returns a TLS configuration with a slow handshake.
 func slowHandshake(certificate tls.Certificate) *tls.Config {
 	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pause()

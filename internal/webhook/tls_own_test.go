@@ -25,7 +25,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// brought is a certificate as an endpoint's owner brings it.
+// brought is a certificate as an endpoint's owner supplies it.
 type brought struct{ certificate, key string }
 
 func bring(t *testing.T, c tls.Certificate) brought {
@@ -58,18 +58,17 @@ func shows(b brought) func(*store.EndpointSnapshot) {
 	}
 }
 
-// trusts returns a change that gives the endpoint authorities of its own.
+// trusts returns a change that gives the endpoint its own authorities.
 func trusts(ca *testkit.CA) func(*store.EndpointSnapshot) {
 	return func(r *store.EndpointSnapshot) { r.Endpoint.Policy.TLS.Authorities = string(ca.PEM()) }
 }
 
-// endpoint returns a change that makes it another endpoint.
+// endpoint returns a change of the endpoint's id.
 func endpoint(n byte) func(*store.EndpointSnapshot) {
 	return func(r *store.EndpointSnapshot) { r.Endpoint.ID = postrider.EndpointID{n} }
 }
 
-// serveTLS starts a server that speaks TLS as config says, and counts its
-// connections.
+// serveTLS starts a server with the TLS configuration, and counts its connections.
 func serveTLS(t *testing.T, config *tls.Config, handler http.HandlerFunc) (url string, conns *atomic.Int64) {
 	t.Helper()
 	conns = new(atomic.Int64)
@@ -122,8 +121,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// TestIdentitiesAreKeptApart has endpoints of several identities take turns at
-// one receiver, over kept connections and over sessions that could be resumed.
+// TestIdentitiesAreKeptApart lets endpoints with different client certificates send to one receiver
+// in turn, over kept connections and over TLS sessions that could be resumed.
 func TestIdentitiesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	ca, clients := testkit.NewCA(t), testkit.NewCA(t)
@@ -290,7 +289,7 @@ func pemText(kind string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte("nothing")}))
 }
 
-// selfSigned returns a certificate of the key, which nobody vouches for.
+// selfSigned returns a self-signed certificate of the key.
 func selfSigned(t *testing.T, key *rsa.PrivateKey) brought {
 	t.Helper()
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -24,14 +24,14 @@ import (
 	"github.com/postrider/postrider/internal/webhook"
 )
 
-// granted returns a change that has tokens come from the URL.
+// granted returns a change that sets the token URL.
 func granted(tokenURL string) func(*store.EndpointSnapshot) {
 	return auth(postrider.Auth{
 		Kind: postrider.AuthOAuth2, TokenURL: tokenURL, ClientID: "client", Scopes: []string{"a", "b"}, Audience: "hooks",
 	}, "canary-secret")
 }
 
-// tokens answers with a new token each time, which lives so long.
+// tokens responds with a new token each time, which is valid for life.
 func tokens(life time.Duration) testkit.Answer {
 	return func(w http.ResponseWriter, r testkit.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -39,7 +39,7 @@ func tokens(life time.Duration) testkit.Answer {
 	}
 }
 
-// shown returns the tokens that a receiver was shown.
+// shown returns the tokens that a receiver got.
 func shown(r *testkit.Receiver) (list []string) {
 	for _, request := range r.Requests() {
 		list = append(list, strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer canary-"))
@@ -83,7 +83,8 @@ func TestOAuthFetchesATokenOnce(t *testing.T) {
 	}
 }
 
-// TestOAuthSecretInTheBody has a server that does not know basic.
+// TestOAuthSecretInTheBody has a token server that does not accept the secret in the Authorization
+// header.
 func TestOAuthSecretInTheBody(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewReceiver(t, func(w http.ResponseWriter, r testkit.Request) {
@@ -114,7 +115,7 @@ func TestOAuthTokensExpire(t *testing.T) {
 	}
 }
 
-// picky answers 200 to the tokens that are valid and else as refuse does.
+// picky responds 200 to requests with a valid token, and calls refuse for others.
 type picky struct {
 	valid  atomic.Value // a function that tells whether a token is
 	refuse testkit.Answer
@@ -128,7 +129,7 @@ func (p *picky) answer(w http.ResponseWriter, r testkit.Request) {
 
 func (p *picky) accept(token string) { p.valid.Store(func(t string) bool { return t == token }) }
 
-// refusals collects what a sender records before it goes on.
+// refusals records the attempts that a sender records before it makes another one.
 type refusals struct {
 	mu   sync.Mutex
 	list []postrider.Attempt
@@ -145,8 +146,8 @@ func (r *refusals) record(_ context.Context, c postrider.Claimed, a postrider.At
 }
 
 // TestPromise3ARefusedTokenIsReplacedAtOnce has a token server that revokes its tokens again and
-// again. Each event is accepted with the next token, and the request that was refused is
-// recorded as an attempt of its own.
+// again. Each event is accepted with the next token, and the refused request is recorded as an
+// attempt of its own.
 func TestPromise3ARefusedTokenIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]testkit.Answer{
@@ -185,7 +186,7 @@ func TestPromise3ARefusedTokenIsReplacedAtOnce(t *testing.T) {
 }
 
 // TestASecondRefusalIsTheEndpoints has an endpoint that refuses every token. Its attempts are
-// rejected, and the fetches are bounded: ten at once, and then one a second.
+// rejected. The fetches are limited: ten at once, and then one a second.
 func TestASecondRefusalIsTheEndpoints(t *testing.T) {
 	t.Parallel()
 	kept := refusals{}
@@ -204,7 +205,7 @@ func TestASecondRefusalIsTheEndpoints(t *testing.T) {
 }
 
 // TestPromise3ARefusalThatCannotBeRecordedIsTheAttempt has a lease that is gone when the sender
-// wants to go on: no second request leaves. The next attempt has a new token.
+// wants to make another attempt: no second request leaves. The next attempt has a new token.
 func TestPromise3ARefusalThatCannotBeRecordedIsTheAttempt(t *testing.T) {
 	t.Parallel()
 	p, kept := picky{refuse: testkit.Status(401)}, refusals{err: postrider.ErrFenced}
@@ -224,7 +225,8 @@ func TestPromise3ARefusalThatCannotBeRecordedIsTheAttempt(t *testing.T) {
 	}
 }
 
-// TestOAuthOneFetchAtATime has attempts come together, and the first give up.
+// TestOAuthOneFetchAtATime has a token server that hangs at the first fetch, until the attempt that
+// fetches is cancelled. Twenty other attempts wait, and share the second fetch.
 func TestOAuthOneFetchAtATime(t *testing.T) {
 	t.Parallel()
 	var inside, most atomic.Int64
@@ -267,7 +269,7 @@ func TestOAuthOneFetchAtATime(t *testing.T) {
 	}
 }
 
-// jsonAnswer answers 200 with the text as JSON.
+// jsonAnswer responds 200 with the text as JSON.
 func jsonAnswer(text string) testkit.Answer {
 	return func(w http.ResponseWriter, _ testkit.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -275,7 +277,7 @@ func jsonAnswer(text string) testkit.Answer {
 	}
 }
 
-// echo repeats all that it was told, in every place that has room.
+// echo repeats the whole request in every part of the response.
 func echo(code int) testkit.Answer {
 	return func(w http.ResponseWriter, r testkit.Request) {
 		said := r.Header.Get("Authorization") + "canary-secret"
@@ -349,7 +351,7 @@ func TestOAuthHostileTokenServers(t *testing.T) {
 	}
 }
 
-// TestOAuthSlowTokenServers has servers that give no token in time.
+// TestOAuthSlowTokenServers has servers that return no token in time.
 func TestOAuthSlowTokenServers(t *testing.T) {
 	t.Parallel()
 	t.Run("no answer", func(t *testing.T) {
@@ -382,8 +384,7 @@ func TestOAuthSlowTokenServers(t *testing.T) {
 	})
 }
 
-// checkNoToken makes an attempt whose token does not come, for the reason that
-// the detail says.
+// checkNoToken makes an attempt that gets no token, for the reason in detail.
 func checkNoToken(t *testing.T, tokenURL string, within time.Duration, detail string) {
 	t.Helper()
 	r := testkit.NewReceiver(t, testkit.Status(200))

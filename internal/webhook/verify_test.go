@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// challengeOf returns the challenge of a request.
+// challengeOf returns the challenge in a request.
 func challengeOf(r testkit.Request) string {
 	var body struct{ Type, Challenge string }
 	if err := json.Unmarshal(r.Body, &body); err != nil || body.Type != "postrider.challenge" {
@@ -150,7 +150,7 @@ func TestVerifyWhatCannotBeAsked(t *testing.T) {
 	}
 }
 
-// Only the challenge is signed.
+// Only the challenge is signed; the handshake of CloudEvents is not.
 func TestVerifyWithoutAKey(t *testing.T) {
 	t.Parallel()
 	expired := func(r *store.EndpointSnapshot) { r.Secrets = nil }

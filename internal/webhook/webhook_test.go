@@ -33,19 +33,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// laptop are options with which receivers of these tests can be reached.
+// laptop returns options that allow requests to the receivers of these tests.
 func laptop() egress.Options {
 	return egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: loopback}}
 }
 
-// door is a sender with the egress that it sends through.
+// door is a sender, with the egress through which it sends.
 type door struct {
 	*egress.Egress
 	*webhook.Sender
 }
 
-// Send makes an attempt of a delivery whose snapshot the test goes on to change, with
-// the deadline of the context. The context itself has none then, as in production.
+// Send makes an attempt of a delivery. It copies the snapshot, because the test may change it
+// afterwards. It passes the deadline of the context as an argument, and a context without a
+// deadline, as in production.
 func (d *door) Send(ctx context.Context, c postrider.Claimed, to store.EndpointSnapshot) postrider.Attempt {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -74,15 +75,15 @@ func openWith(tb testing.TB, opts egress.Options, vault webhook.Vault, more webh
 	return &door{e, webhook.New(e, vault, more)}
 }
 
-// glass is a vault that hides nothing: what it opens was never closed.
+// glass is a vault whose secrets are not encrypted.
 type glass struct{}
 
-// DecryptSecret returns what the secret holds.
+// DecryptSecret returns the bytes of the secret as text.
 func (glass) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
 	return string(s.Encrypted), nil
 }
 
-// DecryptCredentials reads what credentials wrote.
+// DecryptCredentials reads the result of credentials.
 func (glass) DecryptCredentials(_ context.Context, e postrider.Endpoint) (c postrider.Credentials, err error) {
 	if e.Credentials != nil {
 		err = json.Unmarshal(e.Credentials, &c)
@@ -105,7 +106,7 @@ func policy(change func(*postrider.Policy)) func(*store.EndpointSnapshot) {
 	return func(r *store.EndpointSnapshot) { change(&r.Endpoint.Policy) }
 }
 
-// secretOf returns a secret whose key is that byte, 32 times.
+// secretOf returns a secret whose key is the byte, 32 times.
 func secretOf(b byte) signature.Secret {
 	secret, err := signature.ParseSecret("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
 	if err != nil {
@@ -114,7 +115,7 @@ func secretOf(b byte) signature.Secret {
 	return secret
 }
 
-// encrypted returns the secret of that byte as an endpoint has it.
+// encrypted returns the secret of the byte in the form in which an endpoint has it.
 func encrypted(id, b byte) postrider.Secret {
 	return postrider.Secret{ID: postrider.SecretID{id}, Encrypted: []byte(secretOf(b).Text())}
 }
@@ -134,10 +135,11 @@ func claimed(e *postrider.Event) postrider.Claimed {
 	}
 }
 
-// revisions counts the endpoints of all tests, which are revisions of one.
+// revisions counts the endpoints of all tests. Each has its own revision, because all have the same
+// id.
 var revisions atomic.Int64
 
-// routed returns an endpoint with a secret, changed by each of the changes.
+// routed returns an endpoint with a secret, to which all changes were applied.
 func routed(url string, changes ...func(*store.EndpointSnapshot)) store.EndpointSnapshot {
 	r := store.EndpointSnapshot{
 		Endpoint: postrider.Endpoint{
@@ -162,7 +164,7 @@ func signedBy(schemes ...postrider.Scheme) func(*store.EndpointSnapshot) {
 	}
 }
 
-// send makes one attempt with a deadline.
+// send makes one attempt, with a deadline.
 func send(tb testing.TB, e *door, to store.EndpointSnapshot, within time.Duration) postrider.Attempt {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), within)
@@ -170,9 +172,9 @@ func send(tb testing.TB, e *door, to store.EndpointSnapshot, within time.Duratio
 	return e.Send(ctx, claimed(event(`{"order_id":42}`)), to)
 }
 
-// sendUntil sends with one deadline after the other, each twice as long, until an attempt has come
-// as far as it must before its deadline: that may take a while on a busy machine. It returns
-// the attempt and its deadline.
+// sendUntil makes attempts with longer and longer deadlines, each twice as long, until an attempt
+// gets as far as the test needs before its deadline. On a busy machine that may take a while. It
+// returns the attempt and its deadline.
 func sendUntil(tb testing.TB, e *door, to store.EndpointSnapshot, reached func(postrider.Attempt) bool) (a postrider.Attempt, within time.Duration) {
 	tb.Helper()
 	for within = slow; ; within *= 2 {
@@ -226,7 +228,7 @@ func TestSequenceIsSent(t *testing.T) {
 	}
 }
 
-// TestEndpointsChange: what is remembered of an endpoint must not outlive it.
+// TestEndpointsChange: cached data of an endpoint must not be used after the endpoint has changed.
 func TestEndpointsChange(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))
@@ -257,7 +259,7 @@ func TestEndpointsChange(t *testing.T) {
 	}
 }
 
-// TestASecretThatExpiresSignsNoMore has nothing but the time change.
+// TestASecretThatExpiresSignsNoMore changes only the time.
 func TestASecretThatExpiresSignsNoMore(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(200))
@@ -337,8 +339,7 @@ func TestTimestampsHaveSixDigits(t *testing.T) {
 	}
 }
 
-// TestARetryHasTheSameIDAndATimeOfItsOwn compares the requests of two attempts
-// of a delivery.
+// TestARetryHasTheSameIDAndATimeOfItsOwn compares the requests of two attempts of a delivery.
 func TestARetryHasTheSameIDAndATimeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	e, to := open(t, laptop()), routed("http://127.0.0.1:1/")
@@ -494,7 +495,7 @@ func TestNothingIsSentUnsigned(t *testing.T) {
 	}
 }
 
-// unsignable is an endpoint of a scheme that its one secret cannot sign in.
+// unsignable returns a change to a scheme in which the endpoint's only secret cannot sign.
 func unsignable(tb testing.TB) func(*store.EndpointSnapshot) {
 	tb.Helper()
 	key, err := signature.NewPrivateKey(rand.Reader)

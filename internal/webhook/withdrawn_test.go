@@ -12,12 +12,12 @@ import (
 	"github.com/postrider/postrider/internal/webhook"
 )
 
-// currentFor returns an answer to Current that is true for the first n requests.
+// currentFor returns options with a Current that is true for the first n requests.
 func currentFor(n int64, asked *atomic.Int64) webhook.Options {
 	return webhook.Options{Current: func(*postrider.Claimed, *store.EndpointSnapshot) bool { return asked.Add(1) <= n }}
 }
 
-// TestPromise7NothingIsSentAfterAChange lets the endpoint change before the first request, between a
+// TestPromise7NothingIsSentAfterAChange changes the endpoint before the first request, between a
 // token and its request, and between a request and its redirect.
 func TestPromise7NothingIsSentAfterAChange(t *testing.T) {
 	t.Parallel()

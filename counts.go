@@ -17,7 +17,8 @@ import (
 // attempt stays counted as lost even if its response is settled later.
 type Counts struct {
 	Attempts [CountedOutcomes]int64 // by outcome, in the order of [Outcomes]
-	// By number: first attempts, second attempts, …; the last element also has all higher numbers.
+	// Attempts by their number: first attempts, second attempts, …; the last element also has all
+	// higher numbers.
 	Numbers       [CountedNumbers]int64
 	Ended         [EndStatuses]int64 // deliveries by their final status, in the order of [Statuses], without pending
 	FirstAccepted int64              // first attempts that were accepted

@@ -49,7 +49,7 @@ const (
 	ToResume       Action = "resume"        // resume the endpoint
 	ToResumeStore  Action = "resume_store"  // resume the store, which is held after a restore
 	ToEnable       Action = "enable"        // enable the endpoint
-	ToSetPolicy    Action = "set_policy"    // set the endpoint's policy anew
+	ToSetPolicy    Action = "set_policy"    // set the endpoint's policy again
 	ToRotateSecret Action = "rotate_secret" // give the endpoint a secret
 	ToReplay       Action = "replay"        // replay the delivery
 )

@@ -15,7 +15,7 @@ type Expunge struct {
 	Account  AccountID  // account to remove, or the account of the event or endpoint
 	By       string     // who asked for the expunge
 
-	// The store writes the next three fields with each chunk that is removed.
+	// The store writes the fields from Removed to EndedAt at each step of the expunge.
 	Removed    ExpungeCounts
 	Digest     ExpungeDigest
 	EmptySince time.Time // when a look for rows first found none; zero: the last look found some

@@ -157,8 +157,9 @@ func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth
 	return s, false
 }
 
-// DisabledAt returns the earliest time at which the endpoint will be disabled, if the health
-// warned, which Assess returned, is the last warning before that. Otherwise it returns zero.
+// DisabledAt returns when the endpoint will be disabled, at the earliest. warned is the health that
+// Assess returned. If it is not the last warning before the endpoint is disabled, DisabledAt
+// returns zero.
 func (in HealthInput) DisabledAt(warned EndpointHealth, limits HealthLimits) time.Time {
 	steps := limits.steps()
 	last := len(steps) - 1

@@ -59,8 +59,9 @@ func (c *Client) SearchArchive(ctx context.Context, f ArchiveFilter) (apitypes.A
 		"endpoint", idText(f.Endpoint), "event_type", f.EventType, "from", day(f.From), "to", day(f.To)))
 }
 
-// RestoreArchive makes one step of a restore. It copies the records that such a step of a search
-// finds back into the database, so that people can look at them. A step may be repeated.
+// RestoreArchive makes one step of a restore. It searches in the same way as SearchArchive, and
+// copies the records that it finds back into the database, for people to look at. A step may be
+// repeated.
 func (c *Client) RestoreArchive(ctx context.Context, r apitypes.ArchiveRestore) (apitypes.ArchiveRestored, error) {
 	return post[apitypes.ArchiveRestored](ctx, c, "/archive/restores", r)
 }

@@ -36,8 +36,8 @@ type Event struct {
 	ID string
 
 	// Type is the event's type, or empty. GitHub, Shopify and Plain have it in a header, which they
-	// do not sign. For the other schemes, and if that header is missing, it is the member "type" of
-	// a JSON body.
+	// do not sign. For the other schemes, and if that header is missing, Type is the member "type"
+	// of a JSON body.
 	Type string
 
 	Timestamp time.Time        // signed time of the attempt; zero if the scheme signs no timestamp

@@ -80,7 +80,7 @@ func (d *Dispatcher) measureQueue(ctx context.Context, count int) (q observe.Que
 	}
 }
 
-// askHolds asks the loop what holds the lanes' endpoints; false: the loop has ended.
+// askHolds asks the loop for the HeldBy of each lane's endpoint; false: the loop has ended.
 func (d *Dispatcher) askHolds(ctx context.Context, ask holdsAsked) (holds, bool) {
 	response := make(chan holds, 1)
 	ask.response = response

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// groupRows is the greatest number of deliveries that a group commits, unless its first publish
-	// alone has more. Later events of a batch that has more get fan-out jobs.
+	// groupRows is the greatest number of deliveries of a group, unless its first publish alone has
+	// more. When a batch has this many deliveries, its next events get fan-out jobs.
 	groupRows = 2000
 	// orderedRows is the greatest number of deliveries of a batch in which an endpoint wants its
 	// events in order. Such events get no fan-out job, because the next event of the key would

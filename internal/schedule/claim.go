@@ -32,8 +32,8 @@ type claims struct {
 	errors  int // failed claims in a row
 }
 
-// maxWants is the greatest number of endpoints and lanes of one claim. One statement looks up so
-// many within milliseconds.
+// maxWants is the greatest number of endpoints and lanes of one claim. One statement can look up
+// that many within milliseconds.
 const maxWants = 256
 
 // maxAsked is the greatest number of deliveries that one claim asks for at one endpoint, so that a

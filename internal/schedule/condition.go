@@ -224,8 +224,8 @@ func isResponse(o postrider.Outcome) bool {
 		o == postrider.OutcomeThrottled || o == postrider.OutcomeGone
 }
 
-// isSlow reports whether attempts in flight have had no response for slowAfter, or the endpoint
-// usually takes that long. A time-out counts with the time until the time-out.
+// isSlow reports whether attempts in flight have had no response for slowAfter, or attempts usually
+// take that long. For an attempt that timed out, the time until its time-out counts.
 func (ep *endpoint) isSlow(now time.Time) bool {
 	return ep.latency > slowAfter || ep.inFlight > 0 && now.Sub(ep.waitsSince) >= slowAfter
 }

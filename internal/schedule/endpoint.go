@@ -37,8 +37,8 @@ type endpoint struct {
 	// Approximate number of first attempts that were committed without a lease and are not claimed
 	// yet; used for the lag.
 	backlog int
-	// Smoothed duration of attempts; a time-out counts with the time until the time-out; 0: no
-	// attempt has ended.
+	// Smoothed duration of attempts; for an attempt that timed out, the time until its time-out; 0:
+	// no attempt has ended.
 	latency time.Duration
 
 	queued queueKinds

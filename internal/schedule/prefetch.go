@@ -2,11 +2,11 @@ package schedule
 
 import "time"
 
-// prefetch counts deliveries that have not started but are leased, or asked for by a claim. It
-// limits those that cannot start. An endpoint is stuck if it cannot start its leased deliveries
-// because it is degraded or slow, its host is full or its rate is used up. All stuck endpoints
-// share a quarter of the leases that the node may prefetch ([slots.prefetchFree]). Without that
-// limit they would take all of these leases, and healthy endpoints would have to wait.
+// prefetch counts leases that have not started, including leases that a claim under way asks for.
+// It limits the leases that cannot start. An endpoint is stuck if it cannot start its leased
+// deliveries because it is degraded or slow, its host is full or its rate is used up. All stuck
+// endpoints share a quarter of the leases that the node may prefetch ([slots.prefetchFree]).
+// Without that limit they would take all of these leases, and healthy endpoints would have to wait.
 //
 // The count of stuck leases changes with each lease, so that waiting endpoints continue within
 // milliseconds after a host has a slot again. Between two recounts, of which there are four a

@@ -98,7 +98,7 @@ func (ep *endpoint) gateOpens() time.Time {
 		}
 	}
 	if first.IsZero() {
-		return time.Time{} // nothing is there for a probe
+		return time.Time{} // no row waits, so there is nothing to probe with
 	}
 	return later(later(later(first, ep.breaker.ProbeAt), ep.breaker.PacedUntil), ep.postponedUntil)
 }

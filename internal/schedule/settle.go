@@ -110,7 +110,8 @@ func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 			if s.Claimed.Lane == postrider.LaneBulk {
 				l = postrider.LaneBulk
 			}
-			// The store added the wait to an earlier time than now, so the row is due by then.
+			// The store added the wait to the time of the settlement, which is before now. So the
+			// row is due by then.
 			c.noteLane(now, store.DueLane{Endpoint: ep.id, Lane: l, In: s.Transition.After})
 		}
 	}

@@ -20,12 +20,12 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// Copy sets fields of the struct that to points to. Each field gets the value of the field of the
-// struct from that is the same setting. Fields that only one of the structs has are not changed.
-// Structs and slices in them are replaced as a whole, by the same rules. A pointer is the same
-// setting as the value that it points to; a nil pointer leaves the other field unchanged. A
-// duration that is no whole number of milliseconds is an error, so that nothing is rounded without
-// notice. If the types do not fit, which is a programming error, Copy panics.
+// Copy sets fields of the struct *to. Each field gets the value of the field of the struct from
+// that is the same setting. Fields that only one of the structs has are not changed. Structs and
+// slices in them are replaced as a whole, by the same rules. A pointer is the same setting as the
+// value that it points to; a nil pointer leaves the other field unchanged. A duration that is no
+// whole number of milliseconds is an error, so that nothing is rounded without notice. If the types
+// do not fit, which is a programming error, Copy panics.
 func Copy(to, from any) error {
 	return copyStruct(reflect.ValueOf(to).Elem(), reflect.ValueOf(from))
 }
@@ -147,9 +147,9 @@ type Option struct {
 // Value returns the value of the field. The caller may set it.
 func (o Option) Value() reflect.Value { return reflect.ValueOf(o.SetValue()).Elem() }
 
-// Options yields the Optional fields of the struct that of points to. For each it also finds the
-// same setting in the other struct, which may be a struct of flags. The type of a flag fits if it
-// is the type of the value, a pointer to it, or if both are texts.
+// Options yields the Optional fields of the struct *of. For each it also finds the same setting in
+// the other struct, which may be a struct of flags. The type of a flag fits if it is the type of
+// the value, a pointer to it, or if both are texts.
 func Options(of any, other reflect.Type) iter.Seq[Option] {
 	return func(yield func(Option) bool) {
 		for field, value := range reflect.ValueOf(of).Elem().Fields() {

@@ -17,10 +17,10 @@ type circuitMachine struct {
 	twin   postrider.Breaker // gets the same inputs
 	now    time.Time
 
-	probing  bool      // a probe is under way, and its time is not over
-	deadline time.Time // when it is
-	row      int       // accepted in a row since it opened, as far as they count
-	openedAt time.Time // the last time by itself; zero: a person set it since
+	probing  bool      // a probe is under way, and its deadline has not passed
+	deadline time.Time // deadline of the probe
+	row      int       // accepted attempts in a row since the circuit opened, without attempts that do not count
+	openedAt time.Time // when failures last opened the circuit; zero: a person has set it since
 }
 
 var circuitPolicies = rapid.Custom(func(t *rapid.T) postrider.CircuitPolicy {
@@ -58,7 +58,7 @@ func TestCircuitMachine(t *testing.T) {
 }
 
 func (m *circuitMachine) pass(t *rapid.T) {
-	// Mostly by about what there is to wait for.
+	// Mostly a time in the order of the cooldowns.
 	d := rapid.OneOf(
 		rapid.Int64Range(0, int64(10*sec)),
 		rapid.Int64Range(0, int64(m.policy.Cooldown)),
@@ -108,7 +108,7 @@ func (m *circuitMachine) probe(t *rapid.T) {
 
 func (m *circuitMachine) probed(t *rapid.T) {
 	if !m.probing {
-		return // none is under way
+		return // no probe is under way
 	}
 	m.probing = false
 	m.record(t, rapid.SampledFrom(postrider.Outcomes).Draw(t, "outcome"), true)
@@ -121,7 +121,7 @@ func (m *circuitMachine) set(t *rapid.T) {
 	if to == postrider.CircuitHalfOpen && m.b.Status == to {
 		m.probing = m.probing && m.now.Before(m.deadline)
 	} else {
-		m.probing = false // what it shows does not count any more
+		m.probing = false // its result does not count any more
 	}
 	m.b.Set(to, m.now, m.policy)
 	m.twin.Set(to, m.now, m.policy)

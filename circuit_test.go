@@ -56,8 +56,8 @@ type breakerRun struct {
 	b       postrider.Breaker
 	policy  postrider.CircuitPolicy
 	now     time.Time
-	allowed bool // by the last Probe
-	changed bool // by the last Record
+	allowed bool // result of the last Probe
+	changed bool // result of the last Record
 }
 
 // Attempts that have more than an outcome.

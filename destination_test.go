@@ -15,7 +15,7 @@ func TestTheStateOfADestination(t *testing.T) {
 		name  string
 		d     postrider.Destination
 		want  postrider.DestinationState
-		wants bool // notices of an endpoint that was disabled
+		wants bool // whether it gets notices of the kind NoticeDisabled
 	}{
 		{"a new one waits", postrider.Destination{}, postrider.DestinationWaiting, true},
 		{"a confirmed one is active", postrider.Destination{ConfirmedAt: at}, postrider.DestinationActive, true},

@@ -152,7 +152,7 @@ type healthMachine struct {
 	now          time.Time
 	enabled      bool
 	failingSince time.Time
-	delivered    []time.Time // when each ended
+	delivered    []time.Time // when each delivery ended
 	dead         []time.Time
 	history      []postrider.EndpointHealth
 }

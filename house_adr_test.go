@@ -22,7 +22,7 @@ func TestSupersededDecisionsSaySo(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("docs/adr: %d decisions, %v", len(files), err)
 	}
-	statuses := map[string]string{} // by number, "7"
+	statuses := map[string]string{} // by number, such as "7"
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

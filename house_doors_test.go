@@ -14,9 +14,9 @@ import (
 // that calls one of the library's constructors must also name that door.
 type door struct {
 	library      string   // import path
-	name         string   // of the package, where it is not the last part of the path
-	constructors []string // its functions that connect, or make what connects
-	from         string   // function of egress; "": they must not be called at all
+	name         string   // name of the package, if it is not the last part of the path
+	constructors []string // functions that connect, or that return something that connects
+	from         string   // function of egress; "": the constructors must not be called
 }
 
 // houseDoors are the libraries that connect to servers that the operator's settings name. Package

@@ -23,7 +23,7 @@ type house struct {
 
 type houseFile struct {
 	*ast.File
-	path   string // from the root of the repository
+	path   string // relative to the root of the repository
 	folder string // "" is the root
 	test   bool
 	lines  int

@@ -13,7 +13,8 @@ import (
 // no such line.
 func TestHouseObservesEveryVerb(t *testing.T) {
 	t.Parallel()
-	unobserved := []string{"Close", "Clock", "Hold"} // ends the store, reads memory, lasts as long as a connection
+	// Close ends the store, Clock reads memory, Hold lasts as long as a connection.
+	unobserved := []string{"Close", "Clock", "Hold"}
 	h := openHouse(t)
 	roles := storeRoles(h)
 	if len(roles) < 60 {

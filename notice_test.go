@@ -129,7 +129,7 @@ func TestNoticesOfADisk(t *testing.T) {
 		percent    float64
 		kind       postrider.NoticeKind // empty: no notice
 		used       string
-		occurrence time.Duration // since noon; each step takes a minute
+		occurrence time.Duration // time since noon; each step takes a minute
 	}{
 		{89, "", "", 0},
 		{90, "", "", 0},
@@ -142,7 +142,7 @@ func TestNoticesOfADisk(t *testing.T) {
 		{89, "", "", 0},
 		{91, "", "", 0},
 		{85, "", "", 0},
-		{0, "", "", 0}, // it could not be measured
+		{0, "", "", 0}, // the disk could not be measured
 		{84.9, postrider.NoticeDiskRecovered, "84.9", 2 * time.Minute},
 		{50, "", "", 0},
 		{100, postrider.NoticeDiskFull, "100.0", 14 * time.Minute},

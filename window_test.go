@@ -53,7 +53,7 @@ func windowSteps(t *testing.T, steps string) (slots []int, pauses []time.Duratio
 			w.Restart(limit)
 		case 's':
 			some = true
-		case '!': // with the one before
+		case '!': // in the same second as the step before
 			now = now.Add(-sec)
 			fallthrough
 		case '-':
@@ -214,7 +214,7 @@ func TestAdaptiveTimeoutIsBetweenASecondAndThePolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := time.Duration(rapid.Int64Range(int64(sec), int64(30*sec)).Draw(t, "policy"))
 		var p postrider.AdaptiveTimeout
-		whole := 0 // attempts since one had the whole timeout
+		whole := 0 // attempts since the last one with the whole timeout
 		for range rapid.IntRange(0, 200).Draw(t, "attempts") {
 			got := p.Timeout(policy)
 			if got < sec || got > policy {

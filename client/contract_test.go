@@ -440,7 +440,8 @@ func (d document) compare(t *testing.T, at string, s schema, is reflect.Type) {
 	}
 	want := kindOf(s)
 	if got := goKind(is); got != want && want != "" {
-		if data, list := d.properties(s)["data"]; list && got == "array" { // the method unpacks a list of one page
+		// The method returns only the list of a page.
+		if data, list := d.properties(s)["data"]; list && got == "array" {
 			d.compare(t, at, data, is)
 			return
 		}
@@ -454,7 +455,7 @@ func (d document) compare(t *testing.T, at string, s schema, is reflect.Type) {
 			d.compare(t, at+"[]", items, is.Elem())
 		}
 	case "object":
-		if is.Kind() != reflect.Map { // whose names are any
+		if is.Kind() != reflect.Map { // a map may have any names
 			d.compareFields(t, at, s, is)
 		}
 	}

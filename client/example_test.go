@@ -72,7 +72,7 @@ func ExampleClient_ChangeEndpoint() {
 	c := client.New(server.URL, "pr_…", client.Options{})
 	defer c.Close()
 
-	var endpoint apitypes.Endpoint // as it was created
+	var endpoint apitypes.Endpoint // the endpoint as it was created
 	endpoint, err := c.ChangeEndpoint(context.Background(), endpoint.ID, apitypes.EndpointUpdate{
 		Policy: apitypes.Policy{
 			Headers: apitypes.Of([]apitypes.Header{{Name: "X-Tenant", Value: apitypes.Of("acme")}}),

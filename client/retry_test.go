@@ -26,7 +26,7 @@ type script struct {
 	answers []answer
 
 	mu   sync.Mutex
-	keys []string // idempotency keys as they came
+	keys []string // idempotency keys in the order in which they came
 	at   []time.Time
 }
 
@@ -174,7 +174,8 @@ func TestPausesAreAsLongAsTheServerAsks(t *testing.T) {
 		{"1h", 100 * time.Millisecond, 200 * time.Millisecond, 2},
 		{"31", 0, 0, 1},
 		{"99999999999999999999", 100 * time.Millisecond, 200 * time.Millisecond, 2},
-		{"Sat, 01 Jan 2000 00:00:09 GMT", 8 * time.Second, 9200 * time.Millisecond, 2}, // a bubble begins at 2000
+		// The time of a synctest bubble begins in 2000.
+		{"Sat, 01 Jan 2000 00:00:09 GMT", 8 * time.Second, 9200 * time.Millisecond, 2},
 	} {
 		t.Run(tt.retryAfter, func(t *testing.T) {
 			t.Parallel()

@@ -16,9 +16,9 @@ import (
 func TestEventIdentity(t *testing.T) {
 	t.Parallel()
 	for scheme, want := range map[signature.Scheme]struct {
-		header string // the unsigned id
-		id     string // of the event
-		kind   string // of the event, where a header says it
+		header string // header of the unsigned id
+		id     string // id of the event
+		kind   string // header of the event's type; empty: no header has it
 	}{
 		signature.Standard:    {id: "evt_1"},
 		signature.Svix:        {id: "evt_1"},
@@ -57,7 +57,7 @@ func TestEventIdentity(t *testing.T) {
 			if want.header == "" {
 				return
 			}
-			// Somebody who recorded a request gives it the id of one to come.
+			// A person who recorded a request gives it the id of a later event.
 			recorded := h.request(t, "evt_1", `{"type":"paid"}`)
 			recorded.Header.Set(want.header, strings.Replace(want.id, "1", "3", 1))
 			h.wantStatus(t, recorded, 204)
@@ -107,7 +107,7 @@ func TestReceiverAcceptsAnyOfItsVerifiers(t *testing.T) {
 	maps.Copy(both.Header, h.request(t, "evt_1", `{}`).Header)
 	h.wantStatus(t, both, 204)
 	h.format.Scheme = signature.Svix
-	h.wantStatus(t, h.request(t, "evt_1", `{}`), 204) // the same event, from before the change
+	h.wantStatus(t, h.request(t, "evt_1", `{}`), 204) // the same event, from before the change of scheme
 	h.wantStatus(t, h.request(t, "evt_2", `{}`), 204)
 	h.format.Scheme = signature.Slack
 	h.wantStatus(t, h.request(t, "evt_3", `{}`), 401)

@@ -51,7 +51,7 @@ func Example() {
 	mux.Handle("/webhooks", hooks)
 
 	fmt.Println(deliver(mux, key, "evt_1", `{"type":"order.created"}`))
-	fmt.Println(deliver(mux, key, "evt_1", `{"type":"order.created"}`)) // the sender did not see the answer
+	fmt.Println(deliver(mux, key, "evt_1", `{"type":"order.created"}`)) // the sender did not get the first response
 	// Output:
 	// processed evt_1 order.created
 	// 204
@@ -90,7 +90,7 @@ func ExampleSQL_RecordTx() {
 		panic(err)
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // this one is in memory
+	db.SetMaxOpenConns(1) // each connection would have its own database in memory
 	ctx := context.Background()
 	if _, err := db.ExecContext(ctx, "create table jobs (id integer primary key, body blob)"); err != nil {
 		panic(err)

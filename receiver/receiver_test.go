@@ -51,7 +51,7 @@ func newHooks(t *testing.T, s receiver.Store, handle func(receiver.Event) error)
 // setup has what differs from a test's defaults.
 type setup struct {
 	receiver.Options
-	schemes []signature.Scheme // that are accepted; its sender signs by the first
+	schemes []signature.Scheme // schemes that are accepted; the sender signs in the first
 }
 
 func by(schemes ...signature.Scheme) setup { return setup{schemes: schemes} }

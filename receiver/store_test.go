@@ -97,7 +97,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-const long = time.Hour // a lease that does not end
+const long = time.Hour // a lease that does not end during a test
 
 func claim(t *testing.T, s receiver.Store, key string, lease time.Duration) receiver.Claim {
 	t.Helper()
@@ -203,7 +203,7 @@ func leaseEnds(t *testing.T, s purging) {
 	const lease = 200 * time.Millisecond
 	claim(t, s, "evt_1", lease)
 	takeOver(t, s, "evt_1")
-	if took := time.Since(begun); took < lease-5*time.Millisecond { // a clock counts milliseconds
+	if took := time.Since(begun); took < lease-5*time.Millisecond { // a clock may have a precision of milliseconds
 		t.Errorf("the lease ended after %v", took)
 	}
 }
@@ -220,7 +220,7 @@ func lostStillRecords(t *testing.T, s purging) {
 	second := takeOver(t, s, "evt_1")
 	must(t, s.Record(t.Context(), lost))
 	wantClaimError(t, s, "evt_1", receiver.ErrProcessed)
-	must(t, s.Release(t.Context(), second)) // its handler ran into an error
+	must(t, s.Release(t.Context(), second)) // its handler returned an error
 	wantClaimError(t, s, "evt_1", receiver.ErrProcessed)
 }
 

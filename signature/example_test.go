@@ -25,14 +25,14 @@ func Example() {
 	secret := mustParse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	verifier := signature.Verifier{Keys: []signature.Key{{Secret: secret}}}
 
-	// What a request brought:
+	// A request has arrived with this header and body:
 	header := http.Header{}
 	header.Set("Webhook-Id", "msg_p5jXN8AQM9LWM0D4loKWxJek")
 	header.Set("Webhook-Timestamp", "1614265330")
 	header.Set("Webhook-Signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")
 	body := []byte(`{"test": 2432232314}`)
 
-	now := time.Unix(1614265330, 0) // time.Now(), but in examples
+	now := time.Unix(1614265330, 0) // a fixed time, for the example; otherwise time.Now()
 	fmt.Println(verifier.Verify(header, body, now))
 	fmt.Println(verifier.Verify(header, body, now.Add(time.Hour)))
 	fmt.Println(verifier.Verify(header, []byte(`{"test": 1}`), now))
@@ -54,14 +54,14 @@ func ExampleVerifier_Verify_handler() {
 			return
 		}
 		if err := verifier.Verify(r.Header, body, time.Now()); err != nil {
-			http.Error(w, err.Error(), http.StatusUnauthorized) // says nothing of the secret
+			http.Error(w, err.Error(), http.StatusUnauthorized) // contains nothing of the secret
 			return
 		}
 		fmt.Println("received", r.Header.Get("Webhook-Id"), string(body))
 		w.WriteHeader(http.StatusNoContent)
 	})
 
-	// What a sender does:
+	// The sender does this:
 	request := httptest.NewRequest(http.MethodPost, "/webhooks", strings.NewReader(`{"order": 42}`))
 	message := signature.Message{ID: "evt_1", Timestamp: time.Now(), Body: []byte(`{"order": 42}`)}
 	if err := signature.Sign(request.Header, message, verifier.Keys, signature.Format{}); err != nil {

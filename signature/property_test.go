@@ -38,7 +38,7 @@ func drawRequest(t *rapid.T) request {
 		Timestamp: time.Unix(rapid.Int64Range(0, 253402300799).Draw(t, "timestamp"), 0),
 		Body:      rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "body"),
 	}
-	r.keys = []signature.Key{key("sec_0", 0)} // at least one that every scheme can use
+	r.keys = []signature.Key{key("sec_0", 0)} // at least one key that every scheme can use
 	for i := range rapid.IntRange(0, 4).Draw(t, "more keys") {
 		more := key("sec", byte(i+1))
 		switch rapid.IntRange(0, 2).Draw(t, "kind") {

@@ -135,7 +135,7 @@ func TestSignReplacesEarlierHeaders(t *testing.T) {
 	if err := signature.Sign(h, m, keys, allFormats()...); err != nil {
 		t.Fatal(err)
 	}
-	m.Type, m.Delivery, m.Occurred = "", "", time.Time{} // their headers go
+	m.Type, m.Delivery, m.Occurred = "", "", time.Time{} // their headers are left out
 	for _, header := range []http.Header{h, want} {
 		if err := signature.Sign(header, m, keys, allFormats()...); err != nil {
 			t.Fatal(err)

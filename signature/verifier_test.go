@@ -177,7 +177,7 @@ func TestVerifierKeys(t *testing.T) {
 
 func TestVerifyTolerance(t *testing.T) {
 	t.Parallel()
-	expires := func(s signature.Scheme) bool { // and all others sign no timestamp
+	expires := func(s signature.Scheme) bool { // these schemes sign a timestamp
 		return s != signature.GitHub && s != signature.GitHubSHA1 && s != signature.Shopify && s != signature.Plain
 	}
 	for _, tt := range []struct {

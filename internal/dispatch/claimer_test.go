@@ -45,7 +45,7 @@ func TestAScanThatTakesLongReachesTheLastPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newHarness(t)
-		ids := r.endpoints(1001, nil) // two pages
+		ids := r.endpoints(1001, nil) // two pages of endpoints
 		for _, id := range ids {
 			_, err := r.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{Endpoint: id, Status: postrider.CircuitClosed}})
 			if err != nil {

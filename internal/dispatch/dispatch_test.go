@@ -31,14 +31,14 @@ type harness struct {
 	store *memory.Store
 	ids   *store.IDs
 	d     *dispatch.Dispatcher
-	last  func(routing.Change) // what the dispatcher made last subscribed with
+	last  func(routing.Change) // function with which the last dispatcher has subscribed
 	heard map[*dispatch.Dispatcher]func(routing.Change)
-	held  atomic.Bool // the store is held
+	held  atomic.Bool // whether the store is held
 
 	mu      sync.Mutex
-	same    map[postrider.EndpointID]*snapshot // what Lookup returns, if it is there
+	same    map[postrider.EndpointID]*snapshot // snapshots that Lookup returns, if they are set
 	routed  map[postrider.EndpointID]store.EndpointSnapshot
-	respond func(postrider.Claimed) postrider.Attempt // after which time is its Duration
+	respond func(postrider.Claimed) postrider.Attempt // the response comes after its Duration
 	sent    []request
 	now     map[postrider.EndpointID]int
 	most    map[postrider.EndpointID]int

@@ -62,7 +62,7 @@ func TestPromise7AResponseWaitsForTheNodeThatServesTheEndpoint(t *testing.T) {
 				t.Errorf("Await %+v = %+v after %v, want effective at once", w, got, took)
 			}
 		}
-		b.set(func(c *connection) { c.deaf = true }) // its answers are lost
+		b.set(func(c *connection) { c.deaf = true }) // its wake-ups are lost
 		for _, w := range []postrider.Withdrawal{{}, {Endpoint: there}} {
 			got, took := r.await(a, w)
 			if want := []string{"host"}; !slices.Equal(got.Nodes, want) || took != 2*time.Second || time.Until(got.Until).Round(time.Second) != 5*time.Second {
@@ -72,7 +72,7 @@ func TestPromise7AResponseWaitsForTheNodeThatServesTheEndpoint(t *testing.T) {
 		if got, took := r.await(a, postrider.Withdrawal{Endpoint: here}); got.Any() || took > 0 {
 			t.Errorf("Await of this node's endpoint = %+v after %v", got, took)
 		}
-		b.set(func(c *connection) { c.away = true; c.cut() }) // it dies: its lock is free
+		b.set(func(c *connection) { c.away = true; c.cut() }) // the node dies, and its lock is free
 		synctest.Wait()
 		if got, took := r.await(a, postrider.Withdrawal{Endpoint: there}); got.Any() || took > 0 {
 			t.Errorf("Await with a dead node = %+v after %v, want effective at once", got, took)

@@ -26,7 +26,7 @@ func TestNothingIsSentWhileTheStoreIsHeld(t *testing.T) {
 		}
 
 		r.held.Store(true)
-		time.Sleep(4*time.Second + time.Second) // the first attempt ends
+		time.Sleep(4*time.Second + time.Second) // time for the first attempt to end
 		made = append(made, r.publish(id, 1, true)...)
 		err := r.d.Admit([]schedule.Admission{{Endpoint: id, Lane: postrider.LaneFirst}}, func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
 			if g.Token != 0 {

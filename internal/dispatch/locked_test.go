@@ -47,7 +47,7 @@ func TestPromise5ASettlementThatIsLockedHoldsNoOther(t *testing.T) {
 		r.queue = lockingQueue{r.store, stuck, time.Now().Add(3 * time.Second), &asked}
 		stop := r.run(dispatch.Options{})
 		r.publish(stuck, 1, true)
-		for range 20 { // one by one, each is settled before the next one
+		for range 20 { // each is settled before the next one comes
 			r.publish(other, 1, true)
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -16,7 +16,7 @@ import (
 func (n *node) killed() {
 	n.set(func(c *connection) { c.away = true })
 	n.cut()
-	synctest.Wait() // else a node that starts at once could still find the lock taken
+	synctest.Wait() // otherwise a node that starts at once could still find the lock taken
 }
 
 func TestPromise8AKilledNodeIsReplacedWithinASecond(t *testing.T) {
@@ -44,7 +44,7 @@ func TestPromise8AKilledNodeIsReplacedWithinASecond(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		end(t, nodes[1:]...)
-		_ = nodes[0].stop() // it was never heard of again
+		_ = nodes[0].stop() // its error does not matter: its calls no longer reach the store
 	})
 }
 
@@ -83,7 +83,7 @@ func TestATerminatedConnectionCostsNoDuplicate(t *testing.T) {
 			ids := r.endpoints(40, func(p *postrider.Policy) { p.Concurrency = 2 })
 			r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(4 * time.Second) }
 			nodes := r.nodes(1+others, dispatch.Options{})
-			r.publishVia(nodes[0], ids, 4) // two in flight, and two held
+			r.publishVia(nodes[0], ids, 4) // two in flight, and two leased
 			time.Sleep(time.Second)
 			cut := time.Now()
 			nodes[0].set(func(c *connection) { c.fails["hold"] = true })
@@ -112,7 +112,7 @@ func TestAHeartbeatOlderThanTheLossOfTheLockRenewsNothing(t *testing.T) {
 		ids := r.endpoints(20, nil)
 		nodes := r.nodes(2, dispatch.Options{})
 		nodes[0].set(func(c *connection) { c.loads = 3 * time.Second })
-		end(t, nodes[1]) // the other gets its shards within a second, and loads their circuits
+		end(t, nodes[1]) // the other node gets its shards within a second, and loads their circuits
 		time.Sleep(2 * time.Second)
 		cut := time.Now()
 		nodes[0].set(func(c *connection) { c.fails["hold"] = true })
@@ -148,7 +148,7 @@ func TestANodeThatGetsNoLockGoesOnByItsHeartbeat(t *testing.T) {
 		if by, last := r.by(start); by[1] != len(ids) || last < 5*time.Second || last > 7*time.Second {
 			t.Errorf("requests by node %v, the last after %v; want %d after the TTL of its heartbeat", by, last, len(ids))
 		}
-		for range 20 { // whenever the lock was tried last
+		for range 20 { // for different times since the last try to take the lock
 			start = time.Now()
 			r.publishVia(n, ids, 1)
 			time.Sleep(110 * time.Millisecond)
@@ -191,7 +191,7 @@ func TestAStepOfTheDatabasesClockChangesNothingThatIsDue(t *testing.T) {
 			r.store = memory.New(memory.Options{Clock: database.clock})
 			r.queue = r.store
 			r.ids = store.NewIDs(database.clock.Wall, &[32]byte{})
-			ids := r.endpoints(250, nil) // one delivery each, so that none is degraded
+			ids := r.endpoints(250, nil) // one delivery for each endpoint, so that no endpoint is degraded
 			r.respond = func(c postrider.Claimed) postrider.Attempt {
 				if c.Attempt == 1 {
 					return rejected()

@@ -21,13 +21,13 @@ type connection struct {
 	*memory.Store
 
 	mu    sync.Mutex
-	away  bool            // no call arrives
+	away  bool            // no call reaches the store
 	deaf  bool            // wake-ups are lost
-	fails map[string]bool // calls that do
-	slow  time.Duration   // until leases are given back
-	takes time.Duration   // to take over from a dead node
-	loads time.Duration   // until a page of circuits is read
-	cut   func()          // breaks the connection that wake-ups are heard on
+	fails map[string]bool // names of the calls that fail
+	slow  time.Duration   // time until leases are given back
+	takes time.Duration   // time to reclaim a dead node
+	loads time.Duration   // time until a page of circuits is read
+	cut   func()          // breaks the connection for wake-ups
 	calls map[string]int
 }
 
@@ -286,7 +286,7 @@ func TestAChangeMadeOnAnotherNodeReachesTheOwner(t *testing.T) {
 			return accepted(0)
 		}
 		nodes := r.nodes(2, dispatch.Options{})
-		for _, id := range ids { // an old delivery that is due now, and no poll for new ones finds
+		for _, id := range ids { // an old delivery is due now, and a poll for new deliveries does not find it
 			r.publish(id, 1, false)
 		}
 		start := time.Now()
@@ -310,7 +310,7 @@ func TestPromise3ANodeThatLeavesHandsOverAtOnce(t *testing.T) {
 		r.respond = func(postrider.Claimed) postrider.Attempt { return accepted(2 * time.Second) }
 		nodes := r.nodes(2, dispatch.Options{})
 		nodes[0].slow = 300 * time.Millisecond
-		r.publishVia(nodes[1], ids, 4) // two in flight and two held
+		r.publishVia(nodes[1], ids, 4) // two in flight and two leased
 		time.Sleep(time.Second)
 		start := time.Now()
 		end(t, nodes[0])
@@ -337,7 +337,7 @@ func TestALeavingNodeGivesBackWhatItHoldsBeforeItsShardsGo(t *testing.T) {
 		first := r.node(1, dispatch.Options{})
 		time.Sleep(2 * time.Second)
 		r.publishVia(first, ids, 6)
-		time.Sleep(1500 * time.Millisecond) // all is held, nothing in flight
+		time.Sleep(1500 * time.Millisecond) // time until all are leased and none is in flight
 		second := r.node(2, dispatch.Options{})
 		first.slow = 3 * time.Second
 		end(t, first)
@@ -388,7 +388,7 @@ func TestPromise8ADeadNodeIsReplacedWithinTenSeconds(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		end(t, nodes[1])
-		_ = nodes[0].stop() // it still believes that it lives, and gives up what it had
+		_ = nodes[0].stop() // the node believes that it is alive, and gives up its leases
 	})
 }
 
@@ -419,7 +419,7 @@ func TestReclaimingADeadNodeDoesNotStopTheHeartbeats(t *testing.T) {
 			t.Errorf("%d of 40 requests left, %d deliveries twice", got, r.twice())
 		}
 		end(t, nodes[1:]...)
-		_ = nodes[0].stop() // it was never heard of again
+		_ = nodes[0].stop() // its error does not matter: its calls no longer reach the store
 	})
 }
 
@@ -512,7 +512,7 @@ func TestAStoreThatWasAwayForAllCostsNoDuplicate(t *testing.T) {
 			n.set(func(c *connection) { c.away = true })
 		}
 		time.Sleep(time.Minute)
-		for _, n := range nodes { // they find it back one after the other
+		for _, n := range nodes { // the nodes reach the store again one after the other
 			n.set(func(c *connection) { c.away = false })
 			time.Sleep(2 * time.Second)
 		}
@@ -533,7 +533,7 @@ func TestCallsThatFailAreNotRepeatedInATightLoop(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change func(*connection)
-		most   map[string]int // calls in a minute
+		most   map[string]int // greatest number of calls in a minute
 	}{
 		"the store is away":    {func(c *connection) { c.away = true; c.cut() }, map[string]int{"beat": 70, "due": 80, "claim": 20, "hold": 70, "settle": 20, "wake": 70}},
 		"wake-ups break":       {func(c *connection) { c.fails["hold"] = true; c.cut() }, map[string]int{"beat": 70, "hold": 70, "due": 70}},
@@ -551,7 +551,7 @@ func TestCallsThatFailAreNotRepeatedInATightLoop(t *testing.T) {
 			for _, other := range nodes[1:] {
 				other.set(func(c *connection) { c.fails["reclaim"] = true })
 			}
-			nodes[2].set(func(c *connection) { c.away = true }) // it dies
+			nodes[2].set(func(c *connection) { c.away = true }) // the node dies
 			time.Sleep(20 * time.Second)
 			before := map[string]int{}
 			for call := range tt.most {

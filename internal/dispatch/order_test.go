@@ -95,8 +95,8 @@ func TestADeadHeadIsSkippedOrPausesItsKey(t *testing.T) {
 	for name, tt := range map[string]struct {
 		onDead postrider.OnDead
 		goOn   func(*harness, postrider.DeliveryID) error
-		before []int64 // once the head is dead
-		after  []int64 // after a person went on
+		before []int64 // sequences sent until the head is dead
+		after  []int64 // sequences sent after a person resolved the dead letter
 	}{
 		"skip":               {postrider.SkipDead, nil, []int64{1, 1, 1, 2, 3}, []int64{1, 1, 1, 2, 3}},
 		"pause, and replay":  {postrider.PauseOnDead, replay, []int64{1, 1, 1}, []int64{1, 1, 1, 1, 2, 3}},

@@ -23,7 +23,7 @@ func TestWakeUpsNameTheLanes(t *testing.T) {
 	c := newWakeUps()
 	lanes := lanesOf(maxLanes)
 	c.add(lanes, nil)
-	c.add(lanes[:5], []postrider.EndpointID{{7}, {7}, {8}}) // said twice, meant once
+	c.add(lanes[:5], []postrider.EndpointID{{7}, {7}, {8}}) // an endpoint that is added twice is named once
 	said := c.popMessages()
 	if len(said) != maxLanes/lanesNamed+1 {
 		t.Fatalf("%d messages, want those of the lanes and one of two endpoints", len(said))
@@ -34,7 +34,7 @@ func TestWakeUpsNameTheLanes(t *testing.T) {
 	heard := map[store.DueLane]bool{}
 	for _, message := range said[:maxLanes/lanesNamed] {
 		about, isNew := strings.CutPrefix(message, verbNew)
-		if !isNew || len(message) > 7000 { // PostgreSQL carries 8,000, with the sender's name
+		if !isNew || len(message) > 7000 { // PostgreSQL allows 8,000 bytes, including the sender's incarnation
 			t.Errorf("a message of %d bytes: %q", len(message), message)
 		}
 		for _, lane := range parseLanes(about) {

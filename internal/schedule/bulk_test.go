@@ -26,8 +26,8 @@ func TestTheBulkRateFollowsTheProcessors(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		load   Load
-		urgent time.Duration // ago
-		want   float64       // after long
+		urgent time.Duration // time since the last urgent start
+		want   float64       // rate after a long time
 	}{
 		{Load{Saturated: true, Crowded: true}, time.Hour, minBulkRate},
 		{Load{Crowded: true}, time.Second - 1, minBulkRate},
@@ -104,7 +104,7 @@ func TestEndpointsThatWaitForTheBulkRateAreNotReviewed(t *testing.T) {
 	}
 	asked := false
 	do := decide(c, now, found)
-	for range 20 { // the claim does not come back
+	for range 20 { // the claim does not return
 		asked = asked || do.Claim != nil
 		if least := now.Add(5 * time.Millisecond); !do.WakeAt.IsZero() && do.WakeAt.Before(least) {
 			t.Errorf("the next step is %v after the last, want 5ms at least", do.WakeAt.Sub(now))

@@ -111,7 +111,7 @@ func TestAProbeWhoseDeliveryHasGoneIsAskedAgain(t *testing.T) {
 	h := newHarness(t, Options{})
 	id := h.endpoint("a.example", nil)
 	h.fail(id)
-	clear(h.rows) // cancelled, all of it
+	clear(h.rows) // all deliveries are cancelled
 	h.wait(2 * time.Minute)
 	h.expect(id, 0, "nothing to probe with")
 	h.slow = true
@@ -181,7 +181,7 @@ func TestACircuitThatAPersonSetIsAdopted(t *testing.T) {
 	h.over(id, a200)
 	h.expect(id, 2, "closed by a person, and one was accepted")
 
-	// One that the node had nothing to do with yet.
+	// An endpoint that the node has not served before.
 	id = h.endpoint("a.example", nil)
 	set(postrider.CircuitOpen, 1)
 	h.publish(id, 1)
@@ -234,7 +234,7 @@ func TestAnEndpointThatFailedOnceDoesNotWaitBehindUnreliableOnes(t *testing.T) {
 		h.publish(id, 1)
 		h.over(id, silence)
 	}
-	h.publish(blocker, 1) // the one slot of the chronic
+	h.publish(blocker, 1) // takes the only slot of its class
 	h.publish(often, 1)
 	h.publish(once, 1)
 	h.expect(often, 0, "behind another chronic one")
@@ -292,7 +292,7 @@ func TestManyEndpointsThatHangUseTheirShareOfTheSlots(t *testing.T) {
 	for id := range hanging {
 		h.publish(id, 5)
 	}
-	h.wait(60 * time.Second) // each was silent once, after 1,000 × 5 × 10 s / 1,024 slots at most
+	h.wait(60 * time.Second) // by then each endpoint has hung once: 1,000 × 5 × 10 s / 1,024 slots
 	healthy := h.endpoint("healthy.example", nil)
 	for range 240 {
 		h.wait(250 * time.Millisecond)
@@ -300,7 +300,7 @@ func TestManyEndpointsThatHangUseTheirShareOfTheSlots(t *testing.T) {
 		if h.sent[len(h.sent)-1].Endpoint != healthy {
 			t.Fatal("a delivery to a healthy endpoint did not leave at once")
 		}
-		// A tenth for each class, and a quarter for the probes.
+		// A tenth of the slots for each class, and a quarter for probes.
 		if n := h.inFlight() - h.inFlight(healthy); n > 102+102+256 {
 			t.Fatalf("%d attempts in flight to endpoints that never answer, want 460 at most", n)
 		}
@@ -336,7 +336,7 @@ func TestThrottlingHalvesAndRecovers(t *testing.T) {
 		})
 		h.publish(id, 200)
 		for _, want := range []int{8, 4, 2, 1} {
-			for range h.inFlight(id) { // one round, however many of it are throttled, counts once
+			for range h.inFlight(id) { // all throttled attempts of one round count once
 				h.over(id, a)
 			}
 			if got := h.c.endpoints[id].maxInFlight(); got != want {
@@ -498,7 +498,7 @@ func TestAnEndpointThatRecoversDoesNotWaitAmongTheDegraded(t *testing.T) {
 		h.publish(blocker, 1)
 		h.over(blocker, silence)
 	}
-	h.publish(blocker, 1) // the one slot of the chronic
+	h.publish(blocker, 1) // takes the only slot of its class
 	h.step(CircuitsLoaded{[]postrider.Circuit{{Endpoint: id, Status: postrider.CircuitClosed, Cooldown: time.Minute, Generation: 3}}})
 	h.publish(id, 1)
 	h.expect(id, 0, "not trusted yet")

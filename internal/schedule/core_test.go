@@ -219,7 +219,7 @@ func TestPromise5TheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 		{"not at an endpoint whose host has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.host.inFlight = 1 << 20 }, 0},
 	} {
 		c, now := fixture(nil)
-		decide(c, now, Load{Saturated: tt.saturated}) // the first look
+		decide(c, now, Load{Saturated: tt.saturated}) // the first inspection
 		ep := c.endpoint(postrider.EndpointID{1})
 		ep.backlog = 10_000
 		tt.change(ep, now)
@@ -250,7 +250,7 @@ func TestAClaimThatFindsNothingMoreEndsTheBacklog(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		lane  postrider.Lane
-		since []store.DueLane // published while the claim was under way
+		since []store.DueLane // lanes published while the claim was under way
 		state store.LaneState
 		want  int
 	}{
@@ -299,7 +299,8 @@ func TestNothingIsAdmittedPastDeliveriesThatWaitedLongerThanAClaimTakes(t *testi
 	t.Parallel()
 	c, now := fixture(nil)
 	id := postrider.EndpointID{1}
-	decide(c, now, stored{waiting: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}}) // and the claim hangs
+	// The claim is under way and hangs.
+	decide(c, now, stored{waiting: []store.DueLane{{Endpoint: id, Lane: postrider.LaneFirst}}})
 	ep := c.endpoints[id]
 	c.slots.addCredit(ep, -ep.credit)
 	for _, tt := range []struct {
@@ -322,7 +323,7 @@ func TestAnEndpointThatVanishesDoesNotHoldTheLoop(t *testing.T) {
 	}
 	sent := do.Send[0]
 
-	// It is deleted when an answer frees its slot.
+	// The endpoint is deleted when a response frees its slot.
 	c.lookup = func(postrider.EndpointID) (*store.EndpointSnapshot, bool) { return nil, false }
 	do = decide(c, now, changed{id}, over(sent, postrider.Attempt{Outcome: postrider.OutcomeAccepted}))
 	if len(do.Send) != 0 || len(do.Release) != 1 {
@@ -362,7 +363,7 @@ func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	id := postrider.EndpointID{1}
 	claimed := admitted(c, now, id)
-	policy.Timeout = 30 * time.Second // while the delivery is being committed under a lease of 16 s
+	policy.Timeout = 30 * time.Second // changed while the delivery is committed under a lease of 16 s
 	do := decide(c, now, changed{id}, stored{started: claimed})
 	if len(do.Send) != 0 || len(do.Release) != 1 {
 		t.Errorf("%d sent under a lease that does not cover them, %d released; want 0 and 1", len(do.Send), len(do.Release))

@@ -20,10 +20,10 @@ type core struct {
 
 // The inputs of the loop that are not inputs of a Core, and the two halves of an admission.
 type (
-	admit struct { // gives tokens and leases to deliveries
+	admit struct { // grants tokens and leases to deliveries
 		deliveries []*store.NewDelivery
 	}
-	stored struct { // ends the admission with the token of what was started or dropped
+	stored struct { // ends the admission that has the token of the started or dropped deliveries
 		started []postrider.Claimed
 		waiting []store.DueLane
 		dropped []store.NewDelivery

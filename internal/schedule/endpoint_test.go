@@ -14,7 +14,7 @@ func TestAReleasedDeliveryIsClaimedThoughAClaimWasFaster(t *testing.T) {
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 1 })
 	id := postrider.EndpointID{1}
 	do := decide(c, now, stored{started: admitted(c, now, id, id)})
-	now = now.Add(16 * time.Second) // the lease of the second covers no attempt any more
+	now = now.Add(16 * time.Second) // the lease of the second delivery no longer covers an attempt
 	do = decide(c, now, over(do.Send[0], a200))
 	if len(do.Release) != 1 || do.Claim == nil {
 		t.Fatalf("%d released, and claims %t; want one, and that it does", len(do.Release), do.Claim != nil)
@@ -79,7 +79,7 @@ func TestNothingGrows(t *testing.T) {
 			t.Errorf("an endpoint is remembered of which there is nothing to know: %+v", ep)
 		}
 	}
-	for id := range h.routed { // what failed last is remembered for as long as it is there
+	for id := range h.routed { // the endpoints that failed last stay in memory
 		delete(h.routed, id)
 		h.step(changed{id})
 	}
@@ -170,7 +170,7 @@ func TestACircuitThatAPersonClosesDuringAProbeIsClosed(t *testing.T) {
 	h.publish(id, 1)
 	h.wait(time.Minute)
 	h.slow = true
-	h.over(id, a500) // the probe
+	h.over(id, a500) // the attempt of the probe
 	if len(h.changes) != 1 || h.changes[0].Closed() {
 		t.Fatalf("%+v is to be stored, want that the circuit opened again", h.changes)
 	}

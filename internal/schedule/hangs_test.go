@@ -16,16 +16,16 @@ import (
 type hangs struct {
 	endpoints int
 	timeout   time.Duration
-	worked    bool          // they responded within the six seconds before; otherwise they are new
-	over      time.Duration // their deliveries come evenly over this time; zero: all at once
-	span      time.Duration // how long it is watched
+	worked    bool          // the endpoints responded in the six seconds before; otherwise they are new
+	over      time.Duration // time over which their deliveries come evenly; zero: all at once
+	span      time.Duration // duration of the outage
 }
 
 // lateness is the time from the publish of a delivery to its start.
 type lateness struct {
-	busy, rare []time.Duration // to the healthy endpoints; sorted
-	tried      time.Duration   // until each endpoint that hangs had been tried; zero: not all were
-	most       int             // attempts in flight
+	busy, rare []time.Duration // for the healthy endpoints; sorted
+	tried      time.Duration   // time until each hanging endpoint had an attempt; zero: not all had one
+	most       int             // greatest number of attempts in flight
 }
 
 func (l lateness) String() string {
@@ -158,7 +158,7 @@ func TestEndpointsThatAreSlowAndAcceptKeepTheirThroughput(t *testing.T) {
 			t.Fatal("a delivery to a quick endpoint did not leave at once")
 		}
 	}
-	// With 1,024 slots for all together it were 6,800.
+	// If all endpoints shared 1,024 slots, 6,800 would be accepted.
 	if accepted < 12_000 || len(h.c.OpenCircuits()) > 0 {
 		t.Errorf("%d accepted in a minute, %d circuits open; want at least 12,000 and none", accepted, len(h.c.OpenCircuits()))
 	}

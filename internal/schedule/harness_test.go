@@ -18,18 +18,18 @@ type harness struct {
 	now     time.Time
 	wakeAt  time.Time
 	routed  map[postrider.EndpointID]*store.EndpointSnapshot
-	rows    map[postrider.EndpointID][]row // that wait
+	rows    map[postrider.EndpointID][]row // waiting rows
 	leased  map[store.Lease]postrider.Claimed
-	respond func(*Delivery) postrider.Attempt // after which time is its Duration; nil: the test answers
+	respond func(*Delivery) postrider.Attempt // the response comes after its Duration; nil: the test responds
 
-	underWay []request // requests, as they left
-	sent     []request // all there ever were
-	slow     bool      // the test answers for changes of circuits
+	underWay []request // requests in flight, in the order in which they left
+	sent     []request // all requests
+	slow     bool      // true: the test stores changes of circuits
 	changes  []postrider.Circuit
 	settled  []store.Settlement
-	given    int // leases that were given back
-	claims   int // deliveries that were claimed
-	next     int // for ids
+	given    int // number of leases that were given back
+	claims   int // number of deliveries that were claimed
+	next     int // number for the next id
 }
 
 // expiry is the expiry of every delivery.
@@ -59,7 +59,7 @@ func newHarness(t *testing.T, opts Options) *harness {
 		return to, ok
 	})
 	h.step()
-	h.now = h.now.Add(time.Hour) // the node is not new
+	h.now = h.now.Add(time.Hour) // so that the node did not start just now
 	return h
 }
 

@@ -18,7 +18,7 @@ func TestPromise2WhatTheNodeLacksUsesNothingUp(t *testing.T) {
 	h := newHarness(t, Options{})
 	id := h.endpoint("a.example", func(p *postrider.Policy) {
 		p.Retry.MaxAttempts = 2
-		p.Rate = postrider.Rate{Attempts: 100, Per: time.Hour, Burst: 1} // one in 36 s
+		p.Rate = postrider.Rate{Attempts: 100, Per: time.Hour, Burst: 1} // one attempt in 36 s
 	})
 	start := h.now
 	var tries []time.Duration
@@ -32,7 +32,7 @@ func TestPromise2WhatTheNodeLacksUsesNothingUp(t *testing.T) {
 	}
 	h.publish(id, 3)
 	h.wait(95 * time.Second)
-	want := []int{0, 1, 3, 7, 15, 31, 61, 91} // seconds
+	want := []int{0, 1, 3, 7, 15, 31, 61, 91} // seconds at which the attempts start
 	if len(tries) != len(want) {
 		t.Fatalf("tried after %v, want %d times", tries, len(want))
 	}

@@ -61,7 +61,7 @@ func TestEndpointsThatCannotStartLeaveCapacityToOthers(t *testing.T) {
 			}
 			h.publish(h.endpoint(host, policy), 10)
 		}
-		for i := range 10 { // without these it would rather be the node's own network
+		for i := range 10 { // without endpoints that respond, the node's own network would look broken
 			id := h.endpoint(fmt.Sprintf("well%d.example", i), nil)
 			well[id] = true
 			h.publish(id, 300)
@@ -87,7 +87,7 @@ func TestEndpointsThatCannotStartLeaveCapacityToOthers(t *testing.T) {
 
 func TestEndpointsThatWaitForPrefetchCapacityGetItAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, hosts := range []int{1, 3} { // of which each is full at first
+	for _, hosts := range []int{1, 3} { // each host is full at first
 		h := newHarness(t, Options{Concurrency: 100, HostConcurrency: 30})
 		h.respond = func(*Delivery) postrider.Attempt { return a200 }
 		var ids []postrider.EndpointID

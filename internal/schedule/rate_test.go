@@ -31,7 +31,7 @@ func TestStartsAreSpacedByTheRate(t *testing.T) {
 			if want := time.Duration(n) * 500 * time.Millisecond; at < want || at > want+10*time.Millisecond {
 				t.Errorf("attempt %d at 2 a second left after %v, want %v", n, at, want)
 			}
-		case fast: // a tenth goes at once
+		case fast: // a tenth of the attempts starts at once
 			if want := time.Duration(max(0, n-9)) * 10 * time.Millisecond; at < want || at > want+50*time.Millisecond {
 				t.Errorf("attempt %d at 100 a second left after %v, want %v", n, at, want)
 			}
@@ -76,12 +76,12 @@ func TestASlowRateSurvivesTheNode(t *testing.T) {
 	}
 	stored := h.grant().Circuit
 
-	next := newHarness(t, Options{}) // after a restart ten minutes later
+	next := newHarness(t, Options{}) // a node that starts ten minutes later
 	next.respond = h.respond
 	next.now = h.now.Add(10 * time.Minute)
 	next.routed[id] = h.routed[id]
 	next.step(CircuitsLoaded{[]postrider.Circuit{stored}})
-	next.wait(2 * time.Second) // with nothing to send: endpoints that are at rest are forgotten
+	next.wait(2 * time.Second) // nothing is sent meanwhile, and idle endpoints are forgotten
 	next.publish(id, 2)
 	for i := range 2 {
 		n := len(next.sent)

@@ -194,7 +194,7 @@ func TestAttemptsInFlightWhenAShardIsLostAreSettled(t *testing.T) {
 	id := h.endpoint("a.example", nil)
 	h.owns(store.Shard(id))
 	h.publish(id, 30)
-	h.over(id, silence) // it is degraded now
+	h.over(id, silence) // the endpoint is degraded now
 	h.owns()
 	h.owns(7)
 	for range 9 {

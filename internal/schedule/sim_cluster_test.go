@@ -15,11 +15,11 @@ type member struct {
 	leaving bool
 	gone    bool
 	had     ShardSet
-	last    time.Time // the last beat
-	steady  time.Time // since when they come in time
-	locked  bool      // it holds its lock
-	losses  int       // how often it lost it
-	dead    []uint32  // at the last beat
+	last    time.Time // time of the last heartbeat
+	steady  time.Time // since when heartbeats are in time
+	locked  bool      // the node holds its lock
+	losses  int       // how often the node lost its lock
+	dead    []uint32  // dead nodes of the last heartbeat
 }
 
 // lock lets the node take its lock, in simulations that have locks.
@@ -139,7 +139,7 @@ func (w *simulation) reclaim(dead []uint32) {
 		if _, err := w.store.Reclaim(w.t.Context(), incarnation, 1000); err != nil {
 			w.t.Fatal(err)
 		}
-		// What it had begun may be made again.
+		// Its requests may be made again.
 		maps.DeleteFunc(w.sending, func(_ postrider.DeliveryID, by uint32) bool { return by == incarnation })
 	}
 }
@@ -163,7 +163,7 @@ func (w *simulation) freeze() {
 		return
 	}
 	n.frozen = w.now.Add(time.Duration(1+w.rng.IntN(40)) * time.Second)
-	clear(w.sending) // its requests may be made again meanwhile
+	clear(w.sending) // its requests may be made again in the meantime
 	w.crashes++
 }
 

@@ -21,17 +21,17 @@ var simKills = flag.Int("kills", 200, "how many nodes TestPromise8CrashLoops kil
 // everything is delivered except that payload, which is parked, and no delivery is dead.
 type crashLoop struct {
 	*simulation
-	size     int // nodes
+	size     int // number of nodes
 	slots    int
-	kills    int // still to come
+	kills    int // kills that are still to come
 	died     int
 	killers  map[postrider.DeliveryID]bool
-	arrivals map[postrider.DeliveryID]int // requests that a receiver accepted
-	left     int                          // requests that left
-	suspects int                          // of them, of suspects that kill nobody
-	lost     int                          // attempts on record that never left
-	twice    int                          // accepted again
-	open     int                          // attempts in flight or not committed at the deaths
+	arrivals map[postrider.DeliveryID]int // number of requests that a receiver accepted
+	left     int                          // number of requests that left
+	suspects int                          // number of these for suspects that kill no node
+	lost     int                          // recorded attempts that never left
+	twice    int                          // deliveries that were accepted again
+	open     int                          // attempts in flight or not committed when nodes died
 }
 
 // TestPromise8CrashLoops is a short version; make sim kills 100,000 nodes.

@@ -21,7 +21,7 @@ func TestOrderHoldsUnderLeaseTheft(t *testing.T) {
 	}
 	thefts := 0
 	for seed := range seeds {
-		w := newSimulation(t, uint64(1_000_001+2*seed)) // odd: the nodes share the endpoints out
+		w := newSimulation(t, uint64(1_000_001+2*seed)) // odd seeds have several nodes
 		for id, to := range w.routed {
 			to.Endpoint.Policy.Order, to.Endpoint.Policy.Timeout = postrider.OrderByKey, 5*time.Second
 			w.routed[id] = to

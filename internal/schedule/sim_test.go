@@ -49,33 +49,33 @@ type simulation struct {
 	ids      *store.IDs
 	nodes    []*simNode
 	routed   map[postrider.EndpointID]store.EndpointSnapshot
-	order    []postrider.EndpointID // of routed, so that a seed always draws the same
+	order    []postrider.EndpointID // order of the endpoints in routed, so that a seed always draws the same
 	healed   bool
-	shared   bool      // nodes share the endpoints out
-	locks    bool      // nodes hold locks, whose freeing shows their death at once
+	shared   bool      // several nodes share the endpoints
+	locks    bool      // nodes hold locks, and a freed lock shows at once that its node is dead
 	keyed    bool      // every event has an ordering key
-	hangs    int       // how many in 16 requests hang
-	away     time.Time // the database is, until then
+	hangs    int       // of 16 requests, how many hang
+	away     time.Time // the database is away until this time
 	lucky    bool      // no reply is lost
 	steps    int
-	onSend   func(*simNode, *Delivery, *postrider.Attempt) // nil: nothing more follows a request
+	onSend   func(*simNode, *Delivery, *postrider.Attempt) // called after a request; nil: nothing more happens
 	book     orderChecker
 
 	published int
-	sending   map[postrider.DeliveryID]uint32       // by which incarnation
-	sent      map[postrider.DeliveryID]map[int]bool // by attempt
-	accepted  map[postrider.DeliveryID]bool         // and the answer was read
+	sending   map[postrider.DeliveryID]uint32       // by incarnation of the sending node
+	sent      map[postrider.DeliveryID]map[int]bool // by number of the attempt
+	accepted  map[postrider.DeliveryID]bool         // deliveries that were accepted and whose response was read
 	crashes   int
-	cuts      int // replies lost
-	thefts    int // leases taken over, by what is on record at the end
+	cuts      int // number of lost replies
+	thefts    int // leases that were taken over, from the records at the end
 }
 
 type simNode struct {
 	core     *core
 	alive    bool
-	frozen   time.Time // it stands still until then
+	frozen   time.Time // the node stands still until this time
 	inFlight map[postrider.EndpointID]int
-	groups   [][]store.Settlement // to be committed, one after the other
+	groups   [][]store.Settlement // settlements to commit, one group after the other
 	member   member
 }
 
@@ -179,7 +179,7 @@ func (w *simulation) crash() {
 	}
 	n.alive = false
 	w.unlock(n)
-	clear(w.sending) // what it was sending ends with it, and with two nodes we look away once
+	clear(w.sending) // its requests end with it; this also forgets the requests of another node
 	w.crashes++
 	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)
 }
@@ -307,7 +307,7 @@ func (w *simulation) step(n *simNode, input any) {
 	for _, circuit := range do.Circuits {
 		w.later(n, w.randomDelay(), func() { w.storeCircuit(n, circuit.Circuit) })
 	}
-	if len(do.Notify) > 0 && w.rng.IntN(2) == 0 { // half of them are lost
+	if len(do.Notify) > 0 && w.rng.IntN(2) == 0 { // half of the wake-ups are lost
 		for _, other := range w.nodes {
 			w.later(other, w.randomDelay(), func() { w.step(other, LanesDue{do.Notify, true}) })
 		}
@@ -360,7 +360,7 @@ func (w *simulation) settle(n *simNode) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.unlucky() { // done, and done again
+	if w.unlucky() { // the call is made twice
 		w.cuts++
 		w.later(n, time.Second, func() { w.settle(n) })
 		return

@@ -94,7 +94,7 @@ func TestNewSuspectsGoOneAtATimeAgain(t *testing.T) {
 		t.Fatalf("%d of 50 were sent, the window is %d", len(h.sent), h.c.suspects.round)
 	}
 	h.respond = nil
-	h.suspects(1, old[:10]...) // another node died with them
+	h.suspects(1, old[:10]...) // another node died while it leased them
 	if n := h.inFlight(); n != 1 {
 		t.Errorf("%d new suspects in flight, want 1", n)
 	}
@@ -105,7 +105,7 @@ func TestNoSuspectIsLeasedBeforeItCanStart(t *testing.T) {
 	h := newHarness(t, Options{})
 	id := h.endpoint("a.example", func(p *postrider.Policy) { p.Concurrency = 2 })
 	h.publish(id, 2)
-	h.c.endpoints[id].latency = time.Second // answers take their time
+	h.c.endpoints[id].latency = time.Second // responses take long
 	h.suspects(1, id)
 	if n := h.c.slots.leased[suspectLane]; n != 0 {
 		t.Fatalf("%d suspects are leased while their endpoint has no slot", n)
@@ -137,7 +137,7 @@ func TestADegradedClassLeasesNoSuspectAboveItsShare(t *testing.T) {
 		h.publish(id, 1)
 		h.over(id, silence)
 	}
-	h.publish(ids[0], 1) // the one slot of endpoints that failed once
+	h.publish(ids[0], 1) // takes the only slot of its class
 	h.suspects(1, ids[1])
 	if c := h.c; c.slots.creditOf[failedOnce] > c.slots.classLimit(failedOnce) {
 		t.Fatalf("%d leased by endpoints that failed once, want at most %d", c.slots.creditOf[failedOnce], c.slots.classLimit(failedOnce))
@@ -162,7 +162,7 @@ func TestARoundOfWhichNothingIsAttemptedIsNotSurvived(t *testing.T) {
 				Losses: postrider.SuspectedAfter, ExpiresAt: expires,
 			}}}
 		}
-		h.suspects(0, ids...) // they are found at once
+		h.suspects(0, ids...) // a scan finds them at once
 		if n := h.inFlight(); n != 1 || len(h.settled) != 3 {
 			t.Errorf("%d suspects in flight after %d that were expired, want 1: none before was attempted", n, len(h.settled))
 		}

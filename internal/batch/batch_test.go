@@ -22,11 +22,11 @@ func TestWhatIsAddedDuringTheWorkIsTheNextBatch(t *testing.T) {
 				_, open = <-q.Ready()
 				if some := q.Take(0); len(some) > 0 {
 					batches = append(batches, some)
-					time.Sleep(time.Second) // the work
+					time.Sleep(time.Second) // the time of the work
 				}
 			}
 		})
-		q.Add(1) // the goroutine waits: this one starts at once
+		q.Add(1) // the goroutine waits, so this item starts at once
 		synctest.Wait()
 		for i := range 3 {
 			q.Add(2+i, 12+i)
@@ -45,7 +45,7 @@ func TestALimitLeavesTheNewestItems(t *testing.T) {
 	q := batch.NewQueue[int]()
 	q.Add(1, 2, 3)
 	first := q.Take(2)
-	q.Add(4) // must not overwrite what was taken
+	q.Add(4) // must not overwrite the items that were taken
 	if second := q.Take(2); !slices.Equal(first, []int{1, 2}) || !slices.Equal(second, []int{3, 4}) || q.Len() != 0 {
 		t.Errorf("took %v, then %v, and %d are left", first, second, q.Len())
 	}
@@ -109,7 +109,7 @@ func TestASignalIsKeptUntilSomebodyReceives(t *testing.T) {
 	t.Parallel()
 	s := batch.NewSignal()
 	s.Set()
-	s.Set() // does not block, and counts as the same
+	s.Set() // does not block, and counts as the same signal
 	<-s
 	select {
 	case <-s:

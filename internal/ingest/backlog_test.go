@@ -73,7 +73,7 @@ func TestAMarkIsSeenByTheNextCommit(t *testing.T) {
 	if got := r.publish(r.event("", `1`))[0]; got.Deliveries != 1 {
 		t.Fatalf("receipt %+v, want a delivery", got)
 	}
-	r.fill(1) // the table of this node does not know it, but the commit is refused
+	r.fill(1) // this node's table does not have the change, but the store refuses the commit
 	if got := r.publish(r.event("", `2`))[0]; got.Deliveries != 0 {
 		t.Errorf("receipt %+v, want none", got)
 	}

@@ -40,9 +40,9 @@ func TestACallerThatGivesUpBeforeItsCommitStoresNothing(t *testing.T) {
 			publish(ctx, "waiting", late)
 		}
 		synctest.Wait()
-		time.Sleep(5 * time.Second) // the time of all is over
+		time.Sleep(5 * time.Second) // the time of all publishes is over
 		synctest.Wait()
-		publish(t.Context(), "later", nil) // for which there is capacity again
+		publish(t.Context(), "later", nil) // the queue has room for it again
 		synctest.Wait()
 		close(release)
 		waiting.Wait()
@@ -69,9 +69,9 @@ func TestPublishesAreRefusedOnceRunIsToEnd(t *testing.T) {
 		parts.Go(func() { _ = r.in.Run(ctx) })
 		synctest.Wait()
 		parts.Go(func() { r.publish(r.event("", `1`)) })
-		synctest.Wait() // it is in a commit
+		synctest.Wait() // the publish is in a commit
 		parts.Go(func() { r.publish(r.event("", `2`)) })
-		synctest.Wait() // it waits for the next one
+		synctest.Wait() // the publish waits for the next commit
 		cancel()
 		synctest.Wait()
 		refused := func(when string) {
@@ -83,7 +83,7 @@ func TestPublishesAreRefusedOnceRunIsToEnd(t *testing.T) {
 		}
 		refused("while a commit is under way")
 		close(release)
-		parts.Wait() // both have their receipts
+		parts.Wait() // both publishes have their receipts
 		refused("after the end")
 	})
 }

@@ -196,7 +196,7 @@ type countingInbox struct {
 
 func (c *countingInbox) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
 	c.commits.Add(1)
-	time.Sleep(time.Millisecond) // in the bubble: what a commit takes
+	time.Sleep(time.Millisecond) // the duration of a commit, in the time of the bubble
 	return c.Inbox.Publish(ctx, p)
 }
 
@@ -213,7 +213,7 @@ func TestPublishesAreCommittedTogether(t *testing.T) {
 		}
 		all.Wait()
 		stop()
-		if n := count.commits.Load(); n < 2 || n > 4 { // groups of 500 at most
+		if n := count.commits.Load(); n < 2 || n > 4 { // groups have at most 500 events
 			t.Errorf("1,000 publishes at once took %d commits", n)
 		}
 	})
@@ -228,7 +228,7 @@ func TestAGroupWaitsForMorePublishesOnlyWhileManyPublish(t *testing.T) {
 		takes      time.Duration
 	}{
 		{"one after the other", 1, 10, 10 * time.Millisecond},
-		{"many", 20, 11, 30 * time.Millisecond}, // the first publish finds nobody at work
+		{"many", 20, 11, 30 * time.Millisecond}, // the first publish is committed at once
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newHarness(t, ingest.Options{})
@@ -241,7 +241,8 @@ func TestAGroupWaitsForMorePublishesOnlyWhileManyPublish(t *testing.T) {
 				all.Go(func() {
 					for range 10 {
 						r.publish(r.event("", `1`))
-						time.Sleep(time.Duration(i) * 50 * time.Microsecond) // to answer, and to be back
+						// Time for the response, and for the next publish.
+						time.Sleep(time.Duration(i) * 50 * time.Microsecond)
 					}
 				})
 			}
@@ -258,7 +259,7 @@ func TestAnEndpointCreatedBeforeIsNeverMissed(t *testing.T) {
 	t.Parallel()
 	r := newHarness(t, ingest.Options{})
 	defer r.run()()
-	for i := range 20 { // nobody notifies the table: the commit finds out
+	for i := range 20 { // nobody notifies the table, but the commit notices
 		r.endpoints(1, postrider.EndpointEnabled)
 		if got := r.publish(r.event("", `1`))[0]; got.Deliveries != i+1 {
 			t.Fatalf("%d deliveries after %d endpoints were created", got.Deliveries, i+1)
@@ -279,7 +280,7 @@ func TestLargeEventsFanOutInChunks(t *testing.T) {
 			if !got.FanOut {
 				t.Errorf("receipt = %+v, want a fan-out job", got)
 			}
-			r.endpoints(1, postrider.EndpointEnabled) // too late for this event
+			r.endpoints(1, postrider.EndpointEnabled) // created too late for this event
 			time.Sleep(10 * time.Second)
 			if found := r.deliveries(got.ID); found[postrider.Pending] != 100 || found[postrider.Skipped] != 5 {
 				t.Errorf("stored %v, want 100 pending and 5 skipped", found)
@@ -325,7 +326,7 @@ func TestInterruptedFanOutIsResumed(t *testing.T) {
 			t.Errorf("stored %v before the interruption, want 21 pending", found)
 		}
 		broken.left.Store(1000)
-		time.Sleep(time.Minute) // until the lease of the job is over
+		time.Sleep(time.Minute) // until the lease of the job has ended
 		if found := r.deliveries(got.ID); found[postrider.Pending] != 100 {
 			t.Errorf("stored %v, want 100 pending", found)
 		}
@@ -365,7 +366,7 @@ func TestAShutdownCutsNoChunkOfAFanOut(t *testing.T) {
 		stop := r.run()
 		r.publish(r.event("", `1`))
 		<-slow.stored
-		time.AfterFunc(time.Second, func() { close(answer) }) // while it stops
+		time.AfterFunc(time.Second, func() { close(answer) }) // while the ingest stops
 		stop()
 		if len(r.started) != 7 || r.credit != 7 {
 			t.Errorf("%d deliveries were handed over and %d keep their credit, want the 7 that were stored leased",
@@ -407,7 +408,7 @@ func TestTooManyPublishesAreRefusedBeforeTheyAreAccepted(t *testing.T) {
 			}
 		}
 		all.Go(publish)
-		synctest.Wait() // the first is in a commit
+		synctest.Wait() // the first publish is in a commit
 		for range 30 {
 			all.Go(publish)
 		}
@@ -564,7 +565,7 @@ func TestAnEndpointDeletedBeforeItsChunkIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHarness(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
 		r.endpoints(30, postrider.EndpointEnabled)
-		broken := &interruptedInbox{Inbox: r.store} // before its first chunk
+		broken := &interruptedInbox{Inbox: r.store} // fails before its first chunk
 		r.inbox = broken
 		stop := r.run()
 		event := r.publish(r.event("", `1`))[0].ID

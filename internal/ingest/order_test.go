@@ -60,7 +60,7 @@ func TestOrderedDeliveriesWaitForThePreviousOne(t *testing.T) {
 	skip, pause := r.ordered(postrider.SkipDead, "order.*"), r.ordered(postrider.PauseOnDead, "order.*")
 	defer r.run()()
 	r.publish(r.keyed("k"), r.keyed(""))
-	if len(r.started) != 4 { // one of the first event, three of the second
+	if len(r.started) != 4 { // one delivery of the first event, three of the second
 		t.Errorf("%d deliveries were admitted, want 4", len(r.started))
 	}
 	want := map[postrider.EndpointID]postrider.OnDead{skip: postrider.SkipDead, pause: postrider.PauseOnDead}
@@ -109,7 +109,7 @@ func TestTooManyInOrderAreRefused(t *testing.T) {
 		r.refused("events[10].ordering_key", events...)
 		r.endpoints(1, postrider.EndpointEnabled)
 
-		// Who published with it must not pay.
+		// Publishes in the same group must not be refused.
 		var others sync.WaitGroup
 		for range 10 {
 			others.Go(func() {

@@ -65,7 +65,7 @@ func TestAFanOutStopsWhileTheStoreHasNoRoom(t *testing.T) {
 			t.Errorf("a publish without room: %v, want a FullError", err)
 		}
 		filling.full.Store(false)
-		time.Sleep(10 * time.Second) // the lease is over long since
+		time.Sleep(10 * time.Second) // the lease of the job has ended long ago
 		synctest.Wait()
 		if found := r.deliveries(got.ID); found[postrider.Pending] != 100 {
 			t.Errorf("stored %v when there was room again, want 100 pending", found)

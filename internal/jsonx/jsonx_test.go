@@ -113,7 +113,7 @@ func TestAnOptionalTellsNullFromAbsence(t *testing.T) {
 		{members: `,"policy":{"delays_ms":[1,"x"]}`, faults: []string{"policy.delays_ms[1] must be a whole number"}},
 		{members: `,"policy":{}`, faults: []string{"policy.delays_ms is required"}},
 	} {
-		for _, way := range []string{`"data":1`, `"d\u0061ta":1`} { // an escape in a name needs the longer way
+		for _, way := range []string{`"data":1`, `"d\u0061ta":1`} { // decodePlain gives up at an escape in a name
 			var got event
 			body := `{"account":"a",` + way + tt.members + `}`
 			texts := faults(jsonx.Decode([]byte(body), &got))
@@ -148,7 +148,7 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 	deep := strings.Repeat("[", jsonx.MaxDepth+1) + strings.Repeat("]", jsonx.MaxDepth+1)
 	for _, tt := range []struct {
 		name, body string
-		want       []string // prefixes
+		want       []string // prefixes of the faults
 	}{
 		{"missing fields", `{}`, []string{"account is required", "data is required"}},
 		{"null for what is required", `{"account": null, "data": 1}`, []string{"account must not be null"}},

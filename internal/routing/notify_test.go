@@ -44,7 +44,7 @@ func TestTheSubscriberHearsOfAChangeOnceTheTableHasIt(t *testing.T) {
 			}
 			return e.ID
 		}
-		elsewhere := put() // by another node, which notifies nobody here
+		elsewhere := put() // a change by another node, which does not notify this one
 		time.Sleep(time.Second)
 		here := put()
 		table.Notify(here)

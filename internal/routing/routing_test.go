@@ -33,7 +33,7 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 				endpoints = append(endpoints, e)
 			}
 			if e.Status == postrider.EndpointDeleted {
-				continue // it stays so
+				continue // a deleted endpoint stays deleted
 			}
 			e.EventTypes = rapid.SliceOfN(rapid.SampledFrom(patterns), 1, 3).Draw(t, "patterns")
 			e.Status = rapid.SampledFrom([]postrider.EndpointStatus{

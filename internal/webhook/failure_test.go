@@ -24,7 +24,7 @@ import (
 // need a misbehaving peer are in the tests of hostile receivers.
 func TestConnectionsThatAreNotMade(t *testing.T) {
 	t.Parallel()
-	const broadcast = "255.255.255.255" // no connection goes there: Linux says that the network is unreachable
+	const broadcast = "255.255.255.255" // Linux says that its network is unreachable
 	for _, tt := range []struct {
 		name      string
 		addresses []string
@@ -128,7 +128,7 @@ func TestTheHeadOfAnAnswerDecides(t *testing.T) {
 			t.Error(err)
 		}
 		w.WriteHeader(code)
-		_, _ = io.WriteString(w, "the beginning") // the sender is what is tested
+		_, _ = io.WriteString(w, "the beginning") // this test is about the sender
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})

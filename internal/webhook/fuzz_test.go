@@ -36,7 +36,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		built, err := e.Build(&c, &to, time.Unix(1760000000, 0))
 		if err != nil {
-			return // a type that cannot be a header's value
+			return // the type cannot be a header value
 		}
 		defer built.Release()
 		req, body := parse(t, built.Bytes)

@@ -36,7 +36,7 @@ type hostileCase struct {
 	receiver *testkit.HostileReceiver
 	within   time.Duration
 	attempts []postrider.Attempt
-	took     []time.Duration // of each, from before its deadline was set
+	took     []time.Duration // duration of each attempt, from before its deadline was set
 }
 
 // TestPromise6NoAttemptOutlivesItsDeadline does not run in parallel with other tests, because it
@@ -167,7 +167,7 @@ func sockets(t *testing.T) (n int) {
 		t.Fatal(err)
 	}
 	for _, file := range list {
-		// One that is gone by now, as the listed folder itself, is none.
+		// An entry that is gone by now, such as the listed folder itself, is no socket.
 		if target, err := os.Readlink(all + file.Name()); err == nil && strings.HasPrefix(target, "socket:") {
 			n++
 		}
@@ -308,7 +308,7 @@ func refuse(conn net.Conn) {
 	if _, err := conn.Read(make([]byte, 512)); err != nil {
 		return
 	}
-	// What the sender makes of it is what is tested.
+	// The test is about how the sender treats this response.
 	_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
 }
 
@@ -352,7 +352,7 @@ func TestStuckRequestEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const within = 4 * slow // signing that much takes a while
+			const within = 4 * slow // signing that many bytes takes a while
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			a := e.Send(ctx, c, routed(r.URL))
 			cancel()

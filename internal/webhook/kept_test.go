@@ -101,7 +101,7 @@ func TestWhenConnectionsAreUsedAgain(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, answer string
-		conns        int64 // that three attempts take
+		conns        int64 // number of connections for three attempts
 	}{
 		{"a length", body(2), 1},
 		{"no body", ok + "Content-Length: 0\r\n\r\n", 1},
@@ -200,7 +200,7 @@ func TestAnswersAreNotPlanted(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		records []string
-		late    int // bytes of them that come when the next request has come
+		late    int // bytes of the texts that come only when the next request has come
 		conns   int64
 	}{
 		{"nothing", []string{head, "no"}, 0, 1},
@@ -249,6 +249,6 @@ func speak(t *testing.T, conn net.Conn, texts []string, late int) {
 		}
 	}
 	if err := under.flush(late); err != nil {
-		t.Logf("flush: %v", err) // whoever did not like it has closed
+		t.Logf("flush: %v", err) // the sender has closed the connection
 	}
 }

@@ -228,7 +228,7 @@ func TestProxies(t *testing.T) {
 						t.Errorf("received for %q with %q", got.Host, got.Header)
 					}
 				}
-				e.Close() // the proxy waits for it
+				e.Close() // the proxy waits until the connection is closed
 			}
 		})
 	}
@@ -293,7 +293,7 @@ func TestProxyFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name, scheme string
 		serve        func(*testProxy, net.Conn) net.Conn
-		slow         bool // it ends with the deadline
+		slow         bool // true: the attempt ends at its deadline
 	}{
 		{"wants a password", "http", tunnels("Basic x"), false},
 		{"refuses", "http", saying("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), false},
@@ -379,7 +379,7 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 		t.Setenv(strings.ToLower(name), "http://127.0.0.1:"+port)
 	}
 	t.Setenv("NO_PROXY", "")
-	t.Setenv("REQUEST_METHOD", "") // with it net/http would refuse HTTP_PROXY
+	t.Setenv("REQUEST_METHOD", "") // otherwise net/http would refuse HTTP_PROXY
 	ca := testkit.NewCA(t)
 	certificate := ca.Certificate(t, time.Now().Add(time.Hour), "receiver.example")
 	secure, _ := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{certificate}}, func(http.ResponseWriter, *http.Request) {})

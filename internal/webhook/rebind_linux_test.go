@@ -60,7 +60,7 @@ func rebindFromInside(t *testing.T) {
 			t.Errorf("%s: reached %v", name, seen[i])
 		}
 	}
-	// A lookup for each attempt: what was judged is what was dialled.
+	// Each attempt has one lookup, so the address that was checked is the one that was dialled.
 	if half := len(names) * rebindings / 2; blocked != half || reached != half {
 		t.Errorf("%d attempts were blocked and %d arrived, want %d of each", blocked, reached, half)
 	}

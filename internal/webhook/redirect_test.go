@@ -61,11 +61,11 @@ func TestRedirects(t *testing.T) {
 	opts.RootCAs = ca.Pool
 	opts.Resolver = &answers{list: [][]string{{"10.0.0.1"}}}
 	for _, tt := range []struct {
-		name, location string // FIRST and OTHER stand for the receivers
+		name, location string // FIRST and OTHER stand for the URLs of the receivers
 		secure         bool
-		cause          string // why it is not followed; empty: it is
-		same, other    int    // requests that follow
-		shown          string // of the location
+		cause          string // why the redirect is not followed; empty: it is followed
+		same, other    int    // requests that follow at the same receiver and at the other
+		shown          string // part of the location that the error shows
 	}{
 		{"a path", "/there?canary=1", false, "", 1, 0, "/there"},
 		{"a relative path", "there", false, "", 1, 0, "there"},

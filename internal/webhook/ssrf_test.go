@@ -28,7 +28,7 @@ func vectors(tb testing.TB) (urls []string) {
 // canary listens on every loopback address and counts connections.
 func canary(t *testing.T) (port string, hits *atomic.Int64) {
 	t.Helper()
-	listener, err := net.Listen("tcp", ":0") // also what 0.0.0.0, :: and mapped addresses reach
+	listener, err := net.Listen("tcp", ":0") // reached also by 0.0.0.0, :: and mapped addresses
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestPromise10NoRequestLeavesForAForbiddenAddress(t *testing.T) {
 	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true}, Resolver: &answers{list: [][]string{{"127.0.0.1"}, {"::1"}}}})
 	for _, v := range testkit.Vectors(t) {
 		url := v.URL
-		if v.Row == "S-16" { // here every port is allowed
+		if v.Row == "S-16" { // this test allows every port
 			continue
 		}
 		for _, bent := range []string{url, strings.Replace(strings.TrimSuffix(url, "/"), ":8443", "", 1) + ":" + port + "/"} {
@@ -156,14 +156,14 @@ func TestRebinding(t *testing.T) {
 		switch a := send(t, e, routed("http://rebind.example:"+port), testkit.Patience); a.Outcome {
 		case postrider.OutcomeBlocked:
 			blocked++
-		case postrider.OutcomeBroken, postrider.OutcomeUnreachable: // the canary hangs up
+		case postrider.OutcomeBroken, postrider.OutcomeUnreachable: // the canary closes the connection
 			reached++
 		default:
 			t.Fatalf("outcome %s, error %q", a.Outcome, a.Error)
 		}
 	}
-	// A lookup for each attempt: the answer that was judged is the one that was
-	// dialled, and nothing remembers a name as good.
+	// Each attempt has one lookup, so the address that was checked is the one that was dialled, and
+	// no name is remembered as allowed.
 	if blocked != 500 || reached != 500 || hits.Load() > 500 {
 		t.Errorf("%d blocked, %d let through, %d connections", blocked, reached, hits.Load())
 	}

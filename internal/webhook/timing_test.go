@@ -106,7 +106,7 @@ func TestThePartInWhichAnAttemptFailsHasItsTime(t *testing.T) {
 			opts.Resolver = slowResolver{}
 			a := send(t, open(t, opts), routed(test.url), 50*time.Millisecond)
 			took := test.part(a.Timing)
-			a.Timing.Connect = 0 // of the parts before, only this one happened
+			a.Timing.Connect = 0 // of the parts before the request, only this one happened
 			if a.Outcome != postrider.OutcomeTimedOut || took <= 0 || a.Timing.Rest(took) != 0 || a.Timing.Reused {
 				t.Errorf("%s after %v: %+v", a.Outcome, a.Duration, a.Timing)
 			}

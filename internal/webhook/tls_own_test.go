@@ -110,7 +110,7 @@ func TestClientCertificates(t *testing.T) {
 					ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool,
 				}, func(http.ResponseWriter, *http.Request) {})
 				e := open(t, opts)
-				for range 2 { // the second on a kept connection, or on a resumed session
+				for range 2 { // the second attempt uses a kept connection or a resumed session
 					a := send(t, e, routed(url, tt.change), testkit.Patience)
 					if accepted := a.Outcome == postrider.OutcomeAccepted; accepted != tt.ok || !tt.ok && !strings.HasPrefix(a.Error, "tls_") {
 						t.Errorf("outcome %s, error %q", a.Outcome, a.Error)
@@ -154,7 +154,7 @@ func TestIdentitiesAreKeptApart(t *testing.T) {
 			}
 		}
 	}
-	if n := conns.Load(); n != 4 { // the two endpoints that are a share one
+	if n := conns.Load(); n != 4 { // the two endpoints with certificate a share a connection
 		t.Errorf("%d connections, want 4", n)
 	}
 }

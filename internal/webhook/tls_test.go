@@ -42,7 +42,7 @@ func TestTLS(t *testing.T) {
 			opts := laptop()
 			opts.RootCAs = ca.Pool
 			e := open(t, opts)
-			for range 2 { // a session is resumed
+			for range 2 { // the second attempt resumes the session
 				a := send(t, e, routed(r.URL), testkit.Patience)
 				if a.Outcome != tt.outcome || a.Error != tt.err {
 					t.Errorf("outcome %s, error %q; want %s, %q", a.Outcome, a.Error, tt.outcome, tt.err)

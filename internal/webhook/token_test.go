@@ -117,7 +117,7 @@ func TestOAuthTokensExpire(t *testing.T) {
 
 // picky responds 200 to requests with a valid token, and calls refuse for others.
 type picky struct {
-	valid  atomic.Value // a function that tells whether a token is
+	valid  atomic.Value // a function that reports whether a token is valid
 	refuse testkit.Answer
 }
 

@@ -96,7 +96,7 @@ func credentials(c postrider.Credentials) func(*store.EndpointSnapshot) {
 	return func(r *store.EndpointSnapshot) {
 		var err error
 		if r.Endpoint.Credentials, err = json.Marshal(c); err != nil {
-			panic(err) // never: it is made of texts
+			panic(err) // cannot happen: the value has only texts
 		}
 	}
 }
@@ -110,7 +110,7 @@ func policy(change func(*postrider.Policy)) func(*store.EndpointSnapshot) {
 func secretOf(b byte) signature.Secret {
 	secret, err := signature.ParseSecret("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
 	if err != nil {
-		panic(err) // never
+		panic(err) // cannot happen
 	}
 	return secret
 }
@@ -273,7 +273,7 @@ func TestASecretThatExpiresSignsNoMore(t *testing.T) {
 	}
 	var to store.EndpointSnapshot
 	older := encrypted(8, 8)
-	for life := 50 * time.Millisecond; ; life *= 2 { // long enough for one attempt, however busy the machine is
+	for life := 50 * time.Millisecond; ; life *= 2 { // long enough for one attempt, even on a busy machine
 		older.ExpiresAt = time.Now().Add(life)
 		to = routed(r.URL, func(r *store.EndpointSnapshot) { r.Secrets = append(r.Secrets, older) })
 		if signatures(to) == 2 {
@@ -475,7 +475,7 @@ func TestBodyIsCut(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := testkit.NewReceiver(t, func(w http.ResponseWriter, _ testkit.Request) {
-				// Fails where the sender has had enough.
+				// The write fails when the sender has read enough and closed.
 				_, _ = w.Write(bytes.Repeat([]byte("x"), tt.sent))
 			})
 			a := send(t, e, routed(r.URL), testkit.Patience)
@@ -538,12 +538,14 @@ func TestAttemptsEndWithTheirDeadline(t *testing.T) {
 			continue
 		}
 		url := testkit.NewHostile(t, h)
-		for _, scheme := range []string{"http:", "https:"} { // the one waits for an answer, the other in the handshake
+		// With http: the attempt waits for a response, with https: in the handshake.
+		for _, scheme := range []string{"http:", "https:"} {
 			started := time.Now()
 			ctx, cancel := context.WithDeadline(t.Context(), started.Add(slow))
 			a := e.Send(ctx, claimed(event(`{}`)), routed(strings.Replace(url, "http:", scheme, 1)))
 			cancel()
-			took := time.Since(started) // the attempt's own duration begins later, on a busy machine by milliseconds
+			// May be milliseconds longer than the attempt's own duration, on a busy machine.
+			took := time.Since(started)
 			if a.Outcome != postrider.OutcomeTimedOut || took < slow || a.Duration > slow+grace {
 				t.Errorf("%s outcome %s, error %q after %v, of which the attempt took %v", scheme, a.Outcome, a.Error, took, a.Duration)
 			}

@@ -27,10 +27,10 @@ func TestPromise7NothingIsSentAfterAChange(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
 		to                  store.EndpointSnapshot
-		looks               int64 // requests before the change
+		looks               int64 // number of calls of Current before the change
 		outcome             postrider.Outcome
 		status              int
-		tokens, from, there int // requests that arrive
+		tokens, from, there int // numbers of requests that arrive
 	}{
 		{"before the request", routed(there.URL), 0, postrider.OutcomeNone, 0, 0, 0, 0},
 		{"before a token", routed(there.URL, granted(tokenServer.URL)), 0, postrider.OutcomeNone, 0, 0, 0, 0},

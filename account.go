@@ -2,9 +2,8 @@ package postrider
 
 import "time"
 
-// Account is a customer of the platform that runs Postrider. Endpoints and events
-// belong to an account. UID is the platform's own name for it; it is unique and
-// may be empty.
+// Account is a customer of the platform that runs Postrider. Endpoints and events belong to an
+// account. UID is the platform's own name for the account; it is unique and may be empty.
 type Account struct {
 	ID        AccountID
 	UID       string

@@ -13,7 +13,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrInvalid: the same request can never succeed. See [InvalidError].
 	ErrInvalid = errors.New("invalid")
-	// ErrConflict: the request contradicts what is stored.
+	// ErrConflict: the request contradicts the stored data.
 	ErrConflict = errors.New("conflict")
 	// ErrGone: the object existed, and its data was deleted for good.
 	ErrGone = errors.New("gone")

@@ -207,7 +207,7 @@ var actions = map[Action]string{
 	ToReplay:       "A replay sends the event again.",
 }
 
-// String returns the explanation in English, as one or two sentences.
+// String returns the explanation in English, as a few sentences.
 func (x Explanation) String() string {
 	next := nexts[x.Next][1]
 	if !x.At.IsZero() && nexts[x.Next][0] != "" {

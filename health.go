@@ -73,7 +73,7 @@ type HealthInput struct {
 	// endpoint was last recorded as healthy. It counts whole minutes: from the first minute that
 	// began in this time, up to the last fold of the statistics.
 	Delivered int64
-	// Dead counts the deliveries that became dead letters in the same time.
+	// Dead counts the deliveries that became dead letters in the same time as Delivered.
 	Dead int64
 
 	// FailingSince is when the endpoint last began to accept nothing; zero: the last attempt

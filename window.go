@@ -16,9 +16,9 @@ type ConcurrencyWindow struct {
 	pause time.Duration
 }
 
-// The bounds of the pause after a throttling response that has no Retry-After, if one slot is left.
-// maxPauseOfSome is the longest pause of an endpoint that accepts some of its attempts, maxPause of
-// one that accepts none. An endpoint that accepts a quarter still gets 30 attempts a second.
+// The bounds of the pause of an endpoint that throttles its only slot and sends no Retry-After.
+// maxPauseOfSome is the longest pause if the endpoint accepts some of its attempts, maxPause the
+// longest if it accepts none. An endpoint that accepts a quarter still gets 30 attempts a second.
 const (
 	minPause       = 5 * time.Millisecond
 	maxPauseOfSome = 100 * time.Millisecond

@@ -52,16 +52,15 @@ type Signature struct {
 	Schemes []Scheme `json:"schemes" nullable:"false" doc:"Signature schemes; each request has the signatures of all. An object gives a scheme another header."`
 }
 
-// Scheme is a signature scheme. Its JSON is a string, the name, if the scheme has its
-// own header and prefix. With another header or prefix its JSON is an object.
+// Scheme is a signature scheme. If it uses the scheme's default header and prefix, its JSON is a
+// string, the name. Otherwise its JSON is an object.
 type Scheme struct {
 	Scheme postrider.Scheme `json:"scheme"`
 	Header string           `json:"header" example:"X-Acme-Signature" doc:"Name of the header, instead of the scheme's own."`
 	Prefix string           `json:"prefix,omitempty" example:"sha256=" doc:"Text before the signature, instead of the scheme's own."`
 }
 
-// SetName sets s to the scheme with the name, without a header or prefix of its own. Decoders call
-// it.
+// SetName sets s to the scheme with the name, with its default header and prefix. Decoders call it.
 func (s *Scheme) SetName(name string) { *s = Scheme{Scheme: postrider.Scheme(name)} }
 
 // MarshalJSON writes the string if the scheme has no header and no prefix, and otherwise the

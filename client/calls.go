@@ -240,8 +240,7 @@ func (c *Client) RevealSecret(ctx context.Context, id postrider.EndpointID, secr
 	return post[apitypes.Secret](ctx, c, "/endpoints/"+id.String()+"/secrets/"+secret.String()+"/reveal", nil)
 }
 
-// Secrets returns the secrets that sign an endpoint's requests with their texts, newest
-// first.
+// Secrets returns the secrets that sign an endpoint's requests, newest first, with their texts.
 func (c *Client) Secrets(ctx context.Context, id postrider.EndpointID) ([]apitypes.Secret, error) {
 	list, err := get[apitypes.List[apitypes.Secret]](ctx, c, "/endpoints/"+id.String()+"/secrets")
 	return list.Data, err
@@ -358,7 +357,7 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (apitypes.
 		"resolved", resolved, "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
-// DeadLetterGroups lists the unresolved dead letters by endpoint and cause.
+// DeadLetterGroups lists the unresolved dead letters, grouped by endpoint and cause.
 func (c *Client) DeadLetterGroups(ctx context.Context, f DeadLetterGroupFilter) (apitypes.Page[apitypes.DeadLetterGroup], error) {
 	return get[apitypes.Page[apitypes.DeadLetterGroup]](ctx, c, "/dead-letters/groups"+query(f.Paging,
 		"account", f.Account, "endpoint", idText(f.Endpoint)))

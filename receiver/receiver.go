@@ -64,7 +64,7 @@ func (e permanentError) Unwrap() error { return e.error }
 
 // Options tunes a [Receiver]. The zero value is ready to use.
 type Options struct {
-	MaxBody int64 // limit for the bytes of a body after unpacking; default 1 MiB
+	MaxBody int64 // limit for the bytes of a body, before and after unpacking; default 1 MiB
 	// Limit for the time of a handler; after a crash its event stays claimed for this time; default
 	// 1 minute.
 	Lease time.Duration

@@ -91,7 +91,7 @@ func (in *Ingest) fanOutNext(ctx context.Context) (bool, error) {
 		in.waitForDeliveries(ctx)
 		in.waitForBulk(ctx)
 		if err := ctx.Err(); err != nil {
-			return false, err // the job's next chunk is due when its lease ends
+			return false, err // the job continues when its lease has ended
 		}
 		if err := in.opts.Room(); err != nil {
 			return false, fmt.Errorf("fan out event %s: %w", job.Event.ID, err)

@@ -22,7 +22,7 @@ const (
 	// events in order. Such events get no fan-out job, because the next event of the key would
 	// overtake the job. A single event may have at most groupRows deliveries.
 	orderedRows = 10 * groupRows
-	// rematches is how often a group is matched again because subscriptions
+	// rematches limits how often one group is matched. A group is matched again if subscriptions
 	// changed between its match and its commit.
 	rematches = 20
 	// commitTimeout limits a commit, so that producers get a response when the database hangs.

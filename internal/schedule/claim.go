@@ -9,8 +9,8 @@ import (
 
 // claims makes the claims. Only one claim is under way at a time, for up to maxWants endpoints and
 // lanes. The next claim asks for everything that became due in the meantime. So the store gets one
-// statement at a time from each node instead of one for each endpoint, and the busier it is, the
-// larger the statements are.
+// statement at a time from each node, instead of one for each endpoint. A busy node sends larger
+// statements.
 //
 // A claim asks for a number of deliveries of each lane and reserves credit for them. When it
 // returns, the credit of deliveries that it did not return is freed. An error frees all of the

@@ -13,7 +13,7 @@ type condition struct {
 	breaker    postrider.Breaker // its times are on this node's clock
 	storedOpen bool              // the stored circuit is open or half open; see CircuitStored
 	storing    bool              // a change of the circuit is being stored
-	// The circuit has changed again, and is stored once more after this; valid while storing.
+	// The circuit has changed again, so it must be stored once more; valid while storing.
 	again  bool
 	logged logged     // the state of the circuit that was logged last
 	probe  probeStage // set by circuits.setProbe

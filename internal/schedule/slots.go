@@ -36,8 +36,8 @@ func (of class) degraded() bool { return of == failedOnce || of == unreliable }
 // released. So
 //
 //	credit - inFlight  deliveries are leased and have not started, at most limit
-//	credit             leases of this node end as lost attempts if it dies now. To these
-//	                   come the attempts that have ended and are not committed (commits)
+//	credit             leases of this node end as lost attempts if it dies now. Attempts
+//	                   that have ended and are not committed (commits) are lost, too
 type slots struct {
 	shards       *shards
 	limit        int // attempts in flight to prompt endpoints

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // composeFile is the part of a compose file that the test checks.
@@ -37,7 +37,7 @@ func TestComposeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var settings []string
-	for _, s := range (app.Config{}).Settings() {
+	for _, s := range (config.Config{}).Settings() {
 		settings = append(settings, "POSTRIDER_"+strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_")))
 	}
 	database, ok := file.Services["database"]

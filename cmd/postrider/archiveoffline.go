@@ -7,6 +7,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // archiveOfflineCmd is the group of commands that read the archive without a server: of a database
@@ -19,8 +20,8 @@ type archiveOfflineCmd struct {
 
 // archived holds the settings that each command of the group needs.
 type archived struct {
-	app.StoreConfig   `embed:""`
-	app.ArchiveConfig `embed:""`
+	config.StoreConfig   `embed:""`
+	config.ArchiveConfig `embed:""`
 }
 
 // Help returns the text above the flags in the help of the commands.
@@ -30,7 +31,7 @@ func (archived) Help() string {
 }
 
 // with runs do with the archive that the settings name.
-func (a archived) with(ctx context.Context, sources *app.Sources, do func(*app.ArchiveReader) error) error {
+func (a archived) with(ctx context.Context, sources *config.Sources, do func(*app.ArchiveReader) error) error {
 	err := sources.Check(func(named func(string) string) error {
 		return errors.Join(a.StoreConfig.Validate(named), a.ArchiveConfig.Validate(named))
 	})
@@ -52,7 +53,7 @@ type archiveOfflineListCmd struct {
 }
 
 // Run lists parts.
-func (c *archiveOfflineListCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *archiveOfflineListCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
 		parts := []apitypes.ArchivePart{}
 		err := r.Parts(ctx, app.ArchiveFilter{From: c.From, To: c.To}, false, func(p apitypes.ArchivePart) error {
@@ -72,7 +73,7 @@ type archiveOfflineVerifyCmd struct {
 }
 
 // Run verifies parts.
-func (c *archiveOfflineVerifyCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *archiveOfflineVerifyCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
 		var v verifying
 		err := r.Parts(ctx, app.ArchiveFilter{From: c.From, To: c.To}, true, func(p apitypes.ArchivePart) error { return v.part(t, p) })
@@ -89,7 +90,7 @@ type archiveOfflineSearchCmd struct {
 }
 
 // Run searches the archive.
-func (c *archiveOfflineSearchCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *archiveOfflineSearchCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
 		filter := app.ArchiveFilter{Event: c.Event, Endpoint: c.Endpoint, Type: c.EventType, From: c.From, To: c.To}
 		if c.Account != "" {

@@ -10,11 +10,12 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // backupCmd is the command backup.
 type backupCmd struct {
-	app.StoreConfig `embed:""`
+	config.StoreConfig `embed:""`
 
 	To   string `required:"" placeholder:"FILE" help:"The file to make. It must not exist."`
 	JSON bool   `name:"json" help:"Print the result as JSON."`
@@ -28,7 +29,7 @@ func (backupCmd) Help() string {
 }
 
 // Run makes the backup.
-func (c *backupCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *backupCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (c *backupCmd) Run(ctx context.Context, t terminal, sources *app.Sources) e
 
 // restoreCmd is the command restore.
 type restoreCmd struct {
-	app.StoreConfig `embed:""`
+	config.StoreConfig `embed:""`
 
 	From   string `required:"" placeholder:"FILE" help:"The backup. It is read and never changed."`
 	SHA256 string `name:"sha256" placeholder:"HEX" help:"SHA-256 that the backup must have, as postrider backup printed it. Default: the one in FILE.sha256, if there is such a file."`
@@ -59,7 +60,7 @@ func (restoreCmd) Help() string {
 }
 
 // Run restores the backup.
-func (c *restoreCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *restoreCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func printBackup(t terminal, asJSON bool, b app.Backup, took time.Duration) erro
 // holdCmd is the command hold. There is no request for it: a server that runs on a
 // restored store may have sent already.
 type holdCmd struct {
-	app.StoreConfig `embed:""`
+	config.StoreConfig `embed:""`
 
 	JSON bool `name:"json" help:"Print the result as JSON."`
 }
@@ -122,7 +123,7 @@ func (holdCmd) Help() string {
 }
 
 // Run holds the store.
-func (c *holdCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *holdCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}

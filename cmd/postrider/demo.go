@@ -19,6 +19,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // demoCmd is the command demo: a server and six receivers in one process.
@@ -124,9 +125,9 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 // config returns the settings of the server: the settings of serve --dev with smaller
 // limits, in a folder of its own. It names every setting that must not be zero,
 // because kong fills no defaults here.
-func (c *demoCmd) config(dir string) app.Config {
-	return app.Config{
-		StoreConfig:    app.StoreConfig{DataDir: filepath.Join(dir, "data")},
+func (c *demoCmd) config(dir string) config.Config {
+	return config.Config{
+		StoreConfig:    config.StoreConfig{DataDir: filepath.Join(dir, "data")},
 		Listen:         c.Listen,
 		OpsListen:      "127.0.0.1:0",
 		Dev:            true,

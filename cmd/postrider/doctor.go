@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/doctor"
 )
 
 // doctorCmd is the command doctor. Its settings are those of serve, so that the same
 // environment and file are checked.
 type doctorCmd struct {
-	app.Config `embed:""`
+	config.Config `embed:""`
 
 	Timeout time.Duration `default:"10s" help:"Time for all checks together, at least 1s."`
 	Nodes   int           `placeholder:"N" help:"Number of servers that will share the PostgreSQL database, for the number of its connections. Default: the servers that run now, at least one."`
@@ -36,7 +37,7 @@ func (doctorCmd) Help() string {
 
 // Run prints the report. A wrong setting is a failed check and not a wrong command line,
 // so that it is part of the report.
-func (c *doctorCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *doctorCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	switch {
 	case c.Timeout < time.Second:
 		return misused("--timeout: must be at least 1s")

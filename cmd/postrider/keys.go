@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // keysCmd is the group of commands for API keys. They work without a server and
@@ -28,7 +29,7 @@ type keysCmd struct {
 // work before any API key exists, because they make the first ones. Only one process
 // can open a SQLite store; while a server has it open, they call that server.
 type onStore struct {
-	app.StoreConfig `embed:""`
+	config.StoreConfig `embed:""`
 }
 
 // Help returns the text above the flags in the help of the commands.
@@ -45,7 +46,7 @@ func (onStore) Help() string {
 // the only sure sign that a server runs, while the file with a server's URL can
 // outlive it. The URL comes from that file in the data folder, the key from the
 // environment or from admin.key in that folder.
-func (c onStore) storeOrServer(sources *app.Sources, onStore func() error, onServer func(*client.Client) error) error {
+func (c onStore) storeOrServer(sources *config.Sources, onStore func() error, onServer func(*client.Client) error) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ type madeKey struct {
 // Run makes the key and prints its id and its text. The text is on a line of its own,
 // so that a script can read it with tail -n 1. If the command ends after the key is
 // stored and before it is printed, nobody has its text; it can be revoked.
-func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := errors.Join(sources.Check(c.Validate), c.check()); err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ type keysListCmd struct {
 }
 
 // Run lists the keys.
-func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	page, err := c.keys(ctx, sources, c.Account)
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *app.Sources)
 
 // keys returns the keys that are bound to the account, or all without one, from the store
 // or from the server.
-func (c onStore) keys(ctx context.Context, sources *app.Sources, account string) (page apitypes.Page[apitypes.Key], err error) {
+func (c onStore) keys(ctx context.Context, sources *config.Sources, account string) (page apitypes.Page[apitypes.Key], err error) {
 	err = c.storeOrServer(sources, func() error {
 		keys, err := app.Keys(ctx, c.StoreConfig, account)
 		for _, k := range keys {
@@ -178,7 +179,7 @@ type keysGetCmd struct {
 
 // Run prints one key. It searches the list of all keys, which is short: one for each
 // program that calls the API.
-func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	page, err := c.keys(ctx, sources, "")
 	if err != nil {
 		return err
@@ -268,7 +269,7 @@ type keysRevokeCmd struct {
 
 // Run revokes the key. Through a server it stops working there at once; on every
 // other node, and if the store is changed directly, within five seconds.
-func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	err := c.storeOrServer(sources,
 		func() error { return app.RevokeKey(ctx, c.StoreConfig, c.ID) },
 		func(api *client.Client) error { return api.RevokeKey(ctx, c.ID) })

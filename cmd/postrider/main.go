@@ -49,7 +49,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // cli is the command line. kong reads the commands and their help from the tags.
@@ -129,7 +129,7 @@ func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 		kong.Name("postrider"),
 		kong.Description("Postrider delivers webhooks."),
 		kong.Writers(t.out, t.err),
-		kong.ValueFormatter(app.HelpText),
+		kong.ValueFormatter(config.HelpText),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 	}, more...)...)
@@ -143,7 +143,7 @@ func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 // and applies the defaults. [app.Sources] is its resolver for the two in between.
 // kong then calls Run of the selected command with the bound values.
 func run(ctx context.Context, args []string, t terminal) int {
-	sources := app.NewSources(os.Environ())
+	sources := config.NewSources(os.Environ())
 	parser, err := newParser(t, kong.Resolvers(sources), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(t, sources))
 	if err != nil {
 		fmt.Fprintln(t.err, "postrider:", err)
@@ -218,7 +218,7 @@ func exitCode(err error) int {
 	var (
 		parse *kong.ParseError
 		usage *usageError
-		fault *app.Fault
+		fault *config.Fault
 	)
 	switch {
 	case err == nil:
@@ -237,7 +237,7 @@ func exitCode(err error) int {
 func explain(err error, command flagNames) string {
 	var (
 		parse   *kong.ParseError
-		fault   *app.Fault
+		fault   *config.Fault
 		problem *client.Error
 	)
 	// The first case that fits decides, so special cases stand before general ones. A

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // readyCmd is the command ready. It is the health check of a container, in which no
@@ -19,7 +19,7 @@ type readyCmd struct {
 }
 
 // Run exits with 0 if the server should get traffic.
-func (c *readyCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *readyCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(func(func(string) string) error { return nil }); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/secrets"
 )
 
@@ -50,7 +51,7 @@ type rotatedKey struct {
 // changes the key file itself and asks the server to encrypt the stored values
 // again, because only the server can write the store then. The server reads the key
 // file again when it meets a key that it does not know.
-func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if c.Grace < 0 {
 		return misused("--grace: must not be less than 0s")
 	}
@@ -131,7 +132,7 @@ type secretsExportCmd struct {
 
 // Run writes the file. It fails if a file with this name exists: that could be the
 // only copy of other keys.
-func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}

@@ -6,11 +6,12 @@ import (
 	"sync"
 
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // serveCmd is the command serve. Its flags are all settings of the server.
 type serveCmd struct {
-	app.Config `embed:""`
+	config.Config `embed:""`
 }
 
 // Help returns the text above the flags in the help of the command.
@@ -23,11 +24,11 @@ func (serveCmd) Help() string {
 // Run serves until the first SIGTERM or SIGINT, and then drains. It checks the
 // configuration before it binds a port, so that a wrong setting exits with 2 and a
 // supervisor does not try again for ever.
-func (c *serveCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *serveCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
-	server, err := app.New(ctx, c.Config, app.Logger(c.Config, t.err))
+	server, err := app.New(ctx, c.Config, config.Logger(c.Config, t.err))
 	if err != nil {
 		return err
 	}
@@ -65,11 +66,11 @@ func printFirstKey(t terminal, key app.FirstKey) {
 // before they start new servers, for example because the servers' own user may not
 // create tables.
 type migrateCmd struct {
-	app.StoreConfig `embed:""`
+	config.StoreConfig `embed:""`
 }
 
 // Run brings the database up to this version.
-func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *app.Sources) error {
+func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
@@ -88,13 +89,13 @@ type configCmd struct {
 }
 
 type configCheckCmd struct {
-	app.Config `embed:""`
+	config.Config `embed:""`
 }
 
 // Run prints the settings first and the faults afterwards, so that an operator sees
 // the origin of a wrong value. A value that could not be parsed is in the faults, and
 // the table has the default in its place.
-func (c *configCheckCmd) Run(t terminal, sources *app.Sources) error {
+func (c *configCheckCmd) Run(t terminal, sources *config.Sources) error {
 	rows := [][]string{}
 	for _, s := range c.Settings() {
 		rows = append(rows, []string{s.Name, s.Text(), sources.Origin(s.Name)})
@@ -106,17 +107,17 @@ func (c *configCheckCmd) Run(t terminal, sources *app.Sources) error {
 }
 
 type configPrintCmd struct {
-	app.Config `embed:""`
+	config.Config `embed:""`
 }
 
 // Run prints the settings as a file for --config. It prints nothing if a setting is
 // wrong: a file with a fault in it would only move the fault. Masked secrets must be
 // filled in by hand.
-func (c *configPrintCmd) Run(t terminal, sources *app.Sources) error {
+func (c *configPrintCmd) Run(t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
-	text, err := app.Print(c.Settings())
+	text, err := config.Print(c.Settings())
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // target holds the flags of every command that calls a server.
@@ -31,8 +31,8 @@ type target struct {
 
 // dataFolder returns the store of a server with the same environment that was started in the
 // same directory. The commands find its first admin key and its URL there.
-func dataFolder() app.StoreConfig {
-	return app.StoreConfig{DataDir: cmp.Or(os.Getenv("POSTRIDER_DATA_DIR"), "postrider-data")}
+func dataFolder() config.StoreConfig {
+	return config.StoreConfig{DataDir: cmp.Or(os.Getenv("POSTRIDER_DATA_DIR"), "postrider-data")}
 }
 
 // address returns the URL of the server.

@@ -37,6 +37,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/expunge"
@@ -63,7 +64,7 @@ import (
 // fields that need the store, before the first request reaches the API.
 type App struct {
 	// As given to New; it never changes.
-	config Config
+	config config.Config
 	log    *slog.Logger
 	// The store, wrapped in writes. Nil until open has succeeded.
 	store store.Store
@@ -111,23 +112,23 @@ type App struct {
 //
 // New opens no store, so that an orchestrator can ask /livez and /readyz while the
 // database is away.
-func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
+func New(ctx context.Context, c config.Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
 	a := &App{
 		config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{},
-		rollup: rollup.New(rollup.Options{Log: logOf(log, "rollup")}), live: live.New(),
+		rollup: rollup.New(rollup.Options{Log: config.LogOf(log, "rollup")}), live: live.New(),
 	}
 	a.tracer = a.newTracer()
 	traced, _ := a.traced()
 	a.telemetry = telemetry.New(telemetry.Options{
 		Version: Version(), Worst: c.MetricsWorst, HookPanics: func() int64 { return a.observer.Panics() }, Spans: a.spans,
-		Log: logOf(log, "telemetry"),
+		Log: config.LogOf(log, "telemetry"),
 	})
-	a.disk = newDisk(c.sqliteDir(), func(used float64) { a.observer.Disk.Call(used) }, logOf(log, "app"))
+	a.disk = newDisk(c.SQLiteDir(), func(used float64) { a.observer.Disk.Call(used) }, config.LogOf(log, "app"))
 	own := observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed, Postponed: a.readiness.postponed.add}
 	all := observe.Join(hooks(log), own, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced)
-	a.observer = observe.New(all, logOf(log, "observe"))
-	a.gate.set(starting{api.Starting(logOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: logOf(log, "web")})})
+	a.observer = observe.New(all, config.LogOf(log, "observe"))
+	a.gate.set(starting{api.Starting(config.LogOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: config.LogOf(log, "web")})})
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
@@ -140,6 +141,15 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	a.api.ending = ending{cut: func() { a.live.End(); a.gate.endBodies() }, within: c.AnswerTimeout + handshakeTime}
 	a.ops.ending = ending{within: opsEnd}
 	return a, nil
+}
+
+// keep returns what the janitor deletes by.
+func keep(c config.Config) janitor.Keep {
+	return janitor.Keep{
+		Events: c.KeepEvents, Attempts: c.KeepAttempts, Bodies: c.KeepBodies, Keys: c.IdempotencyTTL,
+		DeadLetters: c.KeepDeadLetters, Resolved: c.KeepResolved, Replays: c.KeepReplays, Health: c.KeepHealth, Audit: c.KeepAudit, Restored: c.KeepRestored,
+		Notices: c.KeepNotices,
+	}
 }
 
 // hooks returns the hooks of a server. Lost attempts get a line for each group that the
@@ -160,7 +170,7 @@ func (a *App) storeCalled(c store.Call) { a.observer.StoreCalled.Call(observe.St
 // open, so that the caller can try again.
 func (a *App) open(ctx context.Context) error {
 	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{
-		log: logOf(a.log, "store"), onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost, calls: a.storeCalled,
+		log: config.LogOf(a.log, "store"), onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost, calls: a.storeCalled,
 	})
 	if err != nil {
 		return err
@@ -200,7 +210,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 	if first.Text != "" { // a second try finds the key of the first one
 		a.firstKey = first
 	}
-	if a.secrets, err = secrets.Open(ctx, a.config.keys(), a.store, logOf(a.log, "secrets")); err != nil {
+	if a.secrets, err = secrets.Open(ctx, a.config.Keys(), a.store, config.LogOf(a.log, "secrets")); err != nil {
 		return err
 	}
 	return a.wire(ctx, opened)
@@ -214,8 +224,8 @@ func (a *App) handler() *api.Handler {
 		Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
 	}, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
-		Verify: a.config.verify(), PublicURL: a.config.publicURL(a.Addr()), Host: hostname(), Quotas: a.config.quotas(),
-		Retention: a.config.retention(), FilesHeld: a.config.sqliteDir() == "", Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: logOf(a.log, "api"),
+		Verify: a.config.VerifyMethod(), PublicURL: a.config.PublicURLAt(a.Addr()), Host: config.Hostname(), Quotas: a.config.Quotas(),
+		Retention: a.config.Retention(), FilesHeld: a.config.SQLiteDir() == "", Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "api"),
 	})
 }
 
@@ -227,13 +237,13 @@ func (a *App) handler() *api.Handler {
 func (a *App) wire(ctx context.Context, opened store.Store) (err error) {
 	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
-	a.table = routing.New(a.store, routing.Options{Log: logOf(a.log, "routing")})
-	a.backups = a.config.lastBackups(opened)
+	a.table = routing.New(a.store, routing.Options{Log: config.LogOf(a.log, "routing")})
+	a.backups = lastBackups(a.config.StoreConfig, opened)
 	inFlight, err := a.wireSenders(ctx)
 	if err != nil {
 		return err
 	}
-	if a.archive, err = a.config.openArchive(a.store, a.secrets.Vault, logOf(a.log, "archive")); err != nil {
+	if a.archive, err = openArchive(a.config.ArchiveConfig, a.store, a.secrets.Vault, config.LogOf(a.log, "archive")); err != nil {
 		return err
 	}
 	a.wireChores()
@@ -246,9 +256,9 @@ func (a *App) wire(ctx context.Context, opened store.Store) (err error) {
 		MaxInFlight:     inFlight,
 		HostConcurrency: a.config.HostConcurrency,
 		Drain:           a.config.DrainTimeout,
-		Cluster:         dispatch.Cluster{Nodes: nodes, Host: hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
+		Cluster:         dispatch.Cluster{Nodes: nodes, Host: config.Hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
 		Hooks:           a.observer.Hooks,
-		Log:             logOf(a.log, "dispatch"),
+		Log:             config.LogOf(a.log, "dispatch"),
 	})
 	a.wirePublishers()
 	if err := a.clock.measure(ctx); err != nil {
@@ -266,13 +276,13 @@ func (a *App) wireSenders(ctx context.Context) (inFlight int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	ports, anyPort, _ := a.config.ports() // Validate has checked them
-	proxy, _ := a.config.proxy()          // checked by Validate, too
-	files, inFlight := a.config.descriptors(ctx, a.log)
+	ports, anyPort, _ := a.config.Ports() // Validate has checked them
+	proxy, _ := a.config.Proxy()          // checked by Validate, too
+	files, inFlight := descriptors(ctx, a.config.Concurrency, a.log)
 	a.egress = egress.New(egress.Options{
 		Reach: egress.Reach{
-			AllowHTTP: a.config.allowsHTTP(),
-			Allow:     a.config.allowed(),
+			AllowHTTP: a.config.AllowsHTTP(),
+			Allow:     a.config.Allowed(),
 			Deny:      own,
 			Ports:     ports, AnyPort: anyPort || a.config.Dev,
 		},
@@ -281,14 +291,14 @@ func (a *App) wireSenders(ctx context.Context) (inFlight int, err error) {
 	})
 	_, sampled := a.traced()
 	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
-		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Sampled: sampled, Log: logOf(a.log, "webhook"),
+		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Sampled: sampled, Log: config.LogOf(a.log, "webhook"),
 		Continue: func(ctx context.Context, c postrider.Claimed, refused postrider.Attempt) error {
 			return a.dispatcher.Continue(ctx, c, refused) // wire makes it afterwards
 		},
 		Current: func(c *postrider.Claimed, to *store.EndpointSnapshot) bool { return a.dispatcher.Current(c, to) },
 	})
 	a.inspector = inspect.New(inspect.Deps{
-		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: logOf(a.log, "inspect"),
+		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: config.LogOf(a.log, "inspect"),
 	})
 	a.senders = &senders{a.sender, a.inspector}
 	a.messenger = a.newMessenger()
@@ -298,29 +308,31 @@ func (a *App) wireSenders(ctx context.Context) (inFlight int, err error) {
 // wireChores makes what keeps the store in order.
 func (a *App) wireChores() {
 	a.janitor = janitor.New(a.store, janitor.Options{
-		Keep: a.config.keep(), Archive: a.archive.janitor(), Disk: a.disk.watched(), Notice: a.config.limits(), IDs: a.ids,
-		Limits: a.config.healthLimits(), Hooks: a.observer.Hooks, Log: logOf(a.log, "janitor"),
+		Keep:    keep(a.config),
+		Archive: a.archive.janitor(), Disk: a.disk.watched(), IDs: a.ids,
+		Notice: janitor.NoticeLimits{CircuitOpen: a.config.NoticeCircuitOpen, DeadLetters: a.config.NoticeDeadLetters},
+		Limits: a.config.HealthLimits(), Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "janitor"),
 	})
 	a.expunger = expunge.New(a.store, expunge.Options{
 		List: a.config.ExpungeList, Archive: a.archive.expunger(), ChoreDone: a.observer.ChoreDone, CancelDeleted: a.janitor.CancelDeleted,
-		Log: logOf(a.log, "expunge"),
+		Log: config.LogOf(a.log, "expunge"),
 	})
 }
 
 // wirePublishers makes what publishes events and makes deliveries.
 func (a *App) wirePublishers() {
 	a.replays = replay.New(a.store, a.table, a.dispatcher, replay.Options{
-		IDs: a.ids, Room: a.disk.room, Hooks: a.observer.Hooks, Log: logOf(a.log, "replay"),
+		IDs: a.ids, Room: a.disk.room, Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "replay"),
 	})
 	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{
-		IDs: a.ids, Clock: a.store.Clock(), Room: a.disk.room, Hooks: a.observer.Hooks, Log: logOf(a.log, "ingest"),
+		IDs: a.ids, Clock: a.store.Clock(), Room: a.disk.room, Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "ingest"),
 	})
-	a.quotas = quota.New(a.ingest, a.store, quota.Options{Defaults: a.config.quotas(), Hooks: a.observer.Hooks, Log: logOf(a.log, "quota")})
+	a.quotas = quota.New(a.ingest, a.store, quota.Options{Defaults: a.config.Quotas(), Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "quota")})
 	a.backlogs = quota.NewBacklogs(a.store, quota.BacklogOptions{
 		Default: a.config.QuotaBacklog, Leads: a.dispatcher.Leads, Notify: a.table.Notify, IDs: a.ids,
-		Hooks: a.observer.Hooks, Log: logOf(a.log, "quota"),
+		Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "quota"),
 	})
-	a.notify = notify.New(a.store, a.ingest, a.table, notify.Options{Hooks: a.observer.Hooks, Log: logOf(a.log, "notify")})
+	a.notify = notify.New(a.store, a.ingest, a.table, notify.Options{Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "notify")})
 }
 
 // Opened returns a channel that is closed when the store is open and the API
@@ -384,10 +396,10 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 		a.disconnect()
 		err = errors.Join(err, a.store.Close())
 	}()
-	if err := keepFile(a.config.serverFile(), "http://"+a.Addr().String()); err != nil {
+	if err := keepFile(a.config.ServerFile(), "http://"+a.Addr().String()); err != nil {
 		a.log.InfoContext(ctx, "commands need --url to find this server", "error", err)
 	} else {
-		defer os.Remove(a.config.serverFile())
+		defer os.Remove(a.config.ServerFile())
 	}
 	a.readiness.opened(a)
 	if err := a.expunger.Recover(ctx); err != nil {
@@ -465,7 +477,7 @@ func Version() string {
 
 // Migrate creates or upgrades the tables of the store. Opening a store does that,
 // so Migrate opens it and closes it again.
-func Migrate(ctx context.Context, c StoreConfig) error {
+func Migrate(ctx context.Context, c config.StoreConfig) error {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return err

@@ -16,10 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
+	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -43,12 +47,12 @@ func start(t *testing.T, dir string) *running {
 // startWith runs a server with an environment.
 func startWith(t *testing.T, dir string, env map[string]string) *running {
 	t.Helper()
-	config, sources := parse(t, env, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	if err := sources.Check(config.Validate); err != nil {
+	settings, sources := configure(t, env, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
 	r := &running{log: &bytes.Buffer{}, keyFile: filepath.Join(dir, "admin.key")}
-	server, err := app.New(t.Context(), config, app.Logger(config, r.log))
+	server, err := app.New(t.Context(), settings, config.Logger(settings, r.log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,14 +218,14 @@ func TestASecondServerOnTheSameFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start(t, dir)
-	config, _ := parse(t, nil, "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	if err := refusal(t.Context(), config, slog.New(slog.DiscardHandler)); !app.InUse(err) {
+	settings, _ := configure(t, nil, "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	if err := refusal(t.Context(), settings, slog.New(slog.DiscardHandler)); !app.InUse(err) {
 		t.Errorf("Run = %v, want that the folder is in use", err)
 	}
 }
 
 // refusal starts a server and returns why it ends at once.
-func refusal(ctx context.Context, c app.Config, log *slog.Logger) error {
+func refusal(ctx context.Context, c config.Config, log *slog.Logger) error {
 	server, err := app.New(ctx, c, log)
 	if err != nil {
 		return err
@@ -240,4 +244,35 @@ func refusal(ctx context.Context, c app.Config, log *slog.Logger) error {
 	err = server.Run(ctx)
 	cancel(nil)
 	return err
+}
+
+// configure reads settings as serve does.
+func configure(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
+	t.Helper()
+	var c struct {
+		config.Config `embed:""`
+	}
+	var environ []string
+	for name, text := range env {
+		environ = append(environ, name+"="+text)
+	}
+	sources := config.NewSources(environ)
+	parser, err := kong.New(&c, kong.Resolvers(sources))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return c.Config, sources
+}
+
+// TestEveryHandshakeOfTheAPICanBeSet guards the names of the setting, which package config writes out.
+func TestEveryHandshakeOfTheAPICanBeSet(t *testing.T) {
+	t.Parallel()
+	for _, method := range api.VerifyMethods {
+		if set, sources := configure(t, nil, "--verify-endpoints", method); sources.Check(set.Validate) != nil || set.VerifyMethod() != method {
+			t.Errorf("--verify-endpoints %s is refused", method)
+		}
+	}
 }

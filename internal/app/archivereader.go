@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/archive"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -24,11 +25,11 @@ type ArchiveReader struct {
 var errNoArchive = errors.New("there is no archive: name it with --archive, as the server has it")
 
 // OpenArchive opens the store and the archive that the settings name.
-func OpenArchive(ctx context.Context, c StoreConfig, at ArchiveConfig) (*ArchiveReader, error) {
+func OpenArchive(ctx context.Context, c config.StoreConfig, at config.ArchiveConfig) (*ArchiveReader, error) {
 	if at.Archive == "" {
 		return nil, errNoArchive
 	}
-	if err := c.mustHaveStore(); err != nil {
+	if err := mustHaveStore(c); err != nil {
 		return nil, err
 	}
 	o := commandOptions()
@@ -36,11 +37,11 @@ func OpenArchive(ctx context.Context, c StoreConfig, at ArchiveConfig) (*Archive
 	if err != nil {
 		return nil, err
 	}
-	keys, err := secrets.Open(ctx, c.keys(), opened, o.log)
+	keys, err := secrets.Open(ctx, c.Keys(), opened, o.log)
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
-	kept, err := at.openArchive(opened, keys.Vault, o.log)
+	kept, err := openArchive(at, opened, keys.Vault, o.log)
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

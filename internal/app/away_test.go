@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -104,15 +105,15 @@ func TestAStartWaitsForItsDatabase(t *testing.T) {
 	if err := os.WriteFile(filepath.Dir(filepath.Dir(dir))+"/nowhere", nil, 0o600); err != nil { // no folder can be made there
 		t.Fatal(err)
 	}
-	config, sources := parse(t, map[string]string{
+	settings, sources := configure(t, map[string]string{
 		"POSTRIDER_DATABASE_URL": strings.Replace(dsn, filepath.Dir(cluster.Socket()), proxy.Dir, 1),
 	}, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	if err := sources.Check(config.Validate); err != nil {
+	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
 	r := &running{log: &bytes.Buffer{}}
 	var err error
-	if r.app, err = app.New(t.Context(), config, app.Logger(config, r.log)); err != nil {
+	if r.app, err = app.New(t.Context(), settings, config.Logger(settings, r.log)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -154,9 +155,9 @@ func TestAStartWaitsForItsDatabase(t *testing.T) {
 // TestAStartThatWaitsEndsAtOnce ends a server whose database never was there.
 func TestAStartThatWaitsEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	config, _ := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@127.0.0.1:1/db?sslmode=disable"},
+	settings, _ := configure(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@127.0.0.1:1/db?sslmode=disable"},
 		"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	server, err := app.New(t.Context(), config, slog.New(slog.DiscardHandler))
+	server, err := app.New(t.Context(), settings, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,9 +173,9 @@ func TestAStartThatWaitsEndsAtOnce(t *testing.T) {
 func TestAStartThatNeedsAPersonEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.SharedCluster(t).DSN("no_such_database")
-	config, _ := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn},
+	settings, _ := configure(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn},
 		"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	if err := refusal(t.Context(), config, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "does not exist") {
+	if err := refusal(t.Context(), settings, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("Run = %v, want that the database does not exist", err)
 	}
 }
@@ -187,10 +188,10 @@ func TestAStartWithoutAUsableFolderEndsAtOnce(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, _ := parse(t, nil, "--data-dir", filepath.Join(file, "data"), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	settings, _ := configure(t, nil, "--data-dir", filepath.Join(file, "data"), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := refusal(ctx, config, slog.New(slog.DiscardHandler)); !errors.Is(err, syscall.ENOTDIR) {
+	if err := refusal(ctx, settings, slog.New(slog.DiscardHandler)); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("Run = %v, want that the folder cannot be made", err)
 	}
 }

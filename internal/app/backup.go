@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
@@ -28,11 +29,11 @@ var errNotSQLite = errors.New("the settings name a PostgreSQL database, which ha
 
 // BackUp copies the SQLite store of the data folder into a new file, also while a server
 // runs on it.
-func BackUp(ctx context.Context, c StoreConfig, to string) (Backup, error) {
-	if dsn, err := c.dsn(); err != nil || dsn != "" {
+func BackUp(ctx context.Context, c config.StoreConfig, to string) (Backup, error) {
+	if dsn, err := c.DSN(); err != nil || dsn != "" {
 		return Backup{}, errors.Join(err, errNotSQLite)
 	}
-	if err := c.mustHaveStore(); err != nil {
+	if err := mustHaveStore(c); err != nil {
 		return Backup{}, err
 	}
 	var needed keyIDs
@@ -43,8 +44,8 @@ func BackUp(ctx context.Context, c StoreConfig, to string) (Backup, error) {
 // Restore makes a store of a backup, in a data folder that has nothing but its keys. It
 // refuses a backup whose secrets those keys do not decrypt, and one that has changed since it was
 // made: sum is its SHA-256; empty: the file beside it has it. The store starts held.
-func Restore(ctx context.Context, c StoreConfig, from, sum string) (Backup, error) {
-	if dsn, err := c.dsn(); err != nil || dsn != "" {
+func Restore(ctx context.Context, c config.StoreConfig, from, sum string) (Backup, error) {
+	if dsn, err := c.DSN(); err != nil || dsn != "" {
 		return Backup{}, errors.Join(err, errNotSQLite)
 	}
 	var needed keyIDs
@@ -56,13 +57,13 @@ func Restore(ctx context.Context, c StoreConfig, from, sum string) (Backup, erro
 	if err != nil {
 		return Backup{}, fmt.Errorf("verify the backup: %w", err)
 	}
-	missing, err := c.keys().Missing(ctx, needed)
+	missing, err := c.Keys().Missing(ctx, needed)
 	if err != nil {
 		return Backup{}, err
 	}
 	if len(missing) > 0 {
 		return Backup{}, fmt.Errorf("%w: the backup needs %s; copy the file of its keys to %s, or name it with --secrets-key-file",
-			secrets.ErrMissing, strings.Join(keyIDs(missing).texts(), ", "), c.keys().File)
+			secrets.ErrMissing, strings.Join(keyIDs(missing).texts(), ", "), c.Keys().File)
 	}
 	restored, err := sqlite.Restore(ctx, verified, c.DataDir)
 	return Backup{restored, needed.texts(), with}, err
@@ -70,8 +71,8 @@ func Restore(ctx context.Context, c StoreConfig, from, sum string) (Backup, erro
 
 // Hold holds the store: a PostgreSQL database that an operator has restored, before the
 // first server starts on it. It returns what may be sent twice when it is resumed.
-func Hold(ctx context.Context, c StoreConfig) (apitypes.Hold, error) {
-	if err := c.mustHaveStore(); err != nil {
+func Hold(ctx context.Context, c config.StoreConfig) (apitypes.Hold, error) {
+	if err := mustHaveStore(c); err != nil {
 		return apitypes.Hold{}, err
 	}
 	opened, err := openStore(ctx, c, commandOptions())

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/postgres"
@@ -34,7 +35,7 @@ func (a *App) watchBackups(ctx context.Context) error {
 
 // lastBackups returns what says, of an opened store, what is known of its backups: one of each
 // kind.
-func (c StoreConfig) lastBackups(opened store.Store) func(context.Context) ([]observe.Backup, error) {
+func lastBackups(c config.StoreConfig, opened store.Store) func(context.Context) ([]observe.Backup, error) {
 	database, ok := opened.(*postgres.Store)
 	if !ok {
 		return func(context.Context) ([]observe.Backup, error) {

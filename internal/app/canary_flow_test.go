@@ -26,7 +26,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/testkit"
 	"github.com/postrider/postrider/signature"
@@ -159,18 +159,18 @@ func (a *aviary) refuseSettings(env map[string]string) {
 	} {
 		merged := maps.Clone(env)
 		maps.Copy(merged, settings)
-		config, sources := parse(a.T, merged, "--dev", "--data-dir", a.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-		err := sources.Check(config.Validate)
-		printed, printErr := app.Print(config.Settings())
+		settings, sources := configure(a.T, merged, "--dev", "--data-dir", a.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+		err := sources.Check(settings.Validate)
+		printed, printErr := config.Print(settings.Settings())
 		ctx, cancel := context.WithCancel(a.Context())
 		log := &waitingLog{waits: cancel}
 		if err == nil {
-			err = refusal(ctx, config, slog.New(slog.NewJSONHandler(log, nil)))
+			err = refusal(ctx, settings, slog.New(slog.NewJSONHandler(log, nil)))
 		}
 		if cancel(); err == nil && !log.said || printErr != nil {
 			a.Fatalf("a server with wrong settings starts: %v, %v", err, printErr)
 		}
-		a.add("refused settings", fmt.Append(log.Bytes(), err, printed, config.LogValue()))
+		a.add("refused settings", fmt.Append(log.Bytes(), err, printed, settings.LogValue()))
 	}
 }
 

@@ -63,14 +63,6 @@ type disk struct {
 	fullTill atomic.Int64 // until when they are because of a write; UnixNano
 }
 
-// sqliteDir returns the folder of the SQLite store; empty: the store is PostgreSQL.
-func (c StoreConfig) sqliteDir() string {
-	if c.DatabaseURL != "" || c.DatabaseURLFile != "" {
-		return ""
-	}
-	return c.DataDir
-}
-
 // newDisk returns a disk that has not been measured. dir is the folder of a SQLite store;
 // empty: the store is PostgreSQL. tell gets each measurement, from 0 to 1.
 func newDisk(dir string, tell func(used float64), log *slog.Logger) *disk {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/identity"
@@ -34,15 +35,16 @@ type Checkup struct {
 // Doctor checks the set-up of a server with these settings. It starts no server, and
 // changes nothing. Faults is the error of [Sources.Check]: with wrong settings nothing else
 // is checked, because it would be another set-up.
-func Doctor(ctx context.Context, c Config, faults error, up Checkup) doctor.Report {
+func Doctor(ctx context.Context, of config.Config, faults error, up Checkup) doctor.Report {
 	if faults != nil {
 		wrong := doctor.Failure(doctor.Settings, "%s", strings.ReplaceAll(faults.Error(), "\n", "; ")).
 			Change("correct the settings, and run doctor again for the other checks: postrider config check shows where each comes from")
 		return doctor.NewReport(Version(), []doctor.Check{wrong})
 	}
+	c := setup{of}
 	exposed := doctor.Exposed(c.Listen)
 	store := doctor.Probe{Name: doctor.Connect, Look: func(ctx context.Context) []doctor.Check { return c.examinePostgres(ctx, up.Nodes) }}
-	if dsn, err := c.dsn(); err == nil && dsn == "" {
+	if dsn, err := c.DSN(); err == nil && dsn == "" {
 		store = doctor.Probe{Name: doctor.Folder, Look: c.examineSQLite}
 	}
 	checks := doctor.Run(ctx, up.Within, []doctor.Probe{
@@ -69,6 +71,9 @@ func Doctor(ctx context.Context, c Config, faults error, up Checkup) doctor.Repo
 	return doctor.NewReport(Version(), checks)
 }
 
+// setup is what is looked at.
+type setup struct{ config.Config }
+
 // settled is a probe whose check needs no time.
 func settled(c doctor.Check) doctor.Probe {
 	return doctor.Probe{Name: c.Name, Look: func(context.Context) []doctor.Check { return one(c) }}
@@ -79,21 +84,21 @@ func one(c doctor.Check) []doctor.Check { return []doctor.Check{c} }
 
 // examinePostgres checks the database, the keys and the memory: the last two depend on
 // what the database holds.
-func (c Config) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
-	dsn, err := c.dsn()
+func (c setup) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
+	dsn, err := c.DSN()
 	if err != nil {
 		return one(doctor.Failure(doctor.Connect, "%s", err).Change("correct --database-url-file"))
 	}
 	found, err := postgres.Examine(ctx, dsn)
 	if err != nil {
-		return one(doctor.Failure(doctor.Connect, "%s%s: %s", unreached(err), maskURL(dsn), err).
+		return one(doctor.Failure(doctor.Connect, "%s%s: %s", unreached(err), config.MaskURL(dsn), err).
 			Change("start the database if it is down, or see why it hangs; if it runs, correct --database-url, the password or pg_hba.conf. The other checks of the database need a connection"))
 	}
 	found.Pooler.PollOnly = c.PollOnly
 	if nodes > 0 {
 		found.Connections.Nodes = nodes
 	}
-	checks := append(one(doctor.Okay(doctor.Connect, "%s answers", maskURL(dsn))), found.Checks()...)
+	checks := append(one(doctor.Okay(doctor.Connect, "%s answers", config.MaskURL(dsn))), found.Checks()...)
 	if disk, err := doctor.SpaceOf(found.DataDirectory); found.DataDirectory != "" && err == nil {
 		checks = append(checks, disk.Check(doctor.DatabaseDisk, found.DataDirectory))
 	} else {
@@ -104,7 +109,7 @@ func (c Config) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
 }
 
 // examineSQLite checks the data folder, the keys and the memory.
-func (c Config) examineSQLite(ctx context.Context) []doctor.Check {
+func (c setup) examineSQLite(ctx context.Context) []doctor.Check {
 	found := sqlite.Examine(ctx, c.DataDir)
 	checks := found.Checks()
 	if disk, err := doctor.SpaceOf(found.Disk); err == nil {
@@ -128,7 +133,7 @@ type sealed struct {
 
 // examineKeys checks the keys, with the stored values if the store has tables of any
 // version.
-func (c Config) examineKeys(ctx context.Context, version int64, values sealed) doctor.Check {
+func (c setup) examineKeys(ctx context.Context, version int64, values sealed) doctor.Check {
 	var from secrets.Reader
 	err := values.err
 	if err == nil && version > 0 {
@@ -138,19 +143,19 @@ func (c Config) examineKeys(ctx context.Context, version int64, values sealed) d
 			from = opened
 		}
 	}
-	found := secrets.Examine(ctx, c.keys(), from)
+	found := secrets.Examine(ctx, c.Keys(), from)
 	found.Unchecked = errors.Join(err, found.Unchecked)
 	return found.Check()
 }
 
-func (c Config) examineMemory(endpoints int) doctor.Check {
+func (c setup) examineMemory(endpoints int) doctor.Check {
 	limit, of := doctor.MemoryLimit(os.DirFS("/"))
 	return doctor.CheckMemory(limit, of, doctor.MemoryUse{
 		Bodies: int64(c.BodyBudget), Endpoints: endpoints, GoLimit: debug.SetMemoryLimit(-1), // -1 changes nothing
 	})
 }
 
-func (c Config) examineFiles() doctor.Check {
+func (c setup) examineFiles() doctor.Check {
 	limit, err := doctor.OpenFileLimit()
 	if err != nil {
 		return doctor.Warning(doctor.OpenFiles, "%s", err).Change("look at ulimit -n")
@@ -159,11 +164,11 @@ func (c Config) examineFiles() doctor.Check {
 }
 
 // egressRules returns where requests to receivers may go.
-func (c Config) egressRules(exposed bool) doctor.Egress {
-	rules := c.effective()
-	ports, _, _ := rules.ports() // Validate has checked them
+func (c setup) egressRules(exposed bool) doctor.Egress {
+	rules := c.Effective()
+	ports, _, _ := rules.Ports() // Validate has checked them
 	return doctor.Egress{
-		Dev: c.Dev, HTTP: rules.EgressHTTP, Allow: rules.EgressAllow, Ports: ports, Proxy: maskURL(c.EgressProxy), Exposed: exposed,
+		Dev: c.Dev, HTTP: rules.EgressHTTP, Allow: rules.EgressAllow, Ports: ports, Proxy: config.MaskURL(c.EgressProxy), Exposed: exposed,
 	}
 }
 
@@ -231,7 +236,7 @@ func resolve(ctx context.Context, name string) doctor.Check {
 
 // examineOIDC asks the identity provider for its configuration. Without a provider there
 // is no check.
-func (c Config) examineOIDC(ctx context.Context) []doctor.Check {
+func (c setup) examineOIDC(ctx context.Context) []doctor.Check {
 	if c.OIDCIssuer == "" {
 		return nil
 	}
@@ -244,11 +249,11 @@ func (c Config) examineOIDC(ctx context.Context) []doctor.Check {
 
 // examineCollector sends the collector of traces a request without spans. Without a collector
 // there is no check.
-func (c Config) examineCollector(ctx context.Context) []doctor.Check {
+func (c setup) examineCollector(ctx context.Context) []doctor.Check {
 	if c.OTLPURL == "" {
 		return nil
 	}
-	if err := traces.New(c.traces(traces.Options{})).Check(ctx); err != nil {
+	if err := traces.New(c.Traces(Version())).Check(ctx); err != nil {
 		return one(doctor.Warning(doctor.Collector, "%s: %s", c.OTLPURL, err).
 			Change("correct --otlp-url or POSTRIDER_OTLP_HEADERS, or let this machine reach it; deliveries work without it, and traces are lost"))
 	}

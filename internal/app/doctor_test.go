@@ -19,8 +19,8 @@ import (
 // a test.
 func examined(t *testing.T, env map[string]string, args ...string) map[doctor.Name]doctor.Check {
 	t.Helper()
-	config, sources := parse(t, env, args...)
-	report := app.Doctor(t.Context(), config, sources.Check(config.Validate), app.Checkup{Within: time.Minute, Resolve: "localhost"})
+	settings, sources := configure(t, env, args...)
+	report := app.Doctor(t.Context(), settings, sources.Check(settings.Validate), app.Checkup{Within: time.Minute, Resolve: "localhost"})
 	checks := map[doctor.Name]doctor.Check{}
 	for _, c := range report.Checks {
 		if _, twice := checks[c.Name]; twice {
@@ -90,15 +90,15 @@ func TestDoctorIsBounded(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	address := silent.Addr().String()
-	config, sources := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@" + address + "/db?connect_timeout=60"},
+	settings, sources := configure(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@" + address + "/db?connect_timeout=60"},
 		"--listen="+address, "--oidc-issuer=http://"+address, "--oidc-client-id=me", "--oidc-admins=us", "--public-url=https://hooks.example.com",
 		"--smtp-url=smtp+plain://"+address, "--smtp-from=hooks@acme.example",
 		"--archive=s3://archive", "--archive-endpoint=http://"+address, "--archive-access-key=key", "--archive-secret-key-file="+secretFile(t))
-	if err := sources.Check(config.Validate); err != nil {
+	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	report := app.Doctor(t.Context(), config, nil, app.Checkup{Within: 3 * time.Second, Resolve: "localhost"})
+	report := app.Doctor(t.Context(), settings, nil, app.Checkup{Within: 3 * time.Second, Resolve: "localhost"})
 	if took := time.Since(begun); took > 30*time.Second { // without the bound a minute, the connect_timeout
 		t.Errorf("it took %s", took)
 	}
@@ -144,11 +144,11 @@ func TestDoctorAsksTheIdentityProvider(t *testing.T) {
 // question is waited for.
 func TestDoctorEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	config, sources := parse(t, nil, "--data-dir", t.TempDir())
+	settings, sources := configure(t, nil, "--data-dir", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	begun := time.Now()
-	report := app.Doctor(ctx, config, sources.Check(config.Validate), app.Checkup{Within: time.Minute, Resolve: "example.com"})
+	report := app.Doctor(ctx, settings, sources.Check(settings.Validate), app.Checkup{Within: time.Minute, Resolve: "example.com"})
 	if took := time.Since(begun); took > 30*time.Second || len(report.Checks) == 0 {
 		t.Errorf("it took %s: %+v", took, report)
 	}

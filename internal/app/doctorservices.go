@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/archive"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/expunge"
@@ -20,8 +21,8 @@ const mailPatience = 4 * time.Second
 
 // examineMail goes with the mail server as far as an email does, and sends none. Without a mail
 // server there is no check.
-func (c Config) examineMail(ctx context.Context) []doctor.Check {
-	email, ok := c.email()
+func (c setup) examineMail(ctx context.Context) []doctor.Check {
+	email, ok := c.Email()
 	if !ok {
 		return nil
 	}
@@ -44,20 +45,20 @@ var mailRemedies = map[messenger.Step]string{
 
 // examineArchive does with a small object all that the archive does with its own. Without an
 // archive there is no check.
-func (c Config) examineArchive(ctx context.Context) []doctor.Check {
+func (c setup) examineArchive(ctx context.Context) []doctor.Check {
 	u, err := url.Parse(c.Archive)
 	switch {
 	case c.Archive == "" || err != nil:
 		return nil
 	case u.Scheme == "s3":
-		return examineBucket(ctx, c.bucket(u))
+		return examineBucket(ctx, c.Bucket(u))
 	}
 	return c.examineArchiveFolder(ctx, filepath.FromSlash(u.Path))
 }
 
 // examineArchiveFolder checks an archive that is a folder. With PostgreSQL nobody knows whether
 // it shares a disk with the database.
-func (c Config) examineArchiveFolder(ctx context.Context, folder string) []doctor.Check {
+func (c setup) examineArchiveFolder(ctx context.Context, folder string) []doctor.Check {
 	err := archive.Probe(ctx, archive.Folder(folder))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -68,7 +69,7 @@ func (c Config) examineArchiveFolder(ctx context.Context, folder string) []docto
 			Change("let the user of the server write to %s (chown, chmod 700), and free space on its disk", folder))
 	}
 	checks := one(doctor.Okay(doctor.ArchiveAccess, "%s can be written, read and listed", folder))
-	if data := c.sqliteDir(); data != "" {
+	if data := c.SQLiteDir(); data != "" {
 		if same, err := doctor.SameDisk(folder, existing(data)); err == nil && same {
 			return append(checks, doctor.Warning(doctor.ArchiveDisk, "%s and the data folder %s are on one file system", folder, data).
 				Change("put the archive on another disk: on this one it takes the space that deleting is to free, and is lost with it"))
@@ -82,24 +83,24 @@ func (c Config) examineArchiveFolder(ctx context.Context, folder string) []docto
 
 // examineProxy connects to the proxy on which every delivery hangs. Without a proxy there is no
 // check.
-func (c Config) examineProxy(ctx context.Context) []doctor.Check {
-	proxy, err := c.proxy()
+func (c setup) examineProxy(ctx context.Context) []doctor.Check {
+	proxy, err := c.Proxy()
 	if err != nil || proxy == nil {
 		return nil
 	}
 	conn, err := egress.DialOperator(ctx, "tcp", proxy.Host)
 	if err != nil {
-		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", maskURL(c.EgressProxy), err).
+		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", config.MaskURL(c.EgressProxy), err).
 			Change("start the proxy, correct --egress-proxy, or let this machine reach it: until then every delivery fails as proxy_error"))
 	}
 	if err := conn.Close(); err != nil {
-		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", maskURL(c.EgressProxy), err).Change("look at the log of the proxy"))
+		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", config.MaskURL(c.EgressProxy), err).Change("look at the log of the proxy"))
 	}
-	return one(doctor.Okay(doctor.EgressProxy, "%s accepts connections", maskURL(c.EgressProxy)))
+	return one(doctor.Okay(doctor.EgressProxy, "%s accepts connections", config.MaskURL(c.EgressProxy)))
 }
 
 // examineExpungeList checks whether expunges can be listed. Without a list there is no check.
-func (c Config) examineExpungeList() []doctor.Check {
+func (c setup) examineExpungeList() []doctor.Check {
 	if c.ExpungeList == "" {
 		return nil
 	}

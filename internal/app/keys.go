@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -23,27 +23,9 @@ type NewKey struct {
 	Expires time.Duration // from now; 0: the key never expires
 }
 
-// KeyFile returns the path of the file with the first admin key. The file may not
-// exist.
-func (c StoreConfig) KeyFile() string { return filepath.Join(c.DataDir, "admin.key") }
-
-// serverFile returns the path of the file that names the URL of the running server.
-// The server writes it when its API serves and removes it at its end.
-func (c StoreConfig) serverFile() string { return filepath.Join(c.DataDir, "server.url") }
-
-// Running returns the URL of the server that runs on the data folder. A server that
-// was killed leaves the file, so only a request shows whether the server runs.
-func (c StoreConfig) Running() (url string, err error) {
-	address, err := os.ReadFile(c.serverFile())
-	if err != nil {
-		return "", fmt.Errorf("find the server: %w", err)
-	}
-	return strings.TrimSpace(string(address)), nil
-}
-
 // CreateKey makes an API key in the store, without a server. It returns the key's
 // text, too. The store has only a hash of the text, so it cannot be read again.
-func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, string, error) {
+func CreateKey(ctx context.Context, c config.StoreConfig, n NewKey) (postrider.APIKey, string, error) {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return postrider.APIKey{}, "", err
@@ -57,7 +39,7 @@ func CreateKey(ctx context.Context, c StoreConfig, n NewKey) (postrider.APIKey, 
 
 // Keys returns the API keys of the store that are bound to the account, by its id or uid,
 // newest first, without a server. Empty: all keys.
-func Keys(ctx context.Context, c StoreConfig, account string) ([]postrider.APIKey, error) {
+func Keys(ctx context.Context, c config.StoreConfig, account string) ([]postrider.APIKey, error) {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return nil, err
@@ -74,7 +56,7 @@ func Keys(ctx context.Context, c StoreConfig, account string) ([]postrider.APIKe
 }
 
 // RevokeKey revokes an API key in the store, without a server.
-func RevokeKey(ctx context.Context, c StoreConfig, id postrider.KeyID) error {
+func RevokeKey(ctx context.Context, c config.StoreConfig, id postrider.KeyID) error {
 	opened, err := openStore(ctx, c, commandOptions())
 	if err != nil {
 		return err
@@ -161,7 +143,7 @@ type FirstKey struct {
 // text into the data folder, readable by its owner alone. A node on PostgreSQL
 // needs no data folder: if the file cannot be written there, the key is only
 // printed.
-func makeFirstKey(ctx context.Context, to store.Store, c StoreConfig) (FirstKey, error) {
+func makeFirstKey(ctx context.Context, to store.Store, c config.StoreConfig) (FirstKey, error) {
 	page, err := to.Keys(ctx, store.KeyQuery{Paging: store.Paging{Limit: 1}})
 	if err != nil {
 		return FirstKey{}, fmt.Errorf("look for API keys: %w", err)
@@ -178,7 +160,7 @@ func makeFirstKey(ctx context.Context, to store.Store, c StoreConfig) (FirstKey,
 	// nobody knows.
 	first := FirstKey{Text: text, File: c.KeyFile()}
 	if err := keepFile(first.File, text); err != nil {
-		dsn, dsnErr := c.dsn()
+		dsn, dsnErr := c.DSN()
 		if dsn == "" || dsnErr != nil {
 			return FirstKey{}, errors.Join(err, dsnErr)
 		}

@@ -17,18 +17,19 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
 // opening runs a server on SQLite in dir, whose store may not be open yet.
 func opening(t *testing.T, dir string) *running {
 	t.Helper()
-	config, sources := parse(t, nil, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	if err := sources.Check(config.Validate); err != nil {
+	settings, sources := configure(t, nil, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
 	r := &running{log: &bytes.Buffer{}, keyFile: filepath.Join(dir, "admin.key")}
-	server, err := app.New(t.Context(), config, app.Logger(config, r.log))
+	server, err := app.New(t.Context(), settings, config.Logger(settings, r.log))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (a *App) openWhenItCan(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // it is that of a start that is not wanted any more
-		case !a.config.mayPass(err):
+		case !mayPass(a.config.StoreConfig, err):
 			return err
 		}
 		a.readiness.wait(err)

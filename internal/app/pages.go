@@ -4,10 +4,13 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/identity"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -28,10 +31,10 @@ func (a *App) newFront(handler *api.Handler) *front {
 	return &front{Handler: handler, pages: web.New(web.Deps{
 		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store,
 		Standard: api.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
-		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
+		Identity: identityOf(a.config.OIDCConfig, a.config.PublicURLAt(a.Addr()), sessions),
 	}, web.Options{
-		PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()),
-		TrustedProxies: a.config.TrustedProxies, Version: Version(), Log: logOf(a.log, "web"),
+		PublicURL: a.config.PublicURLAt(a.Addr()), AllowHTTP: a.config.AllowsHTTP(), Emails: a.config.SendsEmails(a.Addr()),
+		TrustedProxies: a.config.TrustedProxies, Version: Version(), Log: config.LogOf(a.log, "web"),
 	})}
 }
 
@@ -142,4 +145,38 @@ func (p people) view(ctx context.Context) func(postrider.Session, error) (web.Se
 		}
 		return session, nil
 	}
+}
+
+// identityOf returns the login by the identity provider. nil: there is no provider.
+func identityOf(c config.OIDCConfig, publicURL string, sessions people) web.Identity {
+	if c.OIDCIssuer == "" {
+		return nil
+	}
+	secret, _ := c.Secret() // Validate has read it
+	return directory{sessions, identity.New(identity.Options{
+		Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, ClientSecret: secret, RedirectURL: publicURL + "/login/oidc/callback",
+		RoleClaim: c.OIDCRoleClaim, Viewers: c.OIDCViewers, Supporters: c.OIDCSupport, Admins: c.OIDCAdmins, Audiences: c.OIDCAudiences, Domains: c.OIDCDomains,
+	})}
+}
+
+// directory gives the pages the identity provider, with sessions for its people.
+type directory struct {
+	people   people
+	provider *identity.Provider
+}
+
+// Begin implements [web.Identity].
+func (d directory) Begin(ctx context.Context, from netip.Addr) (to, attempt string, err error) {
+	if err := d.people.sessions.BeginLogin(from); err != nil {
+		return "", "", err
+	}
+	return d.provider.Begin(ctx)
+}
+
+// Finish implements [web.Identity].
+func (d directory) Finish(ctx context.Context, attempt string, query url.Values, from netip.Addr) (string, web.Session, error) {
+	token, made, err := d.people.sessions.LoginAs(ctx, from, func(ctx context.Context) (postrider.Session, error) {
+		return d.provider.Finish(ctx, attempt, query)
+	})
+	return d.people.opened(ctx, token, made, err)
 }

@@ -52,14 +52,14 @@ func (p *postponed) note(now time.Time) string {
 // descriptors returns how many files this process may open, 0 if that is not known, and how
 // many attempts may be in flight with that: as many as connections may be open. Where these
 // are few, endpoints share what there is as they share any scarce slots.
-func (c Config) descriptors(ctx context.Context, log *slog.Logger) (files uint64, inFlight int) {
+func descriptors(ctx context.Context, concurrency int, log *slog.Logger) (files uint64, inFlight int) {
 	files, err := doctor.OpenFileLimit()
 	if err != nil {
 		log.WarnContext(ctx, "the limit of open files is not known", "error", err)
 		return 0, 0
 	}
 	inFlight = egress.Connections(files)
-	if check := doctor.CheckOpenFiles(files, c.Concurrency); check.Status != doctor.OK {
+	if check := doctor.CheckOpenFiles(files, concurrency); check.Status != doctor.OK {
 		log.WarnContext(ctx, "this process may open too few files", "found", check.Found, "remedy", check.Remedy, "attempts_in_flight", inFlight)
 	}
 	return files, inFlight

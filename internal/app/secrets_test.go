@@ -25,6 +25,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
@@ -53,17 +54,17 @@ func keyringOf(t *testing.T, file string) secrets.Keyring {
 }
 
 // storeAt returns the settings of a store, from flags and an environment.
-func storeAt(t *testing.T, env map[string]string, args ...string) app.Config {
+func storeAt(t *testing.T, env map[string]string, args ...string) config.Config {
 	t.Helper()
-	config, sources := parse(t, env, append([]string{"--dev", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, args...)...)
-	if err := sources.Check(config.Validate); err != nil {
+	settings, sources := configure(t, env, append([]string{"--dev", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, args...)...)
+	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
-	return config
+	return settings
 }
 
 // wantNoStart starts a server that must refuse to, in these words.
-func wantNoStart(t *testing.T, c app.Config, words ...string) {
+func wantNoStart(t *testing.T, c config.Config, words ...string) {
 	t.Helper()
 	err := refusal(t.Context(), c, slog.New(slog.DiscardHandler))
 	for _, want := range words {
@@ -95,22 +96,22 @@ func TestTheEncryptionKeyIsMadeOnceAndMissed(t *testing.T) {
 	if err := again.stop(); err != nil {
 		t.Fatal(err)
 	}
-	config := storeAt(t, nil, "--data-dir", dir)
+	settings := storeAt(t, nil, "--data-dir", dir)
 	if err := os.Chmod(file, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	wantNoStart(t, config, file+" may be read by others; chmod 600 it")
+	wantNoStart(t, settings, file+" may be read by others; chmod 600 it")
 	if err := os.Rename(file, file+".away"); err != nil {
 		t.Fatal(err)
 	}
-	wantNoStart(t, config, "encrypted with key "+keyring.Newest().String(), "no encryption keys in "+file, "--secrets-key-file")
+	wantNoStart(t, settings, "encrypted with key "+keyring.Newest().String(), "no encryption keys in "+file, "--secrets-key-file")
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a start without the key made another")
 	}
 	if err := secrets.CreateFile(file); err != nil {
 		t.Fatal(err)
 	}
-	wantNoStart(t, config, "the encryption keys of "+file+" do not decrypt the stored values", keyring.Newest().String(), "--secrets-key-file")
+	wantNoStart(t, settings, "the encryption keys of "+file+" do not decrypt the stored values", keyring.Newest().String(), "--secrets-key-file")
 	if err := secrets.CreateFile(file); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("NewKeyFile over a key = %v", err)
 	}
@@ -338,9 +339,9 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
-	config := storeAt(t, nil, "--data-dir", dir).StoreConfig
+	settings := storeAt(t, nil, "--data-dir", dir).StoreConfig
 	file := filepath.Join(dir, "secrets.key")
-	if _, err := app.RotateKey(t.Context(), config, secrets.Rotation{}); !app.InUse(err) {
+	if _, err := app.RotateKey(t.Context(), settings, secrets.Rotation{}); !app.InUse(err) {
 		t.Errorf("RotateKey beside a server = %v, want that the store is in use", err)
 	}
 	l := newLoad(t, r.api)
@@ -352,7 +353,7 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	first := keyringOf(t, file).Newest()
 	for n := range 3 {
 		l.rounds(t, 5)
-		done, err := app.RotateKey(t.Context(), config, secrets.Rotation{
+		done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{
 			Reencrypt: through, DropOld: n == 2, Grace: time.Nanosecond,
 		})
 		if err != nil {
@@ -377,7 +378,7 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	if err := again.stop(); err != nil {
 		t.Fatal(err)
 	}
-	done, err := app.RotateKey(t.Context(), config, secrets.Rotation{}) // straight on the store
+	done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{}) // straight on the store
 	if err != nil || done.Reencrypted.Reencrypted != done.Checked || done.Checked != 3*len(l.known) {
 		t.Errorf("RotateKey without a server = %+v, %v; want all %d reencrypted", done, err, 3*len(l.known))
 	}
@@ -388,9 +389,9 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 func node(t *testing.T, dsn, key string, args ...string) *client.Client {
 	t.Helper()
 	env := map[string]string{"POSTRIDER_DATABASE_URL": dsn}
-	config := storeAt(t, env, append([]string{"--data-dir", t.TempDir()}, args...)...)
+	settings := storeAt(t, env, append([]string{"--data-dir", t.TempDir()}, args...)...)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	server, err := app.New(t.Context(), config, log)
+	server, err := app.New(t.Context(), settings, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,14 +411,14 @@ func node(t *testing.T, dsn, key string, args ...string) *client.Client {
 func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.Postgres(t, func(context.Context, string) error { return nil })
-	config := storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn}, "--data-dir", t.TempDir()).StoreConfig
-	_, key, err := app.CreateKey(t.Context(), config, app.NewKey{Name: "test", Scopes: []postrider.Scope{postrider.ScopeAdmin}})
+	settings := storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn}, "--data-dir", t.TempDir()).StoreConfig
+	_, key, err := app.CreateKey(t.Context(), settings, app.NewKey{Name: "test", Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	one, two := node(t, dsn, key), node(t, dsn, key)
 	l := newLoad(t, one, two)
-	rotate := func(c app.StoreConfig, r secrets.Rotation) secrets.Rotated {
+	rotate := func(c config.StoreConfig, r secrets.Rotation) secrets.Rotated {
 		l.rounds(t, 5)
 		done, err := app.RotateKey(t.Context(), c, r)
 		if err != nil {
@@ -427,12 +428,12 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 		return done
 	}
 	for range 2 {
-		if done := rotate(config, secrets.Rotation{}); done.Source != "the database" || done.Reencrypted.Reencrypted == 0 {
+		if done := rotate(settings, secrets.Rotation{}); done.Source != "the database" || done.Reencrypted.Reencrypted == 0 {
 			t.Errorf("RotateKey = %+v", done)
 		}
 	}
 	l.under.Lock() // nothing holds a value that it encrypted with an old key
-	done, err := app.RotateKey(t.Context(), config, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
 	l.under.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -443,19 +444,19 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 	l.rounds(t, 5)
 	l.end(t, one, two, node(t, dsn, key))
 
-	movesToAFile(t, l, config, key)
+	movesToAFile(t, l, settings, key)
 }
 
 // movesToAFile holds that the keys of a database can be given from a file
 // instead, and that a node which is not given it is refused from then on.
-func movesToAFile(t *testing.T, l *load, config app.StoreConfig, key string) {
+func movesToAFile(t *testing.T, l *load, settings config.StoreConfig, key string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "keyring")
-	if err := app.ExportKeys(t.Context(), config, file); err != nil {
+	if err := app.ExportKeys(t.Context(), settings, file); err != nil {
 		t.Fatal(err)
 	}
 	exported := keyringOf(t, file)
-	moved := config
+	moved := settings
 	moved.SecretsKeyFile = file
 	done, err := app.RotateKey(t.Context(), moved, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
 	if err != nil || done.Source != file || done.Checked != 3*len(l.known) {
@@ -464,8 +465,8 @@ func movesToAFile(t *testing.T, l *load, config app.StoreConfig, key string) {
 	if keyring := keyringOf(t, file); keyring.Has(exported.Newest()) {
 		t.Errorf("the file has %s, want a key that was never in the database", keyring)
 	}
-	l.wantShown(t, node(t, config.DatabaseURL, key, "--secrets-key-file", file))
-	wantNoStart(t, storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": config.DatabaseURL}, "--data-dir", t.TempDir()),
+	l.wantShown(t, node(t, settings.DatabaseURL, key, "--secrets-key-file", file))
+	wantNoStart(t, storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": settings.DatabaseURL}, "--data-dir", t.TempDir()),
 		"no longer kept in the database", "--secrets-key-file")
 }
 
@@ -483,8 +484,8 @@ func TestKeysGivenAsATextAreRotatedInTwoSteps(t *testing.T) {
 	}
 	rotate := func(text string, r secrets.Rotation) secrets.Rotated {
 		t.Helper()
-		config := storeAt(t, map[string]string{"POSTRIDER_SECRETS_KEY": text}, "--data-dir", dir)
-		done, err := app.RotateKey(t.Context(), config.StoreConfig, r)
+		settings := storeAt(t, map[string]string{"POSTRIDER_SECRETS_KEY": text}, "--data-dir", dir)
+		done, err := app.RotateKey(t.Context(), settings.StoreConfig, r)
 		if err != nil || done.Source != "POSTRIDER_SECRETS_KEY" {
 			t.Fatalf("RotateKey = %+v, %v", done.Source, err)
 		}
@@ -533,13 +534,13 @@ func TestDamagedValuesAreCountedAndKeepTheOldKeys(t *testing.T) {
 	if err := errors.Join(err, opened.Close()); err != nil || n != 1 {
 		t.Fatalf("bent %d: %v", n, err)
 	}
-	config := storeAt(t, nil, "--data-dir", dir).StoreConfig
+	settings := storeAt(t, nil, "--data-dir", dir).StoreConfig
 	var log bytes.Buffer
-	done, err := app.RotateKey(t.Context(), config, secrets.Rotation{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil || done.Unreadable != 1 || done.Reencrypted.Reencrypted != 1 || !strings.Contains(log.String(), list[0].ID.Secret.String()) {
 		t.Errorf("RotateKey = %+v, %v; want one unreadable, which the log names: %s", done, err, log.String())
 	}
-	_, err = app.RotateKey(t.Context(), config, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	_, err = app.RotateKey(t.Context(), settings, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
 	if keyring := keyringOf(t, filepath.Join(dir, "secrets.key")); err == nil || !strings.Contains(err.Error(), "the old keys stay") || len(keyring.IDs()) != 3 {
 		t.Errorf("RotateKey with DropOld = %v, with the keyring %s; want that the old keys stay", err, keyring)
 	}

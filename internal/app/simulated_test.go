@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -125,10 +126,10 @@ func (in *installation) set(change func()) {
 	change()
 }
 
-func (in *installation) config() (c Config) {
+func (in *installation) config() (c config.Config) {
 	in.t.Helper()
 	var parsed struct {
-		Config `embed:""`
+		config.Config `embed:""`
 	}
 	parser, err := kong.New(&parsed)
 	if err == nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
 	"github.com/postrider/postrider/internal/testkit"
@@ -38,12 +39,12 @@ type besieged struct {
 
 func besiege(t *testing.T, n *testkit.Internet, dir string) *besieged {
 	t.Helper()
-	config, sources := parse(t, nil, "--egress-http", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-level=error")
-	if err := sources.Check(config.Validate); err != nil {
+	settings, sources := configure(t, nil, "--egress-http", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-level=error")
+	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	server, err := app.New(t.Context(), config, app.Logger(config, &log))
+	server, err := app.New(t.Context(), settings, config.Logger(settings, &log))
 	if err != nil {
 		t.Fatal(err)
 	}

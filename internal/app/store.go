@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/postgres"
 	"github.com/postrider/postrider/internal/store/sqlite"
@@ -31,17 +32,17 @@ func commandOptions() openOptions {
 
 // openStore opens the store that the settings name, and creates or upgrades its
 // tables. Errors and log lines show the database URL without its password.
-func openStore(ctx context.Context, c StoreConfig, o openOptions) (store.Store, error) {
-	dsn, err := c.dsn()
+func openStore(ctx context.Context, c config.StoreConfig, o openOptions) (store.Store, error) {
+	dsn, err := c.DSN()
 	if err != nil {
 		return nil, err
 	}
 	if dsn != "" {
 		opened, err := postgres.Open(ctx, dsn, postgres.Options{Calls: o.calls, Log: o.log})
 		if err != nil {
-			return nil, fmt.Errorf("%s%s: %w", unreached(err), maskURL(dsn), err)
+			return nil, fmt.Errorf("%s%s: %w", unreached(err), config.MaskURL(dsn), err)
 		}
-		o.log.InfoContext(ctx, "store is open", "kind", "postgres", "url", maskURL(dsn))
+		o.log.InfoContext(ctx, "store is open", "kind", "postgres", "url", config.MaskURL(dsn))
 		return opened, nil
 	}
 	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Calls: o.calls, Log: o.log, OnFatal: o.onFatal, OnLost: o.onLost})
@@ -56,8 +57,8 @@ func openStore(ctx context.Context, c StoreConfig, o openOptions) (store.Store, 
 // server waits for it. Each store classifies its own errors: the same system error
 // means the network with PostgreSQL and the data folder with SQLite. A database URL
 // that cannot be read is not temporary.
-func (c StoreConfig) mayPass(err error) bool {
-	dsn, dsnErr := c.dsn()
+func mayPass(c config.StoreConfig, err error) bool {
+	dsn, dsnErr := c.DSN()
 	switch {
 	case dsnErr != nil:
 		return false
@@ -69,7 +70,7 @@ func (c StoreConfig) mayPass(err error) bool {
 
 // mustHaveStore returns an error for a data folder without a store. Opening such a
 // folder would create an empty store in it. A database always counts as a store.
-func (c StoreConfig) mustHaveStore() error {
+func mustHaveStore(c config.StoreConfig) error {
 	if c.DatabaseURL != "" || c.DatabaseURLFile != "" {
 		return nil
 	}

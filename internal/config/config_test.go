@@ -1,4 +1,4 @@
-package app_test
+package config_test
 
 import (
 	"os"
@@ -9,20 +9,20 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/config"
 )
 
 // parse reads settings as serve does.
-func parse(t *testing.T, env map[string]string, args ...string) (app.Config, *app.Sources) {
+func parse(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
 	t.Helper()
 	var c struct {
-		app.Config `embed:""`
+		config.Config `embed:""`
 	}
 	var environ []string
 	for name, text := range env {
 		environ = append(environ, name+"="+text)
 	}
-	sources := app.NewSources(environ)
+	sources := config.NewSources(environ)
 	parser, err := kong.New(&c, kong.Resolvers(sources))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func writeFile(t *testing.T, text string) string {
 }
 
 // value returns a setting as a flag would have it.
-func value(t *testing.T, c app.Config, name string) string {
+func value(t *testing.T, c config.Config, name string) string {
 	t.Helper()
 	for _, s := range c.Settings() {
 		if s.Name == name {
@@ -173,7 +173,7 @@ func TestNoSecretIsShown(t *testing.T) {
 		"postgres://user:hush@host:bad port/db",
 	} {
 		c, sources := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn})
-		printed, err := app.Print(c.Settings())
+		printed, err := config.Print(c.Settings())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func TestNoSecretIsShown(t *testing.T) {
 func TestWhatIsPrintedIsReadBack(t *testing.T) {
 	t.Parallel()
 	c, _ := parse(t, nil, "--listen=:1", "--egress-allow=10.0.0.0/8", "--dev", "--drain-timeout=7s")
-	text, err := app.Print(c.Settings())
+	text, err := config.Print(c.Settings())
 	if err != nil {
 		t.Fatal(err)
 	}

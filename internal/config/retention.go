@@ -1,11 +1,9 @@
-package app
+package config
 
 import (
-	"errors"
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/janitor"
 )
 
 // RetentionConfig says how long what is kept. Days are written in hours: 720h are 30.
@@ -23,34 +21,19 @@ type RetentionConfig struct {
 	KeepNotices     time.Duration `name:"keep-notices" setting:"" group:"Retention" default:"2160h" help:"How long notices are kept, 24h to 87600h."`
 }
 
-// validate returns the faults of the settings.
-func (c RetentionConfig) validate(named func(setting string) string) error {
-	var faults []error
+func (c RetentionConfig) check(f *faultList) {
 	for setting, age := range map[string]time.Duration{
 		"keep-events": c.KeepEvents, "keep-attempts": c.KeepAttempts, "keep-bodies": c.KeepBodies,
 		"keep-dead-letters": c.KeepDeadLetters, "keep-resolved": c.KeepResolved, "keep-replays": c.KeepReplays,
 		"keep-health": c.KeepHealth, "keep-audit": c.KeepAudit, "keep-restored": c.KeepRestored, "keep-notices": c.KeepNotices,
 	} {
-		if age < 24*time.Hour || age > 87600*time.Hour {
-			faults = append(faults, &Fault{Key: named(setting), Reason: "must be 24h to 87600h"})
-		}
-	}
-	return errors.Join(faults...)
-}
-
-// keep returns what the janitor deletes by. The lifetime of idempotency keys is a setting of
-// its own.
-func (c Config) keep() janitor.Keep {
-	return janitor.Keep{
-		Events: c.KeepEvents, Attempts: c.KeepAttempts, Bodies: c.KeepBodies, Keys: c.IdempotencyTTL,
-		DeadLetters: c.KeepDeadLetters, Resolved: c.KeepResolved, Replays: c.KeepReplays, Health: c.KeepHealth, Audit: c.KeepAudit, Restored: c.KeepRestored,
-		Notices: c.KeepNotices,
+		f.refuse(age < 24*time.Hour || age > 87600*time.Hour, setting, "must be 24h to 87600h")
 	}
 }
 
-// retention returns the whole days that the server keeps what accounts may keep for a shorter
+// Retention returns the whole days that the server keeps what accounts may keep for a shorter
 // time.
-func (c Config) retention() postrider.AccountRetention {
+func (c Config) Retention() postrider.AccountRetention {
 	days := func(age time.Duration) int { return int(age / (24 * time.Hour)) }
 	return postrider.AccountRetention{
 		Events: days(c.KeepEvents), Attempts: days(c.KeepAttempts), Bodies: days(c.KeepBodies), IdempotencyKeys: days(c.IdempotencyTTL),

@@ -1,8 +1,6 @@
-package app
+package config
 
 import (
-	"errors"
-
 	"github.com/postrider/postrider"
 )
 
@@ -15,8 +13,8 @@ type QuotaConfig struct {
 	QuotaBacklog   int64 `name:"quota-backlog" setting:"" group:"Quotas" default:"0" help:"Deliveries that may wait for one endpoint, at most 1000000; 0: no limit. When as many wait, new events are skipped for the endpoint, and can be replayed."`
 }
 
-// quotas returns the limits as the domain has them.
-func (c QuotaConfig) quotas() postrider.Quotas {
+// Quotas returns the limits as the domain has them.
+func (c QuotaConfig) Quotas() postrider.Quotas {
 	return postrider.Quotas{
 		EventsPerSecond: c.QuotaEvents, Burst: c.QuotaBurst, BytesPerDay: c.QuotaBytes, Endpoints: c.QuotaEndpoints, Backlog: c.QuotaBacklog,
 	}
@@ -28,11 +26,8 @@ var quotaSettings = map[string]string{
 	"endpoints": "quota-endpoints", "backlog": "quota-backlog",
 }
 
-// validate returns the faults of the settings.
-func (c QuotaConfig) validate(named func(setting string) string) error {
-	var faults []error
-	for _, f := range postrider.Faults(c.quotas().Check()) {
-		faults = append(faults, &Fault{Key: named(quotaSettings[f.Field]), Reason: f.Reason})
+func (c QuotaConfig) check(f *faultList) {
+	for _, wrong := range postrider.Faults(c.Quotas().Check()) {
+		f.refuse(true, quotaSettings[wrong.Field], wrong.Reason)
 	}
-	return errors.Join(faults...)
 }

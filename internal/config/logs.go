@@ -1,4 +1,4 @@
-package app
+package config
 
 import (
 	"cmp"
@@ -86,9 +86,9 @@ func Logger(c Config, w io.Writer) *slog.Logger {
 	return slog.New(leveled{handler, set, set.at("app")})
 }
 
-// logOf returns the logger of a package. A log that was not made by [Logger] has one level for
+// LogOf returns the logger of a package. A log that was not made by [Logger] has one level for
 // all.
-func logOf(log *slog.Logger, name string) *slog.Logger {
+func LogOf(log *slog.Logger, name string) *slog.Logger {
 	if h, ok := log.Handler().(leveled); ok {
 		h.least = h.set.at(name)
 		return slog.New(h)

@@ -1,7 +1,0 @@
-package app
-
-// What tests of this package need besides its interface.
-var (
-	Logged = logged
-	LogOf  = logOf
-)

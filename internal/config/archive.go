@@ -1,0 +1,62 @@
+package config
+
+import (
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/postrider/postrider/internal/archive"
+)
+
+// ArchiveConfig says where copies are kept of what retention deletes. Without a URL none are.
+type ArchiveConfig struct {
+	Archive              string `name:"archive" setting:"" group:"Retention" placeholder:"URL" help:"Where events, attempts and bodies are copied before they are deleted: file:///a/folder or s3://bucket/prefix. What is not copied is then not deleted. Default: none, and nothing is copied."`
+	ArchiveEndpoint      string `name:"archive-endpoint" setting:"" group:"Retention" default:"https://s3.amazonaws.com" placeholder:"URL" help:"Server of the bucket of --archive, without a path."`
+	ArchiveRegion        string `name:"archive-region" setting:"" group:"Retention" default:"us-east-1" help:"Region of the bucket of --archive."`
+	ArchiveAccessKey     string `name:"archive-access-key" setting:"" group:"Retention" placeholder:"KEY" help:"Access key for the bucket of --archive."`
+	ArchiveSecretKey     string `name:"archive-secret-key" setting:"" group:"Retention" placeholder:"SECRET" help:"Secret of the access key. Set it in the environment or use --archive-secret-key-file; as a flag it is refused."`
+	ArchiveSecretKeyFile string `name:"archive-secret-key-file" setting:"" group:"Retention" placeholder:"FILE" help:"File with the secret of the access key."`
+}
+
+// Validate returns every fault of the settings, joined. Named returns how the operator typed a
+// setting.
+func (c ArchiveConfig) Validate(named func(setting string) string) error {
+	return faultsOf(named, c.check)
+}
+
+func (c ArchiveConfig) check(f *faultList) {
+	f.refuseSecret("archive-secret-key", c.ArchiveSecretKey, c.ArchiveSecretKeyFile)
+	secret, err := c.secretKey()
+	f.refuse(err != nil, "archive-secret-key-file", "cannot be read: "+reasonOf(err))
+	if c.Archive == "" {
+		return
+	}
+	u, err := url.Parse(c.Archive)
+	isFile := err == nil && u.Scheme == "file" && u.Host == "" && filepath.IsAbs(u.Path)
+	isBucket := err == nil && u.Scheme == "s3" && u.Host != ""
+	f.refuse(!isFile && !isBucket || u != nil && (u.RawQuery != "" || u.Fragment != "" || u.User != nil), "archive",
+		"must be file:///a/folder or s3://bucket/prefix")
+	if !isBucket {
+		return
+	}
+	endpoint, err := url.Parse(c.ArchiveEndpoint)
+	f.refuse(err != nil || (endpoint.Scheme != "https" && endpoint.Scheme != "http") || endpoint.Host == "" || endpoint.User != nil ||
+		strings.Trim(endpoint.Path, "/") != "", "archive-endpoint", "must be a URL like https://s3.example.com, without a path")
+	f.refuse(c.ArchiveRegion == "", "archive-region", "is required with a bucket")
+	f.refuse(c.ArchiveAccessKey == "", "archive-access-key", "is required with a bucket")
+	f.refuse(secret == "" && c.ArchiveSecretKeyFile == "", "archive-secret-key", "is required with a bucket")
+}
+
+// secretKey returns the secret of the access key, from the setting or from its file.
+func (c ArchiveConfig) secretKey() (string, error) {
+	return valueOf(c.ArchiveSecretKey, c.ArchiveSecretKeyFile, "secret key")
+}
+
+// Bucket returns the bucket of a URL.
+func (c ArchiveConfig) Bucket(u *url.URL) archive.Bucket {
+	secret, _ := c.secretKey() // check has read it
+	return archive.Bucket{
+		Name: u.Host, Prefix: strings.Trim(u.Path, "/"), Endpoint: c.ArchiveEndpoint, Region: c.ArchiveRegion,
+		AccessKey: c.ArchiveAccessKey, SecretKey: secret,
+	}
+}

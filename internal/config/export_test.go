@@ -1,0 +1,4 @@
+package config
+
+// Logged is for a test, which compares it with the packages that have a log.
+var Logged = logged

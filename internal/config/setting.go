@@ -1,0 +1,73 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Setting is one setting with its effective value. Secrets are masked, so a Setting
+// may be printed and logged.
+type Setting struct {
+	Name  string // as in the flag, without the hyphens in front
+	Value any    // a string, bool, int or []string
+}
+
+// Text returns the value in the form of a flag: lists with commas.
+func (s Setting) Text() string {
+	if list, ok := s.Value.([]string); ok {
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprint(s.Value)
+}
+
+// Settings returns every setting in the order of the help.
+func (c Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
+
+// Settings returns the settings of the store in the order of the help.
+func (c StoreConfig) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
+
+// settingsOf lists the fields of a configuration with their flags' names, embedded
+// structs included. It masks the settings that can hold a secret; a new secret
+// setting must be added here.
+func settingsOf(config reflect.Value) []Setting {
+	var settings []Setting
+	for i := range config.NumField() {
+		field := config.Type().Field(i)
+		if field.Anonymous {
+			settings = append(settings, settingsOf(config.Field(i))...)
+			continue
+		}
+		settings = append(settings, Setting{field.Tag.Get("name"), plain(config.Field(i).Interface())})
+	}
+	for i, s := range settings {
+		switch {
+		case s.Name == "database-url" || s.Name == "egress-proxy" || s.Name == "smtp-url":
+			settings[i].Value = MaskURL(s.Value.(string)) //nolint:errcheck // the field is a string
+		case slices.Contains([]string{"secrets-key", "oidc-client-secret", "otlp-headers", "archive-secret-key", "smtp-password"}, s.Name) && s.Value != "":
+			settings[i].Value = "xxxxx"
+		}
+	}
+	return settings
+}
+
+// plain returns a setting's value as a YAML file holds it: durations and networks
+// become text.
+func plain(value any) any {
+	switch v := value.(type) {
+	case time.Duration:
+		return v.String()
+	case []netip.Prefix:
+		texts := make([]string, 0, len(v))
+		for _, p := range v {
+			texts = append(texts, p.String())
+		}
+		return texts
+	case []string:
+		return append([]string{}, v...)
+	}
+	return value
+}

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/postrider/postrider/internal/secrets"
+)
+
+// StoreConfig says where the store and its encryption keys are. Commands that work
+// on the store without a server have only these settings.
+//
+// Without a database URL the store is SQLite in DataDir.
+type StoreConfig struct {
+	ConfigFile      string `name:"config" setting:"" group:"Store" placeholder:"FILE" help:"YAML file with settings, named like the flags. Flags and the environment override it. Default: none."`
+	DataDir         string `name:"data-dir" setting:"" group:"Store" default:"./postrider-data" help:"Folder of the SQLite database, its encryption keys and admin.key."`
+	DatabaseURL     string `name:"database-url" setting:"" group:"Store" placeholder:"postgres://…" help:"URL of a PostgreSQL database. A password in the flag is refused; set it in the environment or use --database-url-file. Default: SQLite in --data-dir."`
+	DatabaseURLFile string `name:"database-url-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the database URL. Default: none."`
+	SecretsKeyFile  string `name:"secrets-key-file" setting:"" group:"Store" placeholder:"FILE" help:"File with the keys that encrypt secrets at rest. Only its owner may have access. Default: secrets.key in the data folder, or with PostgreSQL a key in the database."`
+	SecretsKey      string `name:"secrets-key" setting:"" group:"Store" placeholder:"ID:KEY,…" help:"The encryption keys themselves. Set them in the environment or the file of --config; as a flag they are refused."`
+}
+
+// Validate returns every fault of the store's settings, joined. It reads the files
+// that the settings name, so that a wrong path is found before the start. A
+// password in a flag is a fault: every user of the machine can read it.
+func (c StoreConfig) Validate(named func(setting string) string) error {
+	return faultsOf(named, c.check)
+}
+
+func (c StoreConfig) check(f *faultList) {
+	f.refuse(c.DataDir == "", "data-dir", "must be a folder")
+	f.refuse(c.SecretsKey != "" && c.SecretsKeyFile != "", "secrets-key-file", "must not be given together with "+f.named("secrets-key"))
+	if c.SecretsKey != "" {
+		err := c.Keys().Check()
+		f.refuse(err != nil, "secrets-key", reasonOf(err))
+		f.refuse(f.named("secrets-key") == "--secrets-key", "secrets-key",
+			"must not be a flag, which every user of this machine can read; use POSTRIDER_SECRETS_KEY or --secrets-key-file")
+	} else if c.SecretsKeyFile != "" {
+		err := c.Keys().Check()
+		f.refuse(err != nil, "secrets-key-file", "cannot be used: "+reasonOf(err))
+	}
+	f.refuse(c.DatabaseURL != "" && c.DatabaseURLFile != "", "database-url-file", "must not be given together with "+f.named("database-url"))
+	if c.DatabaseURL != "" {
+		f.refuse(!isPostgresURL(c.DatabaseURL), "database-url", "must be postgres://user@host:port/database")
+		f.refuse(f.named("database-url") == "--database-url" && holdsPassword(c.DatabaseURL), "database-url",
+			"must not hold a password, which every user of this machine can read; use POSTRIDER_DATABASE_URL or --database-url-file")
+	} else if c.DatabaseURLFile != "" {
+		dsn, err := c.DSN()
+		f.refuse(err != nil, "database-url-file", "cannot be read: "+reasonOf(err))
+		f.refuse(err == nil && !isPostgresURL(dsn), "database-url-file", "must hold postgres://user:password@host:port/database")
+	}
+}
+
+// DSN returns the database URL, from the setting or from its file. Empty means
+// SQLite. The file is read at each call, so that a replaced password is used at the
+// next try to open the store.
+func (c StoreConfig) DSN() (string, error) {
+	return valueOf(c.DatabaseURL, c.DatabaseURLFile, "database URL")
+}
+
+// SQLiteDir returns the folder of the SQLite store; empty: the store is PostgreSQL.
+func (c StoreConfig) SQLiteDir() string {
+	if c.DatabaseURL != "" || c.DatabaseURLFile != "" {
+		return ""
+	}
+	return c.DataDir
+}
+
+// Keys returns the location of the encryption keys. Without a setting for it, that
+// is a file in the data folder for SQLite, which the first start creates, and the
+// database for PostgreSQL.
+func (c StoreConfig) Keys() secrets.Location {
+	l := secrets.Location{
+		Text: c.SecretsKey, Name: variable("secrets-key"), File: c.SecretsKeyFile,
+		Shared: c.DatabaseURL != "" || c.DatabaseURLFile != "",
+	}
+	if l.File == "" && !l.Shared {
+		l.File, l.Create = filepath.Join(c.DataDir, "secrets.key"), true
+	}
+	return l
+}
+
+// KeyFile returns the path of the file with the first admin key. The file may not
+// exist.
+func (c StoreConfig) KeyFile() string { return filepath.Join(c.DataDir, "admin.key") }
+
+// ServerFile returns the path of the file that names the URL of the running server.
+// The server writes it when its API serves and removes it at its end.
+func (c StoreConfig) ServerFile() string { return filepath.Join(c.DataDir, "server.url") }
+
+// Running returns the URL of the server that runs on the data folder. A server that
+// was killed leaves the file, so only a request shows whether the server runs.
+func (c StoreConfig) Running() (url string, err error) {
+	address, err := os.ReadFile(c.ServerFile())
+	if err != nil {
+		return "", fmt.Errorf("find the server: %w", err)
+	}
+	return strings.TrimSpace(string(address)), nil
+}

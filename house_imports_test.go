@@ -18,9 +18,26 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"client", "~ ~/apitypes", "public: the REST API, in the words of the domain"},
 	{"receiver", "~/signature", "public: brings no driver into its users' programs"},
 	{"receiver/example", "~/signature ~/receiver modernc.org/sqlite", "a program of a receiver's author: it chooses the driver"},
-	{"cmd/postrider", "~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/config ~/internal/doctor ~/internal/secrets ~/internal/shape github.com/alecthomas/kong golang.org/x/sync", "reads the command line into the settings, and calls app, or a server through client"},
+	{"cmd/postrider", "~ ~/apitypes ~/client ~/signature ~/internal/app ~/internal/backup ~/internal/config ~/internal/doctor ~/internal/drivers ~/internal/offline ~/internal/secrets ~/internal/shape github.com/alecthomas/kong golang.org/x/sync", "reads the command line into the settings, and calls app, what works on a store without a server, or a server through client"},
 
 	{"internal/app", "~ ~/apitypes ~/internal", "the only one that knows all the others"},
+	{
+		"internal/offline", "~ ~/apitypes ~/internal/api ~/internal/archive ~/internal/config ~/internal/drivers ~/internal/secrets ~/internal/store",
+		"does to a store what its API would; so it shows and makes things as the API does",
+	},
+	{
+		"internal/backup", "~ ~/internal/batch ~/internal/config ~/internal/drivers ~/internal/observe ~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite",
+		"each database has backups of its own, so it knows both",
+	},
+	{
+		"internal/doctor/facts", "~/internal/archive ~/internal/config ~/internal/doctor ~/internal/drivers ~/internal/egress ~/internal/expunge ~/internal/identity " +
+			"~/internal/messenger ~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite ~/internal/traces",
+		"asks each package that reaches out whether it can",
+	},
+	{
+		"internal/drivers", "~/internal/archive ~/internal/config ~/internal/store ~/internal/store/postgres ~/internal/store/sqlite",
+		"opens the store and the archive of the settings, so that nobody else knows which there are",
+	},
 	{"internal/config", "~ ~/internal/archive ~/internal/egress ~/internal/messenger ~/internal/secrets ~/internal/traces github.com/alecthomas/kong go.yaml.in/yaml/v3", "every setting: knows the packages that a command needs with no server, whose options it fills"},
 	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/shape ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
 	{"internal/web", "~ ~/apitypes ~/client ~/signature ~/internal/shape ~/internal/snippets ~/internal/observe golang.org/x/time/rate", "HTML out: a client of the API inside the process, which app passes to it; it knows no store, and of observe the attempts that people watch; rate gives streams their turns"},
@@ -97,6 +114,10 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/messenger", "~/internal/secrets github.com/emersion/go-smtp", "signs with a real vault, and says what a mail server refuses"},
 	{"internal/archive", "~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5 github.com/johannesboyne/gofakes3", "encrypts as production does, to a server that speaks S3"},
 	{"internal/app", "~/client github.com/alecthomas/kong github.com/emersion/go-smtp github.com/jackc/pgx/v5 github.com/johannesboyne/gofakes3 go.opentelemetry.io/proto/otlp golang.org/x/sync google.golang.org/protobuf", "calls the server that it runs, changes tables under it, reads the spans that it sends, and has doctor ask a mail server and one that speaks S3"},
+	{
+		"internal/doctor/facts", "github.com/alecthomas/kong github.com/emersion/go-smtp github.com/johannesboyne/gofakes3 go.opentelemetry.io/proto/otlp google.golang.org/protobuf",
+		"reads settings as the program does, and asks servers of mail, buckets and traces",
+	},
 	{"internal/web", "~/internal/api ~/internal/live ~/internal/archive ~/internal/secrets", "shows what a real API answers, a real hub hands out and a real archive has"},
 	{"release", "~/client ~/internal/config go.yaml.in/yaml/v3", "uses what it has built, and reads the files in deploy"},
 	{"internal/janitor", "~/internal/archive ~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5", "lives through a month on every store; the past days of PostgreSQL are made by hand"},

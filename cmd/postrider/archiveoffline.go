@@ -6,8 +6,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
-	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/offline"
 )
 
 // archiveOfflineCmd is the group of commands that read the archive without a server: of a database
@@ -31,18 +31,14 @@ func (archived) Help() string {
 }
 
 // with runs do with the archive that the settings name.
-func (a archived) with(ctx context.Context, sources *config.Sources, do func(*app.ArchiveReader) error) error {
+func (a archived) with(ctx context.Context, sources *config.Sources, do func(*offline.ArchiveReader) error) error {
 	err := sources.Check(func(named func(string) string) error {
 		return errors.Join(a.StoreConfig.Validate(named), a.ArchiveConfig.Validate(named))
 	})
 	if err != nil {
 		return err
 	}
-	reader, err := app.OpenArchive(ctx, a.StoreConfig, a.ArchiveConfig)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(reader), reader.Close())
+	return offline.ReadArchive(ctx, a.StoreConfig, a.ArchiveConfig, do)
 }
 
 type archiveOfflineListCmd struct {
@@ -54,9 +50,9 @@ type archiveOfflineListCmd struct {
 
 // Run lists parts.
 func (c *archiveOfflineListCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
-	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
+	return c.with(ctx, sources, func(r *offline.ArchiveReader) error {
 		parts := []apitypes.ArchivePart{}
-		err := r.Parts(ctx, app.ArchiveFilter{From: c.From, To: c.To}, false, func(p apitypes.ArchivePart) error {
+		err := r.Parts(ctx, offline.ArchiveFilter{From: c.From, To: c.To}, false, func(p apitypes.ArchivePart) error {
 			parts = append(parts, p)
 			return nil
 		})
@@ -74,9 +70,9 @@ type archiveOfflineVerifyCmd struct {
 
 // Run verifies parts.
 func (c *archiveOfflineVerifyCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
-	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
+	return c.with(ctx, sources, func(r *offline.ArchiveReader) error {
 		var v verifying
-		err := r.Parts(ctx, app.ArchiveFilter{From: c.From, To: c.To}, true, func(p apitypes.ArchivePart) error { return v.part(t, p) })
+		err := r.Parts(ctx, offline.ArchiveFilter{From: c.From, To: c.To}, true, func(p apitypes.ArchivePart) error { return v.part(t, p) })
 		if err != nil {
 			return err
 		}
@@ -91,8 +87,8 @@ type archiveOfflineSearchCmd struct {
 
 // Run searches the archive.
 func (c *archiveOfflineSearchCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
-	return c.with(ctx, sources, func(r *app.ArchiveReader) error {
-		filter := app.ArchiveFilter{Event: c.Event, Endpoint: c.Endpoint, Type: c.EventType, From: c.From, To: c.To}
+	return c.with(ctx, sources, func(r *offline.ArchiveReader) error {
+		filter := offline.ArchiveFilter{Event: c.Event, Endpoint: c.Endpoint, Type: c.EventType, From: c.From, To: c.To}
 		if c.Account != "" {
 			var err error
 			if filter.Account, err = postrider.ParseID[postrider.AccountID](c.Account); err != nil {

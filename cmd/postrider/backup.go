@@ -9,8 +9,9 @@ import (
 
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/backup"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/offline"
 )
 
 // backupCmd is the command backup.
@@ -34,7 +35,7 @@ func (c *backupCmd) Run(ctx context.Context, t terminal, sources *config.Sources
 		return err
 	}
 	began := time.Now()
-	made, err := app.BackUp(ctx, c.StoreConfig, c.To)
+	made, err := backup.Make(ctx, c.StoreConfig, c.To)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (c *restoreCmd) Run(ctx context.Context, t terminal, sources *config.Source
 		return err
 	}
 	began := time.Now()
-	restored, err := app.Restore(ctx, c.StoreConfig, c.From, c.SHA256)
+	restored, err := backup.Restore(ctx, c.StoreConfig, c.From, c.SHA256)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ type backupShown struct {
 	DurationMS int64     `json:"duration_ms"`
 }
 
-func printBackup(t terminal, asJSON bool, b app.Backup, took time.Duration) error {
+func printBackup(t terminal, asJSON bool, b backup.Backup, took time.Duration) error {
 	if asJSON {
 		return printJSON(t.out, backupShown{
 			File: b.File, Bytes: b.Bytes, SHA256: b.SHA256, Schema: b.Schema, Events: b.Events, Pending: b.Pending,
@@ -127,7 +128,7 @@ func (c *holdCmd) Run(ctx context.Context, t terminal, sources *config.Sources) 
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
-	hold, err := app.Hold(ctx, c.StoreConfig)
+	hold, err := offline.Hold(ctx, c.StoreConfig)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/doctor/facts"
 )
 
 // doctorCmd is the command doctor. Its settings are those of serve, so that the same
@@ -44,7 +45,9 @@ func (c *doctorCmd) Run(ctx context.Context, t terminal, sources *config.Sources
 	case c.Nodes < 0:
 		return misused("--nodes: must not be less than 0")
 	}
-	report := app.Doctor(ctx, c.Config, sources.Check(c.Validate), app.Checkup{Within: c.Timeout, Nodes: c.Nodes, Resolve: c.Resolve})
+	report := facts.Examine(ctx, c.Config, sources.Check(c.Validate), facts.Checkup{
+		Version: app.Version(), Within: c.Timeout, Nodes: c.Nodes, Resolve: c.Resolve,
+	})
 	print := printReport
 	if c.JSON {
 		print = func(w io.Writer, r doctor.Report) error { return printJSON(w, r) }

@@ -12,8 +12,9 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/drivers"
+	"github.com/postrider/postrider/internal/offline"
 )
 
 // keysCmd is the group of commands for API keys. They work without a server and
@@ -51,7 +52,7 @@ func (c onStore) storeOrServer(sources *config.Sources, onStore func() error, on
 		return err
 	}
 	err := onStore()
-	if !app.InUse(err) {
+	if !drivers.InUse(err) {
 		return err
 	}
 	url, missing := c.Running()
@@ -98,7 +99,7 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *config.Sou
 	}
 	var made madeKey
 	err := c.storeOrServer(sources, func() error {
-		key, text, err := app.CreateKey(ctx, c.StoreConfig, app.NewKey{
+		key, text, err := offline.CreateKey(ctx, c.StoreConfig, offline.NewKey{
 			Name: c.Name, Scopes: c.Scope, Account: c.Account, Expires: optional(c.Expires),
 		})
 		made = madeKey{key.ID, text}
@@ -158,7 +159,7 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *config.Sourc
 // or from the server.
 func (c onStore) keys(ctx context.Context, sources *config.Sources, account string) (page apitypes.Page[apitypes.Key], err error) {
 	err = c.storeOrServer(sources, func() error {
-		keys, err := app.Keys(ctx, c.StoreConfig, account)
+		keys, err := offline.Keys(ctx, c.StoreConfig, account)
 		for _, k := range keys {
 			page.Data = append(page.Data, keyOf(k))
 		}
@@ -271,7 +272,7 @@ type keysRevokeCmd struct {
 // other node, and if the store is changed directly, within five seconds.
 func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	err := c.storeOrServer(sources,
-		func() error { return app.RevokeKey(ctx, c.StoreConfig, c.ID) },
+		func() error { return offline.RevokeKey(ctx, c.StoreConfig, c.ID) },
 		func(api *client.Client) error { return api.RevokeKey(ctx, c.ID) })
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/offline"
 	"github.com/postrider/postrider/internal/secrets"
 )
 
@@ -62,7 +62,7 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *config.
 	}
 	var done secrets.Rotated
 	err := c.storeOrServer(sources, func() (err error) {
-		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
+		done, err = offline.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	}, func(api *client.Client) (err error) {
 		// One call encrypts values for some seconds; the rotation repeats it until
@@ -71,7 +71,7 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *config.
 			r, err := api.Reencrypt(ctx)
 			return secrets.Reencrypted(r), err
 		}
-		done, err = app.RotateKey(ctx, c.StoreConfig, rotation)
+		done, err = offline.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *config.
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
-	if err := app.ExportKeys(ctx, c.StoreConfig, c.File); err != nil {
+	if err := offline.ExportKeys(ctx, c.StoreConfig, c.File); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(t.out, "%s holds the encryption keys\n", c.File)

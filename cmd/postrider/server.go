@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/offline"
 )
 
 // serveCmd is the command serve. Its flags are all settings of the server.
@@ -52,7 +53,7 @@ func (c *serveCmd) Run(ctx context.Context, t terminal, sources *config.Sources)
 
 // printFirstKey prints the admin key that the server made for a new store. It goes
 // to stdout and not to the log, because logs are collected and kept.
-func printFirstKey(t terminal, key app.FirstKey) {
+func printFirstKey(t terminal, key offline.FirstKey) {
 	switch {
 	case key.Text == "":
 	case key.File == "":
@@ -74,7 +75,7 @@ func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *config.Source
 	if err := sources.Check(c.Validate); err != nil {
 		return err
 	}
-	if err := app.Migrate(ctx, c.StoreConfig); err != nil {
+	if err := offline.Migrate(ctx, c.StoreConfig); err != nil {
 		return err
 	}
 	fmt.Fprintln(t.out, "the database is up to date")

@@ -37,8 +37,10 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/backup"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/dispatch"
+	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/ingest"
@@ -48,6 +50,7 @@ import (
 	"github.com/postrider/postrider/internal/messenger"
 	"github.com/postrider/postrider/internal/notify"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/offline"
 	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/replay"
 	"github.com/postrider/postrider/internal/rollup"
@@ -70,13 +73,13 @@ type App struct {
 	store store.Store
 	fatal chan error // receives one error when the store can no longer write
 	// Set by prepare, and read only after opened is closed.
-	firstKey FirstKey
+	firstKey offline.FirstKey
 	opened   chan struct{} // serve closes it when the API serves
 
-	live       *live.Hub                                       // attempts for the live tail; New makes it
-	observer   *observe.Observer                               // for the log, rollups, metrics and notifications; see hooks
-	tracer     *traces.Tracer                                  // nil: nothing is traced
-	backups    func(context.Context) ([]observe.Backup, error) // what is known of the last backups; see lastBackups
+	live       *live.Hub         // attempts for the live tail; New makes it
+	observer   *observe.Observer // for the log, rollups, metrics and notifications; see hooks
+	tracer     *traces.Tracer    // nil: nothing is traced
+	backups    backup.Known
 	rollup     *rollup.Rollup
 	telemetry  *telemetry.Metrics
 	secrets    *secrets.Secrets
@@ -95,7 +98,7 @@ type App struct {
 	dispatcher *dispatch.Dispatcher
 	cluster    api.Cluster // nil: one process uses the store
 	janitor    *janitor.Janitor
-	archive    keptArchive
+	archive    drivers.Archive
 	replays    *replay.Runner
 	expunger   *expunge.Runner
 	notify     *notify.Notify
@@ -169,8 +172,8 @@ func (a *App) storeCalled(c store.Call) { a.observer.StoreCalled.Call(observe.St
 // open opens the store and makes the services around it. After an error nothing is
 // open, so that the caller can try again.
 func (a *App) open(ctx context.Context) error {
-	opened, err := openStore(ctx, a.config.StoreConfig, openOptions{
-		log: config.LogOf(a.log, "store"), onFatal: func(err error) { a.fatal <- err }, onLost: a.observer.AttemptsLost, calls: a.storeCalled,
+	opened, err := drivers.Open(ctx, a.config.StoreConfig, drivers.Options{
+		Log: config.LogOf(a.log, "store"), OnFatal: func(err error) { a.fatal <- err }, OnLost: a.observer.AttemptsLost, Calls: a.storeCalled,
 	})
 	if err != nil {
 		return err
@@ -194,16 +197,16 @@ func (a *App) disconnect() {
 	if a.egress != nil {
 		a.egress.Close()
 	}
-	if a.archive.close != nil {
-		a.archive.close()
+	if a.archive.Close != nil {
+		a.archive.Close()
 	}
-	a.egress, a.archive = nil, keptArchive{}
+	a.egress, a.archive = nil, drivers.Archive{}
 }
 
 // prepare makes the first API key and the vault, and then the services. The key
 // comes first: its text is written to a file, so that a later error cannot lose it.
 func (a *App) prepare(ctx context.Context, opened store.Store) error {
-	first, err := makeFirstKey(ctx, a.store, a.config.StoreConfig)
+	first, err := offline.MakeFirstKey(ctx, a.store, a.config.StoreConfig)
 	if err != nil {
 		return err
 	}
@@ -218,11 +221,15 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 
 // handler returns the handler of the API, with the services that wire has made.
 func (a *App) handler() *api.Handler {
-	return api.New(api.Deps{
+	deps := api.Deps{
 		Store: a.store, Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets,
 		Reencrypter: reencrypter{a.secrets}, Notifier: a.table, Effects: a.dispatcher, Pacer: a.dispatcher, Canceller: a.janitor,
-		Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
-	}, api.Options{
+		Expunger: a.expunger, Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
+	}
+	if kept := a.archive.Archive; kept != nil { // as an interface, a nil pointer would be an archive
+		deps.Archive = kept
+	}
+	return api.New(deps, api.Options{
 		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
 		Verify: a.config.VerifyMethod(), PublicURL: a.config.PublicURLAt(a.Addr()), Host: config.Hostname(), Quotas: a.config.Quotas(),
 		Retention: a.config.Retention(), FilesHeld: a.config.SQLiteDir() == "", Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "api"),
@@ -238,12 +245,12 @@ func (a *App) wire(ctx context.Context, opened store.Store) (err error) {
 	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
 	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
 	a.table = routing.New(a.store, routing.Options{Log: config.LogOf(a.log, "routing")})
-	a.backups = lastBackups(a.config.StoreConfig, opened)
+	a.backups = backup.Of(a.config.StoreConfig, opened)
 	inFlight, err := a.wireSenders(ctx)
 	if err != nil {
 		return err
 	}
-	if a.archive, err = openArchive(a.config.ArchiveConfig, a.store, a.secrets.Vault, config.LogOf(a.log, "archive")); err != nil {
+	if a.archive, err = drivers.OpenArchive(a.config.ArchiveConfig, a.store, a.secrets.Vault, config.LogOf(a.log, "archive")); err != nil {
 		return err
 	}
 	a.wireChores()
@@ -307,16 +314,18 @@ func (a *App) wireSenders(ctx context.Context) (inFlight int, err error) {
 
 // wireChores makes what keeps the store in order.
 func (a *App) wireChores() {
-	a.janitor = janitor.New(a.store, janitor.Options{
-		Keep:    keep(a.config),
-		Archive: a.archive.janitor(), Disk: a.disk.watched(), IDs: a.ids,
+	toJanitor := janitor.Options{
+		Keep: keep(a.config), Disk: a.disk.watched(), IDs: a.ids, Limits: a.config.HealthLimits(), Hooks: a.observer.Hooks,
 		Notice: janitor.NoticeLimits{CircuitOpen: a.config.NoticeCircuitOpen, DeadLetters: a.config.NoticeDeadLetters},
-		Limits: a.config.HealthLimits(), Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "janitor"),
-	})
-	a.expunger = expunge.New(a.store, expunge.Options{
-		List: a.config.ExpungeList, Archive: a.archive.expunger(), ChoreDone: a.observer.ChoreDone, CancelDeleted: a.janitor.CancelDeleted,
-		Log: config.LogOf(a.log, "expunge"),
-	})
+		Log:    config.LogOf(a.log, "janitor"),
+	}
+	toExpunger := expunge.Options{List: a.config.ExpungeList, ChoreDone: a.observer.ChoreDone, Log: config.LogOf(a.log, "expunge")}
+	if kept := a.archive.Archive; kept != nil { // as an interface, a nil pointer would be an archive
+		toJanitor.Archive, toExpunger.Archive = kept, kept
+	}
+	a.janitor = janitor.New(a.store, toJanitor)
+	toExpunger.CancelDeleted = a.janitor.CancelDeleted
+	a.expunger = expunge.New(a.store, toExpunger)
 }
 
 // wirePublishers makes what publishes events and makes deliveries.
@@ -341,7 +350,7 @@ func (a *App) Opened() <-chan struct{} { return a.opened }
 
 // FirstKey returns the admin key that the server made because the store had no key.
 // Call it only after [App.Opened] is closed.
-func (a *App) FirstKey() FirstKey { return a.firstKey }
+func (a *App) FirstKey() offline.FirstKey { return a.firstKey }
 
 // Handler returns the handler of the API listener, for a request that is made in this
 // process. Until the store is open, it responds with 503.
@@ -396,7 +405,7 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 		a.disconnect()
 		err = errors.Join(err, a.store.Close())
 	}()
-	if err := keepFile(a.config.ServerFile(), "http://"+a.Addr().String()); err != nil {
+	if err := config.KeepFile(a.config.ServerFile(), "http://"+a.Addr().String()); err != nil {
 		a.log.InfoContext(ctx, "commands need --url to find this server", "error", err)
 	} else {
 		defer os.Remove(a.config.ServerFile())
@@ -432,7 +441,7 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 		{"clock", a.clock.Run},
 		{"writes", a.writes.Run},
 		{"disk", a.disk.Run},
-		{"backups", a.watchBackups},
+		{"backups", func(ctx context.Context) error { return a.backups.Watch(ctx, a.observer.Backup, a.log) }},
 		{"expunge list", a.expunger.WatchList},
 		{"store", a.watchStore},
 		{"heap", tuneGC},
@@ -473,17 +482,4 @@ func Version() string {
 		return release
 	}
 	return cmp.Or(noted.Main.Version, release)
-}
-
-// Migrate creates or upgrades the tables of the store. Opening a store does that,
-// so Migrate opens it and closes it again.
-func Migrate(ctx context.Context, c config.StoreConfig) error {
-	opened, err := openStore(ctx, c, commandOptions())
-	if err != nil {
-		return err
-	}
-	if err := opened.Close(); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
 }

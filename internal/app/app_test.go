@@ -24,6 +24,7 @@ import (
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -219,7 +220,7 @@ func TestASecondServerOnTheSameFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	start(t, dir)
 	settings, _ := configure(t, nil, "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	if err := refusal(t.Context(), settings, slog.New(slog.DiscardHandler)); !app.InUse(err) {
+	if err := refusal(t.Context(), settings, slog.New(slog.DiscardHandler)); !drivers.InUse(err) {
 		t.Errorf("Run = %v, want that the folder is in use", err)
 	}
 }

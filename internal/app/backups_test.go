@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/backup"
 )
 
 // TestTheLastBackupIsAMetric scrapes a server before its first backup, and after it.
@@ -20,7 +20,7 @@ func TestTheLastBackupIsAMetric(t *testing.T) {
 	}
 	settings, _ := configure(t, nil, "--data-dir", dir)
 	file := filepath.Join(t.TempDir(), "a.db")
-	if b, err := app.BackUp(t.Context(), settings.StoreConfig, file); err != nil || b.Unnoted != nil {
+	if b, err := backup.Make(t.Context(), settings.StoreConfig, file); err != nil || b.Unnoted != nil {
 		t.Fatal(err, b.Unnoted)
 	}
 	server = start(t, dir)
@@ -28,7 +28,7 @@ func TestTheLastBackupIsAMetric(t *testing.T) {
 		at := sample(server.metrics(t), succeeded)
 		return at >= float64(begun.Unix()) && at <= float64(time.Now().Unix()+1)
 	})
-	if _, err := app.BackUp(t.Context(), settings.StoreConfig, file); err == nil {
+	if _, err := backup.Make(t.Context(), settings.StoreConfig, file); err == nil {
 		t.Fatal("a backup has replaced another one")
 	}
 	eventually(t, "the failure is known", func() bool { return sample(server.metrics(t), failing) == 1 })

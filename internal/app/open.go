@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/drivers"
 )
 
 // How long a start that waits for its store rests between two tries: as long as
@@ -34,7 +35,7 @@ func (a *App) openWhenItCan(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // it is that of a start that is not wanted any more
-		case !mayPass(a.config.StoreConfig, err):
+		case !drivers.Temporary(a.config.StoreConfig, err):
 			return err
 		}
 		a.readiness.wait(err)

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/postrider/postrider/internal/app"
+	"github.com/postrider/postrider/internal/offline"
 	"github.com/postrider/postrider/internal/secrets"
 )
 
@@ -24,7 +24,7 @@ func TestARotatedKeyFileKeepsItsOwner(t *testing.T) {
 			t.Fatal("root may not give the file away")
 		}
 	}
-	if _, err := app.RotateKey(t.Context(), storeAt(t, nil, "--data-dir", dir).StoreConfig, secrets.Rotation{}); err != nil {
+	if _, err := offline.RotateKey(t.Context(), storeAt(t, nil, "--data-dir", dir).StoreConfig, secrets.Rotation{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(keyringOf(t, file).IDs()); n != 2 {

@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/identity"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
@@ -179,4 +181,14 @@ func (d directory) Finish(ctx context.Context, attempt string, query url.Values,
 		return d.provider.Finish(ctx, attempt, query)
 	})
 	return d.people.opened(ctx, token, made, err)
+}
+
+// reencrypter gives the API the re-encryption of [secrets.Secrets] with the API's
+// type of the result.
+type reencrypter struct{ *secrets.Secrets }
+
+// Reencrypt implements [api.Reencrypter].
+func (r reencrypter) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
+	done, err := r.Secrets.Reencrypt(ctx)
+	return apitypes.Reencrypted(done), err
 }

@@ -26,6 +26,8 @@ import (
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/drivers"
+	"github.com/postrider/postrider/internal/offline"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
@@ -341,7 +343,7 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	r := start(t, dir)
 	settings := storeAt(t, nil, "--data-dir", dir).StoreConfig
 	file := filepath.Join(dir, "secrets.key")
-	if _, err := app.RotateKey(t.Context(), settings, secrets.Rotation{}); !app.InUse(err) {
+	if _, err := offline.RotateKey(t.Context(), settings, secrets.Rotation{}); !drivers.InUse(err) {
 		t.Errorf("RotateKey beside a server = %v, want that the store is in use", err)
 	}
 	l := newLoad(t, r.api)
@@ -353,7 +355,7 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	first := keyringOf(t, file).Newest()
 	for n := range 3 {
 		l.rounds(t, 5)
-		done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{
+		done, err := offline.RotateKey(t.Context(), settings, secrets.Rotation{
 			Reencrypt: through, DropOld: n == 2, Grace: time.Nanosecond,
 		})
 		if err != nil {
@@ -378,7 +380,7 @@ func TestRotatingUnderLoadOnSQLite(t *testing.T) {
 	if err := again.stop(); err != nil {
 		t.Fatal(err)
 	}
-	done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{}) // straight on the store
+	done, err := offline.RotateKey(t.Context(), settings, secrets.Rotation{}) // straight on the store
 	if err != nil || done.Reencrypted.Reencrypted != done.Checked || done.Checked != 3*len(l.known) {
 		t.Errorf("RotateKey without a server = %+v, %v; want all %d reencrypted", done, err, 3*len(l.known))
 	}
@@ -412,7 +414,7 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.Postgres(t, func(context.Context, string) error { return nil })
 	settings := storeAt(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn}, "--data-dir", t.TempDir()).StoreConfig
-	_, key, err := app.CreateKey(t.Context(), settings, app.NewKey{Name: "test", Scopes: []postrider.Scope{postrider.ScopeAdmin}})
+	_, key, err := offline.CreateKey(t.Context(), settings, offline.NewKey{Name: "test", Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +422,7 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 	l := newLoad(t, one, two)
 	rotate := func(c config.StoreConfig, r secrets.Rotation) secrets.Rotated {
 		l.rounds(t, 5)
-		done, err := app.RotateKey(t.Context(), c, r)
+		done, err := offline.RotateKey(t.Context(), c, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -433,7 +435,7 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 		}
 	}
 	l.under.Lock() // nothing holds a value that it encrypted with an old key
-	done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	done, err := offline.RotateKey(t.Context(), settings, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
 	l.under.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -452,13 +454,13 @@ func TestRotatingUnderLoadOnPostgreSQL(t *testing.T) {
 func movesToAFile(t *testing.T, l *load, settings config.StoreConfig, key string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "keyring")
-	if err := app.ExportKeys(t.Context(), settings, file); err != nil {
+	if err := offline.ExportKeys(t.Context(), settings, file); err != nil {
 		t.Fatal(err)
 	}
 	exported := keyringOf(t, file)
 	moved := settings
 	moved.SecretsKeyFile = file
-	done, err := app.RotateKey(t.Context(), moved, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	done, err := offline.RotateKey(t.Context(), moved, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
 	if err != nil || done.Source != file || done.Checked != 3*len(l.known) {
 		t.Fatalf("RotateKey with the file = %+v, %v", done, err)
 	}
@@ -485,7 +487,7 @@ func TestKeysGivenAsATextAreRotatedInTwoSteps(t *testing.T) {
 	rotate := func(text string, r secrets.Rotation) secrets.Rotated {
 		t.Helper()
 		settings := storeAt(t, map[string]string{"POSTRIDER_SECRETS_KEY": text}, "--data-dir", dir)
-		done, err := app.RotateKey(t.Context(), settings.StoreConfig, r)
+		done, err := offline.RotateKey(t.Context(), settings.StoreConfig, r)
 		if err != nil || done.Source != "POSTRIDER_SECRETS_KEY" {
 			t.Fatalf("RotateKey = %+v, %v", done.Source, err)
 		}
@@ -536,11 +538,11 @@ func TestDamagedValuesAreCountedAndKeepTheOldKeys(t *testing.T) {
 	}
 	settings := storeAt(t, nil, "--data-dir", dir).StoreConfig
 	var log bytes.Buffer
-	done, err := app.RotateKey(t.Context(), settings, secrets.Rotation{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	done, err := offline.RotateKey(t.Context(), settings, secrets.Rotation{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil || done.Unreadable != 1 || done.Reencrypted.Reencrypted != 1 || !strings.Contains(log.String(), list[0].ID.Secret.String()) {
 		t.Errorf("RotateKey = %+v, %v; want one unreadable, which the log names: %s", done, err, log.String())
 	}
-	_, err = app.RotateKey(t.Context(), settings, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
+	_, err = offline.RotateKey(t.Context(), settings, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
 	if keyring := keyringOf(t, filepath.Join(dir, "secrets.key")); err == nil || !strings.Contains(err.Error(), "the old keys stay") || len(keyring.IDs()) != 3 {
 		t.Errorf("RotateKey with DropOld = %v, with the keyring %s; want that the old keys stay", err, keyring)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,4 +99,27 @@ func (c StoreConfig) Running() (url string, err error) {
 		return "", fmt.Errorf("find the server: %w", err)
 	}
 	return strings.TrimSpace(string(address)), nil
+}
+
+// KeepFile writes one line into a file that only its owner may read. It writes a
+// new file and renames it, so that a reader sees the old line or the new one, and
+// an old file with wider permissions is replaced and not reused.
+func KeepFile(path, line string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("keep %s: %w", path, err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // CreateTemp makes files with 0600
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", path, err)
+	}
+	defer os.Remove(file.Name()) // no effect after the rename
+	_, err = file.WriteString(line + "\n")
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", path, err)
+	}
+	return nil
 }

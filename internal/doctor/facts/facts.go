@@ -1,4 +1,12 @@
-package app
+// Package facts finds the facts of a set-up that package doctor judges: the settings, what they
+// name, and the machine.
+//
+// It promises:
+//
+//   - It starts no server, and changes nothing: what it writes to find out whether that can be
+//     done, it deletes.
+//   - It connects to nothing if a setting is wrong, because that would be another set-up.
+package facts
 
 import (
 	"context"
@@ -17,6 +25,7 @@ import (
 
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/doctor"
+	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/identity"
 	"github.com/postrider/postrider/internal/secrets"
@@ -25,23 +34,23 @@ import (
 	"github.com/postrider/postrider/internal/traces"
 )
 
-// Checkup says what [Doctor] cannot know.
+// Checkup says what [Examine] cannot know.
 type Checkup struct {
+	Version string        // of the program
 	Within  time.Duration // for all checks together
 	Nodes   int           // servers that will share the database; 0: those that run, at least one
 	Resolve string        // name that the resolver is asked for
 }
 
-// Doctor checks the set-up of a server with these settings. It starts no server, and
-// changes nothing. Faults is the error of [Sources.Check]: with wrong settings nothing else
-// is checked, because it would be another set-up.
-func Doctor(ctx context.Context, of config.Config, faults error, up Checkup) doctor.Report {
+// Examine checks the set-up of a server with these settings. Faults is the error of
+// [config.Sources.Check].
+func Examine(ctx context.Context, of config.Config, faults error, up Checkup) doctor.Report {
 	if faults != nil {
 		wrong := doctor.Failure(doctor.Settings, "%s", strings.ReplaceAll(faults.Error(), "\n", "; ")).
 			Change("correct the settings, and run doctor again for the other checks: postrider config check shows where each comes from")
-		return doctor.NewReport(Version(), []doctor.Check{wrong})
+		return doctor.NewReport(up.Version, []doctor.Check{wrong})
 	}
-	c := setup{of}
+	c := setup{of, up.Version}
 	exposed := doctor.Exposed(c.Listen)
 	store := doctor.Probe{Name: doctor.Connect, Look: func(ctx context.Context) []doctor.Check { return c.examinePostgres(ctx, up.Nodes) }}
 	if dsn, err := c.DSN(); err == nil && dsn == "" {
@@ -68,11 +77,15 @@ func Doctor(ctx context.Context, of config.Config, faults error, up Checkup) doc
 		{Name: doctor.OpenFiles, Look: func(context.Context) []doctor.Check { return one(c.examineFiles()) }},
 		settled(doctor.CheckFIPS(fips140.Enabled(), fips140.Version())),
 	})
-	return doctor.NewReport(Version(), checks)
+	return doctor.NewReport(up.Version, checks)
 }
 
 // setup is what is looked at.
-type setup struct{ config.Config }
+type setup struct {
+	config.Config
+
+	version string // of the program
+}
 
 // settled is a probe whose check needs no time.
 func settled(c doctor.Check) doctor.Probe {
@@ -91,8 +104,9 @@ func (c setup) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
 	}
 	found, err := postgres.Examine(ctx, dsn)
 	if err != nil {
-		return one(doctor.Failure(doctor.Connect, "%s%s: %s", unreached(err), config.MaskURL(dsn), err).
-			Change("start the database if it is down, or see why it hangs; if it runs, correct --database-url, the password or pg_hba.conf. The other checks of the database need a connection"))
+		return one(doctor.Failure(doctor.Connect, "%s%s: %s", drivers.Unreached(err), config.MaskURL(dsn), err).
+			Change("start the database if it is down, or see why it hangs; if it runs, correct --database-url, the password or pg_hba.conf. " +
+				"The other checks of the database need a connection"))
 	}
 	found.Pooler.PollOnly = c.PollOnly
 	if nodes > 0 {
@@ -253,7 +267,7 @@ func (c setup) examineCollector(ctx context.Context) []doctor.Check {
 	if c.OTLPURL == "" {
 		return nil
 	}
-	if err := traces.New(c.Traces(Version())).Check(ctx); err != nil {
+	if err := traces.New(c.Traces(c.version)).Check(ctx); err != nil {
 		return one(doctor.Warning(doctor.Collector, "%s: %s", c.OTLPURL, err).
 			Change("correct --otlp-url or POSTRIDER_OTLP_HEADERS, or let this machine reach it; deliveries work without it, and traces are lost"))
 	}

@@ -1,7 +1,6 @@
-package app_test
+package facts_test
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,8 +13,6 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/postrider/postrider/apitypes"
-	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/testkit"
 )
@@ -200,25 +197,4 @@ func TestDoctorTriesTheProxyAndTheListOfExpunges(t *testing.T) {
 	checks = examined(t, map[string]string{"POSTRIDER_EGRESS_PROXY": address, "POSTRIDER_EXPUNGE_LIST": "/nonexistent/list"}, "--data-dir", t.TempDir())
 	wantCheck(t, checks, doctor.EgressProxy, doctor.Failure("", "refused"))
 	wantCheck(t, checks, doctor.ExpungeList, doctor.Failure("", "/nonexistent"))
-}
-
-func TestAListOfExpungesThatCannotBeWrittenIsNamed(t *testing.T) {
-	t.Parallel()
-	r := startWith(t, t.TempDir(), map[string]string{"POSTRIDER_EXPUNGE_LIST": "/nonexistent/list"})
-	r.subscribe(t, testkit.NewReceiver(t, testkit.Status(http.StatusOK)).URL)
-	event := r.publish(t)
-	_, err := r.api.CreateExpunge(t.Context(), apitypes.ExpungeCreate{Event: event.String()})
-	problem, ok := errors.AsType[*client.Error](err)
-	if !ok || problem.Status != http.StatusServiceUnavailable || problem.Code != "expunge_list_unwritable" || !strings.Contains(problem.Detail, "--expunge-list") {
-		t.Errorf("an expunge = %v, want a 503 that names the setting", err)
-	}
-	if n := sample(r.metrics(t), `postrider_chore_runs_total{chore="check_expunge_list",result="error"}`); n < 1 {
-		t.Errorf("the metrics have %v failures of the list", n)
-	}
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(r.log.String(), "expunges are refused") {
-		t.Error("the log does not warn")
-	}
 }

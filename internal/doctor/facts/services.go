@@ -1,4 +1,4 @@
-package app
+package facts
 
 import (
 	"context"
@@ -36,7 +36,8 @@ func (c setup) examineMail(ctx context.Context) []doctor.Check {
 
 // mailRemedies say what to change when a step with the mail server fails.
 var mailRemedies = map[messenger.Step]string{
-	messenger.StepConnect: "correct --smtp-url, or let this machine reach the mail server; many networks close port 25. Deliveries work without it",
+	messenger.StepConnect: "correct --smtp-url, or let this machine reach the mail server; many networks close port 25. " +
+		"Deliveries work without it",
 	messenger.StepEncrypt: "let --smtp-url begin with smtp:// if the mail server offers STARTTLS (port 587), or with smtps:// if it begins with TLS (port 465), " +
 		"name it as its certificate does, and set --smtp-ca-file if the certificate is of your own authority",
 	messenger.StepLogin:  "correct the user of --smtp-url and the password in POSTRIDER_SMTP_PASSWORD or --smtp-password-file",
@@ -63,7 +64,8 @@ func (c setup) examineArchiveFolder(ctx context.Context, folder string) []doctor
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return one(doctor.Failure(doctor.ArchiveAccess, "%s", err).
-			Change("mount the disk of the archive, or make the folder %s: the server does not make it, so that it never fills the disk below", folder))
+			Change("mount the disk of the archive, or make the folder %s: the server does not make it, "+
+				"so that it never fills the disk below", folder))
 	case err != nil:
 		return one(doctor.Failure(doctor.ArchiveAccess, "%s", err).
 			Change("let the user of the server write to %s (chown, chmod 700), and free space on its disk", folder))
@@ -133,7 +135,8 @@ func examineBucket(ctx context.Context, bucket archive.Bucket) (checks []doctor.
 		err = archive.Probe(ctx, target)
 	}
 	if err == nil {
-		checks = one(doctor.Okay(doctor.ArchiveAccess, "objects of the bucket %s at %s can be written, read, listed and deleted", bucket.Name, bucket.Endpoint))
+		checks = one(doctor.Okay(doctor.ArchiveAccess, "objects of the bucket %s at %s can be written, read, listed and deleted",
+			bucket.Name, bucket.Endpoint))
 	} else {
 		checks = one(doctor.Failure(doctor.ArchiveAccess, "bucket %s at %s: %s", bucket.Name, bucket.Endpoint, err).Change("%s", bucketRemedy(archive.Code(err))))
 	}

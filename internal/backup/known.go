@@ -1,41 +1,43 @@
-package app
+package backup
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/observe"
-	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/postgres"
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// backupsEvery is the time between two looks at what is known of backups.
-const backupsEvery = 15 * time.Second
+// watchEvery is the time between two looks at what is known of backups.
+const watchEvery = 15 * time.Second
 
-// watchBackups tells observers what is known of the backups of the store, until ctx ends.
-func (a *App) watchBackups(ctx context.Context) error {
+// Known returns what is known of the backups of a store: one of each kind.
+type Known func(context.Context) ([]observe.Backup, error)
+
+// Watch tells what is known of the backups, until ctx ends.
+func (known Known) Watch(ctx context.Context, tell observe.Hook[observe.Backup], log *slog.Logger) error {
 	for {
-		known, err := a.backups(ctx)
+		backups, err := known(ctx)
 		switch {
 		case err == nil:
-			for _, b := range known {
-				a.observer.Backup.Call(b)
+			for _, b := range backups {
+				tell.Call(b)
 			}
 		case ctx.Err() == nil:
-			a.log.WarnContext(ctx, "it is not known when the last backup was made", "error", err)
+			log.WarnContext(ctx, "it is not known when the last backup was made", "error", err)
 		}
-		if !batch.Sleep(ctx, backupsEvery) {
+		if !batch.Sleep(ctx, watchEvery) {
 			return nil
 		}
 	}
 }
 
-// lastBackups returns what says, of an opened store, what is known of its backups: one of each
-// kind.
-func lastBackups(c config.StoreConfig, opened store.Store) func(context.Context) ([]observe.Backup, error) {
+// Of returns what is known of the backups of an opened store.
+func Of(c config.StoreConfig, opened any) Known {
 	database, ok := opened.(*postgres.Store)
 	if !ok {
 		return func(context.Context) ([]observe.Backup, error) {

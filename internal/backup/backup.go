@@ -1,4 +1,12 @@
-package app
+// Package backup makes copies of a SQLite store and stores of such copies, and knows when the last
+// backup of a store was made. PostgreSQL has tools of its own.
+//
+// It promises:
+//
+//   - A copy is made also while a server runs on the store. It is whole, or an error.
+//   - A store is made only of a copy that has not changed since, and whose secrets its keys
+//     decrypt. It starts held.
+package backup
 
 import (
 	"context"
@@ -7,11 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/secrets"
-	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
@@ -27,13 +33,13 @@ type Backup struct {
 // errNotSQLite refuses the two commands for a PostgreSQL database.
 var errNotSQLite = errors.New("the settings name a PostgreSQL database, which has its own tools for backups; see docs/operate/backup.md")
 
-// BackUp copies the SQLite store of the data folder into a new file, also while a server
+// Make copies the SQLite store of the data folder into a new file, also while a server
 // runs on it.
-func BackUp(ctx context.Context, c config.StoreConfig, to string) (Backup, error) {
+func Make(ctx context.Context, c config.StoreConfig, to string) (Backup, error) {
 	if dsn, err := c.DSN(); err != nil || dsn != "" {
 		return Backup{}, errors.Join(err, errNotSQLite)
 	}
-	if err := mustHaveStore(c); err != nil {
+	if err := drivers.MustExist(c); err != nil {
 		return Backup{}, err
 	}
 	var needed keyIDs
@@ -67,26 +73,6 @@ func Restore(ctx context.Context, c config.StoreConfig, from, sum string) (Backu
 	}
 	restored, err := sqlite.Restore(ctx, verified, c.DataDir)
 	return Backup{restored, needed.texts(), with}, err
-}
-
-// Hold holds the store: a PostgreSQL database that an operator has restored, before the
-// first server starts on it. It returns what may be sent twice when it is resumed.
-func Hold(ctx context.Context, c config.StoreConfig) (apitypes.Hold, error) {
-	if err := mustHaveStore(c); err != nil {
-		return apitypes.Hold{}, err
-	}
-	opened, err := openStore(ctx, c, commandOptions())
-	if err != nil {
-		return apitypes.Hold{}, err
-	}
-	var work store.HeldWork
-	hold, err := opened.PutHold(ctx, postrider.HoldRestored)
-	if err == nil {
-		work, err = opened.HeldWork(ctx)
-	}
-	return apitypes.Hold{
-		Held: hold.Held(), Since: &apitypes.Time{Time: hold.Since}, Reason: &hold.Reason, Deliveries: &work.Deliveries, FanOuts: &work.FanOuts,
-	}, errors.Join(err, opened.Close())
 }
 
 // keyIDs are the ids of encryption keys, each once.

@@ -1,19 +1,30 @@
-package app
+package offline
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/store"
 )
+
+// Store is where keys are made.
+type Store interface {
+	// Accounts is [store.Access]'s.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+	// PutKey is [store.Access]'s.
+	PutKey(ctx context.Context, k postrider.APIKey) error
+	// Keys is [store.Access]'s.
+	Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error)
+	// Now is [store.Upkeep]'s.
+	Now(ctx context.Context) (time.Time, error)
+}
 
 // NewKey describes an API key to make.
 type NewKey struct {
@@ -23,54 +34,45 @@ type NewKey struct {
 	Expires time.Duration // from now; 0: the key never expires
 }
 
-// CreateKey makes an API key in the store, without a server. It returns the key's
-// text, too. The store has only a hash of the text, so it cannot be read again.
-func CreateKey(ctx context.Context, c config.StoreConfig, n NewKey) (postrider.APIKey, string, error) {
-	opened, err := openStore(ctx, c, commandOptions())
-	if err != nil {
-		return postrider.APIKey{}, "", err
-	}
-	key, text, err := makeKey(ctx, opened, n)
-	if err == nil {
-		err = putKey(ctx, opened, key)
-	}
-	return key, text, errors.Join(err, opened.Close())
+// CreateKey makes an API key in the store. It returns the key's text, too. The store has only a
+// hash of the text, so it cannot be read again.
+func CreateKey(ctx context.Context, c config.StoreConfig, n NewKey) (key postrider.APIKey, text string, err error) {
+	err = drivers.Use(ctx, c, func(s store.Store) error {
+		if key, text, err = makeKey(ctx, s, n); err != nil {
+			return err
+		}
+		return putKey(ctx, s, key)
+	})
+	return key, text, err
 }
 
 // Keys returns the API keys of the store that are bound to the account, by its id or uid,
-// newest first, without a server. Empty: all keys.
-func Keys(ctx context.Context, c config.StoreConfig, account string) ([]postrider.APIKey, error) {
-	opened, err := openStore(ctx, c, commandOptions())
-	if err != nil {
-		return nil, err
-	}
-	var q store.KeyQuery
-	if account != "" {
-		q.Account, err = findAccount(ctx, opened, account)
-	}
-	var keys []postrider.APIKey
-	if err == nil {
-		keys, err = listKeys(ctx, opened, q)
-	}
-	return keys, errors.Join(err, opened.Close())
+// newest first. Empty: all keys.
+func Keys(ctx context.Context, c config.StoreConfig, account string) (keys []postrider.APIKey, err error) {
+	err = drivers.Use(ctx, c, func(s store.Store) (err error) {
+		var q store.KeyQuery
+		if account != "" {
+			if q.Account, err = findAccount(ctx, s, account); err != nil {
+				return err
+			}
+		}
+		keys, err = listKeys(ctx, s, q)
+		return err
+	})
+	return keys, err
 }
 
-// RevokeKey revokes an API key in the store, without a server.
+// RevokeKey revokes an API key in the store.
 func RevokeKey(ctx context.Context, c config.StoreConfig, id postrider.KeyID) error {
-	opened, err := openStore(ctx, c, commandOptions())
-	if err != nil {
-		return err
-	}
-	err = opened.RevokeKey(ctx, id)
-	return errors.Join(err, opened.Close())
+	return drivers.Use(ctx, c, func(s store.Store) error { return s.RevokeKey(ctx, id) })
 }
 
 // listKeys reads all pages of the API keys that q selects.
-func listKeys(ctx context.Context, access store.Access, q store.KeyQuery) ([]postrider.APIKey, error) {
+func listKeys(ctx context.Context, from Store, q store.KeyQuery) ([]postrider.APIKey, error) {
 	var keys []postrider.APIKey
 	for cursor := ""; ; {
 		q.Paging = store.Paging{Limit: store.MaxLimit, Cursor: cursor}
-		page, err := access.Keys(ctx, q)
+		page, err := from.Keys(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("list API keys: %w", err)
 		}
@@ -84,7 +86,7 @@ func listKeys(ctx context.Context, access store.Access, q store.KeyQuery) ([]pos
 // makeKey returns a new key and its text. The key is not stored yet: putKey does
 // that. Its times are those of the store's clock, which also decides when it
 // expires.
-func makeKey(ctx context.Context, to store.Store, n NewKey) (postrider.APIKey, string, error) {
+func makeKey(ctx context.Context, to Store, n NewKey) (postrider.APIKey, string, error) {
 	now, err := to.Now(ctx)
 	if err != nil {
 		return postrider.APIKey{}, "", fmt.Errorf("make API key: %w", err)
@@ -109,8 +111,8 @@ func makeKey(ctx context.Context, to store.Store, n NewKey) (postrider.APIKey, s
 }
 
 // putKey stores a key that makeKey made.
-func putKey(ctx context.Context, access store.Access, key postrider.APIKey) error {
-	if err := access.PutKey(ctx, key); err != nil {
+func putKey(ctx context.Context, to Store, key postrider.APIKey) error {
+	if err := to.PutKey(ctx, key); err != nil {
 		return fmt.Errorf("make API key: %w", err)
 	}
 	return nil
@@ -118,12 +120,12 @@ func putKey(ctx context.Context, access store.Access, key postrider.APIKey) erro
 
 // findAccount returns the id of the account with this id or uid. A text that parses
 // as an id is looked up as an id only.
-func findAccount(ctx context.Context, access store.Access, name string) (postrider.AccountID, error) {
+func findAccount(ctx context.Context, in Store, name string) (postrider.AccountID, error) {
 	query := store.AccountQuery{UID: name}
 	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
 		query = store.AccountQuery{ID: id}
 	}
-	page, err := access.Accounts(ctx, query)
+	page, err := in.Accounts(ctx, query)
 	switch {
 	case err != nil:
 		return postrider.AccountID{}, fmt.Errorf("find account: %w", err)
@@ -139,11 +141,11 @@ type FirstKey struct {
 	File string // path of the file that holds it; empty: no file holds it
 }
 
-// makeFirstKey makes an admin key if the store has no key at all. It writes the
+// MakeFirstKey makes an admin key if the store has no key at all. It writes the
 // text into the data folder, readable by its owner alone. A node on PostgreSQL
 // needs no data folder: if the file cannot be written there, the key is only
 // printed.
-func makeFirstKey(ctx context.Context, to store.Store, c config.StoreConfig) (FirstKey, error) {
+func MakeFirstKey(ctx context.Context, to Store, c config.StoreConfig) (FirstKey, error) {
 	page, err := to.Keys(ctx, store.KeyQuery{Paging: store.Paging{Limit: 1}})
 	if err != nil {
 		return FirstKey{}, fmt.Errorf("look for API keys: %w", err)
@@ -159,7 +161,7 @@ func makeFirstKey(ctx context.Context, to store.Store, c config.StoreConfig) (Fi
 	// that the next start replaces. The other order could leave a key whose text
 	// nobody knows.
 	first := FirstKey{Text: text, File: c.KeyFile()}
-	if err := keepFile(first.File, text); err != nil {
+	if err := config.KeepFile(first.File, text); err != nil {
 		dsn, dsnErr := c.DSN()
 		if dsn == "" || dsnErr != nil {
 			return FirstKey{}, errors.Join(err, dsnErr)
@@ -167,27 +169,4 @@ func makeFirstKey(ctx context.Context, to store.Store, c config.StoreConfig) (Fi
 		first.File = ""
 	}
 	return first, putKey(ctx, to, key)
-}
-
-// keepFile writes one line into a file that only its owner may read. It writes a
-// new file and renames it, so that a reader sees the old line or the new one, and
-// an old file with wider permissions is replaced and not reused.
-func keepFile(path, line string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("keep %s: %w", path, err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // CreateTemp makes files with 0600
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", path, err)
-	}
-	defer os.Remove(file.Name()) // no effect after the rename
-	_, err = file.WriteString(line + "\n")
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", path, err)
-	}
-	return nil
 }

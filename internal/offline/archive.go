@@ -1,8 +1,9 @@
-package app
+package offline
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -10,48 +11,38 @@ import (
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/archive"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ArchiveReader reads the archive of a store for a command. It opens the store itself: with
-// SQLite no server may run on it.
-type ArchiveReader struct {
-	archive keptArchive
-	store   store.Store
-}
+// ArchiveReader reads the archive of a store for a command.
+type ArchiveReader struct{ archive drivers.Archive }
 
 // errNoArchive refuses a command without the setting.
 var errNoArchive = errors.New("there is no archive: name it with --archive, as the server has it")
 
-// OpenArchive opens the store and the archive that the settings name.
-func OpenArchive(ctx context.Context, c config.StoreConfig, at config.ArchiveConfig) (*ArchiveReader, error) {
+// ReadArchive opens the store and the archive that the settings name, and calls do with its reader.
+func ReadArchive(ctx context.Context, c config.StoreConfig, at config.ArchiveConfig, do func(*ArchiveReader) error) error {
 	if at.Archive == "" {
-		return nil, errNoArchive
+		return errNoArchive
 	}
-	if err := mustHaveStore(c); err != nil {
-		return nil, err
+	if err := drivers.MustExist(c); err != nil {
+		return err
 	}
-	o := commandOptions()
-	opened, err := openStore(ctx, c, o)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := secrets.Open(ctx, c.Keys(), opened, o.log)
-	if err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	kept, err := openArchive(at, opened, keys.Vault, o.log)
-	if err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	return &ArchiveReader{kept, opened}, nil
-}
-
-// Close closes the archive and the store.
-func (r *ArchiveReader) Close() error {
-	r.archive.close()
-	return r.store.Close()
+	return drivers.Use(ctx, c, func(s store.Store) error {
+		log := slog.New(slog.DiscardHandler)
+		keys, err := secrets.Open(ctx, c.Keys(), s, log)
+		if err != nil {
+			return err
+		}
+		kept, err := drivers.OpenArchive(at, s, keys.Vault, log)
+		if err != nil {
+			return err
+		}
+		defer kept.Close()
+		return do(&ArchiveReader{kept})
+	})
 }
 
 // ArchiveFilter selects records of the archive, or parts; a zero field does not filter. From
@@ -98,8 +89,12 @@ type ArchiveSearch struct {
 }
 
 // Search calls do with the JSON of the records that the filter selects.
-func (r *ArchiveReader) Search(ctx context.Context, f ArchiveFilter, do func(kind string, record []byte) error) (sum ArchiveSearch, err error) {
-	q := archive.Query{Account: f.Account, Event: f.Event, Endpoint: f.Endpoint, Type: f.Type, From: f.From, To: f.To, Limit: store.MaxLimit}
+func (r *ArchiveReader) Search(
+	ctx context.Context, f ArchiveFilter, do func(kind string, record []byte) error,
+) (sum ArchiveSearch, err error) {
+	q := archive.Query{
+		Account: f.Account, Event: f.Event, Endpoint: f.Endpoint, Type: f.Type, From: f.From, To: f.To, Limit: store.MaxLimit,
+	}
 	for {
 		found, err := r.archive.Search(ctx, q)
 		if err != nil {

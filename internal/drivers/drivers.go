@@ -1,0 +1,110 @@
+// Package drivers opens what the settings name: the store and the archive. It alone knows which
+// kinds of both there are.
+//
+// It promises:
+//
+//   - Errors and log lines show the database URL without its password.
+//   - After an error nothing is open.
+package drivers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/postgres"
+	"github.com/postrider/postrider/internal/store/sqlite"
+)
+
+// Options say how a store is opened. Log and OnFatal are required.
+type Options struct {
+	Log     *slog.Logger
+	OnFatal func(error) // called once, when the store can no longer write
+	OnLost  func(int)   // called with how many attempts of a dead process SQLite recorded as lost; nil: nobody wants to know
+	Calls   store.Calls // hears of each call of a verb; nil: nobody does
+}
+
+// Use opens the store for one operation of a command, and closes it. There is no log: do returns
+// the error of a write that failed.
+func Use(ctx context.Context, c config.StoreConfig, do func(store.Store) error) error {
+	opened, err := Open(ctx, c, Options{Log: slog.New(slog.DiscardHandler), OnFatal: func(error) {}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(opened), opened.Close())
+}
+
+// Open opens the store that the settings name, and creates or upgrades its
+// tables.
+func Open(ctx context.Context, c config.StoreConfig, o Options) (store.Store, error) {
+	dsn, err := c.DSN()
+	if err != nil {
+		return nil, err
+	}
+	if dsn != "" {
+		opened, err := postgres.Open(ctx, dsn, postgres.Options{Calls: o.Calls, Log: o.Log})
+		if err != nil {
+			return nil, fmt.Errorf("%s%s: %w", Unreached(err), config.MaskURL(dsn), err)
+		}
+		o.Log.InfoContext(ctx, "store is open", "kind", "postgres", "url", config.MaskURL(dsn))
+		return opened, nil
+	}
+	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Calls: o.Calls, Log: o.Log, OnFatal: o.OnFatal, OnLost: o.OnLost})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the folder
+	}
+	o.Log.InfoContext(ctx, "store is open", "kind", "sqlite", "dir", c.DataDir)
+	return opened, nil
+}
+
+// Temporary reports whether an error of opening the store is temporary, so that a
+// server waits for it. Each store classifies its own errors: the same system error
+// means the network with PostgreSQL and the data folder with SQLite. A database URL
+// that cannot be read is not temporary.
+func Temporary(c config.StoreConfig, err error) bool {
+	dsn, dsnErr := c.DSN()
+	switch {
+	case dsnErr != nil:
+		return false
+	case dsn != "":
+		return postgres.Temporary(err)
+	}
+	return sqlite.Temporary(err)
+}
+
+// MustExist returns an error for a data folder without a store. Opening such a
+// folder would create an empty store in it. A database always counts as a store.
+func MustExist(c config.StoreConfig) error {
+	if c.DatabaseURL != "" || c.DatabaseURLFile != "" {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(c.DataDir, "postrider.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no store in %s", c.DataDir)
+	}
+	if err != nil {
+		return fmt.Errorf("look for the store: %w", err)
+	}
+	return nil
+}
+
+// Unreached returns a prefix for errors of the connection to the database, and
+// nothing for errors that the database returned.
+func Unreached(err error) string {
+	_, network := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	if network || name || errors.Is(err, context.DeadlineExceeded) {
+		return "the database cannot be reached: "
+	}
+	return ""
+}
+
+// InUse reports whether err says that another process has the SQLite store open.
+func InUse(err error) bool { return errors.Is(err, sqlite.ErrInUse) }

@@ -38,6 +38,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"internal/drivers", "~/internal/archive ~/internal/config ~/internal/store ~/internal/store/postgres ~/internal/store/sqlite",
 		"opens the store and the archive of the settings, so that nobody else knows which there are",
 	},
+	{"internal/health", "~ ~/internal/batch ~/internal/doctor ~/internal/observe ~/internal/store", "knows the store as interfaces of its own"},
 	{"internal/config", "~ ~/internal/archive ~/internal/egress ~/internal/messenger ~/internal/secrets ~/internal/traces github.com/alecthomas/kong go.yaml.in/yaml/v3", "every setting: knows the packages that a command needs with no server, whose options it fills"},
 	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/shape ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
 	{"internal/web", "~ ~/apitypes ~/client ~/signature ~/internal/shape ~/internal/snippets ~/internal/observe golang.org/x/time/rate", "HTML out: a client of the API inside the process, which app passes to it; it knows no store, and of observe the attempts that people watch; rate gives streams their turns"},

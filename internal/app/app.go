@@ -1,4 +1,4 @@
-// Package app assembles the server: it reads the configuration, opens the store,
+// Package app assembles the server of the settings: it opens the store, builds and
 // starts every service, and stops them in order.
 //
 //	server, err := app.New(ctx, config, log)
@@ -24,90 +24,39 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/api"
-	"github.com/postrider/postrider/internal/backup"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/config"
-	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/drivers"
-	"github.com/postrider/postrider/internal/egress"
-	"github.com/postrider/postrider/internal/expunge"
-	"github.com/postrider/postrider/internal/ingest"
-	"github.com/postrider/postrider/internal/inspect"
-	"github.com/postrider/postrider/internal/janitor"
-	"github.com/postrider/postrider/internal/live"
-	"github.com/postrider/postrider/internal/messenger"
-	"github.com/postrider/postrider/internal/notify"
+	"github.com/postrider/postrider/internal/health"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/offline"
-	"github.com/postrider/postrider/internal/quota"
-	"github.com/postrider/postrider/internal/replay"
-	"github.com/postrider/postrider/internal/rollup"
-	"github.com/postrider/postrider/internal/routing"
-	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
-	"github.com/postrider/postrider/internal/telemetry"
-	"github.com/postrider/postrider/internal/traces"
-	"github.com/postrider/postrider/internal/web"
-	"github.com/postrider/postrider/internal/webhook"
 )
 
-// App is a server that is ready to run. New sets the listeners; open sets the
-// fields that need the store, before the first request reaches the API.
+// App is a server that is ready to run. New makes the base and the doors; open makes the rest,
+// before the first request reaches the API.
 type App struct {
-	// As given to New; it never changes.
-	config config.Config
-	log    *slog.Logger
-	// The store, wrapped in writes. Nil until open has succeeded.
-	store store.Store
-	fatal chan error // receives one error when the store can no longer write
-	// Set by prepare, and read only after opened is closed.
-	firstKey offline.FirstKey
-	opened   chan struct{} // serve closes it when the API serves
+	base
 
-	live       *live.Hub         // attempts for the live tail; New makes it
-	observer   *observe.Observer // for the log, rollups, metrics and notifications; see hooks
-	tracer     *traces.Tracer    // nil: nothing is traced
-	backups    backup.Known
-	rollup     *rollup.Rollup
-	telemetry  *telemetry.Metrics
-	secrets    *secrets.Secrets
-	clock      *clock
-	ids        *store.IDs
-	egress     *egress.Egress
-	sender     *webhook.Sender
-	senders    *senders // what makes the attempts of the dispatcher
-	inspector  *inspect.Inspector
-	messenger  *messenger.Messenger
-	table      *routing.Table
-	ingest     *ingest.Ingest
-	quotas     *quota.Meter // before ingest
-	backlogs   *quota.Backlogs
-	disk       *disk
-	dispatcher *dispatch.Dispatcher
-	cluster    api.Cluster // nil: one process uses the store
-	janitor    *janitor.Janitor
-	archive    drivers.Archive
-	replays    *replay.Runner
-	expunger   *expunge.Runner
-	notify     *notify.Notify
-	// The two listeners. New binds them.
-	api, ops  *server
-	writes    *writes
-	readiness *readiness
-	// The handler of the API: 503 until the store is open.
-	gate gate
+	doors  doors
+	opened chan struct{} // serveOpened closes it when the API serves
+	fatal  chan error    // receives one error when the store can no longer write
+	// Set by open, and read only after opened is closed.
+	firstKey offline.FirstKey
+
+	// Nil until open has succeeded.
+	kept       *kept
+	sending    *sending
+	publishing *publishing
 }
 
 // New binds both listeners. It uses ctx only for that. The caller must call
@@ -117,63 +66,38 @@ type App struct {
 // database is away.
 func New(ctx context.Context, c config.Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
-	a := &App{
-		config: c, log: log, fatal: make(chan error, 1), opened: make(chan struct{}), readiness: &readiness{},
-		rollup: rollup.New(rollup.Options{Log: config.LogOf(log, "rollup")}), live: live.New(),
+	a := &App{base: base{config: c, log: log}, fatal: make(chan error, 1), opened: make(chan struct{})}
+	a.watchers, a.vitals = newWatchers(c, log, a)
+	if err := a.doors.bind(ctx, a.base); err != nil {
+		return nil, err
 	}
-	a.tracer = a.newTracer()
-	traced, _ := a.traced()
-	a.telemetry = telemetry.New(telemetry.Options{
-		Version: Version(), Worst: c.MetricsWorst, HookPanics: func() int64 { return a.observer.Panics() }, Spans: a.spans,
-		Log: config.LogOf(log, "telemetry"),
-	})
-	a.disk = newDisk(c.SQLiteDir(), func(used float64) { a.observer.Disk.Call(used) }, config.LogOf(log, "app"))
-	own := observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed, Postponed: a.readiness.postponed.add}
-	all := observe.Join(hooks(log), own, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced)
-	a.observer = observe.New(all, config.LogOf(log, "observe"))
-	a.gate.set(starting{api.Starting(config.LogOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: config.LogOf(log, "web")})})
-	var err error
-	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
-	}
-	a.api.http.ReadTimeout = api.RequestTime // its handler moves it on while a body arrives
-	a.ops, err = listen(ctx, c.OpsListen, opsHandler(a.readiness, a.telemetry.Handler()), log.With("server", "ops"))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("--ops-listen: %w", err), a.api.Close())
-	}
-	a.api.ending = ending{cut: func() { a.live.End(); a.gate.endBodies() }, within: c.AnswerTimeout + handshakeTime}
-	a.ops.ending = ending{within: opsEnd}
+	a.publicURL = c.PublicURLAt(a.Addr())
 	return a, nil
 }
 
-// keep returns what the janitor deletes by.
-func keep(c config.Config) janitor.Keep {
-	return janitor.Keep{
-		Events: c.KeepEvents, Attempts: c.KeepAttempts, Bodies: c.KeepBodies, Keys: c.IdempotencyTTL,
-		DeadLetters: c.KeepDeadLetters, Resolved: c.KeepResolved, Replays: c.KeepReplays, Health: c.KeepHealth, Audit: c.KeepAudit, Restored: c.KeepRestored,
-		Notices: c.KeepNotices,
+// wall implements later.
+func (a *App) wall() time.Time { return a.kept.store.Clock().Wall() }
+
+// target implements later.
+func (a *App) target(id postrider.EndpointID) string {
+	known, ok := a.sending.table.Lookup(id)
+	if !ok {
+		return ""
 	}
+	return known.Endpoint.URL
 }
 
-// hooks returns the hooks of a server. Lost attempts get a line for each group that the
-// store records at once, which may be thousands; each also gets a line of its own when its
-// delivery is attempted again.
-func hooks(log *slog.Logger) observe.Hooks {
-	return observe.Hooks{AttemptsLost: func(n int) { log.Warn("attempts lost", "attempts", n) }, Noticed: logNotice(log)}
-}
-
-// quotaUsed has the janitor tell people of a used quota. The hook is called by requests, which are
-// accepted once the janitor is made.
-func (a *App) quotaUsed(e *postrider.QuotaError) { a.janitor.QuotaUsed(e) }
+// quotaUsed implements later. Requests call it, which are accepted once the janitor is made.
+func (a *App) quotaUsed(e *postrider.QuotaError) { a.kept.janitor.QuotaUsed(e) }
 
 // storeCalled tells observers of a call of the store.
-func (a *App) storeCalled(c store.Call) { a.observer.StoreCalled.Call(observe.StoreCall(c)) }
+func (a *App) storeCalled(c store.Call) { a.hooks().StoreCalled.Call(observe.StoreCall(c)) }
 
-// open opens the store and makes the services around it. After an error nothing is
+// open opens the store and makes the parts around it. After an error nothing is
 // open, so that the caller can try again.
 func (a *App) open(ctx context.Context) error {
 	opened, err := drivers.Open(ctx, a.config.StoreConfig, drivers.Options{
-		Log: config.LogOf(a.log, "store"), OnFatal: func(err error) { a.fatal <- err }, OnLost: a.observer.AttemptsLost, Calls: a.storeCalled,
+		Log: a.logOf("store"), OnFatal: func(err error) { a.fatal <- err }, OnLost: a.hooks().AttemptsLost, Calls: a.storeCalled,
 	})
 	if err != nil {
 		return err
@@ -181,167 +105,54 @@ func (a *App) open(ctx context.Context) error {
 	return a.use(ctx, opened)
 }
 
-// use makes the services around an opened store, which it closes after an error.
+// use makes the parts around an opened store, which it closes after an error.
 func (a *App) use(ctx context.Context, opened store.Store) error {
-	a.writes = newWrites(opened)
-	a.store = a.writes
-	if err := a.prepare(ctx, opened); err != nil {
+	if err := a.assemble(ctx, opened); err != nil {
 		a.disconnect()
+		a.kept, a.sending = nil, nil // the next try makes them anew
 		return errors.Join(err, opened.Close())
 	}
 	return nil
 }
 
-// disconnect closes the connections to receivers and to the archive. prepare makes them anew.
+// disconnect closes the connections to receivers and to the archive.
 func (a *App) disconnect() {
-	if a.egress != nil {
-		a.egress.Close()
+	if a.sending != nil {
+		a.sending.egress.Close()
 	}
-	if a.archive.Close != nil {
-		a.archive.Close()
+	if a.kept != nil {
+		a.kept.archive.Close()
 	}
-	a.egress, a.archive = nil, drivers.Archive{}
 }
 
-// prepare makes the first API key and the vault, and then the services. The key
-// comes first: its text is written to a file, so that a later error cannot lose it.
-func (a *App) prepare(ctx context.Context, opened store.Store) error {
-	first, err := offline.MakeFirstKey(ctx, a.store, a.config.StoreConfig)
+// assemble makes the first API key and then the parts, measures the clock and loads the routing
+// table. When it returns, every service has current data; serve only has to start them.
+//
+// The key comes first: its text is written to a file, so that a later error cannot lose it.
+func (a *App) assemble(ctx context.Context, opened store.Store) error {
+	first, err := offline.MakeFirstKey(ctx, opened, a.config.StoreConfig)
 	if err != nil {
 		return err
 	}
 	if first.Text != "" { // a second try finds the key of the first one
 		a.firstKey = first
 	}
-	if a.secrets, err = secrets.Open(ctx, a.config.Keys(), a.store, config.LogOf(a.log, "secrets")); err != nil {
+	a.vitals.writes = health.NewWrites(opened.ProbeWrite)
+	a.vitals.clock = health.NewClock(opened, a.hooks().ClockOffset, a.log)
+	if a.kept, err = newKept(ctx, a.base, opened); err != nil {
 		return err
 	}
-	return a.wire(ctx, opened)
-}
-
-// handler returns the handler of the API, with the services that wire has made.
-func (a *App) handler() *api.Handler {
-	deps := api.Deps{
-		Store: a.store, Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets,
-		Reencrypter: reencrypter{a.secrets}, Notifier: a.table, Effects: a.dispatcher, Pacer: a.dispatcher, Canceller: a.janitor,
-		Expunger: a.expunger, Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
-	}
-	if kept := a.archive.Archive; kept != nil { // as an interface, a nil pointer would be an archive
-		deps.Archive = kept
-	}
-	return api.New(deps, api.Options{
-		MaxData: a.config.MaxData, BodyBudget: int64(a.config.BodyBudget), AnswerTime: a.config.AnswerTimeout,
-		Verify: a.config.VerifyMethod(), PublicURL: a.config.PublicURLAt(a.Addr()), Host: config.Hostname(), Quotas: a.config.Quotas(),
-		Retention: a.config.Retention(), FilesHeld: a.config.SQLiteDir() == "", Mail: a.config.SMTPURL != "", Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "api"),
-	})
-}
-
-// wire makes the services, measures the clock and loads the routing table. When it
-// returns, every service has current data; serve only has to start them.
-//
-// It gets the opened store too, because the wrapper hides whether a store
-// implements [store.Nodes].
-func (a *App) wire(ctx context.Context, opened store.Store) (err error) {
-	a.clock = &clock{store: a.store, log: a.log, observed: a.observer.ClockOffset}
-	a.ids = store.NewIDs(a.store.Clock().Wall, nil)
-	a.table = routing.New(a.store, routing.Options{Log: config.LogOf(a.log, "routing")})
-	a.backups = backup.Of(a.config.StoreConfig, opened)
-	inFlight, err := a.wireSenders(ctx)
-	if err != nil {
+	if a.sending, err = newSending(ctx, a.base, a.kept); err != nil {
 		return err
 	}
-	if a.archive, err = drivers.OpenArchive(a.config.ArchiveConfig, a.store, a.secrets.Vault, config.LogOf(a.log, "archive")); err != nil {
+	a.publishing = newPublishing(a.base, a.kept, a.sending)
+	if err := a.vitals.clock.Measure(ctx); err != nil {
 		return err
 	}
-	a.wireChores()
-	nodes, _ := opened.(store.Nodes) // SQLite is used by one process and does not implement it
-	if nodes != nil {
-		a.cluster = nodes
-	}
-	a.dispatcher = dispatch.New(a.store, &endpoints{Table: a.table, janitor: a.janitor}, a.senders, dispatch.Options{
-		Concurrency:     a.config.Concurrency,
-		MaxInFlight:     inFlight,
-		HostConcurrency: a.config.HostConcurrency,
-		Drain:           a.config.DrainTimeout,
-		Cluster:         dispatch.Cluster{Nodes: nodes, Host: config.Hostname(), PollOnly: a.config.PollOnly, OnMessage: a.live.Receive},
-		Hooks:           a.observer.Hooks,
-		Log:             config.LogOf(a.log, "dispatch"),
-	})
-	a.wirePublishers()
-	if err := a.clock.measure(ctx); err != nil {
+	if err := a.publishing.quotas.Refresh(ctx); err != nil {
 		return err
 	}
-	if err := a.quotas.Refresh(ctx); err != nil {
-		return err
-	}
-	return a.table.Refresh(ctx)
-}
-
-// wireSenders makes what makes requests, and returns how many attempts may be in flight.
-func (a *App) wireSenders(ctx context.Context) (inFlight int, err error) {
-	own, err := egress.LocalPrefixes() // an endpoint must not reach our own API
-	if err != nil {
-		return 0, err
-	}
-	ports, anyPort, _ := a.config.Ports() // Validate has checked them
-	proxy, _ := a.config.Proxy()          // checked by Validate, too
-	files, inFlight := descriptors(ctx, a.config.Concurrency, a.log)
-	a.egress = egress.New(egress.Options{
-		Reach: egress.Reach{
-			AllowHTTP: a.config.AllowsHTTP(),
-			Allow:     a.config.Allowed(),
-			Deny:      own,
-			Ports:     ports, AnyPort: anyPort || a.config.Dev,
-		},
-		Proxy:       proxy,
-		Descriptors: files, LocalPorts: localPorts(),
-	})
-	_, sampled := a.traced()
-	a.sender = webhook.New(a.egress, a.secrets, webhook.Options{
-		UserAgent: "Postrider/" + Version(), Now: a.store.Clock().Wall, Sampled: sampled, Log: config.LogOf(a.log, "webhook"),
-		Continue: func(ctx context.Context, c postrider.Claimed, refused postrider.Attempt) error {
-			return a.dispatcher.Continue(ctx, c, refused) // wire makes it afterwards
-		},
-		Current: func(c *postrider.Claimed, to *store.EndpointSnapshot) bool { return a.dispatcher.Current(c, to) },
-	})
-	a.inspector = inspect.New(inspect.Deps{
-		Store: a.store, Signer: a.sender, Vault: a.secrets, IDs: a.ids, Now: a.store.Clock().Wall, Log: config.LogOf(a.log, "inspect"),
-	})
-	a.senders = &senders{a.sender, a.inspector}
-	a.messenger = a.newMessenger()
-	return inFlight, nil
-}
-
-// wireChores makes what keeps the store in order.
-func (a *App) wireChores() {
-	toJanitor := janitor.Options{
-		Keep: keep(a.config), Disk: a.disk.watched(), IDs: a.ids, Limits: a.config.HealthLimits(), Hooks: a.observer.Hooks,
-		Notice: janitor.NoticeLimits{CircuitOpen: a.config.NoticeCircuitOpen, DeadLetters: a.config.NoticeDeadLetters},
-		Log:    config.LogOf(a.log, "janitor"),
-	}
-	toExpunger := expunge.Options{List: a.config.ExpungeList, ChoreDone: a.observer.ChoreDone, Log: config.LogOf(a.log, "expunge")}
-	if kept := a.archive.Archive; kept != nil { // as an interface, a nil pointer would be an archive
-		toJanitor.Archive, toExpunger.Archive = kept, kept
-	}
-	a.janitor = janitor.New(a.store, toJanitor)
-	toExpunger.CancelDeleted = a.janitor.CancelDeleted
-	a.expunger = expunge.New(a.store, toExpunger)
-}
-
-// wirePublishers makes what publishes events and makes deliveries.
-func (a *App) wirePublishers() {
-	a.replays = replay.New(a.store, a.table, a.dispatcher, replay.Options{
-		IDs: a.ids, Room: a.disk.room, Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "replay"),
-	})
-	a.ingest = ingest.New(a.store, a.table, a.dispatcher, ingest.Options{
-		IDs: a.ids, Clock: a.store.Clock(), Room: a.disk.room, Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "ingest"),
-	})
-	a.quotas = quota.New(a.ingest, a.store, quota.Options{Defaults: a.config.Quotas(), Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "quota")})
-	a.backlogs = quota.NewBacklogs(a.store, quota.BacklogOptions{
-		Default: a.config.QuotaBacklog, Leads: a.dispatcher.Leads, Notify: a.table.Notify, IDs: a.ids,
-		Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "quota"),
-	})
-	a.notify = notify.New(a.store, a.ingest, a.table, notify.Options{Hooks: a.observer.Hooks, Log: config.LogOf(a.log, "notify")})
+	return a.sending.table.Refresh(ctx)
 }
 
 // Opened returns a channel that is closed when the store is open and the API
@@ -354,14 +165,14 @@ func (a *App) FirstKey() offline.FirstKey { return a.firstKey }
 
 // Handler returns the handler of the API listener, for a request that is made in this
 // process. Until the store is open, it responds with 503.
-func (a *App) Handler() http.Handler { return &a.gate }
+func (a *App) Handler() http.Handler { return &a.doors.gate }
 
 // Addr returns the address of the API listener, with the port that the system chose
 // for port 0.
-func (a *App) Addr() net.Addr { return a.api.Addr() }
+func (a *App) Addr() net.Addr { return a.doors.api.Addr() }
 
 // OpsAddr returns the address of the operations listener.
-func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
+func (a *App) OpsAddr() net.Addr { return a.doors.ops.Addr() }
 
 // Run serves until ctx ends or a service fails, then drains and closes the store.
 // Until the store is open, the API responds with 503. Run may be called once.
@@ -371,13 +182,13 @@ func (a *App) OpsAddr() net.Addr { return a.ops.Addr() }
 // moment.
 func (a *App) Run(ctx context.Context) error {
 	err := runServices(ctx, func() {
-		a.readiness.draining.Store(true)
+		a.vitals.readiness.Drain()
 		a.log.InfoContext(ctx, "postrider drains")
 	}, []service{
-		{"api", a.api.Run},
+		{"api", a.doors.api.Run},
 		{"", a.serve},
-		{"ready", a.watchReady},
-		{"ops", a.ops.Run},
+		{"ready", func(ctx context.Context) error { return a.vitals.readiness.Watch(ctx, a.hooks().Ready) }},
+		{"ops", a.doors.ops.Run},
 	})
 	if err != nil {
 		a.log.ErrorContext(ctx, "postrider has stopped with an error", "error", err)
@@ -395,6 +206,45 @@ func (a *App) serve(ctx context.Context) error {
 	return a.serveOpened(ctx)
 }
 
+const (
+	// Bounds of the pause between two tries to open the store. The pause doubles
+	// from the least to the most.
+	openAgainLeast = 250 * time.Millisecond
+	openAgainMost  = 2 * time.Second
+	// openLogged is the interval at which the same reason is logged again.
+	openLogged = 30 * time.Second
+)
+
+// openWhenItCan opens the store. While opening fails for a temporary reason, it
+// tries again, and gives the reason to the log and to /readyz. It returns nil, too,
+// when ctx ends first; the caller must look at ctx.
+//
+// A server that is started together with its database would otherwise end and
+// depend on its supervisor for a restart.
+func (a *App) openWhenItCan(ctx context.Context) error {
+	var logged time.Time
+	var reason string
+	for rest := openAgainLeast; ; rest = min(2*rest, openAgainMost) {
+		err := a.open(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it is that of a start that is not wanted any more
+		case !drivers.Temporary(a.config.StoreConfig, err):
+			return err
+		}
+		a.vitals.readiness.Wait(err)
+		if text := err.Error(); text != reason || time.Since(logged) > openLogged {
+			a.log.WarnContext(ctx, "the store cannot be opened yet, trying again", "error", err)
+			logged, reason = time.Now(), text
+		}
+		if !batch.Sleep(ctx, rest) {
+			return nil
+		}
+	}
+}
+
 // serveOpened runs the services that need the store until ctx ends or one of them
 // fails, drains them and closes the store.
 //
@@ -403,18 +253,18 @@ func (a *App) serve(ctx context.Context) error {
 func (a *App) serveOpened(ctx context.Context) (err error) {
 	defer func() {
 		a.disconnect()
-		err = errors.Join(err, a.store.Close())
+		err = errors.Join(err, a.kept.store.Close())
 	}()
 	if err := config.KeepFile(a.config.ServerFile(), "http://"+a.Addr().String()); err != nil {
 		a.log.InfoContext(ctx, "commands need --url to find this server", "error", err)
 	} else {
 		defer os.Remove(a.config.ServerFile())
 	}
-	a.readiness.opened(a)
-	if err := a.expunger.Recover(ctx); err != nil {
+	a.setReadiness()
+	if err := a.kept.expunger.Recover(ctx); err != nil {
 		return err
 	}
-	a.gate.set(a.newFront(a.handler()))
+	a.doors.gate.set(newFront(a.base, a.kept, newAPI(a.base, a.kept, a.sending, a.publishing)))
 	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
 	close(a.opened)
 
@@ -422,41 +272,60 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 	// publishes that were received, the dispatcher finishes attempts with the
 	// routing table and the store's clock, the rollups are folded with what those
 	// attempts left, and only then do the probes stop.
+	k, s, p, w, v := a.kept, a.sending, a.publishing, a.watchers, a.vitals
 	return runServices(ctx, func() {}, []service{
-		{"replays", a.replays.Run},
-		{"expunge", a.expunger.Run},
-		{"notify", a.notify.Run},
-		{"ingest", a.ingest.Run},
-		{"quotas", a.quotas.Run},
-		{"backlogs", a.backlogs.Run},
-		{"dispatch", a.dispatcher.Run},
-		{"rollup", func(ctx context.Context) error { return a.rollup.Run(ctx, a.store, a.observer.ChoreDone) }},
-		{"traces", a.runTracer},
-		{"telemetry", func(ctx context.Context) error { return a.telemetry.Run(ctx, a.store, a.table.Len) }},
-		{"routing", a.table.Run},
-		{"janitor", a.janitor.Run},
-		{"inspector", a.inspector.Run},
-		{"messenger", a.messenger.Run},
-		{"live", func(ctx context.Context) error { return a.live.Run(ctx, a.dispatcher.Tell) }},
-		{"clock", a.clock.Run},
-		{"writes", a.writes.Run},
-		{"disk", a.disk.Run},
-		{"backups", func(ctx context.Context) error { return a.backups.Watch(ctx, a.observer.Backup, a.log) }},
-		{"expunge list", a.expunger.WatchList},
+		{"replays", p.replays.Run},
+		{"expunge", k.expunger.Run},
+		{"notify", p.notify.Run},
+		{"ingest", p.ingest.Run},
+		{"quotas", p.quotas.Run},
+		{"backlogs", p.backlogs.Run},
+		{"dispatch", s.dispatcher.Run},
+		{"rollup", func(ctx context.Context) error { return w.rollup.Run(ctx, k.store, a.hooks().ChoreDone) }},
+		{"traces", w.tracer.Run},
+		{"telemetry", func(ctx context.Context) error { return w.telemetry.Run(ctx, k.store, s.table.Len) }},
+		{"routing", s.table.Run},
+		{"janitor", k.janitor.Run},
+		{"inspector", s.inspector.Run},
+		{"messenger", s.messenger.Run},
+		{"live", func(ctx context.Context) error { return w.live.Run(ctx, s.dispatcher.Tell) }},
+		{"clock", v.clock.Run},
+		{"writes", v.writes.Run},
+		{"disk", v.disk.Run},
+		{"backups", func(ctx context.Context) error { return k.backups.Watch(ctx, a.hooks().Backup, a.log) }},
+		{"expunge list", k.expunger.WatchList},
 		{"store", a.watchStore},
-		{"heap", tuneGC},
+		{"heap", func(ctx context.Context) error { return health.TuneHeap(ctx, os.LookupEnv) }},
 	})
 }
 
-const (
-	// handshakeTime is added to AnswerTimeout at the end of the server. A
-	// request that verifies an endpoint waits for the receiver, and so takes longer
-	// than others.
-	handshakeTime = 11 * time.Second
-	// opsEnd bounds the requests to the operations listener at the end of the
-	// server.
-	opsEnd = 5 * time.Second
-)
+// setReadiness sets what /readyz asks of the open store: it responds, its tables
+// are those of this program, its writes succeed, deliveries make progress, the node is a member, and this machine's clock is right.
+func (a *App) setReadiness() {
+	kept, table, v := a.kept.store, a.sending.table, a.vitals
+	v.readiness.Opened([]health.Check{
+		func(ctx context.Context) error {
+			if _, err := kept.Now(ctx); err != nil {
+				return errors.New("the store does not respond")
+			}
+			return kept.CheckTables(ctx)
+		},
+		v.writes.Check,
+		func(context.Context) error { return a.sending.dispatcher.Progressing() },
+		func(context.Context) error { return a.sending.dispatcher.Joined() },
+		v.clock.Check,
+	}, map[string]func() string{
+		"clock_offset": v.clock.Shown,
+		"held": func() string {
+			if table.Held() { // a server that accepts publishes is ready
+				return "held after a restore: nothing is sent until postrider resume --after-restore"
+			}
+			return ""
+		},
+		"disk":      v.disk.Note, // the rest of the API is served, and deliveries are sent
+		"postponed": v.postponed.Note,
+	})
+}
 
 // watchStore returns an error when the store can no longer write. The state of its
 // last write is then unknown; a restart reads it from the file.
@@ -467,19 +336,4 @@ func (a *App) watchStore(ctx context.Context) error {
 	case err := <-a.fatal:
 		return err
 	}
-}
-
-// release is the version under development. Builds without a version from the
-// toolchain use it, for example builds of a source archive.
-const release = "v0.1.0-dev"
-
-// Version returns the version of this build. The Go toolchain takes it from a tag
-// or a revision of the repository; a build without one has the version under
-// development.
-func Version() string {
-	noted, ok := debug.ReadBuildInfo()
-	if !ok || noted.Main.Version == "(devel)" {
-		return release
-	}
-	return cmp.Or(noted.Main.Version, release)
 }

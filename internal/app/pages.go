@@ -28,16 +28,33 @@ type front struct {
 
 // newFront returns the handler of the API and of the pages, which call it inside the
 // process.
-func (a *App) newFront(handler *api.Handler) *front {
-	sessions := people{handler.Sessions(), a.store}
+func newFront(b base, k *kept, handler *api.Handler) *front {
+	sessions := people{handler.Sessions(), k.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store,
-		Standard: api.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
-		Identity: identityOf(a.config.OIDCConfig, a.config.PublicURLAt(a.Addr()), sessions),
+		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: k.store,
+		Standard: api.StandardPolicy(), Now: k.store.Clock().Wall, Live: liveAttempts{b.watchers.live},
+		Identity: identityOf(b.config.OIDCConfig, b.publicURL, sessions),
 	}, web.Options{
-		PublicURL: a.config.PublicURLAt(a.Addr()), AllowHTTP: a.config.AllowsHTTP(), Emails: a.config.SendsEmails(a.Addr()),
-		TrustedProxies: a.config.TrustedProxies, Version: Version(), Log: config.LogOf(a.log, "web"),
+		PublicURL: b.publicURL, AllowHTTP: b.config.AllowsHTTP(), Emails: b.sendsEmails(),
+		TrustedProxies: b.config.TrustedProxies, Version: Version(), Log: b.logOf("web"),
 	})}
+}
+
+// newAPI returns the handler of the API.
+func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
+	deps := api.Deps{
+		Store: k.store, Publisher: p.quotas, Guard: s.egress, Verifier: s.sender, Describer: s.sender, Vault: k.secrets,
+		Reencrypter: reencrypter{k.secrets}, Notifier: s.table, Effects: s.dispatcher, Pacer: s.dispatcher, Canceller: k.janitor,
+		Expunger: k.expunger, Replayer: p.replays, Cluster: k.nodes, IDs: k.ids,
+	}
+	if archive := k.archive.Archive; archive != nil { // as an interface, a nil pointer would be an archive
+		deps.Archive = archive
+	}
+	return api.New(deps, api.Options{
+		MaxData: b.config.MaxData, BodyBudget: int64(b.config.BodyBudget), AnswerTime: b.config.AnswerTimeout,
+		Verify: b.config.VerifyMethod(), PublicURL: b.publicURL, Host: config.Hostname(), Quotas: b.config.Quotas(),
+		Retention: b.config.Retention(), FilesHeld: b.config.SQLiteDir() == "", Mail: b.config.SMTPURL != "", Hooks: b.hooks(), Log: b.logOf("api"),
+	})
 }
 
 // EndBodies gives up the request bodies that are being read, and ends the streams of
@@ -94,59 +111,52 @@ func (r readers) Find(ctx context.Context, action postrider.LinkAction, text str
 
 // people gives the pages the sessions of the API in their own form.
 type people struct {
-	sessions *api.Sessions
+	*api.Sessions
+
 	settings store.PortalSettings
 }
 
 // Login implements [web.Sessions].
 func (p people) Login(ctx context.Context, key string, from netip.Addr) (string, web.Session, error) {
-	token, made, err := p.sessions.Login(ctx, key, from)
-	return p.opened(ctx, token, made, err)
+	token, made, err := p.Sessions.Login(ctx, key, from)
+	session, err := p.view(ctx, made, err)
+	return token, session, err
 }
 
 // Entry implements [web.Sessions].
 func (p people) Entry(ctx context.Context, code string) (web.Session, error) {
-	return p.view(ctx)(p.sessions.Entry(ctx, code))
+	made, err := p.Sessions.Entry(ctx, code)
+	return p.view(ctx, made, err)
 }
 
 // Redeem implements [web.Sessions].
 func (p people) Redeem(ctx context.Context, code string, from netip.Addr) (string, web.Session, error) {
-	token, made, err := p.sessions.Redeem(ctx, code, from)
-	return p.opened(ctx, token, made, err)
+	token, made, err := p.Sessions.Redeem(ctx, code, from)
+	session, err := p.view(ctx, made, err)
+	return token, session, err
 }
 
 // Find implements [web.Sessions].
 func (p people) Find(ctx context.Context, token string) (web.Session, error) {
-	return p.view(ctx)(p.sessions.Find(ctx, token))
+	found, err := p.Sessions.Find(ctx, token)
+	return p.view(ctx, found, err)
 }
 
-// Logout implements [web.Sessions].
-func (p people) Logout(ctx context.Context, token string) error { return p.sessions.Logout(ctx, token) }
-
-// opened returns a new session with its token.
-func (p people) opened(ctx context.Context, token string, made postrider.Session, err error) (string, web.Session, error) {
-	session, err := p.view(ctx)(made, err)
-	return token, session, err
-}
-
-// view returns a function that turns the result of a call into a session for the pages.
-// The embedders are the present ones: an origin that the operator removes can no longer
-// show sessions that are open.
-func (p people) view(ctx context.Context) func(postrider.Session, error) (web.Session, error) {
-	return func(s postrider.Session, err error) (web.Session, error) {
+// view turns the result of a call into a session for the pages. The embedders are the present
+// ones: an origin that the operator removes can no longer show sessions that are open.
+func (p people) view(ctx context.Context, s postrider.Session, err error) (web.Session, error) {
+	if err != nil {
+		return web.Session{}, err
+	}
+	session := web.Session{Caller: s.Caller(), ExpiresAt: s.ExpiresAt, Language: s.Locale, Portal: s.Kind == postrider.SessionPortal}
+	if s.Embedded {
+		settings, err := p.settings.Portal(ctx)
 		if err != nil {
 			return web.Session{}, err
 		}
-		session := web.Session{Caller: s.Caller(), ExpiresAt: s.ExpiresAt, Language: s.Locale, Portal: s.Kind == postrider.SessionPortal}
-		if s.Embedded {
-			settings, err := p.settings.Portal(ctx)
-			if err != nil {
-				return web.Session{}, err
-			}
-			session.Embedders = settings.FrameOrigins
-		}
-		return session, nil
+		session.Embedders = settings.FrameOrigins
 	}
+	return session, nil
 }
 
 // identityOf returns the login by the identity provider. nil: there is no provider.
@@ -169,7 +179,7 @@ type directory struct {
 
 // Begin implements [web.Identity].
 func (d directory) Begin(ctx context.Context, from netip.Addr) (to, attempt string, err error) {
-	if err := d.people.sessions.BeginLogin(from); err != nil {
+	if err := d.people.BeginLogin(from); err != nil {
 		return "", "", err
 	}
 	return d.provider.Begin(ctx)
@@ -177,10 +187,11 @@ func (d directory) Begin(ctx context.Context, from netip.Addr) (to, attempt stri
 
 // Finish implements [web.Identity].
 func (d directory) Finish(ctx context.Context, attempt string, query url.Values, from netip.Addr) (string, web.Session, error) {
-	token, made, err := d.people.sessions.LoginAs(ctx, from, func(ctx context.Context) (postrider.Session, error) {
+	token, made, err := d.people.LoginAs(ctx, from, func(ctx context.Context) (postrider.Session, error) {
 		return d.provider.Finish(ctx, attempt, query)
 	})
-	return d.people.opened(ctx, token, made, err)
+	session, err := d.people.view(ctx, made, err)
+	return token, session, err
 }
 
 // reencrypter gives the API the re-encryption of [secrets.Secrets] with the API's

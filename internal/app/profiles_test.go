@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/postrider/postrider/internal/health"
 )
 
 func TestProfilesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	handler := opsHandler(&readiness{}, metrics)
+	handler := opsHandler(&health.Readiness{}, metrics)
 	for _, tt := range []struct {
 		from, path string
 		want       int

@@ -88,7 +88,7 @@ func (r *recording) scrape(in *installation) {
 		now[up] = 0
 		if a := s.now(); a != nil {
 			now[up] = 1
-			r.read(a.telemetry.Handler(), s.name, now)
+			r.read(a.watchers.telemetry.Handler(), s.name, now)
 		}
 	}
 	for name, value := range now {

@@ -26,18 +26,17 @@ var errEnded = errors.New("ended by itself")
 // would end at once.
 func runServices(ctx context.Context, drain func(), services []service) error {
 	type running struct {
+		sync.WaitGroup
+
 		stop context.CancelFunc
-		done chan struct{}
 		err  error
 	}
 	all := make([]running, len(services))
 	ended := make(chan struct{}, len(services))
-	var wait sync.WaitGroup
 	for i, s := range services {
 		own, stop := context.WithCancel(context.WithoutCancel(ctx))
-		all[i] = running{stop: stop, done: make(chan struct{})}
-		wait.Go(func() {
-			defer close(all[i].done)
+		all[i].stop = stop
+		all[i].Go(func() {
 			if err := s.run(own); err != nil && s.name == "" {
 				all[i].err = err
 			} else if err != nil {
@@ -57,9 +56,8 @@ func runServices(ctx context.Context, drain func(), services []service) error {
 	errs := make([]error, 0, len(services))
 	for i := range all {
 		all[i].stop()
-		<-all[i].done
+		all[i].Wait()
 		errs = append(errs, all[i].err)
 	}
-	wait.Wait()
 	return errors.Join(errs...)
 }

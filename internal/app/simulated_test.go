@@ -149,7 +149,7 @@ func (s *simulated) start() {
 	if err != nil {
 		in.t.Fatal(err)
 	}
-	a.disk.measure = func(string) (doctor.Space, error) {
+	a.vitals.disk.Measure = func(string) (doctor.Space, error) {
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		used := uint64(in.disk * 10_000)
@@ -162,8 +162,8 @@ func (s *simulated) start() {
 	if a.firstKey.Text != "" {
 		in.key = a.firstKey.Text
 	}
-	a.senders.http = s
-	a.backups = func(context.Context) ([]observe.Backup, error) {
+	a.sending.senders.http = s
+	a.kept.backups = func(context.Context) ([]observe.Backup, error) {
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		return []observe.Backup{in.backup}, nil
@@ -172,9 +172,9 @@ func (s *simulated) start() {
 	s.mu.Lock()
 	s.app, s.stop = a, cancel
 	s.mu.Unlock()
-	in.running.Go(func() { _ = a.watchReady(ctx) })
+	in.running.Go(func() { _ = a.vitals.readiness.Watch(ctx, a.hooks().Ready) })
 	in.running.Go(func() {
-		err := errors.Join(a.serveOpened(ctx), a.api.Close(), a.ops.Close())
+		err := errors.Join(a.serveOpened(ctx), a.doors.api.Close(), a.doors.ops.Close())
 		if err != nil && ctx.Err() == nil {
 			in.t.Errorf("server %s: %v", s.name, err)
 		}
@@ -186,7 +186,7 @@ func (s *simulated) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.app != nil {
-		s.app.readiness.draining.Store(true)
+		s.app.vitals.readiness.Drain()
 		s.stop()
 	}
 	s.app = nil

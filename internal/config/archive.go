@@ -52,10 +52,17 @@ func (c ArchiveConfig) secretKey() (string, error) {
 	return valueOf(c.ArchiveSecretKey, c.ArchiveSecretKeyFile, "secret key")
 }
 
-// Bucket returns the bucket of a URL.
-func (c ArchiveConfig) Bucket(u *url.URL) archive.Bucket {
+// Place returns the folder or the bucket of the archive; both are empty if there is no archive.
+func (c ArchiveConfig) Place() (folder string, bucket archive.Bucket) {
+	u, err := url.Parse(c.Archive)
+	switch {
+	case err != nil || c.Archive == "": // check has refused the former
+		return "", archive.Bucket{}
+	case u.Scheme == "file":
+		return filepath.FromSlash(u.Path), archive.Bucket{}
+	}
 	secret, _ := c.secretKey() // check has read it
-	return archive.Bucket{
+	return "", archive.Bucket{
 		Name: u.Host, Prefix: strings.Trim(u.Path, "/"), Endpoint: c.ArchiveEndpoint, Region: c.ArchiveRegion,
 		AccessKey: c.ArchiveAccessKey, SecretKey: secret,
 	}

@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -166,7 +167,7 @@ func (c Config) AllowsHTTP() bool { return c.EgressHTTP || c.Dev }
 
 // Ports returns the ports that requests may go to. With anyPort the list is nil and
 // every port is allowed.
-func (c Config) Ports() (Ports []uint16, anyPort bool, err error) {
+func (c Config) Ports() (ports []uint16, anyPort bool, err error) {
 	if slices.Equal(c.EgressPorts, []string{"any"}) {
 		return nil, true, nil
 	}
@@ -178,9 +179,9 @@ func (c Config) Ports() (Ports []uint16, anyPort bool, err error) {
 		if err != nil || port == 0 {
 			return nil, false, fmt.Errorf("port %q", text)
 		}
-		Ports = append(Ports, uint16(port))
+		ports = append(ports, uint16(port))
 	}
-	return Ports, false, nil
+	return ports, false, nil
 }
 
 // Proxy returns the URL of the proxy for connections to receivers. Nil: connections
@@ -220,6 +221,18 @@ func (c Config) format() string {
 	return cmp.Or(c.LogFormat, "json")
 }
 
+// Settings returns every setting in the order of the help.
+func (c Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
+
+// Retention returns the whole days that the server keeps what accounts may keep for a shorter
+// time.
+func (c Config) Retention() postrider.AccountRetention {
+	days := func(age time.Duration) int { return int(age / (24 * time.Hour)) }
+	return postrider.AccountRetention{
+		Events: days(c.KeepEvents), Attempts: days(c.KeepAttempts), Bodies: days(c.KeepBodies), IdempotencyKeys: days(c.IdempotencyTTL),
+	}
+}
+
 // LogValue returns the effective settings that are not zero, with secrets masked.
 // The server logs them at its start.
 func (c Config) LogValue() slog.Value {
@@ -230,4 +243,18 @@ func (c Config) LogValue() slog.Value {
 		}
 	}
 	return slog.GroupValue(attrs...)
+}
+
+// Logger returns the logger that the settings describe. It writes to w.
+func Logger(c Config, w io.Writer) *slog.Logger {
+	set, err := parseLevels(c.LogLevel)
+	if err != nil { // Validate has refused it
+		set = levels{others: slog.LevelInfo}
+	}
+	opts := &slog.HandlerOptions{Level: slog.LevelDebug} // leveled decides
+	var handler slog.Handler = slog.NewJSONHandler(w, opts)
+	if c.format() == "text" {
+		handler = slog.NewTextHandler(w, opts)
+	}
+	return slog.New(leveled{handler, set, set.at("app")})
 }

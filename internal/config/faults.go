@@ -59,6 +59,37 @@ func valueOf(setting, file, what string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
+// variable returns the name of the environment variable of a setting.
+func variable(setting string) string {
+	return "POSTRIDER_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// meant returns the end of a fault that asks whether a name is meant. Empty: it is no name.
+func meant(like string) string {
+	if like == "" {
+		return ""
+	}
+	return "; is " + like + " meant?"
+}
+
+// closest returns the name that has the longest common beginning with the unknown
+// one. Empty: no name shares more than three letters. Mistakes are mostly in the last
+// word of a name: drain-timout, egress-port.
+func closest(unknown string, names []string) string {
+	unknown = strings.ToLower(strings.ReplaceAll(unknown, "_", "-"))
+	best, same := "", 3 // three letters or fewer are chance
+	for _, name := range names {
+		n := 0
+		for n < min(len(name), len(unknown)) && name[n] == unknown[n] {
+			n++
+		}
+		if n > same {
+			best, same = name, n
+		}
+	}
+	return best
+}
+
 // reasonOf returns the text of an error without the path of the file, because the
 // fault's key names the setting already. It is empty for nil.
 func reasonOf(err error) string {
@@ -110,12 +141,12 @@ func holdsPassword(dsn string) bool {
 // MaskURL returns a URL with its passwords masked. A text that is no URL is masked
 // as a whole.
 func MaskURL(dsn string) string {
-	u, err := url.Parse(dsn)
-	if dsn != "" && (err != nil || u.Scheme == "") {
-		return "xxxxx"
-	}
 	if dsn == "" {
 		return ""
+	}
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme == "" {
+		return "xxxxx"
 	}
 	query := u.Query()
 	for _, secret := range []string{"password", "sslpassword"} {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -37,11 +36,7 @@ func parseLevels(text string) (levels, error) {
 		case !ok:
 			return levels{}, fmt.Errorf("must be debug, info, warn or error, and perhaps another one for a package, as in info,dispatch=debug; %q is none", level)
 		case named && !slices.Contains(logged, name):
-			like := ""
-			if similar := closest(name, logged); similar != "" {
-				like = "; is " + similar + " meant?"
-			}
-			return levels{}, fmt.Errorf("has no package %q%s (%s)", name, like, strings.Join(logged, ", "))
+			return levels{}, fmt.Errorf("has no package %q%s (%s)", name, meant(closest(name, logged)), strings.Join(logged, ", "))
 		case set[name]:
 			return levels{}, fmt.Errorf("sets %s twice", cmp.Or(name, "the level of all other packages"))
 		case named:
@@ -57,7 +52,7 @@ func parseLevels(text string) (levels, error) {
 // levelOf returns the level of that name.
 func levelOf(name string) (slog.Level, bool) {
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
-		if strings.EqualFold(level.String(), name) && strings.ToLower(name) == name {
+		if strings.ToLower(level.String()) == name {
 			return level, true
 		}
 	}
@@ -70,20 +65,6 @@ func (l levels) at(name string) slog.Level {
 		return level
 	}
 	return l.others
-}
-
-// Logger returns the logger that the settings describe. It writes to w.
-func Logger(c Config, w io.Writer) *slog.Logger {
-	set, err := parseLevels(c.LogLevel)
-	if err != nil { // Validate has refused it
-		set = levels{others: slog.LevelInfo}
-	}
-	opts := &slog.HandlerOptions{Level: slog.LevelDebug} // leveled decides
-	var handler slog.Handler = slog.NewJSONHandler(w, opts)
-	if c.format() == "text" {
-		handler = slog.NewTextHandler(w, opts)
-	}
-	return slog.New(leveled{handler, set, set.at("app")})
 }
 
 // LogOf returns the logger of a package. A log that was not made by [Logger] has one level for

@@ -29,7 +29,7 @@ func TestThePackagesOfTheLevelsAreThoseThatLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, call := range regexp.MustCompile(`LogOf\([a-z.]+, "(\w+)"\)`).FindAllSubmatch(text, -1) {
+		for _, call := range regexp.MustCompile(`[lL]ogOf\((?:log, )?"(\w+)"\)`).FindAllSubmatch(text, -1) {
 			found = append(found, string(call[1]))
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -132,18 +133,8 @@ func (c MailConfig) Email() (messenger.Email, bool) {
 	from, _ := mail.ParseAddress(c.SMTPFrom)
 	authorities, _ := c.authorities()
 	kind := smtpPorts[at.Scheme]
-	port := at.Port()
-	if port == "" {
-		port = kind.port
-	}
 	return messenger.Email{
-		Address: net.JoinHostPort(at.Hostname(), port), User: at.User.Username(), Password: c.password, Security: kind.security,
+		Address: net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), kind.port)), User: at.User.Username(), Password: c.password, Security: kind.security,
 		TLS: &tls.Config{ServerName: at.Hostname(), RootCAs: authorities}, From: *from,
 	}, true
-}
-
-// SendsEmails reports whether emails can be sent: they need a mail server, and a public URL for
-// their links.
-func (c Config) SendsEmails(listener net.Addr) bool {
-	return c.SMTPURL != "" && c.PublicURLAt(listener) != ""
 }

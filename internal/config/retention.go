@@ -2,8 +2,6 @@ package config
 
 import (
 	"time"
-
-	"github.com/postrider/postrider"
 )
 
 // RetentionConfig says how long what is kept. Days are written in hours: 720h are 30.
@@ -28,14 +26,5 @@ func (c RetentionConfig) check(f *faultList) {
 		"keep-health": c.KeepHealth, "keep-audit": c.KeepAudit, "keep-restored": c.KeepRestored, "keep-notices": c.KeepNotices,
 	} {
 		f.refuse(age < 24*time.Hour || age > 87600*time.Hour, setting, "must be 24h to 87600h")
-	}
-}
-
-// Retention returns the whole days that the server keeps what accounts may keep for a shorter
-// time.
-func (c Config) Retention() postrider.AccountRetention {
-	days := func(age time.Duration) int { return int(age / (24 * time.Hour)) }
-	return postrider.AccountRetention{
-		Events: days(c.KeepEvents), Attempts: days(c.KeepAttempts), Bodies: days(c.KeepBodies), IdempotencyKeys: days(c.IdempotencyTTL),
 	}
 }

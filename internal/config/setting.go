@@ -24,12 +24,6 @@ func (s Setting) Text() string {
 	return fmt.Sprint(s.Value)
 }
 
-// Settings returns every setting in the order of the help.
-func (c Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
-
-// Settings returns the settings of the store in the order of the help.
-func (c StoreConfig) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
-
 // settingsOf lists the fields of a configuration with their flags' names, embedded
 // structs included. It masks the settings that can hold a secret; a new secret
 // setting must be added here.

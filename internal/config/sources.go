@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -111,18 +112,12 @@ func (s *Sources) CheckVariables() error {
 // Origin returns how the operator typed a setting: a flag, a variable or a key of
 // the file. It returns "default" for a setting that nobody typed.
 func (s *Sources) Origin(setting string) string {
-	if origin, ok := s.origins[setting]; ok {
-		return origin
-	}
-	return "default"
+	return cmp.Or(s.origins[setting], "default")
 }
 
 // named returns how the operator typed a setting, or its flag if nobody typed it.
 func (s *Sources) named(setting string) string {
-	if origin, ok := s.origins[setting]; ok {
-		return origin
-	}
-	return "--" + setting
+	return cmp.Or(s.origins[setting], "--"+setting)
 }
 
 // begin notes the flags of the command line and reads the file. Resolve calls it
@@ -154,10 +149,7 @@ func (s *Sources) begin(ctx *kong.Context) {
 
 // fileKey returns how the operator named the file: the flag or the variable.
 func (s *Sources) fileKey() string {
-	if _, typed := s.origins["config"]; typed {
-		return "--config"
-	}
-	return variable("config")
+	return cmp.Or(s.origins["config"], variable("config"))
 }
 
 // find looks a setting up in the environment, and then in the file. An empty
@@ -188,7 +180,7 @@ func (s *Sources) unknownVariables() (faults []error) {
 		}
 		reason := "is no setting"
 		if like := closest(suffix, names); like != "" {
-			reason += "; is " + variable(like) + " meant?"
+			reason += meant(variable(like))
 		}
 		faults = append(faults, &Fault{Key: name, Reason: reason})
 	}
@@ -252,7 +244,7 @@ func (s *Sources) refuseEntry(setting string, value *yaml.Node) string {
 	_, twice := s.entries[setting]
 	switch {
 	case !slices.Contains(settingNames(), setting) || setting == "config":
-		return "is no setting" + suggestion(setting)
+		return "is no setting" + meant(closest(setting, settingNames()))
 	case twice:
 		return "is set twice"
 	case value.Kind == yaml.AliasNode:
@@ -275,33 +267,6 @@ func textOf(value *yaml.Node) string {
 	return strings.Join(texts, ",")
 }
 
-// suggestion returns the end of a fault that asks for the setting with the most
-// similar name. Empty: no name is similar.
-func suggestion(unknown string) string {
-	if like := closest(unknown, settingNames()); like != "" {
-		return "; is " + like + " meant?"
-	}
-	return ""
-}
-
-// closest returns the name that has the longest common beginning with the unknown
-// one. Empty: no name shares more than three letters. Mistakes are mostly in the last
-// word of a name: drain-timout, egress-port.
-func closest(unknown string, names []string) string {
-	unknown = strings.ToLower(strings.ReplaceAll(unknown, "_", "-"))
-	best, same := "", 3 // three letters or fewer are chance
-	for _, name := range names {
-		n := 0
-		for n < min(len(name), len(unknown)) && name[n] == unknown[n] {
-			n++
-		}
-		if n > same {
-			best, same = name, n
-		}
-	}
-	return best
-}
-
 // isSetting reports whether a flag is a field of Config. A flag of a command may
 // have the same name, for example --concurrency of an endpoint; no source may fill
 // it.
@@ -316,11 +281,6 @@ func settingNames() []string {
 		names = append(names, s.Name)
 	}
 	return names
-}
-
-// variable returns the name of the environment variable of a setting.
-func variable(setting string) string {
-	return "POSTRIDER_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
 // HelpText returns the help of a flag. For a setting it names the variable, too.

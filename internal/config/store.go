@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/postrider/postrider/internal/secrets"
@@ -123,3 +124,6 @@ func KeepFile(path, line string) error {
 	}
 	return nil
 }
+
+// Settings returns the settings of the store in the order of the help.
+func (c StoreConfig) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }

@@ -82,7 +82,7 @@ func Temporary(c config.StoreConfig, err error) bool {
 // MustExist returns an error for a data folder without a store. Opening such a
 // folder would create an empty store in it. A database always counts as a store.
 func MustExist(c config.StoreConfig) error {
-	if c.DatabaseURL != "" || c.DatabaseURLFile != "" {
+	if c.SQLiteDir() == "" {
 		return nil
 	}
 	_, err := os.Stat(filepath.Join(c.DataDir, "postrider.db"))

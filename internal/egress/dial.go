@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -229,4 +230,18 @@ func LocalPrefixes() ([]netip.Prefix, error) {
 		}
 	}
 	return prefixes, nil
+}
+
+// LocalPorts returns how many ports connections of this machine may have; 0: that is not
+// known, since the system is not Linux.
+func LocalPorts() int {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return 0
+	}
+	var first, last int
+	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
+		return 0
+	}
+	return max(0, last-first+1)
 }

@@ -16,12 +16,8 @@ import (
 
 // Store is where keys are made.
 type Store interface {
-	// Accounts is [store.Access]'s.
-	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
-	// PutKey is [store.Access]'s.
-	PutKey(ctx context.Context, k postrider.APIKey) error
-	// Keys is [store.Access]'s.
-	Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error)
+	store.Access
+
 	// Now is [store.Upkeep]'s.
 	Now(ctx context.Context) (time.Time, error)
 }

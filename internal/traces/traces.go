@@ -78,7 +78,7 @@ type door interface {
 	CloseIdleConnections()
 }
 
-// New returns a tracer. Options.URL must be valid ([CheckURL]).
+// New returns a tracer; a nil one records nothing. Options.URL must be valid ([CheckURL]).
 func New(opts Options) *Tracer {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -109,13 +109,23 @@ func CheckURL(text string) bool {
 }
 
 // Sampled reports whether the spans of an event are recorded.
-func (t *Tracer) Sampled(id postrider.EventID) bool { return postrider.Sampled(id, t.opts.Share) }
+func (t *Tracer) Sampled(id postrider.EventID) bool {
+	return t != nil && postrider.Sampled(id, t.opts.Share)
+}
 
 // Counts returns how many spans the collector has accepted, and how many were dropped.
-func (t *Tracer) Counts() (sent, dropped int64) { return t.sent.Load(), t.dropped.Load() }
+func (t *Tracer) Counts() (sent, dropped int64) {
+	if t == nil {
+		return 0, 0
+	}
+	return t.sent.Load(), t.dropped.Load()
+}
 
 // Hooks returns the hooks by which t records.
 func (t *Tracer) Hooks() observe.Hooks {
+	if t == nil {
+		return observe.Hooks{}
+	}
 	return observe.Hooks{Accepted: t.accepted, Committed: t.committed, Settled: t.settled}
 }
 

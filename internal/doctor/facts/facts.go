@@ -80,21 +80,6 @@ func Examine(ctx context.Context, of config.Config, faults error, up Checkup) do
 	return doctor.NewReport(up.Version, checks)
 }
 
-// setup is what is looked at.
-type setup struct {
-	config.Config
-
-	version string // of the program
-}
-
-// settled is a probe whose check needs no time.
-func settled(c doctor.Check) doctor.Probe {
-	return doctor.Probe{Name: c.Name, Look: func(context.Context) []doctor.Check { return one(c) }}
-}
-
-// one returns a list of one check.
-func one(c doctor.Check) []doctor.Check { return []doctor.Check{c} }
-
 // examinePostgres checks the database, the keys and the memory: the last two depend on
 // what the database holds.
 func (c setup) examinePostgres(ctx context.Context, nodes int) []doctor.Check {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net/url"
 	"path/filepath"
 	"time"
 
@@ -15,6 +14,21 @@ import (
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/messenger"
 )
+
+// setup is what is looked at.
+type setup struct {
+	config.Config
+
+	version string // of the program
+}
+
+// settled is a probe whose check needs no time.
+func settled(c doctor.Check) doctor.Probe {
+	return doctor.Probe{Name: c.Name, Look: func(context.Context) []doctor.Check { return one(c) }}
+}
+
+// one returns a list of one check.
+func one(c doctor.Check) []doctor.Check { return []doctor.Check{c} }
 
 // mailPatience bounds each step with the mail server.
 const mailPatience = 4 * time.Second
@@ -47,14 +61,13 @@ var mailRemedies = map[messenger.Step]string{
 // examineArchive does with a small object all that the archive does with its own. Without an
 // archive there is no check.
 func (c setup) examineArchive(ctx context.Context) []doctor.Check {
-	u, err := url.Parse(c.Archive)
-	switch {
-	case c.Archive == "" || err != nil:
-		return nil
-	case u.Scheme == "s3":
-		return examineBucket(ctx, c.Bucket(u))
+	switch folder, bucket := c.Place(); {
+	case folder != "":
+		return c.examineArchiveFolder(ctx, folder)
+	case bucket.Name != "":
+		return examineBucket(ctx, bucket)
 	}
-	return c.examineArchiveFolder(ctx, filepath.FromSlash(u.Path))
+	return nil
 }
 
 // examineArchiveFolder checks an archive that is a folder. With PostgreSQL nobody knows whether
@@ -90,15 +103,16 @@ func (c setup) examineProxy(ctx context.Context) []doctor.Check {
 	if err != nil || proxy == nil {
 		return nil
 	}
+	shown := config.MaskURL(c.EgressProxy)
 	conn, err := egress.DialOperator(ctx, "tcp", proxy.Host)
 	if err != nil {
-		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", config.MaskURL(c.EgressProxy), err).
+		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", shown, err).
 			Change("start the proxy, correct --egress-proxy, or let this machine reach it: until then every delivery fails as proxy_error"))
 	}
 	if err := conn.Close(); err != nil {
-		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", config.MaskURL(c.EgressProxy), err).Change("look at the log of the proxy"))
+		return one(doctor.Failure(doctor.EgressProxy, "%s: %s", shown, err).Change("look at the log of the proxy"))
 	}
-	return one(doctor.Okay(doctor.EgressProxy, "%s accepts connections", config.MaskURL(c.EgressProxy)))
+	return one(doctor.Okay(doctor.EgressProxy, "%s accepts connections", shown))
 }
 
 // examineExpungeList checks whether expunges can be listed. Without a list there is no check.

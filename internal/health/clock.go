@@ -1,4 +1,4 @@
-package app
+package health
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
 const (
-	// clockEvery is the interval between two readings of the store's clock.
+	// clockEvery is the pause between two readings of the store's clock.
 	// Signatures follow a step of that clock within this time.
 	clockEvery = time.Second
 	// clockPatience is the time-out of one reading.
@@ -24,23 +25,36 @@ const (
 	offsetLimit = doctor.ClockLimit
 )
 
-// clock keeps the store's clock correct and watches the offset of this machine's
+// Clock keeps the store's clock correct and watches the offset of this machine's
 // clock. The server decides and signs only by the store's clock; the offset is
 // measured to tell operators about it.
-type clock struct {
-	store    store.Store
+type Clock struct {
+	store    Timed
 	log      *slog.Logger
 	observed observe.Hook[time.Duration] // the offset, after each reading
 	// Nanoseconds that the store's clock is ahead of this machine's; negative:
-	// behind. measure writes it, /readyz reads it.
+	// behind. Measure writes it, /readyz reads it.
 	offset atomic.Int64 // zero until the first reading
 	// Whether the last log line about the offset was a warning. Only watch uses it.
 	warned bool // false: the offset was within offsetWarned
 }
 
-// measure reads the store's clock, which corrects the clock that the store hands
+// Timed is a store whose clock is read.
+type Timed interface {
+	// Now is [store.Upkeep]'s.
+	Now(ctx context.Context) (time.Time, error)
+	// Clock is [store.Store]'s.
+	Clock() *store.Clock
+}
+
+// NewClock returns a clock that has not been measured. observed gets the offset of each reading.
+func NewClock(of Timed, observed observe.Hook[time.Duration], log *slog.Logger) *Clock {
+	return &Clock{store: of, observed: observed, log: log}
+}
+
+// Measure reads the store's clock, which corrects the clock that the store hands
 // out, and notes the offset.
-func (c *clock) measure(ctx context.Context) error {
+func (c *Clock) Measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockPatience)
 	defer cancel()
 	if _, err := c.store.Now(ctx); err != nil {
@@ -52,7 +66,7 @@ func (c *clock) measure(ctx context.Context) error {
 
 // watch notes the offset. It logs once when the offset passes offsetWarned, and
 // once when it is back below.
-func (c *clock) watch(ctx context.Context, offset time.Duration) {
+func (c *Clock) watch(ctx context.Context, offset time.Duration) {
 	c.offset.Store(int64(offset))
 	c.observed.Call(offset)
 	far := offset.Abs() > offsetWarned
@@ -61,20 +75,20 @@ func (c *clock) watch(ctx context.Context, offset time.Duration) {
 	}
 	c.warned = far
 	if far {
-		c.log.WarnContext(ctx, "the clock of this machine is off", "offset", c.shown(), "limit", offsetLimit.String())
+		c.log.WarnContext(ctx, "the clock of this machine is off", "offset", c.Shown(), "limit", offsetLimit.String())
 		return
 	}
-	c.log.InfoContext(ctx, "the clock of this machine is right again", "offset", c.shown())
+	c.log.InfoContext(ctx, "the clock of this machine is right again", "offset", c.Shown())
 }
 
-// shown returns the offset for logs and /readyz, rounded to milliseconds. It is
+// Shown returns the offset for logs and /readyz, rounded to milliseconds. It is
 // positive if the store's clock is ahead of this machine's.
-func (c *clock) shown() string {
+func (c *Clock) Shown() string {
 	return time.Duration(c.offset.Load()).Round(time.Millisecond).String()
 }
 
-// check returns an error if the offset makes the server not ready.
-func (c *clock) check(context.Context) error {
+// Check returns an error if the offset makes the server not ready.
+func (c *Clock) Check(context.Context) error {
 	if time.Duration(c.offset.Load()).Abs() <= offsetLimit {
 		return nil
 	}
@@ -83,20 +97,13 @@ func (c *clock) check(context.Context) error {
 
 // Run measures every second until ctx ends. A failure is logged once, until a
 // reading succeeds again: the readiness of the store reports it anyway.
-func (c *clock) Run(ctx context.Context) error {
-	tick := time.NewTicker(clockEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		err := c.measure(ctx)
+func (c *Clock) Run(ctx context.Context) error {
+	for failing := false; batch.Sleep(ctx, clockEvery); {
+		err := c.Measure(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "the clock of the store could not be read", "error", err)
 		}
 		failing = err != nil
 	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package app
+package health
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 func TestTheMarksOfADisk(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	d := newDisk(t.TempDir(), func(float64) {}, slog.New(slog.NewTextHandler(&log, nil)))
+	d := NewDisk(t.TempDir(), func(float64) {}, slog.New(slog.NewTextHandler(&log, nil)))
 	said := ""
 	for _, step := range []struct {
 		used    uint64 // MB
@@ -46,11 +46,11 @@ func TestTheMarksOfADisk(t *testing.T) {
 		log.Reset()
 		d.measured(t.Context(), doctor.Space{Used: step.used * 1e6, Free: (100 - step.used) * 1e6})
 		said = d.say(t.Context(), said)
-		full, refuses := errors.AsType[*postrider.FullError](d.room())
+		full, refuses := errors.AsType[*postrider.FullError](d.Room())
 		if refuses != step.refuses || refuses && full.RetryAfter != diskRetry {
-			t.Errorf("at %d %%: room = %v, refuses should be %v", step.used, d.room(), step.refuses)
+			t.Errorf("at %d %%: room = %v, refuses should be %v", step.used, d.Room(), step.refuses)
 		}
-		if note := d.note(); (note == "") != (step.note == "") || !strings.Contains(note, step.note) {
+		if note := d.Note(); (note == "") != (step.note == "") || !strings.Contains(note, step.note) {
 			t.Errorf("at %d %%: note = %q, want %q", step.used, note, step.note)
 		}
 		stat, err := os.Stat(filepath.Join(d.dir, "postrider.reserve"))
@@ -67,21 +67,21 @@ func TestTheMarksOfADisk(t *testing.T) {
 func TestAFullDatabaseIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDisk("", func(float64) {}, slog.New(slog.DiscardHandler))
-		d.committed(observe.Committed{Err: postrider.ErrBusy})
-		if err := d.room(); err != nil {
+		d := NewDisk("", func(float64) {}, slog.New(slog.DiscardHandler))
+		d.Committed(observe.Committed{Err: postrider.ErrBusy})
+		if err := d.Room(); err != nil {
 			t.Fatalf("room after another error = %v", err)
 		}
-		d.committed(observe.Committed{Err: errors.Join(errors.New("publish"), store.ErrFull)})
+		d.Committed(observe.Committed{Err: errors.Join(errors.New("publish"), store.ErrFull)})
 		time.Sleep(2 * time.Second)
-		if full, ok := errors.AsType[*postrider.FullError](d.room()); !ok || full.RetryAfter != 3*time.Second {
-			t.Errorf("room 2 s after a full disk = %v, want none for 3 s", d.room())
+		if full, ok := errors.AsType[*postrider.FullError](d.Room()); !ok || full.RetryAfter != 3*time.Second {
+			t.Errorf("room 2 s after a full disk = %v, want none for 3 s", d.Room())
 		}
-		if note := d.note(); note != "the disk of the database is full: publishes are refused" {
+		if note := d.Note(); note != "the disk of the database is full: publishes are refused" {
 			t.Errorf("note = %q", note)
 		}
 		time.Sleep(3 * time.Second)
-		if err := d.room(); err != nil {
+		if err := d.Room(); err != nil {
 			t.Errorf("room after 5 s = %v", err)
 		}
 	})

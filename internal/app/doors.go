@@ -17,8 +17,45 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/postrider/postrider/internal/batch"
-	"github.com/postrider/postrider/internal/routing"
+	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/health"
+	"github.com/postrider/postrider/internal/web"
+)
+
+// doors are the two listeners of a server.
+type doors struct {
+	api, ops *server
+	gate     gate // the handler of the API: 503 until the store is open
+}
+
+// bind binds both listeners, or none.
+func (d *doors) bind(ctx context.Context, b base) (err error) {
+	d.gate.set(starting{api.Starting(b.logOf("api")), web.Starting(web.Options{Version: Version(), Log: b.logOf("web")})})
+	if d.api, err = listen(ctx, b.config.Listen, &d.gate, b.log.With("server", "api")); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	d.api.http.ReadTimeout = api.RequestTime // its handler moves it on while a body arrives
+	ops := opsHandler(&b.vitals.readiness, b.watchers.telemetry.Handler())
+	if d.ops, err = listen(ctx, b.config.OpsListen, ops, b.log.With("server", "ops")); err != nil {
+		return errors.Join(fmt.Errorf("--ops-listen: %w", err), d.api.Close())
+	}
+	cut := func() {
+		b.watchers.live.End()
+		d.gate.endBodies()
+	}
+	d.api.ending = ending{cut: cut, within: b.config.AnswerTimeout + handshakeTime}
+	d.ops.ending = ending{within: opsEnd}
+	return nil
+}
+
+const (
+	// handshakeTime is added to AnswerTimeout at the end of the server. A
+	// request that verifies an endpoint waits for the receiver, and so takes longer
+	// than others.
+	handshakeTime = 11 * time.Second
+	// opsEnd bounds the requests to the operations listener at the end of the
+	// server.
+	opsEnd = 5 * time.Second
 )
 
 // server is an HTTP server on a listener that is already bound.
@@ -139,129 +176,17 @@ func (g *gate) endBodies() {
 	}
 }
 
-// readiness decides whether the server should get traffic. The server is not ready
-// until its store is open, and then while any check returns an error or the server
-// drains.
-type readiness struct {
-	draining atomic.Bool // Run sets it when the end begins; it stays set
-
-	mu     sync.Mutex
-	closed error          // why the last try to open the store failed; nil: none failed
-	checks []check        // nil: the store is not open
-	clock  *clock         // for the offset in the report; nil: the store is not open
-	table  *routing.Table // for the hold in the report; nil: the store is not open
-	disk   *disk          // for the disk in the report; nil: the store is not open
-
-	postponed postponed // attempts, for the report
-}
-
-// check returns why the server is not ready, or nil. All checks of one request
-// share a time limit of one second, so that a probe of the orchestrator gets its
-// response.
-type check func(ctx context.Context) error
-
-// opened sets the checks, which need the open store: the store responds, its tables
-// are those of this program, its writes succeed, deliveries make progress, the node is a member, and this machine's clock is right.
-func (r *readiness) opened(a *App) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.clock, r.table, r.disk = a.clock, a.table, a.disk
-	r.checks = []check{
-		func(ctx context.Context) error {
-			if _, err := a.store.Now(ctx); err != nil {
-				return errors.New("the store does not respond")
-			}
-			return a.store.CheckTables(ctx)
-		},
-		a.writes.check,
-		func(context.Context) error { return a.dispatcher.Progressing() },
-		func(context.Context) error { return a.dispatcher.Joined() },
-		a.clock.check,
-	}
-}
-
-// wait notes why the store cannot be opened yet.
-func (r *readiness) wait(why error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = why
-}
-
-// reasons returns why the server is not ready. Empty: it is ready. It runs the
-// checks without the lock, because they wait for the store.
-func (r *readiness) reasons(ctx context.Context) []string {
-	r.mu.Lock()
-	checks, closed := r.checks, r.closed
-	r.mu.Unlock()
-	reasons := []string{}
-	if r.draining.Load() {
-		reasons = append(reasons, "the server is draining")
-	}
-	if checks == nil && closed == nil {
-		reasons = append(reasons, "the store is being opened")
-	} else if checks == nil {
-		reasons = append(reasons, "the store cannot be opened: "+closed.Error())
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	for _, c := range checks {
-		if err := c(ctx); err != nil {
-			reasons = append(reasons, err.Error())
-		}
-	}
-	return reasons
-}
-
-// readyEvery is the interval between two looks of watchReady.
-const readyEvery = 5 * time.Second
-
-// watchReady has the observer told whether the server is ready, from before its store is open
-// until it has drained. A scrape waits for no check.
-func (a *App) watchReady(ctx context.Context) error {
-	for {
-		a.observer.Ready.Call(len(a.readiness.reasons(ctx)) == 0)
-		if !batch.Sleep(ctx, readyEvery) {
-			return nil
-		}
-	}
-}
-
-// report returns the status code and the body of /readyz.
-func (r *readiness) report(ctx context.Context) (int, map[string]any) {
-	report, status := map[string]any{"status": "ready"}, http.StatusOK
-	if reasons := r.reasons(ctx); len(reasons) > 0 {
-		report, status = map[string]any{"status": "not ready", "reasons": reasons}, http.StatusServiceUnavailable
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.clock != nil {
-		report["clock_offset"] = r.clock.shown()
-	}
-	if r.table != nil && r.table.Held() { // a server that accepts publishes is ready
-		report["held"] = "held after a restore: nothing is sent until postrider resume --after-restore"
-	}
-	if r.disk != nil {
-		if note := r.disk.note(); note != "" { // the rest of the API is served, and deliveries are sent
-			report["disk"] = note
-		}
-	}
-	if note := r.postponed.note(time.Now()); note != "" {
-		report["postponed"] = note
-	}
-	return status, report
-}
-
 // opsHandler serves /livez, /readyz, /metrics and pprof. It has no authentication: its
 // listener must not be public. Profiles show memory, so they are for this machine alone,
 // where /metrics may be scraped from another one. /livez returns 200 as long as the process serves
 // HTTP, so that a database that is away restarts no server.
-func opsHandler(ready *readiness, metrics http.Handler) http.Handler {
+func opsHandler(ready *health.Readiness, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, map[string]any{"status": "alive"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		status, report := ready.report(r.Context())
+		status, report := ready.Report(r.Context())
 		respond(w, status, report)
 	})
 	mux.Handle("GET /metrics", onOwnName(metrics))

@@ -1,4 +1,4 @@
-package app
+package health
 
 import (
 	"context"
@@ -12,13 +12,10 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
-	"github.com/postrider/postrider/internal/store/memory"
 )
 
 // troubled is a store whose writes fail as the test says.
 type troubled struct {
-	store.Store
-
 	mu     sync.Mutex
 	err    error
 	hang   chan struct{} // closed: a write goes on
@@ -42,8 +39,10 @@ func (s *troubled) set(err error) {
 	s.err = err
 }
 
-func (s *troubled) Publish(context.Context, store.Publish) ([]store.Published, error) {
-	return nil, s.write()
+// publish writes to the store as a server does.
+func (s *troubled) publish(w *Writes) {
+	w.Begin()
+	w.End(s.write())
 }
 
 func (s *troubled) ProbeWrite(_ context.Context, space int) error {
@@ -58,18 +57,18 @@ func (s *troubled) ProbeWrite(_ context.Context, space int) error {
 }
 
 // watched runs a test with writes over a troubled store, in virtual time.
-func watched(t *testing.T, test func(t *testing.T, s *troubled, w *writes, check func() error)) {
+func watched(t *testing.T, test func(t *testing.T, s *troubled, w *Writes, check func() error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &troubled{Store: memory.New(memory.Options{})}
-		w := newWrites(s)
+		s := &troubled{}
+		w := NewWrites(s.ProbeWrite)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = w.Run(ctx) })
 		test(t, s, w, func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			return w.check(ctx)
+			return w.Check(ctx)
 		})
 		cancel()
 		running.Wait()
@@ -78,8 +77,8 @@ func watched(t *testing.T, test func(t *testing.T, s *troubled, w *writes, check
 
 func TestAServerIsNotReadyWhileItsWritesFail(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, s *troubled, w *writes, check func() error) {
-		publish := func() { _, _ = w.Publish(t.Context(), store.Publish{}) }
+	watched(t, func(t *testing.T, s *troubled, w *Writes, check func() error) {
+		publish := func() { s.publish(w) }
 		publish()
 		if err := check(); err != nil || s.probes != 0 {
 			t.Errorf("after a write: %v, %d probes; want none of both", err, s.probes)
@@ -116,10 +115,10 @@ func TestAServerIsNotReadyWhileItsWritesFail(t *testing.T) {
 // small probes. The verdict stays.
 func TestAFullDiskHasOneVerdictUntilThereIsRoom(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, s *troubled, w *writes, check func() error) {
+	watched(t, func(t *testing.T, s *troubled, w *Writes, check func() error) {
 		publish := func(err error) {
 			s.set(err)
-			_, _ = w.Publish(t.Context(), store.Publish{})
+			s.publish(w)
 			s.set(nil)
 		}
 		s.full = true
@@ -153,7 +152,7 @@ func TestAFullDiskHasOneVerdictUntilThereIsRoom(t *testing.T) {
 
 func TestAnIdleServerLearnsThatItCannotWrite(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, s *troubled, _ *writes, check func() error) {
+	watched(t, func(t *testing.T, s *troubled, _ *Writes, check func() error) {
 		if err := check(); err != nil {
 			t.Errorf("at first: %v", err)
 		}
@@ -167,10 +166,10 @@ func TestAnIdleServerLearnsThatItCannotWrite(t *testing.T) {
 
 func TestAServerIsNotReadyWhileItsWritesHang(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, s *troubled, w *writes, check func() error) {
+	watched(t, func(t *testing.T, s *troubled, w *Writes, check func() error) {
 		s.hang = make(chan struct{})
 		var publishing sync.WaitGroup
-		publishing.Go(func() { _, _ = w.Publish(t.Context(), store.Publish{}) })
+		publishing.Go(func() { s.publish(w) })
 		time.Sleep(4 * time.Second)
 		if err := check(); err == nil || !strings.Contains(err.Error(), "no write has ended for 4s") {
 			t.Errorf("while a publish hangs: %v", err)
@@ -185,7 +184,7 @@ func TestAServerIsNotReadyWhileItsWritesHang(t *testing.T) {
 
 func TestAProbeThatHangsIsAReason(t *testing.T) {
 	t.Parallel()
-	watched(t, func(t *testing.T, s *troubled, _ *writes, check func() error) {
+	watched(t, func(t *testing.T, s *troubled, _ *Writes, check func() error) {
 		s.hang = make(chan struct{})
 		if err := check(); err == nil || !strings.Contains(err.Error(), "within a second") {
 			t.Errorf("while a probe hangs: %v", err)

@@ -1,4 +1,4 @@
-package app
+package health
 
 import (
 	"context"
@@ -28,8 +28,8 @@ const (
 	probeSpace = 1 << 20
 )
 
-// writes is a store that observes whether its writes succeed. It learns that from
-// the publishes and settlements that pass through it. While there are none and
+// Writes observes whether the writes to a store succeed. It learns that from Begin and End,
+// between which each publish and each group of settlements is. While there are none and
 // /readyz is asked, it learns it from a probe: a small write. If nobody asks, there
 // is no probe.
 //
@@ -37,8 +37,8 @@ const (
 // nothing there. From the first write that found the disk full on, only a probe that
 // needs room proves that writes succeed. A load balancer that follows /readyz so gets
 // one answer until there is room.
-type writes struct {
-	store.Store
+type Writes struct {
+	probe func(ctx context.Context, space int) error
 
 	// Tells Run to make a probe. It holds one element; known sends, Run receives.
 	asked chan struct{}
@@ -65,29 +65,13 @@ type writes struct {
 	probing chan struct{}
 }
 
-// newWrites returns a store that passes every call to the given one.
-func newWrites(to store.Store) *writes {
-	return &writes{Store: to, asked: make(chan struct{}, 1)}
+// NewWrites returns what observes the writes to a store. probe is its ProbeWrite of [store.Upkeep].
+func NewWrites(probe func(ctx context.Context, space int) error) *Writes {
+	return &Writes{probe: probe, asked: make(chan struct{}, 1)}
 }
 
-// Publish implements [store.Inbox].
-func (w *writes) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
-	w.begin()
-	published, err := w.Store.Publish(ctx, p)
-	w.end(err)
-	return published, err
-}
-
-// Settle implements [store.Queue].
-func (w *writes) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
-	w.begin()
-	settled, err := w.Store.Settle(ctx, settlements)
-	w.end(err)
-	return settled, err
-}
-
-// begin notes that a write has started.
-func (w *writes) begin() {
+// Begin notes that a write has started.
+func (w *Writes) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.underWay++; w.underWay == 1 {
@@ -95,9 +79,9 @@ func (w *writes) begin() {
 	}
 }
 
-// end notes the result of a write. An error that only refuses the request proves
+// End notes the result of a write. An error that only refuses the request proves
 // neither success nor failure.
-func (w *writes) end(err error) {
+func (w *Writes) End(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.underWay--
@@ -125,9 +109,9 @@ func unwritable(err error) bool {
 	return true
 }
 
-// check returns an error if the store cannot write. If the last writes prove
+// Check returns an error if the store cannot write. If the last writes prove
 // nothing, it waits for a probe until ctx ends. All callers share one probe.
-func (w *writes) check(ctx context.Context) error {
+func (w *Writes) Check(ctx context.Context) error {
 	probe, reason := w.known(time.Now())
 	if probe == nil {
 		return reason
@@ -145,7 +129,7 @@ func (w *writes) check(ctx context.Context) error {
 // known returns what the last writes prove. If they prove nothing, it returns a
 // channel that is closed when the probe ends, and asks for that probe if none is in
 // progress. If probe is nil, reason says why writes fail; nil: they succeed.
-func (w *writes) known(now time.Time) (probe <-chan struct{}, reason error) {
+func (w *Writes) known(now time.Time) (probe <-chan struct{}, reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -172,10 +156,10 @@ func cannot(err error) error {
 	return fmt.Errorf("the store cannot be written: %w", err)
 }
 
-// Run makes the probes that check asks for, until ctx ends. The probe has a
+// Run makes the probes that Check asks for, until ctx ends. The probe has a
 // time limit of its own: it continues when the request to /readyz has ended, so that
 // the next one finds its result.
-func (w *writes) Run(ctx context.Context) error {
+func (w *Writes) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -184,14 +168,14 @@ func (w *writes) Run(ctx context.Context) error {
 		}
 		bounded, cancel := context.WithTimeout(ctx, probeTime)
 		space := w.space()
-		err := w.ProbeWrite(bounded, space)
+		err := w.probe(bounded, space)
 		cancel()
 		w.finishProbe(err, space > 0)
 	}
 }
 
 // space returns how many bytes of room the next probe needs.
-func (w *writes) space() int {
+func (w *Writes) space() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.full {
@@ -202,7 +186,7 @@ func (w *writes) space() int {
 
 // finishProbe records the result of a probe, which may have needed room, and wakes the requests
 // that wait for it.
-func (w *writes) finishProbe(err error, room bool) {
+func (w *Writes) finishProbe(err error, room bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.probed, w.refused = time.Now(), err

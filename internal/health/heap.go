@@ -1,18 +1,14 @@
-package app
+package health
 
 import (
 	"context"
-	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/postrider/postrider/internal/batch"
 )
 
-// How much of the heap may be garbage before it is collected. Go's default, as
-// much as is in use, has a busy server collect all the time: what it uses is
-// some 10 MiB, and collecting took 14 % of its CPU, with four times as much 3 %.
-// Where 100,000 endpoints are in use, which is 140 MiB, four times as much would
-// only be memory that nobody else has.
 const (
 	// How much of the heap may be garbage before a collection. Go's default is as
 	// much as is in use. A busy server uses about 10 MiB and then spent 14 % of its
@@ -42,17 +38,15 @@ func gcPercent(inUse uint64) int {
 	return int(min(max(heapRoom*100/max(inUse, 1), leastPercent), mostPercent))
 }
 
-// tuneGC adapts the garbage collector once a second to the heap in use. The
-// environment variables GOGC and GOMEMLIMIT of an operator go first.
-func tuneGC(ctx context.Context) error {
-	if _, set := os.LookupEnv("GOGC"); set {
+// TuneHeap adapts the garbage collector once a second to the heap in use. What an operator has
+// set in the environment goes first: set returns GOGC and GOMEMLIMIT as [os.LookupEnv] does.
+func TuneHeap(ctx context.Context, set func(string) (string, bool)) error {
+	if _, percent := set("GOGC"); percent {
 		<-ctx.Done()
 		return nil
 	}
-	_, limited := os.LookupEnv("GOMEMLIMIT")
+	_, limited := set("GOMEMLIMIT")
 	inUse := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	for was := 0; ; {
 		metrics.Read(inUse)
 		if is := gcPercent(inUse[0].Value.Uint64()); is < was*9/10 || is > was*11/10 {
@@ -62,9 +56,7 @@ func tuneGC(ctx context.Context) error {
 		if !limited {
 			debug.SetMemoryLimit(memoryLimit(inUse[0].Value.Uint64()))
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !batch.Sleep(ctx, time.Second) {
 			return nil
 		}
 	}

@@ -1,4 +1,4 @@
-package app
+package health
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/doctor"
-	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -36,7 +35,7 @@ const (
 	reservePart  = 50
 )
 
-// disk keeps a full disk from losing what was accepted. It measures the file system of the
+// Disk keeps a full disk from losing what was accepted. It measures the file system of the
 // SQLite store each second.
 //
 //	below 90 %   the reserve is made: a file of up to 16 MiB that nothing reads
@@ -52,25 +51,27 @@ const (
 // With PostgreSQL this process sees no disk. There, and with SQLite, a write that the store
 // refused because its disk is full makes publishes and jobs wait for fullFor; then one tries
 // again.
-type disk struct {
-	dir     string // of the SQLite store; empty: PostgreSQL
-	measure func(dir string) (doctor.Space, error)
-	tell    func(used float64)
-	log     *slog.Logger
+type Disk struct {
+	// Measure finds the space of the disk. Only a simulation replaces it, before Run.
+	Measure func(dir string) (doctor.Space, error)
+
+	dir  string // of the SQLite store; empty: PostgreSQL
+	tell func(used float64)
+	log  *slog.Logger
 
 	used     atomic.Int64 // of the disk, in millionths; 0: it is not known
 	above    atomic.Bool  // publishes are refused because of the mark
 	fullTill atomic.Int64 // until when they are because of a write; UnixNano
 }
 
-// newDisk returns a disk that has not been measured. dir is the folder of a SQLite store;
+// NewDisk returns a disk that has not been measured. dir is the folder of a SQLite store;
 // empty: the store is PostgreSQL. tell gets each measurement, from 0 to 1.
-func newDisk(dir string, tell func(used float64), log *slog.Logger) *disk {
-	return &disk{dir: dir, measure: doctor.SpaceOf, tell: tell, log: log}
+func NewDisk(dir string, tell func(used float64), log *slog.Logger) *Disk {
+	return &Disk{dir: dir, Measure: doctor.SpaceOf, tell: tell, log: log}
 }
 
-// room returns why no event, and no delivery of a job, can be stored now; nil: there is room.
-func (d *disk) room() error {
+// Room returns why no event, and no delivery of a job, can be stored now; nil: there is room.
+func (d *Disk) Room() error {
 	if left := time.Until(time.Unix(0, d.fullTill.Load())); left > 0 {
 		return &postrider.FullError{RetryAfter: left}
 	}
@@ -80,20 +81,20 @@ func (d *disk) room() error {
 	return nil
 }
 
-// committed notes a commit that the store refused because its disk is full.
-func (d *disk) committed(c observe.Committed) {
+// Committed notes a commit that the store refused because its disk is full.
+func (d *Disk) Committed(c observe.Committed) {
 	if errors.Is(c.Err, store.ErrFull) {
 		d.fullTill.Store(time.Now().Add(fullFor).UnixNano())
 	}
 }
 
-// note returns what /readyz says of the disk; empty: nothing.
-func (d *disk) note() string {
-	used := d.use()
+// Note returns what /readyz says of the disk; empty: nothing.
+func (d *Disk) Note() string {
+	used := d.Use()
 	switch {
-	case d.room() != nil && used == 0:
+	case d.Room() != nil && used == 0:
 		return "the disk of the database is full: publishes are refused"
-	case d.room() != nil:
+	case d.Room() != nil:
 		return fmt.Sprintf("%.1f %% of the disk is in use: publishes are refused", used*100)
 	case used > postrider.DiskWarned:
 		return fmt.Sprintf("%.1f %% of the disk is in use; above %.0f %% publishes are refused", used*100, postrider.DiskRefuses*100)
@@ -101,30 +102,27 @@ func (d *disk) note() string {
 	return ""
 }
 
-// use returns which part of the disk is in use.
-func (d *disk) use() postrider.DiskUse { return postrider.DiskUse(d.used.Load()) / 1e6 }
+// Use returns which part of the disk is in use.
+func (d *Disk) Use() postrider.DiskUse { return postrider.DiskUse(d.used.Load()) / 1e6 }
 
-// watched returns the disk for the janitor, which tells operators of it.
-func (d *disk) watched() janitor.Disk {
-	if d.dir == "" {
-		return janitor.Disk{}
-	}
+// Folder returns the folder whose disk is measured, for people; empty: none is.
+func (d *Disk) Folder() string {
 	folder, err := filepath.Abs(d.dir)
-	if err != nil { // the working directory is gone
-		folder = d.dir
+	if d.dir == "" || err != nil { // or the working directory is gone
+		return d.dir
 	}
-	return janitor.Disk{Folder: folder, Used: d.use}
+	return folder
 }
 
 // Run measures the disk until ctx ends. The reserve stays: the next start finds it.
-func (d *disk) Run(ctx context.Context) error {
+func (d *Disk) Run(ctx context.Context) error {
 	if d.dir == "" {
 		<-ctx.Done()
 		return nil
 	}
 	said := ""
 	for {
-		if space, err := d.measure(d.dir); err == nil {
+		if space, err := d.Measure(d.dir); err == nil {
 			d.measured(ctx, space)
 		} else {
 			d.log.WarnContext(ctx, "the disk of the store was not measured", "error", err)
@@ -137,10 +135,10 @@ func (d *disk) Run(ctx context.Context) error {
 }
 
 // measured acts on a measurement.
-func (d *disk) measured(ctx context.Context, space doctor.Space) {
+func (d *Disk) measured(ctx context.Context, space doctor.Space) {
 	used := space.Ratio()
 	d.used.Store(int64(used * 1e6))
-	d.above.Store(d.use() > postrider.DiskRefuses)
+	d.above.Store(d.Use() > postrider.DiskRefuses)
 	d.tell(used)
 	size := min(reserveBytes, (space.Used+space.Free)/reservePart)
 	_, err := os.Stat(d.reserve())
@@ -154,10 +152,10 @@ func (d *disk) measured(ctx context.Context, space doctor.Space) {
 	}
 }
 
-func (d *disk) reserve() string { return filepath.Join(d.dir, "postrider.reserve") }
+func (d *Disk) reserve() string { return filepath.Join(d.dir, "postrider.reserve") }
 
 // giveBack deletes the reserve. The next measurement sees the space.
-func (d *disk) giveBack(ctx context.Context) {
+func (d *Disk) giveBack(ctx context.Context) {
 	if err := os.Remove(d.reserve()); err != nil {
 		d.log.ErrorContext(ctx, "the reserve of the disk was not given back", "error", err)
 		return
@@ -168,7 +166,7 @@ func (d *disk) giveBack(ctx context.Context) {
 // makeReserve writes the reserve under another name first, so that one that is not whole is
 // never taken for it. Where it must be written, the bytes are random: some file systems keep
 // no zeros.
-func (d *disk) makeReserve(size int64) (err error) {
+func (d *Disk) makeReserve(size int64) (err error) {
 	part := d.reserve() + ".part"
 	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -186,10 +184,10 @@ func (d *disk) makeReserve(size int64) (err error) {
 	return nil
 }
 
-// say logs what note says when its kind changes, and returns it.
-func (d *disk) say(ctx context.Context, said string) string {
+// say logs what Note says when its kind changes, and returns it.
+func (d *Disk) say(ctx context.Context, said string) string {
 	state := ""
-	switch note := d.note(); {
+	switch note := d.Note(); {
 	case d.above.Load():
 		if state = "refuses"; said != state {
 			d.log.ErrorContext(ctx, "the disk is nearly full", "note", note)

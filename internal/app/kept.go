@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/backup"
+	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/drivers"
+	"github.com/postrider/postrider/internal/expunge"
+	"github.com/postrider/postrider/internal/health"
+	"github.com/postrider/postrider/internal/janitor"
+	"github.com/postrider/postrider/internal/secrets"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// kept is what keeps things: the store and the archive, and what holds them in order.
+type kept struct {
+	store    store.Store // tells vitals of its writes
+	nodes    store.Nodes // nil: one process uses the store
+	ids      *store.IDs
+	secrets  *secrets.Secrets
+	archive  drivers.Archive
+	backups  backup.Known
+	janitor  *janitor.Janitor
+	expunger *expunge.Runner
+}
+
+// newKept makes what keeps things in an opened store.
+func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err error) {
+	k := &kept{store: watched{opened, b.vitals.writes}, backups: backup.Of(b.config.StoreConfig, opened)}
+	k.nodes, _ = opened.(store.Nodes) // watched hides it, and SQLite does not implement it
+	k.ids = store.NewIDs(k.store.Clock().Wall, nil)
+	if k.secrets, err = secrets.Open(ctx, b.config.Keys(), k.store, b.logOf("secrets")); err != nil {
+		return nil, err
+	}
+	if k.archive, err = drivers.OpenArchive(b.config.ArchiveConfig, k.store, k.secrets.Vault, b.logOf("archive")); err != nil {
+		return nil, err
+	}
+	toJanitor := janitor.Options{
+		Keep: keep(b.config), IDs: k.ids,
+		Notice: janitor.NoticeLimits{CircuitOpen: b.config.NoticeCircuitOpen, DeadLetters: b.config.NoticeDeadLetters},
+		Limits: b.config.HealthLimits(), Hooks: b.hooks(), Log: b.logOf("janitor"),
+	}
+	if disk := b.vitals.disk; disk.Folder() != "" {
+		toJanitor.Disk = janitor.Disk{Folder: disk.Folder(), Used: disk.Use}
+	}
+	toExpunger := expunge.Options{List: b.config.ExpungeList, ChoreDone: b.hooks().ChoreDone, Log: b.logOf("expunge")}
+	if a := k.archive.Archive; a != nil { // as an interface, a nil pointer would be an archive
+		toJanitor.Archive, toExpunger.Archive = a, a
+	}
+	k.janitor = janitor.New(k.store, toJanitor)
+	toExpunger.CancelDeleted = k.janitor.CancelDeleted
+	k.expunger = expunge.New(k.store, toExpunger)
+	return k, nil
+}
+
+// keep returns what the janitor deletes by.
+func keep(c config.Config) janitor.Keep {
+	return janitor.Keep{
+		Events: c.KeepEvents, Attempts: c.KeepAttempts, Bodies: c.KeepBodies, Keys: c.IdempotencyTTL,
+		DeadLetters: c.KeepDeadLetters, Resolved: c.KeepResolved, Replays: c.KeepReplays, Health: c.KeepHealth, Audit: c.KeepAudit,
+		Restored: c.KeepRestored, Notices: c.KeepNotices,
+	}
+}
+
+// watched is a store that tells of its publishes and settlements.
+type watched struct {
+	store.Store
+
+	writes *health.Writes
+}
+
+// Publish implements [store.Inbox].
+func (w watched) Publish(ctx context.Context, p store.Publish) ([]store.Published, error) {
+	w.writes.Begin()
+	published, err := w.Store.Publish(ctx, p)
+	w.writes.End(err)
+	return published, err
+}
+
+// Settle implements [store.Queue].
+func (w watched) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Settled, error) {
+	w.writes.Begin()
+	settled, err := w.Store.Settle(ctx, settlements)
+	w.writes.End(err)
+	return settled, err
+}

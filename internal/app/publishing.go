@@ -1,0 +1,36 @@
+package app
+
+import (
+	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/notify"
+	"github.com/postrider/postrider/internal/quota"
+	"github.com/postrider/postrider/internal/replay"
+)
+
+// publishing is what accepts events and makes deliveries.
+type publishing struct {
+	quotas   *quota.Meter // before ingest
+	backlogs *quota.Backlogs
+	ingest   *ingest.Ingest
+	replays  *replay.Runner
+	notify   *notify.Notify
+}
+
+// newPublishing makes what makes deliveries, for those who send.
+func newPublishing(b base, k *kept, s *sending) *publishing {
+	p := &publishing{}
+	room := b.vitals.disk.Room
+	p.replays = replay.New(k.store, s.table, s.dispatcher, replay.Options{
+		IDs: k.ids, Room: room, Hooks: b.hooks(), Log: b.logOf("replay"),
+	})
+	p.ingest = ingest.New(k.store, s.table, s.dispatcher, ingest.Options{
+		IDs: k.ids, Clock: k.store.Clock(), Room: room, Hooks: b.hooks(), Log: b.logOf("ingest"),
+	})
+	p.quotas = quota.New(p.ingest, k.store, quota.Options{Defaults: b.config.Quotas(), Hooks: b.hooks(), Log: b.logOf("quota")})
+	p.backlogs = quota.NewBacklogs(k.store, quota.BacklogOptions{
+		Default: b.config.QuotaBacklog, Leads: s.dispatcher.Leads, Notify: s.table.Notify, IDs: k.ids,
+		Hooks: b.hooks(), Log: b.logOf("quota"),
+	})
+	p.notify = notify.New(k.store, p.ingest, s.table, notify.Options{Hooks: b.hooks(), Log: b.logOf("notify")})
+	return p
+}

@@ -6,23 +6,24 @@ import (
 	"sync"
 )
 
-// bodyBuffers have space for what is returned of a body and what is read past it.
-// They are used only for the time of readBody: the body that is returned is a
-// copy of its own size, which the attempt's record keeps.
+// bodyBuffers have space for the bytes that readBody returns (maxBody) and for the bytes that it
+// reads past them (maxDrain). Only a running readBody holds one: it returns a copy of the body, of
+// the body's own size, which the attempt's record keeps.
 var bodyBuffers = sync.Pool{New: func() any { return new([maxBody + maxDrain]byte) }}
 
-// readBody returns the first 16 KiB of the body, also of one that is cut, and
-// whether the body was read to its end.
+// readBody returns the first 16 KiB of the body, even if the connection cuts the body short. whole
+// reports whether the body was read to its end.
 //
-// A connection can only be used again if the body was read to its end, so reading
-// on can save a handshake. It pays for a few bytes and not for many: up to maxDrain
-// bytes more are read, and of a longer body the connection is closed. If the length
-// is announced, a body that is too long is not read past 16 KiB at all.
+// A connection can be used again only if the body was read to its end, so reading on can save a
+// handshake. That is worth a few bytes and not many. Up to maxDrain bytes more are read; the
+// connection of a longer body is closed. If the announced length is too long, readBody stops at 16
+// KiB.
 //
-// An error while reading is no error of the attempt. The status has decided it, and
-// the part of the body that arrived is kept.
+// A read error is no error of the attempt. The status has decided the attempt, and the part of the
+// body that arrived is kept.
 func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
-	if n := int64(rd.w - rd.r); f.length >= 0 && f.length <= min(n, maxBody) { // the buffer has all of it: the common case
+	// the buffer has the whole body: the common case
+	if n := int64(rd.w - rd.r); f.length >= 0 && f.length <= min(n, maxBody) {
 		body = append(body, rd.buffer[rd.r:][:f.length]...)
 		rd.r += int(f.length)
 		return body, true
@@ -37,7 +38,7 @@ func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
 	case f.chunked:
 		n, whole = rd.readChunks(buffer[:])
 	case f.length < 0:
-		n, _ = rd.readFull(buffer[:]) // what came before an error counts
+		n, _ = rd.readFull(buffer[:]) // bytes before an error count
 	case f.length > int64(len(buffer)):
 		n, _ = rd.readFull(buffer[:maxBody])
 	default:
@@ -50,18 +51,18 @@ func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
 	return bytes.Clone(buffer[:min(n, maxBody)]), whole
 }
 
-// maxExcess bounds the bytes of a body in chunks that are not data: sizes,
-// extensions and line ends. 16 bytes for each chunk, and as many as its data, are
-// free. Without the bound, a server that sends one byte per chunk with an extension
-// of 4 KiB would make this side read 96 MiB for 24 KiB of data.
+// maxExcess bounds the bytes of a chunked body that are not data: sizes, extensions and line ends.
+// For each chunk, 16 bytes and as many bytes as its data do not count. Without the bound, a server
+// that sends one byte per chunk with an extension of 4 KiB would make this program read 96 MiB for
+// 24 KiB of data.
 const maxExcess = 16 << 10
 
-// errChunk ends a body in chunks. The attempt does not fail by it: the part of
-// the body that was read counts, and the connection is closed.
+// errChunk ends a chunked body. The attempt does not fail: the part of the body that was read
+// counts, and the connection is closed.
 var errChunk = errors.New("malformed chunk")
 
-// readChunks fills p with the data of the chunks and reports whether it came to
-// the end of the body, trailers included.
+// readChunks fills p with the data of the chunks. whole reports whether it read to the end of the
+// body, trailers included.
 func (rd *responseReader) readChunks(p []byte) (n int, whole bool) {
 	excess := 0
 	for {
@@ -91,8 +92,8 @@ func (rd *responseReader) readChunks(p []byte) (n int, whole bool) {
 	}
 }
 
-// chunkLine returns the next line without its CRLF. A line feed without it does not
-// end a line here: some readers would read on, and find another end.
+// chunkLine returns the next line without its CRLF. A line feed without a carriage return is
+// malformed here: some readers do not end the line there, and find another end of the body.
 func (rd *responseReader) chunkLine() ([]byte, error) {
 	line, err := rd.line()
 	if err != nil {
@@ -104,7 +105,8 @@ func (rd *responseReader) chunkLine() ([]byte, error) {
 	return line[:len(line)-1], nil
 }
 
-// chunkSize reads the hexadecimal size, which stands before the extensions.
+// chunkSize reads the hexadecimal size at the start of the line and ignores the extensions after
+// it.
 func chunkSize(line []byte) (size uint64, err error) {
 	text, _, _ := bytes.Cut(line, []byte(";"))
 	text = bytes.TrimRight(text, " \t")
@@ -125,8 +127,8 @@ func chunkSize(line []byte) (size uint64, err error) {
 	return size, nil
 }
 
-// skipTrailers reads the fields after the last chunk up to the empty line. It
-// reports whether they are fields, and at most 4 KiB of them.
+// skipTrailers reads the trailer fields after the last chunk, up to the empty line. It returns
+// false if a line is not a field, or if the fields have more than 4 KiB.
 func (rd *responseReader) skipTrailers() bool {
 	for left := smallBuffer; left > 0; {
 		line, err := rd.chunkLine()

@@ -12,33 +12,34 @@ import (
 )
 
 const (
-	maxClientTLS      = 1024 // configurations that are cached
-	clientTLSSessions = 8    // of TLS, for each: most of them are used with one host
+	maxClientTLS = 1024 // configurations that are cached
+	// TLS sessions of each configuration: most configurations are used with one host
+	clientTLSSessions = 8
 )
 
-// ClientTLS is the TLS configuration of an endpoint with a client certificate or
-// certificate authorities of its own. It never changes. While the cache has it,
-// equal configurations are one ClientTLS and share connections and sessions; if it
-// was dropped there may be two, which share nothing.
+// ClientTLS is the TLS configuration of an endpoint that has a client certificate or certificate
+// authorities of its own. It never changes. While the cache has a configuration, endpoints with
+// equal certificates, keys and authorities share one ClientTLS, with its connections and sessions.
+// After the cache dropped a ClientTLS, two equal ones can exist, which share nothing.
 //
-// It is part of [Server], the key of the pool. So a connection that was
-// authenticated with the certificate of one customer never carries a request of
-// another, even to the same host.
+// ClientTLS is a field of [Server], which is the key of the pool. So a connection that was
+// authenticated with the certificate of one customer never carries a request of another customer,
+// even to the same host.
 type ClientTLS struct {
 	config *tls.Config
 }
 
-// ClientTLS returns the configuration of an endpoint's own TLS, with the private
-// key of its certificate; nil: it has none of its own. A certificate that has
-// expired since it was stored is shown all the same: the server decides. What
-// cannot be read is a [*postrider.FailureError].
+// ClientTLS returns the configuration for an endpoint's own TLS and the private key of its
+// certificate. Nil means that the endpoint has no TLS of its own. A certificate that has expired
+// since it was stored is still sent: the server decides. If own or key cannot be read, the error is
+// a [*postrider.FailureError].
 func (e *Egress) ClientTLS(own postrider.TLS, key string) (*ClientTLS, error) {
 	if own == (postrider.TLS{}) && key == "" {
 		return nil, nil //nolint:nilnil // nil is the common configuration
 	}
-	// Equal content gives the same pointer, so that endpoints with the same
-	// certificate share the connections of [Server]. The key is part of it:
-	// without the right key nobody gets connections that were made with it.
+	// Equal content gives the same pointer, so endpoints with the same certificate share the
+	// connections of [Server]. The digest includes the key: without the right key, nobody gets a
+	// connection that was made with that key.
 	digest := digestOf(own.Certificate, own.Authorities, key)
 	if cached, ok := e.clientTLSs.Get(digest); ok {
 		return cached, nil
@@ -48,7 +49,8 @@ func (e *Egress) ClientTLS(own postrider.TLS, key string) (*ClientTLS, error) {
 		return nil, &postrider.FailureError{Failure: postrider.FailureOwnTLS, Err: err}
 	}
 	config := e.dialer.tls.common.Clone()
-	// A session stands for the certificate that it was begun with.
+	// A TLS session resumes the authentication of its first handshake, so each certificate has
+	// sessions of its own.
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(clientTLSSessions)
 	if parts.authorities != nil {
 		config.RootCAs = parts.authorities
@@ -57,14 +59,15 @@ func (e *Egress) ClientTLS(own postrider.TLS, key string) (*ClientTLS, error) {
 		config.Certificates = []tls.Certificate{*parts.certificate}
 	}
 	return e.clientTLSs.Update(digest, func(stored *ClientTLS, ok bool) *ClientTLS {
-		if ok { // another goroutine was faster
+		if ok { // another goroutine stored an equal configuration first
 			return stored
 		}
 		return &ClientTLS{config}
 	}), nil
 }
 
-// digestOf returns different digests for different lists of texts.
+// digestOf returns the SHA-256 of the texts and their lengths. Different lists have different
+// digests.
 func digestOf(texts ...string) [sha256.Size]byte {
 	var all []byte
 	for _, text := range texts {
@@ -79,8 +82,8 @@ type tlsConfig struct {
 	common *tls.Config // for servers without a ClientTLS
 }
 
-// newTLSConfig returns the configuration that trusts roots; nil: the system's
-// authorities. There is no way to trust everybody.
+// newTLSConfig returns the configuration that trusts roots. Nil means the authorities of the
+// operating system. No option turns verification off.
 func newTLSConfig(roots *x509.CertPool) *tlsConfig {
 	return &tlsConfig{&tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -89,8 +92,8 @@ func newTLSConfig(roots *x509.CertPool) *tlsConfig {
 	}}
 }
 
-// of returns the configuration for a handshake with the server. It offers no
-// application protocol: that means HTTP/1.1.
+// of returns the configuration for a handshake with the server. It has no ALPN protocol, which
+// means HTTP/1.1.
 func (t *tlsConfig) of(to Server) *tls.Config {
 	config := t.common
 	if to.TLS != nil {

@@ -16,13 +16,14 @@ type conn struct {
 	server   Server
 
 	idleSince time.Time // set by the pool
-	closed    func()    // called once when it is closed; nil: it was, or nothing counts it
-	interrupt func()    // ends every current and later read and write, until the deadline is set again
+	// called once, when c is closed; nil: c was closed, or the room does not count it
+	closed    func()
+	interrupt func() // ends all reads and writes, until the deadline is set again
 
 	socket net.Conn
-	layers []tlsLayer // lowest first: TLS to a proxy on the way, and TLS to the server
+	layers []tlsLayer // lowest first: TLS to an https proxy, if there is one, then TLS to the server
 	raw    syscall.RawConn
-	peek   func(fd uintptr) bool // peekSocket, bound once so that it is not allocated at each use
+	peek   func(fd uintptr) bool // peekSocket, bound once to avoid an allocation per use
 	peeked [1]byte
 	quiet  bool // result of peek
 }
@@ -30,8 +31,7 @@ type conn struct {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// newConn returns a connection without TLS. It closes a socket that it cannot
-// use.
+// newConn returns a connection without TLS. It closes a socket that it cannot use.
 func newConn(socket net.Conn) (*conn, error) {
 	system, ok := socket.(syscall.Conn)
 	if !ok {
@@ -42,15 +42,15 @@ func newConn(socket net.Conn) (*conn, error) {
 		return nil, errors.Join(fmt.Errorf("reach socket: %w", err), socket.Close())
 	}
 	c := &conn{Conn: socket, socket: socket, raw: raw}
-	// The deadline of the socket and not of c: a layer of TLS may be added to
-	// c at the same time.
+	// interrupt sets the deadline of the socket and not of c, because secure may add a layer of TLS
+	// to c at the same time.
 	c.interrupt = func() { socket.SetDeadline(past) }
 	c.peek = c.peekSocket
 	return c, nil
 }
 
-// secure adds a layer of TLS. A connection through an https proxy has two: TLS to
-// the proxy, and inside it TLS to the server.
+// secure adds a layer of TLS. A connection through an https proxy gets two layers: TLS to the
+// proxy, and inside it TLS to the server.
 func (c *conn) secure(ctx context.Context, config *tls.Config) error {
 	below := &recordTracker{Conn: c.Conn, socket: c.socket}
 	above := tls.Client(below, config)
@@ -58,21 +58,19 @@ func (c *conn) secure(ctx context.Context, config *tls.Config) error {
 	return above.HandshakeContext(ctx)
 }
 
-// usable reports whether an idle connection can carry another request: the
-// server has not closed it, and has sent nothing since the last response. It does
-// not wait. Afterwards the connection has the given deadline, in place of the
-// deadline of the last round trip.
+// usable reports whether an idle connection can carry another request: the server has not closed
+// it, and has sent nothing since the last response. usable does not wait. If it returns true, the
+// connection has the given deadline instead of the deadline of the last round trip.
 //
-// There are two reasons for the check. A server may close an idle connection at any
-// time; a request that is written then fails, and nobody knows whether the server
-// has read it. And a malicious server may send a second response in advance, which
-// would be read as the response to the next request: a planted 200 would mark an
-// event as delivered that no receiver has accepted.
+// The check has two reasons. First, a server may close an idle connection at any time. A request
+// that is written then fails, and nobody knows whether the server has read it. Second, a malicious
+// server may send a second response in advance, which would be read as the response to the next
+// request. A planted 200 would mark an event as delivered that no receiver has accepted.
 //
-// The socket is asked first, by a read that does not block. Bytes that have already
-// left the socket can only be in a layer of TLS. Each layer is asked by a read with
-// a deadline that has passed, lowest first; see [tlsLayer.empty]. The deadline is
-// set on the socket, below all layers, so that one call covers them.
+// usable first reads from the socket without blocking. Bytes that have left the socket can only be
+// in a layer of TLS. So it then reads from each layer, lowest first, with a deadline that has
+// passed; see [tlsLayer.empty]. One call sets the deadline for all layers, because it sets it on
+// the socket below them.
 func (c *conn) usable(deadline time.Time) bool {
 	if c.socket.SetDeadline(deadline) != nil {
 		return false
@@ -95,7 +93,7 @@ func (c *conn) usable(deadline time.Time) bool {
 	return c.socket.SetReadDeadline(deadline) == nil
 }
 
-// abort closes the socket. Closing TLS would first send an alert and wait for a
+// abort closes the socket directly. Closing TLS would first send an alert, and would wait for a
 // server that does not read.
 func (c *conn) abort() {
 	c.socket.Close()
@@ -105,8 +103,8 @@ func (c *conn) abort() {
 	}
 }
 
-// isAlert reports whether the other side ended TLS with an alert. In TLS 1.3 a
-// client certificate is refused like this when the request was already written.
+// isAlert reports whether the other side ended TLS with an alert. In TLS 1.3, the alert that
+// refuses a client certificate can arrive after the request was written.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"

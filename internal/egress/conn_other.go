@@ -2,7 +2,8 @@
 
 package egress
 
-// peekSocket cannot look into a socket here: no connection is used again.
+// peekSocket cannot read a socket without blocking on this operating system. It reports every
+// connection as not quiet, so no connection is used again.
 func (c *conn) peekSocket(uintptr) bool {
 	c.quiet = false
 	return true

@@ -23,17 +23,17 @@ type dialer struct {
 	net      net.Dialer    // asks the guard before it connects
 	proxy    *proxy        // nil: none
 	tls      *tlsConfig
-	lacked   atomic.Pointer[lack] // of a socket for the DNS, the last one; nil: there was none
+	lacked   atomic.Pointer[lack] // set when a DNS lookup got no socket, the last time; nil: never
 }
 
-// lack is what this machine lacked at a time.
+// lack records that this machine lacked a resource, and when.
 type lack struct {
 	at      time.Time
 	failure postrider.Failure
 }
 
-// dial returns a new connection to the server, after the TLS handshake if it is
-// to be secure. It adds the time that it takes to timing.
+// dial returns a new connection to the server. If the server is secure, the TLS handshake is done.
+// dial adds the time of its steps to timing.
 func (d *dialer) dial(ctx context.Context, to Server, timing *postrider.Timing) (*conn, error) {
 	c, err := d.connect(ctx, to, timing)
 	if err != nil {
@@ -50,14 +50,14 @@ func (d *dialer) dial(ctx context.Context, to Server, timing *postrider.Timing) 
 	return c, nil
 }
 
-// connect tries the addresses of the server's host, one after the other, until
-// one accepts. It does not race IPv6 against IPv4, as browsers do: that would cost
-// a receiver that is slow to accept two connections for each attempt.
+// connect tries the addresses of the server's host, one after the other, until one accepts. It does
+// not race IPv6 against IPv4 as browsers do. For a receiver that is slow to accept, that would cost
+// two connections for each attempt.
 //
-// If all fail, the error is that of the last address, with two exceptions. An
-// address that this machine has no route to explains nothing if another address
-// failed for a better reason. An address that was not tried, because this machine lacks
-// something, explains more than the others. A forbidden address ends the round trip at once.
+// If all addresses fail, connect returns the error of the last one, with two exceptions. "No route"
+// never replaces an error that another address gave, because it explains less. A lack of this
+// machine (descriptors, ports, memory) is kept unless a later address fails for such a lack too,
+// because it explains more. A forbidden address ends the round trip at once.
 func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timing) (*conn, error) {
 	host, port, err := net.SplitHostPort(to.Address)
 	if err != nil {
@@ -73,8 +73,8 @@ func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timin
 		return nil, err
 	}
 	defer func() { timing.Connect += time.Since(resolved) }()
-	// All addresses were checked; so many are tried. More would only shorten the
-	// time that each of them gets.
+	// resolve has checked all addresses, but only maxAddresses of them are tried. Each further
+	// address would shorten the time of the others.
 	ips = ips[:min(len(ips), maxAddresses)]
 	var failed *postrider.FailureError
 	for i, ip := range ips {
@@ -83,8 +83,8 @@ func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timin
 			c.server = to
 			return c, nil
 		}
-		// That this machine has no IPv6 says less than what the other
-		// addresses did.
+		// "No route", such as on a machine without IPv6, says less than the errors of the other
+		// addresses.
 		f := connectError(err)
 		if failed == nil || f.Failure.IsServers() || f.Failure != postrider.FailureNoRoute && !failed.Failure.IsServers() {
 			failed = f
@@ -99,10 +99,10 @@ func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timin
 	return nil, failed
 }
 
-// connectTo connects to one of the addresses that are left to be tried. Each
-// gets an equal share of the remaining time, but a second at least: with 9 seconds
-// and three addresses, a first address that drops packets leaves 6 seconds for the
-// other two.
+// connectTo connects to one address; left counts the addresses that are not tried yet, this one
+// included. Each address gets an equal share of the remaining time, and at least a second. With 9
+// seconds and three addresses, a first address that drops packets leaves 6 seconds for the other
+// two.
 func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share := max(time.Until(deadline)/time.Duration(left), time.Second)
@@ -111,7 +111,7 @@ func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn
 		defer cancel()
 	}
 	if d.proxy != nil {
-		// The proxy dials, so control is never called for this address.
+		// The proxy dials, so guard.control is never called for this address.
 		if err := d.guard.check(address); err != nil {
 			return nil, err
 		}
@@ -129,9 +129,8 @@ func (d *dialer) connectTo(ctx context.Context, address string, left int) (*conn
 	return newConn(socket)
 }
 
-// hasRoute reports whether this machine has an address from which the other one can be
-// reached. A UDP socket that connects sends nothing, and does not need one of the ports of
-// TCP, which may be used up.
+// hasRoute reports whether this machine has a route to the address. It connects a UDP socket, which
+// sends nothing and needs no TCP port. The TCP ports may be used up.
 func hasRoute(ctx context.Context, address string) bool {
 	c, err := new(net.Dialer).DialContext(ctx, "udp", address)
 	if err != nil {
@@ -141,10 +140,9 @@ func hasRoute(ctx context.Context, address string) bool {
 	return true
 }
 
-// resolve returns the addresses of a host, all of them allowed. If one is
-// forbidden the whole name is: the owner of a name must not reach a forbidden
-// address by trying until it is the one that is dialed. The guard checks the
-// address again when it is dialed; see [guard.control].
+// resolve returns the addresses of a host. If one address is forbidden, the whole name is
+// forbidden. Otherwise the owner of a name could retry until the forbidden address is the one that
+// is dialed. The guard checks the address again when it is dialed; see [guard.control].
 func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ips, err := d.addresses(ctx, host)
 	if err != nil {
@@ -159,24 +157,23 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return ips, nil
 }
 
-// addresses returns the addresses that the host stands for, unchecked. A host that
-// is an address stands for itself.
+// addresses returns the addresses of a host, unchecked. A host that is an IP address is its own
+// only address.
 func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
 	}
 	if d.guard.allowsPrivate && !strings.Contains(host, ".") {
-		// Where private targets are allowed, a single label is a name of
-		// /etc/hosts or of the cluster. These are not found with a dot.
+		// Where private targets are allowed, a single label is a name of /etc/hosts or of the
+		// cluster. The resolver does not find such a name with a dot at its end.
 		return d.lookup(ctx, host)
 	}
 	// The dot at the end makes the name absolute: no search domain is added.
 	return d.lookup(ctx, host+".")
 }
 
-// lookup asks the resolver, after it has waited for one of the slots. Without the
-// slots, a DNS server that does not answer would cost a socket and a goroutine for
-// each attempt under way.
+// lookup asks the resolver, after it has waited for a slot. Without the slots, a DNS server that
+// does not answer would cost a socket and a goroutine for each attempt under way.
 func (d *dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	select {
 	case d.lookups <- struct{}{}:
@@ -189,8 +186,9 @@ func (d *dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) 
 	return ips, d.explain(err, begun)
 }
 
-// newResolver returns the pure Go resolver. The resolver of the C library also reads
-// spellings like 0x7f.1, and its lookups cannot be canceled.
+// newResolver returns the pure Go resolver. The resolver of the C library also accepts spellings
+// such as 0x7f.1, and its lookups cannot be cancelled. If the resolver gets no socket, it sets
+// d.lacked.
 func (d *dialer) newResolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -201,9 +199,9 @@ func (d *dialer) newResolver() *net.Resolver {
 	}}
 }
 
-// explain returns the error of something that began then and may have asked the DNS, as a
-// failure of this machine if a lookup lacked a socket meanwhile: [net.DNSError] has the
-// text of its cause and not its code.
+// explain replaces err by the failure of this machine if a DNS lookup got no socket since begun.
+// begun is the time at which the work that returned err began. explain is needed because a
+// [net.DNSError] has only the text of its cause and not the error code.
 func (d *dialer) explain(err error, begun time.Time) error {
 	if l := d.lacked.Load(); err != nil && l != nil && !l.at.Before(begun) {
 		return &postrider.FailureError{Failure: l.failure, Err: err}
@@ -211,8 +209,8 @@ func (d *dialer) explain(err error, begun time.Time) error {
 	return err
 }
 
-// LocalPrefixes returns the addresses of this machine's interfaces, for
-// [Reach].Deny: an endpoint must not reach our own API from inside.
+// LocalPrefixes returns the addresses of this machine's interfaces, for [Reach].Deny. It keeps
+// endpoints from reaching Postrider's own API from inside.
 func LocalPrefixes() ([]netip.Prefix, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

@@ -1,50 +1,50 @@
-// Package egress is the one door to the outside: every connection that leaves
-// this program for an address that a tenant chose is made here.
+// Package egress makes every connection from this program to an address that a tenant chose.
 //
-// [Egress.CheckURL] and [Egress.ParseURL] check a URL without the network.
-// [Egress.ClientTLS] reads the certificate, the key and the authorities of an endpoint.
-// [Egress.RoundTrip] sends one HTTP/1.1 request, whose bytes the caller built,
-// and reads the response. The content of a request and the meaning of a response are the
-// caller's: see package webhook.
+// [Egress.CheckURL] and [Egress.ParseURL] check a URL without the network. [Egress.ClientTLS] reads
+// the certificate, the key and the authorities of an endpoint. [Egress.RoundTrip] sends one
+// HTTP/1.1 request, whose bytes the caller built, and reads the response. The caller decides the
+// content of a request and the meaning of a response: see package webhook.
 //
-// Whatever a URL, the DNS or a server does, this holds:
+// The package promises, for every URL, DNS answer and server:
 //
 //   - No connection is made to an address that [Options] does not allow. The
 //     address is checked when it is dialed, after the DNS has answered. If a
 //     name has one forbidden address, the whole name is forbidden.
-//   - A round trip ends with its context. Its deadline and its cancellation
+//   - A round trip ends with its context. The deadline and the cancellation
 //     cover the DNS, the handshakes, the request and the response. The caller's
-//     goroutine does all of it; only a DNS lookup that was given up may end a
+//     goroutine does all the work; only a DNS lookup that was given up may end a
 //     moment later.
 //   - One round trip writes one request. It is tried again on a new connection
 //     only if a pooled connection turned out to be closed before a byte of the
 //     request was written.
-//   - Redirects, proxies of the environment, cookies and decompression do not
-//     exist here. Only HTTP/1.1 is spoken.
+//   - The package follows no redirects, uses no proxy of the environment, keeps
+//     no cookies and decompresses nothing. It speaks only HTTP/1.1.
 //   - A connection is used again only if its last response was read to an
 //     unambiguous end and the server has sent nothing since.
-//   - Servers that are shown different client certificates, or are verified by
-//     different authorities, share neither connections nor TLS sessions.
+//   - Endpoints with different client certificates or different authorities
+//     share neither connections nor TLS sessions.
 //   - A response costs at most 16 KiB of header and 24 KiB of body in memory;
 //     16 KiB of the body are returned.
-//   - It leaves descriptors to the rest of the process, and half of the local ports to
-//     other servers ([Connections]). A round trip that would need more, or that the machine
-//     has no descriptor, port or memory for, fails with one of [postrider.ServerFailures].
+//   - Some file descriptors stay free for the rest of the process, and half of
+//     the local ports stay free for other servers ([Connections]). A round trip
+//     fails with one of [postrider.ServerFailures] if it would need more, or if
+//     the machine lacks a descriptor, a port or memory for it.
 //   - No error repeats a URL, a header or a body.
 //
-// One round trip goes like this:
+// One round trip has these steps:
 //
-//  1. The pool is asked for an idle connection to the server (pool.go). It is
-//     used if nothing has arrived on it since its last response (conn.go,
-//     tlslayer.go).
+//  1. The pool returns an idle connection to the server, if it has one
+//     (pool.go). The connection is used if nothing has arrived on it since its
+//     last response (conn.go, tlslayer.go).
 //  2. Otherwise the dialer resolves the name, checks all of its addresses with
 //     the guard and connects to one of them, directly or through the proxy
-//     (dial.go, guard.go, proxy.go), and makes the TLS handshake (clienttls.go).
+//     (dial.go, guard.go, proxy.go). Then it makes the TLS handshake
+//     (clienttls.go).
 //  3. The request is written at once and its memory is freed (roundtrip.go).
 //  4. The header is read and checked (reader.go, header.go), then the body up to
 //     its limit (body.go).
-//  5. The connection goes back to the pool, or is closed if there is any doubt
-//     about where the response ended.
+//  5. The connection goes back to the pool. It is closed instead if there is any
+//     doubt about where the response ended.
 package egress
 
 import (
@@ -62,31 +62,33 @@ import (
 // Options configures an [Egress]. The zero value is the production default.
 type Options struct {
 	Reach
-	Proxy    *url.URL       // from [ParseProxy]; makes every connection, to addresses that were checked here. nil: none
+	// from [ParseProxy]; makes every connection, to addresses checked here; nil: none
+	Proxy    *url.URL
 	Resolver Resolver       // default: the pure Go resolver
 	RootCAs  *x509.CertPool // authorities that servers' certificates must come from; nil: the system's
 
-	Descriptors uint64 // files that this process may open; see [Connections]. 0: connections are not bounded
-	LocalPorts  int    // that connections of this machine may have; 0: connections to one server are not bounded
+	Descriptors uint64 // file limit of this process; see [Connections]. 0: connections are not bounded
+	LocalPorts  int    // local ports of this machine; 0: connections to one server are not bounded
 }
 
 // Reach says which targets are allowed. The zero value is the production
 // default: https to public addresses on ports 80, 443, 8080 and 8443.
 type Reach struct {
 	AllowHTTP bool           // allow http besides https
-	Allow     []netip.Prefix // addresses allowed although they are not public; they win over Deny
-	Deny      []netip.Prefix // addresses refused although they are public, such as our own
-	Ports     []uint16       // allowed ports; nil: 80, 443, 8080, 8443
-	AnyPort   bool           // allow every port; Ports means nothing then
+	Allow     []netip.Prefix // addresses allowed although they are not public; Allow wins over Deny
+	// addresses refused although they are public, such as those of this machine
+	Deny    []netip.Prefix
+	Ports   []uint16 // allowed ports; nil: 80, 443, 8080, 8443
+	AnyPort bool     // allow every port and ignore Ports
 }
 
-// Resolver finds the addresses of a name. [net.Resolver] is one.
+// Resolver looks up the addresses of a name. [net.Resolver] implements it.
 type Resolver interface {
 	// LookupNetIP returns every address of the host.
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// The limits of a response and of what is kept between round trips.
+// The limits of a response and of the pool of connections.
 const (
 	maxHeader    = 16 << 10 // bytes of a response's header, interim responses included
 	maxBody      = 16 << 10 // bytes of a response's body that are returned
@@ -139,14 +141,14 @@ func New(opts Options) *Egress {
 	}
 }
 
-// Close closes the idle connections and keeps no more of them. Round trips
-// under way go on.
+// Close closes the idle connections. From then on the pool keeps no connection. Round trips under
+// way continue.
 func (e *Egress) Close() { e.pool.close() }
 
-// CheckURL returns the canonical form of an endpoint's URL, or a
-// [postrider.InvalidError] for the field "url" that says what the URL must be
-// and repeats nothing of it. A name that passes may still resolve to a
-// forbidden address: that is checked at every round trip.
+// CheckURL returns the canonical form of an endpoint's URL. A URL that is not valid gives a
+// [postrider.InvalidError] for the field "url", which says what the URL must be and repeats no part
+// of the URL. A name that passes may still resolve to a forbidden address; each round trip checks
+// that.
 func (e *Egress) CheckURL(raw string) (string, error) {
 	u, err := e.guard.parse(raw)
 	if err != nil {
@@ -155,19 +157,19 @@ func (e *Egress) CheckURL(raw string) (string, error) {
 	return u.String(), nil
 }
 
-// ParseURL is [Egress.CheckURL] with the URL as its result.
+// ParseURL does the same as [Egress.CheckURL], but returns the parsed URL.
 func (e *Egress) ParseURL(raw string) (*url.URL, error) { return e.guard.parse(raw) }
 
-// Server says where a connection leads and how this side presents itself. Round
-// trips to equal servers share connections, so it has everything that makes a
-// difference to the other side.
+// Server is the address of a connection and the way this program authenticates to it. Round trips
+// to equal servers share connections, so Server has every field that the other side could tell
+// apart.
 type Server struct {
 	Secure  bool       // TLS
 	Address string     // host:port; the host is canonical
 	TLS     *ClientTLS // from [Egress.ClientTLS]; nil: the common configuration
 }
 
-// ServerOf returns the server that a URL from [Egress.ParseURL] leads to.
+// ServerOf returns the server of a URL from [Egress.ParseURL].
 func ServerOf(u *url.URL, own *ClientTLS) Server {
 	port := u.Port()
 	switch {

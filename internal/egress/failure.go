@@ -13,11 +13,10 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// FailureOf returns the failure that an attempt records for an error of
-// [Egress.RoundTrip] or [Egress.ClientTLS]. sent says whether a byte of the
-// request was written: the server may have the event then. The same system error
-// means different things before and after that byte: a reset is a refused
-// connection before, and a cut response after.
+// FailureOf returns the failure that an attempt records for an error of [Egress.RoundTrip] or
+// [Egress.ClientTLS]. sent says whether a byte of the request was written; if so, the server may
+// have the event. The same system error has a different meaning before and after that byte. A reset
+// is a refused connection before it, and a cut response after it.
 func FailureOf(err error, sent bool) postrider.Failure {
 	if f, ok := errors.AsType[*postrider.FailureError](err); ok {
 		return f.Failure
@@ -25,8 +24,8 @@ func FailureOf(err error, sent bool) postrider.Failure {
 	switch {
 	case !sent:
 		return connectFailure(err)
-	// From here on the server may have the event. Only the kinds of failure
-	// that the owner of an endpoint can act on are told apart.
+	// From here on the server may have the event. Only failures that the owner of an endpoint can
+	// act on get their own kind.
 	case errors.Is(err, errMalformed):
 		return postrider.FailureBadResponse
 	case isAlert(err):
@@ -35,8 +34,8 @@ func FailureOf(err error, sent bool) postrider.Failure {
 	return postrider.FailureCut
 }
 
-// TimedOut reports whether the error says that a time limit has passed: of the
-// context, of one address, or of the operating system.
+// TimedOut reports whether the error is a time-out: of the context, of one address, or of the
+// operating system.
 func TimedOut(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
@@ -57,8 +56,8 @@ func lookupError(err error) *postrider.FailureError {
 	return &postrider.FailureError{Failure: postrider.FailureDNS, Err: err}
 }
 
-// connectError returns the failure of connecting to an address. An error that a
-// deeper layer has classified stays as it is.
+// connectError returns the failure of connecting to an address. If a deeper layer has classified
+// the error already, its failure is kept.
 func connectError(err error) *postrider.FailureError {
 	if f, ok := errors.AsType[*postrider.FailureError](err); ok {
 		return f
@@ -66,9 +65,8 @@ func connectError(err error) *postrider.FailureError {
 	return &postrider.FailureError{Failure: connectFailure(err), Err: err}
 }
 
-// connectFailure names the error of a connection that was not made, or that ended
-// before a byte of the request was written. The texts of system errors are never
-// compared, only their codes.
+// connectFailure classifies the error of a connection that was not made, or that ended before a
+// byte of the request was written. It compares only the codes of system errors, never their texts.
 func connectFailure(err error) postrider.Failure {
 	is := func(codes ...syscall.Errno) bool { return isErrno(err, codes...) }
 	switch {
@@ -88,14 +86,14 @@ func connectFailure(err error) postrider.Failure {
 	return postrider.FailureConnect
 }
 
-// isErrno reports whether the error has one of the codes of the operating system.
+// isErrno reports whether err is a system error with one of the codes.
 func isErrno(err error, codes ...syscall.Errno) bool {
 	return slices.ContainsFunc(codes, func(code syscall.Errno) bool { return errors.Is(err, code) })
 }
 
-// serverFailure returns what this machine lacks, if that is why nothing was sent; empty: it
-// is not. EADDRNOTAVAIL is also the error of an address that this machine has no route to:
-// [dialer.connectTo] tells the two apart.
+// serverFailure returns the failure for a resource that this machine lacks, if err has that cause.
+// Otherwise it returns "". EADDRNOTAVAIL is also the error of an address that this machine has no
+// route to; [dialer.connectTo] tells the two cases apart.
 func serverFailure(err error) postrider.Failure {
 	switch {
 	case isErrno(err, syscall.EMFILE, syscall.ENFILE):

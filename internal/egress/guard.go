@@ -12,9 +12,8 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// guard decides which URLs, ports and addresses may be reached. It never changes:
-// other rules need another process, so no idle connection was made under older
-// rules.
+// guard decides which URLs, ports and addresses may be reached. It never changes: new rules need a
+// restart, so no idle connection is older than the rules.
 type guard struct {
 	schemes       []string
 	ports         []uint16 // nil: any
@@ -22,9 +21,9 @@ type guard struct {
 	guardian      *ssrf.Guardian
 }
 
-// metadataAddresses are where clouds give every machine its credentials, as far
-// as their documentation says. They stay forbidden if an operator allows a range
-// that contains them. Some are public addresses, others private.
+// metadataAddresses are the addresses at which clouds give every machine its credentials, according
+// to the documentation of the clouds. They stay forbidden even if an operator allows a range that
+// contains them. Some are public addresses, others are private.
 var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"),    // most clouds
 	netip.MustParseAddr("169.254.170.2"),      // AWS ECS
@@ -44,23 +43,22 @@ var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fe80::a9fe:a9fe"),    // OpenStack
 }
 
-// isNever reports whether the address is forbidden whatever the operator allows: one of
-// metadataAddresses, or 0.0.0.0 and ::, which name no receiver and connect to this
-// machine. The mapped form of an IPv4 address is that address, and a zone changes
-// nothing.
+// isNever reports whether the address is forbidden even if the operator allows it: one of
+// metadataAddresses, or 0.0.0.0 or ::, which name no receiver and connect to this machine. An
+// IPv4-mapped address counts as its IPv4 address. A zone is ignored.
 func isNever(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	return ip.IsUnspecified() || slices.Contains(metadataAddresses, ip)
 }
 
-// errForbidden is in every error that the guard makes of an address. Its text is
-// for operators; attempts and API errors say only that the target is forbidden.
+// errForbidden is part of every error that the guard returns for an address. Its text is for
+// operators; attempts and API errors say only that the target is forbidden.
 var errForbidden = errors.New("target is forbidden")
 
-// newGuard returns the guard for a Reach. The ranges that are not public come from
-// the ssrf package, whose lists a test compares with IANA's registries. An address
-// is decided by the first rule that names it: isNever, Allow, Deny, the
-// ranges that are not public. Every other address is allowed.
+// newGuard returns the guard for a Reach. The ranges that are not public come from package ssrf; a
+// test compares them with IANA's registries. The first rule that names an address decides about the
+// address. The order is isNever, Allow, Deny, the ranges that are not public. Every other address
+// is allowed.
 func newGuard(o Reach) *guard {
 	g := &guard{schemes: []string{"https"}, ports: o.Ports, allowsPrivate: len(o.Allow) > 0}
 	if o.AllowHTTP {
@@ -72,7 +70,7 @@ func newGuard(o Reach) *guard {
 	allow4, allow6 := split(o.Allow)
 	deny4, deny6 := split(o.Deny)
 	g.guardian = ssrf.New(
-		ssrf.WithPorts(g.ports...), // none: any
+		ssrf.WithPorts(g.ports...), // no port in the list: any port
 		ssrf.WithAllowedV4Prefixes(allow4...),
 		ssrf.WithAllowedV6Prefixes(allow6...),
 		ssrf.WithDeniedV4Prefixes(deny4...),
@@ -81,8 +79,8 @@ func newGuard(o Reach) *guard {
 	return g
 }
 
-// split sorts prefixes by family. A prefix of mapped addresses (::ffff:0:0/96) is
-// one of IPv4, because addresses are unmapped before they are checked.
+// split sorts prefixes by family. A prefix of IPv4-mapped addresses (::ffff:0:0/96) counts as IPv4,
+// because addresses are unmapped before they are checked.
 func split(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	for _, p := range prefixes {
 		if p.Addr().Is4In6() && p.Bits() >= 96 { // addresses are checked unmapped
@@ -110,20 +108,19 @@ func PrivatePrefixes() []netip.Prefix {
 	}
 }
 
-// control is called by [net.Dialer] before each connect. It sees the concrete
-// address, after every name and unusual spelling has been resolved.
+// control is called by [net.Dialer] before each connect. It gets the IP address to connect to,
+// after the name or an unusual spelling was resolved.
 //
-// This is the check that counts. The others refuse earlier and with a better text:
-// parse a URL with a forbidden address, resolve a name with one. Between those and
-// the connect an address could still change. For example, a name of an attacker
-// resolves to 93.184.216.34 when it is checked and, with a time to live of zero, to
-// 127.0.0.1 when it is dialed (DNS rebinding). Here only one address exists: the one
-// that the kernel connects to.
+// This check is the one that counts. Two other checks refuse earlier and with a better text: parse
+// refuses a URL with a forbidden address, resolve a name with one. Between those and the connect an
+// address could still change. For example, a name of an attacker resolves to 93.184.216.34 when it
+// is checked and, with a time to live of zero, to 127.0.0.1 when it is dialed (DNS rebinding). At
+// control only one address is left: the one that the kernel connects to.
 func (g *guard) control(_ context.Context, network, address string, c syscall.RawConn) error {
 	return forbid(address, g.guardian.Safe(network, address, c))
 }
 
-// check is control for an address that a proxy dials for us.
+// check does what control does, for an address that a proxy dials for this program.
 func (g *guard) check(address string) error {
 	to, err := netip.ParseAddrPort(address)
 	if err == nil {
@@ -132,8 +129,8 @@ func (g *guard) check(address string) error {
 	return forbid(address, err)
 }
 
-// forbid returns an error if the guardian found one, or if the address is never allowed,
-// although the guardian may allow it as part of a range.
+// forbid returns an error if found is one, or if the address is forbidden by isNever. The guardian
+// may allow such an address as part of a range.
 func forbid(address string, found error) error {
 	if to, err := netip.ParseAddrPort(address); err == nil && isNever(to.Addr()) {
 		found = errors.Join(found, fmt.Errorf("%s is always forbidden", to.Addr()))
@@ -154,13 +151,13 @@ func (g *guard) allowsPort(port uint16) bool {
 	return g.ports == nil || slices.Contains(g.ports, port)
 }
 
-// allowsName checks a name without the DNS, when a URL is stored. localhost is the
-// only name whose addresses are known in advance.
+// allowsName checks a name without the DNS, when a URL is stored. Only the addresses of localhost
+// are known without the DNS.
 func (g *guard) allowsName(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return g.allows(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	}
-	// A name of one label means something else in every network. It can only
-	// be meant where private targets are allowed.
+	// A name of one label has another meaning in every network. It makes sense only where private
+	// targets are allowed.
 	return g.allowsPrivate || strings.Contains(host, ".")
 }

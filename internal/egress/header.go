@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// framing is what a header says of where its response ends and whether another
-// request may follow.
+// framing says where a response ends and whether another request may follow. The header decides it.
 type framing struct {
 	status  int
-	length  int64 // bytes of the body; -1: it ends with the connection, or chunked says where
+	length  int64 // bytes of the body; -1: the body is chunked or ends with the connection
 	chunked bool
 	close   bool // no other request may follow on the connection
 }
 
-// readHeader reads up to the end of the final header. Interim headers before it
-// (1xx) count towards the same limit.
+// readHeader reads up to the end of the final header. Interim headers (1xx) before it count towards
+// the same limit of bytes.
 func (rd *responseReader) readHeader() (framing, error) {
 	for {
 		rd.final = rd.r
@@ -38,23 +37,23 @@ func (rd *responseReader) readHeader() (framing, error) {
 	}
 }
 
-// headerParser reads one header, line by line as it comes, so that garbage is
-// refused without waiting for its end. It reads only the fields that decide
-// where the response ends. It accepts what net/http accepts, or less.
+// headerParser reads one header, line by line as the lines arrive, so it refuses garbage before the
+// header ends. It interprets only the fields that decide where the response ends. It accepts the
+// headers that net/http accepts, or fewer.
 type headerParser struct {
 	reader  *responseReader
 	framing framing
 	http10  bool // the response is in HTTP/1.0
 
 	lengths   int    // how many Content-Length fields there were
-	length    []byte // the value of all of them
+	length    []byte // the value that all of them have
 	encodings int    // how many Transfer-Encoding fields there were
 	keepAlive bool   // Connection has keep-alive
-	decides   bool   // the field before this line decides where the response ends
-	begun     bool   // there was a field
+	decides   bool   // the last field is one that decides where the response ends
+	begun     bool   // a field was read
 }
 
-// line returns the next line of the header without its end.
+// line returns the next line of the header without its line end.
 func (p *headerParser) line() ([]byte, error) {
 	line, err := p.reader.line()
 	if err != nil {
@@ -66,8 +65,8 @@ func (p *headerParser) line() ([]byte, error) {
 	return bytes.TrimSuffix(line, []byte("\r")), nil
 }
 
-// statusLine reads HTTP/1.x, a space, three digits and anything after a space.
-// What does not begin like that is refused at its first wrong byte.
+// statusLine reads HTTP/1.x, a space and three digits; after a further space anything may follow.
+// Other bytes are refused at the first wrong byte.
 func (p *headerParser) statusLine() error {
 	const form = "HTTP/1.1 200"
 	rd := p.reader
@@ -114,8 +113,8 @@ func (p *headerParser) fields() error {
 			return malformed("control character in the header")
 		}
 		if isSpace(line[0]) {
-			// A value that goes on in the next line is obsolete, but seen in
-			// fields that decide nothing here.
+			// A value that continues in the next line is obsolete. Some servers still send it, so
+			// it is accepted in fields that do not decide where the response ends.
 			if !p.begun || p.decides {
 				return malformed("folded line")
 			}
@@ -132,8 +131,8 @@ func (p *headerParser) fields() error {
 	}
 }
 
-// isName accepts spaces in a name, as net/http does. Other readers may take the
-// field for another one, so the connection is not used again.
+// isName accepts spaces in a name, as net/http does. Another reader may take the field for a
+// different one, so the connection of such a response is not used again.
 func (p *headerParser) isName(name []byte) bool {
 	if len(name) > 0 && all(name, tokenBytes) {
 		return true
@@ -142,8 +141,7 @@ func (p *headerParser) isName(name []byte) bool {
 	return len(name) > 0 && all(name, spacedBytes)
 }
 
-// field reads one field, and reports whether it is one that decides where the
-// response ends.
+// field reads one field. decides reports whether the field decides where the response ends.
 func (p *headerParser) field(name, value []byte) (decides bool, err error) {
 	switch {
 	case equalFold(name, "Connection"):
@@ -162,14 +160,13 @@ func (p *headerParser) field(name, value []byte) (decides bool, err error) {
 	return true, nil
 }
 
-// equalFold compares with a text in ASCII. Only bytes that are ASCII too can be
-// equal to one of the same length.
+// equalFold compares b with an ASCII text and ignores case. Since the lengths are equal, b can
+// match only if it is ASCII too.
 func equalFold(b []byte, text string) bool {
 	return len(b) == len(text) && strings.EqualFold(string(b), text)
 }
 
-// connection reads the options of a Connection field. They add up over several
-// fields.
+// connection reads the options of a Connection field. The options of several fields add up.
 func (p *headerParser) connection(list []byte) {
 	for option := range bytes.SplitSeq(list, []byte(",")) {
 		option = bytes.Trim(option, " \t")
@@ -178,9 +175,9 @@ func (p *headerParser) connection(list []byte) {
 	}
 }
 
-// finish says where the response ends (RFC 9112, 6.3). If another reader might
-// find another end, the connection is not used again: the bytes behind it could be a
-// response that the server smuggles in for the next request. The cases:
+// finish says where the response ends (RFC 9112, 6.3). If another reader might find another end,
+// the connection is not used again. Otherwise the server could append a second response, which
+// would be read as the response to the next request. The cases:
 //
 //	status                    headers                     end of the body
 //	1xx, 204, 304             any                         no body
@@ -188,10 +185,10 @@ func (p *headerParser) connection(list []byte) {
 //	other                     Content-Length: n           n bytes
 //	other                     neither                     end of the connection
 //
-// A header with both a Transfer-Encoding and a Content-Length, or with one of them
-// where there is no body, is accepted as net/http accepts it, but its connection is
-// closed. Two different values of Content-Length, and any other Transfer-Encoding,
-// are malformed: no reading of them is safe.
+// A header with both a Transfer-Encoding and a Content-Length is accepted as net/http accepts it,
+// but its connection is closed. So is a header with one of the two where there is no body. Two
+// different values of Content-Length are malformed, and so is any other Transfer-Encoding: no
+// reading of them is safe.
 func (p *headerParser) finish() (framing, error) {
 	f := p.framing
 	announced, err := p.announced()
@@ -200,7 +197,7 @@ func (p *headerParser) finish() (framing, error) {
 	}
 	switch {
 	case p.http10:
-		// HTTP/1.0 has no chunks, and closes unless it says otherwise.
+		// HTTP/1.0 has no chunks, and the server closes unless it sends keep-alive.
 		f.close = f.close || !p.keepAlive || p.encodings > 0
 		f.chunked = false
 	case p.encodings > 1 || p.encodings == 1 && !f.chunked:
@@ -211,8 +208,7 @@ func (p *headerParser) finish() (framing, error) {
 		f.close = f.close || f.chunked || announced > 0 || f.status == http.StatusSwitchingProtocols
 		f.length, f.chunked = 0, false
 	case f.chunked:
-		// Chunks win over a length, but a reader that thinks otherwise finds
-		// another end.
+		// Chunks win over a length. A reader that prefers the length finds another end.
 		f.close = f.close || announced >= 0
 		f.length = -1
 	default:
@@ -223,7 +219,7 @@ func (p *headerParser) finish() (framing, error) {
 	return f, nil
 }
 
-// announced returns the value of Content-Length; -1: there is none.
+// announced returns the value of Content-Length; -1 if there is no such field.
 func (p *headerParser) announced() (n int64, err error) {
 	if p.lengths == 0 {
 		return -1, nil
@@ -240,8 +236,8 @@ func (p *headerParser) announced() (n int64, err error) {
 // byteSet has true for each byte that belongs to the set.
 type byteSet [256]bool
 
-// bytesThat returns the set of the bytes that belong to it. Looking a byte up costs
-// a fraction of calling belong for it.
+// bytesThat returns the set of the bytes for which belong returns true. A look-up in the set costs
+// a fraction of a call of belong.
 func bytesThat(belong func(byte) bool) *byteSet {
 	var set byteSet
 	for i := range set {

@@ -12,25 +12,24 @@ import (
 const (
 	// operatorTime is the time limit of one request of [OperatorClient].
 	operatorTime = 10 * time.Second
-	// operatorBytes is the limit of the bytes that are read of its response.
+	// operatorBytes is how many bytes of a response [OperatorClient] reads at most.
 	operatorBytes = 1 << 20
-	// operatorConnect is the time limit of a connection, and of its TLS handshake.
+	// operatorConnect is the time limit of a connection, and again of its TLS handshake.
 	operatorConnect = 5 * time.Second
 )
 
-// DialOperator connects to a server that the operator's settings name: a mail server, a
-// bucket, a collector, an identity provider. It is not guarded: it reaches private
-// networks. So never use it for an address that a tenant sets. A library that connects by
-// itself gets this function as its dialer.
+// DialOperator connects to a server that the operator's settings name: a mail server, a bucket, a
+// collector, an identity provider. It checks no address and reaches private networks, so never use
+// it for an address that a tenant sets. A library that makes its own connections gets this function
+// as its dialer.
 func DialOperator(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: operatorConnect}).DialContext(ctx, network, address)
 }
 
 // OperatorTransport returns a transport for URLs that the operator sets. It connects by
-// [DialOperator], keeps connections open, and uses the proxy of the environment. It bounds
-// the time of a connection and the size of a response's header, but not the time of a
-// request or the size of a body: that is its user's. The user calls CloseIdleConnections
-// at its end.
+// [DialOperator], keeps connections open, and uses the proxy of the environment. It bounds the time
+// of a connection and the size of a response's header. The caller bounds the time of a request and
+// the size of a body, and calls CloseIdleConnections when it is done.
 func OperatorTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:       http.ProxyFromEnvironment,
@@ -40,10 +39,9 @@ func OperatorTransport() *http.Transport {
 	}
 }
 
-// OperatorClient returns a client for small requests to URLs that the operator sets, such as
-// the URL of an identity provider. It follows no redirect, reads at most 1 MiB of a
-// response, and each request has a connection of its own: logins are rare, and no connection
-// outlives the server.
+// OperatorClient returns a client for small requests to URLs that the operator sets, such as the
+// URL of an identity provider. It follows no redirect and reads at most 1 MiB of a response. Each
+// request has a connection of its own: logins are rare, and no connection outlives the server.
 func OperatorClient() *http.Client {
 	transport := OperatorTransport()
 	transport.DisableKeepAlives = true
@@ -53,7 +51,7 @@ func OperatorClient() *http.Client {
 	}
 }
 
-// bounded is a transport whose responses have at most operatorBytes.
+// bounded is a transport whose responses fail after operatorBytes.
 type bounded struct{ *http.Transport }
 
 // RoundTrip implements [http.RoundTripper].
@@ -65,7 +63,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// boundedBody fails when more than left bytes are read.
+// boundedBody fails when more than left bytes were read.
 type boundedBody struct {
 	io.ReadCloser
 

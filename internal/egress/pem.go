@@ -16,29 +16,28 @@ import (
 // The limits of an endpoint's certificates, keys and authorities.
 const (
 	maxPEM         = 64 << 10
-	maxChain       = 8  // certificates that are shown
+	maxChain       = 8  // certificates of a chain that is sent to the server
 	maxAuthorities = 64 // certificates that are trusted
 	minRSA         = 2048
 	maxRSA         = 4096 // a larger key makes every handshake slow
 )
 
-// CheckTLS returns every fault of an endpoint's own TLS, joined. Each is a
-// [postrider.InvalidError] for tls.certificate, tls.key or tls.authorities and
-// repeats nothing of them. If there is no fault, [Egress.ClientTLS] can read
-// them.
+// CheckTLS returns every fault of an endpoint's own TLS, joined. Each fault is a
+// [postrider.InvalidError] for tls.certificate, tls.key or tls.authorities and repeats nothing of
+// their contents. If there is no fault, [Egress.ClientTLS] can read them.
 func (*Egress) CheckTLS(own postrider.TLS, key string) error {
 	_, err := parseTLS(own, key, time.Now())
 	return err
 }
 
-// tlsParts are a [postrider.TLS] and its key, parsed.
+// tlsParts are a [postrider.TLS] and its key after parsing.
 type tlsParts struct {
 	certificate *tls.Certificate // nil: none
 	authorities *x509.CertPool   // nil: none
 }
 
-// parseTLS returns the parts, or every fault, joined. A certificate that has
-// expired at now is a fault, unless now is zero.
+// parseTLS returns the parts, or every fault, joined. A certificate that has expired at now is a
+// fault; a zero now skips this check.
 func parseTLS(own postrider.TLS, key string, now time.Time) (tlsParts, error) {
 	var parts tlsParts
 	var faults []error
@@ -106,7 +105,8 @@ func parseKey(text string) (any, error) {
 		return nil, errors.New("must be at most 64 KiB")
 	}
 	block, rest := pem.Decode([]byte(text))
-	if block != nil && block.Type == "EC PARAMETERS" { // openssl ecparam writes them in front
+	// openssl ecparam writes this block before the key
+	if block != nil && block.Type == "EC PARAMETERS" {
 		block, rest = pem.Decode(rest)
 	}
 	if block == nil || strings.TrimSpace(string(rest)) != "" {
@@ -133,10 +133,9 @@ func parseKey(text string) (any, error) {
 	return key, nil
 }
 
-// pair returns the chain with the key, which must belong to its first
-// certificate.
+// pair returns the chain with the key. The key must belong to the first certificate.
 func pair(chain []*x509.Certificate, key any) (*tls.Certificate, error) {
-	signer, ok := key.(crypto.Signer) // what X25519 is not
+	signer, ok := key.(crypto.Signer) // an X25519 key is no signer
 	if !ok {
 		return nil, errors.New("must be an RSA, ECDSA or Ed25519 key")
 	}

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// pool keeps idle connections: at most maxIdleHost to a server and maxIdle in
-// all, each for idleTimeout. A timer closes them: no goroutine waits meanwhile.
+// pool keeps idle connections: at most maxIdleHost to one server and maxIdle in total, each for
+// idleTimeout. A timer closes them, so no goroutine waits.
 type pool struct {
 	mu     sync.Mutex
 	idle   map[Server][]*conn // oldest first
 	total  int
-	timer  *time.Timer // of the next closeExpired; nil: there was none yet
+	timer  *time.Timer // calls closeExpired; nil: never started
 	armed  bool        // the timer runs
 	closed bool
 }
 
-// newPool returns an empty pool, whose timer does not run.
+// newPool returns an empty pool without a timer.
 func newPool() *pool { return &pool{idle: map[Server][]*conn{}} }
 
-// get removes the connection to the server that was used last and returns it; nil:
-// there is none. The caller has to check whether it is still usable. The newest is
-// the least likely to have been closed by the server, and connections that are not
-// needed any more stay idle until they expire.
+// get removes and returns the idle connection to the server that was used last; nil if there is
+// none. The caller must check whether it is still usable. The newest connection is the least likely
+// to have been closed by the server. Connections that are no longer needed stay idle until they
+// expire.
 func (p *pool) get(to Server) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,16 +38,16 @@ func (p *pool) get(to Server) *conn {
 	return c
 }
 
-// put adds a connection. If the pool is full it closes the oldest one, to the
-// same server if that has too many; if the pool is closed it closes c. Connections
-// are closed without the lock, because closing a socket is a system call.
+// put adds a connection. A full pool closes its oldest connection for that; if the server of c has
+// too many, the oldest to that server. A closed pool closes c. Connections are closed without the
+// lock, because closing a socket is a system call.
 func (p *pool) put(c *conn) {
 	if drop := p.add(c, time.Now()); drop != nil {
 		drop.abort()
 	}
 }
 
-// add returns the connection that is to be closed, or nil.
+// add adds c and returns the connection that must be closed, or nil.
 func (p *pool) add(c *conn, now time.Time) (drop *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +68,8 @@ func (p *pool) add(c *conn, now time.Time) (drop *conn) {
 	return drop
 }
 
-// armLocked starts the timer. One timer serves all connections: it runs while there
-// are any, and is set to the time at which the oldest one expires.
+// armLocked starts the timer. One timer serves all connections. It runs while the pool has a
+// connection, and fires when the oldest one expires.
 func (p *pool) armLocked(wait time.Duration) {
 	p.armed = true
 	if p.timer == nil {
@@ -79,8 +79,8 @@ func (p *pool) armLocked(wait time.Duration) {
 	p.timer.Reset(wait)
 }
 
-// evict removes the oldest connection of all and returns it, to be closed without the
-// lock; nil: there is none.
+// evict removes and returns the oldest connection of all; nil if there is none. The caller closes
+// it, without the lock.
 func (p *pool) evict() *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *pool) evict() *conn {
 	return p.popLocked(p.oldestLocked())
 }
 
-// popLocked removes the oldest connection to the server.
+// popLocked removes and returns the oldest connection to the server.
 func (p *pool) popLocked(to Server) *conn {
 	idle := p.idle[to]
 	c := idle[0]
@@ -101,8 +101,8 @@ func (p *pool) popLocked(to Server) *conn {
 	return c
 }
 
-// oldestLocked returns the server of the oldest connection. Looking at all of
-// them costs less than the dial that made this one necessary.
+// oldestLocked returns the server of the oldest connection. A scan of all servers costs less than
+// the dial that made the scan necessary.
 func (p *pool) oldestLocked() Server {
 	var found Server
 	var since time.Time
@@ -114,17 +114,17 @@ func (p *pool) oldestLocked() Server {
 	return found
 }
 
-// closeExpired closes the connections that have been idle for too long, and
-// sets the timer for the others.
+// closeExpired closes the connections that have been idle for idleTimeout, and sets the timer for
+// the others.
 func (p *pool) closeExpired() {
 	for _, c := range p.expired(time.Now()) {
 		c.abort()
 	}
 }
 
-// expired removes the connections that have been idle for idleTimeout and returns
-// them, to be closed without the lock. Connections to one server are in order of
-// age, so each list is read up to the first that stays.
+// expired removes and returns the connections that have been idle for idleTimeout. The caller
+// closes them, without the lock. The connections to one server are in order of age, so each list is
+// read up to the first connection that stays.
 func (p *pool) expired(now time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,14 +144,14 @@ func (p *pool) expired(now time.Time) []*conn {
 	return drop
 }
 
-// close closes all idle connections. From now on put closes every connection that it gets.
+// close closes all idle connections. From then on put closes every connection.
 func (p *pool) close() {
 	for _, c := range p.empty() {
 		c.abort()
 	}
 }
 
-// empty removes all connections and returns them, to be closed without the lock.
+// empty removes and returns all connections. The caller closes them, without the lock.
 func (p *pool) empty() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Post sends a JSON body to a URL that a tenant set, and returns the status code of the
-// response. It follows no redirect. A request that got no response is a
-// [postrider.FailureError].
+// Post sends a JSON body to a URL that a tenant set, and returns the status code of the response.
+// It follows no redirect. If there is no response, the error is a [postrider.FailureError].
 func (e *Egress) Post(ctx context.Context, raw string, body []byte) (status int, err error) {
 	u, err := e.guard.parse(raw)
 	if err != nil {
@@ -32,8 +31,9 @@ func (e *Egress) Post(ctx context.Context, raw string, body []byte) (status int,
 	return response.Status, nil
 }
 
-// PostAsOperator is [Egress.Post] for a URL that the operator set: it is not guarded, so
-// never use it for a URL that a tenant sets. No error has the URL, which may be a secret.
+// PostAsOperator does what [Egress.Post] does, for a URL that the operator set. It checks no
+// address, so never use it for a URL that a tenant sets. No error repeats the URL, which may be a
+// secret.
 func PostAsOperator(ctx context.Context, to string, body []byte) (status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {

@@ -18,23 +18,22 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// proxy is the operator's proxy. It gets addresses, never names: a name is
-// resolved and its addresses are checked here. The address of the proxy itself
-// is not checked, because the operator chose it.
+// proxy is the operator's proxy. It gets only IP addresses: this program resolves each name and
+// checks its addresses. The address of the proxy itself is not checked, because the operator chose
+// it.
 type proxy struct {
 	address string
-	tls     *tls.Config // to the proxy itself; nil: none
-	header  string      // fields of CONNECT and the end of its header; empty: the proxy is a SOCKS5 proxy
+	tls     *tls.Config // for the connection to the proxy itself; nil: no TLS
+	header  string      // fields of CONNECT and the end of its header; empty: a SOCKS5 proxy
 	auth    *socks.Auth // for SOCKS; nil: none
 	net     net.Dialer
 }
 
-// errProxyURL is the reason of every URL that is refused: the operator sees the
-// setting that it belongs to.
+// errProxyURL is the reason for every URL that is refused. The caller adds the name of the setting.
 var errProxyURL = errors.New("must be http, https or socks5://host:port, with user:password@ if it wants them")
 
-// ParseProxy reads the URL of a proxy for [Options].Proxy. Its errors repeat
-// nothing of the text, which may hold a password.
+// ParseProxy reads the URL of a proxy for [Options].Proxy. No error repeats any part of the text,
+// which may contain a password.
 func ParseProxy(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" || strings.Trim(u.Path, "/") != "" ||
@@ -54,8 +53,8 @@ func ParseProxy(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// newProxy returns the proxy of a URL from ParseProxy, nil for nil. The resolver finds the
-// proxy itself.
+// newProxy returns the proxy of a URL from ParseProxy; nil for nil. resolver looks up the name of
+// the proxy.
 func newProxy(u *url.URL, roots *x509.CertPool, resolver *net.Resolver) *proxy {
 	if u == nil {
 		return nil
@@ -79,9 +78,8 @@ func newProxy(u *url.URL, roots *x509.CertPool, resolver *net.Resolver) *proxy {
 	return p
 }
 
-// connect returns a connection through the proxy to the address, an IP and a
-// port that the guard allows. Every error is the failure of the
-// proxy, or of this machine.
+// connect returns a connection through the proxy to an address (IP and port) that the guard allows.
+// Every error is a failure of the proxy or of this machine.
 func (p *proxy) connect(ctx context.Context, address string) (*conn, error) {
 	c, err := p.dial(ctx, address)
 	if err != nil {
@@ -90,9 +88,9 @@ func (p *proxy) connect(ctx context.Context, address string) (*conn, error) {
 	return c, nil
 }
 
-// dial connects to the proxy and has it extend the connection to the address. The
-// context ends a read that waits for the proxy as it ends a round trip: by putting
-// the deadline of the socket into the past.
+// dial connects to the proxy and lets the proxy connect to the address. When the context ends, it
+// ends a read that waits for the proxy in the same way as a round trip ends: it puts the deadline
+// of the socket into the past.
 func (p *proxy) dial(ctx context.Context, address string) (*conn, error) {
 	socket, err := p.net.DialContext(ctx, "tcp", p.address)
 	if err != nil {
@@ -114,9 +112,8 @@ func (p *proxy) dial(ctx context.Context, address string) (*conn, error) {
 	return c, nil
 }
 
-// tunnel has the proxy extend the connection to the address. Afterwards c reads and
-// writes as if it were connected to the server itself, and gets another layer of
-// TLS for it.
+// tunnel lets the proxy connect to the address. Afterwards c reads and writes as if it were
+// connected to the server itself, and can get another layer of TLS, to the server.
 func (p *proxy) tunnel(ctx context.Context, c *conn, address string) error {
 	if p.tls != nil {
 		if err := c.secure(ctx, p.tls); err != nil {
@@ -130,17 +127,16 @@ func (p *proxy) tunnel(ctx context.Context, c *conn, address string) error {
 	if err != nil {
 		return fmt.Errorf("prepare SOCKS: %w", err)
 	}
-	// The connection that this returns is c with another address.
+	// DialContext returns c with another address.
 	if _, err := client.(socks.ContextDialer).DialContext(ctx, "tcp", address); err != nil { //nolint:errcheck // it is one
 		return fmt.Errorf("ask SOCKS proxy: %w", err)
 	}
 	return nil
 }
 
-// tunnelHTTP asks with CONNECT (RFC 9110, 9.3.6). The response has the limits of
-// every other. It must end exactly where the server's bytes begin: bytes that are in
-// the reader already would be lost for the server's TLS, or were planted by the
-// proxy.
+// tunnelHTTP asks with CONNECT (RFC 9110, 9.3.6). The limits of other responses hold for this one
+// too. The response must end exactly where the bytes of the server begin. Bytes that the reader has
+// already would be lost for the TLS to the server, or were planted by the proxy.
 func (p *proxy) tunnelHTTP(c *conn, address string) error {
 	if _, err := c.Write([]byte("CONNECT " + address + " HTTP/1.1\r\nHost: " + address + "\r\n" + p.header)); err != nil {
 		return fmt.Errorf("ask proxy: %w", err)
@@ -159,7 +155,7 @@ func (p *proxy) tunnelHTTP(c *conn, address string) error {
 	return nil
 }
 
-// fixedDialer gives the SOCKS client a connection that exists.
+// fixedDialer gives the SOCKS client a connection that is already open.
 type fixedDialer struct{ net.Conn }
 
 // Dial returns the connection.

@@ -11,8 +11,7 @@ import (
 // errMalformed says that the bytes of the server are not a response in HTTP/1.
 var errMalformed = errors.New("malformed response")
 
-// malformed returns an errMalformed that says what is wrong, without repeating
-// anything of the response.
+// malformed returns an errMalformed that says what is wrong and repeats no part of the response.
 func malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
 
 var (
@@ -22,25 +21,25 @@ var (
 
 const (
 	smallBuffer = 4 << 10                 // enough for almost every response
-	largeBuffer = maxHeader + smallBuffer // a header, and space for what follows it
+	largeBuffer = maxHeader + smallBuffer // a header, and space for the bytes after it
 )
 
-// responseReader reads a response from a connection. The header stays in the
-// buffer until the next reset; the body passes through the space behind it.
+// responseReader reads a response from a connection. The header stays in the buffer until the next
+// reset. The body passes through the space behind it.
 //
 //	buffer:  [ interim headers | final header | body, read | body, unread | free ]
 //	          0                 final          header       r              w
 type responseReader struct {
 	src    io.Reader
 	buffer []byte
-	r, w   int       // buffer[r:w] is still to be read
-	final  int       // where the header that is read begins: interim ones are before it
+	r, w   int       // buffer[r:w] is not read yet
+	final  int       // where the header that is being read begins, after interim headers
 	header int       // where the final header ends; 0: it has not ended yet
-	err    error     // of src, once it had one
-	first  time.Time // when the first byte came; zero: none has come
+	err    error     // the first error of src
+	first  time.Time // when the first byte arrived; zero: no byte has arrived
 }
 
-// reset prepares for the next response. A buffer that grew is given up.
+// reset prepares for the next response. It drops a buffer that grew.
 func (rd *responseReader) reset(src io.Reader) {
 	buffer := rd.buffer
 	if len(buffer) != smallBuffer {
@@ -49,8 +48,8 @@ func (rd *responseReader) reset(src io.Reader) {
 	*rd = responseReader{src: src, buffer: buffer}
 }
 
-// rawHeader returns a copy of everything up to the end of the final header, or
-// the bytes that came instead of it; nil if none came.
+// rawHeader returns a copy of all bytes up to the end of the final header. If the header did not
+// end, it returns the bytes that arrived, at most maxHeader of them; nil if none arrived.
 func (rd *responseReader) rawHeader() []byte {
 	size := rd.header
 	if size == 0 {
@@ -59,7 +58,7 @@ func (rd *responseReader) rawHeader() []byte {
 	return append([]byte(nil), rd.buffer[:size]...)
 }
 
-// firstByte returns when the first byte came; if none has come, the present time.
+// firstByte returns when the first byte arrived; the present time if none has arrived.
 func (rd *responseReader) firstByte() time.Time {
 	if rd.first.IsZero() {
 		return time.Now()
@@ -67,17 +66,16 @@ func (rd *responseReader) firstByte() time.Time {
 	return rd.first
 }
 
-// finalHeader returns the final header, in the buffer.
+// finalHeader returns the final header as a part of the buffer.
 func (rd *responseReader) finalHeader() []byte { return rd.buffer[rd.final:rd.header] }
 
-// drained reports whether all received bytes were read, without an error.
+// drained reports whether all received bytes were read, and the connection gave no error.
 func (rd *responseReader) drained() bool { return rd.r == rd.w && rd.err == nil }
 
-// fill reads more into the buffer. It fails when nothing arrives or nothing more
-// fits. A read may return bytes together with an error, such as the last bytes of a
-// response with the end of the connection. The bytes count; the error is kept and
-// returned when they are used up. The buffer so bounds the header, and each line of a
-// body in chunks.
+// fill reads more bytes into the buffer. It fails if nothing arrives or the buffer is full. So the
+// size of the buffer bounds the header, and each line of a chunked body. A read may return bytes
+// together with an error, such as the last bytes of a response with the end of the connection. The
+// bytes count; fill keeps the error and returns it at the next call.
 func (rd *responseReader) fill() error {
 	if rd.err != nil {
 		return rd.err
@@ -104,9 +102,8 @@ func (rd *responseReader) fill() error {
 	return err
 }
 
-// makeSpace drops the part of the body that was read, and grows the buffer once.
-// The final header is never moved, because [Response.Field] reads it there until
-// the end of the attempt.
+// makeSpace drops the part of the body that was read, and grows the buffer at most once. It never
+// moves the final header, because [Response.Field] reads it there until the end of the attempt.
 func (rd *responseReader) makeSpace() {
 	if rd.header > 0 && rd.r > rd.header {
 		rd.w = rd.header + copy(rd.buffer[rd.header:], rd.buffer[rd.r:rd.w])
@@ -119,8 +116,7 @@ func (rd *responseReader) makeSpace() {
 	}
 }
 
-// line returns the next line without its line feed. It is valid until more is
-// read.
+// line returns the next line without its line feed. The line is valid until the next read.
 func (rd *responseReader) line() ([]byte, error) {
 	for searched := 0; ; {
 		unread := rd.buffer[rd.r:rd.w]
@@ -135,8 +131,8 @@ func (rd *responseReader) line() ([]byte, error) {
 	}
 }
 
-// read is io.Reader for a body: what the buffer has, else straight from the
-// source.
+// read has the contract of io.Reader, for a body. It takes bytes from the buffer first and then
+// from the source.
 func (rd *responseReader) read(p []byte) (int, error) {
 	if rd.r < rd.w {
 		n := copy(p, rd.buffer[rd.r:rd.w])
@@ -151,7 +147,7 @@ func (rd *responseReader) read(p []byte) (int, error) {
 	return n, err
 }
 
-// readFull fills p. If it cannot, it returns how much of p it filled, and why.
+// readFull fills p. If it cannot, it returns how many bytes it filled, and the error.
 func (rd *responseReader) readFull(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var got int

@@ -9,14 +9,14 @@ import (
 // [Exchange]: read it before the Exchange is used again.
 type Response struct {
 	Status int
-	Body   []byte // its first 16 KiB; less if the connection or the context ended before the body did
+	Body   []byte // the first 16 KiB of the body; less if the connection or the context ended early
 
 	header []byte // status line and fields, up to the empty line
 }
 
-// Field returns the value of the first header field of that name, which must be
-// ASCII; "" if there is none. A value that is folded over several lines counts
-// as none, since readers differ in what it is.
+// Field returns the value of the first header field with that name, which must be ASCII; "" if
+// there is none. It also returns "" for a value that is folded over several lines, since readers
+// disagree on such values.
 func (r *Response) Field(name string) string {
 	_, fields, _ := bytes.Cut(r.header, []byte("\n"))
 	for len(fields) > 0 {

@@ -8,46 +8,44 @@ import (
 	"os"
 )
 
-// tlsLayer is TLS on a connection, and what it reads from.
+// tlsLayer is one layer of TLS on a connection, and the tracker that it reads from.
 type tlsLayer struct {
 	tls   *tls.Conn
 	below *recordTracker
 }
 
-// empty reports whether TLS holds nothing that nobody has read. It must be
-// called while the read deadline of the socket has passed.
+// empty reports whether TLS holds no received bytes that nobody has read. The caller must first put
+// the read deadline of the socket into the past.
 //
-// A server that sends more than one response to a request could plant the
-// second one: TLS reads ahead, so it would not lie in the socket, where
-// [conn.usable] looks, but in a buffer of crypto/tls that has no method to ask
-// for its size. It can hold two things:
+// A server that sends more than one response to a request could plant the second one. TLS reads
+// ahead, so the planted bytes are not in the socket, where [conn.usable] looks. They are in a
+// buffer of crypto/tls that has no method for its size. That buffer can hold two things:
 //
 //   - Data of a whole record. A read returns it without touching the socket. If
-//     there is none, the read wants the socket and fails with the deadline,
-//     which is documented for [tls.Conn.SetReadDeadline] and can be repeated.
-//   - The beginning of a record. A read cannot tell, but the tracker below knows
+//     there is none, the read needs the socket and fails with the deadline. That
+//     is documented for [tls.Conn.SetReadDeadline] and can be repeated.
+//   - The beginning of a record. A read does not show it, but recordTracker knows
 //     that the last byte that TLS read did not end a record.
 //
-// The byte that a read finds is lost, but then the connection is closed anyway.
+// A byte that this read returns is lost, but the connection is closed then anyway.
 func (l tlsLayer) empty() bool {
 	var b [1]byte
 	n, err := l.tls.Read(b[:])
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && l.below.atBoundary()
 }
 
-// recordTracker is a connection below TLS that follows where records end. A
-// record is a type, a version and a length, in 5 bytes, and so many bytes of
-// payload (RFC 8446, 5.1).
+// recordTracker is the connection below TLS. It tracks where TLS records end. A record has a type,
+// a version and a length, in 5 bytes, and then that many bytes of payload (RFC 8446, 5.1).
 type recordTracker struct {
 	net.Conn
 	socket net.Conn // below all layers
 
-	header [5]byte // of the record that is read
-	have   int     // bytes of header that were read
-	left   int     // bytes of the payload that were not read yet
+	header [5]byte // of the record that is being read
+	have   int     // how many bytes of header were read
+	left   int     // how many bytes of the payload are still to come
 }
 
-// Close closes the socket. If there is TLS in between, its Close would wait for
+// Close closes the socket directly. If another layer of TLS is in between, its Close would wait for
 // a server that does not read.
 func (r *recordTracker) Close() error { return r.socket.Close() }
 
@@ -58,7 +56,7 @@ func (r *recordTracker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// follow counts the bytes that were read.
+// follow updates header, have and left by the bytes that were read.
 func (r *recordTracker) follow(p []byte) {
 	for len(p) > 0 {
 		if r.left > 0 {

@@ -14,13 +14,13 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// MaxURL is the longest URL that may be sent to, in bytes.
+// MaxURL is the longest URL of an endpoint, in bytes.
 const MaxURL = 2048
 
 const maxHost = 253 // bytes of a name: RFC 1035
 
-// The reasons why a URL is refused. All forbidden targets have the same one: it
-// must not show which of them exist.
+// The reasons why a URL is refused. All forbidden targets have the same reason, so that it does not
+// show which of them exist.
 const (
 	reasonForm      = "must be an absolute URL like https://example.com/hooks"
 	reasonLength    = "must have at most 2048 characters"
@@ -36,8 +36,8 @@ const (
 	reasonNever     = "must not have this address: it is always forbidden"
 )
 
-// refuse returns the error for a URL. It has the reason and nothing of the URL,
-// which may hold a credential.
+// refuse returns the error for a URL. The error has the reason and no part of the URL, which may
+// hold a credential.
 func refuse(reason string) error {
 	fault := &postrider.InvalidError{Field: "url", Reason: reason, Code: codes[reason]}
 	if fault.Code == postrider.FaultTooLong {
@@ -46,7 +46,7 @@ func refuse(reason string) error {
 	return fault
 }
 
-// codes has the codes of the reasons that are not about the form of the URL.
+// codes has a code for each reason that is not about the form of the URL.
 var codes = map[string]postrider.FaultCode{
 	reasonLength:    postrider.FaultTooLong,
 	reasonUser:      postrider.FaultHasCredentials,
@@ -81,8 +81,8 @@ func (g *guard) parse(raw string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An address in the URL is checked now. Those of a name are checked when it is
-	// dialed; of the name itself only its form is.
+	// An address in the URL is checked now. The addresses of a name are checked when it is dialed;
+	// now only the form of the name is checked.
 	ip, err := netip.ParseAddr(host)
 	literal := err == nil
 	if literal && isNever(ip) {
@@ -98,11 +98,11 @@ func (g *guard) parse(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkText refuses texts that URL parsers read differently: if the parser that
-// checks a URL and the one that uses it disagree, a request goes to a host that
-// was not checked. For example, of https://good.example\@10.0.0.1/ some parsers
-// take good.example for the host, others 10.0.0.1 with a user name in front. Such a
-// text is refused before any parser sees it, and not repaired.
+// checkText refuses texts that URL parsers read differently. If the parser that checks a URL
+// disagrees with the parser that uses it, a request goes to a host that was not checked. For
+// example, in https://good.example\@10.0.0.1/ some parsers find the host good.example, others find
+// 10.0.0.1 with a user name before it. checkText refuses such a text before any parser sees it, and
+// repairs nothing.
 func checkText(raw string) error {
 	if len(raw) > MaxURL {
 		return refuse(reasonLength)
@@ -152,10 +152,9 @@ func (g *guard) canonicalPort(u *url.URL) (string, error) {
 	return ":" + text, nil
 }
 
-// canonicalHost returns the host of a URL as an IP address in its shortest
-// form, without brackets, or as an ASCII domain name in lower case without a
-// dot at its end. There is one form for each host, so that two spellings of a host
-// share its connections and its limit of attempts:
+// canonicalHost returns the host of a URL in canonical form. An IP address gets its shortest form,
+// without brackets. A domain name becomes ASCII in lower case without a dot at its end. Each host
+// has one form, so two spellings of a host share its connections and its limit of attempts:
 //
 //	[::ffff:192.0.2.1]  →  192.0.2.1
 //	BÜCHER.example.     →  xn--bcher-kva.example
@@ -172,8 +171,8 @@ func canonicalHost(hostport string) (string, bool) {
 	name, _, _ := strings.Cut(hostport, ":")
 	name = strings.TrimSuffix(name, ".")
 	if !isPlain(name) {
-		// Some mappings change when they are mapped again. Refuse those, so that
-		// the canonical form is stable.
+		// Some mapped names change when they are mapped again. They are refused, so that the
+		// canonical form is stable.
 		mapped, err := lookupProfile.ToASCII(name)
 		if again, err2 := lookupProfile.ToASCII(mapped); err != nil || err2 != nil || again != mapped {
 			return "", false
@@ -188,14 +187,14 @@ func canonicalHost(hostport string) (string, bool) {
 		return name, true
 	}
 	ip, err := netip.ParseAddr(name)
-	if err != nil { // 127.1, 0x7f.1, 2130706433: some resolvers read an address
+	if err != nil { // 127.1, 0x7f.1 and 2130706433 are addresses for some resolvers
 		return "", false
 	}
 	return ip.String(), true
 }
 
-// lookupProfile maps international names to the form that the DNS has, as browsers
-// do (UTS 46, not transitional), and refuses a text that is no valid domain name.
+// lookupProfile maps international names to the form that the DNS has, as browsers do (UTS 46, not
+// transitional). It refuses a text that is not a valid domain name.
 var lookupProfile = idna.New(
 	idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true),
 )
@@ -206,8 +205,8 @@ func isPlain(name string) bool {
 		!strings.Contains(strings.ToLower(name), "xn--")
 }
 
-// isName reports whether the name is made of labels of letters, digits, hyphens
-// and, as some receivers have them, underscores.
+// isName reports whether the name consists of labels of letters, digits, hyphens and underscores.
+// The names of some receivers have underscores.
 func isName(name string) bool {
 	if len(name) > maxHost {
 		return false
@@ -223,8 +222,8 @@ func isName(name string) bool {
 	return true
 }
 
-// endsInNumber is the rule of the same name in the WHATWG URL standard: the
-// last label is decimal, or hexadecimal with 0x.
+// endsInNumber implements the rule "ends in a number" of the WHATWG URL standard: the last label is
+// decimal, or hexadecimal with 0x.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if strings.Trim(last, "0123456789") == "" {

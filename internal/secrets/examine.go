@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Reader is the part of [store.Encryption] that writes nothing.
+// Reader has the methods of [store.Encryption] that write nothing.
 type Reader interface {
 	// Keyring returns the stored keyring; nil: none is stored.
 	Keyring(ctx context.Context) ([]byte, error)
@@ -18,8 +18,9 @@ type Reader interface {
 	EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) ([]store.EncryptedValue, error)
 }
 
-// Examine describes the keys of the location, for postrider doctor. It makes none, and
-// decrypts what [Open] would decrypt. A nil reader stands for a store without tables.
+// Examine describes the keys at the location, for postrider doctor. It creates no keys. It decrypts
+// the values that the check in [Open] would decrypt. A nil reader stands for a store without
+// tables.
 func Examine(ctx context.Context, l Location, values Reader) doctor.Keyring {
 	if values == nil {
 		values = empty{}
@@ -40,7 +41,7 @@ func Examine(ctx context.Context, l Location, values Reader) doctor.Keyring {
 			_, err := s.Vault.Reencrypt(ctx, value)
 			if unknown, ok := errors.AsType[*UnknownKeyError](err); ok {
 				found.Err = fmt.Errorf("the keys of %s do not decrypt the stored values: %w", from, unknown)
-				return false, nil // it is reported as Err
+				return false, nil // reported as Err
 			}
 			if err != nil {
 				found.Unreadable++
@@ -52,24 +53,24 @@ func Examine(ctx context.Context, l Location, values Reader) doctor.Keyring {
 	return found
 }
 
-// readOnly is a store without its writes.
+// readOnly is a store whose writes fail with errReadOnly.
 type readOnly struct{ Reader }
 
 var errReadOnly = errors.New("the store is only read")
 
-// SwapKeyring is part of [store.Encryption].
+// SwapKeyring implements [store.Encryption].
 func (readOnly) SwapKeyring(context.Context, []byte, []byte) ([]byte, error) { return nil, errReadOnly }
 
-// Reencrypt is part of [store.Encryption].
+// Reencrypt implements [store.Encryption].
 func (readOnly) Reencrypt(context.Context, []store.Reencryption) (int, error) { return 0, errReadOnly }
 
 // empty is a store without tables.
 type empty struct{}
 
-// Keyring is part of [Reader].
+// Keyring implements [Reader].
 func (empty) Keyring(context.Context) ([]byte, error) { return nil, nil }
 
-// EncryptedValues is part of [Reader].
+// EncryptedValues implements [Reader].
 func (empty) EncryptedValues(context.Context, store.EncryptedID, int) ([]store.EncryptedValue, error) {
 	return nil, nil
 }

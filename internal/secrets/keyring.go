@@ -21,19 +21,19 @@ type KeyID [8]byte
 // String returns the id as 16 hexadecimal digits.
 func (id KeyID) String() string { return hex.EncodeToString(id[:]) }
 
-// Keyring holds the encryption keys of one store, newest first. The newest key
-// encrypts, every key decrypts. A Keyring never changes; its methods return new
-// ones. The zero Keyring holds no key and stands for a keyring that does not exist.
+// Keyring holds the encryption keys of one store, newest first. The newest key encrypts, and every
+// key decrypts. A Keyring never changes; its methods return new ones. The zero Keyring has no key
+// and stands for a keyring that does not exist.
 type Keyring struct{ keys []key }
 
 // key is one AES-256 key with its random id. It never changes.
 type key struct {
 	id    KeyID
-	bytes *[32]byte // fmt prints a nested pointer as an address, and so never the key
+	bytes *[32]byte // fmt prints a nested pointer as an address, so it never prints the key
 }
 
-// aead returns the cipher of the key. It draws a random 96-bit nonce for each value
-// and puts it before the ciphertext.
+// aead returns the cipher of the key. The cipher draws a random 96-bit nonce for each value and
+// puts the nonce before the ciphertext.
 func (k key) aead() cipher.AEAD {
 	block, err := aes.NewCipher(k.bytes[:])
 	if err != nil {
@@ -49,8 +49,8 @@ func (k key) aead() cipher.AEAD {
 // NewKeyring returns a keyring with one key, read from random.
 func NewKeyring(random io.Reader) (Keyring, error) { return Keyring{}.Add(random) }
 
-// Add returns the keyring with a new key in front, read from random. It draws the
-// id again until no other key of the keyring has it.
+// Add returns the keyring with a new key at the front. The key and its id are read from random. Add
+// reads the id again until it differs from all ids of the keyring.
 func (r Keyring) Add(random io.Reader) (Keyring, error) {
 	k := key{bytes: new([32]byte)}
 	for {
@@ -90,10 +90,9 @@ func (r Keyring) Has(id KeyID) bool { return slices.Contains(r.IDs(), id) }
 // NewestOnly returns a keyring that has only the newest key.
 func (r Keyring) NewestOnly() Keyring { return Keyring{slices.Clone(r.keys[:min(1, len(r.keys))])} }
 
-// NewestLast returns the keyring with its newest key moved to the end, where it
-// decrypts but does not encrypt. Servers get this keyring first when a key is
-// rotated by hand, so that all of them can decrypt with the new key before the
-// first one encrypts with it.
+// NewestLast returns the keyring with its newest key moved to the end, where that key decrypts but
+// does not encrypt. When a key is rotated by hand, the servers get this keyring first. So all of
+// them can decrypt with the new key before one of them encrypts with it.
 func (r Keyring) NewestLast() Keyring {
 	if len(r.keys) == 0 {
 		return r
@@ -101,12 +100,12 @@ func (r Keyring) NewestLast() Keyring {
 	return Keyring{append(slices.Clone(r.keys[1:]), r.keys[0])}
 }
 
-// errKeyFormat names the format and never quotes the text, which may hold a key.
+// errKeyFormat names the format and never quotes the text, which may be a key.
 var errKeyFormat = errors.New("must be 16 hexadecimal digits, a colon and the base64 of 32 bytes")
 
-// Parse reads the text of a keyring: one key a line, newest first, as its id in
-// hexadecimal, a colon, and the base64 of its bytes. Commas may separate keys
-// instead of line breaks. Errors never quote the text.
+// Parse reads the text of a keyring. It has one key a line, newest first: the id in hexadecimal, a
+// colon, and the base64 of the key. Commas may separate keys instead of line breaks. Errors never
+// quote the text.
 func Parse(text []byte) (Keyring, error) {
 	var r Keyring
 	n := 0
@@ -131,8 +130,8 @@ func Parse(text []byte) (Keyring, error) {
 	return r, nil
 }
 
-// parseKey reads one key. It checks lengths first, and refuses base64 with stray
-// bits at its end: a keyring with a typing error must not become another key.
+// parseKey reads one key. It checks the lengths first. It refuses base64 with stray bits at its
+// end, so that a keyring with a typing error does not become another key.
 func parseKey(text string) (key, error) {
 	k := key{bytes: new([32]byte)}
 	id, encoded, _ := strings.Cut(text, ":")
@@ -150,8 +149,8 @@ func parseKey(text string) (key, error) {
 	return k, nil
 }
 
-// Format returns the text that [Parse] reads, one key a line; nil for the zero
-// Keyring. The text holds the keys: this is the only method that reveals them.
+// Format returns the text that [Parse] reads; nil for the zero Keyring. The text contains the keys.
+// Only this method and setting, which uses it, reveal them.
 func (r Keyring) Format() []byte {
 	var text []byte
 	for _, k := range r.keys {
@@ -163,7 +162,7 @@ func (r Keyring) Format() []byte {
 	return text
 }
 
-// setting returns the text in one line, as a setting holds it.
+// setting returns the text in one line, for the value of a setting.
 func (r Keyring) setting() string {
 	return strings.ReplaceAll(strings.TrimSpace(string(r.Format())), "\n", ",")
 }

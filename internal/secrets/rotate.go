@@ -14,46 +14,45 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Rotation adds a new encryption key to a store and encrypts the stored values with
-// it. Servers may run meanwhile.
+// Rotation adds a new encryption key to a store and encrypts the stored values again with the new
+// key. Servers may run meanwhile.
 type Rotation struct {
-	// Whether only the newest key is kept at the end. Backups from before need the
-	// old keys.
+	// DropOld says whether the old keys are dropped at the end. Backups from before the rotation
+	// need the old keys.
 	DropOld bool
-	// With DropOld: the pause before the last pass, in which servers store the
-	// values that they encrypted under an older key. Zero: 1 minute.
+	// Grace is the pause before the last pass, with DropOld. In it, servers store the values that
+	// they encrypted with an older key. Zero: 1 minute.
 	Grace time.Duration
 
-	// Reencrypt asks the server that has the store open to encrypt the values
-	// again. Nil: the store that is passed to Run is used.
+	// Reencrypt asks the server that has the store open to encrypt the values again. Nil: Run does
+	// it with the store that it gets.
 	Reencrypt func(ctx context.Context) (Reencrypted, error)
 
-	// Names the values that cannot be decrypted. It is used without Reencrypt. Nil:
-	// no log.
+	// Log gets the ids of the values that cannot be decrypted. It is used only if Reencrypt is nil.
+	// Nil: no log.
 	Log *slog.Logger
 }
 
-// Rotated is the result of a rotation. The embedded counts are those of all rounds
-// with the newest key.
+// Rotated is the result of a rotation. The embedded counts add up all rounds with the newest key.
 type Rotated struct {
 	Reencrypted
 
-	Source  string   // file, setting or database that holds the keys
+	Source  string   // file, setting or database with the keys
 	Dropped []string // ids of the dropped keys; nil: none
-	// For keys that are given as a text: the values to set on every server, one
-	// after the other. Nil: nothing is left to do.
+	// Set has the values to set on every server, one after the other, if the keys are given as a
+	// text. Nil: nothing is left to do.
 	Set []string
 }
 
-// Run adds a new key to the keyring and encrypts every stored value with it. The
-// old keys stay, or are dropped at the end. Running servers encrypt with the new
-// key as soon as it is stored, and decrypt with the new and the old keys.
+// Run adds a new key to the keyring and encrypts every stored value with it. At the end it keeps
+// the old keys, or drops them if DropOld is set. Running servers encrypt with the new key as soon
+// as it is stored, and decrypt with the new and the old keys.
 //
-// Keys that are given as a text cannot be changed here. Run then returns the
-// values to set, and encrypts again what is not encrypted with the first key.
+// Run cannot change keys that are given as a text. For these it returns the values to set, and
+// encrypts again every value that is not encrypted with the first key.
 func (r Rotation) Run(ctx context.Context, l Location, values store.Encryption) (Rotated, error) {
 	if r.Reencrypt != nil {
-		// Only a SQLite store is open in only one process, and a SQLite store
+		// Only a SQLite store needs Reencrypt, because only one process has it open. A SQLite store
 		// never holds keys.
 		if l.Text == "" && l.File == "" {
 			return Rotated{}, ErrMissing
@@ -67,22 +66,22 @@ func (r Rotation) Run(ctx context.Context, l Location, values store.Encryption) 
 	r.Reencrypt = s.Reencrypt
 	done, err := r.rotate(ctx, s.source)
 	if err == nil && r.DropOld && l.Shared && (l.Text != "" || l.File != "") {
-		err = dropFromDatabase(ctx, values) // the values were encrypted with the given keys by now
+		err = dropFromDatabase(ctx, values) // by now all values are encrypted with the given keys
 	}
 	return done, err
 }
 
-// rotate does the steps in the order that keeps every value readable at any
-// interruption: encrypt all values with the current key, store the new key beside
-// the old ones, encrypt all values with it, and only then drop the old keys.
+// rotate does its steps in an order that keeps every value readable if it is interrupted. It
+// encrypts all values with the current key, stores the new key beside the old ones, encrypts all
+// values with the new key, and only then drops the old keys.
 func (r Rotation) rotate(ctx context.Context, from source) (Rotated, error) {
 	done := Rotated{Source: from.String()}
 	keyring, err := from.read(ctx)
 	if err != nil {
 		return done, err
 	}
-	// The first round shows that the server encrypts with this keyring, and
-	// completes an earlier rotation that was interrupted.
+	// The first round shows that the server encrypts with this keyring. It also completes an
+	// earlier rotation that was interrupted.
 	if done.Reencrypted, err = r.reencrypt(ctx, keyring); err != nil {
 		return done, err
 	}
@@ -102,9 +101,9 @@ func (r Rotation) rotate(ctx context.Context, from source) (Rotated, error) {
 	return r.dropOld(ctx, from, done)
 }
 
-// reencrypt encrypts every value with the newest key of the keyring. It calls
-// Reencrypt until that is done, because one call is bounded in time. It returns an
-// error if the server uses another newest key than this keyring has.
+// reencrypt encrypts every value with the newest key of the keyring. It calls Reencrypt until all
+// are done, because the time of one call is bounded. If the newest key of the server is not the
+// newest key of this keyring, reencrypt returns an error.
 func (r Rotation) reencrypt(ctx context.Context, keyring Keyring) (Reencrypted, error) {
 	for sum := 0; ; {
 		done, err := r.Reencrypt(ctx)
@@ -122,9 +121,8 @@ func (r Rotation) reencrypt(ctx context.Context, keyring Keyring) (Reencrypted, 
 	}
 }
 
-// dropOld removes the old keys from the keyring. A server may have encrypted a
-// value with an old key and not stored it yet, so dropOld waits for Grace and
-// looks at all values once more.
+// dropOld removes the old keys from the keyring. A server may have encrypted a value with an old
+// key and not stored it yet. So dropOld waits for Grace and reads all values once more.
 func (r Rotation) dropOld(ctx context.Context, from source, done Rotated) (Rotated, error) {
 	select {
 	case <-ctx.Done():
@@ -153,9 +151,9 @@ func (r Rotation) dropOld(ctx context.Context, from source, done Rotated) (Rotat
 	return done, nil
 }
 
-// advise returns the values to set where the keys are given as a text. The first
-// one has the new key last: all servers must be able to decrypt with it before the
-// second one makes the first server encrypt with it.
+// advise returns the values to set if the keys are given as a text. The first value has the new key
+// at its end. All servers must be able to decrypt with the new key before the second value makes a
+// server encrypt with it.
 func (r Rotation) advise(done Rotated, keyring Keyring) (Rotated, error) {
 	if r.DropOld && done.Unreadable > 0 {
 		return done, fmt.Errorf("the old keys must stay: %d values cannot be decrypted, see the log", done.Unreadable)
@@ -165,7 +163,7 @@ func (r Rotation) advise(done Rotated, keyring Keyring) (Rotated, error) {
 		return done, nil
 	}
 	if done.Reencrypted.Reencrypted > 0 {
-		return done, nil // the new key was set before, and this was the last step
+		return done, nil // the new key was set before this call: nothing is left to do
 	}
 	next, err := keyring.Add(rand.Reader)
 	if err != nil {
@@ -202,8 +200,8 @@ func Export(ctx context.Context, l Location, values store.Encryption, path strin
 	return createFile(path, keyring)
 }
 
-// createFile writes the keyring into a new file. Lstat finds dangling links, too,
-// which the rename would replace.
+// createFile writes the keyring into a new file. It uses Lstat, which also finds a dangling link;
+// the rename would replace such a link.
 func createFile(path string, keyring Keyring) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write encryption keys: %s exists already", path)

@@ -1,36 +1,37 @@
-// Package secrets encrypts the values that a store must not be able to read: the
-// secrets that sign requests, and the credentials of endpoints. It also manages the
-// encryption keys: where they are, and how they are rotated.
+// Package secrets encrypts the values that nobody may read from a copy of the store: the secrets
+// that sign requests, and the credentials of endpoints. It also manages the encryption keys: where
+// they are stored, and how they are rotated.
 //
 //	s, err := secrets.Open(ctx, location, store, log)
 //	err = s.EncryptSecret(ctx, &secret, "whsec_…") // secret.Encrypted is stored
 //	text, err := s.DecryptSecret(ctx, secret)
 //
-// A [Vault] encrypts and decrypts with a [Keyring]. A [Location] says where the
-// keyring is: in a setting, in a file, or in the database. A [Rotation] adds a key
-// to it and encrypts every stored value again.
+// A [Vault] encrypts and decrypts with a [Keyring]. A [Location] says where the keyring is: in a
+// setting, in a file, or in the database. A [Rotation] adds a key to the keyring and encrypts every
+// stored value again.
 //
 // It promises:
 //
 //   - A value is encrypted with AES-256-GCM under the newest key of the keyring,
-//     with a nonce of its own, and names the key. Any key of the keyring decrypts.
+//     with a nonce of its own. The encrypted value contains the id of the key.
+//     Any key of the keyring decrypts.
 //   - A value decrypts only in the row that it was encrypted for, as a secret or as
 //     credentials. A value that was moved to another row, cut or changed is an
 //     error.
 //   - A vault that follows a source reads the source before each encryption, and
-//     before it reports a key as unknown. A key that is added to the source is
-//     therefore used from then on, and no value is encrypted with a key that only
-//     one process has.
+//     before it reports a key as unknown. So a key that is added to the source is
+//     used from then on. No value is encrypted with a key that only one process has.
 //   - A key that a vault has read once decrypts as long as the vault lives.
-//   - A value that was read before rotations dropped its key is read again, so that a
-//     server which never met that key decrypts it too.
+//   - If a rotation dropped the key of a value that a server has in memory, the
+//     server reads the value again from the store. So a server that never read
+//     the dropped key decrypts the value too.
 //   - If the keys do not decrypt the stored values, the start fails. It never
 //     continues with new keys.
 //   - No error and no text of a Keyring or a KeyID contains a byte of a key or of a
 //     plain text.
 //
-// It does not protect against a reader of the keyring or of the process memory, and
-// it does not hide the lengths of plain texts.
+// It does not protect against a reader of the keyring or of the process memory, and it does not
+// hide the lengths of plain texts.
 package secrets
 
 import (
@@ -44,12 +45,12 @@ import (
 )
 
 const (
-	checkedValues = 10_000           // values that the check at the start reads, at most
+	checkedValues = 10_000           // most values that the check at the start reads
 	batchSize     = 500              // values that are read and written in one call
-	callTime      = 15 * time.Second // bound of one Reencrypt, below the time-outs of HTTP clients
+	callTime      = 15 * time.Second // limit of one Reencrypt, below the time-outs of HTTP clients
 )
 
-// Secrets is the vault of one store, together with the store's encrypted values.
+// Secrets is the vault of one store, with access to the store's encrypted values.
 type Secrets struct {
 	*Vault
 
@@ -58,9 +59,9 @@ type Secrets struct {
 	log    *slog.Logger
 }
 
-// Open returns the vault of a store. If Postrider manages the keys and nothing is
-// encrypted yet, it creates the first keyring. It returns an error if the keys do
-// not decrypt the stored values.
+// Open returns the vault of a store. If Postrider manages the keys and nothing is encrypted yet,
+// Open creates the first keyring. If the keys do not decrypt the stored values, it returns an
+// error.
 func Open(ctx context.Context, l Location, values store.Encryption, log *slog.Logger) (*Secrets, error) {
 	from, err := l.find(ctx, values)
 	if err != nil {
@@ -82,8 +83,8 @@ func Open(ctx context.Context, l Location, values store.Encryption, log *slog.Lo
 	return s, s.warnOfKeysInDatabase(ctx)
 }
 
-// warnOfKeysInDatabase warns if the database holds the keys of its own values:
-// they protect a copy of single tables, but not a copy of the whole database.
+// warnOfKeysInDatabase warns if the database holds the keys of its own values. Such keys protect a
+// copy of single tables, but not a copy of the whole database.
 func (s *Secrets) warnOfKeysInDatabase(ctx context.Context) error {
 	if _, inDatabase := s.source.(databaseSource); inDatabase {
 		s.log.WarnContext(ctx, "encryption keys are kept in the database beside the encrypted values, which protects partial copies only",
@@ -98,9 +99,8 @@ func (s *Secrets) warnOfKeysInDatabase(ctx context.Context) error {
 	return err
 }
 
-// check decrypts one value of each key that it meets. An unknown key ends the
-// start; a single damaged value is logged, because it is no reason to stop for
-// all the others.
+// check decrypts one value of each key that it meets. An unknown key ends the start. A single
+// damaged value is only logged, because it must not stop the server for all the others.
 func (s *Secrets) check(ctx context.Context) error {
 	decrypted := map[KeyID]bool{}
 	checked := 0
@@ -124,7 +124,7 @@ func (s *Secrets) check(ctx context.Context) error {
 	})
 }
 
-// stored returns an encrypted value as it is stored now; nil: it is not stored any more.
+// stored returns an encrypted value as it is stored now; nil if it is no longer stored.
 func (s *Secrets) stored(ctx context.Context, id store.EncryptedID) ([]byte, error) {
 	list, err := s.values.EncryptedValues(ctx, id.Before(), 1)
 	if err != nil || len(list) == 0 || list[0].ID != id {
@@ -138,8 +138,8 @@ func (s *Secrets) logUnreadable(ctx context.Context, value store.EncryptedValue,
 	s.log.ErrorContext(ctx, "an encrypted value cannot be decrypted", "value", value, "error", err)
 }
 
-// batches calls do with all encrypted values in the order of their ids, until do
-// wants no more.
+// batches calls do with all encrypted values in the order of their ids, until do returns false or
+// an error.
 func (s *Secrets) batches(ctx context.Context, do func([]store.EncryptedValue) (more bool, err error)) error {
 	for after := (store.EncryptedID{}); ; {
 		list, err := s.values.EncryptedValues(ctx, after, batchSize)
@@ -159,15 +159,15 @@ func (s *Secrets) batches(ctx context.Context, do func([]store.EncryptedValue) (
 // Reencrypted is the result of encrypting the stored values again.
 type Reencrypted struct {
 	Key         string // id of the newest key
-	Checked     int    // values that the last pass read
+	Checked     int    // values that the last pass has read
 	Reencrypted int    // values that were encrypted again with the newest key
 	Unreadable  int    // values that no key decrypts; the log names them
 	Done        bool   // all readable values have the newest key; false: call again
 }
 
-// Reencrypt encrypts the values of older keys again with the newest key. It
-// works for callTime at most, and passes over the values until one pass has
-// found nothing to do: servers may store values of an older key meanwhile.
+// Reencrypt encrypts the values of older keys again with the newest key. It works for about
+// callTime at most. It repeats its pass over the values until one pass finds nothing to do, because
+// servers may store values of an older key meanwhile.
 func (s *Secrets) Reencrypt(ctx context.Context) (Reencrypted, error) {
 	until := time.Now().Add(callTime)
 	for sum := 0; ; {
@@ -180,10 +180,9 @@ func (s *Secrets) Reencrypt(ctx context.Context) (Reencrypted, error) {
 	}
 }
 
-// pass reads every value once and encrypts the values of older keys again. The
-// result is done if it found no such value: values that it cannot decrypt do not
-// count. It reads the keyring before each batch, because another rotation may add a
-// key.
+// pass reads every value once and encrypts the values of older keys again. r.Done is true if it
+// found no such value; values that it cannot decrypt do not count. pass reads the keyring before
+// each batch, because another rotation may add a key.
 func (s *Secrets) pass(ctx context.Context, until time.Time) (Reencrypted, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return Reencrypted{}, err
@@ -194,7 +193,7 @@ func (s *Secrets) pass(ctx context.Context, until time.Time) (Reencrypted, error
 			return false, err
 		}
 		if key := s.Newest().String(); key != r.Key {
-			r.Key, r.Done = key, false // a value that was skipped may have an older key now
+			r.Key, r.Done = key, false // a value that this pass skipped may have an older key now
 		}
 		if err := s.reencryptBatch(ctx, list, &r); err != nil {
 			return false, err
@@ -207,9 +206,9 @@ func (s *Secrets) pass(ctx context.Context, until time.Time) (Reencrypted, error
 	})
 }
 
-// reencryptBatch encrypts the values of older keys again and counts them in r. The
-// store replaces a value only if it still has the old bytes, so a value that
-// changed meanwhile stays as it is and is left to the next pass.
+// reencryptBatch encrypts the values of older keys again and counts them in r. The store replaces a
+// value only if it still has the old bytes. A value that changed meanwhile is left to the next
+// pass.
 func (s *Secrets) reencryptBatch(ctx context.Context, list []store.EncryptedValue, r *Reencrypted) error {
 	var changes []store.Reencryption
 	for _, value := range list {

@@ -11,27 +11,28 @@ import (
 	"fmt"
 )
 
-// ErrUnsigned says that a text was not made by [Vault.Sign] of this installation, or that its
-// key was dropped.
+// ErrUnsigned says that [Vault.Sign] of this installation did not make the text, or that the key of
+// the text was dropped.
 var ErrUnsigned = errors.New("the text is not signed by this installation")
 
 // A signed text is, in base64: the payload, the id of the key, and the signature.
 const (
-	signatureSize = 16 // bytes of HMAC-SHA256, cut as RFC 2104 allows
+	signatureSize = 16 // bytes of the truncated HMAC-SHA256 (RFC 2104 allows it)
 	signPurpose   = "postrider: signed links"
 )
 
-// signer returns the key that signs links. It is derived, so that no key does two things.
+// signer returns the key that signs links. It is derived from the encryption key, so that no key
+// has two purposes.
 func (k key) signer() []byte {
 	derived, err := hkdf.Key(sha256.New, k.bytes[:], nil, signPurpose, sha256.Size)
 	if err != nil {
-		panic("derive key: " + err.Error()) // cannot happen: the length is one of a hash
+		panic("derive key: " + err.Error()) // cannot happen: SHA-256 allows this length
 	}
 	return derived
 }
 
-// Sign returns a text for a URL that has the payload, which anyone can read, and a signature
-// by the newest key.
+// Sign returns a text for a URL. The text contains the payload, which anyone can read, and a
+// signature by the newest key.
 func (v *Vault) Sign(ctx context.Context, payload []byte) (string, error) {
 	if err := v.Refresh(ctx); err != nil {
 		return "", fmt.Errorf("sign link: %w", err)
@@ -41,9 +42,9 @@ func (v *Vault) Sign(ctx context.Context, payload []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(append(signed, sign(keys.signers[keys.newest], signed)...)), nil
 }
 
-// Unsign returns the payload of a text of [Vault.Sign]. For any other text, and for one whose
-// key is not in the keyring, the error matches ErrUnsigned. It reads no source: a text of
-// strangers costs no query.
+// Unsign returns the payload of a text from [Vault.Sign]. For any other text, and for a text whose
+// key is not in the keyring, the error matches ErrUnsigned. Unsign reads no source, so a forged
+// text costs no query.
 func (v *Vault) Unsign(text string) ([]byte, error) {
 	signed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	payload := len(signed) - len(KeyID{}) - signatureSize

@@ -14,34 +14,33 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Location says where the encryption keys of a store are. Text goes before File,
-// and File before the database.
+// Location says where the encryption keys of a store are. If Text is set, it is used; otherwise
+// File; otherwise the database.
 type Location struct {
-	Text   string // the text of the keyring; empty: it is not given as a text
-	Name   string // name of the setting that Text comes from
-	File   string // path of the file with the keyring; empty: there is none
+	Text   string // the text of the keyring; empty: not given
+	Name   string // name of the setting with Text
+	File   string // path of the keyring's file; empty: none
 	Create bool   // whether File is created at the first start
 	Shared bool   // whether the store is a database that several servers share
 }
 
-// source is where a keyring is read and replaced. Files and the database can be
-// changed by several processes, so a replacement names the keyring that it
-// replaces.
+// source reads and replaces a keyring. Several processes can change a file or the database, so
+// replace is given the keyring that it replaces.
 type source interface {
-	fmt.Stringer // the place, for logs and errors
+	fmt.Stringer // String returns the place, for logs and errors
 
 	// read returns the current keyring. If there is none yet, the error is errNone.
 	read(ctx context.Context) (Keyring, error)
 
-	// replace stores next instead of old (zero: none). If another keyring is
-	// stored than old, it changes nothing and returns errChanged.
+	// replace stores next instead of old (zero: none). If the stored keyring is not old, replace
+	// changes nothing and returns errChanged.
 	replace(ctx context.Context, old, next Keyring) error
 }
 
 var (
-	// errNone is the error of read for a source that holds no keyring. errChanged
-	// says that another process replaced the keyring first. errGiven says that this
-	// program cannot change the setting that holds the keys.
+	// errNone is the error of read for a source that holds no keyring. errChanged says that another
+	// process replaced the keyring first. errGiven says that this program cannot change the setting
+	// with the keys.
 	errNone    = errors.New("there is no keyring yet")
 	errChanged = errors.New("the encryption keys were changed by somebody else meanwhile; try again")
 	errGiven   = errors.New("the encryption keys are given as a text")
@@ -50,13 +49,13 @@ var (
 // errExposed says that a file of keys is refused because of its mode.
 var errExposed = errors.New("may be read by others")
 
-// ErrMissing says that the stored values need keys that the settings do not name.
+// ErrMissing says that no setting names the keys that the stored values need.
 var ErrMissing = errors.New("the encryption keys of this store are missing")
 
 const nameThem = "name the file that has them with --secrets-key-file, or set POSTRIDER_SECRETS_KEY"
 
-// source returns the source that the location names, without looking at it. Values
-// are needed only for the database.
+// source returns the source that the location names, without reading it. values is needed only for
+// the database.
 func (l Location) source(values store.Encryption) source {
 	switch {
 	case l.Text != "":
@@ -77,8 +76,8 @@ func (l Location) Check() (err error) {
 	return err
 }
 
-// Missing returns those of the needed keys that the text or the file does not have. A file
-// that does not exist has none.
+// Missing returns the keys of needed that the text or the file does not have. A file that does not
+// exist has no keys.
 func (l Location) Missing(ctx context.Context, needed []KeyID) (missing []KeyID, err error) {
 	keyring, err := l.source(nil).read(ctx)
 	if err != nil && !errors.Is(err, errNone) {
@@ -92,9 +91,9 @@ func (l Location) Missing(ctx context.Context, needed []KeyID) (missing []KeyID,
 	return missing, nil
 }
 
-// managed reports whether Postrider creates the keyring itself when nothing is
-// encrypted yet: in the data folder and in the database. Keys that an operator
-// named are never created, since a wrong name would go unnoticed.
+// managed reports whether Postrider creates the keyring itself, in the data folder or in the
+// database, when nothing is encrypted yet. Keys that an operator named are never created: a wrong
+// name would go unnoticed.
 func (l Location) managed() bool { return l.Text == "" && (l.File == "" || l.Create) }
 
 // find returns the source of the keyring, and creates the first keyring if the
@@ -108,18 +107,19 @@ func (l Location) find(ctx context.Context, values store.Encryption) (source, er
 		return from, err
 	}
 	if l.File != "" {
-		_ = os.Remove(l.File + ".new") // left by an interrupted first start: the store is locked, so nobody else writes it now
+		// An interrupted first start left this file. The store is locked, so nobody else writes it
+		// now.
+		_ = os.Remove(l.File + ".new")
 	}
 	err := createKeyring(ctx, values, from)
 	if errors.Is(err, errChanged) {
-		return from, nil // another node created it at the same time
+		return from, nil // another node created the keyring at the same time
 	}
 	return from, err
 }
 
-// createKeyring stores the first keyring. If there are encrypted values already,
-// their key is lost or elsewhere; a new key would hide that, so it returns
-// ErrMissing.
+// createKeyring stores the first keyring. If there are encrypted values already, their key is lost
+// or in another place. A new key would hide that, so createKeyring returns ErrMissing.
 func createKeyring(ctx context.Context, values store.Encryption, to source) error {
 	list, err := values.EncryptedValues(ctx, store.EncryptedID{}, 1)
 	if err != nil {
@@ -159,9 +159,8 @@ func (f fileSource) replace(_ context.Context, old, next Keyring) error {
 	return f.replaceFile(old, next)
 }
 
-// readFile refuses a file that other users may read: they may have copied the
-// keys. A dangling symbolic link is not errNone, because its target may be
-// mounted later.
+// readFile refuses a file that other users may read, because they may have copied the keys. For a
+// dangling symbolic link the error is not errNone: the target may be mounted later.
 func (f fileSource) readFile() (Keyring, error) {
 	if _, err := os.Lstat(string(f)); errors.Is(err, fs.ErrNotExist) {
 		return Keyring{}, fmt.Errorf("read encryption keys: %w: %w", errNone, err)
@@ -184,9 +183,9 @@ func (f fileSource) readFile() (Keyring, error) {
 	return keyring, nil
 }
 
-// replaceFile writes the new text into FILE.new, syncs it, and renames it, so that a
-// crash leaves the old or the new keyring. FILE.new is also the lock between two
-// rotations: only one process can create it.
+// replaceFile writes the new text into FILE.new, syncs it and renames it. So a crash leaves either
+// the old or the new keyring. FILE.new is also the lock between two rotations: only one process can
+// create it.
 func (f fileSource) replaceFile(old, next Keyring) error {
 	path := string(f)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -210,7 +209,7 @@ func (f fileSource) replaceFile(old, next Keyring) error {
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
-	if err != nil { // remove it before anybody else can create it
+	if err != nil { // before another process can create the file
 		return fmt.Errorf("write encryption keys: %w", errors.Join(err, os.Remove(file.Name())))
 	}
 	if err := syncFolder(filepath.Dir(path)); err != nil {
@@ -219,12 +218,12 @@ func (f fileSource) replaceFile(old, next Keyring) error {
 	return nil
 }
 
-// unchanged returns errChanged if the file holds another keyring than old. FILE.new
-// exists meanwhile, so no other rotation can replace the file afterwards.
+// unchanged returns errChanged if the file holds another keyring than old. FILE.new exists
+// meanwhile, so no other rotation can replace the file afterwards.
 func (f fileSource) unchanged(old Keyring) error {
 	current, err := f.readFile()
 	if errors.Is(err, errNone) {
-		err = nil // current is the zero Keyring
+		err = nil // there is no file: current is the zero Keyring
 	}
 	if err == nil && !bytes.Equal(current.Format(), old.Format()) {
 		err = errChanged
@@ -232,8 +231,8 @@ func (f fileSource) unchanged(old Keyring) error {
 	return err
 }
 
-// keepOwner gives the file to the owner of the file that it replaces: the server
-// must be able to read what an administrator has changed as root.
+// keepOwner gives the file to the owner of the file that it replaces. An administrator may rotate
+// keys as root, and the server must be able to read the result.
 func keepOwner(f *os.File, replaced fs.FileInfo) error {
 	owner, ok := replaced.Sys().(*syscall.Stat_t)
 	if !ok || int(owner.Uid) == os.Geteuid() {
@@ -253,19 +252,18 @@ func syncFolder(path string) error {
 
 // databaseSource is the keyring in the database, which all servers share.
 //
-// When the servers are given their keys from outside, the database holds the
-// text external instead. A server that is given none by mistake then refuses to
-// start; with an empty database it would create a second keyring.
+// If the servers get their keys from outside, the database holds the text external instead. A
+// server that gets no keys by mistake then refuses to start. With an empty database it would create
+// a second keyring.
 type databaseSource struct{ values store.Encryption }
 
-// external is the text of the database in place of a keyring. It is no valid
-// keyring.
+// external is stored in place of a keyring. It is no valid keyring.
 const external = "external\n"
 
 func (databaseSource) String() string { return "the database" }
 
-// read returns ErrMissing if the database says that the keys are outside: the
-// server was started without the setting that names them.
+// read returns ErrMissing if the database holds the text external: the server was started without
+// the setting that names the keys.
 func (d databaseSource) read(ctx context.Context) (Keyring, error) {
 	text, err := d.values.Keyring(ctx)
 	switch {
@@ -283,8 +281,8 @@ func (d databaseSource) read(ctx context.Context) (Keyring, error) {
 	return keyring, nil
 }
 
-// replace swaps the keyring in one transaction, so that one of two rotations at the
-// same time gets errChanged.
+// replace swaps the keyring in one transaction. So if two rotations run at the same time, one of
+// them gets errChanged.
 func (d databaseSource) replace(ctx context.Context, old, next Keyring) error {
 	stored, err := d.values.SwapKeyring(ctx, old.Format(), next.Format())
 	if err != nil {
@@ -296,8 +294,8 @@ func (d databaseSource) replace(ctx context.Context, old, next Keyring) error {
 	return nil
 }
 
-// markExternal notes in a database without a keyring that the servers are given
-// theirs. It reports whether the database holds a keyring, which it leaves.
+// markExternal stores the text external in a database without a keyring. keptKeyring reports that
+// the database has a keyring, which markExternal leaves.
 func markExternal(ctx context.Context, values store.Encryption) (keptKeyring bool, err error) {
 	stored, err := values.SwapKeyring(ctx, nil, []byte(external))
 	if err != nil {
@@ -306,8 +304,8 @@ func markExternal(ctx context.Context, values store.Encryption) (keptKeyring boo
 	return string(stored) != external, nil
 }
 
-// dropFromDatabase replaces the keyring of a database whose servers are given
-// theirs by the note.
+// dropFromDatabase replaces the keyring of the database by the text external, for servers that get
+// their keys from outside.
 func dropFromDatabase(ctx context.Context, values store.Encryption) error {
 	stored, err := values.Keyring(ctx)
 	if err != nil || string(stored) == external {

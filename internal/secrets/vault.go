@@ -17,12 +17,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ErrDamaged says that an encrypted value was changed or cut, or that it was
-// encrypted for another row.
+// ErrDamaged says that an encrypted value was changed or cut, or that it was encrypted for another
+// row.
 var ErrDamaged = errors.New("the encrypted value is damaged, or was encrypted for another row")
 
-// UnknownKeyError says that the keyring lacks the key that a value is encrypted
-// with.
+// UnknownKeyError says that the keyring does not have the key of an encrypted value.
 type UnknownKeyError struct{ Key KeyID }
 
 // Error names the key.
@@ -30,8 +29,8 @@ func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("encrypted with key %s, which is not in the keyring", e.Key)
 }
 
-// An encrypted value is: the format (1 byte), the id of the key, the nonce, the
-// ciphertext and the authentication tag.
+// An encrypted value consists of the format (1 byte), the id of the key, the nonce, the ciphertext
+// and the authentication tag.
 const (
 	format     = 1
 	headerSize = 1 + len(KeyID{})
@@ -39,9 +38,8 @@ const (
 )
 
 const (
-	// retryUnknownAfter is how long a key that was not found is not looked for
-	// again. Every attempt for the endpoint needs the key, and would read the
-	// source again.
+	// retryUnknownAfter is the least time between two searches for the same unknown key. Without
+	// it, every attempt for the endpoint would read the source again.
 	retryUnknownAfter = time.Second
 	// readTimeout bounds one read of the keyring.
 	readTimeout = 5 * time.Second
@@ -50,25 +48,24 @@ const (
 // Vault encrypts with the newest key of a keyring and decrypts with any of its
 // keys. Its methods may be called from any goroutine.
 type Vault struct {
-	// Reads the current keyring. Nil: the keyring never changes.
+	// source reads the current keyring. Nil: the keyring never changes.
 	source func(context.Context) (Keyring, error)
-	// Reads an encrypted value as it is stored now; nil bytes: it is not stored any
-	// more. Nil: no value is read again. Open sets it.
+	// stored reads an encrypted value as it is stored now; nil bytes if it is no longer stored.
+	// Open sets it. Nil: no value is read again.
 	stored func(context.Context, store.EncryptedID) ([]byte, error)
-	// Every key that the vault has read. adopt replaces the set; readers take no
-	// lock.
+	// keys has every key that the vault has read. adopt replaces the set; readers take no lock.
 	keys atomic.Pointer[keyset]
 
-	// reading holds one element while a goroutine reads the source. It is a
-	// channel and not a mutex so that waiting for it ends with the context.
+	// reading holds one element while a goroutine reads the source. It is a channel and not a
+	// mutex, so that waiting for it ends with the context.
 	reading chan struct{}
-	// When a read of the source ended without the key. Guarded by reading. findKey
-	// removes entries older than retryUnknownAfter.
+	// missing has the time at which a read of the source ended without the key. Guarded by reading.
+	// findKey removes entries that are older than retryUnknownAfter.
 	missing map[KeyID]time.Time
 }
 
-// keyset is the newest key's id with the ciphers of all known keys, and the keys that sign
-// links. It never changes.
+// keyset has the id of the newest key, the ciphers of all known keys, and the keys that sign links.
+// It never changes.
 type keyset struct {
 	newest  KeyID
 	aeads   map[KeyID]cipher.AEAD
@@ -83,8 +80,8 @@ func New(keyring Keyring) *Vault {
 	return v
 }
 
-// Follow returns a vault with the keyring that source returns. The vault reads
-// it again before each encryption, and when it meets a key that it does not know.
+// Follow returns a vault with the keyring that source returns. The vault calls source again before
+// each encryption, and when it meets an unknown key.
 func Follow(ctx context.Context, source func(context.Context) (Keyring, error)) (*Vault, error) {
 	keyring, err := source(ctx)
 	if err != nil {
@@ -95,8 +92,8 @@ func Follow(ctx context.Context, source func(context.Context) (Keyring, error)) 
 	return v, nil
 }
 
-// Refresh reads the keyring again. [Vault.Reencrypt] does not read it; its caller
-// calls Refresh before each batch.
+// Refresh reads the keyring again. [Vault.Reencrypt] does not, so its caller calls Refresh before
+// each batch.
 func (v *Vault) Refresh(ctx context.Context) error {
 	unlock, err := v.lock(ctx)
 	if err != nil {
@@ -132,8 +129,8 @@ func (v *Vault) readLocked(ctx context.Context) error {
 	return nil
 }
 
-// adopt makes the newest key of the keyring the one that encrypts. Keys that the
-// vault knew before stay known.
+// adopt makes the newest key of the keyring the one that encrypts. Keys that the vault has read
+// before stay known.
 func (v *Vault) adopt(keyring Keyring) {
 	known := v.keys.Load()
 	next := &keyset{newest: keyring.Newest(), aeads: maps.Clone(known.aeads), signers: maps.Clone(known.signers)}
@@ -146,7 +143,7 @@ func (v *Vault) adopt(keyring Keyring) {
 // Newest returns the id of the key that encrypts.
 func (v *Vault) Newest() KeyID { return v.keys.Load().newest }
 
-// EncryptSecret sets s.Encrypted to the text, encrypted for s.ID.
+// EncryptSecret encrypts the text for s.ID and sets s.Encrypted to the result.
 func (v *Vault) EncryptSecret(ctx context.Context, s *postrider.Secret, text string) error {
 	if err := v.Refresh(ctx); err != nil {
 		return fmt.Errorf("encrypt secret %s: %w", s.ID, err)
@@ -164,8 +161,8 @@ func (v *Vault) DecryptSecret(ctx context.Context, s postrider.Secret) (string, 
 	return string(text), nil
 }
 
-// NewArchiveKey returns a new key for the archives of an account, and the bytes to store
-// for it.
+// NewArchiveKey returns a new key for the archives of an account, and the encrypted key for the
+// store.
 func (v *Vault) NewArchiveKey(ctx context.Context, account postrider.AccountID) (key [32]byte, encrypted []byte, err error) {
 	if err := v.Refresh(ctx); err != nil {
 		return key, nil, fmt.Errorf("make archive key of %s: %w", account, err)
@@ -186,16 +183,16 @@ func (v *Vault) DecryptArchiveKey(ctx context.Context, account postrider.Account
 	return [32]byte(plain), nil
 }
 
-// credentials is the JSON document that the credentials of an endpoint are
-// encrypted as.
+// credentials is the JSON document into which the credentials of an endpoint are encoded before
+// they are encrypted.
 type credentials struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Auth    string            `json:"auth,omitempty"`
 	TLSKey  string            `json:"tls_key,omitempty"`
 }
 
-// EncryptCredentials sets e.Credentials to c, encrypted for e.ID, or to nil if c
-// is empty. The texts in c must be UTF-8.
+// EncryptCredentials encrypts c for e.ID and sets e.Credentials to the result, or to nil if c is
+// empty. The texts in c must be UTF-8.
 func (v *Vault) EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error {
 	e.Credentials = nil
 	if len(c.Headers) == 0 && c.Auth == "" && c.TLSKey == "" {
@@ -215,7 +212,7 @@ func (v *Vault) EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c
 	return nil
 }
 
-// errNotUTF8 refuses texts in which JSON would replace bytes without an error.
+// errNotUTF8 refuses texts that are not UTF-8. In these, JSON would replace bytes without an error.
 var errNotUTF8 = errors.New("they are not UTF-8")
 
 // isUTF8 reports whether all texts of the credentials are UTF-8.
@@ -228,8 +225,7 @@ func isUTF8(c postrider.Credentials) bool {
 	return utf8.ValidString(c.Auth) && utf8.ValidString(c.TLSKey)
 }
 
-// DecryptCredentials returns the credentials of an endpoint; zero if it has
-// none.
+// DecryptCredentials returns the credentials of an endpoint; the zero value if it has none.
 func (v *Vault) DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error) {
 	if e.Credentials == nil {
 		return postrider.Credentials{}, nil
@@ -245,10 +241,9 @@ func (v *Vault) DecryptCredentials(ctx context.Context, e postrider.Endpoint) (p
 	return postrider.Credentials(c), nil
 }
 
-// decodeCredentials reads the document of [Vault.EncryptCredentials]. A field
-// that it does not know is an error: without the field, requests would lack a
-// credential. Errors name fields and never quote a value. The version of the
-// document is [format].
+// decodeCredentials reads the document of [Vault.EncryptCredentials]. An unknown field is an error:
+// without the field, requests would lack a credential. Errors name fields and never quote a value.
+// [format] is the version of the document.
 func decodeCredentials(document []byte) (c credentials, err error) {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(document, &fields) != nil {
@@ -273,8 +268,8 @@ func decodeCredentials(document []byte) (c credentials, err error) {
 	return c, nil
 }
 
-// Reencrypt returns the bytes of an encrypted value under the newest key that
-// the vault knows: the same bytes, if that key encrypted them.
+// Reencrypt returns the bytes of an encrypted value under the newest key of the vault. If that key
+// encrypted the value already, it returns the same bytes.
 func (v *Vault) Reencrypt(ctx context.Context, value store.EncryptedValue) ([]byte, error) {
 	plain, err := v.decrypt(ctx, value.Bytes, value.ID)
 	if err != nil {
@@ -294,14 +289,13 @@ func (v *Vault) encrypt(plain []byte, id store.EncryptedID) []byte {
 	return keys.aeads[keys.newest].Seal(header, nil, plain, authenticated(header, id))
 }
 
-// decrypt returns the plain text of a value of the row with this id. It returns
-// ErrDamaged if the tag does not match, and an [UnknownKeyError] if no source has
-// the key.
+// decrypt returns the plain text of a value of the row with this id. It returns ErrDamaged if the
+// tag does not match, and an [UnknownKeyError] if the source does not have the key.
 //
-// The caller may have read the value long ago: a node keeps those of its endpoints in
-// memory until the endpoint changes, and a rotation is no change of it. If rotations have
-// encrypted the stored value again since, and dropped the key that the caller's value needs,
-// the stored one is decrypted instead.
+// The caller may have read the value long ago. A node keeps the values of its endpoints in memory
+// until the endpoint changes, and a rotation does not change the endpoint. If rotations have
+// encrypted the stored value again and dropped the key of the caller's value, decrypt reads and
+// decrypts the stored value instead.
 func (v *Vault) decrypt(ctx context.Context, value []byte, id store.EncryptedID) ([]byte, error) {
 	plain, err := v.open(ctx, value, id)
 	if _, unknown := errors.AsType[*UnknownKeyError](err); !unknown || v.stored == nil {
@@ -317,7 +311,7 @@ func (v *Vault) decrypt(ctx context.Context, value []byte, id store.EncryptedID)
 	return v.open(ctx, stored, id)
 }
 
-// open is decrypt for a value without the rest.
+// open decrypts a value and never reads the stored value.
 func (v *Vault) open(ctx context.Context, value []byte, id store.EncryptedID) ([]byte, error) {
 	key, err := KeyOf(value)
 	if err != nil {
@@ -336,8 +330,8 @@ func (v *Vault) open(ctx context.Context, value []byte, id store.EncryptedID) ([
 	return plain, nil
 }
 
-// authenticated returns the data that the tag covers beside the ciphertext: the
-// header, and the id of the row, so that a value decrypts only in its own row.
+// authenticated returns the data that the tag covers beside the ciphertext: the header, and the id
+// of the row. So a value decrypts only in its own row.
 func authenticated(header []byte, id store.EncryptedID) []byte {
 	if !id.Archive.IsZero() {
 		return append(append(bytes.Clone(header), "archive"...), id.Archive[:]...)
@@ -348,14 +342,14 @@ func authenticated(header []byte, id store.EncryptedID) []byte {
 	return append(append(bytes.Clone(header), "credentials"...), id.Endpoint[:]...)
 }
 
-// findKey looks for a key in the source that the vault does not know yet.
+// findKey looks in the source for a key that the vault does not know yet.
 //
-// Many attempts can meet the same unknown key at once, while the source is slow
-// or does not respond. One of them reads the source. The others wait, each for
-// as long as its own context lasts, and then use the result of that read: the
-// key, or the time at which it was found to be missing. This time is taken
-// after the read, because a read that took longer than retryUnknownAfter would
-// otherwise count as old when it ends, and every waiter would read again.
+// Many attempts can meet the same unknown key at once, while the source is slow or does not
+// respond. One of them reads the source. The others wait, each as long as its own context allows,
+// and then use the result of that read. The result is the key, or the time at which the key was
+// found to be missing. That time is taken after the read. If it were taken before, a read that
+// lasts longer than retryUnknownAfter would count as old when it ends, and every waiter would read
+// again.
 func (v *Vault) findKey(ctx context.Context, id KeyID) (cipher.AEAD, error) {
 	unknown := &UnknownKeyError{Key: id}
 	unlock, err := v.lock(ctx)
@@ -363,7 +357,7 @@ func (v *Vault) findKey(ctx context.Context, id KeyID) (cipher.AEAD, error) {
 		return nil, fmt.Errorf("%w: %w", unknown, err)
 	}
 	defer unlock()
-	if aead, known := v.keys.Load().aeads[id]; known { // another goroutine found it
+	if aead, known := v.keys.Load().aeads[id]; known { // another goroutine found the key
 		return aead, nil
 	}
 	if at, missing := v.missing[id]; missing && time.Since(at) < retryUnknownAfter {
@@ -373,7 +367,7 @@ func (v *Vault) findKey(ctx context.Context, id KeyID) (cipher.AEAD, error) {
 	if aead, known := v.keys.Load().aeads[id]; known {
 		return aead, nil
 	}
-	if ctx.Err() == nil { // otherwise the caller gave up, which says nothing about the key
+	if ctx.Err() == nil { // if the caller gave up, the result says nothing about the key
 		now := time.Now()
 		maps.DeleteFunc(v.missing, func(_ KeyID, at time.Time) bool { return now.Sub(at) >= retryUnknownAfter })
 		v.missing[id] = now

@@ -9,10 +9,10 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// numbers are the values of the label of an attempt's number.
+// numbers are the values of the label "number" of an attempt.
 var numbers = [...]string{"1", "2", "3", "4", "5+"}
 
-// deliveries has the metrics of attempts and of the deliveries that they end.
+// deliveries has the metrics of attempts, and of the ends of deliveries.
 type deliveries struct {
 	attempts    map[postrider.Outcome]*[len(numbers)]prometheus.Counter
 	lost        prometheus.Counter
@@ -28,7 +28,7 @@ type deliveries struct {
 	connections map[string]prometheus.Counter
 }
 
-// phaseNames are the values of the label of a request's phase, in the order of phasesOf.
+// phaseNames are the values of the label "phase", in the order in which requested observes them.
 var phaseNames = [...]string{"dns", "connect", "tls", "first_byte"}
 
 func newDeliveries(f factory) deliveries {
@@ -50,12 +50,12 @@ func newDeliveries(f factory) deliveries {
 		latency:     f.histogram("delivery_seconds", "Time from the creation of a delivery to its delivery.", deliveryBuckets),
 		connections: children([]string{"new", "reused"}, f.counters("egress_requests_total", "Requests by whether their connection was open already.", "connection").WithLabelValues),
 	}
-	// Served from the start, because increase() of a series whose first sample is 500 is 0:
-	// Prometheus would not see the first dead letters after a start.
+	// These series are served from the start. For a series whose first sample is 500, increase() is
+	// 0: Prometheus would not see the first dead letters after a start.
 	children(postrider.DeadReasons, d.deadLetters.WithLabelValues)
 	for _, outcome := range postrider.Outcomes {
 		if outcome == postrider.OutcomeNone || outcome == postrider.OutcomeLost {
-			continue // no request, and counted by AttemptsLost
+			continue // no request was made, or AttemptsLost counts it
 		}
 		d.attempts[outcome] = &[len(numbers)]prometheus.Counter{}
 		for i, number := range numbers {
@@ -68,8 +68,8 @@ func newDeliveries(f factory) deliveries {
 	return d
 }
 
-// settled counts an attempt and the end of its delivery. A stale one is counted apart: it
-// was counted as lost already.
+// settled counts an attempt and the end of its delivery. For a stale attempt it counts only that
+// the attempt is stale, since the attempt was counted as lost before.
 func (m *Metrics) settled(s observe.Settled) {
 	d, a := &m.deliveries, &s.Attempt
 	if s.Stale {

@@ -42,15 +42,15 @@ func (i *ingest) accepted(a observe.Accepted) {
 	i.bytes.Add(float64(a.Bytes))
 }
 
-// committed counts a commit, and the deliveries that it recorded as skipped. The deliveries
-// of duplicates were not stored; they are few, and are counted all the same.
+// committed counts a commit, and the deliveries that the commit recorded as skipped. It also counts
+// the skipped deliveries of duplicates, although they were not stored. They are few.
 func (m *Metrics) committed(c observe.Committed) {
 	if c.Err != nil {
 		m.ingest.commits[resultError].Observe(c.Took.Seconds())
 		return
 	}
 	m.ingest.commits[resultOK].Observe(c.Took.Seconds())
-	if c.Events > 0 { // else a chunk of a fan-out
+	if c.Events > 0 { // 0: a chunk of a fan-out
 		m.ingest.size.Observe(float64(c.Events))
 	}
 	m.ingest.created.Add(float64(c.Deliveries))
@@ -59,7 +59,7 @@ func (m *Metrics) committed(c observe.Committed) {
 	m.deliveries.skip(postrider.ReasonBacklogFull, c.Skipped.Full)
 }
 
-// responded counts a response of the API, and a publish that was refused by the code of its
+// responded counts a response of the API. It also counts a refused publish by the code of its
 // problem, whatever part of the server refused it.
 func (i *ingest) responded(r observe.Responded) {
 	if o, ok := i.responses[class(r.Status)]; ok {
@@ -70,7 +70,8 @@ func (i *ingest) responded(r observe.Responded) {
 	}
 }
 
-// class returns the class of a status of HTTP; empty for one that is none.
+// class returns the class of an HTTP status, such as "2xx"; empty if the status is below 200 or
+// above 599.
 func class(status int) string {
 	if status < 200 || status > 599 {
 		return ""

@@ -24,7 +24,7 @@ type endpoints struct {
 	known  *known
 }
 
-// known is what the counts of endpoints are computed from; two goroutines write it.
+// known has the numbers from which the gauge of endpoints is computed. Two goroutines write them.
 type known struct {
 	mu        sync.Mutex
 	all       int
@@ -59,7 +59,7 @@ func (e *endpoints) total(n int) { e.update(func(k *known) { k.all = n }) }
 
 func (e *endpoints) counted(h observe.HealthCounts) { e.update(func(k *known) { k.unhealthy = h }) }
 
-// update changes what is known and sets the gauges.
+// update changes the numbers and sets the gauges.
 func (e *endpoints) update(change func(*known)) {
 	k := e.known
 	k.mu.Lock()
@@ -70,8 +70,8 @@ func (e *endpoints) update(change func(*known)) {
 	e.health[postrider.Healthy].Set(float64(max(k.all-k.unhealthy.Warned-k.unhealthy.Disabled, 0)))
 }
 
-// node has the metrics of this server's own working: its place among the others, its loop,
-// its calls of the store and its chores.
+// node has the metrics of this server itself: its membership, its loop, its calls of the store and
+// its chores.
 type node struct {
 	nodes, shards  prometheus.Gauge
 	ready, clock   prometheus.Gauge
@@ -94,8 +94,8 @@ type node struct {
 	violated       *prometheus.CounterVec
 }
 
-// invariants are the values of the label of what must not happen. They are served from the
-// start, so that the first violation is an increase.
+// invariants are the values of the label of violated invariants. They are served from the start, so
+// that the first violation is an increase.
 var invariants = []string{"attempt_panicked", "attempt_not_settled", "request_panicked"}
 
 func newNode(f factory) node {
@@ -183,14 +183,15 @@ func (n *node) choreDone(c observe.ChoreDone) {
 	} else {
 		n.choreSuccess.WithLabelValues(chore).Set(float64(time.Now().UnixMilli()) / 1000)
 	}
-	n.chores.WithLabelValues(chore, resultError) // served from the first round on, so that the first failure is an increase
+	// served from the first round on, so that the first failure is an increase
+	n.chores.WithLabelValues(chore, resultError)
 	n.chores.WithLabelValues(chore, result).Inc()
 	n.choreRows.WithLabelValues(chore).Add(float64(c.Rows))
 	n.choreTakes.WithLabelValues(chore).Set(0)
 	n.choreRound.WithLabelValues(chore).Set(0)
 }
 
-// choreWorks shows a round that goes on: to delete a million rows takes minutes.
+// choreWorks shows a round that is still running: to delete a million rows takes minutes.
 func (n *node) choreWorks(c observe.ChoreDone) {
 	n.choreTakes.WithLabelValues(choreLabel(c)).Set(c.Took.Seconds())
 	n.choreRound.WithLabelValues(choreLabel(c)).Set(float64(c.Rows))
@@ -202,10 +203,10 @@ func (n *node) storeCalled(c observe.StoreCall) {
 	n.calls.WithLabelValues(c.Verb, resultOf(c.Err)).Observe(c.Took.Seconds())
 }
 
-// The results of calls.
+// The results of calls of the store.
 const (
 	resultOK        = "ok"
-	resultRefused   = "refused"   // by a rule: what was asked for contradicts what is stored
+	resultRefused   = "refused"   // by a rule: the request contradicts the stored rows
 	resultBusy      = "busy"      // the store is away, full or too slow
 	resultCancelled = "cancelled" // the caller gave up
 	resultError     = "error"

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// queue has the metrics of what waits for the endpoints of this node.
+// queue has the metrics of the deliveries that wait for the endpoints of this node.
 type queue struct {
 	waiting, laneAge map[postrider.Lane]prometheus.Gauge   // by lane
 	due, heldAge     map[postrider.HeldBy]prometheus.Gauge // by what holds the endpoint
@@ -26,11 +26,12 @@ func newQueue(f factory) queue {
 		partial:  f.gauge("queue_partial", "1: more lanes have work than were read."),
 		measured: f.gauge("queue_measured_timestamp_seconds", "When the queue was measured last; before that, when the server started."),
 	}
-	q.measured.SetToCurrentTime() // a server that has just started is not one that cannot measure
+	// so that a server that has just started does not look like one that cannot measure
+	q.measured.SetToCurrentTime()
 	return q
 }
 
-// queueMeasured sets the gauges. A lane without work is not in q, so all are set.
+// queueMeasured sets all gauges. A lane without work is not in q, so its gauges become 0.
 func (m *Metrics) queueMeasured(q observe.Queue) {
 	waiting, laneAge := map[postrider.Lane]int{}, map[postrider.Lane]float64{}
 	due, heldAge := map[postrider.HeldBy]int{}, map[postrider.HeldBy]float64{}
@@ -63,10 +64,10 @@ func (m *Metrics) queueMeasured(q observe.Queue) {
 	m.endpoints.together.Set(float64(q.OpenedTogether))
 }
 
-// ages are those of the due deliveries of a lane, in seconds.
+// ages has the number and the age range, in seconds, of the due deliveries of one lane.
 type ages struct{ n, newest, oldest float64 }
 
-// above returns how many are older than x, if the ages are spread evenly.
+// above returns how many deliveries are older than x, if the ages are spread evenly.
 func (a ages) above(x float64) float64 {
 	switch {
 	case x >= a.oldest:
@@ -77,8 +78,8 @@ func (a ages) above(x float64) float64 {
 	return a.n * (a.oldest - x) / (a.oldest - a.newest)
 }
 
-// quantile returns the age that the given share of all deliveries does not exceed, to a
-// hundredth of a per cent of the oldest. Without deliveries it is 0.
+// quantile returns the age that the share q of all deliveries does not exceed. Its error is at most
+// a hundredth of a per cent of the oldest age. Without deliveries it returns 0.
 func quantile(all []ages, q float64) float64 {
 	var n, high float64
 	for _, a := range all {

@@ -1,4 +1,4 @@
-// Package telemetry counts what the engine does, for Prometheus.
+// Package telemetry counts for Prometheus what the engine does.
 //
 //	m := telemetry.New(telemetry.Options{Version: version, Log: log})
 //	observer := observe.New(observe.Join(m.Hooks(), …), log)
@@ -7,17 +7,18 @@
 //
 // It promises:
 //
-//   - It observes and does nothing else: without it the engine works the same.
-//   - A scrape reads only the memory of this node. What only the store knows, Run reads every
-//     15 s, by a query that stops counting at a bound.
+//   - It only observes: without it the engine works the same.
+//   - A scrape reads only the memory of this node. Run reads the numbers that only
+//     the store has every 15 s, by a query that stops counting at a bound.
 //   - Several scrapes at once share one gathering.
-//   - The number of series does not depend on how many endpoints, accounts and event types
-//     there are. Options.Worst adds one for each endpoint that it names.
-//   - A hook takes no lock that an attempt waits for, except the one of the worst endpoints,
-//     and allocates nothing for an attempt. Series with known labels are made at the start.
+//   - The number of series does not depend on how many endpoints, accounts and event
+//     types there are. Options.Worst adds one series for each endpoint that it names.
+//   - A hook allocates nothing for an attempt. It takes no lock that an attempt waits
+//     for, except the lock of the worst endpoints. Series with known labels are made
+//     at the start.
 //
-// Names, types, labels and meanings are an API: docs/operate/metrics.md has them, and a test
-// compares the page with what is served.
+// The names, types, labels and meanings of metrics are an API. docs/operate/metrics.md lists them,
+// and a test compares that page with the served metrics.
 package telemetry
 
 import (
@@ -41,11 +42,12 @@ import (
 
 // Options tunes a [Metrics].
 type Options struct {
-	Version    string                       // of the program
-	Worst      int                          // endpoints that are named by their ids; 0: none
-	HookPanics func() int64                 // how many hooks panicked; default: none did
-	Spans      func() (sent, dropped int64) // spans for the collector of traces; default: none
-	Log        *slog.Logger                 // default: discard
+	Version    string       // version of the program
+	Worst      int          // how many endpoints are named by their ids; 0: none
+	HookPanics func() int64 // how many hooks panicked; default: none
+	// counts of spans for the collector of traces; default: none
+	Spans func() (sent, dropped int64)
+	Log   *slog.Logger // default: discard
 }
 
 // Metrics are the metrics of one server. Its hooks may be called from any goroutine.
@@ -61,7 +63,7 @@ type Metrics struct {
 	worst      *worst // nil: no endpoint is named
 }
 
-// New returns metrics that nothing has been counted for.
+// New returns metrics whose counters are 0.
 func New(opts Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler))}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -126,7 +128,7 @@ func (m *Metrics) Hooks() observe.Hooks {
 }
 
 // Handler serves the metrics in the format that the scraper asks for. Native histograms need
-// protobuf; classic buckets are there in every format.
+// protobuf; every format has the classic buckets.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog:       slog.NewLogLogger(m.log.Handler(), slog.LevelError),
@@ -135,17 +137,17 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// Backlog is the part of the store that Run needs.
+// Backlog is the part of the store that [Metrics.Run] needs.
 type Backlog interface {
-	// Backlog is [store.Rollups]'s.
+	// Backlog is the method of [store.Rollups].
 	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
 }
 
-// readEvery is how often Run reads what only the store knows.
+// readEvery is the interval in which Run reads the numbers that only the store has.
 const readEvery = 15 * time.Second
 
-// Run reads every 15 s how many dead letters are unresolved and how many endpoints there
-// are, until ctx ends. It always returns nil: after an error the last number stays.
+// Run reads how many dead letters are unresolved and how many endpoints there are, every 15 s until
+// ctx ends. It always returns nil: after an error the last number stays.
 func (m *Metrics) Run(ctx context.Context, s Backlog, endpoints func() int) error {
 	for {
 		m.endpoints.total(endpoints())
@@ -165,7 +167,7 @@ func (m *Metrics) Run(ctx context.Context, s Backlog, endpoints func() int) erro
 // prefix begins the name of every metric of this program.
 const prefix = "postrider_"
 
-// factory makes metrics that are registered and whose names begin with the prefix.
+// factory makes metrics, adds the prefix to their names and registers them.
 type factory struct{ promauto.Factory }
 
 func (f factory) spans(name, help string, count func() int64) {
@@ -196,9 +198,9 @@ func (f factory) histograms(name, help string, buckets []float64, labels ...stri
 	return f.NewHistogramVec(histogramOf(name, help, buckets), labels)
 }
 
-// histogramOf returns a histogram with classic and native buckets. A native one has an
-// error of at most 5 %; one that needs more than 160 buckets starts anew once an hour, and
-// in between its buckets are merged.
+// histogramOf returns the options of a histogram with classic and native buckets. A native
+// histogram has an error of at most 5 %. If it needs more than 160 buckets, it starts anew, at most
+// once an hour; in between its buckets are merged.
 func histogramOf(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: prefix + name, Help: help, Buckets: buckets,
@@ -207,7 +209,7 @@ func histogramOf(name, help string, buckets []float64) prometheus.HistogramOpts 
 }
 
 // The classic buckets, in seconds: of calls within the program, of requests to receivers, and of
-// deliveries, which may take days.
+// deliveries, which may take days. eventBuckets counts events.
 var (
 	callBuckets     = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	requestBuckets  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30}
@@ -215,8 +217,8 @@ var (
 	eventBuckets    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 )
 
-// children returns the child of each value of the one label of a vector, so that they are
-// served from the start and need no look-up.
+// children returns the child of each value of a vector's only label. So the children are served
+// from the start and need no look-up.
 func children[K ~string, M any](values []K, with func(...string) M) map[K]M {
 	made := make(map[K]M, len(values))
 	for _, v := range values {

@@ -12,22 +12,23 @@ import (
 )
 
 const (
-	// worstSpan is for how long failed attempts count: between one span and two.
+	// worstSpan is the length of a span. Failed attempts count for the present span and the one
+	// before, so for one to two spans.
 	worstSpan = 5 * time.Minute
 	// maxFailing is how many failing endpoints a span remembers; about 1 MB.
 	maxFailing = 10_000
 )
 
-// worst names the endpoints with the most failed attempts of the last minutes. It is a
-// collector, because its labels change from scrape to scrape: an endpoint that is not among
-// the worst any more has no series.
+// worst names the endpoints with the most failed attempts of the last minutes. It is a collector,
+// because its labels change from scrape to scrape: an endpoint that is no longer among the worst
+// has no series.
 type worst struct {
 	most int
 	desc *prometheus.Desc
 
 	mu          sync.Mutex
-	now, before map[postrider.EndpointID]int // failed attempts of this span and of the one before
-	began       time.Time                    // of this span
+	now, before map[postrider.EndpointID]int // failed attempts of this span, and of the span before
+	began       time.Time                    // when this span began
 }
 
 func newWorst(most int) *worst {
@@ -37,8 +38,8 @@ func newWorst(most int) *worst {
 	}
 }
 
-// failed counts a failed attempt. Once a span has maxFailing endpoints, others do not count
-// in it.
+// failed counts a failed attempt. Once a span has maxFailing endpoints, it counts no further
+// endpoints.
 func (w *worst) failed(id postrider.EndpointID, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +49,7 @@ func (w *worst) failed(id postrider.EndpointID, at time.Time) {
 	}
 }
 
-// turn begins another span if this one is over. The caller holds mu.
+// turn begins a new span if this one is over. The caller holds mu.
 func (w *worst) turn(at time.Time) {
 	switch past := at.Sub(w.began); {
 	case past >= 2*worstSpan:
@@ -74,8 +75,8 @@ type failing struct {
 	failures int
 }
 
-// list returns the worst endpoints, the worst first. Of equal ones the lower id comes first,
-// so that scrapes agree.
+// list returns the worst endpoints, the worst first. Of equal ones the lower id comes first, so
+// that scrapes agree.
 func (w *worst) list(at time.Time) []failing {
 	w.mu.Lock()
 	w.turn(at)

@@ -1,10 +1,10 @@
-// Package replay runs replay jobs: it replays or discards the deliveries that a job selects,
-// at the job's pace.
+// Package replay runs replay jobs. A job replays or discards the deliveries that its filter
+// selects, at the pace of the job.
 //
-// A [Runner] claims jobs from the store, and works on a few of them at once. For each it
-// finds the next matches, waits until the pace allows them, and commits them as a chunk. The
-// chunk's deliveries and the job's position are one transaction, so a job that another node
-// continues makes no delivery twice and misses none:
+// A [Runner] claims jobs from the store, and works on a few of them at once. For each job it finds
+// the next matches, waits until the pace allows them, and commits them as a chunk. One transaction
+// stores the deliveries of a chunk and the position of the job. So if another node continues a job,
+// no delivery is made twice and none is missed:
 //
 //	0.0 s   A claims a job of 500 a second, for 8 s
 //	0.05 s  chunk 1: 25 deliveries, cursor at the 25th match, and a new lease of 8 s
@@ -12,24 +12,25 @@
 //	8.1 s   the lease has ended. B finds the job when it polls, claims it with a new token,
 //	        and continues behind the 50th match
 //
-// If A was only slow, its next chunk is fenced, and B has the job. A node that stops in order
-// gives its jobs back, and the next one has them at once. A pause, a resume and a cancel change
-// the job in the store, which fences the node that has it.
+// If A was only slow, the store refuses its next chunk, because B has a newer token. A node that
+// shuts down gives its jobs back, and another node can claim them at once. A pause, a resume and a
+// cancel change the job in the store, which refuses the next chunk of the node that runs the job.
 //
-// What else holds:
+// Further promises:
 //
-//   - A job makes no more than PerSecond deliveries a second, over any time longer than a
-//     second, and no less while the store and the endpoints can take them.
-//   - Its deliveries wait in the bulk lane, below live traffic, and of each endpoint few of
-//     them at once (Options.Pending): the queue must not fill with what could be made later
-//     as well, and a cancel should save something.
-//   - An endpoint that has so many pending is held: the job goes on with the matches of the
-//     others, and with those of the held one whenever it has room.
+//   - A job makes at most PerSecond deliveries a second, over any time longer than a
+//     second. It makes no fewer while the store and the endpoints can take them.
+//   - Its deliveries wait in the bulk lane, below live traffic. Of each endpoint, only
+//     some of them wait at once (Options.Pending). Otherwise the queue would fill with
+//     deliveries that could be made later, and a cancel would save nothing.
+//   - An endpoint with that many pending deliveries is held: the job continues with
+//     the matches of other endpoints, and with the matches of the held endpoint
+//     whenever it has room.
 //   - The matches of one endpoint are replayed oldest first, held or not.
-//   - While the store has no room, jobs are given back and none is claimed. They go on when
-//     there is room again.
-//   - Errors that pass are repeated for ever. A step that fails for other reasons again and
-//     again ends the job as failed.
+//   - While the store has no room, jobs are given back and none is claimed. They
+//     continue when there is room again.
+//   - Errors that can pass by themselves are retried for ever. If a step fails again
+//     and again for another reason, the job ends as failed.
 package replay
 
 import (
@@ -53,37 +54,37 @@ type Store interface {
 	store.Lists
 }
 
-// Endpoints knows the present policies of endpoints, and learns which of them have something
-// due. [routing.Table] is one.
+// Endpoints returns the present policies of endpoints, and is notified of endpoints with due
+// deliveries. [routing.Table] implements it.
 type Endpoints interface {
 	// Lookup returns an endpoint; false: it is unknown or deleted.
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
-	// Notify says that deliveries of any lane may be due for the endpoint. It must not block.
+	// Notify says that deliveries in any lane of the endpoint may be due. It must not block.
 	Notify(id postrider.EndpointID)
 }
 
-// Dispatcher sends the deliveries that jobs make. [dispatch.Dispatcher] is one.
+// Dispatcher sends the deliveries that jobs make. [dispatch.Dispatcher] implements it.
 type Dispatcher interface {
-	// Queued says that new deliveries of these lanes are committed.
+	// Queued says that new deliveries in these lanes are committed.
 	Queued(lanes []store.DueLane)
 }
 
-// Options tunes a runner. The zero value of each field but IDs is the production default.
+// Options tunes a runner. Except for IDs, the zero value of each field is the production default.
 type Options struct {
 	// IDs makes the ids of the new deliveries.
 	IDs *store.IDs
-	// Pending is how many of its deliveries a job may have pending at one endpoint, give or
-	// take a chunk. Default 5000.
+	// Pending is how many of its deliveries a job may have pending at one endpoint; the last chunk
+	// may exceed it. Default 5000.
 	Pending int
 	// Jobs is how many jobs this node works on at once; others wait. Default 8.
 	Jobs int
-	// Poll is the interval in which the runner looks for jobs that other nodes have made
-	// or left. Default 1 s.
+	// Poll is the interval in which the runner looks for jobs that other nodes have created or
+	// given back. Default 1 s.
 	Poll time.Duration
-	// Room returns why the store has no room for deliveries, such as a
-	// *postrider.FullError; nil: it has. Default: it has.
+	// Room returns why the store has no room for deliveries, such as a *postrider.FullError; nil if
+	// it has room. Default: it always has.
 	Room func() error
-	// Hooks are called when a job has ended by itself. Default: none.
+	// Hooks are called when a job ends by itself. Default: none.
 	Hooks observe.Hooks
 	// Log receives a line for each interrupted step. Default: discard.
 	Log *slog.Logger
@@ -109,7 +110,7 @@ type Runner struct {
 	woken      batch.Signal
 }
 
-// New returns a runner.
+// New returns a runner for the jobs of s.
 func New(s Store, endpoints Endpoints, dispatcher Dispatcher, opts Options) *Runner {
 	return &Runner{store: s, endpoints: endpoints, dispatcher: dispatcher, opts: opts.withDefaults(), woken: batch.NewSignal()}
 }
@@ -117,12 +118,12 @@ func New(s Store, endpoints Endpoints, dispatcher Dispatcher, opts Options) *Run
 // Wake makes the runner look for jobs at once. It never blocks.
 func (r *Runner) Wake() { r.woken.Set() }
 
-// Run claims jobs and works on them until ctx is cancelled. It then gives back the jobs that
-// it has, and returns nil.
+// Run claims jobs and works on them until ctx is cancelled. It then gives its jobs back, and
+// returns nil.
 func (r *Runner) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	busy := make(chan struct{}, r.opts.Jobs) // holds one for each job of this node
+	busy := make(chan struct{}, r.opts.Jobs) // holds one element for each job of this node
 	for {
 		for len(busy) < cap(busy) && r.opts.Room() == nil {
 			w, err := r.claim(ctx)
@@ -136,7 +137,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			workers.Go(func() {
 				w.run(ctx)
 				<-busy
-				r.Wake() // there may be a job that waits for this place
+				r.Wake() // a job may wait for this place
 			})
 		}
 		if !batch.SleepOr(ctx, r.opts.Poll, r.woken) {
@@ -145,11 +146,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// lease is how long this node has a job after the claim and after each chunk. With the interval
-// in which other nodes look for jobs, a job goes on within ten seconds of a node's death.
+// lease is how long this node holds a job after the claim and after each chunk. Other nodes look
+// for jobs every second, so a job continues within ten seconds of a node's death.
 const lease = 8 * time.Second
 
-// claim leases the job that has waited longest; nil: there is none.
+// claim leases the job that has waited longest; nil if there is none.
 func (r *Runner) claim(ctx context.Context) (*worker, error) {
 	token := postrider.Token(1 + rand.Int64N(1<<62))
 	jobs, err := r.store.ClaimReplayJobs(ctx, store.ClaimReplayJobs{Max: 1, Token: token, Lease: lease})
@@ -159,7 +160,7 @@ func (r *Runner) claim(ctx context.Context) (*worker, error) {
 	return newWorker(r, jobs[0], token), nil
 }
 
-// ended calls the hook for a job that has ended, as the store has it.
+// ended reads a job that has ended from the store and calls the hook with it.
 func (r *Runner) ended(ctx context.Context, id postrider.ReplayID) {
 	if r.opts.Hooks.ReplayEnded == nil {
 		return

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// chunksPerSecond divides the pace into chunks: so small that a publish does not wait
-	// long for the commit of one, and that endpoints get a stream and not bursts.
+	// chunksPerSecond divides the pace into chunks. Chunks are small for two reasons: a publish
+	// does not wait long for the commit of a chunk, and endpoints get a stream instead of bursts.
 	chunksPerSecond = 50
-	// commitTime is how long a commit may take, also after the end of ctx.
+	// commitTime is the time limit of a commit, also after the end of ctx.
 	commitTime = 5 * time.Second
-	// fullPoll is the interval in which a job looks whether its endpoints have taken some of
-	// its pending deliveries.
+	// fullPoll is the interval in which a job that waits for endpoints counts its pending
+	// deliveries.
 	fullPoll = 500 * time.Millisecond
-	// maxHeld is how many endpoints a job holds. If one more is full, the job waits for it. The
-	// text of so many, which each chunk stores, has about 7 KiB.
+	// maxHeld is how many endpoints a job holds. If a further endpoint is full, the job waits for
+	// it. Each chunk stores the positions of the held endpoints, about 7 KiB for 100.
 	maxHeld = 100
 	// retryAfter is the wait after a step that failed.
 	retryAfter = time.Second
@@ -32,30 +32,30 @@ const (
 	maxFailures = 10
 )
 
-// worker runs one job under one lease. It belongs to one goroutine.
+// worker runs one job under one lease. One goroutine uses it.
 type worker struct {
 	*Runner
-	job   postrider.ReplayJob // its ReplayPosition is the one that is stored
+	job   postrider.ReplayJob // job.ReplayPosition is the stored position
 	token postrider.Token
-	pace  *rate.Limiter // a token for each delivery
+	pace  *rate.Limiter // one token for each delivery
 
 	lines   []*line                      // the first has the matches of all endpoints that are not held
-	turn    int                          // of the line that was asked last
-	pending map[postrider.EndpointID]int // of the job's deliveries, at the last count and made since
-	countAt time.Time                    // when they are counted again
+	turn    int                          // index of the line that was used last
+	pending map[postrider.EndpointID]int // deliveries of the job, as counted last, and those made since
+	countAt time.Time                    // when pending is counted again
 }
 
 // line is a sequence of matches, oldest first.
 type line struct {
-	endpoint postrider.EndpointID // of all matches; zero: of all endpoints that have no line
+	endpoint postrider.EndpointID // zero: of all endpoints that have no line of their own
 	at       postrider.DeliveryID // all matches up to this id are committed
 	found    []store.ReplayItem   // matches after it
 	foundTo  postrider.DeliveryID // all matches up to this id are committed or in found
 	foundAll bool                 // there is no match after foundTo
-	done     bool                 // all are committed
+	done     bool                 // all matches are committed
 }
 
-// newWorker returns the worker of a claimed job. The token bucket begins empty, and holds the
+// newWorker returns the worker of a claimed job. The token bucket starts empty. It can hold the
 // tokens of one second, so that the job catches up after a slow commit.
 func newWorker(r *Runner, job postrider.ReplayJob, token postrider.Token) *worker {
 	w := &worker{Runner: r, job: job, token: token, lines: []*line{{at: job.Cursor, foundTo: job.Cursor}}}
@@ -67,8 +67,8 @@ func newWorker(r *Runner, job postrider.ReplayJob, token postrider.Token) *worke
 	return w
 }
 
-// run makes chunk after chunk, until the job ends, ctx ends, the store has no room, or another
-// node or a person has taken the job.
+// run commits chunk after chunk. It returns when the job ends, ctx ends, the store has no room, or
+// another node or a person has taken the job.
 func (w *worker) run(ctx context.Context) {
 	for failures := 0; ; {
 		done, err := w.step(ctx)
@@ -104,7 +104,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// step commits the next chunk; done: it was the last one.
+// step commits the next chunk. done reports that it was the last one.
 func (w *worker) step(ctx context.Context) (done bool, err error) {
 	if err := w.opts.Room(); err != nil {
 		return false, err
@@ -144,8 +144,8 @@ func (w *worker) step(ctx context.Context) (done bool, err error) {
 	return c.End != "", nil
 }
 
-// count counts the pending deliveries of the job when it is time: twice a second, or less often
-// if that takes long.
+// count counts the pending deliveries of the job, at most twice a second. If counting takes long,
+// it counts less often.
 func (w *worker) count(ctx context.Context) error {
 	begun := time.Now()
 	if begun.Before(w.countAt) {
@@ -159,7 +159,7 @@ func (w *worker) count(ctx context.Context) error {
 	return nil
 }
 
-// next returns the line whose turn it is; nil: all that are left wait for their endpoints.
+// next returns the line whose turn it is; nil if all remaining lines wait for their endpoints.
 func (w *worker) next(ctx context.Context) (*line, error) {
 	for range w.lines {
 		w.turn = (w.turn + 1) % len(w.lines)
@@ -177,8 +177,8 @@ func (w *worker) next(ctx context.Context) (*line, error) {
 	return nil, nil
 }
 
-// find reads the next page of a line's matches, when all matches of the last page are
-// committed. A page without matches may be followed by others.
+// find reads the next page of a line's matches, once all matches of the last page are committed.
+// After a page without matches there may be further pages.
 func (w *worker) find(ctx context.Context, l *line) error {
 	if len(l.found) > 0 || l.foundAll {
 		return nil
@@ -205,8 +205,9 @@ func (w *worker) held(item store.ReplayItem) bool {
 }
 
 // hasRoom reports whether the matches that the line has found may be committed. It takes full
-// endpoints out of the first line and gives each a line of its own, from the place of the first
-// line on: all matches before that place are committed. The next chunk stores the new line.
+// endpoints out of the first line and gives each a line of its own. The new line begins at the
+// position of the first line, because all matches before that position are committed. The next
+// chunk stores the new line.
 func (w *worker) hasRoom(l *line) bool {
 	for _, item := range l.found {
 		switch {
@@ -223,7 +224,7 @@ func (w *worker) hasRoom(l *line) bool {
 	return true
 }
 
-// moved returns the position of the job when a line has come to an id.
+// moved returns the position of the job after line l has committed all matches up to an id.
 func (w *worker) moved(l *line, to postrider.DeliveryID) postrider.ReplayPosition {
 	p := postrider.ReplayPosition{Cursor: w.lines[0].at, Held: map[postrider.EndpointID]postrider.DeliveryID{}}
 	for _, held := range w.lines[1:] {
@@ -237,8 +238,8 @@ func (w *worker) moved(l *line, to postrider.DeliveryID) postrider.ReplayPositio
 	return p
 }
 
-// fill sets the replay's id, expiry and order by its endpoint's present policy. For a deleted
-// endpoint it takes the defaults; the store skips the match.
+// fill sets the id of the replay, and its expiry and order by the endpoint's present policy. For a
+// deleted endpoint it uses the default policy; the store skips such a match.
 func (w *worker) fill(item *store.ReplayItem) {
 	item.ID = store.NewID[postrider.DeliveryID](w.opts.IDs)
 	policy := postrider.DefaultPolicy()
@@ -251,9 +252,9 @@ func (w *worker) fill(item *store.ReplayItem) {
 	}
 }
 
-// commit stores a chunk and moves the position. The end of ctx does not interrupt it: a node
-// that does not know whether its chunk is stored cannot give the job back, and the next node
-// waits for the end of the lease.
+// commit stores a chunk and moves the position of the job. The end of ctx does not interrupt it. A
+// node that does not know whether its chunk is stored could not give the job back, and the next
+// node would have to wait until the lease ends.
 func (w *worker) commit(ctx context.Context, c store.ReplayChunk) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
 	defer cancel()
@@ -268,8 +269,8 @@ func (w *worker) commit(ctx context.Context, c store.ReplayChunk) error {
 	return nil
 }
 
-// notices returns what people should know of the end of the job. A job of one endpoint belongs
-// to the endpoint's account, also if an operator created it.
+// notices returns the notice about the end of the job. The notice of a job for one endpoint belongs
+// to the endpoint's account, even if an operator created the job.
 func (w *worker) notices(ended postrider.ReplayStatus) []postrider.Notice {
 	n := w.job.Notice(ended)
 	if e, known := w.endpoints.Lookup(w.job.Filter.Endpoint); known {
@@ -280,8 +281,9 @@ func (w *worker) notices(ended postrider.ReplayStatus) []postrider.Notice {
 	return []postrider.Notice{n}
 }
 
-// waitForEndpoints waits a moment and renews the lease, when every endpoint that has matches left
-// has many of the job's deliveries pending. They are slower than the pace, paused, or away.
+// waitForEndpoints waits for fullPoll and renews the lease. step calls it when every endpoint with
+// matches left has too many of the job's deliveries pending. Such endpoints are slower than the
+// pace, paused, or down.
 func (w *worker) waitForEndpoints(ctx context.Context) error {
 	if !batch.Sleep(ctx, fullPoll) {
 		return ctx.Err()
@@ -289,17 +291,18 @@ func (w *worker) waitForEndpoints(ctx context.Context) error {
 	return w.renew(ctx)
 }
 
-// renew renews the lease.
+// renew renews the lease without a delivery.
 func (w *worker) renew(ctx context.Context) error {
 	return w.commit(ctx, store.ReplayChunk{To: w.job.ReplayPosition, Lease: lease})
 }
 
-// notify counts the deliveries of a chunk, and says where the dispatcher finds them.
+// notify counts the deliveries of a chunk as pending, and tells the dispatcher in which lanes they
+// wait.
 //
-// A replay waits in the bulk lane. If it was put into the sequence of its ordering key, or if
-// a dead letter was discarded that paused one, the head of that key may be due in any lane,
-// and the dispatcher looks into all. It does not for every match: fifty times a second, three
-// lanes of each endpoint would be asked for nothing.
+// A replay waits in the bulk lane. In two cases the first delivery of an ordering key may become
+// due in any lane: the replay was put into the sequence of the key, or a dead letter that paused
+// the key was discarded. Then the dispatcher looks into all lanes. It does not do so for other
+// matches, because it would ask three lanes of each endpoint fifty times a second for nothing.
 func (w *worker) notify(items []store.ReplayItem) {
 	told := make(map[postrider.EndpointID]struct{}, len(items))
 	var lanes []store.DueLane
@@ -318,15 +321,15 @@ func (w *worker) notify(items []store.ReplayItem) {
 	w.dispatcher.Queued(lanes)
 }
 
-// giveBack ends the lease, so that another node need not wait for its end.
+// giveBack ends the lease, so that another node can claim the job at once.
 func (w *worker) giveBack(ctx context.Context) {
 	if err := w.commit(ctx, store.ReplayChunk{To: w.job.ReplayPosition}); err != nil {
 		w.opts.Log.DebugContext(ctx, "replay job not given back", "job", w.job.ID, "error", err)
 	}
 }
 
-// fail ends the job as failed. It reports whether that is stored. The cause stays in the log:
-// people who see the job may not see the inside of the server.
+// fail ends the job as failed. It returns true if that is stored, or if another node has the job.
+// The cause is only logged: people who see the job may not see internals of the server.
 func (w *worker) fail(ctx context.Context, cause error) bool {
 	w.opts.Log.ErrorContext(ctx, "replay job failed", "job", w.job.ID, "error", cause)
 	err := w.commit(ctx, store.ReplayChunk{

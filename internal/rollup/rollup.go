@@ -1,5 +1,5 @@
-// Package rollup folds the store's deltas into rollups, and adds the durations of the
-// attempts that this node made.
+// Package rollup folds the store's deltas into rollups, and adds the durations of the attempts that
+// this node made.
 //
 //	r := rollup.New(rollup.Options{Log: log})
 //	observer := observe.New(observe.Join(r.Hooks(), …), log)
@@ -7,15 +7,16 @@
 //
 // It promises:
 //
-//   - Every ten seconds, and once more when Run ends, the deltas of all nodes are folded.
-//     Counts are exact whatever happens to a node: the transaction that records an attempt
-//     also stores its delta, see [store.Rollups].
-//   - Durations are in this node's memory until the next fold. A node that dies loses the
-//     durations of at most ten seconds, and nothing else. A fold that fails keeps them for the
-//     next one; if it was stored and only its reply was lost, they count twice.
-//   - The waiting durations and one fold take at most 64 MiB. If that is too little for ten
-//     seconds, a fold starts earlier. Durations for which there is no space until it ends are
-//     dropped, and the log says how many.
+//   - Every ten seconds, and once more when Run ends, the deltas of all nodes are
+//     folded. Counts are exact even if nodes die: the transaction that records an
+//     attempt also stores its delta, see [store.Rollups].
+//   - Durations are in this node's memory until the next fold. A node that dies loses
+//     the durations of at most ten seconds, and nothing else. If a fold fails, its
+//     durations are kept for the next one. If such a fold was stored and only the
+//     reply was lost, its durations count twice.
+//   - The waiting durations and one fold take at most 64 MiB. If that is too little
+//     for ten seconds, a fold starts earlier. Durations that find no space before that
+//     fold ends are dropped, and the log says how many.
 //   - A settlement takes one mutex and never waits for the store.
 package rollup
 
@@ -46,34 +47,34 @@ func (o Options) withDefaults() Options {
 
 // Store is the part of the store that a [Rollup] needs.
 type Store interface {
-	// FoldRollups is [store.Rollups]'s.
+	// FoldRollups is the method of [store.Rollups].
 	FoldRollups(ctx context.Context, f store.Fold) (int, error)
 }
 
 // Rollup folds deltas, and keeps durations until the next fold.
 type Rollup struct {
 	opts   Options
-	filled batch.Signal // half of maxBytes is taken: fold now
-	deltas int          // of the next transaction; used only by Run
+	filled batch.Signal // set when half of maxBytes is used, so that Run folds at once
+	deltas int          // how many deltas the next transaction folds; used only by Run
 
 	mu      sync.Mutex
 	seen    map[minute]*durations // since the last fold
-	bytes   int                   // memory of seen, rather estimated too high than too low
-	dropped int                   // durations for which there was no space, since the last fold
+	bytes   int                   // memory of seen; the estimate is rather too high
+	dropped int                   // durations since the last fold that found no space
 }
 
-// minute is a minute of an endpoint and type.
+// minute is one minute of one account, endpoint and event type.
 type minute struct {
 	store.DeltaKey
-	at int64 // Unix time
+	at int64 // Unix time of its start
 }
 
-// durations are those of the attempts that were settled in a minute.
+// durations are the durations of the attempts that ended in a minute.
 type durations struct{ responses, latencies postrider.Sketch }
 
 const (
-	// maxBytes bounds the waiting durations. While one fold stores its durations, as many
-	// can arrive for the next one. The estimate is generous: about two thirds are really used.
+	// maxBytes bounds the waiting durations. While one fold stores its durations, as many more can
+	// arrive for the next one. The estimate is generous: about two thirds are really used.
 	maxBytes = 36 << 20
 	// minuteBytes is the memory of a minute without the buckets of its sketches: about 100
 	// bytes in the map, 80 for the sketches, and the text of the type.
@@ -81,8 +82,8 @@ const (
 	// bucketBytes is the memory of a bucket in a slice that is half empty. Each duration is
 	// counted as a new bucket.
 	bucketBytes = 32
-	// maxKept is how many buckets a sketch that is kept after a failed fold counts as, at most:
-	// with growing bounds few durations need a new one.
+	// maxKept is the most buckets that a sketch counts as if it is kept after a failed fold. With
+	// growing bounds, few durations need a new bucket.
 	maxKept = 256
 )
 
@@ -91,12 +92,12 @@ func New(opts Options) *Rollup {
 	return &Rollup{opts: opts.withDefaults(), filled: batch.NewSignal(), deltas: leastDeltas, seen: map[minute]*durations{}}
 }
 
-// Hooks returns the hooks by which it sees durations.
+// Hooks returns the hooks by which r gets durations.
 func (r *Rollup) Hooks() observe.Hooks { return observe.Hooks{Settled: r.settled} }
 
-// settled keeps the durations of a settled attempt, in the minute in which it ended. The
-// latency of a delivery counts from its own creation: a replay does not count the age of
-// its event.
+// settled keeps the durations of a settled attempt, in the minute in which the attempt ended. The
+// latency counts from the creation of the delivery: for a replay, the age of its event does not
+// count.
 func (r *Rollup) settled(s observe.Settled) {
 	responded := s.Attempt.StatusCode != 0
 	delivered := !s.Stale && s.Transition.To == postrider.Delivered
@@ -136,8 +137,8 @@ func (r *Rollup) settled(s observe.Settled) {
 // foldTime bounds the fold at the end of Run.
 const foldTime = 5 * time.Second
 
-// Run folds until ctx ends, and then once more. It always returns nil: a fold that fails
-// is tried again at the next time. done gets each fold as a chore; nil: nobody observes.
+// Run folds until ctx ends, and then once more. It always returns nil: a fold that fails is
+// repeated at the next time. Run calls done with each fold as a chore; done may be nil.
 func (r *Rollup) Run(ctx context.Context, s Store, done observe.Hook[observe.ChoreDone]) error {
 	for batch.SleepOr(ctx, r.opts.Every, r.filled) {
 		r.report(ctx, s, done)
@@ -148,7 +149,7 @@ func (r *Rollup) Run(ctx context.Context, s Store, done observe.Hook[observe.Cho
 	return nil
 }
 
-// report folds, and tells observers.
+// report folds, and calls done with the result.
 func (r *Rollup) report(ctx context.Context, s Store, done observe.Hook[observe.ChoreDone]) {
 	begun := time.Now()
 	rows, err := r.fold(ctx, s)
@@ -156,18 +157,18 @@ func (r *Rollup) report(ctx context.Context, s Store, done observe.Hook[observe.
 }
 
 const (
-	// maxSeen is how many minutes one transaction adds. Each is six rollups.
+	// maxSeen is how many minutes one transaction adds. Each minute becomes six rollups.
 	maxSeen = 1000
-	// leastDeltas and mostDeltas bound how many deltas one transaction folds. A delta has
-	// one endpoint or 500, so the time that the last transaction took decides.
+	// leastDeltas and mostDeltas bound how many deltas one transaction folds. A delta can have one
+	// endpoint or 500, so the number depends on how long the last transaction took.
 	leastDeltas, mostDeltas = 16, 1024
-	// After a transaction of less than quick the next one is larger, after one of more than
-	// slow it is smaller: other nodes wait for it.
+	// After a transaction of less than quick, the next one folds more deltas. After one of more
+	// than slow, the next one folds fewer, because other nodes wait for it.
 	quick, slow = 50 * time.Millisecond, 250 * time.Millisecond
 )
 
-// fold folds all deltas, and adds the durations that were seen since the last fold. It
-// returns how many deltas it folded.
+// fold folds all deltas, and adds the durations since the last fold. It returns how many deltas it
+// folded.
 func (r *Rollup) fold(ctx context.Context, s Store) (all int, err error) {
 	seen := r.take(ctx)
 	for {
@@ -201,7 +202,7 @@ type seenMinute struct {
 	*durations
 }
 
-// take returns the durations since the last fold, and starts anew.
+// take returns the durations since the last fold and empties r.seen.
 func (r *Rollup) take(ctx context.Context) []seenMinute {
 	r.mu.Lock()
 	seen, dropped := r.seen, r.dropped
@@ -217,8 +218,7 @@ func (r *Rollup) take(ctx context.Context) []seenMinute {
 	return all
 }
 
-// keep adds the durations of a fold that failed to those of the next one, as far as there is
-// space.
+// keep adds the durations of a failed fold to r.seen for the next one, as far as there is space.
 func (r *Rollup) keep(minutes []seenMinute) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,12 +234,12 @@ func (r *Rollup) keep(minutes []seenMinute) {
 			r.bytes += minuteBytes
 			continue
 		}
-		_ = d.responses.Merge(m.responses) // both have the buckets of this program
+		_ = d.responses.Merge(m.responses) // the sketches have the same buckets, so Merge cannot fail
 		_ = d.latencies.Merge(m.latencies)
 	}
 }
 
-// valuesOf returns minutes in the store's form.
+// valuesOf converts minutes to the type of the store.
 func valuesOf(minutes []seenMinute) []store.Seen {
 	values := make([]store.Seen, len(minutes))
 	for i, m := range minutes {

@@ -9,44 +9,45 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// account is what a node knows of an account that has a limit.
+// account is the state of an account with a limit, on one node.
 //
-// The events that the account may publish are one bucket for all nodes, which is in the
-// store. After each report a node knows its level, and has a share of it: the part of all
-// events that were asked for since the node's report before, which were asked for here.
+// All nodes share one bucket for the events that the account may publish; the bucket is in the
+// store. After each report a node knows the level of the bucket, and may use its share of that
+// level. The share is the part of all events asked for since the node's last report that were asked
+// for at this node.
 //
 //	t = 0 s     3 nodes, 300 a second; the bucket holds 12. Node A was asked for half of all
 //	            events, B and C for a quarter each: A may take 6 at once and 150 a second
-//	t = 0.1 s   A has taken 21. Its report lowers the bucket by them, and the reports of B
-//	            and C by 10 or 11 each; 30 have flowed in, so it holds about 0
+//	t = 0.1 s   A has taken 21. Its report lowers the bucket by 21, and the reports of B
+//	            and C lower it by 10 or 11 each; 30 have flowed in, so it holds about 0
 //
-// If the shares add up to more than one, because publishers change their node, the bucket
-// falls below 0, and all nodes wait until it is paid back. So no error adds up.
+// If publishers move to another node, the shares can add up to more than one. Then the bucket falls
+// below 0, and all nodes wait until the debt is paid back. So errors do not add up.
 type account struct {
 	id postrider.AccountID
 
 	mu     sync.Mutex
-	limits postrider.Quotas // what holds: 0 is no limit
-	usedAt time.Time        // of the last publish
-	queued bool             // it is in Meter.due
+	limits postrider.Quotas // the limits in force; 0: no limit
+	usedAt time.Time        // time of the last publish
+	queued bool             // the account is in Meter.due
 
-	free float64   // events that this node may accept at the time at; below 0: a debt
-	at   time.Time // of free
+	free float64   // events that this node may accept at time at; below 0: a debt
+	at   time.Time // the time for which free was computed
 
-	// As of the last report. Before the first one the bucket is taken for full, the share
-	// for all, and the day for unused.
-	told  time.Time // of the report
-	share float64   // this node's, 0.02 to 1
-	asked int64     // on all nodes, since the first report; -1: there was no report
-	day   time.Time // of bytes
-	bytes int64     // of the day, on all nodes
+	// Set by learn from the last report. Before the first report, the bucket counts as full, the
+	// share is 1, and no byte of the day is used.
+	told  time.Time // time of the last report
+	share float64   // share of this node, 0.02 to 1
+	asked int64     // events asked for on all nodes, since the first report; -1: no report yet
+	day   time.Time // the day that bytes counts
+	bytes int64     // bytes used on that day, on all nodes
 
 	// Since the last report, on this node.
 	taken amount
-	wants int64 // events that were asked for, refused ones too
+	wants int64 // events that were asked for, refused ones included
 }
 
-// amount is what a publish uses.
+// amount is how many events and bytes a publish uses.
 type amount struct{ events, bytes int64 }
 
 // newAccount returns an account that has used nothing.
@@ -54,17 +55,18 @@ func newAccount(id postrider.AccountID, limits postrider.Quotas, now time.Time) 
 	return &account{id: id, limits: limits, free: float64(limits.Burst), at: now, told: now, share: 1, asked: -1}
 }
 
-// limit replaces the limits.
+// limit replaces the limits of the account.
 func (a *account) limit(limits postrider.Quotas) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.limits = limits
 }
 
-// take takes an amount, or returns why it does not. due: the account has to be reported.
+// take takes an amount, or returns why it is refused. due reports that the account must be put into
+// Meter.due.
 //
-// A batch of more events than the burst is accepted when the bucket is full, and leaves a
-// debt: it could never be accepted otherwise.
+// A batch of more events than the burst is accepted when the bucket is full, and leaves a debt.
+// Otherwise it could never be accepted.
 func (a *account) take(now, wall time.Time, n amount) (refused *postrider.QuotaError, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,9 +79,9 @@ func (a *account) take(now, wall time.Time, n amount) (refused *postrider.QuotaE
 		a.taken.events += n.events
 		a.taken.bytes += n.bytes
 	}
-	// Before the first report the node knows nothing of the others. Later a twentieth of
-	// the burst and half a percent of the bytes go unreported for a while: an account that is
-	// far from its limits costs a row every 30 s.
+	// Before the first report the node knows nothing of other nodes. Later it reports after a
+	// twentieth of the burst or half a per cent of the bytes. So an account that is far from its
+	// limits costs a row every 30 s.
 	due = !a.queued && (a.asked < 0 || refused != nil ||
 		a.limits.Burst > 0 && float64(a.taken.events) >= a.share*float64(a.limits.Burst)/20 ||
 		a.limits.BytesPerDay > 0 && a.taken.bytes >= a.limits.BytesPerDay/200)
@@ -87,14 +89,14 @@ func (a *account) take(now, wall time.Time, n amount) (refused *postrider.QuotaE
 	return refused, due
 }
 
-// fill adds what has flowed in since the last call. A node never has more than its share of
-// the burst.
+// fill adds the events that have flowed in since the last call. A node never has more than its
+// share of the burst.
 func (a *account) fill(now time.Time) {
 	flowed := a.share * float64(a.limits.EventsPerSecond) * max(0, now.Sub(a.at).Seconds())
 	a.free, a.at = min(a.share*float64(a.limits.Burst), a.free+flowed), now
 }
 
-// refusal returns why the amount cannot be taken; nil: it can.
+// refusal returns why the amount cannot be taken; nil if it can.
 func (a *account) refusal(wall time.Time, n amount) *postrider.QuotaError {
 	if most := a.limits.BytesPerDay; most > 0 && a.bytes+a.taken.bytes+n.bytes > most {
 		_, ends := store.QuotaDay(wall)
@@ -105,22 +107,22 @@ func (a *account) refusal(wall time.Time, n amount) *postrider.QuotaError {
 		return nil
 	}
 	missing := min(float64(n.events), a.share*float64(a.limits.Burst)) - a.free
-	if missing <= 1e-9 { // of floating point
+	if missing <= 1e-9 { // tolerates errors of floating point
 		return nil
 	}
 	wait := time.Duration(math.Ceil(missing / (a.share * rate) * float64(time.Second)))
 	return &postrider.QuotaError{Account: a.id, Quota: postrider.QuotaEvents, Limit: a.limits.EventsPerSecond, EndsAt: wall.Add(wait), RetryAfter: wait}
 }
 
-// beginDay forgets the bytes of a day that is over. What is not reported yet counts to the
-// new one.
+// beginDay resets the bytes when a new day begins. Bytes that are not reported yet count for the
+// new day.
 func (a *account) beginDay(wall time.Time) {
 	if day, _ := store.QuotaDay(wall); !day.Equal(a.day) {
 		a.day, a.bytes = day, 0
 	}
 }
 
-// give gives an amount back, which was taken for a duplicate or for what was not stored.
+// give gives back an amount that was taken for a duplicate, or for an event that was not stored.
 func (a *account) give(n amount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,7 +132,7 @@ func (a *account) give(n amount) {
 	a.wants -= n.events
 }
 
-// spend returns what is to be reported. It stays counted until learn is called.
+// spend returns the amounts to report. They stay counted in the account until learn is called.
 func (a *account) spend() store.QuotaSpend {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,10 +149,11 @@ type exchange struct {
 	state store.QuotaState
 }
 
-// learn notes what all nodes have used. What was taken during the report stays counted.
+// learn stores what all nodes have used, from the answer to a report. The amount that was taken
+// during the report stays counted.
 //
-// The share moves half of the way to what was measured: a tenth of a second may have a few
-// events only. It has a lower bound, so that a node that was idle can take something at once.
+// The share moves half of the way to the measured share, because a tenth of a second may have only
+// a few events. Its lower bound lets a node that was idle take something at once.
 func (a *account) learn(now, wall time.Time, e exchange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,18 +178,19 @@ func (a *account) learn(now, wall time.Time, e exchange) {
 type activity int
 
 const (
-	busy activity = iota // nothing has to be done
-	late                 // it has to be reported
-	idle                 // it can be forgotten
+	busy activity = iota // nothing to do
+	late                 // the account must be reported
+	idle                 // the account can be forgotten
 )
 
 const (
-	reportLatest = 30 * time.Second // after which anything that was taken is reported
+	reportLatest = 30 * time.Second // taken amounts are reported after this time at the latest
 	forgetAfter  = time.Minute      // without a publish
 )
 
-// state says what has to be done, and that it is queued if it is late. An account whose
-// bytes are nearly used up is not forgotten: it would get some more until its next report.
+// state returns what sweep has to do with the account. If the account is late, state marks it as
+// queued. An account whose bytes are nearly used up is not forgotten: the node would accept too
+// many bytes until its next report.
 func (a *account) state(now time.Time) activity {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,40 +12,43 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// BacklogStore is what [Backlogs] need of a store.
+// BacklogStore is the part of a store that [Backlogs] needs.
 type BacklogStore interface {
-	// EndpointBacklogs is [store.Quotas]'s.
+	// EndpointBacklogs is the method of [store.Quotas].
 	EndpointBacklogs(ctx context.Context, q store.BacklogsQuery) ([]postrider.EndpointBacklog, error)
-	// MarkFull is [store.Quotas]'s.
+	// MarkFull is the method of [store.Quotas].
 	MarkFull(ctx context.Context, m store.MarkFull) ([]postrider.Notice, error)
-	// Clock is [store.Queue]'s.
+	// Clock is the method of [store.Queue].
 	Clock() *store.Clock
 }
 
 // BacklogOptions tunes [Backlogs].
 type BacklogOptions struct {
-	Default int64                      // limit of accounts that have none of their own; 0: none
-	Leads   func() bool                // whether this node counts, of all nodes; default: it does
-	Notify  func(postrider.EndpointID) // is told of a change of the store, so that this node reads it at once; default: nobody is
-	IDs     *store.IDs                 // of notices; default: the time of this machine
-	Hooks   observe.Hooks              // default: nobody observes
-	Log     *slog.Logger               // default: discard
+	Default int64 // limit of accounts without a limit of their own; 0: none
+	// reports whether this is the one node that counts; default: always true
+	Leads func() bool
+	// called when an endpoint was marked or unmarked, so that this node reads it at once; default:
+	// does nothing
+	Notify func(postrider.EndpointID)
+	IDs    *store.IDs    // ids of notices; default: by the time of this machine
+	Hooks  observe.Hooks // default: none
+	Log    *slog.Logger  // default: discard
 }
 
-// Backlogs marks the endpoints whose backlog is full, so that all nodes skip new events for
-// them ([postrider.EndpointBacklog]).
+// Backlogs marks the endpoints whose backlog is full, so that all nodes skip new events for them
+// ([postrider.EndpointBacklog]).
 //
-// One node at a time counts, by rounds over all endpoints with pending deliveries:
+// One node at a time counts, in rounds over all endpoints with pending deliveries:
 //
 //	0 s   the endpoint may have 10,000 deliveries, and 9,900 wait
-//	1 s   10,000 wait. Nobody knows it
+//	1 s   10,000 wait. No node knows it
 //	5 s   the next round counts 10,000, and marks the endpoint. From this commit on no node
 //	      commits a delivery for it: the mark raises the version of the subscriptions, which
 //	      each publish checks. 10,400 wait
-//	5 min 9,000 wait; a round takes the mark away
+//	5 min 9,000 wait; a round removes the mark
 //
-// So a publish does nothing for this quota but read a field of the routing table. A backlog
-// may grow above its limit by what is published in one round, by replays, and by tests.
+// So for this quota a publish only reads a field of the routing table. A backlog may exceed its
+// limit by the events of one round, by replays, and by tests.
 type Backlogs struct {
 	store BacklogStore
 	opts  BacklogOptions
@@ -67,22 +70,22 @@ func NewBacklogs(s BacklogStore, opts BacklogOptions) *Backlogs {
 }
 
 const (
-	// roundEvery is the least time from the beginning of a round to the next.
+	// roundEvery is the least time between the starts of two rounds.
 	roundEvery = 5 * time.Second
-	// leadsEvery is the interval at which a node that does not lead looks whether it does now: a
-	// server that has just started leads after its first heartbeat, and may not live for long.
+	// leadsEvery is how often a node that does not lead checks whether it leads now. A server that
+	// has just started leads after its first heartbeat, and may not live for long.
 	leadsEvery = 250 * time.Millisecond
-	// restFactor bounds the load: after each page a round rests for so many times as long as
-	// the page took the store. A round over few and short backlogs takes milliseconds; one
-	// that has to count millions takes minutes, at a twentieth of one connection.
+	// restFactor bounds the load. After each page, a round sleeps 19 times as long as the page took
+	// the store. A round over few and short backlogs takes milliseconds. A round that has to count
+	// millions takes minutes, and uses a twentieth of one connection.
 	restFactor = 19
-	// A page has at most so many endpoints, and counts about so many deliveries.
+	// A page has at most pageEndpoints endpoints, and counts about pageDeliveries deliveries.
 	pageEndpoints  = 250
 	pageDeliveries = 50_000
 )
 
-// Run counts until ctx ends, on the node that leads. It always returns nil: a round that fails
-// is over, and the next one begins at the first endpoint.
+// Run counts until ctx ends, on the node that leads. It always returns nil. After an error the
+// round is over, and the next round begins at the first endpoint.
 func (b *Backlogs) Run(ctx context.Context) error {
 	for {
 		begun, wait := time.Now(), leadsEvery
@@ -102,7 +105,7 @@ func (b *Backlogs) Run(ctx context.Context) error {
 	}
 }
 
-// round looks at all endpoints, a page at a time, and returns how many it marked anew.
+// round reads all endpoints, page by page, and returns how many it marked or unmarked.
 func (b *Backlogs) round(ctx context.Context) (changed int, err error) {
 	q := store.BacklogsQuery{Max: pageEndpoints, Count: pageDeliveries, Default: b.opts.Default}
 	for {
@@ -122,7 +125,8 @@ func (b *Backlogs) round(ctx context.Context) (changed int, err error) {
 	}
 }
 
-// mark stores which endpoints of a page are full and were not, and the other way round.
+// mark marks the endpoints of a page that have become full, and unmarks those that are full no
+// longer.
 func (b *Backlogs) mark(ctx context.Context, page []postrider.EndpointBacklog) (changed int, err error) {
 	var m store.MarkFull
 	for _, e := range page {

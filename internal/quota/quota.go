@@ -1,27 +1,26 @@
-// Package quota holds accounts to how many events a second and how many bytes a day they
-// may publish, on all nodes together.
+// Package quota limits how many events a second and how many bytes a day an account may publish, on
+// all nodes together.
 //
-// A [Meter] stands before ingest: [Meter.Publish] refuses what is above a quota, before
-// anything is stored, and passes on the rest. Each node decides by itself, from its memory.
-// [Meter.Run] reports what the node has accepted to the store, and learns what all nodes
-// have accepted:
+// A [Meter] stands before ingest. [Meter.Publish] refuses a publish above a quota before anything
+// is stored, and passes the others on. Each node decides from its own memory. [Meter.Run] reports
+// to the store what the node has accepted, and reads what all nodes have accepted:
 //
-//	publish ─► account.take ─► ingest ─► what was a duplicate is given back
+//	publish ─► account.take ─► ingest ─► a duplicate is given back
 //	                │
 //	      account due for a report ─► SpendQuotas, ten times a second at most
-//	                                     └─► what is left on all nodes, and this node's share
+//	                                     └─► the level on all nodes, and this node's share
 //
-// Whatever happens, this holds:
+// It promises:
 //
-//   - A publish waits for no query. One that is refused, and has idempotency keys, costs a
-//     query for each key until one is new: a repeat of what was accepted is passed on and
-//     costs nothing.
-//   - Over a minute, an account that publishes at all nodes as fast as it can gets at most
-//     5 % more than its rate and its burst, and at least 5 % less. What a node accepted too
-//     much is a debt in the store, which all nodes pay back.
-//   - While the store is away, each node goes on with its last share.
-//   - Memory is used for accounts that have a limit and publish: about 300 bytes each, until
-//     a minute after their last publish.
+//   - A publish waits for no query. The exception is a publish that would be refused and
+//     has idempotency keys: it costs one query for each key, up to the first new key. If
+//     all of its events were accepted before, it is passed on and costs nothing.
+//   - Over a minute, an account that publishes at all nodes as fast as it can gets its
+//     rate and its burst, 5 % more or less. If a node accepted too much, all nodes pay
+//     back that debt, which is in the store.
+//   - While the store does not respond, each node continues with its last share.
+//   - Memory is used only for accounts that have a limit and publish: about 300 bytes
+//     each, until a minute after their last publish.
 package quota
 
 import (
@@ -38,7 +37,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Publisher accepts what is within the quotas. Ingest implements it.
+// Publisher stores the events that the quotas allow. Ingest implements it.
 type Publisher interface {
 	// Publish stores the events, all or none.
 	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
@@ -46,42 +45,43 @@ type Publisher interface {
 	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
 }
 
-// Store is what a [Meter] needs of a store.
+// Store is the part of a store that a [Meter] needs.
 type Store interface {
-	// Quotas is [store.Quotas]'s.
+	// Quotas is the method of [store.Quotas].
 	Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQuotas, error)
-	// SpendQuotas is [store.Quotas]'s.
+	// SpendQuotas is the method of [store.Quotas].
 	SpendQuotas(ctx context.Context, spends []store.QuotaSpend) ([]store.QuotaState, error)
-	// Events is [store.Ledger]'s.
+	// Events is the method of [store.Ledger].
 	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
-	// Clock is [store.Queue]'s.
+	// Clock is the method of [store.Queue].
 	Clock() *store.Clock
 }
 
 // Options tunes a [Meter].
 type Options struct {
-	Defaults postrider.Quotas // of accounts that have no quotas of their own
-	Hooks    observe.Hooks    // default: nobody observes
+	Defaults postrider.Quotas // of accounts without quotas of their own
+	Hooks    observe.Hooks    // default: none
 	Log      *slog.Logger     // default: discard
 }
 
-// Meter counts what accounts publish, and refuses what is above their quotas. Its methods
-// may be called from any goroutine. PublishTo is the next publisher's: tests of an endpoint
-// have a limit of their own.
+// Meter counts the events and bytes that accounts publish, and refuses publishes above their
+// quotas. Its methods may be called from any goroutine. PublishTo goes straight to the embedded
+// Publisher, because tests of an endpoint have a limit of their own.
 type Meter struct {
 	Publisher
 
 	store Store
 	opts  Options
-	due   *batch.Queue[*account] // accounts whose report is due, for Run
+	due   *batch.Queue[*account] // accounts that must be reported; Run takes them
 
 	mu       sync.RWMutex
-	version  int64 // of the subscriptions, up to which own is complete
+	version  int64 // version of the subscriptions up to which own is complete
 	own      map[postrider.AccountID]postrider.Quotas
-	accounts map[postrider.AccountID]*account // that have a limit and have published
+	accounts map[postrider.AccountID]*account // accounts that have a limit and have published
 }
 
-// New returns a meter before the publisher. Call [Meter.Refresh] before the first publish.
+// New returns a meter that passes publishes on to next. Call [Meter.Refresh] before the first
+// publish.
 func New(next Publisher, s Store, opts Options) *Meter {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	return &Meter{
@@ -90,7 +90,7 @@ func New(next Publisher, s Store, opts Options) *Meter {
 	}
 }
 
-// Refresh reads the quotas that were put since the last call.
+// Refresh reads the quotas that were changed since the last call.
 func (m *Meter) Refresh(ctx context.Context) error {
 	const page = 1000
 	for {
@@ -123,10 +123,10 @@ func (m *Meter) apply(changed []store.AccountQuotas) {
 	}
 }
 
-// Publish passes the events on if the quotas of their accounts allow it, and otherwise
-// returns a [postrider.QuotaError].
+// Publish passes the events on if the quotas of their accounts allow it. Otherwise it returns a
+// [postrider.QuotaError].
 func (m *Meter) Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
-	free := false // all of it is a repeat
+	free := false // all events are repeats
 	err := m.take(events)
 	if err != nil && m.repeats(ctx, events) {
 		free, err = true, nil
@@ -150,7 +150,7 @@ func (m *Meter) Publish(ctx context.Context, events []postrider.Event) ([]postri
 	return receipts, err
 }
 
-// take counts the events to their accounts, all or none. Most batches are of one account.
+// take counts the events for their accounts, all or none. Most batches belong to one account.
 func (m *Meter) take(events []postrider.Event) error {
 	for from := 0; from < len(events); {
 		to := from + 1
@@ -170,7 +170,7 @@ func (m *Meter) take(events []postrider.Event) error {
 	return nil
 }
 
-// takeFrom counts n events to one account, or refuses them.
+// takeFrom counts n events for one account, or refuses them.
 func (m *Meter) takeFrom(a *account, n, bytes int64) error {
 	clock := m.store.Clock()
 	refused, due := a.take(clock.Now(), clock.Wall(), amount{n, bytes})
@@ -183,8 +183,8 @@ func (m *Meter) takeFrom(a *account, n, bytes int64) error {
 	return refused
 }
 
-// give gives events back to their accounts, or, with the sign -1, takes them however little
-// is left.
+// give gives events back to their accounts. With the sign -1 it takes them, even if the quota does
+// not allow it.
 func (m *Meter) give(events []postrider.Event, sign int64) {
 	for i := range events {
 		if a := m.account(events[i].Account); a != nil {
@@ -193,7 +193,7 @@ func (m *Meter) give(events []postrider.Event, sign int64) {
 	}
 }
 
-// account returns what is known of an account; nil: it has no limit.
+// account returns the state of an account; nil if the account has no limit.
 func (m *Meter) account(id postrider.AccountID) *account {
 	m.mu.RLock()
 	a := m.accounts[id]
@@ -212,9 +212,9 @@ func (m *Meter) account(id postrider.AccountID) *account {
 	return a
 }
 
-// repeats reports whether every event has an idempotency key that stands for an event
-// already. It stops at the first that does not. After an error the caller is refused, as it
-// would be without a key.
+// repeats reports whether every event repeats an idempotency key of a stored event. It stops at the
+// first event that does not. After an error it returns false, so the publish is refused as it would
+// be without keys.
 func (m *Meter) repeats(ctx context.Context, events []postrider.Event) bool {
 	for i := range events {
 		e := &events[i]
@@ -233,13 +233,13 @@ func (m *Meter) repeats(ctx context.Context, events []postrider.Event) bool {
 
 const (
 	reportEvery  = 100 * time.Millisecond // between two reports of this node
-	refreshEvery = time.Second            // between two looks for changed quotas
-	sweepEvery   = 5 * time.Second        // between two looks at all accounts
-	maxReport    = 1000                   // accounts of a report
+	refreshEvery = time.Second            // between two reads of changed quotas
+	sweepEvery   = 5 * time.Second        // between two scans of all accounts
+	maxReport    = 1000                   // accounts in one report
 )
 
-// Run reports to the store until ctx ends, and then once more. It always returns nil: what
-// could not be reported stays counted, and is reported a second later.
+// Run reports to the store until ctx ends, and then once more. It always returns nil. Amounts that
+// could not be reported stay counted, and are reported a second later.
 func (m *Meter) Run(ctx context.Context) error {
 	refreshed, swept := time.Now(), time.Now()
 	for batch.Sleep(ctx, reportEvery) {
@@ -267,9 +267,9 @@ func (m *Meter) Run(ctx context.Context) error {
 	return nil
 }
 
-// report tells the store what the accounts that are due have used.
+// report reports the amounts of the accounts in m.due to the store.
 func (m *Meter) report(ctx context.Context) error {
-	// Accounts that are due again meanwhile wait for the next report.
+	// Accounts that are added to m.due meanwhile wait for the next report.
 	for left := m.due.Len(); left > 0; left -= maxReport {
 		due := m.due.Take(min(left, maxReport))
 		spends := make([]store.QuotaSpend, len(due))
@@ -278,7 +278,7 @@ func (m *Meter) report(ctx context.Context) error {
 		}
 		states, err := m.store.SpendQuotas(ctx, spends)
 		if err != nil {
-			m.due.Add(due...) // counted still
+			m.due.Add(due...) // their amounts are still counted
 			return err
 		}
 		now, wall := m.store.Clock().Now(), m.store.Clock().Wall()
@@ -289,8 +289,8 @@ func (m *Meter) report(ctx context.Context) error {
 	return nil
 }
 
-// sweep has accounts report that have not done so for long, and forgets those that have
-// nothing to report and do not publish.
+// sweep puts accounts that have not reported for reportLatest into m.due. It forgets accounts that
+// have nothing to report and do not publish.
 func (m *Meter) sweep(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

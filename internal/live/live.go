@@ -1,7 +1,7 @@
 // Package live shows attempts to people while they are made.
 //
-// A [Hub] observes the attempts that are settled and hands each to the subscriptions
-// whose [observe.Watch] selects it:
+// A [Hub] observes the settled attempts and gives each to the subscriptions whose [observe.Watch]
+// selects it:
 //
 //	hub := live.New()
 //	observer := observe.New(hub.Hooks(), log)
@@ -12,14 +12,14 @@
 //		…
 //	}
 //
-// Whatever happens, this holds:
+// It promises:
 //
 //   - Nothing waits for a subscriber. A subscriber that reads slowly loses items, and the
 //     next call of [Subscription.Next] says how many. A program that needs every attempt
 //     reads the API.
 //   - While nobody watches, an attempt costs one atomic load.
-//   - A subscription costs its buffer, which is bounded, and reads at most once a second,
-//     so that a thousand of them cannot slow the deliveries down.
+//   - The buffer of a subscription is bounded, and it reads at most once a second. So a
+//     thousand subscriptions cannot slow the deliveries down.
 //   - A watch of an account gets nothing of another account, not even a count.
 //   - With [Hub.Run], a subscription gets the attempts of all nodes; see nodes.go.
 //   - The items of one node are in the order in which they were settled.
@@ -37,26 +37,26 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// ErrEnded says that a subscription has ended, with its context or by [Hub.End].
+// ErrEnded says that a subscription has ended, because its context ended or by [Hub.End].
 var ErrEnded = errors.New("the subscription has ended")
 
 const (
-	// bufferSize is how many items wait for a subscriber: the newest. With pace, it bounds
-	// a subscription to 25 items a second, which is more than anybody reads.
+	// bufferSize is how many items wait for a subscriber; the newest are kept. Together with pace,
+	// it limits a subscription to 25 items a second, more than anybody reads.
 	bufferSize = 25
 	// pace is the shortest time between two results of Next.
 	pace = time.Second
 )
 
-// Hub hands attempts to subscriptions. Its methods may be called from any goroutine.
+// Hub gives attempts to subscriptions. Its methods may be called from any goroutine.
 type Hub struct {
-	watched atomic.Bool // there is a subscription, or another node watches
+	watched atomic.Bool // this node has a subscription, or another node watches
 
 	mu    sync.Mutex
 	subs  map[*Subscription]struct{}
 	ended bool
-	peers map[string]peer // other nodes on which somebody watches, by their names
-	out   outgoing        // for the peers; Run sends it
+	peers map[string]peer // other nodes with subscriptions, by their names
+	out   outgoing        // attempts for the peers; Run sends them
 }
 
 // New returns a hub without subscriptions.
@@ -76,7 +76,7 @@ func (h *Hub) settled(s observe.Settled) {
 	h.offerLocked(&a)
 }
 
-// publishLocked hands the attempt to the subscriptions of this node.
+// publishLocked gives the attempt to the subscriptions of this node.
 func (h *Hub) publishLocked(a *observe.Attempted) {
 	for s := range h.subs {
 		if s.watch.Selects(a) {
@@ -104,8 +104,8 @@ func (h *Hub) Subscribe(ctx context.Context, w observe.Watch) *Subscription {
 	return s
 }
 
-// End ends all subscriptions; later ones end at once. The server calls it when it shuts
-// down, so that it does not wait for streams.
+// End ends all subscriptions; later ones end at once. The server calls it when it shuts down, so
+// that the shutdown does not wait for streams.
 func (h *Hub) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,14 +128,14 @@ func (h *Hub) endLocked(s *Subscription) {
 type Subscription struct {
 	hub   *Hub
 	watch observe.Watch
-	ready batch.Signal  // there are items, or some are lost
-	ended chan struct{} // closed when the hub has forgotten the subscription
-	read  time.Time     // when Next last returned items; only the reader uses it
+	ready batch.Signal  // set when there are items, or when items were lost
+	ended chan struct{} // closed when the hub has removed the subscription
+	read  time.Time     // when Next last returned items; used only by the reader
 
 	// Guarded by hub.mu.
 	items []observe.Attempted // at most bufferSize
 	first int                 // index of the oldest item: a full buffer is a ring
-	lost  int                 // since the last call of Next
+	lost  int                 // items lost since the last call of Next
 }
 
 // addLocked appends the attempt. If the buffer is full, the oldest item is lost.
@@ -150,11 +150,11 @@ func (s *Subscription) addLocked(a *observe.Attempted) {
 	s.ready.Set()
 }
 
-// Next waits for items and returns them, the oldest first. lost is the number of items
-// that are missing, because the buffer was full or another node could not send them; other
-// nodes know the account of the watch alone, so lost may count items that the watch does
-// not select. Next returns at most once a second. Its error is ctx's or [ErrEnded];
-// after an error there are no more items.
+// Next waits for items and returns them, the oldest first. lost is how many items are missing,
+// because the buffer was full or because another node could not send them. Other nodes know only
+// the account of the watch, so lost may count items that the watch does not select. Next returns at
+// most once a second. The error is the error of ctx or [ErrEnded]; after it there are no more
+// items.
 func (s *Subscription) Next(ctx context.Context) (items []observe.Attempted, lost int, err error) {
 	if !batch.SleepOr(ctx, time.Until(s.read.Add(pace)), s.ended) {
 		return nil, 0, ctx.Err()

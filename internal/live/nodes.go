@@ -12,35 +12,38 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// Each node knows the attempts that it made itself. A node with a subscription tells the
-// other nodes, and they send it their attempts:
+// Each node knows only the attempts that it made. A node with a subscription tells the other nodes,
+// and they send it their attempts:
 //
 //	watch *                     I have subscriptions to all accounts; repeated every 4 s
 //	watch acc_01jd… acc_01je…   I have subscriptions to these accounts; repeated every 4 s
 //	watch                       I have no subscription any more
 //	attempts BASE64             I settled these attempts in the last quarter of a second
 //
-// Messages may be lost, and nodes may die, so a node forgets the subscriptions of another
-// node after 12 s without a watch message. While no node has a subscription, there are no
-// messages.
+// Messages may be lost, and nodes may die. So a node forgets the subscriptions of another node
+// after 12 s without a watch message. While no node has a subscription, there are no messages.
 const (
 	verbWatch    = "watch"
 	verbAttempts = "attempts"
 
-	flushEvery   = 250 * time.Millisecond // so at most four messages a second with attempts
-	renewEvery   = 4 * time.Second
-	watchedFor   = 3 * renewEvery
-	maxAccounts  = 128     // in one message; more are sent as *
-	maxBatch     = 5 << 10 // bytes of a batch, 6.7 KB in base64; a notification of PostgreSQL has 8 KB
-	maxOutgoing  = 64      // items that wait for the next batch; more do not fit into one
-	maxLeftOut   = 16      // accounts whose left-out attempts a batch counts apart; it counts those of all others together
+	flushEvery  = 250 * time.Millisecond // so at most four messages a second with attempts
+	renewEvery  = 4 * time.Second
+	watchedFor  = 3 * renewEvery
+	maxAccounts = 128 // accounts in one message; a node with more sends *
+	// bytes of a batch, 6.7 KB in base64; PostgreSQL limits a notification to 8 KB
+	maxBatch    = 5 << 10
+	maxOutgoing = 64 // items that wait for the next batch; more do not fit into one
+	// accounts whose left-out attempts a batch counts separately; all further accounts share one
+	// count
+	maxLeftOut   = 16
 	batchVersion = 1
 )
 
 // peer is another node that has subscriptions.
 type peer struct {
-	accounts map[postrider.AccountID]struct{} // that the subscriptions are limited to; nil: all
-	until    time.Time                        // forget the peer, unless it renews its subscriptions before
+	accounts map[postrider.AccountID]struct{} // accounts of its subscriptions; nil: all
+	// when the peer is forgotten; a watch message sets it anew
+	until time.Time
 }
 
 // outgoing are the attempts of this node for the other nodes. Guarded by Hub.mu.
@@ -59,7 +62,7 @@ func (h *Hub) wantedLocked(account postrider.AccountID) bool {
 	return false
 }
 
-// offerLocked puts an attempt of this node into the next batch, if another node wants it.
+// offerLocked adds an attempt of this node to the next batch, if another node wants it.
 func (h *Hub) offerLocked(a *observe.Attempted) {
 	switch {
 	case !h.wantedLocked(a.Account):
@@ -80,13 +83,13 @@ func (o *outgoing) leaveOut(account postrider.AccountID, n int) {
 	o.leftOut[account] += n
 }
 
-// Run exchanges messages with the other nodes until ctx ends. send sends a message to
-// all of them; they give it to [Hub.Receive]. Without Run the hub knows the attempts of
-// its own node alone.
+// Run exchanges messages with the other nodes until ctx ends. send sends a message to all other
+// nodes, which pass it to [Hub.Receive]. Without Run, the hub knows only the attempts of its own
+// node.
 func (h *Hub) Run(ctx context.Context, send func(ctx context.Context, message string)) error {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
-	var sent string // arguments of the last watch message; empty: none was sent, or one without arguments
+	var sent string // arguments of the last watch message; empty: it had none, or none was sent
 	var sentAt time.Time
 	for {
 		select {
@@ -105,8 +108,8 @@ func (h *Hub) Run(ctx context.Context, send func(ctx context.Context, message st
 	}
 }
 
-// tick forgets nodes that have not renewed their subscriptions. It returns the arguments of
-// this node's watch message, and takes the attempts for the next batch.
+// tick forgets nodes that have not renewed their subscriptions. It returns the arguments of this
+// node's watch message, and the attempts for the next batch, which it removes from the hub.
 func (h *Hub) tick(now time.Time) (watching string, out outgoing) {
 	if !h.watched.Load() {
 		return "", outgoing{}
@@ -123,8 +126,8 @@ func (h *Hub) tick(now time.Time) (watching string, out outgoing) {
 	return h.watchingLocked(), out
 }
 
-// watchingLocked returns the accounts of this node's subscriptions, as the arguments of a
-// watch message; empty: there is no subscription.
+// watchingLocked returns the accounts of this node's subscriptions, as the arguments of a watch
+// message; empty if there is no subscription.
 func (h *Hub) watchingLocked() string {
 	accounts := map[postrider.AccountID]struct{}{}
 	for s := range h.subs {
@@ -141,9 +144,8 @@ func (h *Hub) watchingLocked() string {
 	return strings.Join(names, " ")
 }
 
-// noteWatchedLocked sets watched, after a change of the subscriptions or the peers. When the
-// last peer is gone, nobody wants the attempts of the next batch: they would be old when
-// another one comes.
+// noteWatchedLocked sets watched after a change of the subscriptions or the peers. Without a peer
+// it drops the attempts of the next batch: they would be old when another peer comes.
 func (h *Hub) noteWatchedLocked() {
 	h.watched.Store(len(h.subs)+len(h.peers) > 0)
 	if len(h.peers) == 0 {
@@ -151,8 +153,8 @@ func (h *Hub) noteWatchedLocked() {
 	}
 }
 
-// Receive acts on a message of the node with the name from. It does not block. It ignores
-// a message that it cannot read.
+// Receive handles a message of the node with the name from. It does not block, and ignores a
+// message that it cannot read.
 func (h *Hub) Receive(from, verb, arguments string) {
 	switch verb {
 	case verbWatch:
@@ -197,9 +199,9 @@ func (h *Hub) watchedBy(from, arguments string) {
 	h.noteWatchedLocked()
 }
 
-// lostLocked adds n left-out attempts of an account to the subscriptions that select the
-// account. Those of the zero account may be of any account: a subscription to one account
-// then learns that it may have lost one, since the number is of other accounts, too.
+// lostLocked adds n left-out attempts to the subscriptions that select the account. The zero
+// account stands for several accounts, so n includes attempts of others. A subscription to one
+// account then counts one attempt: it may have lost one.
 func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	for s := range h.subs {
 		switch {
@@ -214,8 +216,8 @@ func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	}
 }
 
-// encode returns the batch: a version, the numbers of left-out attempts, and the items,
-// the oldest first. Items that do not fit are left out.
+// encode returns the batch: a version, the numbers of left-out attempts, and the items, the oldest
+// first. Items that do not fit are counted as left out.
 func (o *outgoing) encode() []byte {
 	var items []byte
 	for n := range o.items {
@@ -247,7 +249,7 @@ func appendItem(b []byte, a *observe.Attempted) []byte {
 	return append(b, a.EventType...)
 }
 
-// decode reads a batch; ok is false if it is malformed or of another version.
+// decode reads a batch. ok is false if the batch is malformed or has another version.
 func decode(b []byte) (out outgoing, ok bool) {
 	r := reader{rest: b}
 	if version := r.take(1); len(version) == 0 || version[0] != batchVersion {
@@ -269,8 +271,7 @@ func decode(b []byte) (out outgoing, ok bool) {
 	return out, !r.bad
 }
 
-// reader reads a batch. If a field is malformed, it sets bad, and returns zero values from
-// then on.
+// reader reads a batch. After a malformed field it sets bad, and returns only zero values.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -294,7 +295,7 @@ func (r *reader) id() (id [16]byte) {
 func (r *reader) varint() int64   { return number(r, binary.Varint) }
 func (r *reader) uvarint() uint64 { return number(r, binary.Uvarint) }
 
-// number reads a number by a function of package binary.
+// number reads a number with read, a function of package binary.
 func number[T any](r *reader, read func([]byte) (T, int)) (none T) {
 	v, n := read(r.rest)
 	if n <= 0 {
@@ -305,7 +306,7 @@ func number[T any](r *reader, read func([]byte) (T, int)) (none T) {
 	return v
 }
 
-// nth reads an index and returns the list's element there.
+// nth reads an index and returns the element of the list at that index.
 func nth[T any](r *reader, list []T) (element T) {
 	n := r.varint()
 	if n < 0 || n >= int64(len(list)) {

@@ -1,17 +1,16 @@
-// Package identity authenticates operators at the platform's identity provider, by
-// OpenID Connect.
+// Package identity authenticates operators at the platform's identity provider, by OpenID Connect.
 //
-// [Provider.Begin] returns the URL at the provider to which the browser goes, and a text
-// that the browser must keep. [Provider.Finish] takes that text and the parameters with
-// which the browser comes back, and returns the name and the scopes of the person.
+// [Provider.Begin] returns the URL of the provider for the browser, and a text that the browser
+// must keep. [Provider.Finish] takes that text and the parameters with which the provider sends the
+// browser back. It returns the name and the scopes of the person.
 //
-//   - A login that one browser began is finished by no other: the text has the state, the
-//     nonce of the id token and the verifier of PKCE (RFC 7636, S256).
-//   - The issuer, the audience, the signature, the expiry and the nonce of the id token
-//     are checked by package go-oidc.
-//   - A person without a role, or of another domain, gets nothing.
+//   - Only the browser that began a login can finish it. The text has the state, the nonce
+//     of the id token and the verifier of PKCE (RFC 7636, S256).
+//   - Package go-oidc checks the issuer, the audience, the signature, the expiry and the
+//     nonce of the id token.
+//   - A person without a role, or of another domain, gets no session.
 //   - The provider is asked for its configuration at the first login, not at the start: a
-//     server must start while its provider is away.
+//     server must start while its provider is down.
 package identity
 
 import (
@@ -33,18 +32,18 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// Options says who may log in. All come from the operator.
+// Options says who may log in. The operator sets all fields.
 type Options struct {
 	Issuer       string // URL of the provider
 	ClientID     string
 	ClientSecret string   // empty: a public client, which PKCE protects
-	RedirectURL  string   // of this server, as it is registered at the provider
-	RoleClaim    string   // name of the claim with the roles; dots lead into objects
+	RedirectURL  string   // URL of this server, as registered at the provider
+	RoleClaim    string   // name of the claim with the roles; each dot leads into a nested object
 	Viewers      []string // values of the claim that make a viewer
 	Supporters   []string // values of the claim that make a supporter
 	Admins       []string // values of the claim that make an admin
-	Audiences    []string // that an id token may name beside the client
-	Domains      []string // of the verified email addresses that may log in; empty: any
+	Audiences    []string // further audiences that an id token may have besides the client
+	Domains      []string // domains of the verified email addresses that may log in; empty: any
 }
 
 // Provider is an identity provider. It is safe for concurrent use.
@@ -58,8 +57,8 @@ type Provider struct {
 // New returns a provider. It makes no request.
 func New(opts Options) *Provider { return &Provider{opts: opts} }
 
-// provider returns the provider's configuration, which it publishes. If the provider does
-// not respond, the error matches postrider.ErrBusy, and the next login asks again.
+// provider returns the configuration that the provider publishes. If the provider does not respond,
+// the error matches postrider.ErrBusy, and the next login asks again.
 func (p *Provider) provider(ctx context.Context) (*oidc.Provider, oauth2.Config, error) {
 	found := p.found.Load()
 	if found == nil {
@@ -75,14 +74,14 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, oauth2.Config,
 	}, nil
 }
 
-// Discover asks the provider for its configuration, as the first login does.
+// Discover reads the provider's configuration now, which the first login would do otherwise.
 func (p *Provider) Discover(ctx context.Context) error {
 	_, _, err := p.provider(ctx)
 	return err
 }
 
-// Begin starts a login. It returns the URL at the provider, and the attempt: a text for
-// Finish, which the caller keeps only in a cookie of this browser.
+// Begin starts a login. It returns the URL at the provider, and a text for Finish: attempt. The
+// caller keeps attempt only in a cookie of this browser.
 func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {
 	_, config, err := p.provider(ctx)
 	if err != nil {
@@ -93,10 +92,10 @@ func (p *Provider) Begin(ctx context.Context) (to, attempt string, err error) {
 	return to, state + "." + nonce + "." + verifier, nil
 }
 
-// Finish ends a login with the parameters that the provider sent the browser back with.
-// It returns the name, the subject and the scopes of the session that the person gets.
-// If the person gets none, the error matches postrider.ErrNotFound; if the provider does
-// not respond, postrider.ErrBusy.
+// Finish ends a login with the parameters with which the provider sent the browser back. It returns
+// the name, the subject and the scopes of the person's session. If the person gets no session, the
+// error matches postrider.ErrNotFound. If the provider does not respond, the error matches
+// postrider.ErrBusy.
 func (p *Provider) Finish(ctx context.Context, attempt string, query url.Values) (postrider.Session, error) {
 	ctx = oidc.ClientContext(ctx, egress.OperatorClient())
 	parts := strings.Split(attempt, ".")
@@ -157,8 +156,8 @@ func (p *Provider) checkToken(token *oidc.IDToken) error {
 	return nil
 }
 
-// claims returns the claims of the id token. If it has no email or no roles, the claims of
-// the user info are added: many providers put the email and the groups only there.
+// claims returns the claims of the id token. If the email or the roles are missing there, it adds
+// the claims of the user info: many providers put the email and the groups only there.
 func (p *Provider) claims(ctx context.Context, found *oidc.Provider, token *oidc.IDToken, tokens *oauth2.Token) (map[string]any, error) {
 	claims := map[string]any{}
 	if err := token.Claims(&claims); err != nil {
@@ -197,7 +196,7 @@ func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider
 		name = token.Subject
 	}
 	if len(p.opts.Domains) > 0 {
-		user, host, _ := strings.Cut(email, "@") // with a second @ the host is no domain
+		user, host, _ := strings.Cut(email, "@") // with a second @, host is no domain
 		inDomain := func(domain string) bool { return user != "" && strings.EqualFold(host, domain) }
 		if claims["email_verified"] != true || !slices.ContainsFunc(p.opts.Domains, inDomain) {
 			return postrider.Session{}, refused("the person has no verified email address of an allowed domain")
@@ -211,15 +210,15 @@ func (p *Provider) person(token *oidc.IDToken, claims map[string]any) (postrider
 }
 
 const (
-	// maxName is the length of a session's name, in bytes. People choose their names at
-	// many providers.
+	// maxName is the longest name of a session, in bytes. At many providers people choose their own
+	// names.
 	maxName = 256
-	// maxSubject is the length of a subject, in bytes (OpenID Connect Core, 2).
+	// maxSubject is the longest subject, in bytes (OpenID Connect Core, 2).
 	maxSubject = 255
 )
 
-// shown returns the beginning of a name, without control characters, which a store need
-// not keep.
+// shown returns the first maxName bytes of a name without its control characters. A store need not
+// keep control characters.
 func shown(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -230,7 +229,7 @@ func shown(name string) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 }
 
-// scopes returns the scopes of the greatest role among the values; nil: there is none.
+// scopes returns the scopes of the highest role among the values; nil if there is none.
 func (p *Provider) scopes(values []string) []postrider.Scope {
 	has := func(role []string) bool {
 		return slices.ContainsFunc(values, func(value string) bool { return slices.Contains(role, value) })
@@ -246,8 +245,8 @@ func (p *Provider) scopes(values []string) []postrider.Scope {
 	return nil
 }
 
-// lookUp returns the claim with the name. If there is none, dots in the name lead into
-// objects, as in realm_access.roles.
+// lookUp returns the claim with the name. If there is none, each dot in the name leads into a
+// nested object, as in realm_access.roles.
 func lookUp(claims map[string]any, name string) any {
 	if value, ok := claims[name]; ok {
 		return value
@@ -260,7 +259,7 @@ func lookUp(claims map[string]any, name string) any {
 	return lookUp(inner, rest)
 }
 
-// texts returns the texts of a claim: a text, or a list of texts.
+// texts returns the texts of a claim, which is a text or a list of texts.
 func texts(claim any) (all []string) {
 	switch claim := claim.(type) {
 	case string:
@@ -275,5 +274,5 @@ func texts(claim any) (all []string) {
 	return all
 }
 
-// refused returns the error of a person who gets no session.
+// refused returns the error for a person who gets no session.
 func refused(why string) error { return fmt.Errorf("%s: %w", why, postrider.ErrNotFound) }

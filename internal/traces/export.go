@@ -21,27 +21,26 @@ import (
 )
 
 const (
-	// maxBatch is how many spans one request has at most, about 250 KB.
+	// maxBatch is the most spans of one request, about 250 KB.
 	maxBatch = 512
-	// gather is how long the first span of a batch waits for others.
+	// gather is how long Run waits for further spans after the first one of a batch.
 	gather = time.Second
-	// requestTime bounds one request to the collector.
+	// requestTime is the time limit of one request to the collector.
 	requestTime = 10 * time.Second
-	// The pause after a request that failed doubles from the least to the most.
+	// The pause after a failed request doubles from leastPause to mostPause.
 	leastPause, mostPause = time.Second, 30 * time.Second
-	// giveUp is how long a batch is sent again before it is dropped. Then the spans behind it
-	// have their turn.
+	// giveUp is how long a batch is sent again before it is dropped. Then the next batch is sent.
 	giveUp = time.Minute
-	// lastWait is how long the last spans may take after the server began to end.
+	// lastWait is how long sending the last spans may take after ctx has ended.
 	lastWait = 2 * time.Second
 	// logEvery is how often dropped spans are logged at most.
 	logEvery = time.Minute
-	// schemaURL names the semantic conventions that attributes without the prefix postrider follow.
+	// schemaURL names the semantic conventions for attributes without the prefix postrider.
 	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
 )
 
-// Run sends what is recorded until ctx ends, and then what is left, within lastWait. It is
-// called once, returns nil, and leaves no connection open.
+// Run sends the recorded spans until ctx ends, and then the remaining ones, within lastWait. Call
+// it once. It returns nil, and leaves no connection open.
 func (t *Tracer) Run(ctx context.Context) error {
 	if t == nil {
 		<-ctx.Done()
@@ -71,15 +70,15 @@ type exporter struct {
 	logged time.Time // when dropped spans were logged last; zero: never
 }
 
-// sendWaiting sends the spans that wait, and those that are recorded meanwhile.
+// sendWaiting sends the spans that wait, and spans that are recorded meanwhile.
 func (e *exporter) sendWaiting(ctx, work context.Context) {
 	for spans := e.spans.Take(maxBatch); len(spans) > 0; spans = e.spans.Take(maxBatch) {
 		e.send(ctx, work, spans)
 	}
 }
 
-// send sends a batch, again and again for giveUp while the collector is away or busy. The end
-// of ctx cuts a pause; then work allows one last request.
+// send sends a batch. While the collector does not respond or is busy, it sends the batch again and
+// again, for giveUp. The end of ctx cuts a pause; work then allows one last request.
 func (e *exporter) send(ctx, work context.Context, spans []span) {
 	body, err := e.encode(spans)
 	begun := time.Now()
@@ -103,8 +102,9 @@ func (e *exporter) send(ctx, work context.Context, spans []span) {
 	}
 }
 
-// post makes one request. With an error, again is the least time after which the collector wants
-// it again; negative: it refused it, and will again.
+// post makes one request. If err is not nil, again is the least time until the request may be
+// repeated. A negative again means that the collector has refused the request, and would refuse it
+// again.
 func (t *Tracer) post(ctx context.Context, body []byte) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -122,12 +122,13 @@ func (t *Tracer) post(ctx context.Context, body []byte) (again time.Duration, er
 		return 0, fmt.Errorf("send spans: %w", err)
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
+	// read to the end, so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return 0, nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0: it names no seconds
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 if it names no seconds
 		again = time.Duration(min(max(seconds, 0), int(mostPause/time.Second))) * time.Second
 	default:
 		again = -1
@@ -135,15 +136,15 @@ func (t *Tracer) post(ctx context.Context, body []byte) (again time.Duration, er
 	return again, fmt.Errorf("send spans: the collector answers %s", response.Status)
 }
 
-// Check sends a request without spans, to learn whether the collector accepts requests.
+// Check sends a request without spans, to find out whether the collector accepts requests.
 func (t *Tracer) Check(ctx context.Context) error {
 	defer t.door.CloseIdleConnections()
 	_, err := t.post(ctx, nil)
 	return err
 }
 
-// encode returns the body of a request. TracesData has the form of ExportTraceServiceRequest,
-// whose package would bring gRPC with it.
+// encode returns the body of a request. It encodes TracesData, which has the same form as
+// ExportTraceServiceRequest; the package of the latter would bring gRPC with it.
 func (t *Tracer) encode(spans []span) ([]byte, error) {
 	scope := &trace.ScopeSpans{SchemaUrl: schemaURL, Scope: &common.InstrumentationScope{Name: "postrider", Version: t.opts.Version}}
 	for i := range spans {
@@ -160,13 +161,13 @@ func (t *Tracer) encode(spans []span) ([]byte, error) {
 	return body, nil
 }
 
-// The flags of a recorded span, and of one whose parent is another program's.
+// The flags of a recorded span, and of a span with a parent from another program.
 const (
 	flagSampled = 0x01
-	flagRemote  = 0x300 // it is known whether the parent is another program's, and it is
+	flagRemote  = 0x300 // two bits: the parent is known to be from another program or not, and it is
 )
 
-// proto returns the span as OTLP has it.
+// proto converts the span to its OTLP form.
 func (s *span) proto() *trace.Span {
 	p := &trace.Span{
 		TraceId: s.trace[:], SpanId: s.id[:], TraceState: s.state, Flags: flagSampled,
@@ -205,7 +206,7 @@ func (s *span) proto() *trace.Span {
 		of = s.describeAttempt(of)
 		if s.attempt.outcome != postrider.OutcomeAccepted {
 			p.Status = &trace.Status{Code: trace.Status_STATUS_CODE_ERROR}
-			if s.attempt.status == 0 { // a status code says enough
+			if s.attempt.status == 0 { // the status code is enough
 				p.Status.Message = s.attempt.error
 			}
 		}
@@ -233,7 +234,8 @@ func (s *span) describeAttempt(of attributes) attributes {
 	return of
 }
 
-// describeRequest appends what the semantic conventions say of the request of a client.
+// describeRequest appends the attributes that the semantic conventions define for the request of a
+// client.
 func (s *span) describeRequest(of attributes) attributes {
 	of = of.text("http.request.method", http.MethodPost)
 	if u, err := url.Parse(s.target); err == nil && u.Host != "" {
@@ -256,7 +258,7 @@ func (s *span) describeRequest(of attributes) attributes {
 	return of.text("error.type", class)
 }
 
-// attributes are what describes a span.
+// attributes are the attributes of a span.
 type attributes []*common.KeyValue
 
 // text appends a text, unless it is empty.

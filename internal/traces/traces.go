@@ -1,31 +1,33 @@
-// Package traces sends spans of what the engine does to an OpenTelemetry collector, by OTLP
-// over HTTP.
+// Package traces sends spans of the steps of the engine to an OpenTelemetry collector, by OTLP over
+// HTTP.
 //
 //	t := traces.New(traces.Options{URL: "http://collector:4318", Share: 0.01, Now: clock.Wall, Log: log})
 //	observer := observe.New(observe.Join(t.Hooks(), …), log)
 //	err := t.Run(ctx)
 //
-// All spans of an event have one trace: the producer's, if its publish had the header
-// traceparent, or else one of the event's own ([postrider.Event.Trace]). The spans are
+// All spans of an event belong to one trace. If the publish had the header traceparent, it is the
+// producer's trace; otherwise it is a trace of the event's own ([postrider.Event.Trace]). The spans
+// are
 //
 //	publish ─► commit ─┬─► fan-out chunk     (one for each chunk, if the event has a fan-out job)
 //	                   └─► attempt ─► …      (each links to the one before it)
 //
 // It promises:
 //
-//   - It observes and does nothing else: without it the engine works the same.
-//   - The share of events that are recorded is the server's setting; no producer can have its
-//     own recorded. An event is recorded as a whole, by all nodes with the same share.
-//   - A hook never waits for the collector. Spans that wait for it are bounded; what is more
-//     is dropped and counted ([Tracer.Counts]).
-//   - A collector that does not respond costs one connection, and at the end of the server at
-//     most lastWait.
-//   - A span has no data, no header and no body of anybody, and of a URL the scheme, host and
-//     port: a path is often a secret.
-//   - What is not Postrider's own is named by the semantic conventions of OpenTelemetry,
-//     version 1.43.0; a test compares the names with theirs.
+//   - It only observes: without it the engine works the same.
+//   - The server's setting decides which share of the events is recorded; a producer
+//     cannot change that. All nodes with the same share record the same events, with
+//     all their spans.
+//   - A hook never waits for the collector. The number of waiting spans is bounded;
+//     further spans are dropped and counted ([Tracer.Counts]).
+//   - A collector that does not respond costs one connection, and delays the end of
+//     the server by at most lastWait.
+//   - A span has no data, no header and no body. Of a URL it has only the scheme, host
+//     and port: a path is often a secret.
+//   - Attributes that are not Postrider's own have the names of the semantic conventions
+//     of OpenTelemetry, version 1.43.0; a test compares the names.
 //
-// Read traces.go (what is recorded) first, then export.go (how it is sent).
+// Read traces.go (which spans are recorded) first, then export.go (how they are sent).
 package traces
 
 import (
@@ -44,16 +46,16 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// Options says what is recorded and where it is sent.
+// Options says which spans are recorded and where they are sent.
 type Options struct {
-	URL     string            // of the collector; /v1/traces is added to its path
-	Headers map[string]string // of each request to it, such as a token
-	Share   float64           // of the events, from 0 to 1
-	Version string            // of the program
+	URL     string            // URL of the collector; /v1/traces is added to its path
+	Headers map[string]string // headers of each request to the collector, such as a token
+	Share   float64           // share of the events that are recorded, 0 to 1
+	Version string            // version of the program
 	Node    string            // name of this server's machine
 
-	// Target returns the URL of an endpoint, of which spans show the scheme, host and port;
-	// empty: it has none. Default: none has.
+	// Target returns the URL of an endpoint; empty if it has none. Spans show its scheme, host and
+	// port. Default: always empty.
 	Target func(postrider.EndpointID) string
 
 	Now func() time.Time // the store's time of day; default: this machine's
@@ -65,14 +67,14 @@ type Options struct {
 type Tracer struct {
 	opts     Options
 	url      string
-	instance string             // id of this process among all that send spans
-	spans    *batch.Queue[span] // at most maxWaiting and one for each goroutine that adds
+	instance string             // identifies this process among all that send spans
+	spans    *batch.Queue[span] // at most maxWaiting, plus one for each goroutine in add
 	door     door
 
 	sent, dropped atomic.Int64
 }
 
-// door sends requests to the collector, over connections that it keeps.
+// door sends requests to the collector, over connections that it keeps open.
 type door interface {
 	http.RoundTripper
 	CloseIdleConnections()
@@ -121,7 +123,7 @@ func (t *Tracer) Counts() (sent, dropped int64) {
 	return t.sent.Load(), t.dropped.Load()
 }
 
-// Hooks returns the hooks by which t records.
+// Hooks returns the hooks by which t records spans.
 func (t *Tracer) Hooks() observe.Hooks {
 	if t == nil {
 		return observe.Hooks{}
@@ -129,17 +131,17 @@ func (t *Tracer) Hooks() observe.Hooks {
 	return observe.Hooks{Accepted: t.accepted, Committed: t.committed, Settled: t.settled}
 }
 
-// maxWaiting is how many spans wait for the collector at most: about 2 MB. At 1 % of 1,000
-// events a second with one delivery each it is four and a half minutes' worth.
+// maxWaiting is the most spans that wait for the collector: about 2 MB. If 1 % of 1,000 events a
+// second are recorded, with one delivery each, it holds the spans of four and a half minutes.
 const maxWaiting = 8192
 
-// span is what is recorded of a step. It refers to no event, so that spans which wait keep no
-// data of events in memory.
+// span is the record of one step. It has no pointer to an event, so that waiting spans keep no data
+// of events in memory.
 type span struct {
 	kind   kind
 	id     postrider.SpanID
-	parent postrider.SpanID // zero: it is the first span of the trace
-	link   postrider.SpanID // zero: there is none
+	parent postrider.SpanID // zero: the first span of the trace
+	link   postrider.SpanID // the attempt before; zero: none
 	begun  time.Time
 	took   time.Duration
 
@@ -149,13 +151,13 @@ type span struct {
 	account postrider.AccountID
 	of      string // event type
 
-	// Of a publish the deliveries; of a commit or a chunk, the events and deliveries that it
-	// stored together.
+	// For a publish: deliveries counts the event's own. For a commit or a chunk: the events and
+	// deliveries that it stored together.
 	events, deliveries int
 
-	route string // of a publish: path of the API's operation; empty: no request published it
+	route string // for a publish: path of the API's operation; empty: published without a request
 
-	// Of an attempt.
+	// The fields below are for an attempt.
 	target     string // the endpoint's URL
 	claimed    claimed
 	attempt    outcome
@@ -179,7 +181,7 @@ type outcome struct {
 	stale   bool
 }
 
-// kind is the step that a span is of.
+// kind is the step that a span records.
 type kind int
 
 const (
@@ -189,18 +191,18 @@ const (
 	kindAttempt
 )
 
-// add makes a span wait for its way to the collector, or drops it.
+// add queues a span for the collector, or drops it if too many spans wait.
 func (t *Tracer) add(s span) {
 	if t.spans.Len() >= maxWaiting || !t.spans.Add(s) {
 		t.dropped.Add(1)
 	}
 }
 
-// wall returns the time of day of an instant of this machine's clock.
+// wall converts an instant of this machine's clock to the time of day of t.opts.Now.
 func (t *Tracer) wall(at time.Time) time.Time { return t.opts.Now().Add(-time.Since(at)) }
 
-// accepted records the publish and the commit of each sampled event. A duplicate was recorded
-// when it was published first.
+// accepted records the publish and the commit of each sampled event. It leaves out duplicates,
+// which were recorded when they were published first.
 func (t *Tracer) accepted(a observe.Accepted) {
 	for i := range a.Published {
 		e := &a.Published[i]
@@ -219,8 +221,8 @@ func (t *Tracer) accepted(a observe.Accepted) {
 	}
 }
 
-// committed records the chunks of fan-out jobs. The commits of publishes come with
-// [observe.Accepted], which knows their events.
+// committed records the chunks of fan-out jobs. accepted records the commits of publishes, because
+// [observe.Accepted] has the events.
 func (t *Tracer) committed(c observe.Committed) {
 	if c.Chunk == nil || c.Err != nil || !t.Sampled(c.Chunk.Event.ID) {
 		return
@@ -231,8 +233,8 @@ func (t *Tracer) committed(c observe.Committed) {
 	t.add(s)
 }
 
-// settled records an attempt. Its span links to that of the attempt before, which may have been
-// days ago or lost; a link names it in either case.
+// settled records an attempt. Its span links to the span of the attempt before. That attempt may
+// have been days ago or lost; the link names it in any case.
 func (t *Tracer) settled(settled observe.Settled) {
 	c, a := &settled.Delivery, &settled.Attempt
 	if !t.Sampled(c.Event.ID) || a.Outcome == postrider.OutcomeNone {
@@ -250,7 +252,7 @@ func (t *Tracer) settled(settled observe.Settled) {
 	t.add(s)
 }
 
-// spanOf returns a span with what all spans of an event have.
+// spanOf returns a span with the fields that all spans of an event share.
 func spanOf(e *postrider.Event, k kind, id postrider.SpanID) span {
 	return span{kind: k, id: id, trace: e.Trace(), state: e.TraceState, event: e.ID, account: e.Account, of: e.Type}
 }

@@ -1,9 +1,8 @@
-// Package inspect delivers events to inspector endpoints: it keeps each request for
-// people to look at, instead of sending it.
+// Package inspect delivers events to inspector endpoints: it keeps each request for people to look
+// at, instead of sending it.
 //
-// An [Inspector] is a [dispatch.Sender] for endpoints of the kind inspector, so their
-// deliveries are matched, queued, retried and recorded like all others. An attempt
-// goes like this:
+// An [Inspector] is a [dispatch.Sender] for endpoints of the kind inspector. So their deliveries
+// are matched, queued, retried and recorded like all others. An attempt has these steps:
 //
 //  1. The request is built and signed by the code that signs every request.
 //  2. Its signatures are verified as a receiver would, with package signature and each
@@ -12,14 +11,14 @@
 //     kept, for a day.
 //  4. The attempt is accepted.
 //
-// Whatever happens, this holds:
+// It promises:
 //
 //   - Nothing leaves the process, and nothing from outside gets into an inspector: it
 //     has neither a URL nor a listener.
 //   - Credentials are masked before anything is stored. Signatures are not, because people
 //     compare them with their own.
-//   - A request that cannot be signed or stored is an attempt that failed, and is
-//     retried by its schedule.
+//   - If a request cannot be signed or stored, its attempt fails, and is retried by its
+//     schedule.
 package inspect
 
 import (
@@ -37,10 +36,10 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// Signer builds and signs requests. Package webhook has one.
+// Signer builds and signs requests. Package webhook implements it.
 type Signer interface {
-	// Sign returns the request of an attempt as its receiver would get it, with real
-	// signatures and masked credentials.
+	// Sign returns the request of an attempt as its receiver would get it, with real signatures but
+	// masked credentials.
 	Sign(ctx context.Context, c *postrider.Claimed, to *store.EndpointSnapshot) (postrider.Request, error)
 }
 
@@ -112,9 +111,9 @@ func (i *Inspector) keep(ctx context.Context, c *postrider.Claimed, to *store.En
 	return i.Store.PutInspection(ctx, kept)
 }
 
-// verify verifies the request by each scheme of the endpoint and with each of its secrets,
-// the newest first. Like a receiver, it reads only the header. r.Signed has one element
-// for each scheme, in their order.
+// verify verifies the request by each scheme of the endpoint and with each of its secrets, the
+// newest first. Like a receiver, it reads only the header and the body. r.Signed has one element
+// for each scheme, in the order of the schemes.
 func (i *Inspector) verify(ctx context.Context, r postrider.Request, to *store.EndpointSnapshot) ([]postrider.Verdict, error) {
 	header := http.Header{}
 	for _, f := range r.Header {
@@ -146,8 +145,8 @@ func (i *Inspector) verify(ctx context.Context, r postrider.Request, to *store.E
 	return verdicts, nil
 }
 
-// key returns the key with which a receiver verifies: a shared secret, or the public
-// key of a private one.
+// key returns the key with which a receiver verifies: the shared secret, or the public key of a
+// private key.
 func (i *Inspector) key(ctx context.Context, s postrider.Secret) (signature.Key, error) {
 	text, err := i.Vault.DecryptSecret(ctx, s)
 	if err != nil {
@@ -166,8 +165,8 @@ func (i *Inspector) key(ctx context.Context, s postrider.Secret) (signature.Key,
 	return signature.Key{ID: s.ID.String(), Secret: secret}, nil
 }
 
-// forgetEvery is the time between two rounds in which old requests are deleted. They
-// are not listed in the meantime.
+// forgetEvery is the time between two rounds that delete old requests. Lists leave out old requests
+// that are not deleted yet.
 const forgetEvery = 10 * time.Minute
 
 // Run deletes requests that are older than InspectionKeptFor, until ctx ends. It may run on

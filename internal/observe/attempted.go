@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Attempted is what people see of a settled attempt while they watch: package live hands
+// Attempted is the part of a settled attempt that people see while they watch. Package live sends
 // it to the pages of all nodes.
 type Attempted struct {
 	Delivery     postrider.DeliveryID
@@ -26,8 +26,8 @@ type Attempted struct {
 // Test reports whether the attempt is of a test event.
 func (a Attempted) Test() bool { return postrider.IsTest(a.Event) }
 
-// Attempted returns what people see of the attempt. A stale attempt has not changed its
-// delivery, which is shown as pending.
+// Attempted returns the part of the attempt that people see. A stale attempt has not changed its
+// delivery, so its status is pending.
 func (s Settled) Attempted() Attempted {
 	status := s.Transition.To
 	if s.Stale {
@@ -40,7 +40,7 @@ func (s Settled) Attempted() Attempted {
 	}
 }
 
-// Watch selects attempts; a zero field does not filter.
+// Watch selects attempts. A zero field selects all.
 type Watch struct {
 	Account   postrider.AccountID
 	Endpoint  postrider.EndpointID

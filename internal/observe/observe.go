@@ -1,29 +1,28 @@
-// Package observe calls hooks for what the engine does, so that metrics, traces and
-// notices need no place in the engine.
+// Package observe calls hooks for the steps of the engine. So metrics, traces and notices need no
+// code in the engine itself.
 //
-// [Hooks] is a struct of optional functions, one for each seam of the engine:
-// publishing, committing, claiming, attempting, settling, circuits, the health
-// of endpoints, replay jobs, membership, chores, the queue, the store's calls and the API's
-// responses. An [Observer] has them with their panics
-// caught, and the parts of the engine get them from it:
+// [Hooks] is a struct of optional functions: for publishes, commits, claims, attempts, settlements,
+// circuits, the health of endpoints, replay jobs, membership, chores, the queue, calls of the store
+// and responses of the API. An [Observer] wraps the hooks so that their panics are caught. The
+// parts of the engine get the hooks from the Observer:
 //
 //	o := observe.New(observe.Hooks{Settled: func(s observe.Settled) { … }}, log)
 //	dispatch.New(…, dispatch.Options{Hooks: o.Hooks})
 //
-// Whatever happens, this holds:
+// It promises:
 //
-//   - A hook is called after what it reports is done: after the commit, where there
-//     is one. Only AttemptStarted is called before: its request has not left yet.
-//   - It is called outside all locks, by the goroutine that did the work, after that
-//     goroutine has handed the result on; never by the dispatcher's loop. Several
+//   - A hook is called after its step is done: after the commit, if there is one. The
+//     exception is AttemptStarted, which is called before the request leaves.
+//   - A hook is called outside all locks, by the goroutine that did the work, after that
+//     goroutine has handed on the result. The dispatcher's loop never calls one. Several
 //     goroutines may call a hook at once.
 //   - A hook that panics costs the engine nothing: the panic is logged and counted
 //     ([Observer.Panics]).
-//   - A hook that is nil costs a comparison, and nothing is copied for it.
+//   - A nil hook costs one comparison, and no value is copied for it.
 //
-// A hook must return at once; work that takes time belongs in a goroutine of its own,
-// behind a buffer. A hook gets values and cannot change what the engine does.
-// The package knows no library of metrics or traces.
+// A hook must return at once. Work that takes time belongs in a goroutine of its own, behind a
+// buffer. A hook gets values and cannot change what the engine does. The package knows no library
+// of metrics or traces.
 package observe
 
 import (
@@ -36,134 +35,155 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Hook is a function that is called with what happened; nil: there is none.
+// Hook is a function that is called with the description of a step; nil: none.
 type Hook[T any] func(T)
 
-// Call calls the hook, if there is one. Callers on the way of every delivery ask
-// whether there is one before they make a large value for it.
+// Call calls the hook, if there is one. Code that runs for every delivery first checks whether the
+// hook is nil, before it makes a large value.
 func (h Hook[T]) Call(with T) {
 	if h != nil {
 		h(with)
 	}
 }
 
-// Hooks are functions that are called when something happened. Each may be nil.
-// The zero value is for parts that nobody observes.
+// Hooks are the functions that are called. Each may be nil. The zero value is for parts that nobody
+// observes.
 type Hooks struct {
-	Accepted        Hook[Accepted]                 // a publish is committed and its caller has the receipts
-	Refused         Hook[Refused]                  // a publish was not accepted
-	QuotaUsed       Hook[*postrider.QuotaError]    // a request was refused because of a quota of its account; a publish: after Refused
-	Committed       Hook[Committed]                // a commit of publishes, or of a chunk of a fan-out, is over
-	Claimed         Hook[Claimed]                  // a claim came back
-	AttemptStarted  Hook[postrider.Claimed]        // a request is about to leave
-	AttemptFinished Hook[AttemptFinished]          // a request is over; it is not settled yet
-	Postponed       Hook[postrider.Failure]        // an attempt was not made, because of this failure of the server; after AttemptFinished
-	Settled         Hook[Settled]                  // an attempt is on record and its delivery has moved
-	DeadLetter      Hook[Settled]                  // a delivery became a dead letter; called after Settled
-	AttemptsLost    Hook[int]                      // so many attempts of nodes that died are on record as lost; a stale settlement may replace one
-	CircuitChanged  Hook[postrider.Circuit]        // a node or a person opened, probed or closed a circuit, and it is stored; once, by the node that stored it
-	HealthChanged   Hook[postrider.EndpointHealth] // an endpoint was warned about, disabled (a 410 included) or is healthy again
-	Noticed         Hook[postrider.Notice]         // a notice is stored; once, by the node that stored it
-	NoticesWaiting  Hook[int]                      // how many notices wait for their operational events, as far as a round of internal/notify has read
-	ReplayEnded     Hook[postrider.ReplayJob]      // a replay job is done or has failed; once, by the node that ended it. Its deliveries may be pending still
-	Lag             Hook[time.Duration]            // how far this node lags behind; four times a second
-	LoopLag         Hook[time.Duration]            // how long the dispatcher's loop took to reach an input; four times a second
-	Queue           Hook[Queue]                    // what waits for this node's endpoints; every 15 s
-	WokenUp         Hook[WakeUp]                   // a message to or from other nodes
-	Membership      Hook[Membership]               // a heartbeat came back
-	ChoreDone       Hook[ChoreDone]                // a round of a chore is over
-	ChoreWorks      Hook[ChoreDone]                // a round goes on: what it has done so far. After each of its chunks but the last
-	HealthCounted   Hook[HealthCounts]             // the janitor has assessed all endpoints
-	Ended           Hook[Ended]                    // deliveries ended without an attempt
-	Responded       Hook[Responded]                // a request of the API got its response
-	ReadRefused     Hook[postrider.AccountID]      // a read of the API or a page was refused, because too many of its account were under way
-	StoreCalled     Hook[StoreCall]                // a call of the store is over
-	MessageDone     Hook[MessageDone]              // a message to a notice destination was sent, or was not
-	Disk            Hook[float64]                  // which part of the disk of the store is in use, 0 to 1; each second, where it can be seen
-	Ready           Hook[bool]                     // whether /readyz says that the server is ready; every 5 s
-	ClockOffset     Hook[time.Duration]            // how far the store's clock is ahead of this machine's; each second
-	Backup          Hook[Backup]                   // what is known of the backups of one kind; every 15 s
-	Violated        Hook[string]                   // something happened that must not; the invariant's name
+	Accepted Hook[Accepted] // a publish is committed and its caller has the receipts
+	Refused  Hook[Refused]  // a publish was not accepted
+	// a quota refused a request; for a publish, after Refused
+	QuotaUsed Hook[*postrider.QuotaError]
+	// a commit of publishes, or of a chunk of a fan-out, has ended
+	Committed       Hook[Committed]
+	Claimed         Hook[Claimed]           // a claim has returned
+	AttemptStarted  Hook[postrider.Claimed] // a request is about to leave
+	AttemptFinished Hook[AttemptFinished]   // a request has ended; it is not settled yet
+	// this failure of the server prevented an attempt; after AttemptFinished
+	Postponed  Hook[postrider.Failure]
+	Settled    Hook[Settled] // an attempt is recorded and its delivery has moved
+	DeadLetter Hook[Settled] // a delivery became a dead letter; called after Settled
+	// this many attempts of dead nodes are recorded as lost; a stale settlement may replace one
+	AttemptsLost Hook[int]
+	// a node or a person opened, probed or closed a circuit, and the change is stored; called once,
+	// by the node that stored it
+	CircuitChanged Hook[postrider.Circuit]
+	// an endpoint was warned about or disabled (a 410 included), or is healthy again
+	HealthChanged Hook[postrider.EndpointHealth]
+	// a notice is stored; called once, by the node that stored it
+	Noticed Hook[postrider.Notice]
+	// how many notices wait for their operational events, as far as the last round of
+	// internal/notify read
+	NoticesWaiting Hook[int]
+	// a replay job is done or has failed; called once, by the node that ended it. Its deliveries
+	// may still be pending
+	ReplayEnded Hook[postrider.ReplayJob]
+	Lag         Hook[time.Duration] // how far this node lags behind; four times a second
+	LoopLag     Hook[time.Duration] // how long the dispatcher's loop took to reach an input; four times a second
+	// the deliveries that wait for this node's endpoints; every 15 s
+	Queue      Hook[Queue]
+	WokenUp    Hook[WakeUp]     // a message to or from other nodes
+	Membership Hook[Membership] // a heartbeat has returned
+	ChoreDone  Hook[ChoreDone]  // a round of a chore has ended
+	// a round of a chore continues; after each of its chunks but the last. It has the time and rows
+	// so far
+	ChoreWorks    Hook[ChoreDone]
+	HealthCounted Hook[HealthCounts] // the janitor has assessed all endpoints
+	Ended         Hook[Ended]        // deliveries ended without an attempt
+	Responded     Hook[Responded]    // a request of the API got its response
+	// a read of the API or a page was refused, because too many reads of its account were under way
+	ReadRefused Hook[postrider.AccountID]
+	StoreCalled Hook[StoreCall] // a call of the store has ended
+	// a message to a notice destination was sent, or failed
+	MessageDone Hook[MessageDone]
+	// the used part of the disk of the store, 0 to 1; each second, if it can be measured
+	Disk        Hook[float64]
+	Ready       Hook[bool]          // whether /readyz says that the server is ready; every 5 s
+	ClockOffset Hook[time.Duration] // how far the store's clock is ahead of this machine's; each second
+	Backup      Hook[Backup]        // the state of the backups of one kind; every 15 s
+	Violated    Hook[string]        // an invariant was violated; its name
 }
 
-// Accepted is a publish that was accepted. Its slices are the caller's: a hook keeps none of
-// them, and none of the events' data.
+// Accepted is an accepted publish. The slices belong to the caller: a hook must keep neither the
+// slices nor the events' data.
 type Accepted struct {
 	Events     int // duplicates included
 	Duplicates int
 	Bytes      int // of data
 
-	Published []postrider.Event   // with their ids, but for duplicates
-	Receipts  []postrider.Receipt // of Published, one each
+	Published []postrider.Event   // with their ids; a duplicate has none
+	Receipts  []postrider.Receipt // one for each event of Published
 	Begun     time.Time           // by this machine's clock
-	Took      time.Duration       // from then until the receipts were there
-	Commit    Committed           // that stored it, together with others
+	Took      time.Duration       // from Begun until the receipts were there
+	Commit    Committed           // the commit that stored the publish, together with others
 	Route     string              // path of the API's operation; empty: no request published it
 }
 
 type routeKey struct{}
 
-// WithRoute returns a context that says by which path of the API its work was asked for.
+// WithRoute returns a context for the work of a request to the API, with the path of the request's
+// operation.
 func WithRoute(ctx context.Context, route string) context.Context {
 	return context.WithValue(ctx, routeKey{}, route)
 }
 
-// Route returns what WithRoute said; empty: nothing.
+// Route returns the path from WithRoute; empty if there is none.
 func Route(ctx context.Context) string {
 	route, _ := ctx.Value(routeKey{}).(string)
 	return route
 }
 
-// Refused is a publish that was not accepted.
+// Refused is a refused publish.
 type Refused struct {
 	Events int
-	Err    error // postrider.ErrBusy and others: see ingest.Publish
+	Err    error // postrider.ErrBusy or another error of ingest.Publish
 }
 
 // Committed is a commit of new events or deliveries.
 type Committed struct {
 	Chunk      *Chunk    // of a fan-out; nil: a commit of publishes
 	Events     int       // 0: a chunk of a fan-out
-	Deliveries int       // those that are skipped among them
-	Skipped    Skipped   // of these
+	Deliveries int       // skipped ones included
+	Skipped    Skipped   // how many of Deliveries were skipped
 	Begun      time.Time // by this machine's clock
 	Took       time.Duration
-	Err        error // nil: it is stored
+	Err        error // nil: the commit is stored
 }
 
-// Skipped counts deliveries that were recorded as skipped, by reason: their endpoint was
-// disabled or deleted, or its backlog was full.
+// Skipped counts deliveries that were recorded as skipped, by reason. Their endpoint was disabled
+// or deleted, or its backlog was full.
 type Skipped struct{ Disabled, Deleted, Full int }
 
 // Chunk is a part of an event's fan-out job.
 type Chunk struct {
-	Event  *postrider.Event     // a hook does not keep it
-	Behind postrider.EndpointID // the chunk begins behind this endpoint; zero: it is the first
+	Event  *postrider.Event     // a hook must not keep it
+	Behind postrider.EndpointID // the chunk begins after this endpoint; zero: it is the first chunk
 }
 
-// Claimed is a claim.
+// Claimed is a claim that has returned.
 type Claimed struct {
-	Asked int // deliveries
+	Asked int // how many deliveries
 	Got   int
 	Took  time.Duration
 	Err   error
 }
 
-// AttemptFinished is an attempt that is over.
+// AttemptFinished is an attempt that has ended.
 type AttemptFinished struct {
 	Delivery postrider.Claimed
 	Attempt  postrider.Attempt
 }
 
-// Queue is what waits for the endpoints of this node.
+// Queue has the deliveries that wait for the endpoints of this node.
 type Queue struct {
-	Lanes          []QueueLane
-	OpenCircuits   int  // circuits that are not closed
-	OpenedTogether int  // of them, the most that opened within one hour; those that a person opened do not count
-	Partial        bool // there are more lanes than were read
+	Lanes        []QueueLane
+	OpenCircuits int // circuits that are not closed
+	// the most circuits that opened within one hour; those that a person opened do not count
+	OpenedTogether int
+	Partial        bool // more lanes have work than were read
 }
 
-// QueueLane is what waits in a lane of an endpoint. Counts stop at a bound of the dispatcher.
+// QueueLane counts the deliveries in a lane of an endpoint. Counts stop at a bound of the
+// dispatcher.
 type QueueLane struct {
 	Endpoint postrider.EndpointID
 	Lane     postrider.Lane
@@ -171,20 +191,20 @@ type QueueLane struct {
 	Waiting  int // deliveries that wait, are due or are leased
 	Due      int // deliveries that are due
 
-	Oldest, Newest time.Duration // how long the first and the last counted due one have been due
+	Oldest, Newest time.Duration // how long the first and the last counted due delivery have been due
 }
 
 // WakeUp is a message between nodes.
 type WakeUp struct {
-	Verb string // what it says; "other" for the messages of other parts than the dispatcher
-	Sent bool   // by this node; false: received
-	Err  error  // of one that was sent; nil: it left
+	Verb string // verb of the message; "other" for messages that are not the dispatcher's
+	Sent bool   // true: sent by this node; false: received
+	Err  error  // of a sent message; nil: it left
 }
 
 // HealthCounts are the endpoints that are not healthy.
 type HealthCounts struct{ Warned, Disabled int }
 
-// Ended are deliveries that ended without an attempt: they expired, were cancelled or were
+// Ended counts deliveries that ended without an attempt: they expired, were cancelled or were
 // skipped.
 type Ended struct {
 	Status postrider.Status
@@ -192,17 +212,17 @@ type Ended struct {
 	N      int
 }
 
-// Responded is a request of the API that got its response.
+// Responded is a request of the API and its response.
 type Responded struct {
-	Route   string // method and pattern; empty: there is no such route
-	Status  int    // of HTTP
-	Problem string // the problem's code; empty: it succeeded
+	Route   string // method and pattern; empty: no such route
+	Status  int    // HTTP status
+	Problem string // code of the problem; empty: the request succeeded
 	Took    time.Duration
 }
 
-// StoreCall is a call of the store.
+// StoreCall is a call of the store that has ended.
 type StoreCall struct {
-	Verb string // the method's name
+	Verb string // name of the method
 	Took time.Duration
 	Err  error
 }
@@ -211,14 +231,14 @@ type StoreCall struct {
 type MessageDone struct {
 	Channel postrider.Channel
 	Result  string // MessageSent, MessageFailed or MessageRefused
-	Failing int    // destinations of the channel whose last message from this node was not sent
+	Failing int    // destinations of the channel to which this node could not send its last message
 }
 
 // The results of a message.
 const (
 	MessageSent    = "sent"
-	MessageFailed  = "failed"  // it is tried again
-	MessageRefused = "refused" // for good
+	MessageFailed  = "failed"  // the message is sent again later
+	MessageRefused = "refused" // the destination refused it; it is not sent again
 )
 
 // Settled is an attempt that is settled.
@@ -226,47 +246,48 @@ type Settled struct {
 	Delivery   postrider.Claimed
 	Attempt    postrider.Attempt
 	Transition postrider.Transition
-	Stale      bool // another node had the delivery: the attempt is on record, and nothing moved
+	// another node had the delivery: the attempt is recorded, but the delivery did not move
+	Stale bool
 }
 
-// Membership is this node's place among the others.
+// Membership is this node's place among all nodes.
 type Membership struct {
-	Nodes   int // alive
-	Shards  int // this node's
-	Surplus int // of them, to be given up
+	Nodes   int // nodes that are alive
+	Shards  int // shards that this node owns
+	Surplus int // of Shards, how many this node has to give up
 }
 
 // The kinds of backups.
 const (
-	BackupCopy = "copy" // of a SQLite store, by postrider backup
+	BackupCopy = "copy" // a copy of a SQLite store, by postrider backup
 	BackupLog  = "log"  // PostgreSQL archives its log
 )
 
-// Backup is what is known of the backups of one kind.
+// Backup is the state of the backups of one kind.
 type Backup struct {
 	Kind        string
-	SucceededAt time.Time // the last one; zero: none
-	Failing     bool      // the last try failed
+	SucceededAt time.Time // time of the last success; zero: none
+	Failing     bool      // the last backup failed
 }
 
 // ChoreDone is a round of a chore.
 type ChoreDone struct {
 	Name string
 	Took time.Duration
-	Rows int   // what it did, where it counts that
-	Err  error // nil: all of it is done
+	Rows int   // rows that it changed, if the chore counts them
+	Err  error // nil: the round did all of its work
 }
 
-// Observer has hooks that may be called without regard to their panics.
+// Observer has hooks whose callers need not care about panics.
 type Observer struct {
-	// Hooks are those of [New], each with its panics caught. A nil one stays nil.
+	// Hooks are the hooks given to [New]. Their panics are caught. A nil hook stays nil.
 	Hooks
 
 	log    *slog.Logger
 	panics atomic.Int64
 }
 
-// New returns an observer of the hooks, which logs their panics.
+// New returns an observer of the hooks. It logs their panics.
 func New(hooks Hooks, log *slog.Logger) *Observer {
 	o := &Observer{log: log}
 	o.Hooks = Hooks{
@@ -308,8 +329,8 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 	return o
 }
 
-// Join returns hooks that call those of each in turn, for an engine that several
-// parts observe.
+// Join returns hooks that call the hooks of each argument in turn. So several parts can observe one
+// engine.
 func Join(all ...Hooks) (joined Hooks) {
 	for _, h := range all {
 		joined = Hooks{
@@ -352,7 +373,7 @@ func Join(all ...Hooks) (joined Hooks) {
 	return joined
 }
 
-// both returns a hook that calls both; nil if both are.
+// both returns a hook that calls first and then second; nil if both are nil.
 func both[T any](first, second Hook[T]) Hook[T] {
 	switch {
 	case first == nil:
@@ -369,8 +390,8 @@ func both[T any](first, second Hook[T]) Hook[T] {
 // Panics returns how many calls of hooks ended in a panic.
 func (o *Observer) Panics() int64 { return o.panics.Load() }
 
-// guard returns a hook that survives the panics of the given one: what a hook does
-// must cost no delivery.
+// guard returns a hook that catches and counts the panics of the given one: a panic in a hook must
+// cost no delivery.
 func guard[T any](o *Observer, hook Hook[T]) Hook[T] {
 	if hook == nil {
 		return nil

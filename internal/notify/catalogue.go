@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// described has the description of each kind of notice that has an operational event, and its
-// details in the example.
+// described lists the kinds of notices that have operational events, with their description and the
+// details of the example.
 var described = []struct {
 	kind    postrider.NoticeKind
 	text    string
@@ -46,11 +46,11 @@ var described = []struct {
 	},
 }
 
-// exampleTime is when the notices of the examples were made.
+// exampleTime is the creation time of the notices in the examples.
 var exampleTime = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 
-// catalogue adds the types of operational events to the catalogue, so that people find them
-// when they subscribe. A type that is there keeps what people have written.
+// catalogue adds the types of operational events to the catalogue, so that people find them when
+// they subscribe. A type that exists keeps the text that people have written.
 func (n *Notify) catalogue(ctx context.Context) error {
 	for _, d := range described {
 		name := d.kind.EventType()
@@ -73,7 +73,7 @@ func (n *Notify) catalogue(ctx context.Context) error {
 	return nil
 }
 
-// example returns the data of an event of the kind.
+// example returns the data of an example event of the kind.
 func example(kind postrider.NoticeKind, details map[string]string) ([]byte, error) {
 	notice := postrider.Notice{
 		ID:      postrider.MakeID[postrider.NoticeID](exampleTime, [10]byte{}),

@@ -1,18 +1,17 @@
-// Package notify publishes operational events: it turns each notice of an account into an event
-// of the type postrider.KIND, for the account's endpoints that subscribe to it.
+// Package notify publishes operational events. It turns each notice of an account into an event of
+// the type postrider.KIND, for the account's endpoints that subscribe to that type.
 //
-// [Notify.Run] reads the notices after the last one that was published, oldest first
-// ([store.NextNotices]), publishes their events as a producer would, and remembers how far it
-// has come. Whatever happens:
+// [Notify.Run] reads the notices after the last published one, oldest first ([store.NextNotices]).
+// It publishes their events as a producer would, and stores its position. It promises:
 //
-//   - Each notice is published at most once: the id of the notice is the idempotency key of its
-//     event, and the event's data is made only of the notice. Any number of nodes may publish
-//     at once, and a node that died is no loss.
-//   - A notice about an endpoint that itself subscribes to operational events gets no event:
-//     what fails because of operational events never causes another one. It is listed, and
-//     sent by e-mail.
-//   - Nothing waits for it. Where publishes are refused because deliveries lag behind, it waits
-//     like every producer.
+//   - Each notice is published at most once. The id of the notice is the idempotency key
+//     of its event, and the data of the event depends only on the notice. Any number of
+//     nodes may publish at once, and another node continues if one dies.
+//   - A notice about an endpoint that itself subscribes to operational events gets no event.
+//     So operational events that fail never cause further ones. Such a notice is listed,
+//     and sent by e-mail.
+//   - Nothing waits for this package. If publishes are refused because deliveries lag
+//     behind, it waits like every producer.
 //
 // It writes no notices: the janitor and the replay jobs do.
 package notify
@@ -34,34 +33,34 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Store is what a [Notify] needs of a store.
+// Store is the part of a store that a [Notify] needs.
 type Store interface {
 	store.Notices
 	store.Catalogue
 
-	// Clock is [store.Queue]'s.
+	// Clock is the method of [store.Queue].
 	Clock() *store.Clock
 }
 
-// Publisher publishes events. [ingest.Ingest] is one.
+// Publisher publishes events. [ingest.Ingest] implements it.
 type Publisher interface {
 	// Publish stores the events, all or none.
 	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
 }
 
-// Endpoints knows who subscribes to what. [routing.Table] is one.
+// Endpoints knows the endpoints and their subscriptions. [routing.Table] implements it.
 type Endpoints interface {
 	// Lookup returns an endpoint; false: it is unknown or deleted.
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
-	// Match returns up to most endpoints that want the event type, and the id of the last
-	// one; zero: none does.
+	// Match returns at most `most` endpoints that subscribe to the event type, and the id of the
+	// last one; zero if none does.
 	Match(account postrider.AccountID, eventType string, most int) ([]*store.EndpointSnapshot, postrider.EndpointID)
 }
 
 // Options tunes a [Notify]. The zero value is the production default.
 type Options struct {
-	Every time.Duration // between two looks for notices; default 5 s
-	Hooks observe.Hooks // default: nobody observes
+	Every time.Duration // between two reads of notices; default 5 s
+	Hooks observe.Hooks // default: none
 	Log   *slog.Logger  // default: discard
 }
 
@@ -81,17 +80,17 @@ func New(s Store, to Publisher, endpoints Endpoints, opts Options) *Notify {
 }
 
 const (
-	// page is how many notices are published at once.
+	// page is how many notices are published together.
 	page = 100
-	// roundTime bounds a round, so that a store or a publish that hangs is tried again.
+	// roundTime is the time limit of a round. After it, a hanging store or publish is tried again.
 	roundTime = 30 * time.Second
-	// chore is the name of a round for observers.
+	// chore names a round in logs and hooks.
 	chore = "publish notices"
 )
 
-// Run publishes notices until ctx ends. It returns nil: what fails is tried again after a
-// wait that doubles from 1 s to a minute. Its first step adds the types of operational events
-// to the catalogue.
+// Run first adds the types of operational events to the catalogue. Then it publishes notices until
+// ctx ends, and returns nil. After an error it tries again, after a wait that doubles from 1 s to a
+// minute.
 func (n *Notify) Run(ctx context.Context) error {
 	catalogued := false
 	const firstRetry = time.Second
@@ -133,8 +132,8 @@ func (n *Notify) within(ctx context.Context, do func(context.Context) error) err
 	return do(ctx)
 }
 
-// round publishes the next page of notices. It returns how many it handled, and whether there
-// may be more.
+// round publishes the next page of notices. It returns how many notices it handled, and whether
+// there may be more.
 func (n *Notify) round(ctx context.Context) (rows int, more bool, err error) {
 	last, err := n.store.NoticesPublished(ctx)
 	if err != nil {
@@ -169,9 +168,9 @@ func (n *Notify) round(ctx context.Context) (rows int, more bool, err error) {
 	return len(notices), more, nil
 }
 
-// wanted reports whether the notice gets an event: it belongs to an account, an endpoint
-// subscribes, and it is not about an endpoint that subscribes to operational events. A
-// deleted endpoint is of no interest any more, and nobody knows what it subscribed to.
+// wanted reports whether the notice gets an event. The notice must belong to an account with an
+// endpoint that subscribes to it, and must not be about an endpoint that subscribes to operational
+// events. A notice about a deleted endpoint gets none: its subscriptions are unknown.
 func (n *Notify) wanted(notice postrider.Notice) bool {
 	if notice.Account.IsZero() {
 		return false
@@ -181,14 +180,14 @@ func (n *Notify) wanted(notice postrider.Notice) bool {
 	}
 	id, err := postrider.ParseID[postrider.EndpointID](notice.Object)
 	if err != nil {
-		return true // it is not about an endpoint
+		return true // the notice is not about an endpoint
 	}
 	e, known := n.endpoints.Lookup(id)
 	return known && !e.Endpoint.WantsOperational()
 }
 
-// eventOf returns the event of a notice. It depends only on the notice: a second publish with
-// the same idempotency key must have the same content.
+// eventOf returns the event of a notice. It depends only on the notice, because a second publish
+// with the same idempotency key must have the same content.
 func eventOf(notice postrider.Notice) (postrider.Event, error) {
 	data, err := json.Marshal(apitypes.NoticeOf(notice))
 	if err != nil {
@@ -199,8 +198,9 @@ func eventOf(notice postrider.Notice) (postrider.Event, error) {
 	}, nil
 }
 
-// publish publishes the events. One whose idempotency key belongs to another content is left
-// out: a version of this program that wrote its data differently has published it.
+// publish publishes the events. It leaves out an event whose idempotency key is taken by other
+// content: another version of this program, which wrote the data differently, has published that
+// event.
 func (n *Notify) publish(ctx context.Context, events []postrider.Event) error {
 	for len(events) > 0 {
 		_, err := n.publisher.Publish(ctx, events)

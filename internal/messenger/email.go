@@ -22,13 +22,13 @@ import (
 type Email struct {
 	Address string // host:port of the mail server
 	User    string // empty: no login
-	// Password returns the password, before each connection.
+	// Password returns the password. It is called before each connection.
 	Password func() (string, error)
 	Security Security
-	TLS      *tls.Config // with the name of the server
+	TLS      *tls.Config // its ServerName is the name of the server
 	From     netmail.Address
-	// Timeout bounds each step with the mail server: the greeting with the login, and then
-	// each message. Zero: 20 seconds.
+	// Timeout limits each step with the mail server: the greeting with the login, and then each
+	// message. Zero: 20 seconds.
 	Timeout time.Duration
 }
 
@@ -37,12 +37,12 @@ type Security string
 
 // The kinds of encryption.
 const (
-	StartTLS Security = "starttls" // TLS after the greeting; a server without it gets nothing
+	StartTLS Security = "starttls" // TLS after the greeting; a server without TLS gets no message
 	Implicit Security = "implicit" // TLS from the first byte
 	Plain    Security = "none"     // not encrypted, for a mail server on the same machine
 )
 
-// Send implements [Channel]. All messages take one connection.
+// Send implements [Channel]. All messages share one connection.
 func (e Email) Send(ctx context.Context, messages []Message, done func(i int, err error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the connection
@@ -51,7 +51,7 @@ func (e Email) Send(ctx context.Context, messages []Message, done func(i int, er
 		err = serverError(ctx, err)
 	}
 	for i, message := range messages {
-		if err != nil { // of the connection, which the other messages would need
+		if err != nil { // an error of the connection, which the other messages need too
 			done(i, err)
 			continue
 		}
@@ -62,7 +62,8 @@ func (e Email) Send(ctx context.Context, messages []Message, done func(i int, er
 		}
 	}
 	if err == nil {
-		_ = client.Close() // says goodbye; what was sent was sent
+		// closes the SMTP session; an error does not matter, since all messages were sent
+		_ = client.Close()
 	}
 }
 
@@ -75,7 +76,7 @@ func (e Email) connect(ctx context.Context) (*mail.Client, error) {
 	return client, client.DialWithContext(ctx)
 }
 
-// client returns a client of the mail server that is not connected. Its connections are closed
+// client returns a client of the mail server that is not connected yet. Its connections are closed
 // when ctx ends.
 func (e Email) client(ctx context.Context) (*mail.Client, error) {
 	host, port, err := net.SplitHostPort(e.Address)
@@ -116,20 +117,20 @@ func (e Email) client(ctx context.Context) (*mail.Client, error) {
 	return client, nil
 }
 
-// Step is a step with the mail server.
+// Step is a step of the dialogue with the mail server.
 type Step string
 
 // The steps of [Email.Check].
 const (
 	StepConnect Step = "connect"
-	StepEncrypt Step = "encrypt" // the greeting of the server and TLS
+	StepEncrypt Step = "encrypt" // the greeting of the server, and TLS
 	StepLogin   Step = "login"
-	StepSender  Step = "sender" // of the emails
+	StepSender  Step = "sender" // the sender address of the emails
 )
 
-// Check goes with the mail server as far as an email does, and sends none: it connects,
-// encrypts, logs in and names the sender. Failed is the step of the error. The first two steps
-// have connections of their own, so that it is known which step fails.
+// Check does with the mail server all that comes before an email, and sends none: it connects,
+// encrypts, logs in and names the sender. failed is the step with the error. The first two steps
+// have connections of their own, to find out which step fails.
 func (e Email) Check(ctx context.Context) (failed Step, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the connections
@@ -157,13 +158,14 @@ func (e Email) Check(ctx context.Context) (failed Step, err error) {
 				return StepSender, cause(ctx, err)
 			}
 		}
-		_ = client.CloseWithSMTPClient(session) // says goodbye; the server drops the email that was begun
+		_ = client.CloseWithSMTPClient(session) // the server drops the email that Mail has begun
 	}
 	return "", nil
 }
 
-// secure makes the TLS handshake, if it comes first. The connection is closed when ctx ends,
-// whatever the library waits for then: it leaves connections open whose greeting failed.
+// secure makes the TLS handshake, if Security is Implicit. The connection is closed when ctx ends,
+// even if the library waits for something then: the library leaves connections open whose greeting
+// failed.
 func (e Email) secure(ctx, dialing context.Context, connection net.Conn) (net.Conn, error) {
 	context.AfterFunc(ctx, func() { _ = connection.Close() })
 	if e.Security != Implicit {
@@ -185,8 +187,8 @@ func (e Email) send(client *mail.Client, m Message) error {
 	return client.Send(email)
 }
 
-// email returns the message as an email. Every header value is a single line. An address that
-// net/mail cannot parse is an error.
+// email converts the message to an email. Each header value is a single line. If net/mail cannot
+// parse the address, email returns an error.
 func (e Email) email(m Message) (*mail.Msg, error) {
 	to, err := netmail.ParseAddress(m.To.Address)
 	if err != nil {
@@ -209,22 +211,22 @@ func (e Email) email(m Message) (*mail.Msg, error) {
 	return email, nil
 }
 
-// isOfMessage reports whether an error is about one message, so that the connection can take
-// the next one: the server has answered with a code.
+// isOfMessage reports whether an error is about one message: the server answered with a code. Then
+// the connection can take the next message.
 func isOfMessage(err error) bool {
 	failed, ok := errors.AsType[*mail.SendError](err)
 	return ok && failed.ErrorCode() != 0 || errors.Is(err, ErrRefused)
 }
 
-// mailError returns the error of one message, without the address. A server that refuses the
-// address with a permanent code has refused it for good. What it answers to the rest, such as
-// the sender or the content, may be a fault of the set-up, and is tried again.
+// mailError returns the error of one message, without the address. If the server refuses the
+// address with a permanent code, the error matches ErrRefused. Codes for other parts, such as the
+// sender or the content, may have their cause in the set-up, so these messages are tried again.
 func mailError(ctx context.Context, err error) error {
 	failed, ok := errors.AsType[*mail.SendError](err)
 	switch {
 	case err == nil || errors.Is(err, ErrRefused):
 		return err
-	case ok && failed.Reason == mail.ErrSMTPReset: // after the server took the message
+	case ok && failed.Reason == mail.ErrSMTPReset: // the server has taken the message by then
 		return nil
 	case ok && failed.ErrorCode() != 0:
 		code := strings.TrimSpace(strconv.Itoa(failed.ErrorCode()) + " " + failed.EnhancedStatusCode())
@@ -232,18 +234,18 @@ func mailError(ctx context.Context, err error) error {
 			return fmt.Errorf("%w: %s", ErrRefused, code)
 		}
 		return fmt.Errorf("%s: %s: %s", postrider.FailureMailRejected, code, failed.Reason)
-	case ok: // its own text may have the address
+	case ok: // the text of failed may contain the address
 		return serverError(ctx, errors.New(failed.Reason.String()))
 	}
 	return serverError(ctx, err)
 }
 
-// serverError returns the failure of a mail server that cannot be used.
+// serverError returns the failure for a mail server that cannot be used.
 func serverError(ctx context.Context, err error) error {
 	return &postrider.FailureError{Failure: postrider.FailureMailServer, Err: cause(ctx, err)}
 }
 
-// cause returns why ctx has ended, if that closed the connection.
+// cause returns the cause of ctx if ctx has ended, since that closed the connection; otherwise err.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

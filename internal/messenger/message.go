@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// maxLines is how many notices a message shows. The others are counted.
+	// maxLines is how many notices a message shows. It only counts the others.
 	maxLines = 20
-	// maxNotices is from how many notices on a message leaves the rest to the next message. It
-	// bounds what is read for one message. All notices of one millisecond are in one message.
+	// maxNotices is about how many notices are read for one message. The rest is left for the next
+	// message. All notices of one millisecond are in one message, so a message may exceed the
+	// limit.
 	maxNotices = 20_000
 	// maxSubject is the longest subject, in characters.
 	maxSubject = 150
@@ -30,40 +31,40 @@ const (
 // Message is a message to one destination.
 type Message struct {
 	To      postrider.Destination
-	ID      string // the same for a message that is repeated; no address
+	ID      string // a repeated message has the same id; it contains no address
 	Subject string // one line
 	Text    string
 	HTML    string
-	Slack   string // in Slack's markup
-	// Unsubscribe is the URL that ends such messages by one POST (RFC 8058). Empty: an
-	// operator's destination, which operators manage.
+	Slack   string // in Slack's markup language
+	// Unsubscribe is the URL that ends such messages by one POST (RFC 8058). Empty: the destination
+	// is an operator's, which operators manage themselves.
 	Unsubscribe string
 
-	told    postrider.NoticeID // what the destination is told by it; zero: nothing
+	told    postrider.NoticeID // ToldUntil of the destination after this message; zero: no change
 	notices int
 }
 
-// Layout is what the templates of a message show, in the language of the destination.
+// Layout has the parts of a message for the templates, in the language of the destination.
 type Layout struct {
 	Language, Brand, Title string
 	Paragraphs             []string
 	Lines                  []Line
-	More                   string // how many notices have no line; empty: none
-	Button                 Link   // without a URL there is none
-	Footer                 []Link // without a URL it is a text
+	More                   string // how many notices have no line, as a text; empty: none
+	Button                 Link   // without a URL: no button
+	Footer                 []Link // a link without a URL is shown as text
 }
 
-// Line is a notice.
+// Line is the line of one notice.
 type Line struct{ At, Text, URL string }
 
-// Link is a text that leads somewhere.
+// Link is a text with a URL.
 type Link struct{ Text, URL string }
 
-// compose makes the message that a destination needs, within composeTime. A message without a
-// subject need not be sent: the destination wants no kind of the notices.
+// compose makes the message that a destination needs, within composeTime. If the message has no
+// subject, it need not be sent: the destination wants none of the notices.
 //
-// The text of an error is a [postrider.Failure] that the readers of the destination may see.
-// The cause is logged.
+// The text of an error is a [postrider.Failure] that the readers of the destination may see. The
+// cause is only logged.
 func (m *Messenger) compose(ctx context.Context, d postrider.Destination) (Message, error) {
 	within, cancel := context.WithTimeout(ctx, composeTime)
 	defer cancel()
@@ -75,11 +76,11 @@ func (m *Messenger) compose(ctx context.Context, d postrider.Destination) (Messa
 	return message, err
 }
 
-// errNotMade says that a message could not be made: the store did not answer, or its links or
-// its template do not work.
+// errNotMade says that a message could not be made: the store did not respond, or the links or the
+// template of the message do not work.
 var errNotMade = errors.New(string(postrider.FailureInternal))
 
-// composeFor is compose without its deadline.
+// composeFor does the work of compose, without the deadline.
 func (m *Messenger) composeFor(ctx context.Context, d postrider.Destination) (Message, error) {
 	w := wordsOf(d.Language)
 	switch {
@@ -95,12 +96,12 @@ func (m *Messenger) composeFor(ctx context.Context, d postrider.Destination) (Me
 	return m.composeNotices(ctx, d, w)
 }
 
-// askID returns the id of a message that a person asked for. Another one gets another id.
+// askID returns the id of a message that a person asked for. A later request gets another id.
 func (m *Messenger) askID(d postrider.Destination) string {
 	return fmt.Sprintf("%s.%s.%d", d.ID, d.Ask, m.Store.Clock().Wall().Unix())
 }
 
-// composeConfirmation makes the message that asks the reader to agree.
+// composeConfirmation makes the message that asks the reader to confirm the destination.
 func (m *Messenger) composeConfirmation(ctx context.Context, d postrider.Destination, w words) (Message, error) {
 	to, err := m.link(ctx, postrider.DestinationLink{
 		Destination: d.ID, Action: postrider.LinkConfirm, ExpiresAt: m.Store.Clock().Wall().Add(confirmTime),
@@ -122,7 +123,7 @@ func (m *Messenger) composeConfirmation(ctx context.Context, d postrider.Destina
 	})
 }
 
-// link returns the URL of a page that needs no login.
+// link returns the URL of a page that works without a login.
 func (m *Messenger) link(ctx context.Context, l postrider.DestinationLink) (string, error) {
 	if m.opts.PublicURL == "" {
 		return "", fmt.Errorf("make a link: %w", errNoPublicURL)
@@ -134,20 +135,21 @@ func (m *Messenger) link(ctx context.Context, l postrider.DestinationLink) (stri
 	return m.opts.PublicURL + "/notices/" + string(l.Action) + "/" + token, nil
 }
 
-// errNoPublicURL says that a message needs links and the server does not know its URL.
+// errNoPublicURL says that a message needs links but the server does not know its public URL.
 var errNoPublicURL = errors.New("the server's public URL is not set")
 
-// untold is what a message of notices tells.
+// untold has the notices of a message.
 type untold struct {
-	lines  []postrider.Notice           // the first ones that the destination wants
-	counts map[postrider.NoticeKind]int // of all that it wants
+	// the first notices that the destination wants, at most maxLines
+	lines  []postrider.Notice
+	counts map[postrider.NoticeKind]int // how many notices of each kind the destination wants
 	all    int
-	until  postrider.NoticeID // notices with lesser ids are told
+	until  postrider.NoticeID // the destination knows all notices with lower ids after this message
 }
 
-// untold reads the notices that the destination was not told. Younger ones than NoticeDelay
-// are left for the next message, because one with a lesser id may be committed later. So are
-// those that follow the first maxNotices.
+// untold reads the notices that the destination was not told yet. It leaves notices younger than
+// NoticeDelay for the next message, because a notice with a lower id may be committed later. It
+// also leaves the notices after the first maxNotices.
 func (m *Messenger) untold(ctx context.Context, d postrider.Destination) (untold, error) {
 	u := untold{counts: map[postrider.NoticeKind]int{}, until: store.FirstNotice(m.Store.Clock().Wall().Add(-postrider.NoticeDelay))}
 	q := store.NoticeQuery{
@@ -182,7 +184,7 @@ func (m *Messenger) untold(ctx context.Context, d postrider.Destination) (untold
 	}
 }
 
-// composeNotices makes one message of all notices that the destination was not told.
+// composeNotices makes one message of all notices that the destination was not told yet.
 func (m *Messenger) composeNotices(ctx context.Context, d postrider.Destination, w words) (Message, error) {
 	u, err := m.untold(ctx, d)
 	if err != nil || u.all == 0 {
@@ -212,8 +214,8 @@ func (m *Messenger) composeNotices(ctx context.Context, d postrider.Destination,
 	return m.endable(ctx, message, l, u.kinds())
 }
 
-// endable renders a message with the links that end such messages: of each kind of its
-// notices, and of all kinds.
+// endable renders a message with links to unsubscribe: one for each kind of its notices, and one
+// for all kinds.
 func (m *Messenger) endable(ctx context.Context, message Message, l Layout, kinds []postrider.NoticeKind) (_ Message, err error) {
 	if l.Footer, err = m.footer(ctx, message.To, kinds); err != nil {
 		return Message{}, err
@@ -236,9 +238,9 @@ func (u untold) kinds() []postrider.NoticeKind {
 	return kinds
 }
 
-// footer returns the links that unsubscribe. The first one is also the target of the mail
-// program's own button: it ends the kind of the message, or all kinds if it has several. An
-// operator's destination has none, and neither has a webhook: they are changed over the API.
+// footer returns the links to unsubscribe. The mail program's own button uses the first link. That
+// link ends the kind of the message, or all kinds if the message has several. An operator's
+// destination has no links, and a webhook has none: both are changed by the API.
 func (m *Messenger) footer(ctx context.Context, d postrider.Destination, kinds []postrider.NoticeKind) ([]Link, error) {
 	if d.Account.IsZero() || d.Channel != postrider.ChannelEmail {
 		return nil, nil
@@ -264,7 +266,8 @@ func (m *Messenger) footer(ctx context.Context, d postrider.Destination, kinds [
 	return links, nil
 }
 
-// noticesLink returns the link to the page of notices; without a URL of that page, none.
+// noticesLink returns the link to the page of notices; the zero Link if the URL of that page is
+// unknown.
 func (m *Messenger) noticesLink(d postrider.Destination, w words) Link {
 	to := m.page(d, "notices")
 	if to == "" {
@@ -273,8 +276,8 @@ func (m *Messenger) noticesLink(d postrider.Destination, w words) Link {
 	return Link{w.get("notices.open"), to}
 }
 
-// page returns a URL at which the destination's readers, operators or customers, reach the page.
-// Empty: it is not known.
+// page returns the URL at which the readers of the destination, operators or customers, find a
+// page. It returns "" if the URL is unknown.
 func (m *Messenger) page(d postrider.Destination, path string) string {
 	if login, err := url.Parse(m.opts.PortalLoginURL); err == nil && login.Host != "" && !d.Account.IsZero() {
 		query := login.Query()
@@ -291,8 +294,8 @@ func (m *Messenger) page(d postrider.Destination, path string) string {
 	return m.opts.PublicURL + "/portal/" + path
 }
 
-// line returns the line of a notice. names has the names of accounts and endpoints that were
-// looked up for this message.
+// line returns the line of a notice. names caches the names of accounts and endpoints for this
+// message.
 func (m *Messenger) line(ctx context.Context, d postrider.Destination, n postrider.Notice, names map[string]string) (Line, error) {
 	w := wordsOf(d.Language)
 	args := []string{"object", n.Object}
@@ -327,8 +330,8 @@ func (m *Messenger) line(ctx context.Context, d postrider.Destination, n postrid
 	return line, nil
 }
 
-// endpointName returns what people call an endpoint: its description, the host of its URL, or
-// its id.
+// endpointName returns the name of an endpoint for people: its description, the host and path of
+// its URL, or its id.
 func (m *Messenger) endpointName(ctx context.Context, id postrider.EndpointID) (string, error) {
 	page, err := m.Store.Endpoints(ctx, store.EndpointQuery{ID: id})
 	if err != nil || len(page.Items) == 0 {
@@ -336,7 +339,7 @@ func (m *Messenger) endpointName(ctx context.Context, id postrider.EndpointID) (
 	}
 	e := page.Items[0]
 	if at, err := url.Parse(e.URL); e.Description == "" && err == nil && at.Host != "" {
-		return at.Host + at.EscapedPath(), nil // without the query, which may have credentials
+		return at.Host + at.EscapedPath(), nil // without the query, which may contain credentials
 	}
 	if e.Description != "" {
 		return e.Description, nil
@@ -344,7 +347,7 @@ func (m *Messenger) endpointName(ctx context.Context, id postrider.EndpointID) (
 	return id.String(), nil
 }
 
-// accountName returns what people call an account: its name, its uid or its id.
+// accountName returns the name of an account for people: its name, its uid or its id.
 func (m *Messenger) accountName(ctx context.Context, id postrider.AccountID) (string, error) {
 	if id.IsZero() {
 		return "", nil
@@ -369,15 +372,16 @@ func (m *Messenger) finish(message Message, l Layout) (Message, error) {
 	return message, err
 }
 
-// oneLine returns the text in one line: control characters, and whatever else breaks lines or
-// hides, become spaces. A header could otherwise get a second line.
+// oneLine returns the text in one line: spaces, control characters and other invisible characters
+// become one space. Otherwise a text could add a second line to a header.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}), " ")
 }
 
-// shorten returns the first characters of the text.
+// shorten returns the text with at most `most` characters; if it cuts the text, the last one is an
+// ellipsis.
 func shorten(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {

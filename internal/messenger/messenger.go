@@ -1,25 +1,24 @@
-// Package messenger tells people what they should know: it sends notices to destinations,
-// by email and to Slack-compatible webhooks.
+// Package messenger sends notices to destinations, by email and to Slack-compatible webhooks.
 //
-// A [Messenger] looks every few seconds for destinations that need a message. One node
-// leases a destination, makes one message of all notices that the destination was not told,
-// sends it, and moves the mark until which the destination is told. So a message needs no
-// row of its own, and a thousand notices at once are one message. A destination gets at most
-// one message in Options.Interval.
+// Every few seconds a [Messenger] looks for destinations that need a message. One node leases a
+// destination, makes one message of all notices that the destination was not told yet, and sends
+// it. Then it moves the destination's mark (ToldUntil) behind these notices. So a message needs no
+// row of its own, and a thousand notices at once are one message. A destination gets at most one
+// message in Options.Interval.
 //
-// Whatever happens, this holds:
+// It promises:
 //
-//   - A destination that its reader did not confirm gets nothing but the message that asks
-//     for it.
-//   - Nothing waits for a message: not the delivery of events, not the API, and no message of
-//     one channel for the other. Making a message and sending it have deadlines, and the lease
-//     of a destination is longer than all of them together.
-//   - A message that could not be made or sent is tried again, after one minute, then two, four and
-//     so on up to an hour, with the notices that came meanwhile. An address that the mail
-//     server refuses for good is not tried again until a person asks for it.
-//   - Every notice that a destination wants is in a message, or counted in one: a crash after
-//     a message was sent and before that is recorded repeats the message, under the same
-//     Message-ID.
+//   - A destination that its reader has not confirmed gets only the message that asks for
+//     the confirmation.
+//   - Nothing waits for a message: not the delivery of events, not the API, and not another
+//     channel. Making and sending a message have deadlines. The lease of a destination is
+//     longer than all of these deadlines together.
+//   - A message that could not be made or sent is tried again after 1, 2, 4 minutes and so
+//     on, up to an hour. It then includes the notices that came meanwhile. An address that
+//     the mail server refuses for good is not tried again until a person asks for it.
+//   - Every notice that a destination wants is shown or counted in a message. If the server
+//     crashes after it sent a message and before it recorded that, the message is repeated
+//     with the same Message-ID.
 //   - No text of a notice, an account or an endpoint can add a header to an email.
 //   - No log line and no error has an address or the URL of a webhook.
 //
@@ -44,20 +43,20 @@ import (
 )
 
 const (
-	// pollEvery is the time between two looks for destinations that need a message.
+	// pollEvery is the time between two searches for destinations that need a message.
 	pollEvery = 5 * time.Second
-	// batchSize is how many destinations of a channel are leased at once. Their emails share
-	// a connection.
+	// batchSize is how many destinations of a channel are leased together. Their emails share a
+	// connection.
 	batchSize = 20
-	// sendTime bounds the sending of a batch.
+	// sendTime is the time limit for sending a batch.
 	sendTime = time.Minute
-	// composeTime bounds the making of one message.
+	// composeTime is the time limit for making one message.
 	composeTime = 5 * time.Second
-	// settleTime bounds the record of a message.
+	// settleTime is the time limit for recording the result of one message.
 	settleTime = 5 * time.Second
-	// leaseTime is longer than it takes to make, send and record the messages of a batch.
+	// leaseTime is longer than making, sending and recording all messages of a batch can take.
 	leaseTime = batchSize*composeTime + sendTime + batchSize*settleTime + 10*time.Second
-	// The first and the longest wait after messages that could not be sent.
+	// The first and the longest wait after a message that could not be sent.
 	firstRetry, lastRetry = time.Minute, time.Hour
 )
 
@@ -77,18 +76,18 @@ type Store interface {
 	Clock() *store.Clock
 }
 
-// Signer signs what links carry.
+// Signer signs the payloads of links.
 type Signer interface {
-	// Sign returns a text for a URL that has the payload and proves that this
+	// Sign returns a text for a URL. The text contains the payload and proves that this
 	// installation made it.
 	Sign(ctx context.Context, payload []byte) (string, error)
 }
 
 // Channel sends messages.
 type Channel interface {
-	// Send sends the messages and calls done with the index and the result of each, as soon
-	// as it is known. It returns soon after ctx has ended, and then done was called for all.
-	// An error that matches [ErrRefused] says that trying again is of no use. The text of
+	// Send sends the messages. It calls done with the index and the result of each message as soon
+	// as the result is known. It returns soon after ctx has ended, and has then called done for all
+	// messages. An error that matches [ErrRefused] says that trying again is useless. The text of
 	// an error begins with a [postrider.Failure], and is shown to people.
 	Send(ctx context.Context, messages []Message, done func(i int, err error))
 }
@@ -100,25 +99,25 @@ var ErrRefused = errors.New(string(postrider.FailureAddress))
 type Deps struct {
 	Store    Store
 	Signer   Signer
-	Channels map[postrider.Channel]Channel // a channel that is missing sends nothing
+	Channels map[postrider.Channel]Channel // messages of a missing channel are not sent
 }
 
 // Options tunes a messenger. The zero value is the default.
 type Options struct {
 	// Interval is the time between two messages to one destination. Default 10 minutes.
 	Interval time.Duration
-	// Gather is the age of the oldest notice from which a message is sent, so that the
-	// notices of one incident are in one message. Default one minute.
+	// Gather is the age of the oldest unsent notice at which a message is sent. So the notices of
+	// one incident are in one message. Default one minute.
 	Gather time.Duration
 	// Brand is the name of the platform, in subjects and texts. Default Postrider.
 	Brand string
-	// PublicURL is what links begin with. Empty: messages have no links.
+	// PublicURL is the start of links. Empty: messages have no links.
 	PublicURL string
-	// PortalLoginURL is the page of the platform that opens the customer portal. Links to pages in
-	// the messages of accounts lead there, because nobody can log in to the portal itself. The
-	// query parameter portal_page has the path of the page. Empty: links lead to the portal.
+	// PortalLoginURL is the page of the platform that opens the customer portal. Links in messages
+	// for accounts lead there, because nobody can log in at the portal itself. The query parameter
+	// portal_page has the path of the page. Empty: links lead to the portal.
 	PortalLoginURL string
-	// Templates are the layouts of emails. Default: those of the program.
+	// Templates are the layouts of emails. Default: the built-in templates.
 	Templates *Templates
 	// Hooks are called for each message. Default: none.
 	Hooks observe.Hooks
@@ -142,9 +141,9 @@ type Messenger struct {
 	opts Options
 
 	mu sync.Mutex
-	// failing maps each destination whose last message was not sent to the time of that failure.
-	// Entries older than two hours are removed: this node would have tried again by then, so
-	// another node sends there now, or the destination was deleted.
+	// failing has the destinations to which the last message could not be sent, with the time of
+	// the failure. Entries older than two hours are removed. This node would have tried again by
+	// then, so another node sends to the destination now, or the destination was deleted.
 	failing map[postrider.Channel]map[postrider.DestinationID]time.Time
 }
 
@@ -157,7 +156,7 @@ func New(deps Deps, opts Options) *Messenger {
 	return m
 }
 
-// Run sends messages until ctx ends. A message that is being sent then is given up.
+// Run sends messages until ctx ends. It gives up a message that it is sending at that moment.
 func (m *Messenger) Run(ctx context.Context) error {
 	var channels sync.WaitGroup
 	for name, channel := range m.Channels {
@@ -180,9 +179,9 @@ func (m *Messenger) serve(ctx context.Context, name postrider.Channel, channel C
 	}
 }
 
-// round sends the messages of a batch of destinations, and returns how many there were.
+// round sends the messages of a batch of destinations, and returns the number of destinations.
 func (m *Messenger) round(ctx context.Context, name postrider.Channel, channel Channel) (int, error) {
-	token := postrider.Token(rand.Int64N(1<<62) + 1) // not zero, which is no lease
+	token := postrider.Token(rand.Int64N(1<<62) + 1) // not 0, which means no lease
 	claimed, err := m.Store.ClaimDestinations(ctx, store.ClaimDestinations{
 		Channel: name, Max: batchSize, Wait: m.opts.Gather, Token: token, Lease: leaseTime,
 	})
@@ -190,14 +189,15 @@ func (m *Messenger) round(ctx context.Context, name postrider.Channel, channel C
 		return 0, err
 	}
 	slices.SortStableFunc(claimed, func(a, b postrider.Destination) int {
-		return slices.Compare(a.Account[:], b.Account[:]) // the operator's first, which have none
+		// the operator's first, which have a zero account
+		return slices.Compare(a.Account[:], b.Account[:])
 	})
 	var messages []Message
 	var errs []error
 	for _, d := range claimed {
 		message, err := m.compose(ctx, d)
 		switch {
-		case ctx.Err() != nil: // the server stops, and the lease ends by itself
+		case ctx.Err() != nil: // the server stops; the lease ends by itself
 			return len(claimed), errors.Join(errs...)
 		case err != nil:
 			errs = append(errs, m.settle(ctx, token, Message{To: d}, err))
@@ -215,7 +215,7 @@ func (m *Messenger) round(ctx context.Context, name postrider.Channel, channel C
 	return len(claimed), errors.Join(errs...)
 }
 
-// settle records what became of a message, and tells observers. err says why it was not made
+// settle records the result of a message, and calls the hook. err says why the message was not made
 // or not sent.
 func (m *Messenger) settle(ctx context.Context, token postrider.Token, sent Message, err error) error {
 	d := sent.To
@@ -242,20 +242,20 @@ func (m *Messenger) settle(ctx context.Context, token postrider.Token, sent Mess
 	return m.record(ctx, s)
 }
 
-// record ends the lease of a destination. It goes on when ctx is cancelled: otherwise the end of
-// the server could cause a message that was sent already to be sent again.
+// record ends the lease of a destination. It continues when ctx is cancelled. Otherwise a shutdown
+// could cause a message that was already sent to be sent again.
 func (m *Messenger) record(ctx context.Context, s store.SettleDestination) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	err := m.Store.SettleDestination(within, s)
-	if errors.Is(err, postrider.ErrFenced) { // it was deleted meanwhile
+	if errors.Is(err, postrider.ErrFenced) { // the destination was deleted meanwhile
 		return nil
 	}
 	return err
 }
 
-// count notes whether the last message to the destination was sent, and returns to how many
-// of its channel it was not.
+// count notes whether the last message to the destination was sent. It returns the number of
+// failing destinations of the channel.
 func (m *Messenger) count(d postrider.Destination, sent bool) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,20 +14,20 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// slackTime bounds one message to a webhook.
+// slackTime is the time limit of one message to a webhook.
 const slackTime = 10 * time.Second
 
-// Slack sends messages to URLs that take Slack's incoming webhooks.
+// Slack sends messages to URLs that accept the format of Slack's incoming webhooks.
 type Slack struct {
-	// Guarded posts a body to a URL that a tenant set, and returns the status of the
-	// response. It must refuse what tenants must not reach.
+	// Guarded posts a body to a URL that a tenant set, and returns the status of the response. It
+	// must refuse addresses that tenants must not reach.
 	Guarded func(ctx context.Context, url string, body []byte) (status int, err error)
-	// Operator does the same for the URLs of the operator's destinations, and may reach all.
+	// Operator does the same for the destinations of the operator, and may reach any address.
 	Operator func(ctx context.Context, url string, body []byte) (status int, err error)
 }
 
-// Send implements [Channel]. The messages are sent at the same time, so that a URL that does
-// not respond holds up no other.
+// Send implements [Channel]. It sends all messages at the same time, so a URL that does not respond
+// delays no other.
 func (s Slack) Send(ctx context.Context, messages []Message, done func(i int, err error)) {
 	results := make([]error, len(messages))
 	var sending sync.WaitGroup
@@ -58,7 +58,8 @@ func (s Slack) send(ctx context.Context, message Message) error {
 	switch {
 	case err != nil:
 		return slackError(err)
-	case status == http.StatusGone || status == http.StatusNotFound: // Slack says so of a webhook that was removed
+	// Slack sends these for a removed webhook
+	case status == http.StatusGone || status == http.StatusNotFound:
 		return fmt.Errorf("%w: HTTP %d", ErrRefused, status)
 	case status < 200 || status > 299:
 		return fmt.Errorf("%s: %d", postrider.FailureStatus, status)
@@ -66,8 +67,8 @@ func (s Slack) send(ctx context.Context, message Message) error {
 	return nil
 }
 
-// slackError returns the failure of a post. That of a tenant's URL has no detail of the
-// platform's network.
+// slackError returns the failure of a post. For a tenant's URL it has no detail of the platform's
+// network.
 func slackError(err error) error {
 	failed, guarded := errors.AsType[*postrider.FailureError](err)
 	refused, invalid := errors.AsType[*postrider.InvalidError](err)
@@ -82,8 +83,8 @@ func slackError(err error) error {
 	return &postrider.FailureError{Failure: egress.FailureOf(err, false), Err: err}
 }
 
-// escapeSlack replaces the characters that have a meaning in Slack's markup. No text can
-// mention people (<!channel>) or hide where a link leads.
+// escapeSlack escapes the characters that have a meaning in Slack's markup. So no text can mention
+// people (<!channel>) or hide the target of a link.
 var escapeSlack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // slackText returns the message in Slack's markup.
@@ -105,7 +106,7 @@ func slackText(l Layout) string {
 	return out.String()
 }
 
-// slackLink returns a link in Slack's markup; without a URL, its text.
+// slackLink returns a link in Slack's markup; only its text if it has no URL.
 func slackLink(l Link) string {
 	text := escapeSlack.Replace(l.Text)
 	if l.URL == "" {

@@ -14,11 +14,11 @@ import (
 //go:embed templates/message.txt templates/message.html
 var templateFiles embed.FS
 
-// The files of the templates. An operator's folder may have one of them, or both.
+// The file names of the templates. An operator's folder may have one of them, or both.
 const textName, htmlName = "message.txt", "message.html"
 
-// Templates are the layouts of emails, as text and as HTML. They get a [Layout], whose texts
-// are in the language of the reader already.
+// Templates are the layouts of emails, as text and as HTML. They are executed with a [Layout],
+// whose texts are in the language of the reader.
 type Templates struct {
 	text *text.Template
 	html *template.Template
@@ -28,14 +28,14 @@ type Templates struct {
 func builtIn() *Templates {
 	t, err := LoadTemplates(nil)
 	if err != nil {
-		panic(err) // they are part of the program, and a test renders them
+		panic(err) // cannot happen: the templates are part of the program, and a test renders them
 	}
 	return t
 }
 
-// LoadTemplates returns the program's templates, with those replaced that the folder has;
-// nil: there is no folder. A template that cannot be parsed, or that cannot show an example
-// of each message, is an error that names the file and the line.
+// LoadTemplates returns the built-in templates, but those in the folder replace them. Nil means no
+// folder. If a template cannot be parsed or cannot render one of the examples, the error names the
+// file and the line.
 func LoadTemplates(folder fs.FS) (*Templates, error) {
 	var t Templates
 	source, err := readTemplate(folder, textName)
@@ -59,7 +59,7 @@ func LoadTemplates(folder fs.FS) (*Templates, error) {
 	return &t, nil
 }
 
-// readTemplate returns the text of a template: the folder's, or the program's.
+// readTemplate returns the text of a template: from the folder if it is there, otherwise built-in.
 func readTemplate(folder fs.FS, name string) (string, error) {
 	if folder != nil {
 		source, err := fs.ReadFile(folder, name)
@@ -71,8 +71,8 @@ func readTemplate(folder fs.FS, name string) (string, error) {
 	return string(source), err
 }
 
-// examples are messages that every template must be able to show: one with all parts, and
-// one with none.
+// examples are layouts that every template must be able to render: one with all parts, and one with
+// none.
 var examples = []Layout{
 	{},
 	{

@@ -13,10 +13,10 @@ import (
 //go:embed text/*.json
 var textFiles embed.FS
 
-// catalogues has the texts of messages by language. A language is a file of the folder text.
+// catalogues has the texts of messages by language. Each language is a file in the folder text.
 var catalogues = readCatalogues()
 
-// readCatalogues reads the texts that the program was built with.
+// readCatalogues reads the embedded texts.
 func readCatalogues() map[string]map[string]string {
 	all := map[string]map[string]string{}
 	files, err := textFiles.ReadDir("text")
@@ -43,7 +43,7 @@ type words struct {
 	texts    map[string]string
 }
 
-// wordsOf returns the texts of a language; English, if there is none of it.
+// wordsOf returns the texts of a language. If the language is missing, it returns English.
 func wordsOf(language string) words {
 	if texts, ok := catalogues[language]; ok {
 		return words{language, texts}
@@ -51,8 +51,8 @@ func wordsOf(language string) words {
 	return words{"en", catalogues["en"]}
 }
 
-// get returns the text of the key, with the arguments filled in: names and values in turn. A
-// key without a text is shown itself; tests find it.
+// get returns the text of the key. args are names and values in turn, which replace {name} in the
+// text. If the key has no text, get returns the key; tests find such keys.
 func (w words) get(key string, args ...string) string {
 	text, ok := w.texts[key]
 	if !ok {
@@ -65,7 +65,7 @@ func (w words) get(key string, args ...string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// number returns a whole number that is not negative, with separators between the thousands.
+// number returns a number of at least 0, with separators between the thousands.
 func (w words) number(n int) string {
 	digits := strconv.Itoa(n)
 	for at := len(digits) - 3; at > 0; at -= 3 {
@@ -74,7 +74,7 @@ func (w words) number(n int) string {
 	return digits
 }
 
-// detail returns a detail of a notice for people: a time by UTC, a code as a text.
+// detail returns a detail of a notice for people. A time is shown in UTC, and a code as its text.
 func (w words) detail(name, value string) string {
 	if at, err := time.Parse(time.RFC3339, value); err == nil {
 		return at.UTC().Format("2006-01-02 15:04 UTC")

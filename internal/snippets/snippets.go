@@ -1,17 +1,17 @@
-// Package snippets writes the code that verifies webhooks, for receivers that do
-// not use our Go packages: one function in eight languages, for each scheme of
-// package signature. The portal shows it beside an endpoint.
+// Package snippets writes the code that verifies webhooks, for receivers that do not use
+// Postrider's Go packages. Each snippet is one function. There are snippets in eight languages, for
+// each scheme of package signature. The portal shows them beside an endpoint.
 //
-// Every snippet does the following, and its test runs it to see that it does:
+// Every snippet does the following, and a test runs it to check that:
 //
-//   - it signs the raw bytes of the body, and compares in constant time;
-//   - it refuses a timestamp outside the tolerance, if the scheme signs one;
-//   - it accepts any of the listed signatures, and any of the receiver's secrets,
-//     so that a rotation needs no moment at which both sides change;
-//   - a secret that is empty, because it is not configured, verifies nothing;
-//   - what it needs besides the language's own library stands in its first lines.
+//   - It signs the raw bytes of the body, and compares in constant time.
+//   - It refuses a timestamp outside the tolerance, if the scheme signs one.
+//   - It accepts any of the listed signatures, and any of the receiver's secrets. So in a
+//     rotation the two sides need not change at the same moment.
+//   - It accepts nothing with an empty secret, which is not configured.
+//   - Its first lines name the libraries that it needs besides the standard library.
 //
-// A snippet contains no secret. It reads it from the environment.
+// A snippet contains no secret. It reads the secret from the environment.
 package snippets
 
 import (
@@ -31,9 +31,9 @@ var files embed.FS
 
 // Language is a programming language of snippets.
 type Language struct {
-	Name  string // in URLs, and of the template
-	Title string // for people
-	File  string // the name that the snippet is saved under
+	Name  string // in URLs, and in the name of the template
+	Title string // name for people
+	File  string // name of the snippet's file
 	quote string // the character around its strings
 }
 
@@ -51,31 +51,30 @@ var languages = []Language{
 // Languages returns the languages, the most used first.
 func Languages() []Language { return languages }
 
-// ErrNone means that there is no snippet in this language for this scheme and kind of
-// secret.
+// ErrNone means that there is no snippet for this language, scheme and kind of secret.
 var ErrNone = errors.New("snippets: there is no snippet for this")
 
 // Use says which requests a snippet verifies.
 type Use struct {
-	Format    signature.Format // the zero Format is signature.Standard
-	PublicKey bool             // with an ed25519 public key; only Standard and Svix
+	Format    signature.Format // zero: signature.Standard
+	PublicKey bool             // verify with an ed25519 public key; only Standard and Svix
 }
 
-// layout says where a scheme puts its signature, and which text it signs: ID, Before, the
-// timestamp, After and the body; schemes without a timestamp sign only the body. The
-// template of a language gets it.
+// layout says where a scheme puts its signature, and which text it signs. With a timestamp, that is
+// the ID, Before, the timestamp, After and the body; without one, only the body. layout is a part
+// of the data of a template.
 type layout struct {
 	ID        string // header of the event's id, if it is signed
-	Timestamp string // header of the timestamp; empty: none, or InList
+	Timestamp string // header of the timestamp; empty: no timestamp, or InList
 	InList    bool   // the timestamp is the item t= of the header Signature
-	Before    string // signed in front of the timestamp
-	After     string // signed behind the timestamp
+	Before    string // signed before the timestamp
+	After     string // signed after the timestamp
 
 	Signature string // header of the signatures
-	Split     string // characters that separate the items of this header; empty: it has one
+	Split     string // characters that separate the items of the header Signature; empty: only one item
 	Prefix    string // of an item, before the encoded signature
-	Base64    bool   // else hexadecimal
-	Hash      string // of the HMAC, as most languages call it
+	Base64    bool   // encoding; false: hexadecimal
+	Hash      string // hash of the HMAC, by the name that most languages use
 	Decoded   bool   // the HMAC key is the text after whsec_, decoded from base64
 }
 
@@ -90,7 +89,7 @@ var layouts = map[signature.Scheme]layout{
 	},
 	signature.Timestamped: {
 		Timestamp: "Webhook-Timestamp", After: ".",
-		// sha256=…,keyId=… and behind it, if the endpoint has Standard too, v1,….
+		// The header is sha256=…,keyId=…. If the endpoint has Standard too, v1,… follows.
 		Signature: "Webhook-Signature", Split: " ,", Prefix: "sha256=", Hash: "sha256",
 	},
 	signature.Stripe:     {InList: true, After: ".", Signature: "Stripe-Signature", Split: ",", Prefix: "v1=", Hash: "sha256"},
@@ -101,7 +100,8 @@ var layouts = map[signature.Scheme]layout{
 	signature.Plain:      {Signature: "X-Webhook-Signature", Prefix: "sha256=", Hash: "sha256"},
 }
 
-// Variable returns the name of the environment variable that a snippet reads.
+// Variable returns the name of the environment variable from which a snippet reads the secret or
+// key.
 func Variable(use Use) string {
 	if use.PublicKey {
 		return "WEBHOOK_PUBLIC_KEY"
@@ -109,16 +109,16 @@ func Variable(use Use) string {
 	return "WEBHOOK_SECRET"
 }
 
-// Headers returns the names of the headers that a receiver needs to verify a request:
-// of the id and of the timestamp, if they are signed, and of the signatures.
+// Headers returns the names of the headers that a receiver needs to verify a request: the id and
+// the timestamp, if they are signed, and the signatures.
 func Headers(use Use) []string {
 	l := layouts[cmp.Or(use.Format.Scheme, signature.Standard)]
 	l.Signature = cmp.Or(use.Format.Header, l.Signature)
 	return slices.DeleteFunc([]string{l.ID, l.Timestamp, l.Signature}, func(name string) bool { return name == "" })
 }
 
-// Expires reports whether a recorded request of the scheme is refused after a while,
-// because its timestamp is signed.
+// Expires reports whether a receiver refuses an old recorded request of the scheme, because the
+// timestamp is signed.
 func Expires(use Use) bool {
 	return layouts[cmp.Or(use.Format.Scheme, signature.Standard)].After != ""
 }
@@ -128,15 +128,15 @@ type snippet struct {
 	layout
 	Scheme    signature.Scheme
 	Timed     bool   // the timestamp is signed
-	Tolerance int    // of the timestamp, in seconds
-	Ed25519   bool   // verify with public keys, and not with secrets
-	Keys      string // the name of the parameter that has them
-	Variable  string // of the environment, with one of them
+	Tolerance int    // tolerance of the timestamp, in seconds
+	Ed25519   bool   // verify with public keys instead of secrets
+	Keys      string // name of the parameter with the secrets or public keys
+	Variable  string // environment variable with one of them
 }
 
-// Write returns the snippet in a language, with its last line ended. It returns
-// [ErrNone] for an unknown language or scheme, and where public keys cannot be used: the
-// class library of C# has no ed25519, and only Standard and Svix have public keys.
+// Write returns the snippet in a language; its last line ends with a line feed. It returns
+// [ErrNone] for an unknown language or scheme. It also returns ErrNone where public keys cannot be
+// used: the class library of C# has no ed25519, and only Standard and Svix have public keys.
 func Write(language string, use Use) (string, error) {
 	scheme := cmp.Or(use.Format.Scheme, signature.Standard)
 	l, found := layouts[scheme]
@@ -174,10 +174,9 @@ func (l Language) execute(s snippet) (string, error) {
 	return b.String(), nil
 }
 
-// functions returns the functions of the language's template. Headers and prefixes may be chosen
-// by the endpoint's owner, so they are always quoted: all eight languages escape the
-// backslash and the quote with a backslash, and interpolate nothing into strings of
-// their quote.
+// functions returns the functions of the language's template. The endpoint's owner may choose
+// headers and prefixes, so they are always quoted. All eight languages escape the backslash and the
+// quote with a backslash, and interpolate nothing into strings with their quote.
 func (l Language) functions() template.FuncMap {
 	return template.FuncMap{
 		"quote": func(s string) string {
@@ -186,7 +185,7 @@ func (l Language) functions() template.FuncMap {
 		"lower": strings.ToLower,
 		"upper": strings.ToUpper,
 		"chars": func(s string) []string { return strings.Split(s, "") },
-		// The name of a header in the environment of CGI, which PHP and Rack have.
+		// env returns the name of a header in the environment of CGI, as PHP and Rack have it.
 		"env": func(header string) string { return "HTTP_" + strings.ToUpper(strings.ReplaceAll(header, "-", "_")) },
 	}
 }

@@ -1,17 +1,17 @@
-// Package doctor judges the set-up of a server: what a check found, whether that is
-// right, and what to change.
+// Package doctor judges the set-up of a server: what a check found, whether that is right, and what
+// to change.
 //
-// A check is a name, a status, what was found, and the setting or the command that mends
-// it. The facts come from others: the stores describe their databases as [Postgres] and
-// [SQLite], and package app the settings and the machine. The functions here turn facts
-// into checks. They look at nothing else but the limits of this process and its disks, so
-// a table of facts tests them.
+// A check has a name, a status, a finding, and the setting or command that fixes the problem. Other
+// packages supply the facts: the stores describe their databases as [Postgres] and [SQLite], and
+// package app describes the settings and the machine. The functions here turn facts into checks.
+// Apart from the facts, they read only the limits of this process and its disks, so a table of
+// facts tests them.
 //
 // It promises:
 //
-//   - A check changes nothing that outlives it.
+//   - A check changes nothing permanently.
 //   - [Run] returns when its time is over, even if a disk or a server never answers.
-//   - A check contains no secret: passwords of URLs are masked by those who pass them.
+//   - A check contains no secret: callers mask the passwords of URLs.
 package doctor
 
 import (
@@ -28,8 +28,9 @@ type Status string
 
 // The statuses of a check.
 const (
-	OK   Status = "ok"
-	Warn Status = "warn" // the server works; it is slower, less safe or less useful than it could be
+	OK Status = "ok"
+	// the server works, but it is slower, less safe or less useful than it could be
+	Warn Status = "warn"
 	Fail Status = "fail" // the server does not start, loses events, or will stop working
 )
 
@@ -56,7 +57,7 @@ func Failure(name Name, format string, args ...any) Check {
 	return Check{Name: name, Status: Fail, Found: fmt.Sprintf(format, args...)}
 }
 
-// Change returns the check with what to change.
+// Change returns the check with a remedy.
 func (c Check) Change(format string, args ...any) Check {
 	c.Remedy = fmt.Sprintf(format, args...)
 	return c
@@ -71,11 +72,11 @@ type Report struct {
 	Fail    int     `json:"fail"`
 }
 
-// NewReport counts the checks.
+// NewReport returns the report of the checks, with the numbers of each status.
 func NewReport(version string, checks []Check) Report {
 	r := Report{Version: version, Checks: checks}
 	for i, c := range checks {
-		// The text of a server or a file may have line breaks.
+		// Found may have line breaks, from the text of a server or a file.
 		r.Checks[i].Found = strings.Join(strings.Fields(c.Found), " ")
 		switch c.Status {
 		case OK:
@@ -89,26 +90,26 @@ func NewReport(version string, checks []Check) Report {
 	return r
 }
 
-// Probe looks at one part of the set-up.
+// Probe examines one part of the set-up.
 type Probe struct {
-	// The check that is reported as failed if Look does not return in time.
+	// Name is the check that is reported as failed if Look does not return in time.
 	Name Name
 	// Look returns its checks. It should return soon after ctx ends.
 	Look func(ctx context.Context) []Check
 }
 
-// lateness is how long Run waits for probes after their context has ended.
+// lateness is how long Run still waits for probes after their context has ended.
 const lateness = 500 * time.Millisecond
 
-// Run runs the probes side by side, for as long as within, and returns their checks in the
-// order of the probes.
+// Run runs the probes at the same time, for at most within, and returns their checks in the order
+// of the probes.
 //
-// A system call on a disk that hangs ends with no context. Run leaves such a probe behind,
-// with its goroutine: the program ends soon.
+// No context ends a system call on a disk that hangs. Run leaves such a probe running in its
+// goroutine, because the program ends soon.
 func Run(ctx context.Context, within time.Duration, probes []Probe) []Check {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	var looking sync.WaitGroup // nobody waits: see above
+	var looking sync.WaitGroup // nobody waits for it: see above
 	found := make([]chan []Check, len(probes))
 	for i, p := range probes {
 		found[i] = make(chan []Check, 1)
@@ -125,7 +126,7 @@ func Run(ctx context.Context, within time.Duration, probes []Probe) []Check {
 			continue
 		case <-late:
 		}
-		select { // both may have been ready
+		select { // both channels may have been ready
 		case list := <-found[i]:
 			checks = append(checks, list...)
 		default:
@@ -136,7 +137,7 @@ func Run(ctx context.Context, within time.Duration, probes []Probe) []Check {
 	return checks
 }
 
-// count returns a number with its noun.
+// count returns a number with its noun, such as "1 key".
 func count(n int, noun, plural string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -1,16 +1,16 @@
 package doctor
 
-// Keyring describes the keys that encrypt secrets in a store, and whether they decrypt
-// what is stored.
+// Keyring describes the keys that encrypt the secrets of a store, and whether they decrypt the
+// stored values.
 type Keyring struct {
 	Where      string // a file, a setting or the database
 	InDatabase bool
-	Exposed    bool  // other users may read the file, so it is refused; Err says so
-	Keys       int   // 0 without Err: there are none yet, and the first start makes one
+	Exposed    bool  // other users may read the file, so it is refused; Err has the reason
+	Keys       int   // 0 without Err: no keys yet, the first start creates one
 	Values     int   // encrypted values that were read
-	Unreadable int   // of them, those that are damaged
+	Unreadable int   // how many of Values are damaged
 	Err        error // why the keys cannot be read, or do not decrypt the values
-	Unchecked  error // why the values could not be read; nil: they were, or there are none
+	Unchecked  error // why the values could not be read; nil: they were read, or there are none
 }
 
 // Check judges the keys.

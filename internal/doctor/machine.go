@@ -14,7 +14,7 @@ import (
 
 // The limits of latencies, clocks and disks.
 const (
-	slowSync      = 20 * time.Millisecond // of one sync: every publish waits for one
+	slowSync      = 20 * time.Millisecond // of one sync; every publish waits for a sync
 	slowRoundTrip = 5 * time.Millisecond
 
 	// ClockWarned is the offset between two clocks above which servers warn.
@@ -28,10 +28,10 @@ const (
 	fullerDisk = 90
 )
 
-// Latency is the median and the longest of some durations.
+// Latency has the median and the longest of several durations.
 type Latency struct{ Median, Longest time.Duration }
 
-// LatencyOf returns the latency of measurements, which it sorts.
+// LatencyOf returns the latency of the durations. It sorts them.
 func LatencyOf(times []time.Duration) Latency {
 	if len(times) == 0 {
 		return Latency{}
@@ -40,12 +40,12 @@ func LatencyOf(times []time.Duration) Latency {
 	return Latency{Median: times[len(times)/2], Longest: times[len(times)-1]}
 }
 
-// String returns both, rounded.
+// String returns the median and the longest, rounded.
 func (l Latency) String() string {
 	return fmt.Sprintf("%s (median; longest %s)", shown(l.Median), shown(l.Longest))
 }
 
-// shown rounds a duration to what a person compares.
+// shown rounds a duration to a precision that people can compare.
 func shown(d time.Duration) time.Duration {
 	if d.Abs() < 10*time.Millisecond {
 		return d.Round(10 * time.Microsecond)
@@ -53,10 +53,10 @@ func shown(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// Space is a disk.
+// Space is the space of a disk.
 type Space struct{ Used, Free uint64 } // bytes
 
-// SpaceOf returns the disk on which a path is.
+// SpaceOf returns the space of the disk with the path.
 func SpaceOf(path string) (Space, error) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(path, &disk); err != nil {
@@ -77,15 +77,15 @@ func SameDisk(a, b string) (bool, error) {
 	return of[0].Dev == of[1].Dev, nil
 }
 
-// Ratio returns which part of the disk is in use, 0 to 1: of what this user could use.
+// Ratio returns the used part of the disk, 0 to 1, of the space that this user can use.
 func (s Space) Ratio() float64 { return float64(s.Used) / float64(max(1, s.Used+s.Free)) }
 
-// percent returns how much is in use, as df prints it.
+// percent returns the used part in per cent, as df prints it.
 func (s Space) percent() int {
 	return int(math.Ceil(s.Ratio() * 100))
 }
 
-// Check judges the disk on which a store is.
+// Check judges the disk of a store.
 func (s Space) Check(name Name, where string) Check {
 	found := fmt.Sprintf("%d %% of the disk of %s is in use, %s are free", s.percent(), where, size(int64(s.Free))) //nolint:gosec // no disk is that large
 	switch {
@@ -97,7 +97,7 @@ func (s Space) Check(name Name, where string) Check {
 	return Okay(name, "%s", found)
 }
 
-// size prints a number of bytes in the unit that PostgreSQL's settings have.
+// size prints a number of bytes in the units of PostgreSQL's settings.
 func size(bytes int64) string {
 	switch {
 	case bytes >= 10<<30 || bytes >= 1<<30 && bytes%(1<<30) == 0:
@@ -108,16 +108,16 @@ func size(bytes int64) string {
 	return strconv.FormatInt(bytes>>10, 10) + " kB"
 }
 
-// sparedFiles is what a server opens besides connections to receivers: connections of
-// its API and of its pages, the database, the log.
+// sparedFiles is how many files a server opens besides its connections to receivers: connections of
+// its API and its pages, the database, the log.
 const sparedFiles = 512
 
 // idleConnections is how many connections to receivers a server keeps without a request
 // in flight.
 const idleConnections = 1024
 
-// OpenFileLimit returns how many files a process of this user may open. Go raises the
-// limit of its own process to the hard one.
+// OpenFileLimit returns how many files a process of this user may open. Go raises the limit of its
+// own process to the hard limit.
 func OpenFileLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -126,8 +126,9 @@ func OpenFileLimit() (uint64, error) {
 	return uint64(limit.Cur), nil //nolint:unconvert // signed on some systems
 }
 
-// CheckOpenFiles judges the limit for a server. Five times as many attempts as its concurrency
-// are in flight at most; with fewer files there are fewer slots for endpoints that hang.
+// CheckOpenFiles judges the limit of open files for a server. A server has at most five times as
+// many attempts in flight as its concurrency. With fewer files, it has fewer slots for endpoints
+// that hang.
 func CheckOpenFiles(limit uint64, concurrency int) Check {
 	least := uint64(concurrency + sparedFiles)                    //nolint:gosec // neither is negative
 	need := uint64(5*concurrency + sparedFiles + idleConnections) //nolint:gosec // likewise
@@ -142,32 +143,33 @@ func CheckOpenFiles(limit uint64, concurrency int) Check {
 	return Okay(OpenFiles, "%s", found)
 }
 
-// What a server needs besides the bodies of requests, in bytes. docs/operate/README.md has
-// the same numbers.
+// The memory that a server needs besides the bodies of requests, in bytes. docs/operate/README.md
+// has the same numbers.
 const (
 	baseMemory     = 40 << 20
 	garbageMemory  = 96 << 20
 	endpointMemory = 1434
 )
 
-// MemoryUse is what a server needs.
+// MemoryUse has the numbers from which need computes the memory of a server.
 type MemoryUse struct {
 	Bodies    int64 // bytes of request bodies: --body-budget
 	Endpoints int   // -1: unknown
-	GoLimit   int64 // GOMEMLIMIT in bytes; [math.MaxInt64]: none
+	GoLimit   int64 // GOMEMLIMIT in bytes; [math.MaxInt64]: no limit
 }
 
-// need returns bytes. Garbage is up to half of what is in use, and at least garbageMemory.
+// need returns the needed memory in bytes. Garbage takes up to half of the memory in use, and at
+// least garbageMemory.
 func (u MemoryUse) need() int64 {
 	used := baseMemory + endpointMemory*int64(max(0, u.Endpoints))
 	return used + max(garbageMemory, used/2) + u.Bodies
 }
 
-// MemoryLimit returns the least memory limit of the control groups of this process, of
-// either version, or else the memory of the machine. 0: neither can be read. The root is
-// that of the file system.
+// MemoryLimit returns the lowest memory limit of the control groups of this process, of version 1
+// or 2. Without a limit it returns the memory of the machine; 0 if neither can be read. root is the
+// root of the file system.
 func MemoryLimit(root fs.FS) (limit int64, of string) {
-	groups, _ := fs.ReadFile(root, "proc/self/cgroup") // absent where there is no Linux
+	groups, _ := fs.ReadFile(root, "proc/self/cgroup") // missing on systems other than Linux
 	for line := range strings.Lines(string(groups)) {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, group, _ := strings.Cut(rest, ":")
@@ -178,11 +180,13 @@ func MemoryLimit(root fs.FS) (limit int64, of string) {
 		if controllers != "" && controllers != "memory" {
 			continue
 		}
-		// A container may see its own group at the top, and a group's limit binds those below.
+		// A container may see its own group at the top. The limit of a group binds the groups below
+		// it.
 		for at := path.Join(top, group); ; at = path.Dir(at) {
 			text, err := fs.ReadFile(root, path.Join(at, file))
 			n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-			if err == nil && bad == nil && n < 1<<60 && (limit == 0 || n < limit) { // version 1 writes "no limit" as a huge number
+			// version 1 writes "no limit" as a huge number
+			if err == nil && bad == nil && n < 1<<60 && (limit == 0 || n < limit) {
 				limit, of = n, "this control group (container)"
 			}
 			if len(at) <= len(top) {
@@ -203,7 +207,7 @@ func MemoryLimit(root fs.FS) (limit int64, of string) {
 	return 0, ""
 }
 
-// CheckMemory judges the limit of [MemoryLimit].
+// CheckMemory judges the limit that [MemoryLimit] returned.
 func CheckMemory(limit int64, of string, use MemoryUse) Check {
 	if limit == 0 {
 		return Okay(Memory, "the limit cannot be read here; a server needs up to %s", size(use.need()))
@@ -224,7 +228,7 @@ func CheckMemory(limit int64, of string, use MemoryUse) Check {
 }
 
 // CheckFIPS says whether the program runs in FIPS 140-3 mode, and with which version of the
-// cryptographic module. Neither is a fault: who must use the mode reads it here.
+// cryptographic module. Neither is a fault; users who must use the mode find it here.
 func CheckFIPS(on bool, module string) Check {
 	if !on {
 		return Okay(FIPS, "FIPS 140-3 mode is off")

@@ -1,9 +1,9 @@
 package doctor
 
-// Name is the name of a check. It never changes: scripts compare it.
+// Name is the name of a check. It never changes, because scripts compare it.
 type Name string
 
-// The checks. docs/operate/doctor.md explains each; a test compares the two.
+// The checks. docs/operate/doctor.md explains each check; a test compares the two lists.
 const (
 	Settings  Name = "config.settings"
 	PublicURL Name = "config.public_url"

@@ -13,11 +13,11 @@ import (
 // Listener describes the address of one listener.
 type Listener struct {
 	Name    Name
-	Setting string // such as "listen"
+	Setting string // name of the setting, such as "listen"
 	Address string
 	Busy    bool  // another process listens there
-	Ours    bool  // that process is a Postrider server
-	Err     error // why this process cannot listen there; nil with Busy: it is in use
+	Ours    bool  // the other process is a Postrider server
+	Err     error // why this process cannot listen there; nil if Busy
 }
 
 // Check judges the address.
@@ -46,17 +46,17 @@ func Exposed(address string) bool {
 	return err != nil || !ip.IsLoopback()
 }
 
-// Egress describes where requests to receivers may go.
+// Egress describes the addresses to which requests to receivers may go.
 type Egress struct {
 	Dev     bool
 	HTTP    bool
-	Allow   []netip.Prefix // private networks
+	Allow   []netip.Prefix // networks allowed besides public addresses
 	Ports   []uint16       // nil: every port
 	Proxy   string         // with its password masked; empty: none
-	Exposed bool           // other machines reach the API
+	Exposed bool           // other machines can reach the API
 }
 
-// Check says the rules in words, and judges whether they are for a laptop.
+// Check describes the rules, and warns if they are only fit for development.
 func (e Egress) Check() Check {
 	schemes, where, ports := "https", "public addresses", "every port"
 	if e.HTTP {
@@ -85,7 +85,7 @@ func (e Egress) Check() Check {
 	return Okay(EgressRules, "%s", found)
 }
 
-// joined returns a list with commas.
+// joined returns the elements, separated by commas.
 func joined[T any](list []T) string {
 	texts := make([]string, 0, len(list))
 	for _, item := range list {
@@ -94,8 +94,8 @@ func joined[T any](list []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// isWide reports whether a network has this machine, the metadata services of a cloud, or
-// more than a private network has.
+// isWide reports whether a network contains this machine or the metadata services of a cloud, or is
+// larger than a private network.
 func isWide(network netip.Prefix) bool {
 	for _, address := range []string{"127.0.0.1", "::1", "169.254.169.254"} {
 		if network.Contains(netip.MustParseAddr(address)) {
@@ -105,10 +105,10 @@ func isWide(network netip.Prefix) bool {
 	if network.Addr().Is4() {
 		return network.Bits() < 8
 	}
-	return network.Bits() < 7 // fc00::/7 is private
+	return network.Bits() < 7 // fc00::/7 is the largest private network
 }
 
-// CheckPublicURL judges --public-url. It must be valid, or empty.
+// CheckPublicURL judges --public-url, which is a valid URL or empty.
 func CheckPublicURL(text string, dev, exposed bool) Check {
 	u, err := url.Parse(text)
 	switch {

@@ -9,23 +9,25 @@ import (
 
 // Postgres describes a PostgreSQL database, as a session of a server sees it.
 type Postgres struct {
-	Version                string // of the database server, such as 15.18
-	Major, Oldest, Newest  int    // major versions: this one, and the oldest and the newest that are tested
-	Role, Database, Schema string // of the session; Schema is where tables are made, empty: nowhere
-	MayCreate              bool   // tables in Schema
+	Version string // of the database server, such as 15.18
+	// major versions: of this server, and the oldest and the newest tested
+	Major, Oldest, Newest  int
+	Role, Database, Schema string // of the session; tables are created in Schema, empty: in none
+	MayCreate              bool   // the role may create tables in Schema
 	NotOwned               []string
-	Denied                 []string // rights on existing tables that the role lacks, such as "insert on events"
-	Settings               map[string]Setting
-	Connections            Connections
-	Pooler                 Pooler
-	RoundTrip, Commit      Latency
-	CommitErr              error // why no commit was made; nil: Commit is measured
-	Offset, OffsetBound    time.Duration
-	Tables                 Migrations
-	Endpoints              int // -1: unknown
-	Size                   int64
-	Standbys               int    // that are connected
-	DataDirectory          string // on this machine; empty: elsewhere, or not readable
+	// rights on existing tables that the role lacks, such as "insert on events"
+	Denied              []string
+	Settings            map[string]Setting
+	Connections         Connections
+	Pooler              Pooler
+	RoundTrip, Commit   Latency
+	CommitErr           error // why no commit was made; nil: Commit was measured
+	Offset, OffsetBound time.Duration
+	Tables              Migrations
+	Endpoints           int // -1: unknown
+	Size                int64
+	Standbys            int    // connected standbys
+	DataDirectory       string // on this machine; empty: elsewhere, or unreadable
 }
 
 // Setting is one setting of PostgreSQL, in effect for a session of a server.
@@ -35,37 +37,39 @@ type Setting struct {
 	Source string // as in pg_settings
 }
 
-// Migrations are two versions of the tables.
+// Migrations compares the version of the tables with that of this program.
 type Migrations struct {
-	Has   int64 // in the database; 0: there are no tables yet
-	Knows int64 // of this program
+	Has   int64 // version in the database; 0: no tables yet
+	Knows int64 // version of this program
 
-	Unlike error // why tables of a version that this program knows are not its own; nil: they are
+	// why the tables differ from those that this program makes for their version; nil: they are
+	// equal
+	Unlike error
 }
 
-// Connections says how many connections a database allows and has.
+// Connections has the numbers of connections that a database allows and has.
 type Connections struct {
 	Max           int // max_connections
-	Reserved      int // for superusers and roles with a right to them
+	Reserved      int // for superusers and other roles with that right
 	RoleLimit     int // -1: none
 	DatabaseLimit int // -1: none
-	Others        int // of other programs, at this moment
-	Nodes         int // servers that send heartbeats, or will; at least 1
+	Others        int // of other programs, now
+	Nodes         int // servers that send heartbeats or will do so; at least 1
 	PerNode       int // connections of one server
 }
 
-// Pooler says what stands between a server and the database.
+// Pooler describes the pooler between a server and the database, if there is one.
 type Pooler struct {
-	Pooled    bool     // the process number of the session is not that of the backend
+	Pooled    bool     // the session's process number is not the backend's
 	Shared    bool     // one session gets several backends: transaction mode
-	Refused   string   // why the settings of a server's session were refused; empty: they were not
-	Ignored   []string // settings of a server's session without effect
+	Refused   string   // why the settings of a server's session were refused; empty: accepted
+	Ignored   []string // settings of a server's session that have no effect
 	Listens   bool     // a notification arrived
-	ListenErr error    // why none could be sent; nil: one was
-	PollOnly  bool     // --poll-only: none is needed
+	ListenErr error    // why no notification could be sent; nil: one was sent
+	PollOnly  bool     // --poll-only is set: notifications are not needed
 }
 
-// Checks judges the database. The order is that of the report.
+// Checks judges the database. The checks are in the order of the report.
 func (p Postgres) Checks() []Check {
 	return slices.Concat(
 		[]Check{p.version(), p.permissions(), p.Tables.check(DatabaseTables)},
@@ -92,8 +96,8 @@ func (p Postgres) version() Check {
 	return Okay(Version, "PostgreSQL %s", p.Version)
 }
 
-// permissions judges the role. A server inserts into, updates and deletes from its tables,
-// and makes partitions every day, which takes their owner.
+// permissions judges the role. A server inserts, updates and deletes rows. It also makes partitions
+// every day, and only the owner of a table may do that.
 func (p Postgres) permissions() Check {
 	role := quoted(p.Role)
 	switch {
@@ -113,7 +117,7 @@ func (p Postgres) permissions() Check {
 	return Okay(Permissions, "the role %s may create tables in the schema %s, and owns those of Postrider", p.Role, p.Schema)
 }
 
-// some returns the first few of many names.
+// some returns the first three of the names, and the number of the others.
 func some(names []string) string {
 	const few = 3
 	if len(names) <= few {
@@ -122,7 +126,7 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// quoted returns a name as an identifier of SQL.
+// quoted returns a name as an SQL identifier.
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // check judges the version of the tables.
@@ -143,8 +147,8 @@ func (m Migrations) check(name Name) Check {
 	return Okay(name, "the tables have version %d, which this program has, too", m.Has)
 }
 
-// durability judges the settings with which the database could lose what it has
-// acknowledged. A server refuses to start with those that fail here.
+// durability judges the settings with which the database could lose acknowledged data. If one of
+// them fails here, a server refuses to start.
 func (p Postgres) durability() []Check {
 	var checks []Check
 	for _, s := range []struct {
@@ -175,7 +179,7 @@ func (p Postgres) durability() []Check {
 	return checks
 }
 
-// atLeast judges a size that docs/operate/README.md recommends.
+// atLeast judges a size for which docs/operate/README.md recommends a minimum.
 func (p Postgres) atLeast(name Name, setting string, least int64, consequence string) Check {
 	s := p.Settings[setting]
 	if s.Number >= least {
@@ -188,8 +192,8 @@ func (p Postgres) atLeast(name Name, setting string, least int64, consequence st
 // restarted are the settings that need a restart of PostgreSQL.
 var restarted = []string{"max_connections", "shared_buffers"}
 
-// remedy returns the command that sets a setting where its present value comes from. A
-// value of the role or the database hides that of the server.
+// remedy returns the command that changes a setting at the place that its present value comes from.
+// A value of the role or the database hides the value of the server.
 func (p Postgres) remedy(setting, value string) string {
 	role, database := quoted(p.Role), quoted(p.Database)
 	switch p.Settings[setting].Source {
@@ -210,8 +214,8 @@ func (p Postgres) remedy(setting, value string) string {
 	return fmt.Sprintf("alter system set %s = '%s'; select pg_reload_conf();", setting, value)
 }
 
-// connections compares what servers open with what the database allows. A limit of the
-// role or the database counts only for servers.
+// connections compares the connections that servers open with those that the database allows. A
+// limit of the role or the database counts only for servers.
 func (p Postgres) connections() Check {
 	c := p.Connections
 	need := c.Nodes * c.PerNode
@@ -235,15 +239,15 @@ func (p Postgres) connections() Check {
 	return Okay(ConnectionLimit, "%s", found)
 }
 
-// wanted says how many connections servers open.
+// wanted says how many connections the servers open.
 func (c Connections) wanted() string {
 	return fmt.Sprintf("%s %d (%d each)", count(c.Nodes, "server needs", "servers need"), c.Nodes*c.PerNode, c.PerNode)
 }
 
-// roundUp returns the next multiple of step.
+// roundUp returns the next multiple of step that is at least n.
 func roundUp(n, step int) int { return (n + step - 1) / step * step }
 
-// check judges a pooler.
+// check judges the pooler.
 func (p Pooler) check() Check {
 	direct := "connect servers to PostgreSQL directly, or set pool_mode = session for this database in the pooler"
 	switch {
@@ -263,7 +267,7 @@ func (p Pooler) check() Check {
 	return Okay(PoolerMode, "none: the connection is direct, and its settings, locks and statements are kept")
 }
 
-// checkListen judges the wake-ups between servers.
+// checkListen judges the wake-ups between servers, which use notifications.
 func (p Pooler) checkListen() Check {
 	switch {
 	case p.Listens:
@@ -278,16 +282,16 @@ func (p Pooler) checkListen() Check {
 		Change("connect servers to PostgreSQL directly, or start them with --poll-only")
 }
 
-// The least that the time-outs of PostgreSQL may be, in milliseconds. Statements of
-// servers take milliseconds, and seconds after a failure.
+// The lowest allowed time-outs of PostgreSQL, in milliseconds. Statements of servers take
+// milliseconds, and seconds after a failure.
 const (
 	leastStatement     = 10_000
 	leastIdle          = 60_000
 	leastInTransaction = 2_000
 )
 
-// timeouts judges the time-outs that would end sessions of servers at work. 0 is none. The
-// time-out of locks is the servers' own.
+// timeouts judges the time-outs that could end sessions of servers at work. 0 means no time-out.
+// Servers set the time-out of locks themselves.
 func (p Postgres) timeouts() Check {
 	var short, remedies []string
 	for _, t := range []struct {
@@ -333,8 +337,8 @@ func (p Postgres) commitLatency() Check {
 	return Okay(CommitLatency, "%s", found)
 }
 
-// CheckClock judges the clock of this machine against that of the database. Bound is how
-// wrong the measured offset may be.
+// CheckClock judges the clock of this machine against the clock of the database. bound is the
+// largest error of the measured offset.
 func CheckClock(offset, bound time.Duration) Check {
 	found := fmt.Sprintf("the clock of the database is %s ahead of this machine's (± %s)", shown(offset), shown(bound))
 	if offset < 0 {
@@ -350,8 +354,8 @@ func CheckClock(offset, bound time.Duration) Check {
 	return Okay(DatabaseClock, "%s", found)
 }
 
-// Unseen is the check of the disk of a database whose disk cannot be seen from here. Size is
-// that of the database in bytes.
+// Unseen is the check for a database whose disk cannot be seen from this machine. bytes is the size
+// of the database.
 func Unseen(bytes int64) Check {
 	return Okay(DatabaseDisk, "the database has %s; its disk cannot be seen from here, so watch it there: 80 %% in use is the time to act", size(bytes))
 }

@@ -12,9 +12,9 @@ import (
 type SQLite struct {
 	Folder    string
 	Exists    bool        // the folder exists
-	Disk      string      // the folder, or the nearest one above it that exists
+	Disk      string      // the folder, or its nearest existing parent
 	Mode      fs.FileMode // of the folder
-	Unusable  error       // why a file could not be made and synced on Disk; nil: it could
+	Unusable  error       // why no file could be created and synced on Disk; nil: one could
 	Sync      Latency
 	System    string   // kind of file system, such as ext4; empty: unknown
 	Remote    error    // why the file system cannot keep a database; nil: it can
@@ -24,19 +24,19 @@ type SQLite struct {
 	Bytes     int64    // of the database file
 	InUse     bool     // a process has the store open
 	Unclean   bool     // the last process did not close the store
-	Unread    error    // why the database could not be read; nil: what follows is read
+	Unread    error    // why the database could not be read; nil: the fields below are set
 	Journal   string   // journal_mode
 	Vacuum    string   // auto_vacuum: none, full or incremental
 	Tables    Migrations
 	Endpoints int // -1: unknown
-	// How far the newest event is in the future; below 0: it is in the past.
+	// Ahead is how far the time of the newest event is in the future. Below 0: it is in the past.
 	Ahead   time.Duration
 	Damage  string
 	Checked bool          // the whole file was read
-	Took    time.Duration // that the integrity check took
+	Took    time.Duration // time of the integrity check
 }
 
-// Checks judges the data folder. The order is that of the report.
+// Checks judges the data folder. The checks are in the order of the report.
 func (s SQLite) Checks() []Check {
 	return slices.Concat([]Check{s.folder(), s.modes(), s.fileSystem()}, s.latency(), s.store())
 }
@@ -72,7 +72,7 @@ func (s SQLite) modes() Check {
 	return Okay(FileModes, "only the owner may read the files")
 }
 
-// volatileSystems are file systems whose files do not outlive the machine or the container.
+// volatileSystems are file systems whose files are lost with the machine or the container.
 var volatileSystems = map[string]string{
 	"tmpfs":     "it is memory, so a restart of the machine loses every event",
 	"overlayfs": "it is the container's own layer, which is lost with the container",
@@ -94,8 +94,8 @@ func (s SQLite) fileSystem() Check {
 	return Okay(FileSystem, "%s, a local one", s.System)
 }
 
-// latency judges the disk. It returns no check if nothing could or should be written: a
-// check of it has failed already.
+// latency judges the speed of the disk. It returns no check if the disk could not or should not be
+// written, because another check has failed for that reason.
 func (s SQLite) latency() []Check {
 	if s.Unusable != nil || s.Remote != nil {
 		return nil
@@ -134,7 +134,8 @@ func (s SQLite) inUse() Check {
 	return Okay(InUse, "no server runs on %s", s.Folder)
 }
 
-// clock judges this machine's clock, which is the one of the store, by what it has accepted.
+// clock judges this machine's clock, which is also the store's clock, by the time of the newest
+// event.
 func (s SQLite) clock() Check {
 	if s.Ahead > ClockWarned {
 		return Warning(SQLiteClock, "the newest event was accepted %s in the future: this machine's clock is behind, or was ahead", shown(s.Ahead)).

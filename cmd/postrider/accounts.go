@@ -20,7 +20,7 @@ type accountsCmd struct {
 	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel their pending deliveries. Its history stays."`
 }
 
-// accountTable shows accounts, as lists and changes print them.
+// accountTable shows accounts.
 var accountTable = tableOf[apitypes.Account]{
 	[]string{"ID", "UID", "NAME", "CREATED"},
 	func(a apitypes.Account) []string {
@@ -65,7 +65,7 @@ type oneAccount struct {
 
 type accountsGetCmd struct{ oneAccount }
 
-// Run shows the account, also a deleted one, which its id finds.
+// Run shows the account. A deleted account is found by its id.
 func (c *accountsGetCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Account, error) {
 		return api.Account(ctx, c.Account)
@@ -81,7 +81,8 @@ type accountsUpdateCmd struct {
 	retentionFlags `embed:""`
 }
 
-// retentionFlags are the flags for what an account keeps for a shorter time than the server.
+// retentionFlags are the flags for the rows that an account keeps for a shorter time than the
+// server.
 type retentionFlags struct {
 	KeepEventsDays          *int `placeholder:"DAYS" help:"How long its events are kept with their data; 0: as long as the server keeps them."`
 	KeepAttemptsDays        *int `placeholder:"DAYS" help:"How long its deliveries are kept with their attempts; 0: as long as the server keeps them."`
@@ -89,7 +90,7 @@ type retentionFlags struct {
 	KeepIdempotencyKeysDays *int `placeholder:"DAYS" help:"How long its idempotency keys are remembered; 0: as long as the server remembers them."`
 }
 
-// of returns the flags as the API takes them.
+// of converts the flags to the type of the API.
 func (f retentionFlags) of() apitypes.Retention {
 	days := func(flag *int) apitypes.Optional[int] {
 		if flag != nil && *flag == 0 {
@@ -103,9 +104,9 @@ func (f retentionFlags) of() apitypes.Retention {
 	}
 }
 
-// Run changes the account. A flag that is not given leaves its field out of the
-// request, and the field stays. A call without a change would look like success, so
-// it is refused.
+// Run changes the account. If a flag is missing, the request leaves out its field, and the field
+// keeps its value. A call without any flag is refused: it would change nothing and look like
+// success.
 func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	update := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name), Retention: c.of()}
 	if update == (apitypes.AccountUpdate{}) {
@@ -145,10 +146,10 @@ type accountsQuotasCmd struct {
 	Backlog         quotaFlag `placeholder:"N" help:"Deliveries that may wait for one endpoint; when as many wait, new events are skipped for it: a number, none or default."`
 }
 
-// quotaFlag is a flag with a limit: a number, none or default. Empty: it is not given.
+// quotaFlag is a flag with a limit: a number, none or default. Empty: the flag is not given.
 type quotaFlag string
 
-// of returns the limit as the API takes it.
+// of converts the flag to the type of the API.
 func (f quotaFlag) of() (field apitypes.Optional[int64], err error) {
 	switch f {
 	case "":

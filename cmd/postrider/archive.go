@@ -21,13 +21,14 @@ type archiveCmd struct {
 	Offline  archiveOfflineCmd  `cmd:"" help:"Read the archive without a server, with the keys in a database."`
 }
 
-// archiveDays are the days of ids that a command reads.
+// archiveDays are the flags for the days that a command reads. The day of a record is the day of
+// its id.
 type archiveDays struct {
 	From time.Time `format:"2006-01-02" placeholder:"DAY" help:"First day (UTC) of the events, or of the deliveries of attempts and bodies, as 2026-11-23. Default: all."`
 	To   time.Time `format:"2006-01-02" placeholder:"DAY" help:"Day before which to stop."`
 }
 
-// archiveFilter are the flags that select records.
+// archiveFilter are the flags that select archived records.
 type archiveFilter struct {
 	archiveDays `embed:""`
 
@@ -37,7 +38,7 @@ type archiveFilter struct {
 	EventType string               `help:"Only of this event type."`
 }
 
-// archiveTable shows parts.
+// archiveTable shows the parts of the archive.
 var archiveTable = tableOf[apitypes.ArchivePart]{
 	[]string{"KIND", "DAY", "PART", "ROWS", "BYTES", "MADE", "OBJECT"},
 	func(p apitypes.ArchivePart) []string {
@@ -47,7 +48,7 @@ var archiveTable = tableOf[apitypes.ArchivePart]{
 	},
 }
 
-// archiveParts are the flags that select parts.
+// archiveParts are the flags that select parts of the archive.
 type archiveParts struct {
 	archiveDays `embed:""`
 
@@ -76,7 +77,7 @@ type archiveVerifyCmd struct {
 	archiveParts `embed:""`
 }
 
-// Run verifies parts, each by a request of its own.
+// Run verifies the selected parts, each by a request of its own.
 func (c *archiveVerifyCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -104,10 +105,10 @@ func (c *archiveVerifyCmd) Run(ctx context.Context, t terminal) error {
 	}
 }
 
-// verifying counts the parts that a command has verified.
+// verifying counts the parts that a command has verified, and the damaged ones.
 type verifying struct{ parts, damaged int }
 
-// part prints what was found.
+// part prints the result for one part.
 func (v *verifying) part(t terminal, p apitypes.ArchivePart) error {
 	v.parts++
 	found := optional(p.Verification)
@@ -120,7 +121,7 @@ func (v *verifying) part(t terminal, p apitypes.ArchivePart) error {
 	return err
 }
 
-// end says how many parts were verified; damaged ones are an error.
+// end prints how many parts are whole. If a part is damaged, it returns an error instead.
 func (v *verifying) end(t terminal) error {
 	if v.damaged > 0 {
 		return fmt.Errorf("%d of %d parts are not whole", v.damaged, v.parts)
@@ -134,19 +135,19 @@ type archiveSearchCmd struct {
 	archiveFilter `embed:""`
 }
 
-// line prints a record as a line, with its kind.
+// line prints a record and its kind as one line.
 func (t terminal) line(kind string, record []byte) error {
 	_, err := fmt.Fprintf(t.out, "{\"kind\":%q,\"record\":%s}\n", kind, record)
 	return err
 }
 
-// sum says how many records were found or restored.
+// sum prints how many records were found or restored.
 func (t terminal) sum(did string, records, parts int, expunged int64) error {
 	_, err := fmt.Fprintf(t.err, "%d records %s in %d parts; %d records of these parts are expunged\n", records, did, parts, expunged)
 	return err
 }
 
-// Run searches the archive, step by step.
+// Run searches the archive, one request after the other, until the server returns no cursor.
 func (c *archiveSearchCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -179,7 +180,7 @@ type archiveRestoreCmd struct {
 	archiveFilter `embed:""`
 }
 
-// Run restores records, step by step.
+// Run restores records, one request after the other, until the server returns no cursor.
 func (c *archiveRestoreCmd) Run(ctx context.Context, t terminal) error {
 	api, err := c.connect()
 	if err != nil {
@@ -202,7 +203,7 @@ func (c *archiveRestoreCmd) Run(ctx context.Context, t terminal) error {
 	}
 }
 
-// dayText returns a day as a body has it; the zero time is none.
+// dayText returns a day in the format of the API; empty for the zero time.
 func dayText(day time.Time) string {
 	if day.IsZero() {
 		return ""

@@ -10,15 +10,16 @@ import (
 	"github.com/postrider/postrider/internal/offline"
 )
 
-// archiveOfflineCmd is the group of commands that read the archive without a server: of a database
-// that was restored from a backup, for example, beside the one that serves.
+// archiveOfflineCmd is the group of commands that read the archive without a server. For example,
+// they read it with the keys in a database that was restored from a backup, beside the database in
+// use.
 type archiveOfflineCmd struct {
 	List   archiveOfflineListCmd   `cmd:"" help:"List the parts of the archive."`
 	Verify archiveOfflineVerifyCmd `cmd:"" help:"Read the parts of the archive, compare their checksums and decrypt them. Exits with 1 if one is damaged."`
 	Search archiveOfflineSearchCmd `cmd:"" help:"Print the archived records of an event, an account or an endpoint, as NDJSON."`
 }
 
-// archived holds the settings that each command of the group needs.
+// archived has the settings that each command of the group needs.
 type archived struct {
 	config.StoreConfig   `embed:""`
 	config.ArchiveConfig `embed:""`
@@ -30,7 +31,7 @@ func (archived) Help() string {
 		"docs/operate/archive.md describes the archive."
 }
 
-// with runs do with the archive that the settings name.
+// with opens the archive that the settings name, and calls do with it.
 func (a archived) with(ctx context.Context, sources *config.Sources, do func(*offline.ArchiveReader) error) error {
 	err := sources.Check(func(named func(string) string) error {
 		return errors.Join(a.StoreConfig.Validate(named), a.ArchiveConfig.Validate(named))
@@ -48,7 +49,7 @@ type archiveOfflineListCmd struct {
 	JSON bool `name:"json" help:"Print the parts as JSON."`
 }
 
-// Run lists parts.
+// Run lists the selected parts.
 func (c *archiveOfflineListCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	return c.with(ctx, sources, func(r *offline.ArchiveReader) error {
 		parts := []apitypes.ArchivePart{}
@@ -68,7 +69,7 @@ type archiveOfflineVerifyCmd struct {
 	archiveDays `embed:""`
 }
 
-// Run verifies parts.
+// Run verifies the selected parts.
 func (c *archiveOfflineVerifyCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	return c.with(ctx, sources, func(r *offline.ArchiveReader) error {
 		var v verifying

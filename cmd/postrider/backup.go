@@ -109,8 +109,8 @@ func printBackup(t terminal, asJSON bool, b backup.Backup, took time.Duration) e
 	return err
 }
 
-// holdCmd is the command hold. There is no request for it: a server that runs on a
-// restored store may have sent already.
+// holdCmd is the command hold. The API has no request for it, since a server that runs on a
+// restored store may have sent deliveries already.
 type holdCmd struct {
 	config.StoreConfig `embed:""`
 
@@ -138,14 +138,14 @@ func (c *holdCmd) Run(ctx context.Context, t terminal, sources *config.Sources) 
 	return printHold(t.out, hold)
 }
 
-// printHold says what may repeat.
+// printHold prints whether the store is held, and which deliveries may repeat.
 func printHold(to io.Writer, h apitypes.Hold) error {
 	if !h.Held {
 		_, err := fmt.Fprintln(to, "the store is not held")
 		return err
 	}
 	_, err := fmt.Fprintf(to, "held since %s: nothing is sent\n", moment(h.Since))
-	if err == nil && h.Deliveries != nil { // a key of one account does not get the numbers
+	if err == nil && h.Deliveries != nil { // nil for a key of one account
 		_, err = fmt.Fprintf(to, "%d pending deliveries may have been sent already, and would be sent again\n", *h.Deliveries)
 	}
 	if err == nil && h.FanOuts != nil && *h.FanOuts > 0 {
@@ -168,7 +168,7 @@ func (resumeCmd) Help() string {
 		"To resume an endpoint, use: postrider endpoints resume"
 }
 
-// Run says what may repeat, and then resumes.
+// Run prints which deliveries may repeat. With --yes it then ends the hold.
 func (c *resumeCmd) Run(ctx context.Context, t terminal) error {
 	if !c.AfterRestore {
 		return misused("--after-restore: must be given. To resume an endpoint, use: postrider endpoints resume")

@@ -9,9 +9,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// endpointsCircuitCmd is the command endpoints circuit. Without --set it only
-// reads. With --set it overrides the server's own decision until the next failure or
-// success changes the circuit again.
+// endpointsCircuitCmd is the command endpoints circuit. Without --set it only reads. With --set it
+// overrides the server's decision, until the next failure or success changes the circuit again.
 type endpointsCircuitCmd struct {
 	oneEndpoint
 
@@ -28,8 +27,8 @@ func (c *endpointsCircuitCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// orderedKeyTable shows ordering keys. The head of a key is its delivery with the
-// lowest sequence, the only one that may be sent. A paused key may have none.
+// orderedKeyTable shows ordering keys. The head of a key is its delivery with the lowest sequence,
+// the only one that may be sent. A paused key may have no head.
 var orderedKeyTable = tableOf[apitypes.OrderedKey]{
 	[]string{"KEY", "WAITING", "LAG", "SEQUENCE", "HEAD", "PAUSED BY"},
 	func(k apitypes.OrderedKey) []string {
@@ -57,8 +56,8 @@ func (c *endpointsOrderingKeysCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// healthTable shows the changes of an endpoint's health. WARNINGS counts those since
-// the endpoint was last healthy.
+// healthTable shows the changes of an endpoint's health. WARNINGS counts the warnings since the
+// endpoint was last healthy.
 var healthTable = tableOf[apitypes.EndpointHealth]{
 	[]string{"NUMBER", "SINCE", "STATUS", "REASON", "WARNINGS"},
 	func(s apitypes.EndpointHealth) []string {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// completionCmd is the command completion. It prints a script for the shell's start
-// file.
+// completionCmd is the command completion. It prints a completion script, which people load in the
+// start file of their shell.
 type completionCmd struct {
 	noSettings
 
@@ -28,13 +28,11 @@ func (completionCmd) Help() string {
   fish:  postrider completion fish | source        in ~/.config/fish/config.fish`
 }
 
-// The scripts call the hidden command __complete for the words that may come next.
-// They contain no command or flag themselves, so a script in a start file stays right
-// when the program is upgraded. If __complete prints nothing, as for files and free
-// values, the shell offers files.
+// The scripts call the hidden command __complete for the words that may come next. They contain no
+// command and no flag, so they stay valid when the program is upgraded. If __complete prints
+// nothing, as for files and free values, the shell offers files.
 var completionScripts = map[string]string{
-	//
-	// bash splits words at = and : for itself, and replaces only the part behind the last of them.
+	// Bash itself splits words at = and :, and replaces only the part after the last of them.
 	"bash": `_postrider() {
   local line="${COMP_LINE:0:COMP_POINT}" words word before IFS=$' \t\n'
   read -ra words <<< "$line"
@@ -76,16 +74,15 @@ func (c *completionCmd) Run(t terminal) error {
 	return err
 }
 
-// completeCmd is the hidden command __complete. Its words are the words of the
-// command line up to the cursor. The last one is unfinished and may be empty.
+// completeCmd is the hidden command __complete. Words are the words of the command line up to the
+// cursor. The last word is unfinished and may be empty.
 type completeCmd struct {
 	noSettings
 
 	Words []string `arg:"" optional:""`
 }
 
-// Run prints the candidates for the last word: one a line, with a tab and a
-// description.
+// Run prints the candidates for the last word, one a line: the word, a tab and a description.
 func (c *completeCmd) Run(t terminal, k *kong.Kong) error {
 	words := c.Words
 	if len(words) == 0 {
@@ -99,20 +96,20 @@ func (c *completeCmd) Run(t terminal, k *kong.Kong) error {
 	return nil
 }
 
-// candidates returns the completions of the last word, below a node of the command
-// line. It walks the complete words first: a command descends, a flag with a value
-// waits for it, and any other word is an argument. Enums and presets offer their values; files
-// and free values offer none. For example:
+// candidates returns the completions of the last word, below a node of the command line. It walks
+// the complete words first: a command leads to its node, the word after a flag is the flag's value,
+// and any other word is an argument. Enums and presets offer their values; files and free values
+// offer none. For example:
 //
 //	postrider endp│                        endpoints
 //	postrider endpoints list --st│         --status
 //	postrider endpoints list --status │    enabled, paused, disabled
 //
-// kong cannot do this itself: it parses whole command lines, and this one is not
-// finished. Its model of the commands has everything that is needed.
+// kong cannot do this itself, because it parses only whole command lines. Its model of the commands
+// has all that candidates needs.
 func candidates(node *kong.Node, words []string) (found []string) {
 	flags, positions := node.Flags, 0
-	var waiting *kong.Flag // the last flag, while its value is missing
+	var waiting *kong.Flag // the last flag, if its value is missing
 	for _, word := range words[:len(words)-1] {
 		name, isFlag := strings.CutPrefix(word, "--")
 		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
@@ -123,13 +120,13 @@ func candidates(node *kong.Node, words []string) (found []string) {
 			waiting = valued(flags, name)
 		case i >= 0:
 			node = node.Children[i]
-			// A command accepts the flags of the commands above it, too.
+			// A command also accepts the flags of the commands above it.
 			flags = append(slices.Clone(flags), node.Flags...)
 		default:
 			positions++
 		}
 	}
-	// The last word is a value, a flag, a command or an argument, in this order.
+	// The last word is a value, a flag, a command or an argument; the cases are in this order.
 	last := words[len(words)-1]
 	add := func(before, word, about string) {
 		if strings.HasPrefix(before+word, last) && word != "" {
@@ -168,8 +165,8 @@ func candidates(node *kong.Node, words []string) (found []string) {
 	return found
 }
 
-// valuesOf returns the values that a flag accepts, or the names among them where it accepts JSON
-// or longer texts, too.
+// valuesOf returns the values that a flag accepts. If the flag also accepts JSON or longer texts,
+// valuesOf returns only the names.
 func valuesOf(f *kong.Flag) []string {
 	switch {
 	case f.Enum != "":
@@ -188,7 +185,7 @@ func valuesOf(f *kong.Flag) []string {
 	return nil
 }
 
-// valued returns the flag with this name if it needs a value, else nil. A boolean flag
+// valued returns the flag with this name if the flag needs a value; otherwise nil. A boolean flag
 // needs none, so the word after it is not its value.
 func valued(flags []*kong.Flag, name string) *kong.Flag {
 	i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == name })

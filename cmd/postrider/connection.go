@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// checkStdin refuses more than one secret from stdin, because the first one would
-// read all of it and the others would look like empty files. Others are the other
-// files that the command reads a secret from.
+// checkStdin refuses a command that reads more than one secret from stdin. The first secret would
+// read all of stdin, and the others would look like empty files. others are further files from
+// which the command reads a secret.
 func (f *policyFlags) checkStdin(others []string) error {
 	sources := slices.Concat([]string{f.AuthSecretFile, f.TLSKey}, f.SecretHeader, others)
 	fromStdin := func(name string) bool { return name == "-" || strings.HasSuffix(name, "=-") }
@@ -24,13 +24,13 @@ func (f *policyFlags) checkStdin(others []string) error {
 	return nil
 }
 
-// headers returns the headers of the request. They replace all headers of the
-// endpoint. Without a header flag, the option is left out and the endpoint keeps
-// its headers; --no-headers removes them.
+// headers returns the headers of the request. They replace all headers of the endpoint. Without a
+// header flag, the option is left out and the endpoint keeps its headers; --no-headers removes
+// them.
 //
-// A secret header without a file has no value; the server keeps its stored value.
-// Plain headers come first: flagNames.of relies on that order when it translates
-// headers[2] of a fault into the flag that the header came from.
+// A secret header without a file has no value, and the server keeps its stored value. Plain headers
+// come first. flagNames.of relies on that order when it translates headers[2] of a fault into the
+// flag of that header.
 func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Header], _ error) {
 	if f.NoHeaders {
 		if len(f.Header)+len(f.SecretHeader) > 0 {
@@ -53,7 +53,7 @@ func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Hea
 			return none, err
 		}
 		h := apitypes.Header{Name: name, Sensitive: true}
-		if value != "" { // without a value the stored one is kept
+		if value != "" { // without a value, the server keeps the stored one
 			h.Value = apitypes.Of(value)
 		}
 		headers = append(headers, h)
@@ -64,9 +64,9 @@ func (f *policyFlags) headers(t terminal) (none apitypes.Optional[[]apitypes.Hea
 	return apitypes.Of(headers), nil
 }
 
-// auth returns the authentication of the request. It replaces the authentication of
-// the endpoint as a whole; keepParts adds the parts that no flag names. Without
-// --auth the option is left out, and a flag for one of its parts is an error.
+// auth returns the authentication of the request. It replaces the whole authentication of the
+// endpoint; keepParts adds the parts that no flag names. Without --auth the option is left out, and
+// a flag for a part of it is an error.
 func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _ error) {
 	secret, err := readSecretFile(t, f.AuthSecretFile)
 	if err != nil {
@@ -76,8 +76,8 @@ func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _
 		Type: postrider.AuthKind(f.Auth), Username: f.AuthUser, Header: f.AuthHeader, TokenURL: f.AuthTokenURL,
 		ClientID: f.AuthClientID, Scopes: f.AuthScopes, Audience: f.AuthAudience,
 	}
-	// A part without a type is refused. The endpoint's type is not known here, and a
-	// guess could send a password as a token.
+	// A part without a type is refused. The endpoint's type is not known here, and a wrong guess
+	// could send a password as a token.
 	detail, needs := f.authDetail()
 	switch a.Type {
 	case "":
@@ -102,10 +102,9 @@ func (f *policyFlags) auth(t terminal) (none apitypes.Optional[apitypes.Auth], _
 	return apitypes.Of(a), nil
 }
 
-// authDetail returns the first flag for a part of the authentication, and the type
-// that has this part, for an error such as "--auth-user needs --auth basic". Both are
-// empty if no such flag is given. Whether a part fits to the given type is checked by
-// the server.
+// authDetail returns the first flag for a part of the authentication, and the type with this part.
+// They are for an error such as "--auth-user needs --auth basic". Both are empty if no such flag is
+// given. The server checks whether a part fits the given type.
 func (f *policyFlags) authDetail() (flag string, needs postrider.AuthKind) {
 	switch {
 	case f.AuthUser != "":
@@ -126,9 +125,9 @@ func (f *policyFlags) authDetail() (flag string, needs postrider.AuthKind) {
 	return "", ""
 }
 
-// tls returns the certificates of the request. They replace all certificates of the
-// endpoint; keepParts adds the parts that no flag names. The files are sent unchanged:
-// the server checks that they are PEM and that the key belongs to the certificate.
+// tls returns the certificates of the request. They replace all certificates of the endpoint;
+// keepParts adds the parts that no flag names. The files are sent unchanged: the server checks that
+// they are PEM and that the key belongs to the certificate.
 func (f *policyFlags) tls(t terminal) (none apitypes.Optional[apitypes.TLS], _ error) {
 	if f.TLSCert+f.TLSKey+f.TLSAuthorities == "" {
 		if f.NoTLS {
@@ -159,20 +158,18 @@ func (f *policyFlags) tls(t terminal) (none apitypes.Optional[apitypes.TLS], _ e
 	return apitypes.Of(own), nil
 }
 
-// isPartial reports whether the flags name parts of the authentication or of the
-// certificates. The API replaces each of the two as a whole, so the command must
-// read the endpoint first.
+// isPartial reports whether the flags name parts of the authentication or of the certificates. The
+// API replaces each of the two as a whole, so the command must read the endpoint first.
 func isPartial(p apitypes.Policy) bool {
 	_, auth := p.Auth.Get()
 	_, tls := p.TLS.Get()
 	return auth || tls
 }
 
-// keepParts adds the parts of the endpoint that no flag names, so that
-// "endpoints update ID --auth basic --auth-user new" keeps the password and
-// "--tls-cert FILE" keeps the authorities. Parts of another type of authentication
-// are not kept. The API returns no secrets; the server keeps a secret that the
-// request leaves out.
+// keepParts adds the parts of the endpoint that no flag names. So "endpoints update ID --auth basic
+// --auth-user new" keeps the password, and "--tls-cert FILE" keeps the authorities. Parts of
+// another type of authentication are not kept. The API returns no secrets; the server keeps a
+// secret that the request leaves out.
 func keepParts(p *apitypes.Policy, stored apitypes.Policy) {
 	a, ok := p.Auth.Get()
 	// A new type starts empty: a header name, for example, means nothing to oauth2.
@@ -187,7 +184,7 @@ func keepParts(p *apitypes.Policy, stored apitypes.Policy) {
 		}
 		p.Auth = apitypes.Of(a)
 	}
-	// The key is not copied: it is a secret, and the server keeps it.
+	// The key is not copied: the API does not return it, and the server keeps it.
 	if own, ok := p.TLS.Get(); ok {
 		old := stored.TLS.Value()
 		own.Certificate = cmp.Or(own.Certificate, old.Certificate)
@@ -196,9 +193,9 @@ func keepParts(p *apitypes.Policy, stored apitypes.Policy) {
 	}
 }
 
-// readSecretFile returns the contents of a file without the line break at its end,
-// which editors add and no secret has. It returns the empty text for no file, and an
-// error for an empty file: an empty secret would be sent as "keep the stored one".
+// readSecretFile returns the contents of a file without the line breaks at its end, which editors
+// add and no secret has. Without a file name it returns an empty text. An empty file is an error,
+// because the server would read an empty secret as "keep the stored one".
 func readSecretFile(t terminal, file string) (string, error) {
 	if file == "" {
 		return "", nil

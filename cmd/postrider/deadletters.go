@@ -106,8 +106,8 @@ type deadLettersDiscardCmd struct {
 	Reason string `help:"The reason, which is kept with the dead letter."`
 }
 
-// Run discards the dead letter and prints it. It is then no longer in the list of
-// those that wait for a person.
+// Run discards the dead letter and prints it. Afterwards the list of unresolved dead letters does
+// not show it.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, deadLetterTable.one, func(api *client.Client) (apitypes.DeadLetter, error) {
 		return api.DiscardDeadLetter(ctx, c.ID, c.Reason)

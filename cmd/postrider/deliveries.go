@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// deliveriesCmd is the group of commands for deliveries. The command replay makes a
-// new delivery from an old one.
+// deliveriesCmd is the group of commands for deliveries. The command replay makes a new delivery
+// from an old one.
 type deliveriesCmd struct {
 	List     deliveriesListCmd     `cmd:"" help:"List deliveries, newest first."`
 	Get      deliveriesGetCmd      `cmd:"" help:"Show one delivery."`
@@ -24,7 +24,7 @@ type deliveriesCmd struct {
 	Release  deliveriesReleaseCmd  `cmd:"" help:"Send a parked delivery again. A delivery is parked if it is suspected of killing servers, and five more died while it was the only suspect that was sent."`
 }
 
-// deliveryTable shows deliveries, as lists, replays and cancellations print them.
+// deliveryTable shows deliveries.
 var deliveryTable = tableOf[apitypes.Delivery]{
 	[]string{"ID", "EVENT TYPE", "ENDPOINT", "STATUS", "ATTEMPTS", "LAST", "NEXT ATTEMPT", "WAITING"},
 	func(d apitypes.Delivery) []string {
@@ -54,8 +54,9 @@ var attemptTable = tableOf[apitypes.Attempt]{
 	},
 }
 
-// timingText returns what the time of an attempt was spent on: "dns 1ms, connect 20ms,
-// tls 40ms, first byte 110ms". Parts of less than 0.1 ms are left out, as is the rest.
+// timingText returns the times of the steps of an attempt: "dns 1ms, connect 20ms, tls 40ms, first
+// byte 110ms". Steps that round to less than 0.1 ms are left out, and so is the time after the
+// first byte.
 func timingText(t *apitypes.Timing) string {
 	if t == nil {
 		return ""
@@ -75,9 +76,9 @@ func timingText(t *apitypes.Timing) string {
 	return strings.Join(parts, ", ")
 }
 
-// last returns the result of the last attempt for a table: the status code, or else
-// the error. A status code tells more than its error "http_status: …". It is empty
-// before the first attempt.
+// last returns the result of the last attempt for a table: the status code, otherwise the error. A
+// status code says more than its error "http_status: …". The text is empty before the first
+// attempt.
 func last(code *int, failure *string) string {
 	if optional(code) != 0 {
 		return strconv.Itoa(*code)
@@ -109,8 +110,7 @@ func (c *deliveriesListCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// oneDelivery holds the flags and the argument of commands for one delivery or its dead
-// letter.
+// oneDelivery has the flags and the argument of commands for one delivery or its dead letter.
 type oneDelivery struct {
 	target `embed:""`
 
@@ -131,8 +131,7 @@ func (c *deliveriesGetCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// printDelivery prints a delivery as printDetails does, except that it explains why
-// the delivery is where it is.
+// printDelivery prints a delivery as printDetails does, and adds texts that explain its state.
 func printDelivery(t terminal, asJSON bool, d apitypes.Delivery) error {
 	if asJSON {
 		return printJSON(t.out, d)
@@ -149,8 +148,8 @@ func printDelivery(t terminal, asJSON bool, d apitypes.Delivery) error {
 	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)
 }
 
-// waitingText returns why a delivery waits, for what or until when: "scheduled until
-// 2026-…". It is empty for a delivery that is not pending.
+// waitingText returns why a delivery waits, and for what or until when: "scheduled until 2026-…".
+// It is empty for a delivery that is not pending.
 func waitingText(w *apitypes.Waiting) string {
 	if w == nil {
 		return ""
@@ -165,10 +164,10 @@ func waitingText(w *apitypes.Waiting) string {
 	return text
 }
 
-// explanationText returns the sentences that explain the delivery, and the command that
-// helps or tells more: "Its endpoint is paused. … postrider endpoints resume ep_…".
+// explanationText returns the sentences that explain the delivery, and a command that helps or
+// tells more: "Its endpoint is paused. … postrider endpoints resume ep_…".
 func explanationText(d apitypes.Delivery) string {
-	if d.Explanation == nil { // an older server
+	if d.Explanation == nil { // from an older server
 		return ""
 	}
 	command := ""
@@ -201,8 +200,8 @@ func explanationText(d apitypes.Delivery) string {
 	return d.Explanation.Text + " postrider " + command
 }
 
-// Run cancels the delivery and prints it. An attempt in flight is not stopped; its
-// result is recorded and changes nothing.
+// Run cancels the delivery and prints it. An attempt in flight continues; its result is recorded
+// and changes nothing.
 func (c *deliveriesCancelCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
 		return api.CancelDelivery(ctx, c.ID)
@@ -216,8 +215,8 @@ func (c *deliveriesRetryCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run releases the parked delivery and prints it. The server then sends it apart from
-// others, because it may end the next one, too.
+// Run releases the parked delivery and prints it. The server then sends it separately from all
+// others, because it may kill another server.
 func (c *deliveriesReleaseCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, deliveryTable.one, func(api *client.Client) (apitypes.Delivery, error) {
 		return api.ReleaseDelivery(ctx, c.ID)
@@ -249,8 +248,8 @@ func (c *deliveriesRequestCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// printRequest prints a request as HTTP writes it, then the signed text of each scheme, and
-// a curl command that makes the request.
+// printRequest prints a request as HTTP writes it, then the signed text of each scheme, and then a
+// curl command that makes the request.
 func printRequest(t terminal, asJSON bool, r apitypes.AttemptRequest) error {
 	if asJSON {
 		return printJSON(t.out, r)
@@ -282,9 +281,9 @@ func printRequest(t terminal, asJSON bool, r apitypes.AttemptRequest) error {
 	return err
 }
 
-// replayCmd is the command replay. Ids have a prefix for their type, so the id
-// decides whether it replays a delivery or an event. It stands at the top level
-// because it is what people look for after an outage.
+// replayCmd is the command replay. Ids have a prefix for their type, so the id decides whether the
+// command replays a delivery or an event. It is a top-level command because people look for it
+// after an outage.
 type replayCmd struct {
 	target   `embed:""`
 	awaiting `embed:""`
@@ -295,8 +294,8 @@ type replayCmd struct {
 	PerSecond *int                 `placeholder:"N" help:"For an event: how many deliveries in a second, 1 to 5000. Default: 500."`
 }
 
-// Run makes the new deliveries and prints them. It refuses filters for a single
-// delivery, where they would have no effect.
+// Run makes the new deliveries and prints them. For a single delivery it refuses the filters, which
+// would have no effect.
 func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	delivery, notDelivery := postrider.ParseID[postrider.DeliveryID](c.ID)
 	event, notEvent := postrider.ParseID[postrider.EventID](c.ID)
@@ -315,8 +314,8 @@ func (c *replayCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// replayEvent replays an event to the endpoints that the filter selects, and prints the replay
-// job. There is nothing to replay if no endpoint matches.
+// replayEvent replays an event to the endpoints that the filter selects, and prints the replay job.
+// If no endpoint matches, it prints that there is nothing to replay.
 func (t target) replayEvent(ctx context.Context, to terminal, event postrider.EventID, request eventReplay) error {
 	return ask(to, t, printReplayed, func(api *client.Client) (apitypes.Replay, error) {
 		r, err := api.ReplayEvent(ctx, event, request.EventReplay)
@@ -327,7 +326,8 @@ func (t target) replayEvent(ctx context.Context, to terminal, event postrider.Ev
 	})
 }
 
-// eventReplay is a request to replay an event, and whether to wait for its end.
+// eventReplay is a request to replay an event. wait says whether the command waits for the end of
+// the job.
 type eventReplay struct {
 	apitypes.EventReplay
 

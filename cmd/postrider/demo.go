@@ -24,12 +24,13 @@ import (
 
 // demoCmd is the command demo: a server and six receivers in one process.
 //
-// The story: each event goes to all six receivers. Three accept every event in the
-// end. One is down for ten seconds at a time, so that its circuit opens and closes
-// again. One fails until its deliveries are dead letters, which can be replayed. One
-// responds with 410, so that its endpoint is disabled and later events are skipped. With --for, the
-// command checks at its end that this happened and fails if it did not. It is so a
-// test of an installation, too.
+// Each event goes to all six receivers. Three accept every event in the end. One is down for ten
+// seconds at a time, so its circuit opens and closes again. One fails until its deliveries are dead
+// letters, which people can replay. One responds with 410, so its endpoint is disabled and later
+// events are skipped.
+//
+// With --for, the command checks at its end that the receivers that accept every event got all of
+// them with valid signatures, and fails otherwise. So it also tests an installation.
 type demoCmd struct {
 	For      time.Duration `placeholder:"15s" help:"End after this time, at least 5s, or up to 30s later if deliveries are late, and exit with 0 only if every event reached the receivers healthy, slow and flaky. Default: run until interrupted."`
 	Listen   string        `default:"127.0.0.1:0" help:"Address of the API and of the dashboard, IP:port, on this machine alone. Port 0 takes a free port."`
@@ -43,31 +44,30 @@ func (demoCmd) Help() string {
 		"one has outages, one makes dead letters, and one is gone (410). All data is in a temporary folder, which is removed at the end."
 }
 
-// demo is a running demonstration. Only the goroutine of show changes its fields,
-// after Run has set the first ones.
+// demo is a running demonstration. After Run has set the first fields, only the goroutine of show
+// changes them.
 type demo struct {
 	cmd  *demoCmd
 	term terminal
-	// The client of the server, and the first admin key that it uses. Both are set
-	// when the store is open.
+	// api is the client of the server, and key is the first admin key, which api uses. Run sets
+	// both when the store is open.
 	api       *client.Client
 	key       string
 	url       string
-	dashboard string // the link to it; set with api
+	dashboard string // URL of the link to the dashboard; set with api
 	receivers *receivers
 	shown     string // the last summary; empty: none was printed
-	// Lines of the last summary, which the next one overwrites. 0: the output is no
+	// drawn is how many lines of the last summary the next one overwrites. 0: the output is no
 	// terminal, or no summary was printed.
 	drawn int
 }
 
-// errUndelivered says that a receiver that accepts every event did not get all of
-// them.
+// errUndelivered says that a receiver that accepts every event did not get all of them.
 var errUndelivered = errors.New("events were not delivered")
 
-// Run starts the receivers and the server, shows the demonstration, ends all of it
-// and removes the folder. The receivers listen before the server starts, so that no
-// first attempt fails for their absence.
+// Run starts the receivers and the server, shows the demonstration, ends all three and removes the
+// folder. The receivers listen before the server starts, so that no first attempt fails because its
+// receiver is missing.
 func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	if c.Rate < 1 || c.Rate > 100 {
 		return misused("--rate: must be 1 to 100")
@@ -100,8 +100,8 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 		cmd: c, term: t, url: "http://" + server.Addr().String(), receivers: receivers,
 	}
 
-	// Three goroutines: the server, the receivers, and the demonstration itself. The
-	// first that fails ends the other two, and Run returns its error.
+	// Three goroutines run: the server, the receivers, and the demonstration itself. The first one
+	// that fails ends the other two, and Run returns its error.
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
 	group.Go(func() error { return server.Run(ctx) })
@@ -122,9 +122,8 @@ func (c *demoCmd) Run(ctx context.Context, t terminal) (err error) {
 	return group.Wait()
 }
 
-// config returns the settings of the server: the settings of serve --dev with smaller
-// limits, in a folder of its own. It names every setting that must not be zero,
-// because kong fills no defaults here.
+// config returns the settings of the server: those of serve --dev with smaller limits, in the
+// folder dir. It names every setting that must not be zero, because kong fills in no defaults here.
 func (c *demoCmd) config(dir string) config.Config {
 	return config.Config{
 		StoreConfig:    config.StoreConfig{DataDir: filepath.Join(dir, "data")},
@@ -142,13 +141,13 @@ func (c *demoCmd) config(dir string) config.Config {
 	}
 }
 
-// latest is how long after --for the demonstration waits for deliveries that are late.
+// latest is how long after --for the demonstration waits for late deliveries.
 const latest = 30 * time.Second
 
-// show makes the endpoints, publishes events and prints summaries, until ctx ends
-// or --for has passed. It stops publishing four seconds before the end: the flaky
-// receiver needs three retries, so the last events must have time for them. On a busy machine
-// four seconds may not be enough, so it waits up to latest for what is missing.
+// show makes the endpoints, publishes events and prints summaries, until ctx ends or --for has
+// passed. The flaky receiver needs three retries. So show stops publishing four seconds before the
+// end, to leave time for the last events. On a busy machine that may not be enough, so it waits up
+// to latest for missing events.
 func (d *demo) show(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return stoppedBy(ctx, err)
@@ -158,7 +157,7 @@ func (d *demo) show(ctx context.Context) error {
 	publishing, summary := time.NewTicker(time.Second/time.Duration(d.cmd.Rate)), time.NewTicker(d.summaryInterval())
 	defer publishing.Stop()
 	defer summary.Stop()
-	var end, last, given <-chan time.Time // never, without --for
+	var end, last, given <-chan time.Time // without --for, these never fire
 	if d.cmd.For > 0 {
 		// The last events are published four seconds early: their retries need
 		// time.
@@ -191,8 +190,8 @@ func (d *demo) show(ctx context.Context) error {
 	}
 }
 
-// stoppedBy returns err, or nil if ctx has ended. A person who presses Ctrl-C during a
-// call of the client must not see its error.
+// stoppedBy returns err; nil if ctx has ended. A person who presses Ctrl-C during a call of the
+// client must not see the error of that call.
 func stoppedBy(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -245,10 +244,9 @@ The API is at %[1]s/v1/webhooks. From another terminal:
 `, d.url, d.key, d.dashboard)
 }
 
-// publish publishes the order n and tells the receivers to expect it. The
-// idempotency key makes a repetition of the request harmless. An event counts as
-// published only after the server has confirmed it: that is what the server promises
-// to deliver.
+// publish publishes the order n and tells the receivers to expect it. The idempotency key makes a
+// repeated request harmless. An event counts as published only after the server has confirmed it,
+// because the server promises to deliver only confirmed events.
 func (d *demo) publish(ctx context.Context, n int) error {
 	data, err := json.Marshal(map[string]any{"order_id": n, "total": fmt.Sprintf("%d.%02d", n%90+9, n*7%100)})
 	if err != nil {
@@ -293,18 +291,19 @@ func (d *demo) summarize(ctx context.Context) error {
 	}
 	d.shown = summary.String()
 	if d.drawn > 0 {
-		fmt.Fprintf(d.term.out, "\x1b[%dA\x1b[J", d.drawn) // moves up and clears the lines below
+		// moves the cursor up and clears the lines below
+		fmt.Fprintf(d.term.out, "\x1b[%dA\x1b[J", d.drawn)
 	}
 	if d.term.live() {
-		// The line above the table, its head, the rows and the blank line below.
+		// These are the line above the table, its head, its rows and the blank line below it.
 		d.drawn = len(rows) + 3
 	}
 	_, err := fmt.Fprintln(d.term.out, d.shown)
 	return err
 }
 
-// summaryInterval returns the interval between two summaries. A terminal overwrites the last
-// summary; a file gets one below the other, and so fewer of them.
+// summaryInterval returns the interval between two summaries. On a terminal, a summary overwrites
+// the last one. In a file, summaries follow each other, so there are fewer.
 func (d *demo) summaryInterval() time.Duration {
 	if d.term.live() {
 		return time.Second
@@ -312,7 +311,7 @@ func (d *demo) summaryInterval() time.Duration {
 	return 3 * time.Second
 }
 
-// skipped returns the number of an endpoint's skipped deliveries, as count does.
+// skipped returns the number of an endpoint's skipped deliveries, in the form of count.
 func (d *demo) skipped(ctx context.Context, r *receiver) (string, error) {
 	page, err := d.api.Deliveries(ctx, client.DeliveryFilter{
 		Endpoint: r.endpoint, Status: postrider.Skipped, Paging: client.Paging{Limit: 250},
@@ -323,8 +322,8 @@ func (d *demo) skipped(ctx context.Context, r *receiver) (string, error) {
 	return count(page), nil
 }
 
-// deadLetters returns the number of an endpoint's dead letters, as count does. A
-// receiver cannot count them itself: it sees only requests.
+// deadLetters returns the number of an endpoint's dead letters, in the form of count. A receiver
+// cannot count them itself, because it sees only requests.
 func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	page, err := d.api.DeadLetters(ctx, client.DeadLetterFilter{
 		Endpoint: r.endpoint, Paging: client.Paging{Limit: 250},
@@ -335,9 +334,8 @@ func (d *demo) deadLetters(ctx context.Context, r *receiver) (string, error) {
 	return count(page), nil
 }
 
-// count returns the number of items on the page, with a plus sign if there are more
-// pages. The API has no totals, and reading all pages each second would be load that
-// is not part of the story.
+// count returns the number of items on the page, with a plus sign if there are more pages. The API
+// has no totals, and reading all pages each second would be extra load.
 func count[T any](page apitypes.Page[T]) string {
 	if page.NextCursor != nil {
 		return fmt.Sprint(len(page.Data)) + "+"
@@ -345,15 +343,15 @@ func count[T any](page apitypes.Page[T]) string {
 	return fmt.Sprint(len(page.Data))
 }
 
-// finish prints the verdict. It is an error if any signature did not verify, or if a
-// receiver that accepts every event lacks one. The numbers come from the receivers'
-// own ledgers, not from the server.
+// finish prints the verdict. It returns an error if a signature did not verify, or if a receiver
+// that accepts every event lacks one. The numbers come from the receivers' own records, not from
+// the server.
 func (d *demo) finish(ctx context.Context) error {
 	if err := d.summarize(ctx); err != nil {
 		return stoppedBy(ctx, err)
 	}
-	// A wrong signature is reported first: the receiver refused that request, so events
-	// may be missing because of it.
+	// A wrong signature is reported first: the receiver refused that request, so events may be
+	// missing because of it.
 	missing, forged := d.receivers.verdict()
 	if forged > 0 {
 		return fmt.Errorf("%d requests had a signature that does not verify", forged)

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// link logs the person who opens it in to the dashboard of the demonstration. It is a
-// path of the receivers' server, so it works as long as the demonstration runs, and on
-// only this machine. The cookie that it relays belongs to the host of the dashboard,
-// which is the same: cookies know no ports.
+// link logs in the person who opens it to the dashboard of the demonstration. The receivers' server
+// serves it, so it works only on this machine, and only while the demonstration runs. The cookie
+// that it relays also reaches the dashboard, because both have the same host, and cookies ignore
+// ports.
 type link struct {
-	secret string // the last part of its path
-	// Set by [receivers.dashboard], when the store is open.
-	server   http.Handler // of the pages
+	secret string // last part of the link's path
+	// Set by [receivers.dashboard] when the store is open.
+	server   http.Handler // serves the pages
 	url, key string
 }
 
-// newLink returns a link that dashboard has to complete.
+// newLink returns a link whose other fields receivers.dashboard sets.
 func newLink() *link { return &link{secret: rand.Text()} }
 
 // path returns the path of the link on the receivers' server.
 func (l *link) path() string { return "/dashboard/" + l.secret }
 
-// ServeHTTP logs in with the admin key, as the form of the login does, and passes the
-// session on to the browser.
+// ServeHTTP logs in with the admin key, as the login form does, and passes the session to the
+// browser.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	form := strings.NewReader(url.Values{"key": {l.key}}.Encode())
 	login, err := http.NewRequestWithContext(r.Context(), http.MethodPost, l.url+"/login", form)
@@ -39,10 +39,11 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.server.ServeHTTP(response, login)
 	w.Header()["Set-Cookie"] = response.Header()["Set-Cookie"]
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, l.url+"/dashboard?range=1h", http.StatusSeeOther) // the story is minutes long; without a session it leads to the login
+	// the demonstration lasts minutes; without a session this page leads to the login
+	http.Redirect(w, r, l.url+"/dashboard?range=1h", http.StatusSeeOther)
 }
 
-// header is a response of which only the header matters.
+// header is a response writer that keeps only the header.
 type header http.Header
 
 // Header returns the header.

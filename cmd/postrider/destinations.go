@@ -91,14 +91,14 @@ func (c *destinationsDeleteCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run asks for the message with the link.
+// Run asks the server to send the message with the link again.
 func (c *destinationsAskCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, destinationTable.one, func(api *client.Client) (apitypes.Destination, error) {
 		return api.AskToConfirm(ctx, c.Destination)
 	})
 }
 
-// Run asks for a test message.
+// Run asks the server to send a test message.
 func (c *destinationsTestCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, destinationTable.one, func(api *client.Client) (apitypes.Destination, error) {
 		return api.TestDestination(ctx, c.Destination)

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// printDetails prints one item as JSON, or as a table with a row for each field.
-// Commands that show one item use it, because a list's columns leave fields out.
+// printDetails prints one item as JSON, or as a table with a row for each field. Commands that show
+// one item use it, because the tables of lists leave fields out.
 func printDetails[T any](t terminal, asJSON bool, item T) error {
 	if asJSON {
 		return printJSON(t.out, item)
@@ -20,14 +20,14 @@ func printDetails[T any](t terminal, asJSON bool, item T) error {
 	return printTable(t.out, []string{"FIELD", "VALUE"}, detailsOf(item))
 }
 
-// detailsOf returns a row for each field of a type of the API: its name, and its
-// value in the form of its flag, so that people can copy it into a command. For
-// example, timeout_ms: 30000 is printed as timeout: 30s.
+// detailsOf returns a row for each field of a type of the API: its name, and its value in the form
+// of its flag, so that people can copy the value into a command. For example, timeout_ms: 30000 is
+// printed as timeout: 30s.
 //
-// It walks the struct with its json tags. A new field so appears without a change
-// here, unless its type is new. The names lose the units _ms and _at, which the
-// values show. A field that the server left out has no row: a policy that cannot be
-// read must not look like one without options.
+// It reads the struct with its json tags. So a new field appears without a change here, unless its
+// type is new. The units _ms and _at are cut from the names, because the values show them. A field
+// that the server left out has no row: a policy that cannot be read must not look like one without
+// options.
 func detailsOf(shape any) (rows [][]string) {
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(shape)) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -46,9 +46,9 @@ func detailsOf(shape any) (rows [][]string) {
 	return rows
 }
 
-// textOf returns the text of a field's value. A null field has the text of its zero
-// value: empty, except for the rate ("unlimited") and the authentication ("none").
-// The cases are the types whose text is not what package fmt prints.
+// textOf returns the text of a field's value. A null field has the text of its zero value. That
+// text is empty, except for the rate ("unlimited") and the authentication ("none"). The cases are
+// the types that package fmt prints in another way.
 func textOf(value any) string {
 	switch v := value.(type) {
 	case apitypes.Time:
@@ -90,7 +90,8 @@ func textOf(value any) string {
 	return fmt.Sprint(value)
 }
 
-// paceText says how many attempts are in flight, of how many, and why not more.
+// paceText says how many attempts are in flight, the most that may be, and the reason for that
+// limit.
 func paceText(p apitypes.Pace) string {
 	text := fmt.Sprintf("%d in flight, at most %d", p.InFlight, p.Slots)
 	if p.Slots < p.Limit {
@@ -105,8 +106,8 @@ func paceText(p apitypes.Pace) string {
 	return text
 }
 
-// spanText returns a field in milliseconds as flags take durations. It is empty for
-// nil and for other types.
+// spanText returns a field in milliseconds in the form of a duration flag. It is empty for nil and
+// for other types.
 func spanText(value any) string {
 	switch v := value.(type) {
 	case int64:
@@ -121,11 +122,11 @@ func spanText(value any) string {
 	return ""
 }
 
-// span returns a number of milliseconds as flags take durations, for example 1m30s.
+// span returns milliseconds in the form of a duration flag, for example 1m30s.
 func span(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
-// presetText returns a policy in the form of --retry and --circuit: its preset if it
-// has the numbers of one, or else JSON.
+// presetText returns a policy in the form of --retry and --circuit: the preset if the policy has
+// the numbers of one, otherwise JSON.
 func presetText(preset string, policy any) string {
 	if preset != "" {
 		return preset
@@ -133,8 +134,8 @@ func presetText(preset string, policy any) string {
 	return compact(policy)
 }
 
-// retryText returns a retry policy in the form of --retry. A preset is followed by
-// its delays: "seven-step (0s, 1m, 5m, 30m, 2h, 8h, 24h)". The jitter is not in them.
+// retryText returns a retry policy in the form of --retry. A preset is followed by its delays
+// without the jitter: "seven-step (0s, 1m, 5m, 30m, 2h, 8h, 24h)".
 func retryText(r apitypes.Retry) string {
 	if r.Preset == "" {
 		return compact(r)
@@ -162,9 +163,9 @@ func compact(value any) string {
 	return string(text)
 }
 
-// withoutZeros returns the policy without its zero numbers. The API returns every
-// number of a circuit; a zero means that its condition never opens the circuit. The
-// text is to be read, and to be given to --circuit again.
+// withoutZeros returns the policy without its zero numbers. The API returns every number of a
+// circuit; a zero means that its condition never opens the circuit. People can read the result, and
+// pass it to --circuit again.
 func withoutZeros(c apitypes.CircuitPolicy) apitypes.CircuitPolicy {
 	for _, n := range []**int{&c.Failures, &c.Percent, &c.Attempts} {
 		if optional(*n) == 0 {
@@ -219,8 +220,8 @@ func headersText(headers []apitypes.Header) string {
 	return strings.Join(texts, ", ")
 }
 
-// authText returns the type of the authentication and its parts that are not
-// secret. The API returns no secret, so nothing has to be masked here.
+// authText returns the type of the authentication and its parts that are not secret. It need not
+// mask anything, because the API returns no secret.
 func authText(a apitypes.Auth) string {
 	if a.Type == "" {
 		return string(postrider.AuthNone)
@@ -234,8 +235,8 @@ func authText(a apitypes.Auth) string {
 	return strings.Join(parts, " ")
 }
 
-// tlsText returns which parts of TLS the endpoint has. The parts themselves are PEM,
-// which no table can show; --json has the certificates.
+// tlsText returns the names of the TLS parts that the endpoint has. The parts are PEM, which does
+// not fit into a table; --json shows the certificates.
 func tlsText(t apitypes.TLS) string {
 	var parts []string
 	if t.Certificate != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/doctor/facts"
 )
 
-// doctorCmd is the command doctor. Its settings are those of serve, so that the same
-// environment and file are checked.
+// doctorCmd is the command doctor. It has the settings of serve, so that it checks the same
+// environment and file.
 type doctorCmd struct {
 	config.Config `embed:""`
 
@@ -36,8 +36,7 @@ func (doctorCmd) Help() string {
 		"The exit code is 0 if no check failed; 1 if one failed or, with --strict, warned; and 2 if the command line is wrong."
 }
 
-// Run prints the report. A wrong setting is a failed check and not a wrong command line,
-// so that it is part of the report.
+// Run prints the report. A wrong setting is a failed check in the report, not a wrong command line.
 func (c *doctorCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	switch {
 	case c.Timeout < time.Second:
@@ -64,7 +63,8 @@ func (c *doctorCmd) Run(ctx context.Context, t terminal, sources *config.Sources
 	return nil
 }
 
-// printReport prints one line for each check, and one below it that says what to change.
+// printReport prints one line for each check. If there is something to change, a second line says
+// what.
 func printReport(w io.Writer, report doctor.Report) error {
 	width := 0
 	for _, c := range report.Checks {

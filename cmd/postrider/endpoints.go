@@ -39,7 +39,7 @@ type endpointsCmd struct {
 	Health       endpointsHealthCmd       `cmd:"" help:"List the changes of the endpoint's health: warned, disabled for its failures, healthy again."`
 }
 
-// endpointListTable shows how endpoints fare. Only lists know that.
+// endpointListTable shows endpoints with their state. Only lists return the state.
 var endpointListTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "HEALTH", "CIRCUIT", "PENDING", "SUCCESS", "EVENT TYPES", "URL"},
 	func(e apitypes.Endpoint) []string {
@@ -54,8 +54,8 @@ var endpointListTable = tableOf[apitypes.Endpoint]{
 	},
 }
 
-// endpointTable shows endpoints, as actions print them. get and update
-// print all fields instead, because they are used to look at the options.
+// endpointTable shows endpoints after an action. get and update print all fields instead, because
+// people use these commands to read the options.
 var endpointTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "EVENT TYPES", "URL"},
 	func(e apitypes.Endpoint) []string {
@@ -63,8 +63,8 @@ var endpointTable = tableOf[apitypes.Endpoint]{
 	},
 }
 
-// statusTable shows an endpoint after a change of its status, with the reason that a
-// person or the server gave.
+// statusTable shows an endpoint after a change of its status, with the reason from the person or
+// the server.
 var statusTable = tableOf[apitypes.Endpoint]{
 	[]string{"ID", "STATUS", "REASON", "URL"},
 	func(e apitypes.Endpoint) []string {
@@ -72,7 +72,7 @@ var statusTable = tableOf[apitypes.Endpoint]{
 	},
 }
 
-// shownURL returns the URL of an endpoint for a table; an inspector has none.
+// shownURL returns the URL of an endpoint for a table. An inspector has no URL.
 func shownURL(e apitypes.Endpoint) string {
 	if e.Kind == postrider.KindInspector {
 		return "(inspector)"
@@ -96,8 +96,8 @@ var secretStateTable = tableOf[apitypes.SecretState]{
 	},
 }
 
-// shownSecret returns the text that a receiver verifies with: the secret, or the
-// public key of an asymmetric one.
+// shownSecret returns the text with which a receiver verifies: the secret, or the public key of an
+// asymmetric secret.
 func shownSecret(s apitypes.Secret) string { return cmp.Or(optional(s.Secret), optional(s.PublicKey)) }
 
 type endpointsListCmd struct {
@@ -113,7 +113,7 @@ type endpointsListCmd struct {
 	Failing *bool                  `negatable:"" help:"Only endpoints whose last attempts failed, or with --no-failing those whose last attempt did not. Default: both."`
 }
 
-// Run lists endpoints. Success is that of the last 24 hours.
+// Run lists endpoints. SUCCESS is the success rate of the last 24 hours.
 func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, endpointListTable.page, func(api *client.Client) (apitypes.Page[apitypes.Endpoint], error) {
 		return api.Endpoints(ctx, client.EndpointFilter{
@@ -129,10 +129,10 @@ type oneEndpoint struct {
 
 	Name string `arg:"" name:"id" help:"The endpoint: its id, ep_…, or ACCOUNT:UID, or its uid with a key of its account."`
 
-	ID postrider.EndpointID `kong:"-"` // of Name; set by resolve
+	ID postrider.EndpointID `kong:"-"` // id of the endpoint Name; set by resolve
 }
 
-// resolve finds the id of the endpoint that the argument names. It is called before Run.
+// resolve sets c.ID to the id of the endpoint c.Name. It is called before Run.
 func (c *oneEndpoint) resolve(ctx context.Context) (err error) {
 	if c.ID, err = postrider.ParseID[postrider.EndpointID](c.Name); err == nil {
 		return nil
@@ -192,8 +192,8 @@ type endpointsTestCmd struct {
 	Type string `placeholder:"TYPE" help:"A type of the catalogue, whose example is sent. Default: postrider.test."`
 }
 
-// Run publishes a test event to the endpoint and prints the receipt. The endpoint's
-// event types do not matter. deliveries list shows what became of it.
+// Run publishes a test event to the endpoint and prints the receipt. The endpoint's event types do
+// not matter. The command deliveries list shows the result.
 func (c *endpointsTestCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
 		return api.TestEndpoint(ctx, c.ID, apitypes.EndpointTest{Type: c.Type})
@@ -229,7 +229,7 @@ type endpointsDisableCmd struct {
 	Reason string `placeholder:"TEXT" help:"The reason, which is shown with the endpoint."`
 }
 
-// Run disables the endpoint. Unlike a pause, events that are published meanwhile are
+// Run disables the endpoint. In contrast to a pause, events that are published meanwhile are
 // skipped and not queued.
 func (c *endpointsDisableCmd) Run(ctx context.Context, t terminal) error {
 	return c.show(ctx, t, func(api *client.Client, ctx context.Context, id postrider.EndpointID) (apitypes.Endpoint, error) {
@@ -244,9 +244,8 @@ func (c *endpointsDeleteCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// Run prints the endpoint's secrets with their texts, so that a receiver can be
-// configured again. Of an ed25519 key it prints the public half; the private half
-// never leaves the server.
+// Run prints the endpoint's secrets with their texts, so that people can configure a receiver
+// again. Of an ed25519 key it prints the public half; the private half never leaves the server.
 func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 	if c.States {
 		return ask(t, c.target, secretStateTable.all, func(api *client.Client) ([]apitypes.SecretState, error) {
@@ -258,8 +257,8 @@ func (c *endpointsSecretsCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// endpointsRotateCmd is the command endpoints rotate. A nil Overlap leaves the
-// default to the server. Zero is a value of its own: it ends the old secrets at once.
+// endpointsRotateCmd is the command endpoints rotate. If Overlap is nil, the server uses its
+// default. 0 is a value of its own: it ends the old secrets at once.
 type endpointsRotateCmd struct {
 	oneEndpoint
 
@@ -267,9 +266,9 @@ type endpointsRotateCmd struct {
 	secretFlags `embed:""`
 }
 
-// secretFlags holds the flags for the secret of a new endpoint or of a rotation.
-// Without them the server makes a secret. A secret of one's own is for endpoints that
-// move here from another sender and keep their receivers unchanged.
+// secretFlags has the flags for the secret of a new endpoint or of a rotation. Without them the
+// server makes a secret. A given secret is for endpoints that move here from another sender and
+// keep their receivers unchanged.
 type secretFlags struct {
 	KeyType    string `enum:",hmac,ed25519" default:"" placeholder:"hmac|ed25519" help:"The kind of secret that the server makes: hmac or ed25519. Default: hmac."`
 	SecretFile string `placeholder:"FILE" help:"File with a secret of your own; - reads stdin. Default: the server makes one."`
@@ -290,8 +289,8 @@ func (c *endpointsRotateCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// ownSecret returns the secret in the file that the flag names. Empty: the server
-// makes one.
+// ownSecret returns the secret in the file that the flag names. If it is empty, the server makes a
+// secret.
 func (f secretFlags) ownSecret(t terminal) (string, error) {
 	secret, err := readSecretFile(t, f.SecretFile)
 	return strings.TrimSpace(secret), err
@@ -354,8 +353,8 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// printCreated prints a new endpoint with its secrets. Only endpoints secrets shows
-// them again.
+// printCreated prints a new endpoint with its secrets. Later only the command endpoints secrets
+// shows them.
 func printCreated(t terminal, asJSON bool, made apitypes.Endpoint) error {
 	if err := endpointTable.one(t, asJSON, made); err != nil || asJSON {
 		return err
@@ -387,9 +386,9 @@ func (endpointsUpdateCmd) Help() string {
 		"--auth none and --no-tls remove all parts."
 }
 
-// Run changes the endpoint and prints it. Options without a flag are left out of
-// the request and stay. A call without any flag would change nothing and look like a
-// success, so it is refused.
+// Run changes the endpoint and prints it. The request leaves out options without a flag, and these
+// keep their values. A call without any flag is refused: it would change nothing and look like
+// success.
 func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	policy, err := c.policy(t)
 	if err != nil {
@@ -402,9 +401,9 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 		return misused("nothing to change: name at least one flag, as in --timeout 5s")
 	}
 	return ask(t, c.target, printDetails, func(api *client.Client) (apitypes.Endpoint, error) {
-		// The API replaces authentication and TLS as a whole. The endpoint is read
-		// first, so that the parts that no flag names stay. Two updates at the same
-		// time can undo each other here: the last one wins, as in the API.
+		// The API replaces authentication and TLS as a whole. So the command reads the endpoint
+		// first, and keeps the parts that no flag names. If two updates run at the same time, the
+		// last one wins, as in the API.
 		if isPartial(policy) {
 			current, err := api.Endpoint(ctx, c.ID)
 			if err != nil {

@@ -69,7 +69,7 @@ func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// printEvent prints an event as printDetails does, and says so if its data is deleted.
+// printEvent prints an event as printDetails does. If the data of the event is deleted, it says so.
 func printEvent(t terminal, asJSON bool, e apitypes.Event) error {
 	if e.Data == nil && !asJSON {
 		fmt.Fprintf(t.err, "The data of the event is deleted, so it cannot be replayed. An archive, if the server has one, keeps a copy: postrider archive search --event %s\n", e.ID)
@@ -118,8 +118,8 @@ type eventsReplayCmd struct {
 	PerSecond *int                 `placeholder:"N" help:"How many deliveries in a second, 1 to 5000. Default: 500."`
 }
 
-// Run creates the replay job and prints it. It is the same as the command replay
-// with an event's id, beside the other commands for events.
+// Run creates the replay job and prints it. It does the same as the command replay with an event's
+// id, but is listed with the other commands for events.
 func (c *eventsReplayCmd) Run(ctx context.Context, t terminal) error {
 	return c.replayEvent(ctx, t, c.ID, eventReplay{
 		apitypes.EventReplay{Endpoint: idText(c.Endpoint), Status: c.Status, PerSecond: c.PerSecond}, c.Wait,
@@ -139,11 +139,10 @@ func (eventsPublishCmd) Help() string {
   {"account": "acme", "type": "order.created", "data": {"order_id": 1}, "idempotency_key": "order-1"}`
 }
 
-// Run publishes the events of the file in one request, all or none, and prints a
-// receipt for each. It parses the whole file first, so that a faulty line publishes
-// nothing. An error names the event by its number, counted from 1. The server checks
-// the values; this command checks only what would get lost on the way, such as a
-// misspelt field.
+// Run publishes the events of the file in one request, all or none, and prints a receipt for each.
+// It parses the whole file first, so that a faulty line publishes nothing. An error names the event
+// by its number, counted from 1. The server checks the values. This command checks only mistakes
+// that would be lost on the way, such as a misspelt field.
 func (c *eventsPublishCmd) Run(ctx context.Context, t terminal) error {
 	text, err := readSource(t, c.File)
 	if err != nil {
@@ -174,7 +173,7 @@ var receiptTable = tableOf[apitypes.BatchReceipt]{
 // maxEvents is the most events of one request of the API.
 const maxEvents = 1000
 
-// sourceName returns the name of a file that a person gave, for messages about it.
+// sourceName returns the name of a file for messages; stdin for "-".
 func sourceName(file string) string {
 	if file == "-" {
 		return "stdin"
@@ -182,10 +181,9 @@ func sourceName(file string) string {
 	return file
 }
 
-// parseEvents reads JSON objects, one after the other, in the form of the API. They
-// may be one per line or spread over lines; only their order counts. An unknown field
-// is an error: a misspelt optional field would otherwise be lost. Errors begin with the name of
-// the file.
+// parseEvents reads JSON objects in the form of the API, one after the other. Line breaks do not
+// matter. An unknown field is an error, because a misspelt optional field would be lost otherwise.
+// Errors begin with the name of the file.
 func parseEvents(name string, text []byte) ([]apitypes.EventCreate, error) {
 	var events []apitypes.EventCreate
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -69,11 +69,10 @@ type eventTypesPutCmd struct {
 	Example     string  `placeholder:"JSON" help:"Data of an event of the type, for people who subscribe to it and for test events; @FILE reads a file, - reads stdin. Default: unchanged; of a new type none."`
 }
 
-// Run changes the event type, or adds the type if the catalogue
-// lacks it. So a deployment script can run it each time. The API has two operations
-// for this; the change comes first, because it is the usual case when a script runs
-// again. It checks the name before it calls the server, so that a mistake exits with
-// 2.
+// Run changes the event type. If the catalogue lacks the type, Run adds it. So a deployment script
+// can run the command each time. The API has two operations for this. The change is tried first,
+// since scripts mostly run again. Run checks the name before it calls the server, so that a mistake
+// exits with 2.
 func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 	if err := postrider.CheckType("NAME", c.Name); err != nil {
 		return misused("%v", err)

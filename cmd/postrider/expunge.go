@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// expungeCmd is the group of commands that remove what people may demand to be removed.
+// expungeCmd is the group of commands that remove data on request.
 type expungeCmd struct {
 	Event    expungeEventCmd    `cmd:"" help:"Remove an event with its deliveries, attempts and dead letters."`
 	Endpoint expungeEndpointCmd `cmd:"" help:"Delete an endpoint and remove all that is stored about it."`
@@ -37,8 +37,9 @@ var expungeTable = tableOf[apitypes.Expunge]{
 	},
 }
 
-// printExpunge prints an expunge as printDetails does, with its numbers in words. A list has no room for what may
-// still hold parts of it, which belongs to the proof.
+// printExpunge prints an expunge as printDetails does, with its numbers in words. A list has no
+// space for the places that may still hold parts of the data; this output shows them, because they
+// belong to the proof.
 func printExpunge(t terminal, asJSON bool, e apitypes.Expunge) error {
 	if asJSON {
 		return printJSON(t.out, e)
@@ -54,12 +55,12 @@ func printExpunge(t terminal, asJSON bool, e apitypes.Expunge) error {
 	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)
 }
 
-// forGood holds the flag of the commands that cannot be undone.
+// forGood has the flag of the commands that cannot be undone.
 type forGood struct {
 	Yes bool `help:"Do it. It cannot be undone."`
 }
 
-// expunge begins the removal, if the person has said that it is meant.
+// expunge begins the removal if --yes is given.
 func (f forGood) expunge(ctx context.Context, t terminal, to target, what apitypes.ExpungeCreate) error {
 	if !f.Yes {
 		return misused("--yes: say that it is meant; what is expunged cannot be brought back")

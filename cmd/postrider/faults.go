@@ -13,23 +13,22 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// flagNames holds the names of one command line. It translates the faults of an
-// API response, which name fields of the request, into the flags and arguments that
-// the person typed. For example, with endpoints create:
+// flagNames has the names of one command line. It translates the faults of an API response, which
+// name fields of the request, into the flags and arguments that the person typed. For example, with
+// endpoints create:
 //
 //	timeout_ms must be 1000 to 30000  →  --timeout: must be 1s to 30s
 //	headers[0].name …                 →  --header: name …
 //
-// The server checks the limits, the command line knows the names, and no limit is
-// written twice.
+// The server checks the limits, and the command line knows the names. So no limit is written twice.
 type flagNames struct {
-	// The flags and arguments of the command by name, whether given or not.
+	// The flags and arguments of the command by name, also those that were not given.
 	flags     map[string]bool
 	arguments map[string]bool
-	// The value of each, as a text; empty: it is not given.
+	// The value of each flag and argument, as a text; empty: not given.
 	values map[string]string
-	// Number of headers from --header. In the request, the headers from
-	// --secret-header follow.
+	// headers is how many headers came from --header. In the request, the headers from
+	// --secret-header follow them.
 	headers int
 }
 
@@ -64,10 +63,9 @@ func (w flagNames) faults(fields []apitypes.Fault) string {
 	return strings.Join(texts, "; ")
 }
 
-// fault returns the text of one fault. It names a flag or argument if the command
-// has one for the field, and the field itself if not. Milliseconds become durations,
-// which is what the flag accepts. In a batch from a file it names the event by its
-// number, counted from 1:
+// fault returns the text of one fault. It names the flag or argument for the field; if the command
+// has none, it names the field. Milliseconds become durations, which the flag accepts. In a batch
+// from a file it names the event by its number, counted from 1:
 //
 //	events[3].type must …  →  orders.jsonl: event 4: type must …
 func (w flagNames) fault(f apitypes.Fault) string {
@@ -94,15 +92,15 @@ func (w flagNames) fault(f apitypes.Fault) string {
 			}
 		}
 	}
-	if part == "preset" { // without JSON, the flag is nothing but the preset
+	if part == "preset" { // without JSON, the flag contains only the preset
 		part = ""
 	}
 	return name + ": " + strings.TrimSpace(part+" "+reason)
 }
 
-// nextStep returns the command that removes the cause of a conflict, as a line of its
-// own. It is empty if none is known. The server's code is for every client, so it names
-// the state and not the command.
+// nextStep returns the command that removes the cause of a conflict, as a line of its own. It is
+// empty if no command is known. The server's code is for every client, so it names the state and
+// not the command.
 func (w flagNames) nextStep(conflict *client.Error) string {
 	switch id := w.values["id"]; {
 	case conflict.Code == "unverified":
@@ -117,7 +115,7 @@ func (w flagNames) nextStep(conflict *client.Error) string {
 	return ""
 }
 
-// inFlag returns milliseconds as flags take durations, without zeros at the end: 2160h.
+// inFlag returns milliseconds in the form of a duration flag, without zeros at the end: 2160h.
 func inFlag(ms int64) string {
 	text := span(ms)
 	if short, ok := strings.CutSuffix(text, "m0s"); ok {
@@ -129,10 +127,9 @@ func inFlag(ms int64) string {
 	return text
 }
 
-// flagOf maps fields to flags with another name. Fields whose flag has the same name
-// need no entry: timeout_ms is --timeout, auth.token_url is --auth-token-url. For a
-// field without an entry and without a flag of its name, the flag of the field above
-// it is used.
+// flagOf maps fields to flags with another name. A field whose flag has the same name needs no
+// entry: timeout_ms is --timeout, auth.token_url is --auth-token-url. If a field has no entry and
+// no flag of its name, the flag of the field above it is used.
 var flagOf = map[string]string{
 	"url": "endpoint-url", "headers": "header", "secret": "secret-file", "secrets": "secret-file",
 	"auth.username": "auth-user", "auth.password": "auth-secret-file", "auth.token": "auth-secret-file",
@@ -144,20 +141,20 @@ var flagOf = map[string]string{
 // index matches the position of an element in a field's name.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// of returns the command's name for a field, and the part of the field that the
-// name does not cover: auth.scopes[1] is --auth-scopes, retry.delays_ms[2] is
-// --retry with the part delays_ms[2]. It tries the field and then the fields above
-// it. The name is empty if the command has none.
+// of returns the command's name for a field, and the part of the field that the name does not
+// cover. auth.scopes[1] is --auth-scopes; retry.delays_ms[2] is --retry with the part delays_ms[2].
+// It tries the field first and then the fields above it. If the command has no name for any of
+// them, both results are empty.
 func (w flagNames) of(field string) (name, part string) {
 	var header int
-	// The request has the headers of both flags in one list, --header first, so the
-	// position tells which flag a header came from.
+	// The request has the headers of both flags in one list, those of --header first. So the
+	// position shows which flag a header came from.
 	if n, err := fmt.Sscanf(field, "headers[%d]", &header); n == 1 && err == nil && header >= w.headers {
 		_, part, _ = strings.Cut(field, "].")
 		return "--secret-header", part
 	}
-	// A flag of its own comes before the flag of the field above: auth.username is
-	// --auth-user and not --auth.
+	// The field's own flag comes before the flag of the field above: auth.username is --auth-user
+	// and not --auth.
 	for whole := field; whole != ""; whole = above(whole) {
 		bare := index.ReplaceAllString(whole, "")
 		plain := strings.NewReplacer(".", "-", "_", "-").Replace(strings.TrimSuffix(bare, "_ms"))
@@ -174,8 +171,7 @@ func (w flagNames) of(field string) (name, part string) {
 	return "", ""
 }
 
-// above returns the field that contains the given one. It is empty for a field at
-// the top.
+// above returns the field that contains the given one; empty for a field at the top.
 func above(field string) string {
 	if i := strings.LastIndexByte(field, '.'); i >= 0 {
 		return field[:i]

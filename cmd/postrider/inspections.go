@@ -21,7 +21,8 @@ var inspectionTable = tableOf[apitypes.Inspection]{
 	},
 }
 
-// verdictsText returns by which schemes a request verifies: "standard, slack: mismatch".
+// verdictsText returns the schemes, and for each that does not verify the reason: "standard, slack:
+// mismatch".
 func verdictsText(verdicts []apitypes.Verdict) string {
 	var texts []string
 	for _, v := range verdicts {

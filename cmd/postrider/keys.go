@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/offline"
 )
 
-// keysCmd is the group of commands for API keys. They work without a server and
-// without a key, on the store itself: access to the store is the permission.
+// keysCmd is the group of commands for API keys. They need no server and no API key, because they
+// open the store itself: access to the store is the permission.
 type keysCmd struct {
 	Create keysCreateCmd `cmd:"" help:"Make an API key and print it. It cannot be shown again."`
 	List   keysListCmd   `cmd:"" help:"List API keys, newest first."`
@@ -26,9 +26,9 @@ type keysCmd struct {
 	Revoke keysRevokeCmd `cmd:"" help:"Make an API key invalid."`
 }
 
-// onStore holds the flags of commands that open the store themselves. They must
-// work before any API key exists, because they make the first ones. Only one process
-// can open a SQLite store; while a server has it open, they call that server.
+// onStore has the flags of commands that open the store themselves. These commands must work before
+// any API key exists, because they make the first one. Only one process can open a SQLite store;
+// while a server has it open, they call that server.
 type onStore struct {
 	config.StoreConfig `embed:""`
 }
@@ -40,13 +40,12 @@ func (onStore) Help() string {
 		"or else from admin.key in the data folder."
 }
 
-// storeOrServer checks the settings and calls onStore, which opens the store. If another process has the
-// SQLite store open, it calls onServer with a client of that server instead.
+// storeOrServer checks the settings and calls onStore, which opens the store. If another process
+// has the SQLite store open, it calls onServer with a client of that server instead.
 //
-// It tries the store first and does not look for a server: the lock of the store is
-// the only sure sign that a server runs, while the file with a server's URL can
-// outlive it. The URL comes from that file in the data folder, the key from the
-// environment or from admin.key in that folder.
+// It tries the store first, because only the lock of the store shows for sure that a server runs.
+// The file with a server's URL can outlive the server. storeOrServer reads the URL from that file
+// in the data folder. The key comes from the environment, or from admin.key in that folder.
 func (c onStore) storeOrServer(sources *config.Sources, onStore func() error, onServer func(*client.Client) error) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -82,17 +81,17 @@ type keysCreateCmd struct {
 	JSON    bool              `name:"json" help:"Print the result as JSON."`
 }
 
-// madeKey is the output of keys create. No other output contains the text of a key:
-// the store has only its hash. It is the same whether the key was made in the store or
-// by a server, so that a script need not know.
+// madeKey is the output of keys create. No other output contains the text of a key, since the store
+// has only its hash. The output is the same whether the store or a server made the key, so a script
+// need not know.
 type madeKey struct {
 	ID  postrider.KeyID `json:"id"`
 	Key string          `json:"key"`
 }
 
-// Run makes the key and prints its id and its text. The text is on a line of its own,
-// so that a script can read it with tail -n 1. If the command ends after the key is
-// stored and before it is printed, nobody has its text; it can be revoked.
+// Run makes the key and prints its id and its text. The text is on a line of its own, so that a
+// script can read it with tail -n 1. If the command ends after the key was stored and before it was
+// printed, nobody has the text. Such a key can be revoked.
 func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := errors.Join(sources.Check(c.Validate), c.check()); err != nil {
 		return err
@@ -105,8 +104,8 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *config.Sou
 		made = madeKey{key.ID, text}
 		return err
 	}, func(api *client.Client) error {
-		// The API accepts a time and not a duration, so this machine's clock sets the
-		// expiry. On the store itself, the store's clock does.
+		// The API accepts a time and not a duration, so this machine's clock sets the expiry. If
+		// the command works on the store, the store's clock does.
 		wanted := apitypes.KeyCreate{Name: c.Name, Scopes: c.Scope, Account: c.Account}
 		if c.Expires != nil {
 			wanted.ExpiresAt = &apitypes.Time{Time: time.Now().Add(*c.Expires)}
@@ -125,14 +124,14 @@ func (c *keysCreateCmd) Run(ctx context.Context, t terminal, sources *config.Sou
 	return err
 }
 
-// check returns the faults that the server finds, too. If the command works on the
-// store itself, no server checks them. The name and the scopes are checked by kong,
-// the account when it is looked up.
+// check returns the faults that the server would find too. If the command works on the store
+// itself, no server checks them. kong checks the name and the scopes; the account is checked when
+// it is looked up.
 func (c *keysCreateCmd) check() error {
 	switch {
 	case c.Expires != nil && *c.Expires <= 0:
 		return misused("--expires: must be more than 0s")
-	// An admin key manages all accounts, so it cannot belong to one.
+	// An admin key manages all accounts, so it cannot be bound to one.
 	case c.Account != "" && slices.Contains(c.Scope, postrider.ScopeAdmin):
 		return misused("--scope: a key that is bound to an account cannot be admin")
 	}
@@ -155,8 +154,8 @@ func (c *keysListCmd) Run(ctx context.Context, t terminal, sources *config.Sourc
 	return keyTable.page(t, c.JSON, page)
 }
 
-// keys returns the keys that are bound to the account, or all without one, from the store
-// or from the server.
+// keys returns the keys that are bound to the account, from the store or from the server. Without
+// an account it returns all keys.
 func (c onStore) keys(ctx context.Context, sources *config.Sources, account string) (page apitypes.Page[apitypes.Key], err error) {
 	err = c.storeOrServer(sources, func() error {
 		keys, err := offline.Keys(ctx, c.StoreConfig, account)
@@ -178,7 +177,7 @@ type keysGetCmd struct {
 	JSON bool            `name:"json" help:"Print the result as JSON."`
 }
 
-// Run prints one key. It searches the list of all keys, which is short: one for each
+// Run prints one key. It searches the list of all keys, which is short: it has one key for each
 // program that calls the API.
 func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	page, err := c.keys(ctx, sources, "")
@@ -193,8 +192,8 @@ func (c *keysGetCmd) Run(ctx context.Context, t terminal, sources *config.Source
 	return fmt.Errorf("%s: %w", c.ID, postrider.ErrNotFound)
 }
 
-// allKeys reads all pages of the server's keys of the account, or of all keys. The commands for keys have no paging
-// flags, because the store can list all keys at once.
+// allKeys reads all pages of the keys that are bound to the account; without an account, of all
+// keys. The commands for keys have no paging flags, because the store can list all keys at once.
 func allKeys(ctx context.Context, api *client.Client, account string) (all apitypes.Page[apitypes.Key], err error) {
 	for cursor := ""; ; {
 		page, err := api.Keys(ctx, client.KeyFilter{Account: account, Paging: client.Paging{Limit: 250, Cursor: cursor}})
@@ -208,9 +207,8 @@ func allKeys(ctx context.Context, api *client.Client, account string) (all apity
 	}
 }
 
-// keyOf returns a key of the store in the type of the API, so that a command prints
-// the same whether it worked on the store or through a server. A zero time becomes
-// null.
+// keyOf converts a key of the store to the type of the API. So a command prints the same whether it
+// worked on the store or called a server. A zero time becomes null.
 func keyOf(k postrider.APIKey) apitypes.Key {
 	instant := func(at time.Time) *apitypes.Time {
 		if at.IsZero() {
@@ -247,9 +245,8 @@ var keyTable = tableOf[apitypes.Key]{
 	},
 }
 
-// keyState returns the state of a key in a word or two. Revoked comes before expired,
-// because a person did it. It compares with this machine's clock; the server uses the
-// store's.
+// keyState returns the state of a key in a word or two. Revoked comes before expired, because a
+// person revoked the key. keyState uses this machine's clock; the server uses the store's clock.
 func keyState(k apitypes.Key, now time.Time) string {
 	switch {
 	case k.RevokedAt != nil:
@@ -268,8 +265,8 @@ type keysRevokeCmd struct {
 	ID postrider.KeyID `arg:"" help:"The key's id, key_…"`
 }
 
-// Run revokes the key. Through a server it stops working there at once; on every
-// other node, and if the store is changed directly, within five seconds.
+// Run revokes the key. A server that does it refuses the key at once. Every other node refuses it
+// within five seconds; so do all nodes if the command changes the store directly.
 func (c *keysRevokeCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	err := c.storeOrServer(sources,
 		func() error { return offline.RevokeKey(ctx, c.StoreConfig, c.ID) },

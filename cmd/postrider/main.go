@@ -1,5 +1,5 @@
-// Command postrider delivers webhooks. It runs the server, and it is the command
-// line of a running server.
+// Command postrider delivers webhooks. It runs the server, and it is also the command line for a
+// running server.
 //
 //	postrider serve                      SQLite in ./postrider-data, the API on 127.0.0.1:8080
 //	postrider send order.created '{}' --account acme
@@ -8,28 +8,27 @@
 //
 // It promises to scripts:
 //
-//   - The exit code is 0 for success; 2 if the program refused the command line or
-//     the configuration before it sent a request or opened a store, so that nothing
-//     was done; and 1 if the server refused the request, or something failed.
-//   - Results go to stdout, as a table or, with --json, as JSON. Everything else,
-//     errors and the server's log, goes to stderr.
+//   - The exit code is 0 for success. It is 2 if the program refused the command line
+//     or the configuration before it sent a request or opened a store, so nothing was
+//     done. It is 1 if the server refused the request, or if something failed.
+//   - Results go to stdout, as a table or, with --json, as JSON. Errors and the
+//     server's log go to stderr.
 //   - No flag holds a secret, because other users of the machine can read command
 //     lines. Keys and secrets come from the environment, a file or stdin.
 //   - The first SIGTERM or SIGINT ends a server gracefully, the second one at once.
 //
-// Each command is a struct: its fields are the flags and arguments, which kong
-// fills, and its method Run carries it out. Most commands turn their flags into a
-// request of package client and print the response; see ask. The commands that run
-// a server or open a store use package app.
+// Each command is a struct. Its fields are the flags and arguments, which kong fills, and kong
+// calls its method Run. Most commands turn their flags into a request of package client and print
+// the response; see ask. The commands that run a server or open a store use package app.
 //
-// What a command that calls a server passes through:
+// A command that calls a server uses these files:
 //
 //   - main.go parses the command line and turns errors into texts and exit codes.
 //   - target.go finds the server and the key, makes the call and prints lists.
 //   - policy.go and connection.go map flags to the options of an endpoint, and
 //     details.go maps the options back to text, in the form of the flags.
-//   - faults.go translates the faults that the server finds into the flags.
-//   - One file for each group of commands has the rest.
+//   - faults.go translates faults from the server into the names of flags.
+//   - Each group of commands has a file for the rest.
 package main
 
 import (
@@ -96,16 +95,16 @@ type cli struct {
 	ShowVersion versionFlag `name:"version" help:"Print the version."`
 }
 
-// terminal holds the streams of a command, so that tests can replace them.
+// terminal has the streams of a command, so that tests can replace them.
 type terminal struct {
-	// Where the commands read a file named "-". One command reads it once at most.
+	// in is the file named "-". A command reads it at most once.
 	in io.Reader
-	// Results go to out; errors, hints and logs go to err.
+	// out gets results; err gets errors, hints and logs.
 	out, err io.Writer
 }
 
-// live reports whether the output is a terminal, and not a file or a pipe. Only on a
-// terminal may a command move the cursor.
+// live reports whether the output is a terminal. If it is a file or a pipe, a command must not move
+// the cursor.
 func (t terminal) live() bool {
 	file, ok := t.out.(*os.File)
 	if !ok {
@@ -117,13 +116,13 @@ func (t terminal) live() bool {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the default action of a second signal ends the process
-	log.SetOutput(io.Discard)    // net/http logs unexpected bytes of receivers there
+	context.AfterFunc(ctx, stop) // after it, a second signal ends the process at once
+	log.SetOutput(io.Discard)    // net/http logs unexpected bytes of receivers to package log
 	os.Exit(run(ctx, os.Args[1:], terminal{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// newParser returns the parser of command lines. Run adds options that bind the
-// sources of settings; tests that only look at the commands need none.
+// newParser returns the parser of command lines. run adds options that bind the sources of
+// settings. Tests that only read the commands need no options.
 func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 	return kong.New(new(cli), append([]kong.Option{
 		kong.Name("postrider"),
@@ -135,13 +134,13 @@ func newParser(t terminal, more ...kong.Option) (*kong.Kong, error) {
 	}, more...)...)
 }
 
-// run carries out a command line and returns the exit code. It is main without the
-// process, so that tests can call it.
+// run executes a command line and returns the exit code. It is main without the process, so that
+// tests can call it.
 //
-// The value of a flag comes from the first source that has one: the command line,
-// the environment, the file of --config, the default. kong parses the command line
-// and applies the defaults. [app.Sources] is its resolver for the two in between.
-// kong then calls Run of the selected command with the bound values.
+// The value of a flag comes from the first source that has one: the command line, the environment,
+// the file of --config, the default. kong parses the command line and applies the defaults;
+// [app.Sources] resolves the other two. Then kong calls Run of the selected command with the bound
+// values.
 func run(ctx context.Context, args []string, t terminal) int {
 	sources := config.NewSources(os.Environ())
 	parser, err := newParser(t, kong.Resolvers(sources), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(t, sources))
@@ -150,8 +149,8 @@ func run(ctx context.Context, args []string, t terminal) int {
 		return 1
 	}
 	parsed, err := parser.Parse(args)
-	// kong calls Resolve only for flags that are settings. A command without any has
-	// not checked the names of the variables yet.
+	// kong calls Resolve only for flags that are settings. For a command without such flags, the
+	// names of the variables are not checked yet.
 	if err == nil && !readsNoSetting(parsed) {
 		err = sources.CheckVariables()
 	}
@@ -167,8 +166,8 @@ func run(ctx context.Context, args []string, t terminal) int {
 	return exitCode(err)
 }
 
-// resolve finds what an argument of the command names on the server, for commands that accept
-// another name than an id.
+// resolve looks up the arguments of the command on the server, for commands that accept other names
+// than ids.
 func resolve(ctx context.Context, parsed *kong.Context) error {
 	node := parsed.Selected()
 	if node == nil {
@@ -183,8 +182,8 @@ func resolve(ctx context.Context, parsed *kong.Context) error {
 	return named.resolve(ctx)
 }
 
-// noSettings marks a command that reads no setting, such as version. A misspelt
-// POSTRIDER_* variable does not stop it.
+// noSettings marks a command that reads no setting, such as version. A misspelt POSTRIDER_*
+// variable does not stop such a command.
 type noSettings struct{}
 
 // readsNoSetting reports whether the parsed command is marked with noSettings.
@@ -199,21 +198,20 @@ func readsNoSetting(parsed *kong.Context) bool {
 
 func (noSettings) hasNoSettings() {}
 
-// usageError says that a command line is wrong although kong could parse it, such as
-// two flags that contradict each other. The program exits with 2.
+// usageError says that a command line is wrong although kong could parse it, such as two flags that
+// contradict each other. The exit code is 2.
 type usageError struct{ reason string }
 
 func (e *usageError) Error() string { return e.reason }
 
-// misused returns a usageError. The text starts with the flag or argument that is
-// wrong.
+// misused returns a usageError. Its text starts with the wrong flag or argument.
 func misused(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// exitCode returns the exit code for an error. No other place decides it. Scripts
-// rely on the difference: after 2 a repetition is useless until the command line is
-// corrected, after 1 it may succeed.
+// exitCode returns the exit code for an error. No other function decides the exit code. Scripts
+// rely on the difference: after 2 a repetition is useless until the command line is corrected,
+// after 1 it may succeed.
 func exitCode(err error) int {
 	var (
 		parse *kong.ParseError
@@ -223,26 +221,24 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	// Nothing was done: kong, a command or a check of the settings refused the
-	// input.
+	// Nothing was done: kong, a command or a check of the settings refused the input.
 	case errors.As(err, &parse), errors.As(err, &usage), errors.As(err, &fault):
 		return 2
 	}
 	return 1
 }
 
-// explain returns the text for a person: the error, and the next step for the
-// errors that have one. It names the flags of the command, not the fields of the
-// API.
+// explain returns the text of an error for a person. If there is an obvious next step, the text
+// ends with it. explain names the flags of the command, not the fields of the API.
 func explain(err error, command flagNames) string {
 	var (
 		parse   *kong.ParseError
 		fault   *config.Fault
 		problem *client.Error
 	)
-	// The first case that fits decides, so special cases stand before general ones. A
-	// command without --key-file, such as keys create, calls a server only if the
-	// server has the store open; its key comes from elsewhere, and so does its advice.
+	// The first case that fits decides, so special cases are before general ones. A command without
+	// --key-file, such as keys create, calls a server only if the server has the store open. Its
+	// key has other sources, so its advice differs.
 	switch text := err.Error(); {
 	case errors.As(err, &parse):
 		return choices.Replace(text) + "\n" + helpHint(parse)
@@ -269,9 +265,9 @@ func explain(err error, command flagNames) string {
 	}
 }
 
-// isForeign reports whether the error is a response that no API of Postrider gives: an
-// error response without a code, other than a proxy's that reached no server, or a
-// success that is not JSON.
+// isForeign reports whether the response is one that no API of Postrider gives. That is an error
+// response below 500 without a code, or a success that is not JSON. A proxy that reached no server
+// responds with 500 or more.
 func isForeign(err error) bool {
 	if problem, ok := errors.AsType[*client.Error](err); ok {
 		return problem.Code == "" && problem.Status < 500
@@ -280,8 +276,8 @@ func isForeign(err error) bool {
 	return ok
 }
 
-// choices removes the empty choice from the parser's errors. An enum has it only to
-// express that the flag is not given.
+// choices removes the empty choice from the parser's errors. An enum has the empty choice only for
+// a flag that is not given.
 var choices = strings.NewReplacer(`must be one of "",`, "must be one of ")
 
 // helpHint returns a line that names the help of the command that failed.

@@ -44,7 +44,7 @@ var troubledTable = tableOf[apitypes.TroubledEndpoint]{
 	},
 }
 
-// atLeast returns a number, with a plus if there may be more.
+// atLeast returns a number, with a plus sign if there may be more.
 func atLeast(n int, more bool) string {
 	text := strconv.Itoa(n)
 	if more {

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/shape"
 )
 
-// policyFlags holds the flags for the options of an endpoint, for create and update
-// alike. Each field of [apitypes.Policy] has a flag of its name, which policy maps
-// to the field; a test fails for a field without a flag.
+// policyFlags has the flags for the options of an endpoint, for create and update. Each field of
+// [apitypes.Policy] has a flag of its name, which policy maps to the field; a test fails for a
+// field without a flag.
 //
 // The API tells three states of an option apart, and so must the flags:
 //
@@ -26,12 +26,11 @@ import (
 //     --no-headers or --no-tls.
 //   - A value: every other text of the flag.
 //
-// Therefore no flag has a default of kong: update would send that default every time.
+// Therefore kong has no default for any of these flags: update would send the default every time.
 // The help names the default that the server applies.
 type policyFlags struct {
-	// When and how often attempts are made, and how they are signed. --retry and
-	// --circuit accept a preset or the JSON of the API, because their numbers are too many
-	// for flags.
+	// When and how often attempts are made, and how they are signed. --retry and --circuit accept a
+	// preset or the JSON of the API, because they have too many numbers for single flags.
 	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: default (10 attempts in 76 hours), seven-step (7 in 35 hours), full-jitter (7 in up to 35 hours), eight-step (8 in 14 hours), exponential (17 in 7 hours), hourly-cap (8 in up to an hour), 48h (19 in that time), 72h (16), or JSON with the delay before each attempt, the first included: {\"delays_ms\":[0,30000]} is two attempts. endpoints get prints the delays. Default: the preset default."`
 	Timeout         *time.Duration `placeholder:"DURATION" help:"Time limit of one attempt, from the connection to the end of the response, 1s to 30s. Default: 10s."`
 	ClientErrors    string         `enum:",retry,dead_letter" default:"" placeholder:"retry|dead_letter" help:"What a 4xx response does: retry the delivery, or make it a dead letter at once (dead_letter). Default: retry."`
@@ -45,10 +44,9 @@ type policyFlags struct {
 	Order           string         `enum:",none,by_key" default:"" placeholder:"none|by_key" help:"In which order events are sent: none, or by_key for one event of an ordering key at a time, as they were published. Default: none."`
 	OnDead          string         `enum:",skip,pause" default:"" placeholder:"skip|pause" help:"What a dead letter does to its ordering key, with --order by_key: skip continues with the next event, pause waits until a person replays or discards it. Default: skip."`
 
-	// The connection: headers, authentication, TLS, redirects. Secrets come from files
-	// or stdin, because every user of the machine can see a command line. The parts of
-	// the authentication and of TLS are single flags here and one object in the API;
-	// see keepParts.
+	// The connection: headers, authentication, TLS, redirects. Secrets come from files or stdin,
+	// because every user of the machine can read command lines. The parts of the authentication and
+	// of TLS are single flags here and one object in the API; see keepParts.
 	Header       []string `sep:"none" placeholder:"NAME=VALUE" help:"A header that requests carry. Can be repeated. The headers replace all headers of the endpoint."`
 	SecretHeader []string `sep:"none" placeholder:"NAME=FILE" help:"A header with a secret value, which is read from a file (- is stdin). Can be repeated. NAME without a file keeps the stored value."`
 	NoHeaders    bool     `help:"Remove all headers of the endpoint."`
@@ -73,13 +71,13 @@ type policyFlags struct {
 	SendTraceParent *bool `name:"send-traceparent" negatable:"" help:"Send the header traceparent: the event's trace, and a span id of its own for each attempt. Default: no."`
 }
 
-// policy returns the options that the flags name, and leaves the others out. It is
-// the only mapping from flags to the API. It reads the files of secrets. Others are
-// the other files that the command reads a secret from.
+// policy returns the options that the flags name, and leaves out the others. No other function maps
+// these flags to the API. policy reads the files of secrets. others are further files from which
+// the command reads a secret.
 //
-// It refuses what only the command line can get wrong: the form of a text, two flags
-// that contradict each other. Limits are checked only by the server, so that they
-// are written once; [flagNames.faults] translates its refusals into flags.
+// policy refuses only mistakes of the command line itself: a malformed text, or two flags that
+// contradict each other. Only the server checks limits, so that they are written once;
+// [flagNames.faults] translates the server's faults into flags.
 func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, err error) {
 	if err := f.checkStdin(others); err != nil {
 		return p, err
@@ -88,8 +86,8 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 		return p, err
 	}
 	p.Signature = signatureOf(f.Signature)
-	// The flags below have a form of their own. The first fault ends the command,
-	// while the server reports all faults of a request together.
+	// The flags below have a form of their own. The first fault ends the command. The server, in
+	// contrast, reports all faults of a request together.
 	if p.Retry, err = f.retry(); err != nil {
 		return p, err
 	}
@@ -110,7 +108,7 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 }
 
 // plain sets the options whose flags have the same form as the API: a number, a text, a duration,
-// yes or no. An option whose flag is not given is left out.
+// yes or no. It leaves out an option whose flag is not given.
 func (f *policyFlags) plain(p *apitypes.Policy) error {
 	flags := reflect.ValueOf(f).Elem()
 	for option := range shape.Options(p, flags.Type()) {
@@ -124,8 +122,8 @@ func (f *policyFlags) plain(p *apitypes.Policy) error {
 	return nil
 }
 
-// retry returns the retry policy: JSON if the text starts with a brace, else a
-// preset, whose name the server checks.
+// retry returns the retry policy. A text that starts with a brace is JSON, any other text is a
+// preset. The server checks the name of the preset.
 func (f *policyFlags) retry() (r apitypes.Optional[apitypes.Retry], err error) {
 	switch {
 	case f.Retry == "":
@@ -137,7 +135,7 @@ func (f *policyFlags) retry() (r apitypes.Optional[apitypes.Retry], err error) {
 	return r, err
 }
 
-// circuit returns the circuit policy: JSON if the text starts with a brace, else a
+// circuit returns the circuit policy. A text that starts with a brace is JSON, any other text is a
 // preset.
 func (f *policyFlags) circuit() (c apitypes.Optional[apitypes.CircuitPolicy], err error) {
 	switch {
@@ -150,9 +148,9 @@ func (f *policyFlags) circuit() (c apitypes.Optional[apitypes.CircuitPolicy], er
 	return c, err
 }
 
-// signatureOf parses signature schemes: a name, and after colons an optional header
-// and prefix, for example github:X-Acme-Signature:sha256=. No header name contains a
-// colon, and a prefix may contain more of them. The server checks the names.
+// signatureOf parses signature schemes: a name, and after colons an optional header and prefix, for
+// example github:X-Acme-Signature:sha256=. A prefix may contain further colons; a header name never
+// does. The server checks the names.
 func signatureOf(texts []string) apitypes.Optional[apitypes.Signature] {
 	if len(texts) == 0 {
 		return apitypes.Optional[apitypes.Signature]{}
@@ -166,9 +164,9 @@ func signatureOf(texts []string) apitypes.Optional[apitypes.Signature] {
 	return apitypes.Of(s)
 }
 
-// decode parses the JSON of a flag into to. It reports whether the text is exactly
-// one value without unknown fields: a misspelt field must not be ignored. Text after
-// the value is a mistake, too, for example a shell quote in the wrong place.
+// decode parses the JSON of a flag into to. It returns false if the text is not exactly one value,
+// or if it has an unknown field, which may be misspelt. Text after the value is a mistake too, for
+// example a shell quote in the wrong place.
 func decode[T any](text string, to *apitypes.Optional[T]) bool {
 	var value T
 	d := json.NewDecoder(strings.NewReader(text))
@@ -181,13 +179,12 @@ func decode[T any](text string, to *apitypes.Optional[T]) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// unlimited is the text of a null rate, in the flag and in the output. A rate needs a
-// word for null: --rate without a value would be a missing argument.
+// unlimited is the text of a null rate, in the flag and in the output. The flag needs a word for
+// null, because --rate without a value would be a missing argument.
 const unlimited = "unlimited"
 
-// parseRate parses a rate: attempts per duration with an optional burst, for
-// example 100/1s, 100/s or 100/1s+20. The empty text leaves the option out. Without
-// a burst, the server chooses one.
+// parseRate parses a rate: attempts per duration with an optional burst, for example 100/1s, 100/s
+// or 100/1s+20. An empty text leaves out the option. Without a burst, the server chooses one.
 func parseRate(text string) (apitypes.Optional[apitypes.Rate], error) {
 	switch text {
 	case "":

@@ -29,7 +29,7 @@ type portalLinkCmd struct {
 	Locale       string                `help:"Language of the pages, for example de. Default: the browser's."`
 }
 
-// Run makes the link and prints nothing else, so that a script can use it.
+// Run makes the link and prints only the link, so that a script can use it.
 func (c *portalLinkCmd) Run(ctx context.Context, t terminal) error {
 	ms := c.TTL.Milliseconds()
 	print := func(t terminal, asJSON bool, s apitypes.PortalSession) error {
@@ -64,8 +64,8 @@ type portalSetCmd struct {
 	Options      *[]string `placeholder:"NAME" help:"Options of endpoints that customers may set, separated by commas, by their names in the API, for example rate,headers; none for no option, standard for the standard ones."`
 }
 
-// Run reads the settings, changes the ones whose flags are given, and sends them all,
-// because the API replaces them as a whole.
+// Run reads the settings, changes those whose flags are given, and sends all settings, because the
+// API replaces them as a whole.
 func (c *portalSetCmd) Run(ctx context.Context, t terminal) error {
 	if c.Name == nil && c.Colour == nil && c.FrameOrigins == nil && c.Options == nil {
 		return misused("nothing to change: name at least one flag, as in --name Acme")
@@ -104,7 +104,7 @@ func (c *portalSetCmd) update(now apitypes.Portal) apitypes.PortalUpdate {
 	return to
 }
 
-// unlessWord returns the texts; nil if they are the one word.
+// unlessWord returns the texts; nil if the only text is the word.
 func unlessWord(texts []string, word string) []string {
 	if len(texts) == 1 && texts[0] == word {
 		return nil

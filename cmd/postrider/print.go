@@ -10,9 +10,9 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// printTable prints rows in aligned columns. An empty cell is printed as a dash, so
-// that scripts that split a row at blanks count its columns right. Scripts that need
-// more than a column should use --json.
+// printTable prints rows in aligned columns. An empty cell is printed as a dash, so that a script
+// that splits a row at blanks finds the right column. Scripts that read several columns should use
+// --json.
 func printTable(w io.Writer, head []string, rows [][]string) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
@@ -27,9 +27,8 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 	return table.Flush()
 }
 
-// oneLine replaces control characters by blanks. Cells contain text of customers
-// and receivers, which must not break the table or send escape sequences to the
-// terminal.
+// oneLine replaces control characters by blanks. Cells contain text of customers and receivers.
+// That text must not break the table or send escape sequences to the terminal.
 func oneLine(cell string) string {
 	cell = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
@@ -43,9 +42,9 @@ func oneLine(cell string) string {
 	return cell
 }
 
-// printJSON prints a value as indented JSON, in the shape of the API, so that the
-// OpenAPI document describes the output of the commands, too. It does not escape <, >
-// and &, so that URLs can be copied.
+// printJSON prints a value as indented JSON in the form of the API, so the OpenAPI document also
+// describes the output of the commands. It does not escape <, > and &, so that people can copy
+// URLs.
 func printJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -53,8 +52,8 @@ func printJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// moment returns a time in UTC as tables show it, to the second. It is empty for
-// nil and for the zero time. The form is one that --from and --to accept.
+// moment returns a time for tables, in UTC and to the second. It is empty for nil and for the zero
+// time. --from and --to accept this form.
 func moment(at *apitypes.Time) string {
 	if at == nil || at.IsZero() {
 		return ""
@@ -71,8 +70,8 @@ func optional[T any](p *T) T {
 	return *p
 }
 
-// idText returns the text of an id, and the empty text for the zero id: a filter that is
-// not given must be left out of the request, not sent as ep_000….
+// idText returns the text of an id; empty for the zero id. A filter that is not given must be left
+// out of the request, and not be sent as ep_000….
 func idText[I interface {
 	IsZero() bool
 	String() string

@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/config"
 )
 
-// readyCmd is the command ready. It is the health check of a container, in which no
-// other program is: it has the settings of the server beside it.
+// readyCmd is the command ready. It is the health check for a container that contains no other
+// program. It reads the settings of the server in the same container.
 type readyCmd struct {
 	ConfigFile string `name:"config" setting:"" placeholder:"FILE" help:"YAML file with the settings of the server. Default: none."`
 	OpsListen  string `name:"ops-listen" setting:"" default:"127.0.0.1:9090" help:"Address of the server's listener for operators, host:port."`
 }
 
-// Run exits with 0 if the server should get traffic.
+// Run exits with 0 if the server should get traffic, and with 1 otherwise.
 func (c *readyCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(func(func(string) string) error { return nil }); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (c *readyCmd) Run(ctx context.Context, t terminal, sources *config.Sources)
 	if err != nil {
 		return misused("--ops-listen: must be host:port")
 	}
-	// A listener for all addresses is asked at the one of this machine.
+	// If the listener is bound to all addresses, the request goes to 127.0.0.1.
 	if ip := net.ParseIP(cmp.Or(host, "::")); ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}

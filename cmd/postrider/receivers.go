@@ -16,61 +16,59 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// receivers are the receivers of the demonstration: one local HTTP server with a
-// path for each of them.
+// receivers are the receivers of the demonstration: one local HTTP server with a path for each
+// receiver.
 type receivers struct {
-	// Set by newReceivers; in the order of the summary.
+	// all is in the order of the summary. newReceivers sets it.
 	all      []*receiver
 	server   *http.Server
-	link     *link        // to the dashboard; served beside the receivers
+	link     *link        // the link to the dashboard; the receivers' server serves it too
 	listener net.Listener // set by listen
-	began    time.Time    // set by listen; the outages are counted from it
+	began    time.Time    // set by listen; outages are counted from this time
 
 	mu       sync.Mutex
 	expected map[string]bool // ids of the events that were published; expect adds them
 }
 
-// receiver is the other side of one endpoint. It verifies signatures with the
-// secret of its endpoint, and keeps a ledger of its own. The verdict compares these
-// ledgers with the events that were published; it does not ask the server, whose
-// records are what the demonstration checks.
+// receiver is the other side of one endpoint. It verifies signatures with the secret of its
+// endpoint, and records its requests. The verdict compares these records with the published events.
+// It does not ask the server, because the demonstration checks the server's work.
 type receiver struct {
-	name, behaviour string  // the path and the description of its behaviour
-	accepts         bool    // whether it accepts every event in the end
+	name, behaviour string  // the path, and a description of the behaviour
+	accepts         bool    // it accepts every event in the end
 	delays          []int64 // the retry policy of its endpoint, in milliseconds
-	// The circuit of its endpoint. Most have none: an open circuit would last longer
-	// than the story.
+	// circuit is the circuit policy of its endpoint. Most receivers have none, because an open
+	// circuit would last longer than the demonstration.
 	circuit apitypes.CircuitPolicy
-	// Returns the status code for a request. Times counts the requests with this
-	// event, the current one included.
+	// respond returns the status code for a request. times counts the requests with this event,
+	// this one included.
 	respond func(request *http.Request, times int) int
 
 	endpoint postrider.EndpointID // set by enrol
 
 	mu sync.Mutex
-	// The secrets of the endpoint. enrol sets them; until then every request is
+	// keys are the secrets of the endpoint, set by enrol. Before that, every request counts as
 	// forged.
 	keys     []signature.Key
 	times    map[string]int  // requests by the event's id
 	accepted map[string]bool // ids of the events that got a 2xx
-	// All requests, and those whose signature did not verify.
+	// requests counts all requests; forged counts those whose signature did not verify.
 	requests int
 	forged   int
 }
 
-// totals holds the totals of a receiver's ledger.
+// totals are the totals of a receiver's records.
 type totals struct{ requests, events, accepted int }
 
 const (
-	// An outage of the receiver outages begins every outageInterval and lasts for
-	// outageTime. The first one begins outageTime before the first interval is over.
+	// An outage of the receiver outages lasts outageTime at the end of each outageInterval.
 	outageInterval = 20 * time.Second
 	outageTime     = 10 * time.Second
 )
 
-// newReceivers returns the six receivers of the story. Their retries are short, so
-// that a delivery ends within seconds. The flaky one needs four attempts and 1.2 s;
-// that is why the demonstration stops publishing some seconds before its end.
+// newReceivers returns the six receivers. Their retries are short, so that a delivery ends within
+// seconds. The flaky one needs four attempts and 1.2 s. Therefore the demonstration stops
+// publishing some seconds before its end.
 func newReceivers() *receivers {
 	always := func(code int) func(*http.Request, int) int {
 		return func(*http.Request, int) int { return code }
@@ -117,7 +115,7 @@ func acceptFourth(_ *http.Request, times int) int {
 	return http.StatusOK
 }
 
-// failInOutages fails while an outage lasts.
+// failInOutages fails during an outage and accepts otherwise.
 func (rs *receivers) failInOutages(*http.Request, int) int {
 	if time.Since(rs.began)%outageInterval >= outageInterval-outageTime {
 		return http.StatusInternalServerError
@@ -125,7 +123,7 @@ func (rs *receivers) failInOutages(*http.Request, int) int {
 	return http.StatusNoContent
 }
 
-// listen binds an address of this machine. Its port 0 is a free port.
+// listen listens at an address of this machine. Port 0 takes a free port.
 func (rs *receivers) listen(ctx context.Context, at netip.AddrPort) (err error) {
 	if rs.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", at.String()); err != nil {
 		return fmt.Errorf("receive: %w", err)
@@ -144,20 +142,19 @@ func (rs *receivers) run(ctx context.Context) error {
 	return nil
 }
 
-// dashboard returns the link that logs in to the dashboard. It works from now on.
+// dashboard returns the link that logs in to the dashboard. The link works from then on.
 func (rs *receivers) dashboard(server http.Handler, url, key string) string {
 	rs.link.server, rs.link.url, rs.link.key = server, url, key
 	return "http://" + rs.listener.Addr().String() + rs.link.path()
 }
 
-// url returns the URL of a receiver. It needs the port, so listen comes first.
+// url returns the URL of a receiver. It needs the port, so listen must be called before.
 func (rs *receivers) url(r *receiver) string {
 	return "http://" + rs.listener.Addr().String() + "/" + r.name
 }
 
-// expect notes the id of a published event. A receiver may get the event before
-// that, because delivery starts before the publisher has read its response. Only the
-// verdict compares the two.
+// expect records the id of a published event. A receiver may get the event earlier, because the
+// delivery starts before the publisher has read its response. Only the verdict compares the two.
 func (rs *receivers) expect(event string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -171,9 +168,9 @@ func (rs *receivers) published() int {
 	return len(rs.expected)
 }
 
-// verdict returns how many published events each accepting receiver lacks, by its
-// name, and how many requests to any receiver had a signature that does not verify.
-// A receiver that lacks none is not in the map.
+// verdict returns how many published events each accepting receiver lacks, by its name. Receivers
+// that lack none are not in the map. forged is how many requests to any receiver had a signature
+// that does not verify.
 func (rs *receivers) verdict() (missing map[string]int, forged int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -198,8 +195,8 @@ func (rs *receivers) accepting() (names []string) {
 	return names
 }
 
-// enrol gives the receiver the id and the secrets of its endpoint. It comes before the
-// first event: a request without a known secret counts as forged.
+// enrol gives the receiver the id and the secrets of its endpoint. It must be called before the
+// first event, since a request without a known secret counts as forged.
 func (r *receiver) enrol(e apitypes.Endpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,8 +211,8 @@ func (r *receiver) enrol(e apitypes.Endpoint) error {
 	return nil
 }
 
-// ServeHTTP handles a webhook as a careful receiver does: it limits the body,
-// verifies the signature, and only then responds with its own behaviour.
+// ServeHTTP handles a webhook as a careful receiver does: it limits the body, verifies the
+// signature, and only then responds.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, 1<<20))
 	if err != nil {
@@ -227,8 +224,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
-	// The lock is not held here: the slow receiver would make its other requests
-	// wait.
+	// The lock is not held here. Otherwise the slow receiver would delay its other requests.
 	code := r.respond(request, times)
 	if code < 300 {
 		r.mu.Lock()
@@ -238,12 +234,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(code)
 }
 
-// record verifies a request and enters it into the ledger. It returns the event's id
-// and how many requests with this event have arrived.
+// record verifies a request and counts it. It returns the event's id, and how many requests with
+// this event have arrived.
 func (r *receiver) record(header http.Header, body []byte) (event string, times int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Forged requests count, too: the summary shows everything that arrived.
+	// Forged requests count too, because the summary shows all requests.
 	r.requests++
 	verifier := signature.Verifier{Keys: r.keys}
 	if err := verifier.Verify(header, body, time.Now()); err != nil {
@@ -255,17 +251,16 @@ func (r *receiver) record(header http.Header, body []byte) (event string, times 
 	return event, r.times[event], nil
 }
 
-// seen returns the totals of the ledger. Requests minus events is the number of
-// retries.
+// seen returns the totals of the records. The number of retries is requests minus events.
 func (r *receiver) seen() totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return totals{requests: r.requests, events: len(r.times), accepted: len(r.accepted)}
 }
 
-// check returns how many of the expected events the receiver has not accepted, and
-// how many of its requests were forged. An event counts as accepted with the first 2xx;
-// later requests with it are duplicates, which the server may send after a crash.
+// check returns how many of the expected events the receiver has not accepted, and how many of its
+// requests were forged. An event counts as accepted with the first 2xx. Later requests with the
+// event are duplicates, which the server may send after a crash.
 func (r *receiver) check(expected map[string]bool) (missing, forged int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,7 +42,7 @@ func matchesText(c apitypes.ReplayCount) string {
 	return strconv.Itoa(c.Matches) + "+"
 }
 
-// awaiting holds the flag of the commands that start a replay.
+// awaiting has the flag of the commands that start or show a replay.
 type awaiting struct {
 	Wait bool `help:"Wait until the replay has ended, and show its progress. Ctrl-C ends the wait, not the replay."`
 }
@@ -67,7 +67,7 @@ type replaysCreateCmd struct {
 	DryRun    bool                   `help:"Only count the deliveries, and change nothing."`
 }
 
-// Run creates the replay and prints it, or only counts what it would select.
+// Run creates the replay and prints it. With --dry-run it only prints how many deliveries match.
 func (c *replaysCreateCmd) Run(ctx context.Context, t terminal) error {
 	if c.Missed && len(c.Status) > 0 {
 		return misused("--missed, --status: only one of them")
@@ -93,7 +93,7 @@ func (c *replaysCreateCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// orNull returns the time as a field of a request; nil: the flag is not given.
+// orNull returns the time as a field of a request; nil if the flag is not given.
 func (i instant) orNull() *apitypes.Time {
 	if i.IsZero() {
 		return nil
@@ -119,8 +119,8 @@ func printNewReplay(t terminal, asJSON bool, r apitypes.Replay) error {
 	return replayTable.one(t, asJSON, r)
 }
 
-// tellKept says that a part of what a replay selects may be deleted, and the command that looks
-// for it in the archive. from is where the replay begins; nil: it has no beginning.
+// tellKept warns that a part of the selected deliveries may be deleted, and prints the command that
+// searches for them in the archive. from is the start of the replay's time range; nil: none.
 func (t terminal) tellKept(c apitypes.ReplayCount, account string, from *apitypes.Time) {
 	if c.KeptSince == nil {
 		return
@@ -139,8 +139,8 @@ docs/operate/archive.md says how to publish it again.
 `, moment(c.KeptSince), search)
 }
 
-// awaitReplay waits until the replay is not running any more, and shows its progress. On a
-// terminal the progress is one line that changes.
+// awaitReplay waits until the replay no longer runs, and shows its progress. On a terminal the
+// progress is one line that changes.
 func awaitReplay(ctx context.Context, t terminal, api *client.Client, r apitypes.Replay) (apitypes.Replay, error) {
 	end := "\n"
 	if t.live() {
@@ -186,7 +186,7 @@ func (c *replaysListCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// oneReplay holds the flags and the argument of commands for one replay.
+// oneReplay has the flags and the argument of commands for one replay.
 type oneReplay struct {
 	target `embed:""`
 

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// searchCmd finds objects by whatever a person knows of them.
+// searchCmd is the command search. It finds objects by an id, a key or the beginning of a name.
 type searchCmd struct {
 	target `embed:""`
 

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 )
 
-// secretsCmd is the group of commands for the keys that encrypt secrets in the store.
-// The secrets that sign requests belong to endpoints; see endpoints rotate.
+// secretsCmd is the group of commands for the keys that encrypt secrets in the store. The secrets
+// that sign requests belong to endpoints; see endpoints rotate.
 type secretsCmd struct {
 	RotateKey  secretsRotateCmd `cmd:"" help:"Encrypt the stored secrets with a new key. Servers can run meanwhile."`
 	NewKey     secretsNewCmd    `cmd:"" help:"Write a new encryption key into a file, for --secrets-key-file."`
@@ -34,9 +34,9 @@ type secretsRotateCmd struct {
 	JSON    bool          `name:"json" help:"Print the result as JSON."`
 }
 
-// rotatedKey is the JSON output of secrets rotate-key. [secrets.Reencrypted] explains
-// the counts. Dropped and Set are empty lists, never null. Set contains keys, so the
-// output belongs into no log.
+// rotatedKey is the JSON output of secrets rotate-key. [secrets.Reencrypted] explains the counts.
+// Dropped and Set are empty lists if there is nothing, never null. Set contains keys, so do not
+// write the output to a log.
 type rotatedKey struct {
 	Key         string   `json:"key"`
 	Source      string   `json:"source"`
@@ -47,17 +47,15 @@ type rotatedKey struct {
 	Set         []string `json:"set"`
 }
 
-// Run rotates the encryption key. If a server has the store open, the command
-// changes the key file itself and asks the server to encrypt the stored values
-// again, because only the server can write the store then. The server reads the key
-// file again when it meets a key that it does not know.
+// Run rotates the encryption key. If a server has the store open, only the server can write the
+// store. Then the command changes the key file and asks the server to encrypt the stored values
+// again. The server reads the key file again when it meets an unknown key.
 func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if c.Grace < 0 {
 		return misused("--grace: must not be less than 0s")
 	}
 	rotation := secrets.Rotation{
-		// A zero Grace stands for the default of a minute, so --grace 0s becomes a
-		// nanosecond.
+		// A zero Grace means the default of one minute, so --grace 0s becomes a nanosecond.
 		DropOld: c.DropOld, Grace: max(c.Grace, 1), Log: slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	var done secrets.Rotated
@@ -65,8 +63,8 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *config.
 		done, err = offline.RotateKey(ctx, c.StoreConfig, rotation)
 		return err
 	}, func(api *client.Client) (err error) {
-		// One call encrypts values for some seconds; the rotation repeats it until
-		// the server says that it is done.
+		// One call encrypts values for some seconds. The rotation repeats the call until the server
+		// says that it is done.
 		rotation.Reencrypt = func(ctx context.Context) (secrets.Reencrypted, error) {
 			r, err := api.Reencrypt(ctx)
 			return secrets.Reencrypted(r), err
@@ -86,10 +84,10 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *config.
 	return printRotated(t, done)
 }
 
-// printRotated prints the result. Keys that are the value of a setting can only be
-// changed by the operator, so it prints the steps: one value to set if only old keys
-// are dropped, two values for a new key. A new key takes two steps because every
-// server must be able to decrypt with it before any server encrypts with it.
+// printRotated prints the result. Only the operator can change keys that are the value of a
+// setting, so it prints the steps: one value to set if only old keys are dropped, two values for a
+// new key. A new key takes two steps, because every server must be able to decrypt with it before
+// any server encrypts with it.
 func printRotated(t terminal, done secrets.Rotated) error {
 	fmt.Fprintf(t.out, "the newest key is %s of %s; %d values checked, %d encrypted again\n", done.Key, done.Source, done.Checked, done.Reencrypted.Reencrypted)
 	if done.Unreadable > 0 {
@@ -109,8 +107,8 @@ func printRotated(t terminal, done secrets.Rotated) error {
 	return nil
 }
 
-// secretsNewCmd is the command secrets new-key. It needs no store and no settings, so
-// that the key can be made on another machine than the server's.
+// secretsNewCmd is the command secrets new-key. It needs no store and no settings, so people can
+// make the key on another machine than the server's.
 type secretsNewCmd struct {
 	File string `arg:"" help:"The file to create. Only its owner can read it."`
 }
@@ -130,8 +128,8 @@ type secretsExportCmd struct {
 	File string `arg:"" help:"The file to create. Only its owner can read it."`
 }
 
-// Run writes the file. It fails if a file with this name exists: that could be the
-// only copy of other keys.
+// Run writes the file. It fails if the file exists, since that file could be the only copy of other
+// keys.
 func (c *secretsExportCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

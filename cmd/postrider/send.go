@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// sendCmd is the command send. It publishes one event; events publish sends many.
+// sendCmd is the command send. It publishes one event. The command events publish publishes many.
 type sendCmd struct {
 	target `embed:""`
 
@@ -51,9 +51,9 @@ func printReceipt(t terminal, asJSON bool, receipt apitypes.Receipt) error {
 	return err
 }
 
-// readData returns the data of an event: the argument itself, the file after an @, or
-// stdin for "-". It must be JSON, and is sent unchanged, white space included, because
-// receivers verify a signature over these bytes. The name is that of the argument.
+// readData returns the data of an event: the argument itself, the file after an @, or stdin for
+// "-". The data must be JSON. It is sent unchanged, with its white space, because receivers verify
+// a signature of these bytes. name is the name of the argument.
 func readData(t terminal, name, argument string) (json.RawMessage, error) {
 	text := []byte(argument)
 	if file, ok := strings.CutPrefix(argument, "@"); ok || argument == "-" {
@@ -71,8 +71,8 @@ func readData(t terminal, name, argument string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// publishText returns in a few words what happens to a published event. An event
-// for more than 256 endpoints has no number of deliveries yet: a job makes them.
+// publishText says in a few words what happens to a published event. For an event to more than 256
+// endpoints the number of deliveries is not known yet: a job makes them.
 func publishText(r apitypes.Receipt) string {
 	switch n := optional(r.Deliveries); {
 	case r.Duplicate:

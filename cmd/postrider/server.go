@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/offline"
 )
 
-// serveCmd is the command serve. Its flags are all settings of the server.
+// serveCmd is the command serve. Its flags are the settings of the server.
 type serveCmd struct {
 	config.Config `embed:""`
 }
@@ -22,9 +22,9 @@ func (serveCmd) Help() string {
 		"A flag overrides the environment, and the environment overrides the file of --config."
 }
 
-// Run serves until the first SIGTERM or SIGINT, and then drains. It checks the
-// configuration before it binds a port, so that a wrong setting exits with 2 and a
-// supervisor does not try again for ever.
+// Run serves until the first SIGTERM or SIGINT, and then drains. It checks the configuration before
+// it binds a port. So a wrong setting exits with 2, and a supervisor does not restart the server
+// for ever.
 func (c *serveCmd) Run(ctx context.Context, t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err
@@ -33,9 +33,9 @@ func (c *serveCmd) Run(ctx context.Context, t terminal, sources *config.Sources)
 	if err != nil {
 		return err
 	}
-	// The first key exists only when the store is open. A server whose database
-	// cannot be reached serves its listeners already and tries again, so this waits
-	// beside it. If the server ends before, nothing is printed.
+	// The first key exists only once the store is open. If the database cannot be reached, the
+	// server already serves its listeners and tries again. So a goroutine waits for the store
+	// beside the server. If the server ends before the store is open, nothing is printed.
 	ended := make(chan struct{})
 	var printing sync.WaitGroup
 	printing.Go(func() {
@@ -51,8 +51,8 @@ func (c *serveCmd) Run(ctx context.Context, t terminal, sources *config.Sources)
 	return err
 }
 
-// printFirstKey prints the admin key that the server made for a new store. It goes
-// to stdout and not to the log, because logs are collected and kept.
+// printFirstKey prints the admin key that the server made for a new store. It prints to stdout and
+// not to the log, because logs are collected and kept.
 func printFirstKey(t terminal, key offline.FirstKey) {
 	switch {
 	case key.Text == "":
@@ -63,9 +63,8 @@ func printFirstKey(t terminal, key offline.FirstKey) {
 	}
 }
 
-// migrateCmd is the command migrate, for deployments that upgrade the database
-// before they start new servers, for example because the servers' own user may not
-// create tables.
+// migrateCmd is the command migrate. It is for deployments that upgrade the database before they
+// start new servers, for example because the servers' own user may not create tables.
 type migrateCmd struct {
 	config.StoreConfig `embed:""`
 }
@@ -82,8 +81,8 @@ func (c *migrateCmd) Run(ctx context.Context, t terminal, sources *config.Source
 	return nil
 }
 
-// configCmd is the command config. Its commands read all settings as serve does, but
-// open no store and bind no port, so they can run beside a server.
+// configCmd is the command config. Its commands read all settings as serve does. They open no store
+// and bind no port, so they can run beside a server.
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Print the effective settings, where each comes from, and every fault in them."`
 	Print configPrintCmd `cmd:"" help:"Print the effective settings as a YAML file, with secrets masked."`
@@ -93,9 +92,9 @@ type configCheckCmd struct {
 	config.Config `embed:""`
 }
 
-// Run prints the settings first and the faults afterwards, so that an operator sees
-// the origin of a wrong value. A value that could not be parsed is in the faults, and
-// the table has the default in its place.
+// Run prints the settings first and then the faults, so that an operator sees where a wrong value
+// comes from. For a value that could not be parsed, the table has the default, and the faults name
+// the value.
 func (c *configCheckCmd) Run(t terminal, sources *config.Sources) error {
 	rows := [][]string{}
 	for _, s := range c.Settings() {
@@ -111,9 +110,8 @@ type configPrintCmd struct {
 	config.Config `embed:""`
 }
 
-// Run prints the settings as a file for --config. It prints nothing if a setting is
-// wrong: a file with a fault in it would only move the fault. Masked secrets must be
-// filled in by hand.
+// Run prints the settings as a file for --config. If a setting is wrong, it prints only the faults,
+// because the file would have the same fault. The operator must fill in masked secrets.
 func (c *configPrintCmd) Run(t terminal, sources *config.Sources) error {
 	if err := sources.Check(c.Validate); err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// statsCmd shows the numbers of an endpoint, of an account, or of all that the key may see.
+// statsCmd shows the numbers of an endpoint, of an account, or of all accounts that the key may
+// see.
 type statsCmd struct {
 	target `embed:""`
 
@@ -37,8 +38,8 @@ func (c *statsCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-// printStats prints a row for each step in which something happened, one for the whole
-// range, and what waits now.
+// printStats prints a row for each step with numbers, a row for the whole range, and the deliveries
+// that wait now.
 func printStats(t terminal, asJSON bool, s apitypes.Stats) error {
 	if asJSON {
 		return printJSON(t.out, s)
@@ -65,7 +66,7 @@ func printStats(t terminal, asJSON bool, s apitypes.Stats) error {
 	return err
 }
 
-// upTo returns a count that stops at 10,000.
+// upTo returns a count for people. Counts stop at 10,000.
 func upTo(n int) string {
 	if n >= 10_000 {
 		return "10000 or more"
@@ -84,7 +85,7 @@ func statsRow(from string, n apitypes.StatsNumbers) []string {
 	return row
 }
 
-// percent returns a share in percent. It never rounds up to 100 %.
+// percent returns a share in per cent. It never rounds up to 100 %.
 func percent(share *float64) string {
 	if share == nil {
 		return ""

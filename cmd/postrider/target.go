@@ -19,34 +19,34 @@ import (
 	"github.com/postrider/postrider/internal/config"
 )
 
-// target holds the flags of every command that calls a server.
+// target has the flags of every command that calls a server.
 type target struct {
 	URL     string `name:"url" group:"Server" env:"POSTRIDER_URL" placeholder:"URL" help:"URL of the server. Default: that of the server that runs with the data folder (POSTRIDER_DATA_DIR, or ./postrider-data), or else http://127.0.0.1:8080."`
 	KeyFile string `name:"key-file" group:"Server" env:"POSTRIDER_KEY_FILE" placeholder:"FILE" help:"File with the API key. Default: the variable POSTRIDER_API_KEY, or else admin.key in the data folder: POSTRIDER_DATA_DIR, or ./postrider-data."`
 	JSON    bool   `name:"json" help:"Print the result as JSON."`
 
-	// NotEffective tells of a change that is not in effect on all servers yet; nil: nobody is told.
+	// NotEffective is called for a change that is not in effect on all servers yet. ask sets it;
+	// nil: no call.
 	NotEffective func(apitypes.NotEffective) `kong:"-"`
 }
 
-// dataFolder returns the store of a server with the same environment that was started in the
-// same directory. The commands find its first admin key and its URL there.
+// dataFolder returns the data folder of a server that was started in the same directory with the
+// same environment. The commands find the server's first admin key and its URL there.
 func dataFolder() config.StoreConfig {
 	return config.StoreConfig{DataDir: cmp.Or(os.Getenv("POSTRIDER_DATA_DIR"), "postrider-data")}
 }
 
 // address returns the URL of the server.
 func (t target) address() string {
-	running, _ := dataFolder().Running() // empty: none runs here
+	running, _ := dataFolder().Running() // empty: no server runs here
 	return cmp.Or(t.URL, running, "http://127.0.0.1:8080")
 }
 
-// connect returns a client of the server. The caller must close it. It makes no
-// request yet, so an address without a server is an error of the first call.
+// connect returns a client of the server, which the caller must close. connect makes no request
+// yet, so a wrong address shows at the first call.
 //
-// The client repeats a request twice after a failure that may pass, such as a
-// restart of the server. Publishing carries an idempotency key of the client, so
-// that a repeated request publishes nothing twice.
+// After a failure that may pass, such as a restart of the server, the client repeats a request up
+// to twice. A publish has an idempotency key, so a repeated request publishes nothing twice.
 func (t target) connect() (*client.Client, error) {
 	address := t.address()
 	u, err := url.Parse(address)
@@ -63,11 +63,11 @@ func (t target) connect() (*client.Client, error) {
 	return client.New(address, key, client.Options{UserAgent: "postrider-cli", Attempts: 3, OnNotEffective: t.NotEffective}), nil
 }
 
-// ask makes a call to the server and prints its result. Nearly every command of a
-// running server is one ask: the client's method, and the printer of its result.
+// ask makes a call to the server and prints its result. Nearly every command for a running server
+// consists of one ask, with the client's method and the printer of its result.
 //
-// A command checks its own flags and reads its files before it asks, so that a
-// mistake on the command line exits with 2 and has changed nothing.
+// A command checks its own flags and reads its files before it calls ask. So a mistake on the
+// command line exits with 2 and has changed nothing.
 func ask[T any](t terminal, server target, print printer[T], call func(*client.Client) (T, error)) error {
 	server.NotEffective = func(n apitypes.NotEffective) {
 		fmt.Fprintf(t.err, "The change is stored. %s may still act as before, until %s at the latest.\n",
@@ -88,8 +88,7 @@ func ask[T any](t terminal, server target, print printer[T], call func(*client.C
 // printer prints the result of a call, as JSON or as a text for people.
 type printer[T any] func(t terminal, asJSON bool, result T) error
 
-// change makes a call that has no result, and prints that it is done. --json does
-// not change its output.
+// change makes a call that has no result, and prints done. --json does not change the output.
 func change(t terminal, server target, done string, call func(*client.Client) error) error {
 	print := func(t terminal, _ bool, done string) error {
 		_, err := fmt.Fprintln(t.out, done)
@@ -98,8 +97,8 @@ func change(t terminal, server target, done string, call func(*client.Client) er
 	return ask(t, server, print, func(api *client.Client) (string, error) { return done, call(api) })
 }
 
-// key returns the API key. A missing key is a usage error that names the ways to
-// give one.
+// key returns the API key. If there is none, it returns a usage error that names the ways to set
+// one.
 func (t target) key() (string, error) {
 	key, err := findKey(t.KeyFile, dataFolder().KeyFile())
 	if errors.Is(err, errNoKey) {
@@ -111,10 +110,10 @@ func (t target) key() (string, error) {
 // errNoKey says that findKey has found no API key.
 var errNoKey = errors.New("no API key")
 
-// findKey returns the API key. It looks into the file that the caller named, then
-// into POSTRIDER_API_KEY, and then into the file of the first admin key, so that a
-// first try on one machine needs no set-up at all. A named file that is missing is an
-// error: another key could have other rights.
+// findKey returns the API key. It reads the file that the caller named, then POSTRIDER_API_KEY, and
+// then the file of the first admin key. Because of the last one, a first try on one machine needs
+// no set-up. If the named file is missing, findKey returns an error, because another key could have
+// other rights.
 func findKey(named, first string) (string, error) {
 	if named != "" {
 		return readKey(named)
@@ -129,9 +128,8 @@ func findKey(named, first string) (string, error) {
 	return key, err
 }
 
-// readKey returns the API key in a file. A text with blanks inside is no key, so the
-// flag probably names another file. The error does not quote the text, which
-// could be a secret.
+// readKey returns the API key in a file. A text with blanks inside is no key, so the flag probably
+// names another file. The error does not quote the text, which could be a secret.
 func readKey(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -144,22 +142,21 @@ func readKey(path string) (string, error) {
 	return key, nil
 }
 
-// paging holds the flags of every command that lists one page. The commands do not
-// follow the pages themselves: a list of millions would never end, and a person wants
-// the first page.
+// paging has the flags of every command that lists one page. The commands do not read further
+// pages: a list of millions would never end, and a person wants the first page.
 type paging struct {
 	Limit  limit  `help:"Number of entries on the page, 1 to 250. Default: 50."`
 	Cursor string `help:"Continue a list: the cursor that the page before printed. Default: the first page."`
 }
 
-// page returns the page to ask for. The server applies its default to a zero Limit.
+// page returns the paging of the request. For a zero Limit the server uses its default.
 func (p paging) page() client.Paging { return client.Paging{Limit: int(p.Limit), Cursor: p.Cursor} }
 
-// limit is the number of entries of a page; 0: the flag is not given.
+// limit is the number of entries of a page; 0: not given.
 type limit int
 
-// Decode reads the number. It checks the bounds, because a 0 on the command line could
-// not be told apart from a flag that is not given.
+// Decode reads the number. It checks the bounds here, because later a 0 would look like a flag that
+// is not given.
 func (l *limit) Decode(ctx *kong.DecodeContext) error {
 	n, err := strconv.Atoi(ctx.Scan.Pop().String())
 	if err != nil || n < 1 || n > 250 {
@@ -169,19 +166,19 @@ func (l *limit) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// tableOf describes the table of a type: the heads of its columns, and the function
-// that returns the cells of one item. Both have the same length. Its methods are
-// the printers of commands.
+// tableOf describes the table of a type: the heads of the columns, and a function that returns the
+// cells of one item. Both have the same length. The methods of tableOf are the printers of
+// commands.
 type tableOf[T any] struct {
 	head []string
 	row  func(T) []string
 }
 
-// page prints one page of a list. The hint at the next page goes to stderr, so that
-// stdout has only the table.
+// page prints one page of a list. It prints the hint about the next page to stderr, so that stdout
+// has only the table.
 func (table tableOf[T]) page(t terminal, asJSON bool, page apitypes.Page[T]) error {
 	if asJSON {
-		page.Data = append([]T{}, page.Data...) // JSON shows an empty list as [], not null
+		page.Data = append([]T{}, page.Data...) // an empty list becomes [] in JSON, not null
 		return printJSON(t.out, page)
 	}
 	rows := make([][]string, 0, len(page.Data))

@@ -11,10 +11,9 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// verifyCmd is the command verify. It checks a webhook on this machine, without a
-// server, as package signature does in a receiver. It is a tool for the question why
-// a receiver refuses a request: with the headers and the body in files, it shows
-// whether the secret, the timestamp or the bytes are wrong.
+// verifyCmd is the command verify. It checks a webhook on this machine without a server, as package
+// signature does in a receiver. It helps to find out why a receiver refuses a request. With the
+// headers and the body in files, it shows whether the secret, the timestamp or the bytes are wrong.
 type verifyCmd struct {
 	Body       string        `arg:"" default:"-" help:"File with the unchanged bytes of the body; - reads stdin."`
 	Header     []string      `short:"H" sep:"none" placeholder:"NAME: VALUE" help:"A header of the request, for example -H 'Webhook-Id: evt_1'. Can be repeated."`
@@ -33,9 +32,8 @@ func (verifyCmd) Help() string {
 		"  POSTRIDER_SECRET=whsec_… postrider verify --header-file headers.txt body.json"
 }
 
-// Run prints "authentic", or returns the reason why the request is not. A request
-// that is not authentic exits with 1; a scheme or secret that cannot be used exits
-// with 2.
+// Run prints "authentic", or returns the reason why the request is not authentic. The exit code is
+// then 1. For a scheme or secret that cannot be used, it is 2.
 func (c *verifyCmd) Run(t terminal) error {
 	if c.Body == "-" && c.SecretFile == "-" {
 		return misused("--secret-file: only one of the body and the secret can be read from stdin")
@@ -56,7 +54,7 @@ func (c *verifyCmd) Run(t terminal) error {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	// An empty header stands for the header of the scheme.
+	// An empty Header means the header of the scheme.
 	verifier := signature.Verifier{
 		Format:    signature.Format{Scheme: signature.Scheme(c.Scheme), Header: c.SignedIn, Prefix: c.Prefix},
 		Keys:      keys,
@@ -72,9 +70,9 @@ func (c *verifyCmd) Run(t terminal) error {
 	return err
 }
 
-// keys returns the keys to verify with: one for each word of the secret file, or
-// else of POSTRIDER_SECRET. There are several during a rotation, and one of them is
-// enough.
+// keys returns the keys to verify with: one for each word of the secret file, or of
+// POSTRIDER_SECRET if no file is given. During a rotation there are several keys, and a signature
+// by one of them is enough.
 func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 	text := os.Getenv("POSTRIDER_SECRET")
 	if c.SecretFile != "" {
@@ -98,9 +96,9 @@ func (c *verifyCmd) keys(t terminal) ([]signature.Key, error) {
 	return keys, nil
 }
 
-// readSecret parses a secret in one of Postrider's own forms, such as whsec_… It
-// uses any other text as it is, because other senders have secrets without a form.
-// If both fail, the error has both reasons.
+// readSecret parses a secret in one of Postrider's own forms, such as whsec_… It uses any other
+// text unchanged, because secrets of other senders have no such form. If both fail, the error has
+// both reasons.
 func readSecret(text string) (signature.Secret, error) {
 	secret, err := signature.ParseSecret(text)
 	if err == nil {
@@ -113,9 +111,9 @@ func readSecret(text string) (signature.Secret, error) {
 	return secret, nil
 }
 
-// headers returns the headers of the flags and of the header file. It skips blank
-// lines and a request or status line, so that a copied request can be used
-// unchanged, for example the output of curl -i or a line of a debugging proxy.
+// headers returns the headers of the flags and of the header file. It skips blank lines and a
+// request or status line. So people can use a copied request unchanged, for example the output of
+// curl -i.
 func (c *verifyCmd) headers() (http.Header, error) {
 	lines := c.Header
 	if c.HeaderFile != "" {
@@ -132,7 +130,8 @@ func (c *verifyCmd) headers() (http.Header, error) {
 		switch {
 		case ok:
 			headers.Add(name, strings.TrimSpace(value))
-		case line != "" && !strings.Contains(line, " HTTP/") && !strings.HasPrefix(line, "HTTP/"): // a request's first line
+		// the first line of a request or response
+		case line != "" && !strings.Contains(line, " HTTP/") && !strings.HasPrefix(line, "HTTP/"):
 			return nil, misused("--header: must be NAME: VALUE, not %q", shorten(line))
 		}
 	}

@@ -16,12 +16,12 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print the result as JSON."`
 }
 
-// versionFlag is the flag --version, which does what the command version does. It
-// exists because people try it first.
+// versionFlag is the flag --version, which does the same as the command version. It exists because
+// people try it first.
 type versionFlag bool
 
-// BeforeReset prints the version and exits. kong calls it before it checks the rest
-// of the command line, so that --version works without a command.
+// BeforeReset prints the version and exits. kong calls it before it checks the rest of the command
+// line, so --version works without a command.
 func (versionFlag) BeforeReset(k *kong.Kong, t terminal) error {
 	if err := new(versionCmd).Run(t); err != nil {
 		return err
@@ -30,11 +30,11 @@ func (versionFlag) BeforeReset(k *kong.Kong, t terminal) error {
 	return nil
 }
 
-// build is the information of the toolchain about this binary.
+// build is what the Go toolchain recorded about this binary.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // revision of the repository; empty: not recorded
-	Time     string `json:"time,omitempty"`     // of the revision, RFC 3339
+	Time     string `json:"time,omitempty"`     // time of the revision, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // the working tree had uncommitted changes
 	Go       string `json:"go"`
 	FIPS     string `json:"fips140,omitempty"` // version of the cryptographic module; empty: FIPS 140-3 mode is off
@@ -68,7 +68,7 @@ func (c *versionCmd) Run(t terminal) error {
 	return err
 }
 
-// revision returns the revision with its time, in a few words.
+// revision returns the revision, its time, and whether the working tree was changed.
 func (b build) revision() string {
 	if b.Revision == "" {
 		return "unknown"

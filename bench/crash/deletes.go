@@ -12,15 +12,15 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// doomedPath begins the paths of the endpoints that are deleted during the kills. They get
-// every event of types crash.a and crash.b until then.
+// doomedPath begins the paths of the endpoints that are deleted during the kills. Until its
+// deletion, such an endpoint gets every event of the types crash.a and crash.b.
 const doomedPath = "/doomed/"
 
-// deletion is the end of a doomed endpoint.
+// deletion is a doomed endpoint and its deletion.
 type deletion struct {
 	endpoint postrider.EndpointID
 	path     string
-	answered time.Time // by the server that took it; zero: it was not deleted
+	answered time.Time // when a server answered the deletion; zero: not deleted
 }
 
 // deleteAll deletes the doomed endpoints one after the other, spread over the restarts.
@@ -30,7 +30,7 @@ func (p *phase) deleteAll(ctx context.Context) {
 		for p.disturbed.Load() < due && ctx.Err() == nil {
 			pause(ctx, 5*time.Millisecond)
 		}
-		for n := i; ctx.Err() == nil; n++ { // another server may live
+		for n := i; ctx.Err() == nil; n++ { // the next server, since this one may be down
 			err := p.servers[n%len(p.servers)].Client().DeleteEndpoint(ctx, p.doomed[i].endpoint)
 			if refused, ok := errors.AsType[*client.Error](err); err == nil || ok && refused.Status == http.StatusNotFound {
 				p.doomed[i].answered = time.Now()
@@ -41,10 +41,11 @@ func (p *phase) deleteAll(ctx context.Context) {
 	}
 }
 
-// checkDeletions lists every delivery of the account and holds the lists to what arrived: each
-// delivery is listed once and has ended; one of a doomed endpoint is cancelled, or delivered if
-// the endpoint accepted it, and nothing else; and the statistics count the same deliveries. A
-// server that was killed may have left an acceptance unrecorded, as for duplicates.
+// checkDeletions lists every delivery of the account and compares the lists with the requests that
+// arrived. Each delivery must be listed once and must have ended. A delivery of a doomed endpoint
+// must be cancelled; it may be delivered if the endpoint accepted it. The statistics must count the
+// same deliveries. As with duplicates, a server that was killed may have left an acceptance
+// unrecorded.
 func (p *phase) checkDeletions(ctx context.Context, window time.Duration) error {
 	paths := map[postrider.EndpointID]string{}
 	for _, d := range p.doomed {
@@ -91,8 +92,8 @@ func (p *phase) checkDeletions(ctx context.Context, window time.Duration) error 
 	return p.checkStats(ctx, counted)
 }
 
-// agrees compares a delivery of a doomed endpoint with what the endpoint accepted. It returns 1
-// if it was accepted, and a kill kept that from being recorded.
+// agrees compares a delivery of a doomed endpoint with the requests that arrived there. It returns
+// 1 if the endpoint accepted the delivery but a kill prevented the record of that.
 func (r *receiver) agrees(a arrival, d apitypes.Delivery, window time.Duration) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +116,8 @@ func (r *receiver) agrees(a arrival, d apitypes.Delivery, window time.Duration) 
 	return 1, nil
 }
 
-// lateAfter counts the requests that began to arrive at doomed endpoints more than 100 ms after
-// their deletion was answered, and returns how late the last one was.
+// lateAfter counts the requests that began to arrive at a doomed endpoint more than 100 ms after
+// its deletion was answered. longest is how late the last such request was.
 func (r *receiver) lateAfter(doomed []deletion) (late int, longest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,8 +133,8 @@ func (r *receiver) lateAfter(doomed []deletion) (late int, longest time.Duration
 	return late, longest
 }
 
-// checkStats waits until the statistics of the account count as many deliveries of each status as
-// the lists have. They are folded every ten seconds.
+// checkStats waits until the statistics of the account count as many delivered and cancelled
+// deliveries as the lists have. The statistics are folded every ten seconds.
 func (p *phase) checkStats(ctx context.Context, listed map[postrider.Status]int64) error {
 	var got apitypes.StatsDeliveries
 	for range 100 {

@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// ledger is what the publishers were told.
+// ledger records the answers that the publishers got.
 type ledger struct {
 	mu       sync.Mutex
-	acked    map[postrider.EventID]string // and its type
+	acked    map[postrider.EventID]string // types of the acknowledged events
 	refusals int
 	faults   []string
 }
@@ -40,30 +40,29 @@ func (l *ledger) contradict(fault string) {
 	l.faults = append(l.faults, fault)
 }
 
-// verdict is what the two ledgers say together.
+// verdict is the result of comparing the two ledgers.
 type verdict struct {
 	requests    int
 	refusals    int
-	missing     int // acknowledged, and not accepted where it should be
-	stray       int // accepted, and never acknowledged; the publisher gave up on none, so there is none
+	missing     int // acknowledged events that a subscribed endpoint did not accept
+	stray       int // accepted but never acknowledged; must be 0, since publishers never give up
 	duplicates  int
 	unexplained int
-	open        int             // requests at the receiver at the kills
-	answered    int             // and those it had answered inside the windows before them
-	oldest      time.Duration   // before its kill, of the answers that were not recorded
-	delays      []time.Duration // from a start to the first request
-	idle        int             // starts without one
+	open        int             // requests that were open at the receiver at the time of a kill
+	answered    int             // requests that the receiver answered in the window before a kill
+	oldest      time.Duration   // longest time from an unrecorded answer to its kill
+	delays      []time.Duration // times from a start to the first request
+	idle        int             // starts without a request
 	faults      []string
 }
 
 // check compares the ledgers.
 //
-// A duplicate is an event that an endpoint accepted again. It is explained by a
-// kill between the two, when the earlier acceptance was answered after the
-// window before that kill: the server died before that answer was on disk, or
-// before it was even sent. The bound on them is, summed over the kills, the
-// requests that the receiver had open plus those that it had answered inside
-// the window: more than these cannot have been in flight. Without kills the
+// A duplicate is an event that an endpoint accepted again. A kill between the two acceptances
+// explains it, if the endpoint gave the first answer after the start of the window before that
+// kill. Then the server died before the answer was on disk, or before it was sent. The number of
+// duplicates is bounded too. For each kill it adds the requests that were open at the receiver and
+// those that it had answered inside the window; more cannot have been in flight. Without kills the
 // bound is 0.
 func (l *ledger) check(r *receiver, window time.Duration, fanOut int) verdict {
 	l.mu.Lock()
@@ -91,7 +90,7 @@ func (l *ledger) check(r *receiver, window time.Duration, fanOut int) verdict {
 	return v
 }
 
-// checkArrivals looks at what arrived; both ledgers are locked.
+// checkArrivals checks the requests that arrived. The caller has locked both ledgers.
 func (v *verdict) checkArrivals(l *ledger, r *receiver, window time.Duration) {
 	for _, k := range r.kills {
 		v.open += k.open
@@ -121,7 +120,7 @@ func (v *verdict) checkArrivals(l *ledger, r *receiver, window time.Duration) {
 	}
 }
 
-// explainedBy returns the kill that made an endpoint accept an event twice.
+// explainedBy returns the kill that explains why an endpoint accepted an event twice.
 func explainedBy(kills []kill, first, second time.Time, window time.Duration) (kill, bool) {
 	i := slices.IndexFunc(kills, func(k kill) bool {
 		return first.After(k.at.Add(-window)) && first.Before(k.at.Add(openTime)) && second.After(k.at)
@@ -132,7 +131,7 @@ func explainedBy(kills []kill, first, second time.Time, window time.Duration) (k
 	return kills[i], true
 }
 
-// beside says where an instant lies between the kills before and after it.
+// beside says how long before the next kill and after the last kill an instant is.
 func beside(kills []kill, at time.Time) string {
 	before, after := "no kill", "no kill"
 	for _, k := range kills {
@@ -145,16 +144,16 @@ func beside(kills []kill, at time.Time) string {
 	return before + ", " + after
 }
 
-// openTime is how long after a kill the receiver may still accept a request that
-// the server sent before: it takes 20 ms for one, and on a busy machine requests
-// waited in its sockets for 280 ms.
+// openTime is how long after a kill the receiver may still accept a request that the server sent
+// before. One request takes 20 ms. On a busy machine, requests waited in the receiver's sockets for
+// 280 ms.
 const openTime = time.Second
 
 func answeredInWindow(kills []kill, at time.Time, window time.Duration) bool {
 	return slices.ContainsFunc(kills, func(k kill) bool { return !at.After(k.at) && k.at.Sub(at) < window })
 }
 
-// String is the report, a line for each number and the first faults.
+// String returns the report: a line for each number, and the first faults.
 func (v verdict) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "  requests received %d, publishes repeated %d\n  missing %d, never acknowledged %d\n"+

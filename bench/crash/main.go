@@ -1,29 +1,28 @@
-// Command crash kills a server again and again while events are published, and
-// then proves from outside that nothing was lost.
+// Command crash kills a server again and again while events are published. Then it proves from
+// outside that nothing was lost.
 //
 //	go run ./bench/crash -store sqlite -kills 50 -events 20000 -terms 10
 //	go run ./bench/crash -store postgres -nodes 3 -kills 300 -min 200ms -max 12s -fanout 5000 -events 100000
 //
-// Without -max the kills are spread over the publishes; with it a server lives
-// for -min to -max and is started again at once. With -fanout so many endpoints
-// get an event each, again and again, beside what else is published. With -deletes so many more
-// endpoints are deleted meanwhile; then the lists and the statistics must agree with what arrived.
+// Without -max the kills are spread over the publishes. With -max, a server lives for -min to -max
+// and is started again at once. With -fanout, that many endpoints get one event after another,
+// besides the other events. With -deletes, that many further endpoints are deleted meanwhile;
+// afterwards the lists and the statistics must agree with the requests that arrived.
 //
-// Two ledgers are kept outside the server: what publish answered, and what the
-// receiver answered. Publishers use idempotency keys and repeat a publish until
-// it is answered; the receiver misbehaves a little. After the last kill it
-// heals, and the program waits until the API says that nothing is pending. It
-// exits 1 unless
+// The program keeps two ledgers outside the server: the answers of publish, and the answers of the
+// receiver. Publishers use idempotency keys and repeat a publish until they get an answer. The
+// receiver refuses a few requests. After the last kill it refuses none, and the program waits until
+// the API lists no pending delivery. The program exits 1 unless
 //
 //   - every acknowledged event was accepted by each endpoint that subscribes,
 //   - no repeated publish was answered with another id,
-//   - every duplicate is explained by a kill (ledger.go says how),
+//   - a kill explains every duplicate (see ledger.go),
 //   - nothing is a dead letter,
-//   - every request that arrived is an attempt on record, and
+//   - every request that arrived is recorded as an attempt, and
 //   - the SIGTERM restarts of -terms led to no duplicate at all.
 //
-// It reports how long after each start of a server the first request arrived
-// while something was due.
+// It also reports how long after each start of a server the first request arrived while something
+// was due.
 package main
 
 import (

@@ -19,10 +19,10 @@ import (
 
 const account = "crash"
 
-// The endpoints, by the path of the receiver, and what they subscribe to.
+// endpoints maps the paths of the receiver to the types that the endpoints there subscribe to.
 var endpoints = map[string]string{"/all": "*", "/a": "crash.a", "/b": "crash.b"}
 
-// pathsOf returns where an event of the type must arrive.
+// pathsOf returns the paths at which an event of the type must arrive.
 func pathsOf(eventType string, fanOut int) []string {
 	if eventType == wide {
 		paths := []string{"/all"}
@@ -34,15 +34,15 @@ func pathsOf(eventType string, fanOut int) []string {
 	return []string{"/all", map[string]string{"crash.a": "/a", "crash.b": "/b"}[eventType]}
 }
 
-// wide is the type of the events that the endpoints of the fan-out get.
+// wide is the event type of the fan-out endpoints.
 const wide = "crash.wide"
 
-// widePath begins the paths of those endpoints.
+// widePath begins the paths of the fan-out endpoints.
 const widePath = "/wide/"
 
 func widePathOf(i int) string { return fmt.Sprintf("%s%d", widePath, i) }
 
-// subscribe creates the endpoints, and returns those that will be deleted.
+// subscribe creates the endpoints, and returns those that are to be deleted.
 func subscribe(ctx context.Context, c *client.Client, url string, o options) (doomed []deletion, err error) {
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account}); err != nil {
 		return nil, fmt.Errorf("create account: %w", err)
@@ -75,7 +75,7 @@ func subscribe(ctx context.Context, c *client.Client, url string, o options) (do
 	return doomed, nil
 }
 
-// phase publishes events while the server is restarted, and validates.
+// phase publishes events while servers are restarted, and then checks the result.
 type phase struct {
 	name       string
 	servers    []*lab.Server
@@ -84,20 +84,20 @@ type phase struct {
 	publishers int
 	times      int
 	random     *rand.Rand
-	min, max   time.Duration // how long a server lives; zero: the kills are spread over the publishes
-	fanOut     int           // endpoints of an event that is published beside the others, one at a time
+	min, max   time.Duration // how long a server lives; 0: the restarts are spread over the publishes
+	fanOut     int           // endpoints of the events of type wide, which are published one at a time
 	doomed     []deletion    // endpoints to delete meanwhile
 	restart    func(context.Context, *lab.Server) error
 
 	began time.Time
 
 	next, acked atomic.Int64
-	disturbed   atomic.Int64 // restarts until now
+	disturbed   atomic.Int64 // restarts so far
 	restarted   atomic.Bool  // the restarts are over
 	published   ledger
 }
 
-// run publishes, restarts and validates. The server lives on with ctx.
+// run publishes, restarts and checks. The server runs on until ctx ends.
 func (p *phase) run(ctx context.Context, window time.Duration) error {
 	p.published = ledger{acked: map[postrider.EventID]string{}}
 	p.receiver.startPhase()
@@ -138,8 +138,8 @@ func (p *phase) run(ctx context.Context, window time.Duration) error {
 	return p.checkDeletions(ctx, window)
 }
 
-// publish publishes events until there are no more. One whose fate is unknown
-// is published again, with its key.
+// publish publishes events until there are no more. If a publish gets no answer, it is repeated
+// with its key.
 func (p *phase) publish(ctx context.Context) {
 	for ctx.Err() == nil {
 		n := p.next.Add(1) - 1
@@ -157,7 +157,7 @@ func (p *phase) publish(ctx context.Context) {
 		}
 		p.published.ack(receipt.ID, event.Type)
 		p.acked.Add(1)
-		if p.max > 0 { // the kills take their time
+		if p.max > 0 { // the restarts take time, so slow down
 			pause(ctx, 100*time.Millisecond)
 		}
 		if n%10 == 0 {
@@ -166,7 +166,7 @@ func (p *phase) publish(ctx context.Context) {
 	}
 }
 
-// publishUntilAnswered publishes an event until it is answered; false: ctx has ended.
+// publishUntilAnswered publishes an event until a server answers. ok is false if ctx has ended.
 func (p *phase) publishUntilAnswered(ctx context.Context, n int, event apitypes.EventCreate) (receipt apitypes.Receipt, ok bool) {
 	for ctx.Err() == nil {
 		receipt, err := p.servers[n%len(p.servers)].Client().Publish(ctx, event)
@@ -175,13 +175,13 @@ func (p *phase) publishUntilAnswered(ctx context.Context, n int, event apitypes.
 		}
 		p.published.refused(err)
 		pause(ctx, 20*time.Millisecond)
-		n++ // another server may live
+		n++ // the next server, since this one may be down
 	}
 	return apitypes.Receipt{}, false
 }
 
-// publishWide publishes events for the endpoints of the fan-out, the next when
-// most of the one before has arrived, until the restarts are over.
+// publishWide publishes events of type wide until the restarts are over. It publishes the next
+// event when four fifths of the last one have arrived.
 func (p *phase) publishWide(ctx context.Context) {
 	for n := 0; ctx.Err() == nil && !p.restarted.Load() && p.acked.Load() < int64(p.events); n++ {
 		before := p.receiver.receivedWide()
@@ -198,7 +198,7 @@ func (p *phase) publishWide(ctx context.Context) {
 	}
 }
 
-// again publishes an acknowledged event once more: the answer must be the same.
+// again publishes an acknowledged event once more. The answer must be the same.
 func (p *phase) again(ctx context.Context, event apitypes.EventCreate, id postrider.EventID) {
 	receipt, err := p.servers[0].Client().Publish(ctx, event)
 	if err == nil && (receipt.ID != id || !receipt.Duplicate) {
@@ -206,7 +206,7 @@ func (p *phase) again(ctx context.Context, event apitypes.EventCreate, id postri
 	}
 }
 
-// disturb restarts servers at random times, and tells every 25 times how far it is.
+// disturb restarts servers at random times, and prints its progress every 25 restarts.
 func (p *phase) disturb(ctx context.Context) error {
 	if p.max == 0 {
 		return p.disturbEvenly(ctx)
@@ -225,7 +225,7 @@ func (p *phase) disturb(ctx context.Context) error {
 			fmt.Printf("%s: %d of %d after %.0f s, %d requests received\n", p.name, done, p.times, time.Since(began).Seconds(), p.receiver.received())
 		}
 	}
-	p.acked.Store(int64(p.events)) // no more fan-outs
+	p.acked.Store(int64(p.events)) // ends the publishers
 	p.next.Store(int64(p.events))
 	return ctx.Err()
 }
@@ -279,8 +279,8 @@ func (p *phase) noDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-// checkRecords demands that what arrived more than once is on record as often,
-// of up to 500 deliveries.
+// checkRecords checks up to 500 deliveries that arrived more than once. Each must have at least as
+// many recorded attempts as requests arrived.
 func (p *phase) checkRecords(ctx context.Context) error {
 	c, checked, extra := p.servers[0].Client(), 0, 0
 	paths, err := p.paths(ctx)
@@ -306,10 +306,10 @@ func (p *phase) checkRecords(ctx context.Context) error {
 	return nil
 }
 
-// paths returns the endpoints by their paths.
+// paths returns the ids of the endpoints by their paths.
 func (p *phase) paths(ctx context.Context) (map[string]postrider.EndpointID, error) {
 	paths := map[string]postrider.EndpointID{}
-	for _, d := range p.doomed { // which the list has no more
+	for _, d := range p.doomed { // lists leave out deleted endpoints
 		paths[d.path] = d.endpoint
 	}
 	f := client.EndpointFilter{Account: account}

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// receiver is where the events go, and the ledger of what arrived.
+// receiver gets the events, and has the ledger of the requests that arrived.
 type receiver struct {
 	url       string
 	misbehave atomic.Bool
@@ -29,23 +29,23 @@ type receiver struct {
 	kills    []kill
 	starts   []start
 	requests int
-	wide     int                    // of them, those for endpoints of the fan-outs
-	byEvent  map[arrival]int        // requests, accepted or not
-	began    map[string][]time.Time // when each request for a doomed endpoint began to arrive, by path
+	wide     int                    // how many of requests were for fan-out endpoints
+	byEvent  map[arrival]int        // requests for each event, accepted or not
+	began    map[string][]time.Time // by path: when each request for a doomed endpoint began to arrive
 	faults   []string
 }
 
-// start is when a server was started, and when the first request arrived after
-// that; zero: none did.
+// start is the time at which a server was started, and the time of the first request after that;
+// zero: no request.
 type start struct{ at, first time.Time }
 
-// arrival is an event at an endpoint; its times are when it was accepted.
+// arrival is an event at an endpoint. The times in arrivals are those of its acceptances.
 type arrival struct {
 	path  string
 	event postrider.EventID
 }
 
-// kill is when the server was killed, and how many requests were open.
+// kill is the time at which a server was killed, and the number of requests that were open then.
 type kill struct {
 	at   time.Time
 	open int
@@ -69,7 +69,7 @@ func (r *receiver) close() error {
 	return err
 }
 
-// startPhase forgets what arrived.
+// startPhase empties the ledger.
 func (r *receiver) startPhase() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +89,7 @@ func (r *receiver) noteStart(at time.Time) {
 	r.starts = append(r.starts, start{at: at})
 }
 
-// ServeHTTP accepts after up to 20 ms. While it misbehaves, it refuses one
-// request in 50.
+// ServeHTTP answers after up to 20 ms. While misbehave is set, it refuses one request in 50.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	r.open++
@@ -118,20 +117,19 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case err != nil && request.Context().Err() == nil:
 		r.faults = append(r.faults, err.Error())
 		w.WriteHeader(http.StatusBadRequest)
-	case err != nil: // cut before its body was read
+	case err != nil: // the request was cut before its body was read
 		w.WriteHeader(http.StatusBadRequest)
 	case r.misbehave.Load() && rand.IntN(50) == 0:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	default:
-		// Counted as accepted whether or not the server lives to read it.
+		// The event counts as accepted even if the server died before it could read the answer.
 		a := arrival{request.URL.Path, event}
 		r.arrivals[a] = append(r.arrivals[a], time.Now())
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
-// receivedWide returns how many requests for the endpoints of the fan-outs
-// arrived.
+// receivedWide returns how many requests for fan-out endpoints arrived.
 func (r *receiver) receivedWide() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +143,7 @@ func (r *receiver) received() int {
 	return r.requests
 }
 
-// repeated returns what arrived more than once, and how often.
+// repeated returns the events that arrived more than once at an endpoint, and how often.
 func (r *receiver) repeated() map[arrival]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,18 +1,17 @@
-// Command hostile measures what hostile receivers cost a sender: memory,
-// goroutines, file descriptors, and time beyond deadlines.
+// Command hostile measures what hostile receivers cost a sender: memory, goroutines, file
+// descriptors, and time beyond deadlines.
 //
 //	go run ./bench/hostile -out bench/HOSTILE.md
 //
-// Every misbehaviour of internal/testkit has -receivers of it at once, and each
-// of them gets -requests attempts of a real Egress. The receivers are a process
-// of their own, so that what is measured is the sender's. Those that hold on
-// until the deadline are played beside those that end by themselves: the former
-// get -slots attempts at a time each, the latter one. By default that makes
-// 1,000 attempts in flight, about as many as a node has at most.
+// For each misbehaviour of internal/testkit it starts -receivers receivers. Each receiver gets
+// -requests attempts from a real Egress. The receivers run in a process of their own, so that the
+// measured process is only the sender. Receivers that hold a request until the deadline run at the
+// same time as receivers that end it. The first kind gets -slots attempts at a time each, the
+// second kind one. By default that makes 1,000 attempts in flight, about the maximum of a node.
 //
-// An attempt that had no answer by its deadline is timed out, whatever the
-// receiver meant to say: on a machine that plays both sides some are. It exits
-// 1 when another attempt was not classified as it must be, or a goal was missed.
+// An attempt without an answer by its deadline counts as timed out, whatever the receiver does: on
+// a machine that runs both sides some attempts time out. The program exits 1 if another attempt was
+// not classified as it must be, or if a goal was missed.
 package main
 
 import (
@@ -66,7 +65,7 @@ func main() {
 	}
 }
 
-// measure is the sender.
+// measure runs the sender.
 func measure(ctx context.Context, o options) (err error) {
 	process, err := startReceivers(ctx)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// hello is what the receivers' process says first.
+// hello is the first message of the receivers' process.
 type hello struct {
 	Nameserver string
 	Authority  []byte // PEM
 }
 
-// request asks for receivers, or, with Stop, for the end of some.
+// request asks for receivers. With Stop it ends the receivers of that set.
 type request struct {
 	Name, Scheme string
 	Count        int
@@ -31,13 +31,13 @@ type request struct {
 
 // reply is the answer to a request.
 type reply struct {
-	Set   int // for Stop
+	Set   int // number of the new set, for a later Stop
 	URLs  []string
-	Again int // requests over connections that were not fit for them
+	Again int // requests over connections that must not be used again
 	Error string
 }
 
-// serve is the process of the receivers. It ends with its standard input.
+// serve runs the process of the receivers. It ends with its standard input.
 func serve(_ context.Context, _ options) error {
 	rig, err := testkit.StartHostileRig()
 	if err != nil {
@@ -95,7 +95,7 @@ func stop(set []*testkit.HostileReceiver) (again int) {
 	return again
 }
 
-// receivers is the receivers' process as the sender sees it.
+// receivers is the sender's side of the receivers' process.
 type receivers struct {
 	nameserver string
 	roots      *x509.CertPool

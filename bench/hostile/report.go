@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// The goals.
+// The goals: how much memory may grow, and how long after its deadline an attempt may end.
 const (
 	goalGrowth = 64 << 20
 	goalBeyond = time.Second
 )
 
-// report is what was measured.
+// report has the measured numbers.
 type report struct {
 	opts          options
 	before, after usage
-	back          time.Duration // until goroutines and files were what they were
+	back          time.Duration // time until goroutines and files were as few as before
 	took          time.Duration
 	rows          []*tally
 }
 
-// write writes the report, and returns what is wrong with it.
+// write writes the report. It returns an error if an attempt was wrong or a goal was missed.
 func (rep report) write() error {
 	var text bytes.Buffer
 	err := rep.totals(&text)
@@ -86,7 +86,7 @@ func (rep report) totals(text *bytes.Buffer) error {
 
 func mib(n int) float64 { return float64(n) / (1 << 20) }
 
-// machine describes what it was measured on.
+// machine describes the machine of the measurement.
 func machine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -32,7 +32,7 @@ type sender struct {
 	tallies []*tally
 }
 
-// plainVault is a vault that never encrypted anything.
+// plainVault is a vault that does not encrypt.
 type plainVault struct{}
 
 // DecryptSecret returns the text.
@@ -40,7 +40,7 @@ func (plainVault) DecryptSecret(_ context.Context, s postrider.Secret) (string, 
 	return string(s.Encrypted), nil
 }
 
-// DecryptCredentials returns none.
+// DecryptCredentials returns no credentials.
 func (plainVault) DecryptCredentials(context.Context, postrider.Endpoint) (postrider.Credentials, error) {
 	return postrider.Credentials{}, nil
 }
@@ -67,8 +67,8 @@ func newSender(o options, process *receivers) (*sender, error) {
 
 func (s *sender) rows() []*tally { return s.tallies }
 
-// sendAll plays those that hold on beside those that do not, each kind one
-// after the other.
+// sendAll runs the misbehaviours that hold requests, one after the other, and at the same time the
+// others, one after the other.
 func (s *sender) sendAll(ctx context.Context) error {
 	var running sync.WaitGroup
 	var errs [2]error
@@ -91,8 +91,8 @@ func (s *sender) sendLane(ctx context.Context, mine []*tally, lane int) error {
 	return nil
 }
 
-// play sends to all receivers of one misbehaviour, once at least, and starts no
-// more after that long.
+// play sends attempts to all receivers of one misbehaviour, at least one to each. After the time
+// most it starts no more.
 func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duration) error {
 	set, err := s.process.ask(request{Name: t.hostile.Name, Scheme: t.scheme, Count: s.opts.receivers})
 	if err != nil {
@@ -133,8 +133,7 @@ func (s *sender) play(ctx context.Context, t *tally, lane int, most time.Duratio
 	return err
 }
 
-// send makes one attempt, and returns how much longer than its deadline it
-// took.
+// send makes one attempt, and returns how long after its deadline it ended.
 func (s *sender) send(ctx context.Context, to store.EndpointSnapshot) (postrider.Attempt, time.Duration) {
 	began := time.Now()
 	a := s.sender.Send(ctx, began.Add(s.opts.deadline), &postrider.Claimed{
@@ -143,14 +142,14 @@ func (s *sender) send(ctx context.Context, to store.EndpointSnapshot) (postrider
 	return a, time.Since(began) - s.opts.deadline
 }
 
-// event has 1 KB of data.
+// event is an event with 1 KB of data.
 var event = postrider.Event{
 	ID: postrider.EventID{2}, Type: "order.created", CreatedAt: time.Unix(1767225600, 0),
 	Data: []byte(`{"order_id":42,"note":"` + strings.Repeat("x", 1000) + `"}`),
 }
 
-// endpoint returns the nth endpoint. The same ones get other URLs in turn: how
-// many endpoints a node remembers is not the question here.
+// endpoint returns the nth endpoint, with the URL. The same ids get other URLs later, so that the
+// number of endpoints in the sender's memory does not influence the result.
 func endpoint(n int, url string) store.EndpointSnapshot {
 	to := store.EndpointSnapshot{Endpoint: postrider.Endpoint{URL: url, Policy: postrider.DefaultPolicy()}}
 	binary.BigEndian.PutUint32(to.Endpoint.ID[:], uint32(n)+1)
@@ -159,19 +158,19 @@ func endpoint(n int, url string) store.EndpointSnapshot {
 	return to
 }
 
-// tally is what became of the attempts at one misbehaviour.
+// tally counts the results of the attempts at one misbehaviour.
 type tally struct {
 	hostile testkit.Hostile
 	scheme  string
-	raised  int // the peak of resident memory, by so many bytes
+	raised  int // growth of the peak of resident memory, in bytes
 	again   int
 
 	mu       sync.Mutex
 	requests int
 	outcomes map[string]int
 	wrong    int
-	first    error         // of those that were wrong
-	beyond   time.Duration // the most that one took longer than its deadline
+	first    error         // the first wrong result
+	beyond   time.Duration // the longest time after a deadline
 }
 
 func (t *tally) add(a postrider.Attempt, beyond time.Duration) {

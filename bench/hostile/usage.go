@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// usage is what this process has taken.
+// usage is what this process uses.
 type usage struct {
 	resident   int // bytes
-	peak       int // the most that was resident
+	peak       int // the peak of resident, in bytes
 	goroutines int
 	files      int
 }
@@ -43,8 +43,8 @@ func kilobytes(status []byte, name string) int {
 	return n
 }
 
-// settled waits until goroutines and files are what they were, but no longer
-// than most, and returns what there was in the end and how long it took.
+// settled waits until there are as few goroutines and files as before, at most for the time most.
+// It returns the usage at the end and the time that it waited.
 func settled(ctx context.Context, before usage, most time.Duration) (usage, time.Duration, error) {
 	began := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -1,18 +1,16 @@
-// Command isolation measures how late a healthy endpoint is retried beside
-// endpoints that are bad.
+// Command isolation measures how late a healthy endpoint is retried while other endpoints are bad.
 //
 //	go run ./bench/isolation -store sqlite -bad hang -circuit never
 //	make isolation   # both stores, endpoints that hang and that answer 500, with and without a circuit
 //
-// A server delivers to -endpoints endpoints that hang for their whole timeout,
-// or answer 500, each at an address of its own. All the time events are
-// published for them. Healthy endpoints get events, too, and fail the first
-// attempt of each: with 500, 503, a time-out or a reset, and some, once, with a
-// refused connection. Their retry is due after two seconds. The program prints
-// how late the retries arrived.
+// A server delivers to -endpoints bad endpoints, each at an address of its own. They hang for their
+// whole timeout, or answer 500, and get events all the time. Healthy endpoints get events too, and
+// fail the first attempt of each. Most fail with 500, 503, a time-out or a reset. Some fail once,
+// with a refused connection. Their retry is due after two seconds. The program prints how late the
+// retries arrived.
 //
-// It exits 1 if a retry did not arrive, if the 99th percentile of a kind of
-// failure is over -within, or if a publish was refused.
+// It exits 1 if a retry did not arrive, if the 99th percentile of a kind of failure is over
+// -within, or if a publish was refused.
 package main
 
 import (
@@ -37,8 +35,8 @@ type options struct {
 	store     string
 	bad       string // how bad endpoints fail: hang or 500
 	circuit   string // preset of their circuit
-	endpoints int    // bad ones
-	healthy   int    // endpoints for each kind of failure
+	endpoints int    // number of bad endpoints
+	healthy   int    // number of healthy endpoints for each kind of failure
 	seconds   int
 	within    time.Duration
 }
@@ -46,11 +44,10 @@ type options struct {
 const (
 	account    = "isolation"
 	retryAfter = 2 * time.Second
-	// warmUp is how long the bad endpoints get events before the healthy ones do:
-	// longer than their first time-out.
+	// warmUp is how long only the bad endpoints get events. It is longer than their first time-out.
 	warmUp = 6 * time.Second
-	// every is the time between two events for an endpoint that fails: one has been
-	// retried before the next is published.
+	// every is the time between two events for a healthy endpoint. An event is retried before the
+	// next one is published.
 	every = 6 * time.Second
 	// healthyTimeout is the timeout of healthy endpoints, badTimeout that of bad ones.
 	healthyTimeout, badTimeout = time.Second, 5 * time.Second
@@ -100,18 +97,18 @@ func run(ctx context.Context, o options) (err error) {
 	return s.report()
 }
 
-// study is one run: endpoints, publishes and what came of them.
+// study is one run, with its publishes and their results.
 type study struct {
 	options
 	client   *client.Client
 	receiver *receiver
 
 	mu       sync.Mutex
-	expected map[kind]int // retries
-	refused  []string     // publishes that were not answered 2xx
+	expected map[kind]int // retries that must arrive
+	refused  []string     // publishes without a 2xx answer
 }
 
-// subscribe makes the endpoints, bad and healthy.
+// subscribe creates the bad and the healthy endpoints.
 func (s *study) subscribe(ctx context.Context) error {
 	if _, err := s.client.CreateAccount(ctx, apitypes.AccountCreate{UID: account}); err != nil {
 		return fmt.Errorf("create account: %w", err)
@@ -150,8 +147,7 @@ func (s *study) create(ctx context.Context, e apitypes.EndpointCreate) error {
 	return nil
 }
 
-// publish publishes for the bad endpoints all the time, and after warmUp for the
-// healthy ones.
+// publish publishes for the bad endpoints all the time, and for the healthy ones after warmUp.
 func (s *study) publish(ctx context.Context) {
 	s.expected = map[kind]int{}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.seconds)*time.Second)
@@ -197,7 +193,7 @@ func (s *study) event(ctx context.Context, eventType string) (ok bool) {
 	return err == nil
 }
 
-// untilRetried waits for the retries, for at most a minute.
+// untilRetried waits for the retries, at most a minute.
 func (s *study) untilRetried(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

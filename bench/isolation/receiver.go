@@ -13,37 +13,37 @@ import (
 	"time"
 )
 
-// kind is how a healthy endpoint fails the first attempt of an event.
+// kind is the way in which a healthy endpoint fails the first attempt of an event.
 type kind string
 
 const (
-	refused kind = "refused" // its connection is
+	refused kind = "refused" // its connection is refused
 	status5 kind = "500"
 	status3 kind = "503"
 	timeout kind = "timeout"
-	reset   kind = "reset" // its connection is, in place of an answer
+	reset   kind = "reset" // its connection is reset instead of an answer
 )
 
-// kinds begins with refused, whose endpoints get a single event.
+// kinds has refused first: the endpoints of that kind get only one event.
 var kinds = [...]kind{refused, status5, status3, timeout, reset}
 
-// event is the type of the events for its i-th endpoint.
+// event returns the event type of the kind's i-th endpoint.
 func (k kind) event(i int) string { return fmt.Sprintf("healthy.%s.%d", k, i) }
 
-// receiver is all of the endpoints: each has an address of 127.0.0.0/8 of its
-// own, because the server bounds the attempts at one host.
+// receiver serves all endpoints. Each endpoint has its own address in 127.0.0.0/8, because the
+// server bounds the attempts at one host.
 type receiver struct {
 	bad     string // hang or 500
 	port    int
-	later   []string // addresses that refuse connections until open
+	later   []string // addresses that refuse connections until open is called
 	server  *http.Server
 	serving sync.WaitGroup
 
 	badRequests atomic.Int64
 
 	mu    sync.Mutex
-	first map[string]time.Time     // when the retry counts from, by endpoint and event
-	late  map[kind][]time.Duration // of the retries
+	first map[string]time.Time     // by endpoint and event: the time from which the retry counts
+	late  map[kind][]time.Duration // how late the retries were
 	done  map[string]bool          // retries that arrived
 }
 
@@ -66,7 +66,7 @@ func startReceiver(ctx context.Context, o options) (*receiver, error) {
 	return r, nil
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an address on which no program listens.
 func freeAddress(ctx context.Context, pattern string) (string, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", pattern)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *receiver) close() error {
 
 func (r *receiver) badURL(i int) string { return fmt.Sprintf("http://127.0.1.%d:%d/bad", 1+i, r.port) }
 
-// healthyURL is the URL of the i-th endpoint that fails in a way.
+// healthyURL returns the URL of the i-th endpoint that fails in the way k.
 func (r *receiver) healthyURL(k kind, i int) string {
 	if k == refused {
 		return "http://" + r.later[i] + "/" + string(k)
@@ -95,22 +95,21 @@ func (r *receiver) healthyURL(k kind, i int) string {
 	return fmt.Sprintf("http://127.0.2.%d:%d/%s/%d", 1+i, r.port, k, i)
 }
 
-// refuses notes that an event is published for the i-th endpoint that refuses
-// connections.
+// refuses records that an event is now published for the i-th endpoint of the kind refused.
 func (r *receiver) refuses(i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.first[r.later[i]] = time.Now()
 }
 
-// open accepts connections at the addresses that refused them, half of the wait
-// before the retry after the events for them were published.
+// open makes the refusing addresses accept connections. It first waits for half of the time until
+// the retries, so all first attempts are refused before.
 func (r *receiver) open(ctx context.Context) {
 	pause(ctx, retryAfter/2)
 	for _, address := range r.later {
 		listener, err := new(net.ListenConfig).Listen(context.WithoutCancel(ctx), "tcp4", address)
 		if err != nil {
-			continue // its retry will be missed
+			continue // the report will miss its retry
 		}
 		r.serve(listener)
 	}
@@ -123,7 +122,7 @@ func (r *receiver) lateness(k kind) []time.Duration {
 	return append([]time.Duration(nil), r.late[k]...)
 }
 
-// ServeHTTP is a bad endpoint, or a healthy one, by the path.
+// ServeHTTP acts as a bad or a healthy endpoint. The path decides.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = io.Copy(io.Discard, request.Body)
 	k, _, _ := strings.Cut(request.URL.Path[1:], "/")
@@ -171,7 +170,7 @@ func (r *receiver) healthy(w http.ResponseWriter, request *http.Request, k kind)
 	}
 }
 
-// retried notes how late the retry of an attempt arrived.
+// retried records how late the retry of an attempt arrived.
 func (r *receiver) retried(k kind, attempt string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

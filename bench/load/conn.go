@@ -13,28 +13,28 @@ import (
 
 // poster makes one request at a time.
 type poster interface {
-	// post sends a body and returns the status and the body of the answer, which
-	// is good until the next call.
+	// post sends a body and returns the status and the body of the answer. The body is valid until
+	// the next call.
 	post(ctx context.Context, body []byte) (status int, answer []byte, err error)
-	// next lets go of the target, after an error of post; the following post goes
-	// to another if there is one.
+	// next drops the connection to the target, after an error of post. The next post uses the next
+	// target, if there is one.
 	next()
 	close()
 }
 
-// conn is an HTTP/1.1 connection that is kept alive. net/http's client would
-// cost as much CPU as the server it measures.
+// conn is an HTTP/1.1 connection that is kept alive. It exists because net/http's client would cost
+// as much CPU as the server that is measured.
 type conn struct {
 	plan   *plan
-	turn   int // of the targets
+	turn   int // index of the target, modulo their number
 	net    net.Conn
 	in     *bufio.Reader
-	head   []byte // of every request, up to the length of the body
+	head   []byte // start of every request, up to the length of the body
 	out    []byte
 	answer []byte // the body of the last answer
 }
 
-// newConn connects to the target of the plan whose turn it is.
+// newConn connects to the target number turn of the plan.
 func newConn(ctx context.Context, p *plan, turn int) (*conn, error) {
 	c := &conn{plan: p, turn: turn}
 	return c, c.dial(ctx)
@@ -114,8 +114,7 @@ func (c *conn) readBody(length int) error {
 	return nil
 }
 
-// readHead returns the length of the body, which must be given: the API's
-// answers are small.
+// readHead returns the length of the body. A length is required: the answers of the API are small.
 func (c *conn) readHead() (length int, err error) {
 	for {
 		line, err := c.in.ReadSlice('\n')

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// result is what load prints: lab.LoadStats reads it.
+// result is the output of load. lab.LoadStats reads it.
 type result struct {
 	Accepted int64     `json:"accepted"`
-	Refused  int64     `json:"refused"` // answers that are no 2xx
+	Refused  int64     `json:"refused"` // answers other than 2xx
 	Broken   int64     `json:"broken"`  // requests without an answer
 	FirstAt  time.Time `json:"first_at"`
 	LastAt   time.Time `json:"last_at"`
@@ -26,16 +26,16 @@ type result struct {
 // publisher is one connection.
 type publisher struct {
 	plan      *plan
-	place     int           // among the publishers
+	place     int           // its number among the publishers
 	turn      *atomic.Int64 // shared: the number of the next event
-	client    *http.Client  // shared, for std
+	client    *http.Client  // shared; used only with std
 	start     time.Time
 	result    result
-	latencies []int32 // microseconds, of what was accepted
+	latencies []int32 // of accepted publishes, in microseconds
 	body      []byte
 }
 
-// publish runs the plan's connections to its end and adds up their results.
+// publish runs the plan's connections until they end, and adds up their results.
 func publish(ctx context.Context, p plan) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.duration)
 	defer cancel()
@@ -70,9 +70,8 @@ func publish(ctx context.Context, p plan) (result, error) {
 	return total, nil
 }
 
-// run publishes one event after the other. A connection that breaks is made
-// again, so that a server that is restarted is no end; one that cannot even be
-// made at the start is an error.
+// run publishes one event after the other. A connection that breaks is made again, so the load
+// continues when a server restarts. If the first connection cannot be made, run returns an error.
 func (p *publisher) run(ctx context.Context) error {
 	out, err := p.poster(ctx)
 	if err != nil {
@@ -99,7 +98,7 @@ func (p *publisher) poster(ctx context.Context) (poster, error) {
 	return newConn(ctx, p.plan, p.place)
 }
 
-// publish publishes event n once, and reports whether to go on to the next.
+// publish publishes event n once. done reports whether the publisher goes on to the next event.
 func (p *publisher) publish(ctx context.Context, out poster, n int64) (done bool, err error) {
 	sent := time.Now()
 	status, answer, err := out.post(ctx, p.event(n))
@@ -122,8 +121,8 @@ func (p *publisher) publish(ctx context.Context, out poster, n int64) (done bool
 	return true, nil
 }
 
-// await waits until event n is due and reports whether there is still time. A
-// publish that is late does not move those after it.
+// await waits until event n is due, and returns false if the time is over. A late publish does not
+// delay the due times of later events.
 func (p *publisher) await(ctx context.Context, n int64) bool {
 	if p.plan.rate > 0 {
 		due := p.start.Add(time.Duration(float64(n) / p.plan.rate * float64(time.Second)))
@@ -144,7 +143,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// path is where events go.
+// path returns the path to which events are posted.
 func (p *plan) path() string {
 	if p.raw != "" {
 		return p.raw

@@ -1,20 +1,18 @@
-// Command load publishes events as fast as a server takes them, or at a rate,
-// and prints what became of it as JSON.
+// Command load publishes events as fast as a server accepts them, or at a rate, and prints the
+// result as JSON.
 //
 //	load -target 127.0.0.1:8080 -account bench -connections 32 -duration 10s
 //
-// The key is -key or POSTRIDER_API_KEY. Each connection sends one publish at
-// a time, and the next when it has its answer: what is measured is what a
-// caller sees. Answers other than 2xx are counted; after a 429 or a 503 the
-// connection waits a tenth of a second. Several targets share the connections;
-// one that breaks goes on at the next target.
+// The API key comes from -key or POSTRIDER_API_KEY. Each connection sends one publish at a time,
+// and the next one after the answer. So the numbers are what a caller sees. Answers other than 2xx
+// are counted. After a 429 or a 503 the connection waits a tenth of a second. Several targets share
+// the connections. A connection that breaks continues at the next target.
 //
-// With -keyed each event has an idempotency key, and a publish that got no
-// answer is repeated until it gets one: accepted is then exactly what must
-// arrive, whatever is killed.
+// With -keyed each event has an idempotency key, and a publish without an answer is repeated until
+// it gets one. Then exactly the accepted events must arrive, whatever is killed.
 //
-// With -raw it POSTs the same events to a plain receiver: what the machine and
-// this program can do at all. -std does so with net/http's client.
+// With -raw it posts the same events to a plain receiver, which shows the limit of the machine and
+// of this program. -std uses net/http's client for that.
 package main
 
 import (
@@ -29,7 +27,7 @@ import (
 	"time"
 )
 
-// plan is what to publish.
+// plan has the flags of load.
 type plan struct {
 	targets     []string
 	key         string

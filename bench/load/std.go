@@ -7,11 +7,11 @@ import (
 	"net/http"
 )
 
-// std posts with net/http, as a program would that has no time for its client:
-// one client for all.
+// std posts with net/http, as a program would that was not made for speed. All connections share
+// one client.
 type std struct {
 	plan   *plan
-	turn   int // of the targets
+	turn   int // index of the target, modulo their number
 	client *http.Client
 }
 
@@ -21,7 +21,7 @@ func newClient(connections int) *http.Client {
 
 func (s *std) post(ctx context.Context, body []byte) (status int, answer []byte, err error) {
 	url := "http://" + s.plan.targets[s.turn%len(s.plan.targets)] + s.plan.path()
-	// What is under way when the time is up is finished, as it is by conn.
+	// A request that is under way when the time is over is completed, as in conn.
 	request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err

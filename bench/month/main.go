@@ -1,15 +1,14 @@
-// Command month shows how large a store is from day to day, when retention deletes what is old.
+// Command month shows how large a store is from day to day while retention deletes old rows.
 //
 //	go run ./bench/month -days 30 -rows 20000
 //
-// It makes the rows of one day after another by SQL, and after each day runs the built server
-// until its retention has nothing left to do. The clock is not moved: the days lie in the past, the
-// last one yesterday, and the settings of retention are longer by as much as the day is ago. So
-// the server deletes after each day what it would have deleted then. Then it ends, and the size of
-// its store is noted.
+// It makes the rows of one day after another by SQL. After each day it runs the built server until
+// retention has nothing left to do, and then notes the size of the store. The clock is not changed.
+// The days are in the past, the last one is yesterday, and the settings of retention are longer by
+// the age of the day. So after each day the server deletes what it would have deleted on that day.
 //
-// It exits 1 if the store grew by more than -within from the day on which the longest retention
-// was over until the end.
+// The program exits 1 if the store grew by more than -within between the end of the longest
+// retention and the last day.
 package main
 
 import (
@@ -95,7 +94,8 @@ func simulate(ctx context.Context, l *lab.Lab, o options, store string) error {
 		sizes = append(sizes, size)
 		fmt.Printf("| %d | %.1f | %.1f s |\n", day, size, took.Seconds())
 	}
-	// The first day goes at the end of the day behind its retention; SQLite gives its pages back a day later.
+	// The first day is deleted at the end of the day after its retention. SQLite gives the pages
+	// back a day later.
 	full := sizes[max(o.events, o.attempts)+1:]
 	growth := full[len(full)-1]/full[0] - 1
 	fmt.Printf("\nfrom day %d to %d: %.1f to %.1f MB, %+.1f %%\n\n", o.days-len(full)+1, o.days, full[0], full[len(full)-1], 100*growth)
@@ -108,5 +108,5 @@ func simulate(ctx context.Context, l *lab.Lab, o options, store string) error {
 	return nil
 }
 
-// retentionTime bounds the work of retention on one day.
+// retentionTime is the time limit for the retention of one day.
 const retentionTime = 10 * time.Minute

@@ -25,7 +25,7 @@ type month struct {
 
 	lab    *lab.Lab
 	server *lab.Server
-	made   apitypes.Delivery // that the server made: what is copied
+	made   apitypes.Delivery // a delivery that the server made; its rows are copied
 }
 
 // startMonth starts a server, makes one delivery through its API, and ends the server.
@@ -77,13 +77,14 @@ func delivered(ctx context.Context, c *client.Client, event postrider.EventID) (
 	}
 }
 
-// live makes the rows of a day, numbered from 1, and lets the server delete what is old at its end.
+// live makes the rows of a day, numbered from 1. Then it lets the server delete old rows, as at the
+// end of that day.
 func (m *month) live(ctx context.Context, day int) (took time.Duration, err error) {
 	end := time.Now().UTC().Truncate(daily).Add(-time.Duration(m.days-day) * daily)
 	if err := m.fill(ctx, end.Add(-daily)); err != nil {
 		return 0, err
 	}
-	ago := time.Since(end).Truncate(time.Second) // which makes the day end now
+	ago := time.Since(end).Truncate(time.Second) // the age of the day's end, added to each retention
 	keep := func(days int) string { return (ago + time.Duration(days)*daily).String() }
 	m.server.Configure("--keep-events", keep(m.events), "--keep-bodies", keep(m.events), "--idempotency-ttl", keep(m.events), "--keep-attempts", keep(m.attempts))
 	if err := m.server.Restart(ctx); err != nil {
@@ -96,7 +97,7 @@ func (m *month) live(ctx context.Context, day int) (took time.Duration, err erro
 	return time.Since(began), m.server.Process().Terminate(time.Minute)
 }
 
-// fill makes the rows of the day that begins then.
+// fill makes the rows of the day that starts at begin.
 func (m *month) fill(ctx context.Context, begin time.Time) error {
 	f, err := m.lab.FillFurther(ctx, m.server)
 	if err != nil {
@@ -122,8 +123,8 @@ func (m *month) fill(ctx context.Context, begin time.Time) error {
 		f.End(ctx))
 }
 
-// untilSwept waits until the chores that delete have done a round. SQLite's file is shrunk beside
-// them, so what is deleted today is given back tomorrow.
+// untilSwept waits until each chore that deletes has done a round. SQLite's file shrinks at the
+// same time, so space that is freed today may be given back tomorrow.
 func (m *month) untilSwept(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, retentionTime)
 	defer cancel()
@@ -146,8 +147,8 @@ func (m *month) untilSwept(ctx context.Context) error {
 	}
 }
 
-// size returns the size of the store in megabytes. PostgreSQL removes the files of dropped tables
-// with a checkpoint.
+// size returns the size of the store in megabytes. It makes a checkpoint, with which PostgreSQL
+// removes the files of dropped tables.
 func (m *month) size(ctx context.Context) (float64, error) {
 	if m.server.OnPostgres() {
 		if _, err := m.lab.SQL(ctx, m.server, "checkpoint"); err != nil {

@@ -1,12 +1,11 @@
-// Command pages measures how long the pages of the dashboard take when the store
-// has a long history.
+// Command pages measures how long the pages of the dashboard take if the store has a long history.
 //
 //	go run ./bench/pages -attempts 10000000
 //
-// It fills a store of SQLite, then one of PostgreSQL, by SQL, with copies of rows that
-// the server made: a month of attempts for thousands of endpoints, dead letters, a
-// backlog and statistics. Then it logs in as an operator and reads every page several
-// times. It prints the time from the request to the last byte, and the bytes of the page.
+// It fills a store of SQLite, then one of PostgreSQL, by SQL, with copies of rows that the server
+// made: a month of attempts for thousands of endpoints, dead letters, a backlog and statistics.
+// Then it logs in as an operator and reads every page several times. It prints the time from the
+// request to the last byte, and the bytes of the page.
 //
 // It exits 1 if a page fails, or if the 95th percentile of a page is over -within.
 package main
@@ -72,7 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(errs...)
 }
 
-// measure fills a store and reads its pages. A page that is too slow is an error.
+// measure fills a store and reads the pages. It returns an error if a page is too slow.
 func measure(ctx context.Context, l *lab.Lab, o options, store string) error {
 	h, err := startHistory(ctx, l, o, store)
 	if err != nil {

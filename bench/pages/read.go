@@ -22,7 +22,7 @@ type reader struct {
 // page is a page of the dashboard.
 type page struct{ name, path string }
 
-// login logs in and names the pages.
+// login logs in and returns a reader of all pages.
 func (h *history) login(ctx context.Context) (*reader, error) {
 	browser, err := h.server.Login(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *history) login(ctx context.Context) (*reader, error) {
 	return &reader{http: browser, base: h.server.URL(), pages: h.pages()}, nil
 }
 
-// pages returns the pages, with the first rows of the history in their paths.
+// pages returns the pages. Their paths have the ids of the first rows of the history.
 func (h *history) pages() []page {
 	endpoint, delivery, event := h.delivered.Endpoint.String(), h.delivered.ID.String(), h.delivered.Event.String()
 	return []page{
@@ -66,8 +66,8 @@ func (h *history) pages() []page {
 	}
 }
 
-// report reads every page and prints a line for each. A page that fails, or that takes too
-// long, does not end the others.
+// report reads every page and prints a line for each. After a page that fails or is too slow it
+// continues with the next page.
 func (r *reader) report(ctx context.Context, o options) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "page\tp50 ms\tp95 ms\tmax ms\tKB")
@@ -87,7 +87,7 @@ func (r *reader) report(ctx context.Context, o options) error {
 	return errors.Join(append(errs, table.Flush())...)
 }
 
-// read reads a page several times and returns the times, sorted, and its size.
+// read reads a page several times. It returns the sorted times, and the size of the page.
 func (r *reader) read(ctx context.Context, p page, reads int) (times []time.Duration, size int64, err error) {
 	for range reads {
 		began := time.Now()

@@ -17,10 +17,10 @@ import (
 const (
 	account  = "pages"
 	accounts = 100
-	days     = 30    // that the history covers
-	deadIn   = 50    // one delivery of so many is dead
+	days     = 30    // days of the history
+	deadIn   = 50    // one in 50 deliveries is dead
 	waiting  = 50000 // pending deliveries of the paused endpoint
-	failing  = 1000  // endpoints with an open circuit: as many as the overview counts
+	failing  = 1000  // endpoints with an open circuit, as many as the overview counts
 	told     = 10000 // notices
 )
 
@@ -33,10 +33,10 @@ type history struct {
 	lab    *lab.Lab
 	server *lab.Server
 	client *client.Client
-	fill   lab.Fill // while it seeds
+	fill   lab.Fill // set while seed runs
 
-	// The rows that are copied: a delivered, a dead and a pending delivery. The circuit of the
-	// dead one's endpoint is open. The receiver of gone answered 410, so its endpoint is disabled.
+	// The deliveries whose rows are copied. The circuit of dead's endpoint is open. The receiver of
+	// gone answered 410, so its endpoint is disabled.
 	delivered, dead, pending, gone apitypes.Delivery
 }
 
@@ -74,8 +74,8 @@ func startHistory(ctx context.Context, l *lab.Lab, o options, store string) (*hi
 	return h, err
 }
 
-// deliver makes an endpoint and an event only for it, and waits until the delivery
-// has the status. The endpoint of a pending delivery is paused.
+// deliver makes an endpoint and an event for only this endpoint, and waits until the delivery has
+// the status. For the status pending it pauses the endpoint.
 func (h *history) deliver(ctx context.Context, base, class string, until postrider.Status) (apitypes.Delivery, error) {
 	endpoint, err := h.client.CreateEndpoint(ctx, apitypes.EndpointCreate{
 		Account: account, URL: base + class, EventTypes: []string{"page." + class},
@@ -139,13 +139,13 @@ func (h *history) copies(ctx context.Context, all ...lab.Copies) error {
 	return nil
 }
 
-// which returns the condition that a column has the id.
+// which returns the SQL condition that the column has the id.
 func which[ID ~[16]byte](h *history, column string, id ID) string {
 	return column + " = " + h.fill.Key(id)
 }
 
-// fillDirectory makes the accounts and the endpoints. The copies have no secrets, since
-// nothing is sent to them. The temporary table targets numbers the endpoints from 0.
+// fillDirectory makes the accounts and the endpoints. The copies have no secrets, because nothing
+// is sent to them. The temporary table targets numbers the endpoints from 0.
 func (h *history) fillDirectory(ctx context.Context) error {
 	at := strconv.FormatInt(time.Now().Add(-days*24*time.Hour).UnixMilli(), 10)
 	err := h.copies(ctx, lab.Copies{
@@ -168,7 +168,7 @@ func (h *history) fillDirectory(ctx context.Context) error {
 		insert into targets select row_number() over (order by id) - 1, id, account from endpoints where url like '%%/ok/%%'`, h.endpoints))
 }
 
-// fillHistory makes the events, the attempts, the dead letters and the backlog, spread
+// fillHistory makes the events, the attempts, the dead letters and the backlog. It spreads them
 // evenly over the days.
 func (h *history) fillHistory(ctx context.Context) error {
 	begin := time.Now().UTC().Truncate(24 * time.Hour).Add(-(days - 1) * 24 * time.Hour)

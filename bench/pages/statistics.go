@@ -13,14 +13,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// instant returns the SQL of a time.
+// instant returns the SQL expression of a time.
 func (h *history) instant(at time.Time) string {
 	return h.fill.At(strconv.FormatInt(at.UnixMilli(), 10))
 }
 
-// fillTroubles makes what the overview and the notices list: open circuits, of endpoints that
-// have been failing for less than the six hours after which a warning is due, and notices of
-// the last days. All notices are read already, so that the server does not begin with them.
+// fillTroubles makes the rows that the overview and the notices list: open circuits, and notices of
+// the last days. The endpoints with open circuits have failed for less than six hours, after which
+// a warning would be due. All notices count as read, so the server does not process them at its
+// start.
 func (h *history) fillTroubles(ctx context.Context) error {
 	now := time.Now()
 	begin := strconv.FormatInt(now.Add(-days*24*time.Hour).UnixMilli(), 10)
@@ -43,13 +44,13 @@ func (h *history) fillTroubles(ctx context.Context) error {
 		h.instant(now.Add(-time.Hour)), h.fill.Key(h.dead.Endpoint), h.fill.ID(strconv.FormatInt(now.UnixMilli(), 10), "0")))
 }
 
-// fillRollups makes the statistics of two days by minute, of 90 days by hour and of two
-// years by day: of everything, of the account and of its endpoint; and of a thousand
-// endpoints those of the last day by minute and of two days by hour. Everything has as many
-// attempts a minute as the history, the account and the endpoint a tenth and a hundredth.
+// fillRollups makes statistics. For everything, for the account and for its endpoint it makes two
+// days by minute, 90 days by hour and two years by day. For a thousand endpoints it makes the last
+// day by minute and two days by hour. Everything has as many attempts a minute as the history; the
+// account has a tenth of that, and the endpoint a hundredth.
 //
-// A rollup of an hour or a day is there for the present one, too, and the positions say that
-// all minutes and hours are in them: the server has nothing to roll up meanwhile.
+// There is also a rollup of the present hour and of the present day. The positions say that they
+// contain all minutes and hours, so the server has nothing to roll up meanwhile.
 func (h *history) fillRollups(ctx context.Context) error {
 	if err := h.fill.Do(ctx, "delete from rollups where step > 0"); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (h *history) fillRollups(ctx context.Context) error {
 		c := h.rollup(attempts * int(length/time.Minute))
 		c["step"] = strconv.Itoa(int(step))
 		c["at"] = h.fill.Back(h.instant(now.Add(length)), int(length.Seconds()))
-		if step == store.Minutes { // back from the newest, which the server made
+		if step == store.Minutes { // back from the newest rollup, which the server made
 			c["at"] = h.fill.Back("base.at", 60)
 		}
 		return lab.Copies{
@@ -89,9 +90,9 @@ func (h *history) fillRollups(ctx context.Context) error {
 	return h.fill.Do(ctx, "update rollup_positions set at = "+h.instant(now))
 }
 
-// rollup returns the columns of a rollup with so many attempts: one of fifty is the last one of
-// a delivery that dies, and one of twenty is repeated. Responses take about 50 ms; the slowest
-// of a thousand takes ten times as long. So the sketches are as large as real ones.
+// rollup returns the columns of a rollup with that many attempts. One of fifty is the last attempt
+// of a delivery that dies, and one of twenty is retried. Responses take about 50 ms; the slowest of
+// a thousand takes ten times as long. So the sketches are as large as real ones.
 func (h *history) rollup(attempts int) map[string]string {
 	var v store.RollupValue
 	spread := rand.New(rand.NewPCG(1, 1))

@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// Settings is how the lab's cluster differs from a fresh one; it is durable, as
-// that is. README.md of bench and docs/operate recommend them.
+// Settings are the settings in which the lab's cluster differs from a fresh one. The cluster stays
+// durable. README.md of bench and docs/operate recommend these settings.
 var Settings = []string{"shared_buffers=1GB", "min_wal_size=1GB", "max_wal_size=4GB"}
 
 // postgres starts the lab's cluster if it does not run yet.
@@ -26,8 +26,7 @@ func (l *Lab) postgres(ctx context.Context) (*testkit.Cluster, error) {
 	if l.cluster != nil {
 		return l.cluster, nil
 	}
-	// The cluster may belong to another user than we are, who makes and removes
-	// a folder in it.
+	// The cluster may run as another user than this process, and makes and removes a folder in it.
 	home := filepath.Join(l.dir, "pg")
 	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o777)); err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
@@ -40,9 +39,9 @@ func (l *Lab) postgres(ctx context.Context) (*testkit.Cluster, error) {
 	return cluster, l.fillLog(ctx)
 }
 
-// fillLog writes a gigabyte to the cluster's log and lets a checkpoint keep its
-// segments for what comes, as a cluster of some age has them. A new segment is
-// written full of zeros and synced while commits wait, 20 to 70 ms every 16 MB.
+// fillLog writes a gigabyte to the cluster's write-ahead log and makes a checkpoint, which keeps
+// the segments for reuse, as in a cluster of some age. Otherwise commits would wait for each new
+// segment, which is filled with zeros and synced: 20 to 70 ms every 16 MB.
 func (l *Lab) fillLog(ctx context.Context) error {
 	_, err := l.psql(ctx, l.cluster.DSN("postgres"),
 		"select count(pg_logical_emit_message(false, 'fill', repeat('x', 1000000))) from generate_series(1, 1000);\ncheckpoint;")
@@ -56,7 +55,7 @@ func (l *Lab) clusterFile(path ...string) string {
 	return filepath.Join(append([]string{filepath.Dir(l.cluster.Socket())}, path...)...)
 }
 
-// PostgresVersion returns the version of the cluster; empty without one.
+// PostgresVersion returns the version of the cluster; empty if there is no cluster.
 func (l *Lab) PostgresVersion(ctx context.Context) (string, error) {
 	if l.cluster == nil {
 		return "", nil
@@ -64,8 +63,8 @@ func (l *Lab) PostgresVersion(ctx context.Context) (string, error) {
 	return l.psql(ctx, l.cluster.DSN("postgres"), "show server_version")
 }
 
-// SQL runs a script on the server's store, which must be PostgreSQL, and
-// returns what it selects: a line for each row, its columns with | between.
+// SQL runs a script on the server's store, which must be PostgreSQL. It returns the selected rows,
+// one a line, with | between the columns.
 func (l *Lab) SQL(ctx context.Context, s *Server, script string) (string, error) {
 	return l.psql(ctx, s.dsn, script)
 }
@@ -81,8 +80,8 @@ func (l *Lab) psql(ctx context.Context, dsn, script string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// WALBytes returns how long the cluster's write-ahead log has become since it
-// was made; zero without a cluster.
+// WALBytes returns how many bytes of write-ahead log the cluster has written since it was made; 0
+// without a cluster.
 func (l *Lab) WALBytes(ctx context.Context) (int64, error) {
 	if l.cluster == nil {
 		return 0, nil
@@ -103,15 +102,15 @@ func (l *Lab) DropStore(ctx context.Context, s *Server) error {
 	return err
 }
 
-// LogStatements makes the cluster log how long each statement of the server
-// takes, from the server's next start on. Logging costs what it costs.
+// LogStatements makes the cluster log the duration of each statement of the server, from the
+// server's next start on. The logging itself takes time too.
 func (l *Lab) LogStatements(ctx context.Context, s *Server) error {
 	_, err := l.SQL(ctx, s, "alter database "+s.database()+" set log_min_duration_statement = 0;\n"+
 		"alter database "+s.database()+" set log_parameter_max_length = 0;\n")
 	return err
 }
 
-// LogLength returns how long the cluster's log is.
+// LogLength returns the length of the cluster's log, in bytes.
 func (l *Lab) LogLength() (int64, error) {
 	entry, err := os.Stat(l.clusterFile("log"))
 	if err != nil {
@@ -122,8 +121,8 @@ func (l *Lab) LogLength() (int64, error) {
 
 var logEntry = regexp.MustCompile(`^\S+ \S+ \S+ \[(\d+)\] LOG:  duration: ([0-9.]+) ms  (parse|bind|execute|statement)`)
 
-// StatementTimes returns how long the statements took that were logged from
-// then on and whose text has all the words: planning and running together.
+// StatementTimes returns the durations of the statements that were logged after the offset from and
+// contain all the words. A duration includes planning.
 func (l *Lab) StatementTimes(from int64, words ...string) ([]time.Duration, error) {
 	log, err := os.Open(l.clusterFile("log"))
 	if err != nil {
@@ -134,7 +133,7 @@ func (l *Lab) StatementTimes(from int64, words ...string) ([]time.Duration, erro
 		return nil, fmt.Errorf("read postgres' log: %w", err)
 	}
 	var times []time.Duration
-	planned := map[string]time.Duration{} // by process: until it runs
+	planned := map[string]time.Duration{} // planning time by process, until the statement runs
 	var entry strings.Builder
 	take := func() {
 		text := entry.String()
@@ -143,7 +142,7 @@ func (l *Lab) StatementTimes(from int64, words ...string) ([]time.Duration, erro
 		if found == nil || !containsAll(text, words) {
 			return
 		}
-		millis, _ := strconv.ParseFloat(found[2], 64) // by the expression
+		millis, _ := strconv.ParseFloat(found[2], 64) // logEntry matches only numbers
 		took := time.Duration(millis * float64(time.Millisecond))
 		if found[3] == "parse" || found[3] == "bind" {
 			planned[found[1]] += took
@@ -156,7 +155,7 @@ func (l *Lab) StatementTimes(from int64, words ...string) ([]time.Duration, erro
 	for err == nil {
 		var line string
 		line, err = lines.ReadString('\n')
-		if !strings.HasPrefix(line, "\t") { // an entry goes on with tabs
+		if !strings.HasPrefix(line, "\t") { // continued lines of an entry begin with a tab
 			take()
 		}
 		entry.WriteString(line)

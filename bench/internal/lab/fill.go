@@ -11,17 +11,17 @@ import (
 	_ "modernc.org/sqlite" // the driver of the server's own files
 )
 
-// Fill writes rows into the store of a server while it does not run. ID, At, Key, Bytes,
-// Series and Back return SQL for the store. Texts that they get are SQL too.
+// Fill writes rows into the store of a server while the server does not run. ID, At, Key, Bytes,
+// Series and Back return SQL for the store. Their text arguments are SQL too.
 type Fill interface {
 	// Do runs statements.
 	Do(ctx context.Context, sql string) error
-	// Copy makes the copies.
+	// Copy makes copies of a row.
 	Copy(ctx context.Context, c Copies) error
-	// End ends the filling; the server may be started again.
+	// End ends the filling. The server may be started afterwards.
 	End(ctx context.Context) error
 
-	// ID returns the id of an instant in Unix milliseconds and a number.
+	// ID returns the id for an instant in Unix milliseconds and a number n.
 	ID(ms, n string) string
 	// At returns an instant in Unix milliseconds.
 	At(ms string) string
@@ -31,16 +31,17 @@ type Fill interface {
 	Bytes(b []byte) string
 	// Series returns a source of numbers i: 1, 1 + step and so on, up to last.
 	Series(last, step int) string
-	// Back returns the begin of a step of so many seconds: i steps before that of an instant.
+	// Back returns the begin of a step of that many seconds, i steps before the step of the instant
+	// at.
 	Back(at string, seconds int) string
 }
 
-// Fill begins to fill the store of a server that has ended, with many rows: SQLite makes its
-// indexes anew.
+// Fill prepares the store of a server that has ended for many new rows. SQLite drops its indexes
+// and makes them again at the end.
 func (l *Lab) Fill(ctx context.Context, s *Server) (Fill, error) { return l.fill(ctx, s, true) }
 
-// FillFurther is [Lab.Fill] for a few rows, after which the file is as it would be if the
-// server had stored them: its indexes stay.
+// FillFurther does what [Lab.Fill] does, for a few rows. It keeps the indexes, so afterwards the
+// file is as if the server had stored the rows.
 func (l *Lab) FillFurther(ctx context.Context, s *Server) (Fill, error) { return l.fill(ctx, s, false) }
 
 func (l *Lab) fill(ctx context.Context, s *Server, anew bool) (Fill, error) {
@@ -52,7 +53,8 @@ func (l *Lab) fill(ctx context.Context, s *Server, anew bool) (Fill, error) {
 	return openSQLiteFill(ctx, filepath.Join(s.dir, "postrider.db"), anew)
 }
 
-// postgresFill collects a script. Its functions live as long as the connection that runs it.
+// postgresFill collects a script. The script's temporary functions exist as long as the connection
+// that runs it.
 type postgresFill struct {
 	lab    *Lab
 	server *Server
@@ -99,14 +101,14 @@ func (f *postgresFill) Back(at string, seconds int) string {
 	return fmt.Sprintf("to_timestamp(floor(extract(epoch from %s) / %d - i) * %[2]d)", at, seconds)
 }
 
-// sqliteFill writes to the file. With many rows, the indexes of the long tables are made anew
-// at the end: that takes less time than to keep them meanwhile.
+// sqliteFill writes to the file. For many rows it makes the indexes of the long tables again at the
+// end, which takes less time than to maintain them.
 type sqliteFill struct {
 	db      *sql.DB
-	indexes []string // the statements that make them; empty: they stay
+	indexes []string // the statements that make the indexes; empty: the indexes stay
 }
 
-// longTables are those that a history fills.
+// longTables are the tables that a history fills.
 const longTables = `('attempts', 'attempt_bodies', 'events', 'dead_letters', 'queue', 'rollups')`
 
 func openSQLiteFill(ctx context.Context, file string, anew bool) (*sqliteFill, error) {
@@ -114,7 +116,7 @@ func openSQLiteFill(ctx context.Context, file string, anew bool) (*sqliteFill, e
 	if err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
-	db.SetMaxOpenConns(1) // which has the temporary tables
+	db.SetMaxOpenConns(1) // one connection, because temporary tables belong to it
 	f := &sqliteFill{db: db}
 	if !anew {
 		return f, nil
@@ -157,8 +159,8 @@ func (f *sqliteFill) Do(ctx context.Context, statements string) error {
 	return nil
 }
 
-// Copy does what SeedSQL does in PostgreSQL. The source is the outer loop of the join: SQLite
-// would store the rows of an inner one first.
+// Copy does what SeedSQL does in PostgreSQL. The source is the outer loop of the join; otherwise
+// SQLite would store the rows of the source first.
 func (f *sqliteFill) Copy(ctx context.Context, c Copies) error {
 	columns, err := f.texts(ctx, `select name from pragma_table_info(?)`, c.Table)
 	if err != nil {
@@ -183,7 +185,7 @@ func (f *sqliteFill) Copy(ctx context.Context, c Copies) error {
 	return nil
 }
 
-// End makes the indexes and closes the file.
+// End makes the indexes again and closes the file.
 func (f *sqliteFill) End(ctx context.Context) error {
 	var errs []error
 	for _, index := range f.indexes {

@@ -1,21 +1,20 @@
-// Package lab runs Postrider as its users do, from outside: the built server
-// as a process of its own, on a store of its own, with everything on the
-// loopback interface. The measuring programs below bench share it.
+// Package lab runs Postrider as its users do, from outside: the built server in a process of its
+// own, with a store of its own, and all connections on the loopback interface. The measuring
+// programs in bench share it.
 //
 //	l, err := lab.Open(ctx, "")
 //	defer l.Close()
 //	server, err := l.StartServer(ctx, lab.ServerOptions{Store: "sqlite"})
 //	c := server.Client()
 //
-// Its promises:
+// It promises:
 //
 //   - Close ends every process that the lab started, each by its own pid, and
-//     removes its folder.
-//   - A process that outlives the program for whatever reason is killed by the
-//     kernel.
-//   - What a process used is read from /proc, so the numbers are the kernel's.
+//     removes the lab's folder.
+//   - If the program ends without Close, the kernel kills the processes.
+//   - The usage of a process is read from /proc, so the numbers are the kernel's.
 //
-// It knows nothing of what is measured, and runs on Linux only.
+// It knows nothing of the measurements, and runs only on Linux.
 package lab
 
 import (
@@ -41,12 +40,12 @@ type Lab struct {
 	servers int
 
 	mu        sync.Mutex
-	processes []*Process // guarded by mu: loads start beside each other
+	processes []*Process // guarded by mu, because loads can start at the same time
 }
 
-// Open builds the server and the named programs of bench in a fresh folder
-// below dir; empty: the system's for temporary files. Which disk that is on
-// decides what a commit costs.
+// Open builds the server and the named programs of bench in a new folder below dir. An empty dir
+// means the system's folder for temporary files. The disk of the folder decides how long a commit
+// takes.
 func Open(ctx context.Context, dir string, programs ...string) (*Lab, error) {
 	home, err := os.MkdirTemp(dir, "lab")
 	if err != nil {
@@ -57,7 +56,7 @@ func Open(ctx context.Context, dir string, programs ...string) (*Lab, error) {
 	for _, program := range programs {
 		packages = append(packages, module+"/bench/"+program)
 	}
-	// A folder that only its owner may enter keeps the cluster's user out.
+	// The cluster's user must be able to enter the folder.
 	if err := os.Chmod(home, 0o711); err != nil {
 		return nil, errors.Join(fmt.Errorf("open lab: %w", err), l.Close())
 	}
@@ -79,7 +78,7 @@ func (l *Lab) build(ctx context.Context, packages []string) error {
 	return nil
 }
 
-// BuildCommit builds the server of another commit of this repository, and returns the name of its
+// BuildCommit builds the server of another commit of this repository. It returns the name of the
 // program for ServerOptions.Program.
 func (l *Lab) BuildCommit(ctx context.Context, commit string) (program string, err error) {
 	tree, err := l.Folder("tree")
@@ -99,7 +98,7 @@ func (l *Lab) BuildCommit(ctx context.Context, commit string) (program string, e
 	return program, nil
 }
 
-// Close ends what the lab started and removes its folder.
+// Close ends all processes that the lab started and removes its folder.
 func (l *Lab) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +112,7 @@ func (l *Lab) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
-// Folder makes an empty folder, which Close removes.
+// Folder makes an empty folder. Close removes it.
 func (l *Lab) Folder(name string) (string, error) {
 	dir, err := os.MkdirTemp(l.dir, name)
 	if err != nil {
@@ -125,8 +124,8 @@ func (l *Lab) Folder(name string) (string, error) {
 // Program returns the path of a built program.
 func (l *Lab) Program(name string) string { return filepath.Join(l.dir, "bin", name) }
 
-// PostgresUsage returns what the cluster has used since it started: the
-// postmaster, the backends it has now and all that it had.
+// PostgresUsage returns what the cluster has used since it started: the postmaster, its present
+// backends and all earlier ones.
 func (l *Lab) PostgresUsage() (Usage, error) {
 	if l.cluster == nil {
 		return Usage{}, nil
@@ -143,8 +142,8 @@ func (l *Lab) PostgresUsage() (Usage, error) {
 	return familyUsage(postmaster)
 }
 
-// StoreBytes returns the size on disk of the server's store without its
-// write-ahead log, which is as long as the last checkpoint is old.
+// StoreBytes returns the size on disk of the server's store without its write-ahead log. The length
+// of that log depends on the time since the last checkpoint.
 func (l *Lab) StoreBytes(s *Server) (int64, error) {
 	if s.dsn != "" {
 		return folderBytes(l.clusterFile("data", "base"))
@@ -156,7 +155,7 @@ func folderBytes(dir string) (int64, error) {
 	var total int64
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a temporary file, gone since
+			return nil // a temporary file that was removed meanwhile
 		}
 		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".db-wal" || filepath.Ext(path) == ".log" {
 			return err

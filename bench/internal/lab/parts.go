@@ -21,30 +21,31 @@ type Sink struct {
 	port    string
 }
 
-// SinkStats is what a sink has received of a class since its last reset.
+// SinkStats is what a sink has received for a class since its last reset.
 type SinkStats struct {
 	Count    int64     `json:"count"`
-	Distinct int64     `json:"distinct"` // events; only of a sink that was started so
-	Open     int64     `json:"open"`     // received and not answered yet
+	Distinct int64     `json:"distinct"` // distinct events; 0 if the sink does not count them
+	Open     int64     `json:"open"`     // received requests that are not answered yet
 	FirstAt  time.Time `json:"first_at"`
 	LastAt   time.Time `json:"last_at"`
-	P50      int64     `json:"p50_us"` // from created to received
+	P50      int64     `json:"p50_us"` // times from creation to arrival
 	P95      int64     `json:"p95_us"`
 	P99      int64     `json:"p99_us"`
 	Longest  int64     `json:"longest_us"`
-	Again    int64     `json:"again_us"`  // the longest of what had arrived before; of a sink that counts events
-	Oldest   int64     `json:"oldest_us"` // the age, at the mark, of the oldest that came after it
+	// longest time of an event that had arrived before; 0 if the sink does not count events
+	Again  int64 `json:"again_us"`
+	Oldest int64 `json:"oldest_us"` // oldest age, at the mark, of events that arrived after it
 }
 
-// Answer is how a sink answers a class. The zero value is 204, at once.
+// Answer says how a sink answers a class. The zero value is 204 at once.
 type Answer struct {
 	Status int
 	After  time.Duration
 	Never  bool
 }
 
-// StartSink starts bench/sink, which the lab was opened with. A sink that
-// counts distinct events takes more memory, and a little more CPU.
+// StartSink starts bench/sink, which must be among the programs of [Open]. A sink that counts
+// distinct events takes more memory, and a little more CPU.
 func (l *Lab) StartSink(ctx context.Context, distinct bool) (*Sink, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
@@ -76,20 +77,20 @@ func (l *Lab) StartSink(ctx context.Context, distinct bool) (*Sink, error) {
 // Address returns host:port of the sink.
 func (s *Sink) Address() string { return s.address }
 
-// Port returns the port of the sink, which it has at every address 127.x.y.z.
+// Port returns the port of the sink. The sink listens on it at every address 127.x.y.z.
 func (s *Sink) Port() string { return s.port }
 
-// Stats returns what the sink has received of a class since its last reset.
+// Stats returns what the sink has received for a class since its last reset.
 func (s *Sink) Stats(ctx context.Context, class string) (SinkStats, error) {
 	return s.ask(ctx, "stats?class="+url.QueryEscape(class))
 }
 
-// Count is [Sink.Stats] without the percentiles: it costs the sink nothing.
+// Count does what [Sink.Stats] does, but without the percentiles, so it costs the sink nothing.
 func (s *Sink) Count(ctx context.Context, class string) (SinkStats, error) {
 	return s.ask(ctx, "count?class="+url.QueryEscape(class))
 }
 
-// Answer makes the sink answer a class so from now on.
+// Answer sets how the sink answers a class from now on.
 func (s *Sink) Answer(ctx context.Context, class string, a Answer) error {
 	query := url.Values{"class": {class}, "after": {a.After.String()}, "never": {strconv.FormatBool(a.Never)}}
 	if a.Status != 0 {
@@ -105,7 +106,7 @@ func (s *Sink) Mark(ctx context.Context) error {
 	return err
 }
 
-// Reset lets the sink start counting anew.
+// Reset sets all counts of the sink to zero.
 func (s *Sink) Reset(ctx context.Context) error {
 	_, err := s.ask(ctx, "reset")
 	return err
@@ -134,13 +135,14 @@ func (s *Sink) ask(ctx context.Context, question string) (SinkStats, error) {
 	return stats, nil
 }
 
-// Load says what bench/load is to do.
+// Load has the parameters of bench/load.
 type Load struct {
-	Targets     []string // host:port of each node
-	Key         string
-	Account     string
-	Raw         string // not empty: the path of a sink, and no server
-	Std         bool   // with net/http's client
+	Targets []string // host:port of each node
+	Key     string
+	Account string
+	// path of a sink that gets the requests instead of a server; empty: a server gets them
+	Raw         string
+	Std         bool   // use net/http's client
 	Prefix      string // of the event types
 	Types       int
 	Connections int
@@ -149,10 +151,10 @@ type Load struct {
 	Duration    time.Duration
 	Size        int
 	Keyed       bool
-	End         <-chan struct{} // closed: the load ends before its Duration is over; nil: it does not
+	End         <-chan struct{} // the load ends early when it is closed; nil: it does not
 }
 
-// LoadStats is what became of a load.
+// LoadStats is the result of a load.
 type LoadStats struct {
 	Accepted int64     `json:"accepted"`
 	Refused  int64     `json:"refused"`
@@ -167,7 +169,7 @@ type LoadStats struct {
 // Rate returns how many publishes were accepted per second.
 func (s LoadStats) Rate() float64 { return float64(s.Accepted) / s.LastAt.Sub(s.FirstAt).Seconds() }
 
-// RunLoad runs bench/load to its end.
+// RunLoad runs bench/load and waits for its end.
 func (l *Lab) RunLoad(ctx context.Context, load Load) (LoadStats, error) {
 	var out bytes.Buffer
 	p, err := l.Start(ctx, "load", &out, l.Program("load"),

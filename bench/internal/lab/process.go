@@ -22,15 +22,15 @@ type Process struct {
 	name string
 	cmd  *exec.Cmd
 	log  *os.File
-	from int64 // where what it writes begins in the log
+	from int64 // offset in the log at which the output of this process begins
 
 	waiting sync.WaitGroup
 	exited  chan struct{}
-	err     error // why it ended; read after exited
+	err     error // why it ended; read it only after exited is closed
 }
 
-// Start starts a program. What it writes goes to a file of its name in the
-// lab's folder, and to out besides, unless that is nil. ctx bounds its life.
+// Start starts a program. Its output goes to the file NAME.log in the lab's folder; if out is not
+// nil, its standard output goes to out instead. The end of ctx kills the program.
 func (l *Lab) Start(ctx context.Context, name string, out io.Writer, args ...string) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(l.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -47,7 +47,8 @@ func (l *Lab) Start(ctx context.Context, name string, out io.Writer, args ...str
 		p.cmd.Stdout = out
 	}
 	p.cmd.Env = environment()
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is ours to pass on
+	// an interrupt reaches only this program, which passes it on
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), log.Close())
 	}
@@ -61,13 +62,13 @@ func (l *Lab) Start(ctx context.Context, name string, out io.Writer, args ...str
 	return p, nil
 }
 
-// environment keeps the settings of whoever runs the program out of what it
-// runs.
+// environment returns the environment without the POSTRIDER_ settings of the person who runs the
+// program.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "POSTRIDER_") })
 }
 
-// Kill ends the process as a power cut would, and waits until it has.
+// Kill ends the process as a power cut would, and waits until it has ended.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", p.name, err)
@@ -79,8 +80,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Terminate asks the process to end, waits at most that long, and returns its
-// verdict: nil for exit status 0.
+// Terminate asks the process to end and waits for at most within. It returns nil if the exit status
+// is 0.
 func (p *Process) Terminate(within time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("terminate %s: %w", p.name, err)
@@ -88,7 +89,7 @@ func (p *Process) Terminate(within time.Duration) error {
 	return p.Wait(within)
 }
 
-// Wait waits at most that long for the process to end by itself.
+// Wait waits for at most within until the process ends by itself.
 func (p *Process) Wait(within time.Duration) error {
 	timeout := time.NewTimer(within)
 	defer timeout.Stop()
@@ -103,7 +104,7 @@ func (p *Process) Wait(within time.Duration) error {
 	}
 }
 
-// waitOr is [Process.Wait], until end is closed: then it asks the process to end.
+// waitOr does what [Process.Wait] does. If end is closed meanwhile, it asks the process to end.
 func (p *Process) waitOr(end <-chan struct{}, within time.Duration) error {
 	timeout := time.NewTimer(within)
 	defer timeout.Stop()
@@ -113,15 +114,14 @@ func (p *Process) waitOr(end <-chan struct{}, within time.Duration) error {
 	case <-p.exited:
 		return p.Wait(time.Minute)
 	case <-timeout.C:
-		return p.Wait(time.Millisecond) // it has had its time
+		return p.Wait(time.Millisecond) // the time is over: Wait kills the process
 	}
 }
 
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// LastLine returns the last line that the process wrote with the text in it; empty: there is
-// none.
+// LastLine returns the last line of the output that contains the text; empty if there is none.
 func (p *Process) LastLine(with string) (string, error) {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *Process) LastLine(with string) (string, error) {
 	return last, nil
 }
 
-// Tail returns the last lines of what the process wrote.
+// Tail returns the last 2,000 bytes of the output.
 func (p *Process) Tail() string {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil {
@@ -145,8 +145,8 @@ func (p *Process) Tail() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// ResetPeak makes Usage.Peak count from what the process uses now (proc(5),
-// clear_refs), and returns that.
+// ResetPeak makes Usage.Peak count from the present use of memory (proc(5), clear_refs). It returns
+// the present use.
 func (p *Process) ResetPeak() (int64, error) {
 	path := fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid)
 	if err := os.WriteFile(path, []byte("5"), 0); err != nil {
@@ -158,11 +158,11 @@ func (p *Process) ResetPeak() (int64, error) {
 
 // Usage is what a process used.
 type Usage struct {
-	CPU  time.Duration // of all its threads, in the kernel too
-	Peak int64         // bytes of memory, at most at once
+	CPU  time.Duration // of all threads, in user and kernel mode
+	Peak int64         // peak of resident memory, in bytes
 }
 
-// Usage returns what the process has used so far, or did when it has ended.
+// Usage returns what the process has used so far. After its end it returns only the CPU time.
 func (p *Process) Usage() (Usage, error) {
 	select {
 	case <-p.exited:
@@ -190,9 +190,8 @@ func pidUsage(pid int) (Usage, error) {
 	return Usage{CPU: s.own, Peak: peak << 10}, nil
 }
 
-// familyUsage adds up a process, the children it has waited for, and those
-// that still run. Memory that they share would be counted again and again, so
-// Peak is that of the greatest.
+// familyUsage adds up a process, its present children, and the children that it has waited for.
+// Peak is the peak of the largest of them, because a sum would count shared memory several times.
 func familyUsage(parent int) (Usage, error) {
 	s, err := readStat(parent)
 	if err != nil {
@@ -210,7 +209,7 @@ func familyUsage(parent int) (Usage, error) {
 		}
 		child, err := readStat(pid)
 		if err != nil || child.parent != parent {
-			continue // gone since, or another's
+			continue // has ended meanwhile, or is not a child
 		}
 		if used, err := pidUsage(pid); err == nil {
 			total.CPU += used.CPU
@@ -225,8 +224,8 @@ type stat struct {
 	own, waited time.Duration
 }
 
-// readStat reads /proc/pid/stat (proc(5)). The name, field 2, may hold anything
-// but ends with the last parenthesis.
+// readStat reads /proc/pid/stat (proc(5)). Field 2, the name, may contain any character; it ends at
+// the last parenthesis.
 func readStat(pid int) (stat, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -236,7 +235,7 @@ func readStat(pid int) (stat, error) {
 	if len(fields) < 15 {
 		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
 	}
-	number := func(field int) int64 { // numbered as in proc(5)
+	number := func(field int) int64 { // field has the number of proc(5)
 		n, _ := strconv.ParseInt(fields[field-3], 10, 64)
 		return n
 	}
@@ -247,10 +246,10 @@ func readStat(pid int) (stat, error) {
 	}, nil
 }
 
-// Machine is the time of all its processors since it started.
+// Machine is the time of all processors since the machine started.
 type Machine struct {
 	All    time.Duration
-	Stolen time.Duration // wanted, and given to others by the host of a virtual machine
+	Stolen time.Duration // time that the host of a virtual machine gave to others
 }
 
 // MachineTime returns the first line of /proc/stat (proc(5)).
@@ -265,7 +264,7 @@ func MachineTime() (Machine, error) {
 		return Machine{}, fmt.Errorf("/proc/stat begins with %q", line)
 	}
 	var m Machine
-	for i, field := range fields[1:9] { // those of guests are in the first two
+	for i, field := range fields[1:9] { // fields 9 and 10, of guests, are included in the first two
 		n, _ := strconv.ParseInt(field, 10, 64)
 		m.All += time.Duration(n) * tick
 		if i == 7 {

@@ -5,10 +5,9 @@ import (
 	"fmt"
 )
 
-// SeedSQL multiplies a row that the server made: whatever columns a table has,
-// those that are not overridden stay as they are, so that it knows no more of
-// the tables than it must. The ids it makes order by time, as the
-// server's do.
+// SeedSQL makes copies of a row that the server made. Columns that are not overridden keep the
+// row's values, so SeedSQL need not know all columns of a table. The ids that it makes are ordered
+// by time, as the server's are.
 const SeedSQL = `
 	set timezone = 'UTC';
 	create function pg_temp.multiply(target text, which text, overrides jsonb, source text) returns bigint
@@ -38,16 +37,15 @@ const SeedSQL = `
 	$$;
 `
 
-// Copies is rows to be made of one.
+// Copies describes rows that are copied from one row.
 type Copies struct {
 	Table     string
-	Which     string            // the condition that it is found by
-	Overrides map[string]string // SQL by column; base and what source names are in scope
+	Which     string            // SQL condition that finds the row
+	Overrides map[string]string // SQL by column; may use base and the names of Source
 	Source    string
 }
 
-// SQL returns the statement. Its strings are our own: dollars are quotation
-// enough.
+// SQL returns the statement. The strings come from bench itself, so dollar quotes are enough.
 func (c Copies) SQL() string {
 	overrides, err := json.Marshal(c.Overrides)
 	if err != nil {

@@ -20,23 +20,23 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// ServerOptions says what server to start.
+// ServerOptions says which server to start.
 type ServerOptions struct {
 	Store string        // sqlite or postgres
-	Ready time.Duration // how long it may take to get ready; default 30 s
+	Ready time.Duration // how long it may take until the server is ready; default 30 s
 	Args  []string      // further flags of postrider serve; see Configure
 
-	Program string // see BuildCommit; default: the server of this tree
+	Program string // from BuildCommit; default: the server of this tree
 }
 
-// Server is a Postrider server with an empty store of its own, which outlives
-// its process: it may be killed and started again.
+// Server is a Postrider server with an empty store of its own. The store outlives the process,
+// which may be killed and started again.
 type Server struct {
 	lab     *Lab
 	name    string
 	opts    ServerOptions
 	dir     string
-	dsn     string // of PostgreSQL; empty: SQLite in dir
+	dsn     string // database of PostgreSQL; empty: SQLite in dir
 	address string
 	ops     string
 	args    []string
@@ -45,8 +45,7 @@ type Server struct {
 	key     string
 }
 
-// StartServer makes an empty store, starts a server on it and waits until it
-// is ready.
+// StartServer makes an empty store, starts a server on it and waits until the server is ready.
 func (l *Lab) StartServer(ctx context.Context, opts ServerOptions) (*Server, error) {
 	s := l.newServer(opts)
 	if opts.Store == "postgres" {
@@ -61,8 +60,7 @@ func (l *Lab) StartServer(ctx context.Context, opts ServerOptions) (*Server, err
 	return s, s.settle(ctx)
 }
 
-// StartNode starts another server on the store of first, which must be
-// PostgreSQL.
+// StartNode starts another server on the store of first, which must be PostgreSQL.
 func (l *Lab) StartNode(ctx context.Context, first *Server) (*Server, error) {
 	s := l.newServer(first.opts)
 	s.dsn, s.key = first.dsn, first.key
@@ -105,11 +103,10 @@ func (s *Server) database() string {
 	return name
 }
 
-// Configure replaces the further flags of the server, from its next start on.
+// Configure replaces the further flags of the server. They apply from its next start on.
 func (s *Server) Configure(args ...string) { s.opts.Args = args }
 
-// Restart starts the server's process, which must not run, and waits until it
-// is ready.
+// Restart starts the server's process, which must not run, and waits until the server is ready.
 func (s *Server) Restart(ctx context.Context) error {
 	var err error
 	if s.process, err = s.lab.Start(ctx, s.name, nil, slices.Concat(s.args, s.opts.Args)...); err != nil {
@@ -157,13 +154,12 @@ func (s *Server) untilReady(ctx context.Context) error {
 	}
 }
 
-// Profile returns one of the profiles that net/http/pprof serves, allocs for
-// instance, or profile?seconds=5.
+// Profile returns a profile of net/http/pprof, for example allocs, or profile?seconds=5.
 func (s *Server) Profile(ctx context.Context, which string) ([]byte, error) {
 	return s.readOps(ctx, "/debug/pprof/"+which)
 }
 
-// Metrics returns what the server counts, as Prometheus reads it.
+// Metrics returns the server's metrics in the text format of Prometheus.
 func (s *Server) Metrics(ctx context.Context) (Metrics, error) {
 	text, err := s.readOps(ctx, "/metrics")
 	return Metrics(text), err
@@ -190,7 +186,7 @@ func (s *Server) readOps(ctx context.Context, path string) ([]byte, error) {
 // Metrics is the text of /metrics.
 type Metrics string
 
-// Lines returns the lines that begin so and count something: their value is not 0.
+// Lines returns the lines that start with begin and whose value is not 0.
 func (m Metrics) Lines(begin string) (lines []string) {
 	for line := range strings.Lines(string(m)) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, begin) && !strings.HasSuffix(line, " 0") {
@@ -200,16 +196,17 @@ func (m Metrics) Lines(begin string) (lines []string) {
 	return lines
 }
 
-// Sum adds up the values of the lines that begin so.
+// Sum adds up the values of the lines that start with begin.
 func (m Metrics) Sum(begin string) (sum float64) {
 	for _, line := range m.Lines(begin) {
-		value, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64) // one that is no number counts nothing
+		// a value that is no number counts as 0
+		value, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		sum += value
 	}
 	return sum
 }
 
-// Key returns the admin key that was made when the store was new.
+// Key returns the admin key that the first server on the store made.
 func (s *Server) Key() (string, error) {
 	if s.key != "" {
 		return s.key, nil
@@ -225,7 +222,7 @@ func (s *Server) Key() (string, error) {
 // Process returns the process that the server runs as.
 func (s *Server) Process() *Process { return s.process }
 
-// Client returns a client of the server. It stays good across restarts.
+// Client returns a client of the server. It works across restarts.
 func (s *Server) Client() *client.Client { return s.client }
 
 // Login returns an HTTP client with the session of an operator who has logged in to the
@@ -260,11 +257,11 @@ func (s *Server) Login(ctx context.Context) (*http.Client, error) {
 // Address returns host:port of the server's API.
 func (s *Server) Address() string { return s.address }
 
-// URL returns the base of the server's API.
+// URL returns the base URL of the server's API.
 func (s *Server) URL() string { return "http://" + s.address }
 
-// freeAddress returns a loopback address with a port that was free just now. A
-// server that is started again has to come back at the same one.
+// freeAddress returns a loopback address with a port that is free at the moment. The server needs a
+// fixed port, because it must return to the same address after a restart.
 func freeAddress(ctx context.Context) (string, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

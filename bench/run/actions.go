@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// slots is how many attempts a server has in flight at most: its default.
+// slots is how many attempts a server has in flight at most, by default.
 const slots = 1024
 
-// sampleSlots notes, between two times of the phase, what share of the slots is
-// held by requests of a class that the sink does not answer.
+// sampleSlots records, between two times of the phase, which share of the slots is used by requests
+// of a class that the sink does not answer.
 func sampleSlots(class string, from, to time.Duration) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		began := time.Now()
@@ -31,7 +31,7 @@ func sampleSlots(class string, from, to time.Duration) action {
 	}
 }
 
-// killAfter kills the last node when the phase is that old.
+// killAfter kills the last node when the phase has the age.
 func killAfter(age time.Duration) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		pause(ctx, age)
@@ -39,8 +39,8 @@ func killAfter(age time.Duration) action {
 	}
 }
 
-// profiled does what first does, if anything, and beside it writes profiles of
-// the first node to prefix.cpu.pprof and prefix.allocs.pprof.
+// profiled does first, unless it is nil. At the same time it writes profiles of the first node to
+// prefix.cpu.pprof and prefix.allocs.pprof.
 func profiled(prefix string, first action) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		var errs [2]error
@@ -69,7 +69,7 @@ func writeProfiles(ctx context.Context, w *environment, prefix string, lasts tim
 	return errors.Join(os.WriteFile(prefix+".cpu.pprof", cpu, 0o600), os.WriteFile(prefix+".allocs.pprof", allocs, 0o600))
 }
 
-// fileName makes a part of a file's name of any text.
+// fileName makes a part of a file name from any text.
 func fileName(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {

@@ -17,26 +17,26 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// trouble is a bad input of an operator or a customer, beside which the healthy endpoints of
-// B5 are measured.
+// trouble is a bad input from an operator or a customer. The healthy endpoints of B5 are measured
+// while it is present.
 type trouble struct {
 	name    string
 	groups  []group // further endpoints
 	answers map[string]lab.Answer
 	loads   []load
-	before  action // switches it on
-	during  action // nil: nothing happens besides
+	before  action // switches the trouble on
+	during  action // runs during the phase; nil: nothing
 	shows   shows
 }
 
-// shows is how the server shows that a trouble is on.
+// shows says how the server shows that a trouble is present.
 type shows struct {
-	metrics []string // what lines of /metrics begin with
-	log     string   // a text in a line of the log; empty: none is looked for
-	hung    bool     // a server that never answers has taken connections
+	metrics []string // starts of lines of /metrics
+	log     string   // a text that a line of the log has; empty: not checked
+	hung    bool     // a server that never answers has accepted connections
 }
 
-// healthyAndSick is what B5 publishes: for nine endpoints that are well, and one that hangs.
+// healthyAndSick returns the groups and loads of B5: nine healthy endpoints, and one that hangs.
 func healthyAndSick() (groups []group, loads []load) {
 	return []group{{class: "healthy", endpoints: 9}, {class: sickClass, endpoints: 1}},
 		[]load{{class: "healthy", connections: 8, rate: 90}, {class: sickClass, connections: 2, rate: 10}}
@@ -45,11 +45,11 @@ func healthyAndSick() (groups []group, loads []load) {
 // sickClass is the class of the endpoint that takes 10 s for each request.
 const sickClass = "sick"
 
-// hanging has the sink answer it so.
+// hanging are the answers of the sink in which the sick endpoint takes 10 s.
 var hanging = map[string]lab.Answer{sickClass: {After: 10 * time.Second}}
 
-// besideBadInputs measures the healthy endpoints of B5 before and beside each trouble, each pair
-// on a store of its own.
+// besideBadInputs measures the healthy endpoints of B5 without and with each trouble. Each pair has
+// a store of its own.
 func besideBadInputs(e extent) scenario {
 	lasts := e.lasting(30 * time.Second)
 	s := scenario{name: "B16 B5 beside bad inputs", goals: goals{}}
@@ -80,7 +80,7 @@ func besideBadInputs(e extent) scenario {
 	return s
 }
 
-// troubles are the bad inputs.
+// troubles returns the bad inputs.
 func troubles(e extent) []trouble {
 	failing := e.many(1500)
 	return []trouble{
@@ -103,7 +103,7 @@ func troubles(e extent) []trouble {
 	}
 }
 
-// inTurn does actions one after another.
+// inTurn does the actions one after another.
 func inTurn(all ...action) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		for _, a := range all {
@@ -115,7 +115,7 @@ func inTurn(all ...action) action {
 	}
 }
 
-// besides does first, if there is one, and then second.
+// besides does first, unless it is nil, and then second.
 func besides(first, second action) action {
 	if first == nil {
 		return second
@@ -123,8 +123,8 @@ func besides(first, second action) action {
 	return inTurn(first, second)
 }
 
-// restarted starts the server again with these further flags. change is done while it does not run;
-// nil: nothing. Then the loads of the phase warm it up.
+// restarted starts the server again with these further flags. While the server does not run, it
+// does change, unless that is nil. Then the loads of the phase warm up the server.
 func restarted(change action, args ...string) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		server := w.nodes[0]
@@ -145,7 +145,7 @@ func restarted(change action, args ...string) action {
 	}
 }
 
-// filled fills the store while the server does not run.
+// filled calls fill while the server does not run.
 func filled(fill func(ctx context.Context, w *environment, f lab.Fill) error) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		f, err := w.lab.Fill(ctx, w.nodes[0])
@@ -156,7 +156,7 @@ func filled(fill func(ctx context.Context, w *environment, f lab.Fill) error) ac
 	}
 }
 
-// refuseTemplate shows what a template with a mistake does: the server does not start with it.
+// refuseTemplate checks that the server does not start with a template that has a mistake.
 func refuseTemplate(ctx context.Context, w *environment, r *reading) error {
 	dir, err := w.lab.Folder("templates")
 	if err != nil {
@@ -181,19 +181,20 @@ func refuseTemplate(ctx context.Context, w *environment, r *reading) error {
 	return nil
 }
 
-// mailHangs gives ten confirmed addresses a hundred notices of an hour ago, and a mail server
-// that greets nobody.
+// mailHangs makes ten confirmed addresses with a hundred notices of an hour ago, and a mail server
+// that never greets.
 func mailHangs(ctx context.Context, w *environment, r *reading) error {
 	h, err := w.hole(ctx)
 	if err != nil {
 		return err
 	}
 	flags := []string{"--smtp-url", "smtp+plain://" + h, "--smtp-from", "webhooks@example.com"}
-	if err := restarted(nil, flags...)(ctx, w, r); err != nil { // without a mail server it takes no addresses
+	// without a mail server, the server accepts no addresses
+	if err := restarted(nil, flags...)(ctx, w, r); err != nil {
 		return err
 	}
 	c := w.nodes[0].Client()
-	for i := range 10 { // as many as may be made at once
+	for i := range 10 { // the most that can be created at once
 		_, err := c.CreateDestination(ctx, apitypes.DestinationCreate{Channel: postrider.ChannelEmail, Address: fmt.Sprintf("operator-%d@example.com", i)})
 		if err != nil {
 			return fmt.Errorf("create a destination: %w", err)
@@ -216,7 +217,7 @@ func mailHangs(ctx context.Context, w *environment, r *reading) error {
 	return restarted(notices, flags...)(ctx, w, r)
 }
 
-// untilArrived waits until so many requests of a class have arrived.
+// untilArrived waits until n requests of a class have arrived.
 func (w *environment) untilArrived(ctx context.Context, class string, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -227,7 +228,7 @@ func (w *environment) untilArrived(ctx context.Context, class string, n int64) e
 	return err
 }
 
-// archiveHangs lets retention be due for 10,000 events, whose archive is a bucket on a server that
+// archiveHangs makes retention due for 10,000 events. Their archive is a bucket on a server that
 // never answers.
 func archiveHangs(ctx context.Context, w *environment, r *reading) error {
 	dir, err := w.lab.Folder("key")
@@ -261,7 +262,7 @@ func collectorHangs(ctx context.Context, w *environment, r *reading) error {
 // spender is an account that may publish ten events a second.
 const spender = "spender"
 
-// spendingAccount makes the account and spends its quota.
+// spendingAccount creates the account and uses up its quota.
 func spendingAccount(ctx context.Context, w *environment, _ *reading) error {
 	c := w.nodes[0].Client()
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: spender, Name: "Spender"}); err != nil {
@@ -272,7 +273,7 @@ func spendingAccount(ctx context.Context, w *environment, _ *reading) error {
 	}
 	within, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	for { // the server knows of the limit within a second
+	for { // the server learns the limit within a second
 		_, err := c.Publish(within, apitypes.EventCreate{Account: spender, Type: "spender.t0", Data: []byte(`{}`)})
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Quota != nil {
 			return nil
@@ -284,8 +285,8 @@ func spendingAccount(ctx context.Context, w *environment, _ *reading) error {
 	}
 }
 
-// hammer publishes for the account over 64 connections, each of which rests for 100 ms after a
-// refusal: some 600 publishes a second.
+// hammer publishes for the account over 64 connections. Each waits 100 ms after a refusal, so there
+// are about 600 publishes a second.
 func hammer(lasts time.Duration) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		key, err := w.nodes[0].Key()
@@ -303,8 +304,8 @@ func hammer(lasts time.Duration) action {
 	}
 }
 
-// saidOf notes, shortly before the end of the phase, what the server says of a trouble. A
-// trouble that it says nothing of was not on: that is an error.
+// saidOf records, shortly before the end of the phase, how the server shows a trouble. If the
+// server does not show the trouble, it was not present, and saidOf returns an error.
 func saidOf(of shows, lasts time.Duration) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		if wait := time.Until(r.began.Add(lasts - time.Second)); wait > 0 {

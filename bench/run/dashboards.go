@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// streamsOf is how many streams one session opens: as many as the server lets it.
+// streamsOf is how many streams one session opens: the most that the server allows.
 const streamsOf = 8
 
-// logIn makes the sessions of so many pages, before they are measured.
+// logIn makes the sessions for that many pages, before the measurement.
 func logIn(pages int) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		for len(w.browsers)*streamsOf < pages {
@@ -30,9 +30,9 @@ func logIn(pages int) action {
 	}
 }
 
-// watch keeps so many pages open while the phase lasts, whose stream is at the path below
-// /dashboard. Each does what the script of the page does: it reads the stream, and reads
-// the overview again when the stream says that something has changed.
+// watch keeps that many pages open during the phase. The path of their stream is relative to
+// /dashboard. Each does what the script of the page does: it reads the stream, and reads the
+// overview again when the stream says that something has changed.
 func watch(pages int, stream string, lasts time.Duration) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		ctx, cancel := context.WithTimeout(ctx, lasts)
@@ -53,7 +53,7 @@ func watchOne(ctx context.Context, browser *http.Client, page, path string) erro
 	}
 	defer stream.Close()
 	lines := bufio.NewScanner(stream)
-	lines.Buffer(nil, 1<<20) // a message of the tail is one line, however many rows it has
+	lines.Buffer(nil, 1<<20) // a message of the tail is one line, even with many rows
 	for lines.Scan() {
 		if !strings.HasPrefix(lines.Text(), "event: changed") {
 			continue
@@ -73,7 +73,7 @@ func watchOne(ctx context.Context, browser *http.Client, page, path string) erro
 	return errors.Join(errors.New("the stream "+path+" ended"), lines.Err())
 }
 
-// open reads a URL and returns its body.
+// open requests a URL and returns the body of the response.
 func open(ctx context.Context, browser *http.Client, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

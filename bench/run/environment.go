@@ -18,29 +18,29 @@ import (
 const (
 	account  = "bench"
 	warmUp   = 2 * time.Second
-	patience = 3 * time.Minute // for what was accepted to arrive
+	patience = 3 * time.Minute // longest wait until the accepted events have arrived
 	dataSize = 1024
 )
 
-// setup is an empty store with servers and endpoints, and what happens there.
+// setup is an empty store with servers and endpoints, and the phases that are measured on it.
 type setup struct {
-	nodes    int // 0: one
+	nodes    int // number of nodes; 0: one
 	groups   []group
-	distinct bool // count events, not arrivals: where duplicates are to be expected
+	distinct bool // count distinct events instead of arrivals, because duplicates are expected
 	logged   bool // log every statement of the server
 	variant  variant
-	spans    *atomic.Int64 // that the collector of the variant got
+	spans    *atomic.Int64 // spans that the collector of the variant got
 	phases   []phase
 }
 
-// group is a number of endpoints of one kind. They subscribe to event types
-// class.t0, class.t1, …, each to one, or all of them to class.*.
+// group is a number of endpoints of one kind. They subscribe to the event types class.t0, class.t1,
+// …: each to one of them, or, with fanOut, all to class.*.
 type group struct {
-	class       string // at the sink
+	class       string // class of the requests at the sink
 	endpoints   int
 	fanOut      bool // every endpoint gets every event
 	concurrency int  // of each endpoint; 0: the default
-	hosts       int  // addresses that the endpoints are spread over; 0: one, 127.0.0.1
+	hosts       int  // number of addresses of the endpoints; 0: one, 127.0.0.1
 	paused      bool
 	diesAtOnce  bool // a refused delivery is a dead letter, and no circuit opens
 }
@@ -57,7 +57,7 @@ func (g group) policy() (p apitypes.Policy) {
 	return p
 }
 
-// types returns how many event types of the group take turns.
+// types returns how many event types the group has.
 func (g group) types() int {
 	if g.fanOut {
 		return 1
@@ -73,27 +73,27 @@ func (g group) matches() int64 {
 	return 1
 }
 
-// manyEndpoints is how many a group has at least for them to be made by SQL.
+// manyEndpoints is the size from which the endpoints of a group are made by SQL.
 const manyEndpoints = 200
 
-// environment is a setup whose servers run.
+// environment is a setup with running servers.
 type environment struct {
 	setup
 
 	lab      *lab.Lab
 	sink     *lab.Sink
 	nodes    []*lab.Server
-	gone     []*lab.Server  // killed
-	browsers []*http.Client // logged in to the first node, for streamsOf pages each
+	gone     []*lab.Server  // killed nodes
+	browsers []*http.Client // sessions at the first node, each for streamsOf pages
 	greedy   []greedyAccount
 	first    map[string]apitypes.Endpoint
-	started  time.Time // when a server was last started anew by restarted
+	started  time.Time // when restarted last started a server
 	holes    []*hole
-	closers  []func() error // of what belongs to the environment, besides processes
+	closers  []func() error // close everything else that belongs to the environment
 }
 
-// setUp starts what the setup needs. The environment is returned with an error, too:
-// it has to be closed.
+// setUp starts the parts of the setup. It returns the environment even with an error, because the
+// caller must close it.
 func setUp(ctx context.Context, l *lab.Lab, store string, st setup) (*environment, error) {
 	w := &environment{setup: st, lab: l, first: map[string]apitypes.Endpoint{}}
 	var err error
@@ -122,7 +122,7 @@ func setUp(ctx context.Context, l *lab.Lab, store string, st setup) (*environmen
 		}
 		w.nodes = append(w.nodes, node)
 	}
-	syscall.Sync() // what setting up leaves to be written must not be written while something is measured
+	syscall.Sync() // the writes of the set-up must not happen during the measurement
 	return w, nil
 }
 
@@ -145,8 +145,8 @@ func (w *environment) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// subscribe makes the account and the endpoints: through the API, where they
-// are not so many that SQL has to multiply the first of them.
+// subscribe creates the account and the endpoints. It uses the API; for a large group, SQL copies
+// the first endpoint.
 func (w *environment) subscribe(ctx context.Context, store string) error {
 	c := w.nodes[0].Client()
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account, Name: "Benchmark"}); err != nil {
@@ -193,7 +193,8 @@ func (w *environment) createEndpoint(ctx context.Context, place, i int) error {
 	}
 	host := "127.0.0.1"
 	if h := i % max(1, g.hosts); h > 0 || place > 0 {
-		host = fmt.Sprintf("127.%d.%d.%d", place, h/250, 1+h%250) // what seedEndpoints does in SQL
+		// the same addresses as in seedEndpoints
+		host = fmt.Sprintf("127.%d.%d.%d", place, h/250, 1+h%250)
 	}
 	made, err := w.nodes[0].Client().CreateEndpoint(ctx, apitypes.EndpointCreate{
 		Account: account, URL: "http://" + host + ":" + w.sink.Port() + "/" + g.class,

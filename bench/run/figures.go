@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// figure is one number that a run of a scenario showed.
+// figure is one number that a run of a scenario gave.
 type figure struct {
 	name   string
-	format string // of the value, with its unit
+	format string // of the value, with the unit
 	value  float64
 }
 
-// goal is a bound that a figure is to keep.
+// goal is a bound for a figure.
 type goal struct {
 	bound float64
-	least bool   // else the greatest that is allowed
-	or    string // the figure whose goal will do instead; empty: none
+	least bool   // the bound is a minimum; false: a maximum
+	or    string // the figure whose goal is an alternative; empty: none
 }
 
 func atLeast(bound float64) goal { return goal{bound: bound, least: true} }
 
 func atMost(bound float64) goal { return goal{bound: bound} }
 
-// orElse returns the goal, which need not be reached if that of another figure
-// is.
+// orElse returns the goal with an alternative: it need not be reached if the goal of the other
+// figure is.
 func (g goal) orElse(figure string) goal {
 	g.or = figure
 	return g
@@ -39,7 +39,7 @@ func (g goal) reached(value float64) bool {
 	return value <= g.bound
 }
 
-// sign is the relation that the goal asks for.
+// sign returns the relation of the goal.
 func (g goal) sign() string {
 	if g.least {
 		return "≥"
@@ -60,11 +60,11 @@ func ratio(name string, a, b float64) figure {
 	return figure{name, "%.2f", a / b}
 }
 
-// good is the class of scenarios that have only one.
+// good is the class of scenarios with only one class.
 const good = "ok"
 
-// rate returns the deliveries per second of a phase that has that class: from
-// the first publish to the last arrival.
+// rate returns the deliveries per second of the class good in a phase, from the first publish to
+// the last arrival.
 func (s shown) rate(phase string) float64 {
 	r := s.readings[phase]
 	took := r.sinks[good].LastAt.Sub(r.loads[good].FirstAt).Seconds()
@@ -74,7 +74,7 @@ func (s shown) rate(phase string) float64 {
 	return float64(r.sinks[good].Count) / took
 }
 
-// throughput is what scenarios of one phase, load, and one class, ok, show.
+// throughput returns the figures of scenarios with the one phase load and the one class good.
 func throughput(s shown) []figure {
 	r := s.readings["load"]
 	load, sink := r.loads[good], r.sinks[good]
@@ -105,10 +105,10 @@ func throughput(s shown) []figure {
 	return figures
 }
 
-// pair is a phase and the one without its trouble.
+// pair is a phase with trouble and the phase without it.
 type pair struct{ without, with string }
 
-// isolation shows what the trouble of others costs a class.
+// isolation returns figures that show how much the trouble of others slows a class.
 func isolation(class string, pairs ...pair) func(shown) []figure {
 	return func(s shown) []figure {
 		var figures []figure
@@ -126,7 +126,7 @@ func isolation(class string, pairs ...pair) func(shown) []figure {
 	}
 }
 
-// slots shows what share of the slots was sampled.
+// slots returns figures of the sampled shares of the slots.
 func (s shown) slots(phase string) []figure {
 	shares := s.readings[phase].shares
 	if len(shares) == 0 {
@@ -138,7 +138,7 @@ func (s shown) slots(phase string) []figure {
 	}
 }
 
-// fannedOut shows what became of one event for many endpoints.
+// fannedOut returns figures of one event for many endpoints.
 func (s shown) fannedOut(phase, class string) []figure {
 	r := s.readings[phase]
 	sink := r.sinks[class]
@@ -159,7 +159,7 @@ func (s shown) drainRate(phase, class string) float64 {
 	return 0
 }
 
-// drained shows how fast a backlog went, and what its claims cost.
+// drained returns how fast a backlog was drained, and how long its claims took.
 func (s shown) drained(phase, class string) []figure {
 	claims := slices.Sorted(slices.Values(s.readings[phase].claims))
 	var p99 time.Duration
@@ -173,7 +173,7 @@ func (s shown) drained(phase, class string) []figure {
 	}
 }
 
-// compared shows two phases of the highest rate.
+// compared compares two phases at the highest rate.
 func (s shown) compared(base, other string) []figure {
 	a, b := s.rate(base), s.rate(other)
 	return []figure{
@@ -184,8 +184,8 @@ func (s shown) compared(base, other string) []figure {
 	}
 }
 
-// afterKill shows how long anything took, with a node killed meanwhile. An
-// event that waited for the dead node is the one that took longest.
+// afterKill returns the longest times while a node was killed. An event that waited for the dead
+// node took longest.
 func (s shown) afterKill(phase string) []figure {
 	r := s.readings[phase]
 	return []figure{
@@ -196,7 +196,7 @@ func (s shown) afterKill(phase string) []figure {
 	}
 }
 
-// flat shows the rates of phases, and the least as a share of the greatest.
+// flat returns the rates of phases, and the lowest as a share of the highest.
 func (s shown) flat(name string, phases []string) []figure {
 	var figures []figure
 	var rates []float64
@@ -207,8 +207,7 @@ func (s shown) flat(name string, phases []string) []figure {
 	return append(figures, ratio(name, slices.Min(rates), slices.Max(rates)))
 }
 
-// stolen returns the percentage of the machine that was somebody else's in the
-// phase that lost most.
+// stolen returns which percentage of the machine's time others got, in the phase that lost most.
 func (s shown) stolen() (most float64) {
 	for _, r := range s.readings {
 		most = max(most, r.stolen)
@@ -216,7 +215,7 @@ func (s shown) stolen() (most float64) {
 	return most
 }
 
-// losses shows what went wrong in all phases together.
+// losses returns the lost and repeated deliveries of all phases.
 func (s shown) losses() []figure {
 	var refused, missing, surplus int64
 	for _, r := range s.readings {
@@ -246,7 +245,7 @@ func median(values []float64) float64 {
 	return sorted[middle]
 }
 
-// numbered returns 10,000 endpoints, for instance.
+// numbered returns a text such as "10,000 endpoints".
 func numbered(n int, of string) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

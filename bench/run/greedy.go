@@ -22,7 +22,7 @@ import (
 // greedyRows is how many deliveries each account of greedyReaders has. A page of 250 is some 80 KB.
 const greedyRows = 400
 
-// greedyReaders is B4 beside accounts that read as much as they can.
+// greedyReaders measures B4 while other accounts read as much as they can.
 func greedyReaders(e extent) scenario {
 	lasts := e.lasting(30 * time.Second)
 	loads := []load{{class: good, connections: 8, rate: 50}}
@@ -54,24 +54,24 @@ func greedyReaders(e extent) scenario {
 	}
 }
 
-// readKinds are the ways to read. Those of a portal have a session; the last two never read
+// readKinds are the kinds of reads. The kinds of the portal have a session. The last two never read
 // their response.
 var readKinds = []string{"list", "search", "statistics", "page", "portal list", "download", "tail", "unread list", "unread document"}
 
-// greedyAccount is an account that reads.
+// greedyAccount is an account whose readers read.
 type greedyAccount struct {
 	key     string
 	browser *http.Client // with a session of the portal
 	event   string
 }
 
-// readStats counts the responses to readers.
+// readStats counts the responses to the readers.
 type readStats struct{ served, refused, failed atomic.Int64 }
 
-// greedyAccounts makes accounts with a key, a session of the portal and deliveries.
+// greedyAccounts creates accounts with a key, a session of the portal and deliveries.
 func greedyAccounts(n int) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
-		if len(w.greedy) > 0 { // the warm-up made none
+		if len(w.greedy) > 0 { // already created
 			return nil
 		}
 		for i := range n {
@@ -89,7 +89,7 @@ func greedyAccounts(n int) action {
 	}
 }
 
-// makeGreedy makes one account.
+// makeGreedy creates one account.
 func (w *environment) makeGreedy(ctx context.Context, uid string) (made greedyAccount, err error) {
 	c := w.nodes[0].Client()
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: uid, Name: "Greedy"}); err != nil {
@@ -134,8 +134,8 @@ func (w *environment) makeGreedy(ctx context.Context, uid string) (made greedyAc
 	return made, err
 }
 
-// readGreedily has so many readers of the accounts read, in the kinds in turn, one request
-// after the other, whatever the response.
+// readGreedily runs readers of the accounts. The kinds are assigned in turn. Each reader sends one
+// request after the other, whatever the response.
 func readGreedily(readers, accounts int, kinds []string, lasts time.Duration) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		ctx, cancel := context.WithTimeout(ctx, lasts)
@@ -157,13 +157,14 @@ func readGreedily(readers, accounts int, kinds []string, lasts time.Duration) ac
 	}
 }
 
-// readerOf is a reader of an account, of one kind.
+// readerOf is a reader of one account and one kind.
 type readerOf struct {
 	greedyAccount
 	kind string
 }
 
-// readOnce makes one request and reads the response, or keeps it unread until ctx ends.
+// readOnce makes one request and reads the response. The unread kinds keep it unread until ctx
+// ends.
 func (w *environment) readOnce(ctx context.Context, stats *readStats, programs *http.Client, from readerOf) {
 	const api = "/v1/webhooks"
 	path, by := api+"/deliveries?limit=250", programs
@@ -211,8 +212,8 @@ func (w *environment) readOnce(ctx context.Context, stats *readStats, programs *
 	}
 }
 
-// leaveUnread sends a request and does not read the response. The small buffer of the
-// connection keeps the server from writing it all.
+// leaveUnread sends a request and does not read the response. The connection has a small buffer, so
+// the server cannot write the whole response.
 func (w *environment) leaveUnread(ctx context.Context, path, key string) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.nodes[0].Address())
 	if err != nil {
@@ -226,7 +227,7 @@ func (w *environment) leaveUnread(ctx context.Context, path, key string) {
 	pause(ctx, time.Minute)
 }
 
-// besideReaders shows what the readers of each phase cost publishes and deliveries.
+// besideReaders returns how much the readers of each phase slow publishes and deliveries.
 func (s shown) besideReaders(without string, phases []string) []figure {
 	base := s.readings[without]
 	figures := []figure{
@@ -245,7 +246,8 @@ func (s shown) besideReaders(without string, phases []string) []figure {
 	return figures
 }
 
-// besideOne shows the times of a phase, and what the 99th percentile has more than without.
+// besideOne returns the times of a phase, and compares the 99th percentile with the phase without
+// readers.
 func besideOne(name string, without lab.SinkStats, p50, p99 int64) []figure {
 	return []figure{
 		millis(name+" p50", p50), millis(name+" p99", p99),

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// hole is a server that accepts connections and never says a word: a mail server, a bucket or a
-// collector that hangs.
+// hole is a server that accepts connections and never sends anything, as a mail server, a bucket or
+// a collector that hangs.
 type hole struct {
 	listener  net.Listener
 	accepting sync.WaitGroup
 
 	mu    sync.Mutex
 	taken []net.Conn
-	at    []time.Time // of each
+	at    []time.Time // when each was accepted
 }
 
-// hole starts a hole and returns its address. It lives as long as the environment.
+// hole starts a hole and returns its address. The hole runs until the environment is closed.
 func (w *environment) hole(ctx context.Context) (address string, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,7 +33,7 @@ func (w *environment) hole(ctx context.Context) (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-// accept takes connections until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (h *hole) accept() {
 	for {
 		conn, err := h.listener.Accept()
@@ -56,8 +56,8 @@ func (h *hole) close() error {
 	return errors.Join(errs...)
 }
 
-// takenConnections returns how many connections the holes of the environment have taken since the
-// server was started, those that it has given up among them.
+// takenConnections returns how many connections of the server the holes have accepted since the
+// server was started, including those that the server has closed.
 func (w *environment) takenConnections() (n int) {
 	for _, h := range w.holes {
 		h.mu.Lock()

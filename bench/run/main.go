@@ -1,6 +1,6 @@
-// Command run measures Postrider on this machine: it starts servers, a receiver
-// and publishers as processes of their own, runs the scenarios of scenarios.go
-// on fresh stores, and writes a table in Markdown.
+// Command run measures Postrider on this machine. It starts servers, a receiver and publishers as
+// processes of their own, runs the scenarios of scenarios.go on empty stores, and writes a table in
+// Markdown.
 //
 //	go run ./bench/run -runs 3 -out bench/RESULTS.md
 //	go run ./bench/run -stores postgres -only B5,B6
@@ -8,8 +8,8 @@
 //	go run ./bench/run -only B1,B2,B3 -against "$(cat bench/BASE)" -runs 7
 //	go run ./bench/run -quick
 //
-// README.md beside it says what the figures mean. Every wait is bounded, and
-// what did not arrive is a figure; nothing leaves the loopback interface.
+// The file README.md in this folder explains the figures. Every wait is bounded, and the number of
+// lost deliveries is a figure. Nothing leaves the loopback interface.
 package main
 
 import (
@@ -95,8 +95,8 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(rep.faults, err, rep.write(o.out))
 }
 
-// measureRound runs every scenario once, each after what the machine can do at
-// that moment. One that fails does not end the others.
+// measureRound runs every scenario once. Before each it measures what the machine can do at that
+// moment. If a scenario fails, the others still run.
 func measureRound(ctx context.Context, l *lab.Lab, rep *report, wanted []chosen) error {
 	var errs []error
 	var done []measured
@@ -123,8 +123,8 @@ func measureRound(ctx context.Context, l *lab.Lab, rep *report, wanted []chosen)
 	return errors.Join(errs...)
 }
 
-// measureCalmly runs a scenario, and again, at most twice, where the host of a
-// virtual machine gave more than a tenth of it to others meanwhile.
+// measureCalmly runs a scenario. It repeats it up to twice if the host of a virtual machine gave
+// more than a tenth of the time to others meanwhile.
 func measureCalmly(ctx context.Context, l *lab.Lab, rep *report, c chosen) (shown, error) {
 	const tolerated = 10 // percent
 	for left := 2; ; left-- {
@@ -147,12 +147,12 @@ type chosen struct {
 	scenario
 
 	store    string
-	profiles string // folder; empty: none
+	profiles string // folder for profiles; empty: none
 	variant  variant
 }
 
-// choose returns what the options ask for. What nothing answers to is an
-// error, not an empty table.
+// choose returns the scenarios that the options name. An unknown name is an error, so that no table
+// is empty.
 func choose(all []scenario, o options) ([]chosen, error) {
 	if o.runs < 1 || o.seconds < 1 {
 		return nil, errors.New("-runs and -seconds must be at least 1")
@@ -193,7 +193,7 @@ func choose(all []scenario, o options) ([]chosen, error) {
 	return wanted, nil
 }
 
-// met reports whether name was asked for, and notes that it was found.
+// met reports whether name was asked for, and records that it exists.
 func met(unmet map[string]bool, name string) bool {
 	_, asked := unmet[name]
 	if asked {

@@ -9,14 +9,14 @@ import (
 	"github.com/postrider/postrider/bench/internal/lab"
 )
 
-// meter is what was used up to a moment.
+// meter is what the parts had used at a moment.
 type meter struct {
 	used     usages
 	machine  lab.Machine
-	resident int64 // the greatest of the servers', now
+	resident int64 // present memory of the largest server, in bytes
 	disk     int64
 	wal      int64
-	log      int64 // length of PostgreSQL's
+	log      int64 // length of PostgreSQL's log, in bytes
 }
 
 func (w *environment) meter(ctx context.Context) (m meter, err error) {
@@ -47,7 +47,7 @@ func (w *environment) meter(ctx context.Context) (m meter, err error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// note takes down what was used between two moments.
+// note records what was used between two moments.
 func (r *reading) note(before, after meter) {
 	r.used.server.CPU = after.used.server.CPU - before.used.server.CPU
 	r.used.server.Peak = after.used.server.Peak
@@ -58,7 +58,7 @@ func (r *reading) note(before, after meter) {
 	r.stolen = 100 * float64(after.machine.Stolen-before.machine.Stolen) / float64(max(1, after.machine.All-before.machine.All))
 }
 
-// raws is what this machine does without a server between load and sink.
+// raws are the rates of this machine without a server between load and sink.
 type raws struct{ lean, std lab.LoadStats }
 
 func measureRaw(ctx context.Context, l *lab.Lab) (r raws, err error) {

@@ -16,71 +16,71 @@ import (
 	"github.com/postrider/postrider/bench/internal/lab"
 )
 
-// phase is a part of a setup that is measured.
+// phase is a measured part of a setup.
 type phase struct {
 	name    string // unique in its scenario
 	lasts   time.Duration
-	answers map[string]lab.Answer // of the sink, by class, from now on
-	before  action                // not measured
-	during  action                // beside the loads
-	ends    bool                  // the loads end when during does
+	answers map[string]lab.Answer // of the sink, by class, from this phase on
+	before  action                // runs before the measurement
+	during  action                // runs at the same time as the loads
+	ends    bool                  // the loads end when during ends
 	loads   []load
-	ignored []string // classes that are not waited for
+	ignored []string // classes whose deliveries are not waited for
 }
 
-// shortest is how long the loads of a phase that ends by itself last at least.
+// shortest is the least time of the loads of a phase with ends.
 const shortest = 5 * time.Second
 
-// action is what happens besides the loads.
+// action does something besides the loads.
 type action func(ctx context.Context, w *environment, r *reading) error
 
 // load publishes events for a class.
 type load struct {
 	class       string
 	connections int
-	rate        float64       // events per second; 0: as fast as they are taken
-	count       int64         // 0: for as long as the phase lasts
-	after       time.Duration // when in the phase it begins
+	rate        float64       // events per second; 0: as fast as possible
+	count       int64         // number of events; 0: until the phase ends
+	after       time.Duration // when the load begins in the phase
 	keyed       bool
 }
 
-// reading is what a phase showed.
+// reading has the results of a phase.
 type reading struct {
 	phase   phase
-	began   time.Time // of its loads
+	began   time.Time // start of its loads
 	loads   map[string]lab.LoadStats
 	sinks   map[string]lab.SinkStats
 	used    usages
-	grew    int64   // the server's memory, at most, from the phase's begin
-	disk    int64   // bytes that the store grew by, without the log
-	wal     int64   // bytes
+	grew    int64   // growth of the server's memory, from the phase's start to its peak, in bytes
+	disk    int64   // growth of the store without the write-ahead log, in bytes
+	wal     int64   // growth of the write-ahead log, in bytes
 	missing int64   // deliveries that did not arrive in time
-	surplus int64   // arrivals of what had arrived
-	stolen  float64 // percent of the machine's time
+	surplus int64   // repeated arrivals
+	stolen  float64 // per cent of the machine's time
 
-	shares  []float64       // of the slots, sampled
+	shares  []float64       // sampled shares of the slots
 	claims  []time.Duration // how long the claims took
-	replay  apitypes.Replay // the job of the phase, when all its deliveries had ended
-	swept   swept           // what retention did
-	reads   *readStats      // of greedy readers; nil: there were none
-	dropped float64         // spans that the servers had dropped when they were scraped last
-	said    []string        // lines of the server's log and metrics that show what was on
+	replay  apitypes.Replay // the job of the phase, after all its deliveries had ended
+	swept   swept           // work of retention
+	reads   *readStats      // of greedy readers; nil: none
+	dropped float64         // spans that the servers had dropped at the last scrape
+	said    []string        // lines of the server's log and metrics that show the trouble
 }
 
-// usages is what the processes used.
+// usages is the usage of the processes.
 type usages struct{ server, postgres, load, sink lab.Usage }
 
-// shown is what a scenario showed, by the names of its phases.
+// shown has the results of a scenario, by the names of its phases.
 type shown struct {
 	store    string
 	variant  variant
-	spans    *atomic.Int64 // that the variant's collector got
-	profiles string        // what the names of profiles begin with; empty: none are wanted
+	spans    *atomic.Int64 // spans that the variant's collector got
+	profiles string        // start of the names of profiles; empty: no profiles
 	raw      raws
 	readings map[string]*reading
 }
 
-// measure runs a scenario, each of its setups on an empty store.
+// measure runs a scenario. Each of its setups has an empty store.
 func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
 	s := shown{store: c.store, variant: c.variant, spans: new(atomic.Int64), readings: map[string]*reading{}}
 	if c.profiles != "" {
@@ -121,7 +121,7 @@ func (s shown) play(ctx context.Context, l *lab.Lab, st setup) (err error) {
 	return nil
 }
 
-// warmUp runs the loads of a phase for a while; everything has to arrive.
+// warmUp runs the loads of a phase for a short time. All deliveries must arrive.
 func (w *environment) warmUp(ctx context.Context, p phase) error {
 	p.lasts, p.before, p.during, p.ends = warmUp, nil, nil, false
 	r, err := w.measure(ctx, p)
@@ -131,7 +131,7 @@ func (w *environment) warmUp(ctx context.Context, p phase) error {
 	return err
 }
 
-// measure runs a phase and reads what came of it.
+// measure runs a phase and returns its results.
 func (w *environment) measure(ctx context.Context, p phase) (*reading, error) {
 	r := &reading{phase: p, loads: map[string]lab.LoadStats{}, sinks: map[string]lab.SinkStats{}}
 	for _, class := range slices.Sorted(maps.Keys(p.answers)) {
@@ -168,8 +168,7 @@ func (w *environment) measure(ctx context.Context, p phase) (*reading, error) {
 	return r, err
 }
 
-// publish runs the phase's loads, and what is to happen meanwhile, to their
-// end.
+// publish runs the phase's loads and its action during until they end.
 func (w *environment) publish(ctx context.Context, r *reading) error {
 	key, err := w.nodes[0].Key()
 	if err != nil {
@@ -209,7 +208,8 @@ func (w *environment) publish(ctx context.Context, r *reading) error {
 	return errors.Join(append(errs, w.sink.Mark(ctx))...)
 }
 
-// collect waits until the sink has what was accepted, and reads its numbers.
+// collect waits until the accepted events have arrived at the sink, and reads the numbers of the
+// sink.
 func (w *environment) collect(ctx context.Context, r *reading) error {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -240,8 +240,8 @@ func (w *environment) collect(ctx context.Context, r *reading) error {
 	return nil
 }
 
-// arrivals waits until as many of a class have arrived, or ctx ends, and
-// returns how many have.
+// arrivals waits until want events of a class have arrived or ctx ends. It returns how many have
+// arrived.
 func (w *environment) arrivals(ctx context.Context, class string, want int64) (int64, error) {
 	var have int64
 	for ctx.Err() == nil {

@@ -16,12 +16,12 @@ import (
 // old is the class of the deliveries that are replayed.
 const old = "old"
 
-// replayPace is the pace of a replay job, deliveries a second: below the least pace of a busy
-// node, so that the server can hold it. The dead letters are those of ten endpoints.
+// replayPace is the pace of a replay job, in deliveries a second. It is below the lowest pace of a
+// busy node, so the server can keep it. The dead letters belong to ten endpoints.
 const replayPace = 500
 
-// replayOf is a replay of n dead letters beside the live events, and then one whose server is
-// killed in the middle.
+// replayOf replays n dead letters beside live events. Then it replays some more, and the server is
+// killed in the middle of that.
 func replayOf(e extent, n int) scenario {
 	live := []load{{class: good, connections: 8, rate: 50}}
 	replay := time.Duration(n) * time.Second / replayPace
@@ -53,8 +53,7 @@ func replayGoals() goals {
 	}
 }
 
-// deadLetters makes so many dead letters of the class old, whose endpoints refuse each attempt
-// meanwhile.
+// deadLetters makes n dead letters of the class old. Meanwhile their endpoints refuse each attempt.
 func deadLetters(n int) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		if err := w.sink.Answer(ctx, old, lab.Answer{Status: http.StatusBadRequest}); err != nil {
@@ -97,8 +96,8 @@ func (w *environment) untilNothingIsPending(ctx context.Context) error {
 	}
 }
 
-// replayAll replays all dead letters by one job and waits for its end, and for that of its
-// deliveries. killed is when in the job the server is killed and started again; 0: never.
+// replayAll replays all dead letters by one job, and waits until the job and its deliveries have
+// ended. After the time killed, the server is killed and started again; 0: never.
 func replayAll(killed time.Duration) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		server := w.nodes[0]
@@ -127,7 +126,7 @@ func replayAll(killed time.Duration) action {
 	}
 }
 
-// replayed shows how fast the n dead letters of a phase arrived again, and whether each did.
+// replayed returns how fast the n dead letters of a phase arrived again, and how many did not.
 func (s shown) replayed(phase string, n int) []figure {
 	r := s.readings[phase]
 	sink, made := r.sinks[old], r.replay.Handled

@@ -12,32 +12,32 @@ import (
 	"github.com/postrider/postrider/bench/internal/lab"
 )
 
-// report gathers the figures of all rounds.
+// report collects the figures of all rounds.
 type report struct {
 	opts   options
 	server string // version of PostgreSQL
 	raws   []raws
-	thrown int // measurements that were thrown away
+	thrown int // measurements that were repeated because of stolen time
 	rows   []*row
-	said   map[string][]string // by title, of the last round
+	said   map[string][]string // what servers said in the last round, by title
 	faults error
 }
 
 // row is one figure of a scenario on a store.
 type row struct {
-	name   string // of the scenario
+	name   string // name of the scenario
 	store  string
 	figure string
 	format string
 	goal   *goal
-	values []float64 // one for each round
+	values []float64 // one value for each round
 }
 
 func newReport(o options) *report { return &report{opts: o, said: map[string][]string{}} }
 
 func (rep *report) addRaw(r raws) { rep.raws = append(rep.raws, r) }
 
-// add takes the figures of one run of a scenario.
+// add adds the figures of one run of a scenario.
 func (rep *report) add(c chosen, figures []figure) {
 	goals := c.goals
 	if c.store == sqlite {
@@ -58,7 +58,7 @@ func (rep *report) add(c chosen, figures []figure) {
 	}
 }
 
-// title is the name of the scenario on its store, with the variant.
+// title returns the name of the scenario on its store, and the variant.
 func (c chosen) title() string {
 	name := c.name
 	if c.store == sqlite && c.onSQLite != "" {
@@ -70,7 +70,7 @@ func (c chosen) title() string {
 	return name
 }
 
-// say takes the lines of the log and the metrics that show what was on.
+// say adds the lines of the log and the metrics that show the troubles.
 func (rep *report) say(c chosen, s shown) {
 	title := c.title() + ", " + c.store
 	rep.said[title] = nil
@@ -147,7 +147,7 @@ func (rep *report) markdown() string {
 	return b.String()
 }
 
-// writeScenarios writes the table of each scenario, and what its servers said.
+// writeScenarios writes the table of each scenario, and the lines from its servers.
 func (rep *report) writeScenarios(b *strings.Builder) {
 	var titles []string
 	of := map[string][]*row{}
@@ -171,7 +171,7 @@ func (rep *report) writeScenarios(b *strings.Builder) {
 	}
 }
 
-// verdict says whether the median of a row keeps its goal.
+// verdict says whether the median of a row reaches its goal.
 func (rep *report) verdict(r *row) string {
 	if r.goal.reached(median(r.values)) {
 		return "yes"
@@ -185,10 +185,10 @@ func (rep *report) verdict(r *row) string {
 	return "**no**"
 }
 
-// title is the name of the scenario, and its store.
+// title returns the name of the scenario and its store.
 func (r *row) title() string { return r.name + ", " + r.store }
 
-// cells are the figure, its goal, the median and the spread.
+// cells returns the figure, its goal, the median and the spread.
 func (r *row) cells() string {
 	show := func(value float64) string { return fmt.Sprintf(r.format, value) }
 	wanted, spread := "", ""
@@ -201,7 +201,7 @@ func (r *row) cells() string {
 	return strings.Join([]string{r.figure, wanted, show(median(r.values)), spread}, " | ")
 }
 
-// command is what was typed.
+// command returns the command line of this program.
 func command() string {
 	words := []string{"go run ./bench/run"}
 	for _, word := range os.Args[1:] {
@@ -213,7 +213,7 @@ func command() string {
 	return strings.Join(words, " ")
 }
 
-// machine says what the numbers were measured on.
+// machine describes the machine of the measurement.
 func machine() string {
 	model := "unknown processor"
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -16,29 +16,29 @@ import (
 	"github.com/postrider/postrider/bench/internal/lab"
 )
 
-// extentOfHistory is what B17 stores, rows of each kind.
+// extentOfHistory is how many rows of each kind B17 stores.
 type extentOfHistory struct {
 	days int // days of attempts; events are kept for a third of them
-	rows int // a day
-	full int // of the days that are deleted: events, attempts and bodies, each
+	rows int // rows of a day
+	full int // events, attempts and bodies, each, of a day that is deleted
 }
 
-// events returns for how many days events are kept.
+// events returns how many days events are kept.
 func (h extentOfHistory) events() int { return max(2, h.days/3) }
 
-// Kinds of rows that are archived, each with a chore of its own.
+// archivedKinds are the kinds of rows that are archived. Each has a chore of its own.
 var archivedKinds = []string{"events", "attempts", "bodies"}
 
-// hours returns a setting of retention.
+// hours returns a number of days as a value of a retention setting.
 func hours(days int) string { return strconv.Itoa(24*days) + "h" }
 
-// retentionAtFullLoad measures B5 while a full day of events, attempts and bodies is archived and
-// deleted, and while another is deleted without an archive. The days of events are a third as old
-// as those of attempts, as by default.
+// retentionAtFullLoad measures B5 twice: while a full day of events, attempts and bodies is
+// archived and deleted, and while another full day is deleted without an archive. Events are kept
+// for a third as many days as attempts, as by default.
 func retentionAtFullLoad(e extent) scenario {
 	groups, loads := healthyAndSick()
 	h, ignored := e.history, []string{sickClass}
-	events, attempts := h.events(), h.days // days that are kept; two full days are older, ten days apart
+	events, attempts := h.events(), h.days // kept days; two full days, ten days apart, are older
 	keep := func(longer int) []string {
 		return []string{"--keep-events", hours(events + longer), "--keep-bodies", hours(events + longer), "--keep-attempts", hours(attempts + longer)}
 	}
@@ -74,11 +74,11 @@ func retentionAtFullLoad(e extent) scenario {
 	}
 }
 
-// days is a number of days with the same rows each, from so many days ago on.
+// days are n days, each with the same number of rows. The first was that many days ago.
 type days struct{ ago, n, rows int }
 
-// fillRetention makes the kept days, and two full days: one that is to be archived, and a younger
-// one that is to be deleted without.
+// fillRetention makes the kept days and two full days. The older full day is archived, and the
+// younger one is deleted without an archive.
 func (w *environment) fillRetention(ctx context.Context, f lab.Fill, h extentOfHistory) error {
 	events, attempts := h.events(), h.days
 	var err error
@@ -97,7 +97,8 @@ func (w *environment) fillRetention(ctx context.Context, f lab.Fill, h extentOfH
 // fillDays makes rows of one table, spread evenly over days of the past.
 func (w *environment) fillDays(ctx context.Context, f lab.Fill, table string, d days) error {
 	begin := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -d.ago)
-	span := time.Duration(d.n)*24*time.Hour - time.Second // so that the last row is of the last day
+	// so that the last row belongs to the last day
+	span := time.Duration(d.n)*24*time.Hour - time.Second
 	ms := fmt.Sprintf("%d + i * %d / %d", begin.UnixMilli(), span.Milliseconds(), d.n*d.rows)
 	event, delivery := f.ID(ms, "i"), f.ID(ms, "100000000 + i")
 	var err error
@@ -127,15 +128,15 @@ func (w *environment) fillDays(ctx context.Context, f lab.Fill, table string, d 
 		delivery, f.Bytes([]byte(head)), f.Bytes([]byte(`{"status":"accepted"}`)), series)))
 }
 
-// oneDaySQL makes the partition of a table for a day, and not those of the other tables: the days
-// of events are fewer than those of attempts, and an empty one would be dropped as a full one is.
+// oneDaySQL makes the partition of one table for a day. It makes none for the other tables: events
+// are kept for fewer days than attempts, and an empty partition would be dropped like a full one.
 func oneDaySQL(table string, day time.Time) string {
 	name := table + day.Format("_20060102")
 	return fmt.Sprintf("create table if not exists %s partition of %s for values from (postrider_id_floor('%s')) to (postrider_id_floor('%s'))",
 		name, table, day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339))
 }
 
-// archiving starts the server again with an archive in a folder of its own.
+// archiving starts the server again, with an archive in a new folder.
 func archiving(args []string) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		dir, err := w.lab.Folder("archive")
@@ -147,14 +148,14 @@ func archiving(args []string) action {
 	}
 }
 
-// dayLock is a reader of the partitioned tables that lets no day be deleted, as a backup may be.
-// It is there on PostgreSQL.
+// dayLock is a reader of the partitioned tables that prevents the deletion of a day, as a backup
+// may do. It reads only on PostgreSQL.
 type dayLock struct {
 	holding sync.WaitGroup
-	err     error // read after holding
+	err     error // read it only after holding
 }
 
-// lockTime is how long the reader reads: longer than it takes to start the server again.
+// lockTime is how long the reader reads. That is longer than a restart of the server takes.
 const lockTime = 25 * time.Second
 
 func (l *dayLock) take(ctx context.Context, w *environment, _ *reading) error {
@@ -171,23 +172,23 @@ func (l *dayLock) wait(context.Context, *environment, *reading) error {
 	return l.err
 }
 
-// swept is what retention did in a phase.
+// swept is the work of retention in a phase.
 type swept struct {
-	archive string        // folder; empty: there is none
-	took    time.Duration // from the server's start until all kinds were done
-	deleted time.Duration // in the store's DeleteOld
-	failed  float64       // rounds of its chores that failed and were repeated
-	parts   int64         // of the archive
-	rows    int64         // in them
+	archive string        // folder of the archive; empty: none
+	took    time.Duration // from the server's start until all kinds were deleted
+	deleted time.Duration // time in the store's DeleteOld
+	failed  float64       // rounds of chores that failed and were repeated
+	parts   int64         // parts of the archive
+	rows    int64         // rows in the parts
 	bytes   int64
 }
 
-// pollEvery is the time between two reads of the server's metrics: each takes it a few
-// milliseconds, for which a delivery waits, and p99 must not show them.
+// pollEvery is the time between two reads of the server's metrics. Each read takes the server a few
+// milliseconds, during which a delivery waits. The p99 must not show this wait.
 const pollEvery = 2 * time.Second
 
-// untilSwept waits until the chores of all kinds have done a round: their names begin with
-// archive or forget.
+// untilSwept waits until the chores of all kinds have done a round. The names of the chores begin
+// with chore: archive or forget.
 func untilSwept(chore string) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		ctx, cancel := context.WithTimeout(ctx, r.phase.lasts)
@@ -219,7 +220,7 @@ func untilSwept(chore string) action {
 	}
 }
 
-// readArchive counts what the manifests of the archive say.
+// readArchive adds up the numbers in the manifests of the archive.
 func (s *swept) readArchive() error {
 	if s.archive == "" {
 		return nil
@@ -245,7 +246,7 @@ func (s *swept) readArchive() error {
 	return nil
 }
 
-// swept shows what retention did in a phase that deletes a full day of three kinds.
+// swept returns the figures of retention in a phase that deletes a full day of three kinds.
 func (s shown) swept(phase string, full int) []figure {
 	did := s.readings[phase].swept
 	kinds := float64(len(archivedKinds))

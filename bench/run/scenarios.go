@@ -13,11 +13,11 @@ const (
 	postgres = "postgres"
 )
 
-// scenario is a shape of load and what it is to show.
+// scenario is a kind of load and its figures and goals.
 type scenario struct {
 	name     string
-	also     string // another name that it is chosen by
-	onSQLite string // its name there, if it has one of its own
+	also     string // another name by which -only finds it
+	onSQLite string // its name on SQLite, if it differs
 	only     string // the store that it runs on; empty: any
 	setups   []setup
 	figures  func(shown) []figure
@@ -25,10 +25,10 @@ type scenario struct {
 	goalsOn  goals // on SQLite
 }
 
-// goals is what is to be reached, by the name of the figure.
+// goals are the goals by the names of their figures.
 type goals map[string]goal
 
-// names returns what the scenario is called on a store: in full and in short.
+// names returns the full and the short names of the scenario on a store.
 func (s scenario) names(store string) []string {
 	names := []string{s.name}
 	if s.also != "" {
@@ -44,9 +44,9 @@ func (s scenario) names(store string) []string {
 	return names
 }
 
-// extent is how long and how large the scenarios are.
+// extent says how long and how large the scenarios are.
 type extent struct {
-	full    time.Duration // of a phase at the highest rate
+	full    time.Duration // length of a phase at the highest rate
 	quick   bool
 	history extentOfHistory
 }
@@ -58,7 +58,7 @@ func (o options) extent() extent {
 	return extent{time.Duration(o.seconds) * time.Second, false, o.history}
 }
 
-// lasting returns how long a phase of this length is to be.
+// lasting returns the length of a phase: d, or less with -quick.
 func (e extent) lasting(d time.Duration) time.Duration {
 	if e.quick {
 		return max(2*time.Second, d/15)
@@ -66,7 +66,7 @@ func (e extent) lasting(d time.Duration) time.Duration {
 	return d
 }
 
-// many returns how many of a thousand things and more there are to be.
+// many returns n, or fewer with -quick, but at least manyEndpoints.
 func (e extent) many(n int) int {
 	if e.quick {
 		return max(manyEndpoints, n/25)
@@ -74,7 +74,7 @@ func (e extent) many(n int) int {
 	return n
 }
 
-// What the figures are called that are goals, too.
+// The names of figures that have goals.
 const (
 	perSecond  = "deliveries/s"
 	ofStd      = "deliveries/s ÷ raw (net/http)"
@@ -128,7 +128,7 @@ func scenarios(e extent) []scenario {
 	}
 }
 
-// atFull is one group that gets events as fast as they are taken.
+// atFull is one group that gets events as fast as the server accepts them.
 func atFull(e extent, g group) []setup {
 	return []setup{{groups: []group{g}, phases: []phase{
 		{name: "load", lasts: e.full, loads: []load{{class: g.class, connections: 64}}},
@@ -177,7 +177,7 @@ func blackHoles(e extent) scenario {
 	return scenario{
 		name: "B6 1,000 black holes among 10,000 endpoints", only: postgres,
 		setups: []setup{{
-			// Each black hole is a host of its own: what is measured is not a cap of a host.
+			// Each black hole is a host of its own, so that the limit of a host has no influence.
 			groups: []group{
 				{class: "healthy", endpoints: e.many(9_000), hosts: 100},
 				{class: "dead", endpoints: e.many(1_000), hosts: e.many(1_000)},
@@ -282,7 +282,7 @@ func threeNodes(e extent) scenario {
 	}
 }
 
-// openDashboards is B4 beside dashboards, and B5 beside live tails.
+// openDashboards measures B4 beside dashboards, and B5 beside live tails.
 func openDashboards(e extent) scenario {
 	lasts := e.lasting(30 * time.Second)
 	loads := []load{{class: good, connections: 8, rate: 50}}

@@ -15,8 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 )
 
-// seedEndpoints makes the endpoints of a group that its first one lacks, while
-// no server runs.
+// seedEndpoints makes all endpoints of a group but the first, while no server runs.
 func (w *environment) seedEndpoints(ctx context.Context, place int) error {
 	g := w.groups[place]
 	made := w.first[g.class].ID
@@ -55,9 +54,9 @@ func (w *environment) seedEndpoints(ctx context.Context, place int) error {
 	return w.encryptSecrets(ctx, first)
 }
 
-// encryptSecrets encrypts the copies of an endpoint's secret again, since an
-// encrypted secret decrypts only in its own row. The servers were given no keys,
-// so the keyring is in their database.
+// encryptSecrets encrypts the copies of an endpoint's secret again, because an encrypted secret
+// decrypts only in its own row. The servers get no keys from outside, so the keyring is in their
+// database.
 func (w *environment) encryptSecrets(ctx context.Context, first string) error {
 	digits, err := w.lab.SQL(ctx, w.nodes[0], "select encode(text, 'hex') from keyring")
 	if err != nil {
@@ -96,8 +95,8 @@ func (w *environment) encryptSecrets(ctx context.Context, first string) error {
 	return nil
 }
 
-// reencrypted encrypts the text of the first copy for each of them. A copy is the
-// hex digits of an id and of an encrypted secret. It returns rows of SQL.
+// reencrypted encrypts the text of the first copy again for each copy. A copy consists of the hex
+// digits of an id and of an encrypted secret. The result are rows of SQL.
 func reencrypted(ctx context.Context, v *secrets.Vault, copies []string) (rows []string, err error) {
 	var text string
 	for i, digits := range copies {
@@ -119,8 +118,8 @@ func reencrypted(ctx context.Context, v *secrets.Vault, copies []string) (rows [
 	return rows, nil
 }
 
-// tidied brings PostgreSQL into the state that a seeded one is in: after a
-// checkpoint every page that changes goes into the log whole, once.
+// tidied brings PostgreSQL into the state after seeding: after a checkpoint, the log gets each
+// changed page as a whole once.
 func tidied(ctx context.Context, w *environment, _ *reading) error {
 	if _, err := w.lab.SQL(ctx, w.nodes[0], "vacuum (analyze) queue;\ncheckpoint;"); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -128,8 +127,8 @@ func tidied(ctx context.Context, w *environment, _ *reading) error {
 	return nil
 }
 
-// backlog fills the queue of a class that has one, paused endpoint, and
-// resumes it: all the rows are due, first attempts or retries, of one event.
+// backlog fills the queue of a class with one paused endpoint, and resumes that endpoint. All rows
+// are due. They are first attempts or retries of one event.
 func backlog(class string, rows int, retries bool) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		overrides := map[string]string{
@@ -161,8 +160,8 @@ func backlog(class string, rows int, retries bool) action {
 	}
 }
 
-// history fills events and attempts with that many rows, half of each, since
-// yesterday's midnight, of all the endpoints.
+// history makes that many rows, half of them events and half attempts, for all endpoints. They date
+// from yesterday's midnight until now.
 func history(rows int) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		now := time.Now().UTC()

@@ -16,15 +16,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// variant is how a server is observed while a scenario runs, or another server.
+// variant is another way to observe a server while a scenario runs, or another server.
 type variant struct {
 	name    string
-	program string  // of another commit; empty: the server of this tree
-	scraped bool    // a Prometheus reads /metrics every five seconds
-	share   float64 // of the events that are traced, for a collector in this process; 0: no traces are sent
+	program string // of another commit; empty: the server of this tree
+	scraped bool   // a Prometheus reads /metrics every five seconds
+	// share of the events that are traced, for a collector in this process; 0: no traces
+	share float64
 }
 
-// plain is the variant that the others are compared with.
+// plain is the variant with which the others are compared.
 const plain = "plain"
 
 var allVariants = []variant{
@@ -34,7 +35,7 @@ var allVariants = []variant{
 	{name: "traces100", scraped: true, share: 1},
 }
 
-// variantsOf returns the variants of -variants.
+// variantsOf returns the variants that -variants names.
 func variantsOf(names string) (chosen []variant, err error) {
 	if names == "" {
 		names = plain
@@ -49,7 +50,7 @@ func variantsOf(names string) (chosen []variant, err error) {
 	return chosen, nil
 }
 
-// withBase adds the server of another commit to each scenario, beside the plain one.
+// withBase adds the server of another commit to each scenario with the plain variant.
 func withBase(wanted []chosen, commit, program string) (both []chosen) {
 	for _, c := range wanted {
 		both = append(both, c)
@@ -61,8 +62,8 @@ func withBase(wanted []chosen, commit, program string) (both []chosen) {
 	return both
 }
 
-// inOrder returns what is measured in a round: every second round in the opposite order, so that
-// a machine that gets slower favours no variant.
+// inOrder returns the order of a round. Every second round has the opposite order, so that a
+// machine that becomes slower favours no variant.
 func inOrder(wanted []chosen, round int) []chosen {
 	wanted = slices.Clone(wanted)
 	if round%2 == 1 {
@@ -71,19 +72,19 @@ func inOrder(wanted []chosen, round int) []chosen {
 	return wanted
 }
 
-// measured is what a scenario showed in a round.
+// measured has the results of a scenario in a round.
 type measured struct {
 	chosen
 	shown shown
 }
 
-// What is compared with plain.
+// Names of figures that are compared with the plain variant.
 const (
 	ofPlain    = perSecond + " ÷ plain"
 	costServer = "CPU/delivery, server"
 )
 
-// against compares a variant with plain in the same round.
+// against compares a variant with the plain one in the same round.
 func (m measured) against(done []measured) (figures []figure) {
 	at := slices.IndexFunc(done, func(p measured) bool {
 		return p.variant.name == plain && p.name == m.name && p.store == m.store
@@ -99,7 +100,7 @@ func (m measured) against(done []measured) (figures []figure) {
 		}
 		return 0
 	}
-	if m.variant.program != "" { // the ratios that matter are of this tree to the other commit
+	if m.variant.program != "" { // for another commit, the ratio is this tree to that commit
 		for _, f := range m.figures(m.shown) {
 			if now := value(done[at], f.name); f.value > 0 && now > 0 {
 				figures = append(figures, ratio("this tree ÷ "+m.variant.name+": "+f.name, now, f.value))
@@ -144,24 +145,26 @@ func (w *environment) startVariant(ctx context.Context) (flags []string, err err
 	return []string{"--otlp-url", "http://" + listener.Addr().String(), "--trace-sample", fmt.Sprint(w.variant.share)}, nil
 }
 
-// collector is a receiver of OTLP over HTTP. It counts spans and keeps none: what is measured is
-// the server that sends them.
+// collector receives OTLP over HTTP. It counts spans and keeps none, because only the sending
+// server is measured.
 type collector struct{ spans *atomic.Int64 }
 
 // ServeHTTP implements [http.Handler].
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
-	n, ok := spansOf(body, 1, 2, 2) // TracesData.resource_spans, ResourceSpans.scope_spans, ScopeSpans.spans
+	// the path TracesData.resource_spans, ResourceSpans.scope_spans, ScopeSpans.spans
+	n, ok := spansOf(body, 1, 2, 2)
 	if err != nil || !ok || r.URL.Path != "/v1/traces" {
 		http.Error(w, "this is no request of OTLP", http.StatusBadRequest)
 		return
 	}
 	c.spans.Add(n)
-	w.Header().Set("Content-Type", "application/x-protobuf") // an empty body is a response without faults
+	// an empty body is a response without errors
+	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// spansOf counts the messages at the end of a path of field numbers. ok is false if the message
-// cannot be read.
+// spansOf counts the messages at the end of a path of field numbers. ok is false if it cannot read
+// the message.
 func spansOf(message []byte, path ...protowire.Number) (n int64, ok bool) {
 	if len(path) == 0 {
 		return 1, true
@@ -192,8 +195,8 @@ func spansOf(message []byte, path ...protowire.Number) (n int64, ok bool) {
 	return n, true
 }
 
-// scraped does what first does, if anything, and reads the metrics of each node every five
-// seconds while the phase lasts, as a Prometheus does.
+// scraped does first, unless it is nil. At the same time it reads the metrics of each node every
+// five seconds, as a Prometheus does.
 func scraped(first action) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
 		var scraping sync.WaitGroup

@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// class is a kind of request that is counted, and answered, by itself.
+// class is a kind of request that has its own counts and its own answer.
 type class struct {
 	name   string
-	open   atomic.Int64 // received and not answered yet
+	open   atomic.Int64 // received requests that are not answered yet
 	answer atomic.Pointer[answer]
 
 	mu        sync.Mutex
 	count     int64
 	first     time.Time
 	last      time.Time
-	latencies []int32             // microseconds; the first maxLatencies of them
-	longest   time.Duration       // of all latencies
-	again     time.Duration       // the longest of events that had arrived before
-	mark      time.Time           // zero, or when the load ended
-	oldest    time.Time           // when the oldest was created of what came after the mark
-	ids       map[uint64]struct{} // hashes of the events' ids; nil: not wanted
+	latencies []int32             // the first maxLatencies latencies, in microseconds
+	longest   time.Duration       // the longest latency
+	again     time.Duration       // the longest latency of an event that had arrived before
+	mark      time.Time           // when the load ended; zero: it has not
+	oldest    time.Time           // earliest creation of an event that arrived after the mark
+	ids       map[uint64]struct{} // hashes of the events' ids; nil: not counted
 }
 
 // maxLatencies bounds the memory of a class to 16 MB.
 const maxLatencies = 4 << 20
 
-// answer is how a class is answered.
+// answer says how a class is answered.
 type answer struct {
 	after time.Duration
 	never bool
@@ -47,7 +47,7 @@ func newAnswer(status int) *answer {
 	return &answer{bytes: []byte(text + "\r\n")}
 }
 
-// stats is what the control tells: lab.SinkStats reads it.
+// stats is the answer of the control. lab.SinkStats reads it.
 type stats struct {
 	Count    int64     `json:"count"`
 	Distinct int64     `json:"distinct"`
@@ -58,8 +58,8 @@ type stats struct {
 	P95      int64     `json:"p95_us"`
 	P99      int64     `json:"p99_us"`
 	Longest  int64     `json:"longest_us"`
-	Again    int64     `json:"again_us"`  // the longest of what had arrived before
-	Oldest   int64     `json:"oldest_us"` // the age, at the mark, of the oldest that came after it
+	Again    int64     `json:"again_us"`  // longest latency of an event that had arrived before
+	Oldest   int64     `json:"oldest_us"` // age, at the mark, of the oldest event that arrived after it
 }
 
 var seed = maphash.MakeSeed()
@@ -105,14 +105,14 @@ func (c *class) reset() {
 	}
 }
 
-// ended notes that the load has ended.
+// ended records that the load has ended.
 func (c *class) ended(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mark = at
 }
 
-// counts returns the stats without what takes time to find out.
+// counts returns the stats without the percentiles, which take time.
 func (c *class) counts() stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *class) stats() stats {
 	return s
 }
 
-// createdAt finds the timestamp of an envelope; zero: there is none.
+// createdAt returns the timestamp of an envelope; zero if there is none.
 func createdAt(opening []byte) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, string(field(opening, `"timestamp":"`)))
 	if err != nil {
@@ -154,7 +154,7 @@ func createdAt(opening []byte) time.Time {
 	return at
 }
 
-// field returns what stands between name and the next quotation mark.
+// field returns the text from name to the next quotation mark.
 func field(opening []byte, name string) []byte {
 	_, rest, ok := bytes.Cut(opening, []byte(name))
 	value, _, closed := bytes.Cut(rest, []byte(`"`))

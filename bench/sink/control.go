@@ -11,7 +11,7 @@ import (
 
 const maxClasses = 64
 
-// class returns the class of a name and makes it if it is new.
+// class returns the class with the name. If it does not exist, class makes it.
 func (s *sink) class(name string) (*class, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *sink) each(f func(*class)) {
 	}
 }
 
-// control does what a path below /-/ asks, and returns JSON.
+// control does what a path below /-/ asks for, and returns JSON.
 func (s *sink) control(question string) ([]byte, error) {
 	u, err := url.Parse(question)
 	if err != nil {

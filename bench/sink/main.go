@@ -1,25 +1,24 @@
-// Command sink is a webhook receiver for benchmarks: it counts what arrives and
-// measures how long each delivery took since its event was published.
+// Command sink is a webhook receiver for benchmarks. It counts requests, and measures how long each
+// delivery took since its event was published.
 //
 //	sink -listen 127.0.0.1:7000
 //
-// The path of a request is its class: http://127.0.0.1:7000/healthy counts as
-// healthy. Every class is answered 204 at once until it is told otherwise.
-// What begins with /-/ is the control, which answers in JSON:
+// The path of a request is its class: http://127.0.0.1:7000/healthy counts for the class healthy.
+// By default every class is answered with 204 at once. Paths that begin with /-/ control the sink,
+// which answers them in JSON:
 //
-//	/-/count?class=C    how many arrived, and how many are not answered yet
-//	/-/stats?class=C    that, with percentiles of the latency
+//	/-/count?class=C    how many requests arrived, and how many are not answered yet
+//	/-/stats?class=C    the same, with percentiles of the latency
 //	/-/answer?class=C&status=500&after=10s     how to answer from now on
-//	/-/answer?class=C&never=true               not at all
-//	/-/mark             the load has ended: what comes now was late
-//	/-/reset            forget the numbers, keep the answers
+//	/-/answer?class=C&never=true               do not answer from now on
+//	/-/mark             the load has ended: later requests are late
+//	/-/reset            set the numbers to zero, keep the answers
 //
-// The latency is by the timestamp of the envelope. Listening on 0.0.0.0 makes
-// the sink reachable at every 127.x.y.z, as many hosts; whoever comes from
-// elsewhere is refused.
+// The latency counts from the timestamp of the envelope. If the sink listens on 0.0.0.0, it is
+// reachable at every 127.x.y.z, which look like many hosts. It refuses connections from outside the
+// loopback interface.
 //
-// It shares no code with the server, so that a mistake in one does not hide a
-// mistake in the other.
+// It shares no code with the server, so that a mistake in one does not hide a mistake in the other.
 package main
 
 import (

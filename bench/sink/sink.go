@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// sink receives deliveries. It speaks just enough HTTP/1.1 to be no part of
-// what is measured: a request costs it two system calls and no allocation.
+// sink receives deliveries. It implements only a part of HTTP/1.1, so that it hardly influences the
+// measurement: a request costs it two system calls and no allocation.
 type sink struct {
 	distinct bool
 
@@ -23,7 +23,7 @@ type sink struct {
 	conns   map[net.Conn]struct{}
 }
 
-// Run serves until ctx ends. No connection outlives it.
+// Run serves until ctx ends, and closes all connections then.
 func (s *sink) Run(ctx context.Context, listener net.Listener) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -48,7 +48,8 @@ func (s *sink) Run(ctx context.Context, listener net.Listener) error {
 		s.conns[conn] = struct{}{}
 		s.mu.Unlock()
 		serving.Go(func() {
-			_ = s.serve(conn) // the peer went away, or talks what it should not
+			// the peer closed the connection, or sent something that the sink cannot read
+			_ = s.serve(conn)
 			conn.Close()
 			s.mu.Lock()
 			delete(s.conns, conn)
@@ -69,7 +70,7 @@ func (s *sink) serve(conn net.Conn) error {
 		return errPeer
 	}
 	in := bufio.NewReaderSize(conn, 8<<10)
-	var of *class // whose requests the connection carries: mostly one's
+	var of *class // class of the last request: mostly all requests of a connection have one class
 	for {
 		path, err := readPath(in)
 		if err != nil {
@@ -98,7 +99,7 @@ func receive(conn net.Conn, in *bufio.Reader, of *class) error {
 	if err != nil {
 		return err
 	}
-	// An envelope's id and timestamp are among its first bytes.
+	// The id and the timestamp of an envelope are among its first bytes.
 	opening, err := in.Peek(min(length, 512))
 	if err != nil {
 		return err
@@ -119,8 +120,8 @@ func receive(conn net.Conn, in *bufio.Reader, of *class) error {
 	return err
 }
 
-// readPath reads the first line of a request and returns its path without the
-// slash, good until the next read.
+// readPath reads the first line of a request and returns its path without the slash. The path is
+// valid until the next read.
 func readPath(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -157,9 +158,9 @@ func readHead(in *bufio.Reader) (length int, err error) {
 	}
 }
 
-// hold waits as the answer asks. It fails when the peer goes away meanwhile.
+// hold waits as the answer says. It fails if the peer closes the connection meanwhile.
 func hold(conn net.Conn, in *bufio.Reader, how *answer) error {
-	var until time.Time // never
+	var until time.Time // zero: without end
 	if !how.never {
 		until = time.Now().Add(how.after)
 	}

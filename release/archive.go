@@ -16,18 +16,16 @@ import (
 	"time"
 )
 
-// file is an entry of an archive. One without a body is a folder if its name ends
-// with a slash.
+// file is an entry of an archive. If its name ends with a slash, it is a folder.
 type file struct {
-	name  string // without a slash at the beginning
+	name  string // without a slash at its start
 	mode  int64
-	owner int // user and group
+	owner int // id of the user and of the group
 	body  []byte
 }
 
-// packTar returns a tar of the files, sorted by name, with the folders above them
-// that are not among the files. All have the same time, and root owns what names
-// no owner.
+// packTar returns a tar of the files, sorted by name. It adds the folders above the files if they
+// are missing. All entries have the same time. If owner is 0, root owns the entry.
 func packTar(prefix string, files []file, when time.Time) ([]byte, error) {
 	all := map[string]file{}
 	for _, f := range files {
@@ -38,7 +36,8 @@ func packTar(prefix string, files []file, when time.Time) ([]byte, error) {
 			}
 		}
 	}
-	for _, f := range files { // a folder of the caller's has its own mode, whatever came first
+	// a folder of the caller keeps its own mode, even if a file below it was added before
+	for _, f := range files {
 		all[f.name] = f
 	}
 	var packed bytes.Buffer
@@ -66,7 +65,7 @@ func packTar(prefix string, files []file, when time.Time) ([]byte, error) {
 	return packed.Bytes(), err
 }
 
-// compress returns the bytes gzipped, without a name or a time of its own.
+// compress returns the bytes gzipped. The gzip header has no name and no time.
 func compress(body []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -80,8 +79,8 @@ func compress(body []byte) ([]byte, error) {
 	return packed.Bytes(), err
 }
 
-// read returns files of the repository as entries of an archive. wanted maps the path
-// in the repository to the name in the archive.
+// read returns files of the repository as entries of an archive. wanted maps the path in the
+// repository to the name in the archive.
 func (r *release) read(wanted map[string]string, mode int64) ([]file, error) {
 	var files []file
 	for source, name := range wanted {
@@ -95,8 +94,8 @@ func (r *release) read(wanted map[string]string, mode int64) ([]file, error) {
 	return files, nil
 }
 
-// readFolder returns the files below a folder of the repository as entries of an archive, under
-// the name. A symbolic link becomes the file that it names. Tests stay in the repository.
+// readFolder returns the files below the folder source of the repository as entries below name. A
+// symbolic link becomes the file that it points to. Tests are left out.
 func (r *release) readFolder(source, name string) ([]file, error) {
 	wanted, root := map[string]string{}, filepath.Join(r.root, filepath.FromSlash(source))
 	err := filepath.WalkDir(root, func(found string, d fs.DirEntry, err error) error {
@@ -113,7 +112,7 @@ func (r *release) readFolder(source, name string) ([]file, error) {
 	return r.read(wanted, 0o644)
 }
 
-// writeChart writes the Helm chart, as helm package does, with the version of the release.
+// writeChart writes the Helm chart in the format of helm package, with the version of the release.
 func (r *release) writeChart(w io.Writer) error {
 	files, err := r.readFolder("deploy/helm/postrider", "postrider")
 	if err != nil {
@@ -140,8 +139,8 @@ func (r *release) writePacked(w io.Writer, files []file) error {
 	return err
 }
 
-// writeArchive writes the archive of a program: one folder, with what a person needs
-// who has nothing else.
+// writeArchive writes the archive of a program: one folder with everything that a person without
+// the repository needs.
 func (r *release) writeArchive(w io.Writer, p *program) error {
 	folder := "postrider_" + r.number() + "/"
 	files, err := r.read(map[string]string{
@@ -153,8 +152,10 @@ func (r *release) writeArchive(w io.Writer, p *program) error {
 		return err
 	}
 	for source, name := range map[string]string{
-		"docs/operate":      "docs/operate",                            // as in the repository, so that the links between its pages work
-		"deploy/prometheus": "prometheus", "deploy/grafana": "grafana", // beside compose.yaml, which mounts them
+		// the same path as in the repository, so that links between the pages work
+		"docs/operate": "docs/operate",
+		// beside compose.yaml, which mounts them
+		"deploy/prometheus": "prometheus", "deploy/grafana": "grafana",
 	} {
 		more, err := r.readFolder(source, folder+name)
 		if err != nil {

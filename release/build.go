@@ -8,20 +8,20 @@ import (
 	"path/filepath"
 )
 
-// program is the program, built for one target.
+// program is the program after it was built for one target.
 type program struct {
 	target
 	binary   []byte
-	info     *buildinfo.BuildInfo // what the toolchain noted in the binary
-	licences []licence            // of what is linked into it, by module; the first is Go's
+	info     *buildinfo.BuildInfo // what the Go toolchain recorded in the binary
+	licences []licence            // licences of the linked modules; the first one is Go's
 }
 
-// build builds the program. No C compiler takes part, so the binary is static. No
-// path of this machine is in it: -trimpath. Symbols for debuggers are left out, -s
-// -w; panics and profiles name functions and lines all the same.
+// build builds the program. It uses no C compiler, so the binary is static. With -trimpath, the
+// binary contains no path of this machine. -s -w leaves out the symbols for debuggers; panics and
+// profiles still name functions and lines.
 //
-// Go notes the tag of the commit as the version. It takes no tag that does not fit the
-// module, such as v2.0.0 for a path without /v2.
+// Go records the tag of the commit as the version. It ignores a tag that does not fit the module,
+// such as v2.0.0 for a path without /v2.
 func (r *release) build(ctx context.Context, t target) (*program, error) {
 	folder, err := os.MkdirTemp("", "postrider-release-")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // maintainer is the person or group that the package names.
 const maintainer = "Postrider maintainers <maintainers@postrider.invalid>"
 
-// writeDeb writes the Debian package of a program. The format, deb(5), is an ar
-// archive of three files; dpkg-deb would need a Debian to build on.
+// writeDeb writes the Debian package of a program. The format, deb(5), is an ar archive of three
+// files. It is written here because dpkg-deb would need Debian for the build.
 func (r *release) writeDeb(w io.Writer, p *program) error {
 	files, err := r.debFiles(p)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *release) writeDeb(w io.Writer, p *program) error {
 	})
 }
 
-// writeAr writes an ar archive. It gzips the entries whose names say so.
+// writeAr writes an ar archive. It gzips the entries whose names end with .gz.
 func (r *release) writeAr(w io.Writer, entries []file) error {
 	archive := bytes.NewBufferString("!<arch>\n")
 	for _, e := range entries {
@@ -63,17 +63,17 @@ func (r *release) writeAr(w io.Writer, entries []file) error {
 	return err
 }
 
-// debVersion returns the version in Debian's order, in which a tilde sorts before
-// the end: a pre-release is older than its release.
+// debVersion returns the version in Debian's form. A tilde sorts before the end of a version, so a
+// pre-release is older than its release.
 func (r *release) debVersion() string { return strings.Replace(r.number(), "-", "~", 1) }
 
-// configuration is the file that the operator changes: dpkg keeps those changes.
+// configuration is the file that the operator changes. dpkg keeps the operator's changes.
 const configuration = "/etc/postrider/postrider.yaml"
 
-// docFolder is where the package has what a person reads.
+// docFolder is the folder of the package's documentation.
 const docFolder = "usr/share/doc/postrider/"
 
-// debFiles returns what the package installs.
+// debFiles returns the files that the package installs.
 func (r *release) debFiles(p *program) ([]file, error) {
 	wanted := map[string]string{
 		"deploy/systemd/postrider.service":  "usr/lib/systemd/system/postrider.service",
@@ -110,13 +110,13 @@ func (r *release) debFiles(p *program) ([]file, error) {
 	return files, nil
 }
 
-// debControl returns what dpkg reads: the description of the package, its scripts,
-// and which files are the operator's.
+// debControl returns the files for dpkg: the description of the package, its scripts, the
+// checksums, and the list of configuration files.
 func (r *release) debControl(p *program, files []file) ([]file, error) {
 	var sums bytes.Buffer
 	size := 0
 	for _, f := range files {
-		if "/"+f.name != configuration { // the operator changes it
+		if "/"+f.name != configuration { // no checksum, since the operator changes this file
 			fmt.Fprintf(&sums, "%x  %s\n", md5.Sum(f.body), f.name)
 		}
 		size += (len(f.body) + 1023) / 1024

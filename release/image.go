@@ -13,19 +13,19 @@ import (
 // imageName is the name of the container image, without a registry.
 const imageName = "postrider/postrider"
 
-// imageUser is the user of the container. Kubernetes compares only the number when
-// it refuses root, so the image says the number.
+// imageUser is the user of the container. The image names the user by number, because Kubernetes
+// compares only the number when it refuses root.
 const imageUser = 65532
 
 // image is the container image for one architecture.
 type image struct {
 	target
 	config   []byte
-	layers   [][]byte // gzipped tars; a later one covers the ones before
+	layers   [][]byte // gzipped tars; a later layer covers the earlier ones
 	manifest []byte
 }
 
-// A descriptor names a blob by its digest.
+// descriptor names a blob by its digest.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -47,8 +47,8 @@ const (
 	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
-// image returns the image of a program. Nothing else is in it that could run: no
-// shell, no C library. The lower layer rarely changes; the upper one has the program.
+// image returns the image of a program. It contains no other program: no shell and no C library.
+// The lower layer rarely changes; the upper layer has the program.
 func (r *release) image(p *program) (*image, error) {
 	roots, err := os.ReadFile(r.roots)
 	if err != nil {
@@ -87,9 +87,9 @@ func (r *release) image(p *program) (*image, error) {
 	return built, r.describeImage(built, diffs, digest(roots))
 }
 
-// describeImage writes the configuration and the manifest. The settings in Env are
-// defaults: those of the operator override them. A container is reached from
-// outside, so the listeners have all its addresses.
+// describeImage writes the configuration and the manifest. The settings in Env are defaults, which
+// the operator's settings override. A container is reached from outside, so the listeners bind to
+// all of its addresses.
 func (r *release) describeImage(built *image, diffs []string, roots string) error {
 	created := r.time.Format(time.RFC3339)
 	var err error
@@ -133,16 +133,16 @@ func (r *release) describeImage(built *image, diffs []string, roots string) erro
 	return err
 }
 
-// writeLayout writes images as an OCI image layout in a tar. A single image has the
-// file manifest.json too, by which docker load knows it. Several have an index,
-// from which a runtime chooses by its architecture.
+// writeLayout writes images as an OCI image layout in a tar. A single image also gets the file
+// manifest.json, which docker load needs. Several images get an index, from which a runtime chooses
+// by its architecture.
 func (r *release) writeLayout(w io.Writer, images []*image) error {
 	tag := imageName + ":" + r.number()
 	files := []file{{name: "oci-layout", mode: 0o644, body: []byte(`{"imageLayoutVersion":"1.0.0"}`)}}
 	known := map[string]bool{}
 	add := func(mediaType string, body []byte) descriptor {
 		d := describe(mediaType, body)
-		if !known[d.Digest] { // two architectures share a layer
+		if !known[d.Digest] { // two architectures share a layer, which is written once
 			known[d.Digest] = true
 			files = append(files, file{name: blobName(d.Digest), mode: 0o644, body: body})
 		}
@@ -204,5 +204,5 @@ func describe(mediaType string, body []byte) descriptor {
 
 func digest(body []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(body)) }
 
-// blobName returns where a layout has the blob of a digest.
+// blobName returns the path in a layout of the blob with a digest.
 func blobName(digest string) string { return "blobs/sha256/" + digest[len("sha256:"):] }

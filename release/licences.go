@@ -13,20 +13,19 @@ import (
 	"strings"
 )
 
-// licence is what one module demands of those who pass it on.
+// licence is the licence of one linked module.
 type licence struct {
 	module, version string
 	id              string   // SPDX expression of the licence
-	texts           []string // each begins with the name of its file
+	texts           []string // each starts with the name of its file
 }
 
-// linkedPackages is a template for go list: a line for each package of another
-// module.
+// linkedPackages is a template for go list. It prints a line for each package of another module.
 const linkedPackages = `{{with .Module}}{{if not .Main}}{{.Path}}{{"\t"}}{{.Version}}{{"\t"}}{{.Dir}}{{"\t"}}{{$.Dir}}{{end}}{{end}}`
 
-// findLicences returns the licences of all that is linked into a program: of Go and of
-// each module that the toolchain noted. It looks into the folders of the linked
-// packages and those above them, because a package can have a licence of its own.
+// findLicences returns the licences of everything that is linked into a program: of Go, and of each
+// module that the toolchain recorded. It reads the folders of the linked packages and the folders
+// above them, because a package can have a licence of its own.
 func (r *release) findLicences(ctx context.Context, p *program) ([]licence, error) {
 	goroot, err := r.command(ctx, &p.target, "go", "env", "GOROOT")
 	if err != nil {
@@ -67,14 +66,14 @@ func (r *release) findLicences(ctx context.Context, p *program) ([]licence, erro
 }
 
 var (
-	// licenceFile is the name of a file that is passed on with the code beside it.
+	// licenceFile matches the names of files that must be passed on with the code.
 	licenceFile = regexp.MustCompile(`(?i)licen[cs]e|^(copying|copyright|notice|patents)`)
-	// mainLicence is the name of the file that has the licence of a module.
+	// mainLicence matches the name of the file with the licence of a module.
 	mainLicence = regexp.MustCompile(`(?i)^(licen[cs]e|copying)(\.md|\.txt)?$`)
 )
 
-// readLicence reads the licence of one module: the files in its folder and in those
-// between it and each of its linked packages.
+// readLicence reads the licence of one module: the files in its folder, and in the folders from
+// there to each of its linked packages.
 func readLicence(module, version string, packages map[string]bool, folder string) (licence, error) {
 	l := licence{module: module, version: version}
 	if folder == "" {
@@ -106,8 +105,7 @@ func readLicence(module, version string, packages map[string]bool, folder string
 	return l, nil
 }
 
-// add adds the text of one file. The file that has the licence of the module decides
-// about its id.
+// add adds the text of one file. The main licence file in the module's folder sets the id.
 func (l *licence) add(folder, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -127,8 +125,8 @@ func (l *licence) add(folder, file string) error {
 	return nil
 }
 
-// permissive are the licences that a linked module may have, by a sentence that only
-// their texts have, with single spaces.
+// permissive are the licences that a linked module may have. Each has a sentence that only its text
+// has, with single spaces.
 var permissive = []struct{ id, sentence string }{
 	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy"},
 	{"Apache-2.0", "Apache License, Version 2.0"},
@@ -137,8 +135,8 @@ var permissive = []struct{ id, sentence string }{
 	{"ISC", "Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee"},
 }
 
-// identify returns the SPDX expression for the text of a licence. Empty: it is none
-// of the permissive ones. A text can have several, which then hold together.
+// identify returns the SPDX expression for the text of a licence; empty if the licence is not
+// permissive. If a text has several licences, all of them apply.
 func identify(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	var ids []string
@@ -154,7 +152,7 @@ func identify(text string) string {
 	return strings.Join(ids, " AND ")
 }
 
-// thirdParties returns the text that a release has for its linked modules.
+// thirdParties returns the text of a release about its linked modules and their licences.
 func thirdParties(licences []licence) string {
 	var text strings.Builder
 	text.WriteString("Postrider contains these modules of others, under the licences that follow.\n\n")

@@ -1,4 +1,4 @@
-// Command release builds everything that a release publishes, with only Go and git.
+// Command release builds everything that a release publishes. It needs only Go and git.
 //
 //	git tag v1.2.3
 //	go run ./release -version v1.2.3
@@ -9,16 +9,17 @@
 //     configuration to start from;
 //   - the SBOM of the program, in SPDX 2.3;
 //   - for Linux, a Debian package and a container image;
-//   - one container image for both architectures, and SHA256SUMS of all files.
+//   - one container image for both architectures, the Helm chart, and SHA256SUMS
+//     of all files.
 //
 // It promises:
 //
 //   - The same tag, the same Go and the same file of certificate authorities give
 //     the same bytes, in every folder and on every machine. Every time stamp is the
 //     commit's, or SOURCE_DATE_EPOCH.
-//   - The version that the program prints is the tag: Go reads both from git. A
-//     build of changed files or of another commit is refused.
-//   - Nothing is published whose licence is not known to be permissive.
+//   - The version that the program prints is the tag, since Go reads it from git. A
+//     build with changed files, or of a commit without the tag, is refused.
+//   - Every module in a published binary has a licence that is known to be permissive.
 //
 // It signs nothing and uploads nothing.
 package main
@@ -40,20 +41,20 @@ import (
 	"time"
 )
 
-// release is one release while it is made.
+// release is the release that is being made.
 type release struct {
-	root     string    // of the repository
-	out      string    // folder for the results; it must not exist yet
+	root     string    // folder of the repository
+	out      string    // folder for the results; must not exist yet
 	version  string    // the tag: v1.2.3
 	roots    string    // file with the certificate authorities of the image, PEM
-	revision string    // of the commit; read by describe
-	time     time.Time // of the commit, or SOURCE_DATE_EPOCH; read by describe
+	revision string    // of the commit; set by describe
+	time     time.Time // of the commit, or SOURCE_DATE_EPOCH; set by describe
 }
 
 // target is a system that the program is built for.
 type target struct{ os, arch string }
 
-// targets are all that a release has.
+// targets are all targets of a release.
 var targets = []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
 func main() {
@@ -74,7 +75,7 @@ func main() {
 	}
 }
 
-// run makes the release for some targets, one after the other, and prints the sums.
+// run makes the release for the chosen targets, one after the other, and prints the checksums.
 func (r *release) run(ctx context.Context, chosen []target, log io.Writer) error {
 	if len(chosen) == 0 {
 		return fmt.Errorf("no target is chosen of %v", targets)
@@ -82,7 +83,8 @@ func (r *release) run(ctx context.Context, chosen []target, log io.Writer) error
 	if err := r.describe(ctx); err != nil {
 		return err
 	}
-	if err := os.Mkdir(r.out, 0o755); err != nil { // what is in a folder would be in the sums
+	// it fails if the folder exists, because its files would get into the checksums
+	if err := os.Mkdir(r.out, 0o755); err != nil {
 		return err
 	}
 	var images []*image
@@ -106,8 +108,8 @@ func (r *release) run(ctx context.Context, chosen []target, log io.Writer) error
 	return r.sum(log)
 }
 
-// publish builds the program for one target and writes the files of that target. It
-// returns the container image, for Linux.
+// publish builds the program for one target and writes the files of that target. For Linux it
+// returns the container image.
 func (r *release) publish(ctx context.Context, t target) (*image, error) {
 	p, err := r.build(ctx, t)
 	if err != nil {
@@ -133,8 +135,8 @@ func (r *release) publish(ctx context.Context, t target) (*image, error) {
 	return built, r.write(name+".image.tar", func(w io.Writer) error { return r.writeLayout(w, []*image{built}) })
 }
 
-// describe checks that the tree is the tagged commit, and reads its revision and time.
-// It is an error of a moment; build sees the same after minutes.
+// describe checks that the tree is the tagged commit, and reads its revision and time. A wrong tree
+// fails here at once; without this check build would find it only after minutes.
 func (r *release) describe(ctx context.Context) error {
 	described, err := r.command(ctx, nil, "git", "describe", "--tags", "--exact-match", "--match="+r.version, "--dirty")
 	if err != nil || strings.TrimSpace(described) != r.version {
@@ -157,8 +159,8 @@ func (r *release) describe(ctx context.Context) error {
 	return nil
 }
 
-// command runs a program in the repository and returns what it prints. The
-// environment of the caller decides nothing about a build for a target.
+// command runs a program in the repository and returns its output. For a target, it overrides the
+// caller's environment variables that would change the build.
 func (r *release) command(ctx context.Context, t *target, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = r.root
@@ -174,7 +176,7 @@ func (r *release) command(ctx context.Context, t *target, name string, args ...s
 	return output.String(), nil
 }
 
-// number returns the version without its v, as file names and packages have it.
+// number returns the version without its v, for file names and packages.
 func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
 
 // write writes one file of the release.
@@ -190,14 +192,14 @@ func (r *release) write(name string, body func(io.Writer) error) error {
 	return f.Close()
 }
 
-// sum writes SHA256SUMS, in the form of sha256sum, and prints it.
+// sum writes SHA256SUMS in the format of sha256sum, and prints the size and name of each file.
 func (r *release) sum(log io.Writer) error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
 		return err
 	}
 	var sums strings.Builder
-	for _, e := range entries { // by name
+	for _, e := range entries { // sorted by name
 		body, err := os.ReadFile(filepath.Join(r.out, e.Name()))
 		if err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The shapes of SPDX 2.3, as far as a release fills them. The clause of the
-// specification stands beside each field.
+// The types of SPDX 2.3, with the fields that a release fills in. The comment at each field is its
+// clause in the specification.
 type (
 	spdxDocument struct {
 		ID            string             `json:"SPDXID"`            // 6.3
@@ -56,11 +56,11 @@ type (
 	}
 )
 
-// unasserted is what SPDX says of a field that nobody looked into.
+// unasserted is the SPDX value for a field that was not examined.
 const unasserted = "NOASSERTION"
 
-// writeSBOM writes the list of what is in a binary: what the toolchain noted there,
-// with the licences that were found. Scanners know the modules by their package URLs.
+// writeSBOM writes the list of the modules in a binary, as the toolchain recorded them, with their
+// licences. Scanners identify the modules by their package URLs.
 func (r *release) writeSBOM(w io.Writer, p *program) error {
 	sum := fmt.Sprintf("%x", sha256.Sum256(p.binary))
 	name := "postrider_" + r.number() + "_" + p.os + "_" + p.arch
@@ -72,7 +72,8 @@ func (r *release) writeSBOM(w io.Writer, p *program) error {
 	}
 	d := spdxDocument{
 		ID: "SPDXRef-DOCUMENT", Version: "SPDX-2.3", Name: name, DataLicence: "CC0-1.0",
-		Namespace: "https://" + p.info.Main.Path + "/spdx/" + name + "-" + sum, // the binary is unique, so this is
+		// unique, because the binary is unique
+		Namespace: "https://" + p.info.Main.Path + "/spdx/" + name + "-" + sum,
 		Creation: spdxCreation{
 			Created:  r.time.Format(time.RFC3339),
 			Creators: []string{"Organization: Postrider", "Tool: postrider/release-" + r.number()},
@@ -86,7 +87,7 @@ func (r *release) writeSBOM(w io.Writer, p *program) error {
 	}
 	for i, l := range p.licences {
 		id, module, version := fmt.Sprintf("SPDXRef-module-%d", i), l.module, l.version
-		if module == "std" { // by the name and in the form that scanners compare
+		if module == "std" { // the name and the version format that scanners use
 			module, version = "stdlib", strings.TrimPrefix(version, "go")
 		}
 		d.Packages = append(d.Packages, spdxPackage{
@@ -102,7 +103,7 @@ func (r *release) writeSBOM(w io.Writer, p *program) error {
 	return encoder.Encode(d)
 }
 
-// packageURL returns the reference by which scanners find a Go module.
+// packageURL returns the reference by which scanners identify a Go module.
 func packageURL(module, version string) []spdxReference {
 	escaped := strings.ReplaceAll(version, "+", "%2B")
 	return []spdxReference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module + "@" + escaped}}

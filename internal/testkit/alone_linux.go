@@ -9,17 +9,16 @@ import (
 	"testing"
 )
 
-// aloneEnv tells a process that [Alone] started it, and where its report goes.
+// aloneEnv is set in a process that [Alone] started. Its value is the file for the report.
 const aloneEnv = "POSTRIDER_TEST_ALONE"
 
-// Alone runs the calling test once more, in a process with an empty network, and
-// mounts, of its own, and returns what that passed to [Report]. In that process
-// it returns false, and the test does its work. env is added to the
-// environment.
+// Alone runs the calling test once more, in a process with an empty network and mounts of its own,
+// and returns the report that the process passed to [Report]. In that process Alone returns false,
+// and the test does its work. env is added to the environment of the process.
 //
-// The process is built without the race detector, whose price is tenfold. The
-// test fails where the process does, and where it cannot be started: that takes
-// root, or the right to make user namespaces.
+// The process is built without the race detector, which would make it ten times slower. The test
+// fails if the process fails or cannot be started. Starting it needs root, or the right to create
+// user namespaces.
 func Alone(tb testing.TB, env ...string) (report []byte, outside bool) {
 	tb.Helper()
 	if os.Getenv(aloneEnv) != "" {
@@ -34,7 +33,7 @@ func Alone(tb testing.TB, env ...string) (report []byte, outside bool) {
 	cmd.Env = append(append(os.Environ(), aloneEnv+"="+file), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWNET,
-		Unshareflags: syscall.CLONE_NEWNS, // which makes the mounts private, too
+		Unshareflags: syscall.CLONE_NEWNS, // also makes the mounts private
 		Pdeathsig:    syscall.SIGKILL,
 	}
 	if os.Getuid() != 0 {
@@ -53,7 +52,7 @@ func Alone(tb testing.TB, env ...string) (report []byte, outside bool) {
 	return report, true
 }
 
-// Report hands what a test found to the one that started it by [Alone].
+// Report passes the results of a test to the process that called [Alone].
 func Report(tb testing.TB, report []byte) {
 	tb.Helper()
 	if err := os.WriteFile(os.Getenv(aloneEnv), report, 0o600); err != nil {

@@ -23,7 +23,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA returns an authority of its own.
+// NewCA returns a new authority.
 func NewCA(tb testing.TB) *CA {
 	tb.Helper()
 	ca, err := makeCA()
@@ -46,8 +46,8 @@ func (ca *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
-// Certificate returns a certificate for the names and addresses that ends at
-// that time. It is good for servers and for clients.
+// Certificate returns a certificate for the names and addresses. It is valid until ends, for
+// servers and for clients.
 func (ca *CA) Certificate(tb testing.TB, ends time.Time, hosts ...string) tls.Certificate {
 	tb.Helper()
 	c, err := ca.issue(leaf(ends, hosts...))
@@ -84,14 +84,14 @@ type issued struct {
 	key  *ecdsa.PrivateKey
 }
 
-// authority returns what signs with the certificate.
+// authority returns a CA that signs with the certificate.
 func (c issued) authority() *CA {
 	ca := &CA{Pool: x509.NewCertPool(), cert: c.cert, key: c.key}
 	ca.Pool.AddCert(c.cert)
 	return ca
 }
 
-// tls returns what a server shows, with the certificates in between.
+// tls returns the certificate for a server's TLS configuration, with the intermediate certificates.
 func (c issued) tls(between ...*x509.Certificate) tls.Certificate {
 	shown := tls.Certificate{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}
 	for _, b := range between {
@@ -100,8 +100,8 @@ func (c issued) tls(between ...*x509.Certificate) tls.Certificate {
 	return shown
 }
 
-// issue makes a certificate of the template; one signed by itself when the
-// authority is none.
+// issue makes a certificate from the template. If ca has no certificate, the new one is
+// self-signed.
 func (ca *CA) issue(template *x509.Certificate) (issued, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Zone says what the DNS answers: to a name, in lower case with its dot at the
-// end, each list in turn, and then the first again. What ends with a dot in a
-// list is a CNAME, the rest are addresses. The name "." stands for all others;
-// without it they do not exist.
+// Zone maps names to the answers of the DNS. A name is in lower case with a dot at its end. Its
+// lists are answered in turn, and then from the first one again. In a list, a text that ends with a
+// dot is a CNAME, and any other text is an address. The name "." stands for all names that are not
+// in the zone. Without it, these names do not exist.
 type Zone map[string][][]string
 
 // DNS is a name server. Every answer has a time to live of 0.
@@ -46,7 +46,7 @@ func NewDNS(tb testing.TB, address string, zone Zone) *DNS {
 	return d
 }
 
-// Asked returns the names that were asked for, each once, in order.
+// Asked returns the names that were asked for, each once, sorted.
 func (d *DNS) Asked() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,12 +69,12 @@ func (d *DNS) serve() {
 			continue
 		}
 		if answer := d.answer(packet[:n]); answer != nil {
-			_, _ = d.conn.WriteTo(answer, from) // who asked asks again
+			_, _ = d.conn.WriteTo(answer, from) // if it is lost, the client asks again
 		}
 	}
 }
 
-// answer returns what to say to a packet, or nil.
+// answer returns the answer to a packet; nil if there is none.
 func (d *DNS) answer(packet []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(packet)
@@ -103,10 +103,10 @@ func (d *DNS) answer(packet []byte) []byte {
 	return answer
 }
 
-// record adds itself to an answer.
+// record adds one record to an answer.
 type record func(*dnsmessage.Builder) error
 
-// records returns what the zone has for the question, CNAMEs followed.
+// records returns the records of the zone for the question. It follows CNAMEs.
 func (d *DNS) records(q dnsmessage.Question) (list []record, found bool) {
 	owner := q.Name
 	for range 8 {
@@ -127,8 +127,8 @@ func (d *DNS) records(q dnsmessage.Question) (list []record, found bool) {
 	return list, true
 }
 
-// turn returns what a name has this time. Questions for A and for AAAA have
-// turns of their own: one lookup asks both.
+// turn returns the next list of a name. Questions for A and for AAAA have separate turns, because
+// one lookup asks both.
 func (d *DNS) turn(q dnsmessage.Question) (texts []string, known bool) {
 	d.mu.Lock()
 	n := d.turns[q]
@@ -144,7 +144,7 @@ func (d *DNS) turn(q dnsmessage.Question) (texts []string, known bool) {
 	return lists[n%len(lists)], true
 }
 
-// address adds an address, if it is one of that type.
+// address returns a record that adds the address, if the address is of the type t.
 func address(owner dnsmessage.Name, t dnsmessage.Type, text string) record {
 	head := dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET}
 	ip := netip.MustParseAddr(text)

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// FaultProxy stands between a client and a server and breaks the connection
-// where a test says so. It listens on a unix socket that is named like
-// PostgreSQL's, so that a DSN needs only another host.
+// FaultProxy stands between a client and a server, and breaks the connection where a test says so.
+// It listens on a unix socket that is named like PostgreSQL's, so a DSN needs only another host.
 type FaultProxy struct {
-	Dir string // of the socket: the host of a DSN
+	Dir string // folder of the socket: the host of a DSN
 
 	network, target string
 	listener        net.Listener
@@ -29,8 +28,8 @@ type FaultProxy struct {
 	conns map[net.Conn]bool
 }
 
-// NewFaultProxy starts a proxy to the server at the address of the network,
-// "unix" or "tcp". It is gone, its connections with it, when the test ends.
+// NewFaultProxy starts a proxy to the server at the address of the network, "unix" or "tcp". The
+// end of the test closes the proxy and its connections.
 func NewFaultProxy(tb testing.TB, network, target string) *FaultProxy {
 	tb.Helper()
 	dir := tempSocketDir(tb)
@@ -48,15 +47,14 @@ func NewFaultProxy(tb testing.TB, network, target string) *FaultProxy {
 	return p
 }
 
-// Delay holds each piece of data back for d, in both directions.
+// Delay delays each piece of data by d, in both directions.
 func (p *FaultProxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Away cuts every connection and refuses new ones, until it is called with
-// false.
+// Away(true) cuts every connection and refuses new ones. Away(false) ends that.
 func (p *FaultProxy) Away(away bool) {
 	p.mu.Lock()
 	p.away = away
@@ -66,16 +64,15 @@ func (p *FaultProxy) Away(away bool) {
 	}
 }
 
-// CutOnce cuts one connection, once match holds for all the bytes that its
-// client has sent: the server gets them and does what they ask, and its answer
-// does not come back.
+// CutOnce cuts one connection when match returns true for all bytes that its client has sent. The
+// server gets these bytes and executes the request, but its answer is dropped.
 func (p *FaultProxy) CutOnce(match func(sent []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = match
 }
 
-// Cuts returns how many connections were cut by CutOnce.
+// Cuts returns how many connections CutOnce has cut.
 func (p *FaultProxy) Cuts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +105,8 @@ func (p *FaultProxy) accept() {
 	}
 }
 
-// forward passes the client's bytes on, until those that match: they are the last.
+// forward passes the client's bytes to the server. The bytes for which matches returns true are the
+// last.
 func (p *FaultProxy) forward(client, server net.Conn, cut *atomic.Bool) {
 	var sent []byte
 	piece := make([]byte, 64<<10)
@@ -121,7 +119,8 @@ func (p *FaultProxy) forward(client, server net.Conn, cut *atomic.Bool) {
 		p.pause()
 		_, failed := server.Write(piece[:n])
 		if half, ok := server.(interface{ CloseWrite() error }); ok && cut.Load() && failed == nil {
-			_ = half.CloseWrite() // the server answers in vain, then closes its side; then answer closes both
+			// the server answers in vain and closes its side; then answer closes both
+			_ = half.CloseWrite()
 			return
 		}
 		if failed != nil || err != nil {
@@ -131,9 +130,9 @@ func (p *FaultProxy) forward(client, server net.Conn, cut *atomic.Bool) {
 	}
 }
 
-// answer passes the server's bytes back. After the cut it drops them, and the client's
-// connection ends only when the server has done all that it was asked: a client that
-// repeats its request at once does not meet the first one still running.
+// answer passes the server's bytes to the client. After the cut it drops them. The client's
+// connection then ends only when the server has executed all requests. So if the client repeats its
+// request at once, the first one no longer runs.
 func (p *FaultProxy) answer(client, server net.Conn, cut *atomic.Bool) {
 	defer p.close(client, server)
 	piece := make([]byte, 64<<10)
@@ -151,7 +150,7 @@ func (p *FaultProxy) answer(client, server net.Conn, cut *atomic.Bool) {
 	}
 }
 
-// matches reports whether to cut now, which is once.
+// matches reports whether to cut now. It returns true once for each CutOnce.
 func (p *FaultProxy) matches(sent []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,8 +188,8 @@ func (p *FaultProxy) closeAll() {
 	}
 }
 
-// tempSocketDir is a folder whose path leaves room for a socket's name, which
-// tb.TempDir does not.
+// tempSocketDir returns a folder with a short path, which leaves room for a socket's name. The path
+// of tb.TempDir is too long.
 func tempSocketDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "px")

@@ -9,37 +9,39 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Hostile is one way in which a receiver, or what leads to it, misbehaves, and
-// what a sender must make of it.
+// Hostile is one way in which a receiver, its TLS or its DNS misbehaves, and the outcomes that a
+// sender may record for it.
 type Hostile struct {
-	Name     string   // what it does
+	Name     string   // description of the misbehaviour
 	Group    string   // tcp, head, length, body, answer, tls or dns
-	Rows     string   // the threats that it is a test of, by the catalogue's numbers
+	Rows     string   // the threats that it tests, by their numbers in the catalogue
 	Schemes  []string // http, https or both
 	Verdicts []Verdict
-	Flood    bool // sends until it is stopped
-	Slow     bool // goes on until the sender's deadline has passed
-	Big      bool // shows only when the request is larger than what sockets hold
-	Kept     bool // its connection may be used for another request
+	Flood    bool // sends until the sender stops it
+	Slow     bool // lasts longer than the sender's deadline
+	Big      bool // shows only if the request is larger than the buffers of sockets
+	Kept     bool // its connection may be used for a further request
 
-	steps  []step
-	start  func() (*spot, error)                // instead of steps: what listens, or does not
-	config func(*wardrobe) (*tls.Config, error) // nil: in good order
-	raw    bool                                 // the steps begin before TLS
-	name   string                               // a name of the rig's DNS, instead of the address
-	lie    lie                                  // what the DNS says of it
+	steps []step
+	// instead of steps: starts the listener, or a port without one
+	start  func() (*spot, error)
+	config func(*wardrobe) (*tls.Config, error) // nil: a good configuration
+	raw    bool                                 // the steps run before TLS
+	// name in the rig's DNS, in the URL instead of the address
+	name string
+	lie  lie // answers of the DNS for that name
 }
 
-// Verdict is what a sender makes of a misbehaviour.
+// Verdict is the outcome that a sender records for a misbehaviour.
 type Verdict struct {
 	Outcome postrider.Outcome
-	Error   string // how the attempt's error begins; empty: there is none
+	Error   string // start of the attempt's error; empty: no error
 }
 
-// The most that an attempt may keep of a head and of a body.
+// mostKept is how many bytes of a head and of a body an attempt may keep at most.
 const mostKept = 16 << 10
 
-// Check returns what is wrong with an attempt at such a receiver, or nil.
+// Check returns what is wrong with an attempt at such a receiver; nil if it is right.
 func (h Hostile) Check(a postrider.Attempt) error {
 	switch answered := a.Outcome != postrider.OutcomeBroken && a.Outcome != postrider.OutcomeTimedOut &&
 		a.Outcome != postrider.OutcomeUnreachable && a.Outcome != postrider.OutcomeBlocked; {
@@ -66,11 +68,11 @@ func (h Hostile) allows(a postrider.Attempt) bool {
 	return false
 }
 
-// unfit are what pages, terminals and logs take for more than a text.
+// unfit reports whether pages, terminals or logs could treat the character as more than text.
 func unfit(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`<>"&`, r) }
 
-// The makers of the table. Each says what the sender must conclude; the methods
-// below add what is particular.
+// The functions below make the rows of the tables. Each sets the outcome that the sender must
+// record. The methods of Hostile that follow add special properties.
 
 func hostile(name string, outcome postrider.Outcome, err string, steps []step) Hostile {
 	return Hostile{
@@ -85,7 +87,7 @@ func accepted(name string, steps ...step) Hostile {
 
 func timedOut(name string, steps ...step) Hostile { return timedOutAt("timeout", name, steps...) }
 
-// timedOutAt names the step at which the time is over.
+// timedOutAt is timedOut with another error: the step in which the deadline passes.
 func timedOutAt(err, name string, steps ...step) Hostile {
 	return hostile(name, postrider.OutcomeTimedOut, err, steps).slow()
 }
@@ -122,19 +124,19 @@ func (h Hostile) slow() Hostile { h.Slow = true; return h }
 
 func (h Hostile) big() Hostile { h.Big = true; return h }
 
-// kept lets the steps begin again on the same connection.
+// kept makes the steps start again on the same connection.
 func (h Hostile) kept() Hostile { h.Kept = true; return h }
 
-// over names the only scheme that it goes with.
+// over sets the only scheme of the misbehaviour.
 func (h Hostile) over(scheme string) Hostile { h.Schemes = []string{scheme}; return h }
 
-// or adds another verdict: what a sender sees is not always its choice.
+// or adds another verdict, since the sender does not always see the same.
 func (h Hostile) or(outcome postrider.Outcome, err string) Hostile {
 	h.Verdicts = append(h.Verdicts, Verdict{outcome, err})
 	return h
 }
 
-// in puts every one of them into the group, and those of no row into rows.
+// in sets the group of every element, and sets rows for the elements that have none.
 func in(group, rows string, list ...Hostile) []Hostile {
 	for i := range list {
 		list[i].Group = group

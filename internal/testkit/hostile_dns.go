@@ -13,31 +13,31 @@ import (
 // hostileZone is the end of every name that the rig's DNS knows.
 const hostileZone = ".hostile.test"
 
-// The addresses that names have: ours, and those that no sender may go to.
+// The addresses of the names: one of this machine, and two that no sender may connect to.
 var (
 	ours     = netip.MustParseAddr("127.0.0.1")
 	private  = netip.MustParseAddr("10.66.0.1")
 	metadata = netip.MustParseAddr("fd00:ec2::254")
 )
 
-// lie says what the DNS answers to a question about one name.
+// lie returns the answer of the DNS to a question about one name.
 type lie func(q question) reply
 
-// question is what was asked.
+// question is a question to the DNS.
 type question struct {
 	name  dnsmessage.Name
 	kind  dnsmessage.Type
 	tcp   bool
-	asked int // how often this kind was, from 1
+	asked int // how many questions of this kind were asked, this one included
 }
 
 // reply is the answer to a question.
 type reply struct {
 	code    dnsmessage.RCode
 	records []dnsmessage.Resource
-	mute    bool   // nothing is said
-	short   bool   // over UDP no more than that there is more
-	garbage string // is said instead of a message
+	mute    bool   // no answer
+	short   bool   // over UDP, only that the answer is truncated
+	garbage string // bytes to send instead of a message
 }
 
 func hostileNames() []Hostile {
@@ -47,7 +47,7 @@ func hostileNames() []Hostile {
 		return h.over("http")
 	}
 	lost := func(err, what, name string, z lie) Hostile { return named(unreachable(what, err), name, z) }
-	// A lookup that many wait for gives up by itself, in the middle of somebody's
+	// A lookup that several attempts share has a time-out of its own, which can end during an
 	// attempt.
 	mute := func(what, name string, z lie) Hostile {
 		return named(timedOutAt("dns_timeout", what).or(postrider.OutcomeUnreachable, "dns_timeout"), name, z)
@@ -76,7 +76,7 @@ func hostileNames() []Hostile {
 	)
 }
 
-// addresses answers with those of the list that are of the kind.
+// addresses answers with the addresses of the list that fit the kind of question.
 func addresses(list ...netip.Addr) lie {
 	return func(q question) reply { return reply{records: resources(q.name, q.kind, list)} }
 }
@@ -94,7 +94,7 @@ func resources(name dnsmessage.Name, kind dnsmessage.Type, list []netip.Addr) []
 	return found
 }
 
-// resource has no time to live.
+// resource returns a record with a time to live of 0.
 func resource(name dnsmessage.Name, kind dnsmessage.Type, body dnsmessage.ResourceBody) dnsmessage.Resource {
 	return dnsmessage.Resource{
 		Header: dnsmessage.ResourceHeader{Name: name, Type: kind, Class: dnsmessage.ClassINET},
@@ -102,7 +102,7 @@ func resource(name dnsmessage.Name, kind dnsmessage.Type, body dnsmessage.Resour
 	}
 }
 
-// manyAddresses are of this machine, and nothing listens there.
+// manyAddresses returns 1,000 addresses of this machine on which nothing listens.
 func manyAddresses() []netip.Addr {
 	var list []netip.Addr
 	for i := range 1000 {
@@ -111,7 +111,7 @@ func manyAddresses() []netip.Addr {
 	return list
 }
 
-// flip is ours the first time and private the next.
+// flip answers with an address of this machine and with a private address, in turn.
 func flip(q question) reply {
 	if q.asked%2 == 0 {
 		return addresses(private)(q)
@@ -119,8 +119,8 @@ func flip(q question) reply {
 	return addresses(ours)(q)
 }
 
-// chain answers with so many CNAMEs and the address that they lead to; with
-// none, the name is its own.
+// chain answers with that many CNAMEs and the address at their end. With 0 links, the name is a
+// CNAME of itself.
 func chain(links int) lie {
 	return func(q question) reply {
 		var r reply
@@ -139,7 +139,7 @@ func chain(links int) lie {
 	}
 }
 
-// longAlias has labels of one letter, as many as fit.
+// longAlias answers with a CNAME of one-letter labels that has the maximal length.
 func longAlias(q question) reply {
 	long := dnsmessage.MustNewName(strings.Repeat("a.", 127))
 	return reply{records: append(
@@ -148,14 +148,15 @@ func longAlias(q question) reply {
 	)}
 }
 
-// unreadable has a record of the kind HTTPS whose parameters end too soon.
+// unreadable adds an HTTPS record whose parameters are truncated.
 func unreadable(q question) reply {
 	const kindHTTPS = dnsmessage.Type(65)
 	bad := resource(q.name, kindHTTPS, &dnsmessage.UnknownResource{Type: kindHTTPS, Data: []byte("\x00\x01\x00\x00\x01\xff\xff")})
 	return reply{records: append([]dnsmessage.Resource{bad}, resources(q.name, q.kind, []netip.Addr{ours})...)}
 }
 
-// cutOff answers a question over UDP with a cut reply, so that it is asked again over TCP.
+// cutOff answers a question over UDP with a truncated reply, so that the question is repeated over
+// TCP.
 func cutOff(z lie) lie {
 	return func(q question) reply {
 		if !q.tcp {

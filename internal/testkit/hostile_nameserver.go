@@ -11,8 +11,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameserver is a DNS server on the loopback interface, over UDP and TCP at the
-// same port.
+// nameserver is a DNS server on the loopback interface, over UDP and TCP at the same port.
 type nameserver struct {
 	address string
 	udp     net.PacketConn
@@ -20,13 +19,13 @@ type nameserver struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	lies   map[string]lie // by the name, with the dot at its end
+	lies   map[string]lie // by name, with a dot at the end
 	asked  map[dnsmessage.Question]int
 	conns  map[net.Conn]bool
 	closed bool
 }
 
-// startNameserver starts one that knows the names of the list.
+// startNameserver starts a server that knows the names of the list.
 func startNameserver(list []Hostile) (*nameserver, error) {
 	tcp, udp, err := twins()
 	if err != nil {
@@ -46,9 +45,9 @@ func startNameserver(list []Hostile) (*nameserver, error) {
 	return s, nil
 }
 
-// twins listen at the same port.
+// twins returns two listeners with the same port.
 func twins() (tcp net.Listener, udp net.PacketConn, err error) {
-	for range 100 { // the port may be taken by another's UDP
+	for range 100 { // another process may use the UDP port
 		if tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			return nil, nil, err
 		}
@@ -60,7 +59,8 @@ func twins() (tcp net.Listener, udp net.PacketConn, err error) {
 	return nil, nil, err
 }
 
-// close ends all of it. What was closed already is gone as it should be.
+// close ends the listeners and all connections. Errors do not matter, since they may be closed
+// already.
 func (s *nameserver) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -81,7 +81,7 @@ func (s *nameserver) serveUDP() {
 			return
 		}
 		if reply := s.answer(room[:n], false); reply != nil {
-			// Who asked may be gone.
+			// The client may be gone.
 			_, _ = s.udp.WriteTo(reply, from)
 		}
 	}
@@ -97,7 +97,7 @@ func (s *nameserver) serveTCP() {
 	}
 }
 
-// enter notes a connection that close must end.
+// enter registers a connection, so that close can end it. It returns false if the server is closed.
 func (s *nameserver) enter(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,10 +133,10 @@ func (s *nameserver) serveConn(conn net.Conn) {
 	}
 }
 
-// mostUDP is what fits over UDP: what resolvers say that they take.
+// mostUDP is the most bytes of an answer over UDP: the size that resolvers accept.
 const mostUDP = 1232
 
-// answer returns the reply to a query, or nil for silence.
+// answer returns the reply to a query; nil if there is none.
 func (s *nameserver) answer(query []byte, tcp bool) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)

@@ -15,11 +15,10 @@ import (
 	"testing"
 )
 
-// HostileRig is where hostile receivers live: an authority that they have their
-// certificates from and a DNS that lies about their names. It needs no test, so
-// that benchmarks can have it in a process of its own.
+// HostileRig runs hostile receivers. It has an authority for their certificates, and a DNS that
+// lies about their names. It needs no test, so a benchmark can run it in a process of its own.
 type HostileRig struct {
-	CA *CA // whom a sender trusts
+	CA *CA // the authority that a sender must trust
 
 	wardrobe *wardrobe
 	dns      *nameserver
@@ -28,7 +27,7 @@ type HostileRig struct {
 	receivers []*HostileReceiver
 }
 
-// StartHostileRig starts a rig without receivers. The caller closes it.
+// StartHostileRig starts a rig without receivers. The caller must close it.
 func StartHostileRig() (*HostileRig, error) {
 	ca, err := makeCA()
 	if err != nil {
@@ -52,8 +51,8 @@ func NewHostileRig(tb testing.TB) *HostileRig {
 	return g
 }
 
-// NewHostile starts a receiver that misbehaves in that way on every connection,
-// and returns its URL.
+// NewHostile starts a receiver that shows the misbehaviour on every connection, and returns its
+// URL.
 func NewHostile(tb testing.TB, h Hostile) string {
 	tb.Helper()
 	r, err := NewHostileRig(tb).Start(h, h.Schemes[0])
@@ -63,14 +62,14 @@ func NewHostile(tb testing.TB, h Hostile) string {
 	return r.URL
 }
 
-// NameserverAddress returns where the rig's DNS is, for [ResolverAt].
+// NameserverAddress returns the address of the rig's DNS, for [ResolverAt].
 func (g *HostileRig) NameserverAddress() string { return g.dns.address }
 
-// Resolver returns one that asks the rig's DNS.
+// Resolver returns a resolver that asks the rig's DNS.
 func (g *HostileRig) Resolver() *net.Resolver { return ResolverAt(g.dns.address) }
 
-// ResolverAt returns a resolver that asks the DNS at the address, whatever this
-// machine's own is.
+// ResolverAt returns a resolver that asks the DNS at the address, and ignores the settings of this
+// machine.
 func ResolverAt(address string) *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,
@@ -80,7 +79,7 @@ func ResolverAt(address string) *net.Resolver {
 	}
 }
 
-// Close stops the receivers and the DNS, and waits for all they had begun.
+// Close stops the receivers and the DNS, and waits for their goroutines.
 func (g *HostileRig) Close() {
 	g.mu.Lock()
 	receivers := g.receivers
@@ -92,7 +91,7 @@ func (g *HostileRig) Close() {
 	g.dns.close()
 }
 
-// Start starts a receiver that misbehaves in that way on every connection.
+// Start starts a receiver that shows the misbehaviour on every connection.
 func (g *HostileRig) Start(h Hostile, scheme string) (*HostileReceiver, error) {
 	if !slices.Contains(h.Schemes, scheme) {
 		return nil, fmt.Errorf("start %q: it is not for %s", h.Name, scheme)
@@ -138,15 +137,14 @@ type HostileReceiver struct {
 	again   atomic.Int64
 }
 
-// Again returns how many requests came over a connection that was no longer fit
-// for one.
+// Again returns how many requests came over a connection that must not be used again.
 func (r *HostileReceiver) Again() int { return int(r.again.Load()) }
 
 // Close stops the receiver, and waits for its connections.
 func (r *HostileReceiver) Close() {
 	r.stopped.Do(func() {
 		close(r.stop)
-		// A listener that was closed has done what it should.
+		// An error means that the listener is closed already.
 		_ = r.spot.close()
 	})
 	r.running.Wait()
@@ -162,8 +160,7 @@ func (r *HostileReceiver) accept() {
 	}
 }
 
-// play runs the steps until one fails, as every step does once the peer or the
-// test has gone.
+// play runs the steps until one fails. Every step fails once the peer or the test has gone.
 func (r *HostileReceiver) play(tcp *net.TCPConn) {
 	defer tcp.Close()
 	done := make(chan struct{})
@@ -183,7 +180,7 @@ func (r *HostileReceiver) play(tcp *net.TCPConn) {
 		p.below = &poisonable{Conn: tcp}
 		secure := tls.Server(p.below, r.config)
 		if secure.Handshake() != nil {
-			// Closing now might reset the connection before the alert was heard.
+			// If play closed now, the connection might be reset before the peer has read the alert.
 			_ = linger(p)
 			return
 		}
@@ -206,7 +203,7 @@ func (r *HostileReceiver) perform(p *peer) {
 	}
 }
 
-// spot is a port of this machine, and what is there.
+// spot is a port of this machine, with its listener and connections.
 type spot struct {
 	port     int
 	listener *net.TCPListener
@@ -221,7 +218,7 @@ func (s *spot) close() error {
 	return errors.Join(append(errs, s.listener.Close())...)
 }
 
-// somebody listens.
+// somebody returns a spot with a listener.
 func somebody() (*spot, error) {
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -234,7 +231,8 @@ func somebody() (*spot, error) {
 	return &spot{port: address.Port, listener: listener}, nil
 }
 
-// nobody listens there, nor will: it is the near end of a connection.
+// nobody returns a spot whose port refuses connections. The port is the local port of an open
+// connection, so no other program can listen on it.
 func nobody() (*spot, error) {
 	s, err := somebody()
 	if err != nil {
@@ -253,9 +251,9 @@ func nobody() (*spot, error) {
 	return s, nil
 }
 
-// blackHole never answers a SYN: its queue of connections to accept has room
-// for one, which is taken. It needs no rights and no routes, and to a sender
-// there is no difference.
+// blackHole returns a spot that never answers a SYN. Its accept queue has room for one connection,
+// and is full. So it needs no rights and no routes, and a sender sees no difference to a real black
+// hole.
 func blackHole() (*spot, error) {
 	s, err := somebody()
 	if err != nil {

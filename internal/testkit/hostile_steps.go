@@ -15,12 +15,12 @@ import (
 
 // peer is the hostile end of one connection.
 type peer struct {
-	net.Conn // above TLS, where there is TLS
+	net.Conn // the connection of TLS, if there is TLS
 
 	in    *bufio.Reader
 	tcp   *net.TCPConn
-	below *poisonable // what TLS reads from; nil without it
-	asked func()      // a request came on a connection that should have been given up
+	below *poisonable // the connection below TLS; nil without TLS
+	asked func()      // called for a request on a connection that must not be used again
 	stop  <-chan struct{}
 }
 
@@ -49,7 +49,7 @@ func request(p *peer) error {
 	}
 }
 
-// some reads the first byte of a request.
+// some reads only the first byte of a request.
 func some(p *peer) error {
 	_, err := p.in.ReadByte()
 	return err
@@ -58,7 +58,7 @@ func some(p *peer) error {
 // reset closes the connection with a RST.
 func reset(p *peer) error { return errors.Join(p.tcp.SetLinger(0), p.tcp.Close()) }
 
-// halfClose ends the answer and goes on reading.
+// halfClose ends the answer and continues to read.
 func halfClose(p *peer) error {
 	half, ok := p.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -67,7 +67,8 @@ func halfClose(p *peer) error {
 	return errors.Join(half.CloseWrite(), hold(p))
 }
 
-// hold does nothing until the peer goes, but notes when it asks again.
+// hold waits until the peer closes the connection. If the peer sends another request meanwhile, it
+// calls asked.
 func hold(p *peer) error {
 	if _, err := p.in.Peek(len("POST ")); err != nil {
 		return err
@@ -76,19 +77,19 @@ func hold(p *peer) error {
 	return linger(p)
 }
 
-// linger does nothing until the peer goes.
+// linger waits until the peer closes the connection.
 func linger(p *peer) error {
 	_, err := io.Copy(io.Discard, p.tcp)
 	return err
 }
 
-// stall does nothing, and reads nothing, until the test ends.
+// stall reads and writes nothing until the test ends.
 func stall(p *peer) error {
 	<-p.stop
 	return errStopped
 }
 
-// wait does nothing for a while.
+// wait waits for the duration.
 func wait(long time.Duration) step {
 	return func(p *peer) error {
 		timer := time.NewTimer(long)
@@ -110,7 +111,7 @@ func say(text string) step {
 	}
 }
 
-// drip writes the text a byte at a time.
+// drip writes the text one byte at a time.
 func drip(text string) step {
 	return func(p *peer) error {
 		tick := time.NewTicker(50 * time.Millisecond)
@@ -142,7 +143,7 @@ func flood(text string, n int) step {
 	}
 }
 
-// bomb writes an answer whose body is so many zeros, compressed layers times.
+// bomb writes an answer whose body is that many zeros, compressed layers times.
 func bomb(zeros, layers int) step {
 	answer := sync.OnceValues(func() ([]byte, error) { return bombAnswer(zeros, layers) })
 	return func(p *peer) error {
@@ -174,7 +175,7 @@ func bombAnswer(zeros, layers int) ([]byte, error) {
 	return append([]byte(head), body...), nil
 }
 
-// alarm makes TLS send a fatal alert, as it does when garbage comes.
+// alarm makes TLS send a fatal alert, as for garbage from the peer.
 func alarm(p *peer) error {
 	p.below.poisoned = true
 	if _, err := p.Read(make([]byte, 1)); err == nil {
@@ -183,13 +184,14 @@ func alarm(p *peer) error {
 	return linger(p)
 }
 
-// poisonable is a connection from which garbage comes as soon as it is poisoned.
+// poisonable is a connection that returns garbage once poisoned is set.
 type poisonable struct {
 	net.Conn
 	poisoned bool
 }
 
-// Read reads from the connection, or garbage that looks like a record of TLS.
+// Read reads from the connection. If poisoned is set, it returns garbage that looks like a TLS
+// record.
 func (c *poisonable) Read(b []byte) (int, error) {
 	if c.poisoned {
 		return copy(b, "\x17\x03\x03\x00\x05"+"hello"), nil

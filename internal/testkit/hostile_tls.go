@@ -40,12 +40,12 @@ func hostileHandshakes() []Hostile {
 			template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageEmailProtection}
 			return w.plain(template)
 		})),
-		// What takes CPU takes time, where a sender has many of them.
+		// These two cost CPU, so they take long if a sender has many of them.
 		refused("handshake_failed", "a certificate of 1 MB", shows(huge)).or(postrider.OutcomeTimedOut, "tls_timeout"),
 		refused("bad_certificate", "name constraints that burn CPU", shows(burner)).or(postrider.OutcomeTimedOut, "tls_timeout"),
 		refused("refused", "only TLS 1.0", speaks(tls.VersionTLS10, tls.VersionTLS10)),
 		refused("refused", "only TLS 1.1", speaks(tls.VersionTLS10, tls.VersionTLS11)),
-		// Until 1.2 the handshake fails, since 1.3 what follows it.
+		// Up to TLS 1.2 the handshake fails. From TLS 1.3 on, the request after it fails.
 		refused("refused", "a client certificate demanded by TLS 1.2", demands(tls.RequireAnyClientCert, tls.VersionTLS12)),
 		wearing(alarmed("a client certificate demanded by TLS 1.3", answer...), demands(tls.RequireAnyClientCert, tls.VersionTLS13)),
 		wearing(accepted("a client certificate asked for", answer[:2]...).kept(), demands(tls.RequestClientCert, tls.VersionTLS13)),
@@ -63,21 +63,21 @@ func hostileHandshakes() []Hostile {
 	)
 }
 
-// wardrobe has what receivers wear: configurations of TLS, made when somebody
-// wants them and worn by all who do.
+// wardrobe has the TLS configurations of the receivers. Each is made when it is first needed, and
+// shared afterwards.
 type wardrobe struct {
 	ca    *CA
 	later time.Time
 
 	mu   sync.Mutex
-	made map[string]*tls.Config // by the name of the hostile
+	made map[string]*tls.Config // by the name of the misbehaviour; "": the good one
 }
 
 func newWardrobe(ca *CA) *wardrobe {
 	return &wardrobe{ca: ca, later: time.Now().Add(time.Hour), made: map[string]*tls.Config{}}
 }
 
-// dress returns what the receiver wears.
+// dress returns the TLS configuration of a receiver.
 func (w *wardrobe) dress(h Hostile) (*tls.Config, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *wardrobe) dress(h Hostile) (*tls.Config, error) {
 	return config, nil
 }
 
-// plain issues the template.
+// plain returns a certificate of the authority from the template.
 func (w *wardrobe) plain(template *x509.Certificate) (tls.Certificate, error) {
 	c, err := w.ca.issue(template)
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *wardrobe) plain(template *x509.Certificate) (tls.Certificate, error) {
 
 func (w *wardrobe) good() (tls.Certificate, error) { return w.plain(leaf(w.later, "127.0.0.1")) }
 
-// shows has one fault, the certificate.
+// shows returns a configuration whose only fault is the certificate.
 func shows(certificate func(*wardrobe) (tls.Certificate, error)) func(*wardrobe) (*tls.Config, error) {
 	return func(w *wardrobe) (*tls.Config, error) {
 		c, err := certificate(w)
@@ -115,7 +115,7 @@ func shows(certificate func(*wardrobe) (tls.Certificate, error)) func(*wardrobe)
 	}
 }
 
-// bent is in good order but for one thing.
+// bent returns a good configuration that bend has changed.
 func bent(bend func(*tls.Config)) func(*wardrobe) (*tls.Config, error) {
 	return func(w *wardrobe) (*tls.Config, error) {
 		config, err := shows((*wardrobe).good)(w)
@@ -146,7 +146,7 @@ func signedByItself(w *wardrobe) (tls.Certificate, error) {
 	return c.tls(), nil
 }
 
-// signedByStrangers has an authority of the same name as the good one.
+// signedByStrangers returns a certificate of another authority with the same name as the good one.
 func signedByStrangers(w *wardrobe) (tls.Certificate, error) {
 	ca, err := makeCA()
 	if err != nil {
@@ -159,7 +159,7 @@ func signedByStrangers(w *wardrobe) (tls.Certificate, error) {
 	return c.tls(ca.cert), nil
 }
 
-// huge is a good certificate with 1 MB of nothing in it.
+// huge returns a valid certificate with 1 MB of useless data.
 func huge(w *wardrobe) (tls.Certificate, error) {
 	value, err := asn1.Marshal(make([]byte, 1<<20))
 	if err != nil {
@@ -170,9 +170,9 @@ func huge(w *wardrobe) (tls.Certificate, error) {
 	return w.plain(template)
 }
 
-// burner is a chain of the authority in whose middle thousands of constraints
-// wait for thousands of names: nearly all that a handshake has room for. It is
-// refused by the last of them.
+// burner returns a chain of the authority that makes verification expensive. Its intermediate
+// certificate has thousands of constraints, and its leaf has thousands of names: nearly as many as
+// a handshake allows. The last constraint refuses the chain.
 func burner(w *wardrobe) (tls.Certificate, error) {
 	const many = 4000
 	middle := authority("constraints")
@@ -193,8 +193,8 @@ func burner(w *wardrobe) (tls.Certificate, error) {
 	return c.tls(between.cert), nil
 }
 
-// helloWithALPN answers a ClientHello with a ServerHello of TLS 1.2 that has
-// chosen HTTP/2.
+// helloWithALPN answers a ClientHello with a ServerHello of TLS 1.2 that selects an application
+// protocol, h3, that nobody offered.
 func helloWithALPN(p *peer) error {
 	random := make([]byte, 32)
 	if _, err := rand.Read(random); err != nil {
@@ -205,7 +205,7 @@ func helloWithALPN(p *peer) error {
 	return say("\x16\x03\x03\x00" + string(rune(len(hello)+4)) + "\x02\x00\x00" + string(rune(len(hello))) + hello)(p)
 }
 
-// beneath writes the text past TLS.
+// beneath writes the text to the socket, below TLS.
 func beneath(text string) step {
 	return func(p *peer) error {
 		_, err := p.tcp.Write([]byte(text))

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	endless = 1 << 40 // times, for a flood that only the sender ends
+	endless = 1 << 40 // repetitions of a flood that only the sender ends
 	ok      = "HTTP/1.1 200 OK\r\n"
 )
 
@@ -31,7 +31,7 @@ func hostileConnections() []Hostile {
 	return in("tcp", "T-07",
 		refused,
 		hole,
-		// A sender that was fast enough has written before the reset came.
+		// A fast sender has written its request before the reset arrives.
 		unreachable("accept and reset", "connection_reset", reset).or(postrider.OutcomeBroken, "connection_cut").over("http"),
 		timedOut("accept and never read", stall),
 		timedOut("never read, and let the window close", stall).big(),
@@ -44,7 +44,7 @@ func hostileConnections() []Hostile {
 		cut("reset in the head", request, say("HTTP/1.1 200 OK\r\nContent-"), reset),
 		cut("close in the head", request, say("HTTP/1.1 200 OK\r\nContent-")),
 		accepted("reset in the body", request, say(ok+"Content-Length: 100\r\n\r\nhalf"), reset).rows("T-08"),
-		// The end may cross the next request.
+		// The end of the connection may cross the next request.
 		accepted("200 and reset", request, say(ok+"Content-Length: 0\r\n\r\n"), reset).or(postrider.OutcomeBroken, "connection_cut").rows("T-08"),
 		accepted("close between requests", request, say(answer)).or(postrider.OutcomeBroken, "connection_cut").rows("T-08"),
 		accepted("connection: close always", request, say(ok+"Connection: close\r\nContent-Length: 2\r\n\r\nok")).rows("T-08"),
@@ -132,7 +132,7 @@ func hostileBodies() []Hostile {
 	)
 }
 
-// withoutBody is an answer without a body.
+// withoutBody returns the steps of an answer without a body.
 func withoutBody(line, fields string) []step {
 	return []step{request, say("HTTP/1.1 " + line + "\r\nContent-Length: 0\r\n" + fields + "\r\n")}
 }
@@ -165,8 +165,8 @@ func hostileAnswers() []Hostile {
 	)
 }
 
-// lastMoment is as late as machines under load allow for a deadline of a
-// second.
+// lastMoment is the latest time for an answer before a deadline of a second that machines under
+// load still keep.
 const lastMoment = 600 * time.Millisecond
 
 func hostileRedirects() []Hostile {

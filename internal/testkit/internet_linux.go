@@ -16,14 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Internet is a network in which every address there is, of IPv4 and of IPv6,
-// is this machine: whatever a program dials, it reaches. Metadata services,
-// private networks and public receivers are all there, and all of them are
-// listened to.
+// Internet is a network in which this machine has every address of IPv4 and of IPv6. So a program
+// reaches this machine at any address that it dials: metadata services, private networks and public
+// receivers.
 //
-//   - Each of the ports takes connections to any address.
-//   - Besides, a tap on the wire sees every packet that opens a connection, also
-//     one to a port where nobody listens.
+//   - Each of the ports accepts connections to any address.
+//   - A tap on the wire also sees every packet that opens a connection, even one to
+//     a port on which nothing listens.
 //   - /etc/resolv.conf names the DNS of this network and a search domain in
 //     which every name exists; /etc/hosts has only localhost.
 //
@@ -34,22 +33,21 @@ type Internet struct {
 	tap *tap
 }
 
-// Where things are in an [Internet].
+// The addresses of an [Internet].
 var (
-	Home    = netip.MustParseAddr("10.66.6.6")     // from where tests connect: the tap does not count it
-	Public  = netip.MustParseAddr("93.184.216.34") // an address like any receiver's
+	Home    = netip.MustParseAddr("10.66.6.6")     // tests connect from it: the tap does not count it
+	Public  = netip.MustParseAddr("93.184.216.34") // like the address of any receiver
 	Public6 = netip.MustParseAddr("2606:4700::1111")
-	Own     = netip.MustParseAddr("93.184.216.99") // public, and of the machine's own interface
+	Own     = netip.MustParseAddr("93.184.216.99") // public, and on the interface of this machine
 )
 
-// SearchDomain is what resolvers add to names of one label.
+// SearchDomain is the domain that resolvers add to names of one label.
 const SearchDomain = "search.rig.example."
 
 const nameServer = "127.0.0.53:53"
 
-// NewInternet makes the network of this process an [Internet] with that zone.
-// Connections to the ports are passed to serve, each in a goroutine of its
-// own, and closed when it returns.
+// NewInternet makes the network of this process an [Internet] with the zone. It calls serve for
+// each connection to the ports, in a goroutine of its own, and closes the connection afterwards.
 func NewInternet(tb testing.TB, zone Zone, ports []int, serve func(net.Conn)) *Internet {
 	tb.Helper()
 	if err := errors.Join(bringUp(), giveAddress(Own), routeEverything(unix.AF_INET), routeEverything(unix.AF_INET6)); err != nil {
@@ -86,16 +84,16 @@ func serveAll(listener net.Listener, serve func(net.Conn), serving *sync.WaitGro
 	}
 }
 
-// Dialer returns what connects from [Home], which the tap does not count.
+// Dialer returns a dialer that connects from [Home], which the tap does not count.
 func (n *Internet) Dialer() *net.Dialer {
 	return &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(Home, 0))}
 }
 
-// Connections waits until the tap has seen all packets that were sent so far. It
-// returns the addresses to which connections were opened since the last call.
+// Connections waits until the tap has seen all packets that were sent so far. It returns the
+// addresses to which connections were opened since the last call.
 func (n *Internet) Connections(tb testing.TB) []netip.AddrPort {
 	tb.Helper()
-	// A connection of our own marks where the wire is now.
+	// A connection made here marks the present position on the wire.
 	mark := netip.AddrPortFrom(netip.MustParseAddr("127.66.6.6"), 1)
 	conn, err := new(net.Dialer).DialContext(tb.Context(), "tcp", mark.String())
 	if err == nil {
@@ -112,8 +110,8 @@ func (n *Internet) Connections(tb testing.TB) []netip.AddrPort {
 	return slices.DeleteFunc(seen, func(to netip.AddrPort) bool { return to == mark })
 }
 
-// Reaches reports whether this process can connect there, so that a tap that
-// sees nothing has seen that nothing was.
+// Reaches reports whether this process can connect to the address. With it, a test shows that a tap
+// that saw nothing could have seen something.
 func (n *Internet) Reaches(ctx context.Context, to netip.AddrPort) bool {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", to.String())
 	if err != nil {
@@ -122,7 +120,7 @@ func (n *Internet) Reaches(ctx context.Context, to netip.AddrPort) bool {
 	return conn.Close() == nil
 }
 
-// mount puts a file of that text over another.
+// mount puts a file with the text over another file.
 func mount(tb testing.TB, over, text string) {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), filepath.Base(over))
@@ -169,8 +167,8 @@ func control(request uint, r *unix.Ifreq) error {
 	return errors.Join(unix.IoctlIfreq(s, request, r), unix.Close(s))
 }
 
-// routeEverything makes all addresses of the family local, as
-// "ip route add local default dev lo table local" does.
+// routeEverything makes all addresses of the family local, as "ip route add local default dev lo
+// table local" does.
 func routeEverything(family uint8) error {
 	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

@@ -22,15 +22,15 @@ const (
 	MailPassword = "correct horse"
 )
 
-// MailServer is a mail server on this machine. It takes emails by STARTTLS, or by TLS from the
-// first byte, and only after a login. Set its fields before Start.
+// MailServer is a mail server on this machine. It accepts emails after STARTTLS, or with TLS from
+// the first byte, and only after a login. Set its fields before Start.
 type MailServer struct {
-	Insecure   bool               // no TLS at all, and a login without it
+	Insecure   bool               // no TLS, and a login without TLS
 	Implicit   bool               // TLS from the first byte
-	Mechanisms []string           // of the login; default PLAIN
-	Refuse     func(string) error // asked for each address; nil: it takes all
-	RefuseFrom error              // of every sender; nil: it takes all
-	Took       func(Email)        // called for each email, one at a time; nil: Emails has them all
+	Mechanisms []string           // for the login; default PLAIN
+	Refuse     func(string) error // called for each address; nil: accepts all
+	RefuseFrom error              // error for every sender; nil: accepts all
+	Took       func(Email)        // called for each email, one at a time; nil: Emails returns them
 	CA         *CA                // set by Start and Listen
 	Address    string             // host:port; set by Start and Listen
 
@@ -39,14 +39,14 @@ type MailServer struct {
 	logins int
 }
 
-// Email is an email that a [MailServer] took.
+// Email is an email that a [MailServer] accepted.
 type Email struct {
 	To      string // of the envelope
 	Header  mail.Header
 	Content []byte
 }
 
-// Start starts the server. It ends with the test.
+// Start starts the server. The end of the test ends the server.
 func (s *MailServer) Start(tb testing.TB) *MailServer {
 	tb.Helper()
 	end, err := s.Listen(tb.Context())
@@ -61,7 +61,7 @@ func (s *MailServer) Start(tb testing.TB) *MailServer {
 	return s
 }
 
-// Listen starts the server, and returns what ends it.
+// Listen starts the server, and returns a function that ends the server.
 func (s *MailServer) Listen(ctx context.Context) (end func() error, err error) {
 	if s.CA, err = makeCA(); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ type discardMailLog struct{}
 func (discardMailLog) Printf(string, ...any) {}
 func (discardMailLog) Println(...any)        {}
 
-// Emails returns what the server has taken so far.
+// Emails returns the emails that the server has accepted so far.
 func (s *MailServer) Emails() []Email {
 	s.mu.Lock()
 	defer s.mu.Unlock()

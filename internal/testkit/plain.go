@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// Plain runs the calling test once more, in a process without the race detector, and
-// returns true when it has passed there. Where nothing watches for races it returns false,
-// and the test does its work. The test fails where the process does.
+// Plain runs the calling test once more in a process without the race detector, and returns true if
+// the test passes there. If this process has no race detector, Plain returns false, and the test
+// does its work. The test fails if the process fails.
 //
-// It is for long tests of one goroutine: they cannot race, and the detector's price is
-// tenfold.
+// Plain is for long tests of one goroutine: they cannot race, and the detector makes them ten times
+// slower.
 func Plain(tb testing.TB) (passed bool) {
 	tb.Helper()
 	if !Raced() {
@@ -30,14 +30,14 @@ func Plain(tb testing.TB) (passed bool) {
 	return true
 }
 
-// plainProgram returns the path of this test's program, or, where that has the
-// race detector, of one without, which it builds once.
+// plainProgram returns the path of this test's program. If that has the race detector, plainProgram
+// builds one without it, once, and returns its path.
 var plainProgram = sync.OnceValues(func() (string, error) {
 	own, err := os.Executable()
 	if err != nil || !Raced() {
 		return own, err
 	}
-	file := own + ".plain" // beside it, in what go test removes
+	file := own + ".plain" // in the same folder, which go test removes
 	output, err := exec.Command("go", "test", "-c", "-o", file, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go test -c: %w\n%s", err, output)

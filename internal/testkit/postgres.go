@@ -22,23 +22,23 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Cluster is a throwaway PostgreSQL server of its own. It listens on a unix
-// socket only, is durable (fsync is on), and ends, its files with it, when the
-// process that started it ends, however it does.
+// Cluster is a temporary PostgreSQL server. It listens only on a unix socket and is durable (fsync
+// is on). When the process that started it ends, in any way, the server ends too and its files are
+// removed.
 type Cluster struct {
 	bin      string
 	dir      string
 	keeper   *exec.Cmd      // a shell that cleans up when its standard input ends
-	lifeline io.WriteCloser // that input: an action of pg_ctl a line
-	said     *bufio.Reader  // what the keeper says of them
+	lifeline io.WriteCloser // standard input of keeper: one action of pg_ctl a line
+	said     *bufio.Reader  // the keeper's answers to the actions
 
 	mu        sync.Mutex
 	databases int
 	templates map[string]error
 }
 
-// keeperScript runs as the owner of the cluster. read fails when Stop closes
-// the pipe, and just as well when our process was killed.
+// keeperScript runs as the owner of the cluster. read fails when Stop closes the pipe, and also
+// when this process was killed.
 const keeperScript = `
 	"$1/initdb" --pgdata="$2/data" --auth=trust --username=postgres --encoding=UTF8 --locale=C --no-sync >"$2/log" 2>&1 &&
 	"$1/pg_ctl" --pgdata="$2/data" --log="$2/log" --wait --silent --options="$3" start >>"$2/log" 2>&1 &&
@@ -50,15 +50,15 @@ const keeperScript = `
 	"$1/pg_ctl" --pgdata="$2/data" --mode=immediate stop >/dev/null 2>&1
 	rm -rf "$2"`
 
-// StartPostgres starts a cluster under dir; an empty dir is the system's
-// folder for temporary files. settings are configuration parameters of the
-// server, "name=value". The caller stops it.
+// StartPostgres starts a cluster under dir. An empty dir means the system's folder for temporary
+// files. settings are configuration parameters of the server, as "name=value". The caller must stop
+// the cluster.
 func StartPostgres(dir string, settings ...string) (*Cluster, error) {
 	bin, err := postgresBin()
 	if err != nil {
 		return nil, err
 	}
-	home, err := os.MkdirTemp(dir, "pr") // short: a socket's path has at most 107 bytes
+	home, err := os.MkdirTemp(dir, "pr") // short, because the path of a socket has at most 107 bytes
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the cluster: %w", err)
 	}
@@ -73,7 +73,8 @@ func StartPostgres(dir string, settings ...string) (*Cluster, error) {
 	}, settings...), " -c ")
 	c.keeper = exec.Command("/bin/sh", "-c", keeperScript, "sh", bin, home, options)
 	c.keeper.Dir = home
-	c.keeper.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true} // no Ctrl-C for the keeper
+	// Ctrl-C does not reach the keeper
+	c.keeper.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
 	if err := c.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start postgres: %w", err), os.RemoveAll(home))
 	}
@@ -96,8 +97,8 @@ func (c *Cluster) start() error {
 	return c.await("ready\n")
 }
 
-// await reads the keeper's next line. After another than the wanted one, the
-// keeper cleans up.
+// await reads the keeper's next line. If it is not the wanted one, await lets the keeper clean up,
+// and returns the keeper's output as an error.
 func (c *Cluster) await(want string) error {
 	if line, _ := c.said.ReadString('\n'); line == want {
 		return nil
@@ -107,8 +108,8 @@ func (c *Cluster) await(want string) error {
 	return errors.Join(errors.New(string(complaint)), c.keeper.Wait())
 }
 
-// Control ends the server at once, for the action "stop", or starts it again
-// with the same files, for "start". After an error the cluster is gone.
+// Control ends the server at once for the action "stop". For "start", it starts the server again
+// with the same files. After an error the cluster no longer exists.
 func (c *Cluster) Control(action string) error {
 	if _, err := fmt.Fprintln(c.lifeline, action); err != nil {
 		return fmt.Errorf("%s postgres: %w", action, err)
@@ -119,9 +120,8 @@ func (c *Cluster) Control(action string) error {
 	return nil
 }
 
-// Run runs a program as the owner of the cluster, in the folder above its data. The
-// folder data has the server's files; a program may replace it while the server is
-// stopped.
+// Run runs a program as the owner of the cluster, in the cluster's folder. Its subfolder data has
+// the server's files. The program may replace them while the server is stopped.
 func (c *Cluster) Run(ctx context.Context, program string, args ...string) error {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Dir = c.dir
@@ -149,9 +149,9 @@ func (c *Cluster) DSN(database string) string {
 	return "postgres://postgres@/" + database + "?host=" + c.dir
 }
 
-// Bin returns the path of one of PostgreSQL's programs, pg_dump for instance. It has the
-// cluster's version, unless TEST_PGBIN names a folder that has the server only: then it is
-// the newest program of the system.
+// Bin returns the path of one of PostgreSQL's programs, such as pg_dump. It has the cluster's
+// version. Only if TEST_PGBIN names a folder without the program, it is the newest one of the
+// system.
 func (c *Cluster) Bin(program string) string {
 	own := filepath.Join(c.bin, program)
 	if _, err := os.Stat(own); err == nil {
@@ -171,9 +171,8 @@ func (c *Cluster) Major() int {
 	return major
 }
 
-// Database makes a fresh database and returns its DSN. prepare, which may be
-// nil, is run once for the cluster and each name, on a template that the
-// databases are then copied from.
+// Database makes a new database and returns its DSN. If prepare is not nil, it runs once for the
+// cluster and each name, on a template. The databases of the name are copies of that template.
 func (c *Cluster) Database(ctx context.Context, name string, prepare func(ctx context.Context, dsn string) error) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // a template must have no other user while it is copied
@@ -205,7 +204,7 @@ func (c *Cluster) prepareLocked(ctx context.Context, template string, prepare fu
 	return err
 }
 
-// drop removes a database, and ends the connections to it.
+// drop removes a database and ends its connections.
 func (c *Cluster) drop(ctx context.Context, dsn string) error {
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -227,16 +226,15 @@ func (c *Cluster) create(ctx context.Context, database, template string) error {
 	return nil
 }
 
-// binary is the cluster that the tests of this binary share.
+// binary is the cluster that all tests of this test binary share.
 var binary struct {
 	sync.Mutex
 	cluster *Cluster
 	err     error
 }
 
-// Main is the TestMain of a package whose tests use [Postgres]: it runs the
-// tests, stops the cluster they shared, looks for goroutines that were left
-// behind, and exits.
+// Main is the TestMain of a package whose tests use [Postgres]. It runs the tests, stops the shared
+// cluster, checks for leaked goroutines, and exits.
 func Main(m *testing.M) {
 	goleak.VerifyTestMain(sharing{m})
 }
@@ -253,10 +251,9 @@ func (s sharing) Run() int {
 	return code
 }
 
-// Postgres returns the DSN of a fresh database in the cluster that the tests
-// of this binary share, copied from a template that prepare made; its TestMain
-// must call [Main]. The end of the test drops it. A machine without PostgreSQL
-// fails the test.
+// Postgres returns the DSN of a new database in the shared cluster. It is a copy of a template that
+// prepare made. The TestMain of the package must call [Main]. The end of the test drops the
+// database. If the machine has no PostgreSQL, the test fails.
 func Postgres(t testing.TB, prepare func(ctx context.Context, dsn string) error) string {
 	t.Helper()
 	cluster := SharedCluster(t)
@@ -272,7 +269,7 @@ func Postgres(t testing.TB, prepare func(ctx context.Context, dsn string) error)
 	return dsn
 }
 
-// SharedCluster returns the cluster that the tests of this binary share.
+// SharedCluster returns the cluster that all tests of this test binary share.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	binary.Lock()
@@ -286,9 +283,8 @@ func SharedCluster(t testing.TB) *Cluster {
 	return binary.cluster
 }
 
-// memory returns a folder on a file system in memory, or an empty string if
-// there is none with room for two clusters. In memory a new database, which is
-// a copy of 300 files, costs a tenth of the time.
+// memory returns a folder on a file system in memory; empty if there is none with room for two
+// clusters. In memory, a new database takes a tenth of the time, since it is a copy of 300 files.
 func memory() string {
 	const dir, room = "/dev/shm", 4 << 30
 	var fs syscall.Statfs_t
@@ -308,7 +304,7 @@ func stopSharedCluster() error {
 }
 
 // postgresBin returns the folder of the server's programs: the value of the environment variable
-// TEST_PGBIN, or the newest one of the system.
+// TEST_PGBIN, or the newest version on the system.
 func postgresBin() (string, error) {
 	if bin := os.Getenv("TEST_PGBIN"); bin != "" {
 		return bin, nil
@@ -316,9 +312,10 @@ func postgresBin() (string, error) {
 	return systemBin()
 }
 
-// systemBin finds the folder of the newest server's programs that the system has.
+// systemBin returns the folder with the newest server's programs on the system.
 func systemBin() (string, error) {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian keeps them off the PATH
+	// Debian does not put them on the PATH
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	slices.SortFunc(found, func(a, b string) int { return majorOf(a) - majorOf(b) })
 	if len(found) > 0 {
 		return filepath.Dir(found[len(found)-1]), nil
@@ -334,8 +331,8 @@ func majorOf(path string) int {
 	return major
 }
 
-// clusterOwner gives the folder to the user that the server runs as: postgres
-// when we are root, which PostgreSQL refuses to run as.
+// clusterOwner gives the folder to the user that the server runs as. If this process is root, that
+// is the user postgres, because PostgreSQL refuses to run as root.
 func clusterOwner(dir string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

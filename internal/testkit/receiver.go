@@ -16,9 +16,9 @@ import (
 
 // Request is one request that a [Receiver] got.
 type Request struct {
-	Number int // from 1, in the order of arrival
+	Number int // from 1, in order of arrival
 	Method string
-	Target string // path and query, as sent
+	Target string // path and query as they were sent
 	Host   string
 	Header http.Header
 	Body   []byte
@@ -28,18 +28,17 @@ type Request struct {
 // Answer writes the answer to a request. It is called from many goroutines.
 type Answer func(w http.ResponseWriter, r Request)
 
-// Status returns an Answer with that status and no body, always.
+// Status returns an Answer that always has the status and no body.
 func Status(code int) Answer {
 	return func(w http.ResponseWriter, _ Request) { w.WriteHeader(code) }
 }
 
-// Statuses returns an Answer with each of the statuses in turn, and then with
-// the last one.
+// Statuses returns an Answer with the statuses in turn, and after that always the last one.
 func Statuses(codes ...int) Answer {
 	return func(w http.ResponseWriter, r Request) { w.WriteHeader(codes[min(r.Number, len(codes))-1]) }
 }
 
-// RetryAfter returns an Answer with that status that asks to wait.
+// RetryAfter returns an Answer with the status and a Retry-After header.
 func RetryAfter(code int, wait time.Duration) Answer {
 	return func(w http.ResponseWriter, _ Request) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)))
@@ -47,10 +46,9 @@ func RetryAfter(code int, wait time.Duration) Answer {
 	}
 }
 
-// Receiver is an HTTP server that records what it gets. It may be used from
-// any goroutine.
+// Receiver is an HTTP server that records its requests. It may be used from any goroutine.
 type Receiver struct {
-	URL string // of its root, without a slash at the end
+	URL string // without a slash at the end
 
 	mu       sync.Mutex
 	answer   Answer
@@ -64,16 +62,16 @@ func NewReceiver(tb testing.TB, answer Answer) *Receiver {
 	return serve(tb, listener, "http://"+listener.Addr().String(), answer)
 }
 
-// NewTLSReceiver starts a receiver on the loopback interface that speaks TLS as
-// config says. Handshakes that fail are no fault of the test.
+// NewTLSReceiver starts a receiver on the loopback interface that uses TLS with config. Failed
+// handshakes do not fail the test.
 func NewTLSReceiver(tb testing.TB, config *tls.Config, answer Answer) *Receiver {
 	tb.Helper()
 	listener := listen(tb)
 	return serve(tb, tls.NewListener(listener, config), "https://"+listener.Addr().String(), answer)
 }
 
-// NewPipeReceiver starts a receiver without a network, for synctest bubbles,
-// and returns what dials it. Its URL is http://receiver.test.
+// NewPipeReceiver starts a receiver without a network, for synctest bubbles, and returns the
+// function that dials it. Its URL is http://receiver.test.
 func NewPipeReceiver(tb testing.TB, answer Answer) (r *Receiver, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	tb.Helper()
 	pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -106,7 +104,7 @@ func serve(tb testing.TB, listener net.Listener, url string, answer Answer) *Rec
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // the sender cut the connection: nothing was received
+		return // the sender cut the connection, so this is no request
 	}
 	got := Request{
 		Method: req.Method, Target: req.RequestURI, Host: req.Host,
@@ -124,30 +122,28 @@ func (r *Receiver) record(got *Request) Answer {
 	return r.answer
 }
 
-// Answer makes the receiver answer otherwise from now on.
+// Answer replaces the answer from now on.
 func (r *Receiver) Answer(answer Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
 }
 
-// Requests returns the requests up to now, in the order of arrival.
+// Requests returns the requests so far, in order of arrival.
 func (r *Receiver) Requests() []Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Request(nil), r.requests...)
 }
 
-// Wait returns the requests once there are at least n, and fails the test when
-// they do not come.
+// Wait waits for at least n requests and returns all. If they do not arrive, the test fails.
 func (r *Receiver) Wait(tb testing.TB, n int) []Request {
 	tb.Helper()
 	Eventually(tb, "receiver: "+strconv.Itoa(n)+" requests", func() bool { return len(r.Requests()) >= n })
 	return r.Requests()
 }
 
-// Only returns the one request that came, and fails the test unless there is
-// exactly one.
+// Only returns the only request. If there is not exactly one, the test fails.
 func (r *Receiver) Only(tb testing.TB) Request {
 	tb.Helper()
 	requests := r.Requests()
@@ -167,7 +163,7 @@ func listen(tb testing.TB) net.Listener {
 	return listener
 }
 
-// pipeListener is a network of its own, made of net.Pipe.
+// pipeListener is a listener without a network, made of net.Pipe.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -190,7 +186,7 @@ func (l *pipeListener) Close() error {
 	return nil
 }
 
-// Addr returns the address of nothing.
+// Addr returns a made-up address.
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Net: "pipe", Name: "receiver"} }
 
 func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {

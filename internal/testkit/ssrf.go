@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// Vector is a URL that must lead nowhere.
+// Vector is a URL that must not be reached.
 type Vector struct {
-	Row  string // of the threat model, like S-07
+	Row  string // row of the threat model, like S-07
 	URL  string
-	Name bool // nothing is wrong with the URL: the DNS turns it into one
+	Name bool // the URL itself is valid; the DNS gives a forbidden address for its name
 }
 
 //go:embed testdata/ssrf.txt
@@ -20,9 +20,8 @@ var ssrfURLs string
 //go:embed testdata/ssrf_names.txt
 var ssrfNames string
 
-// Vectors returns URLs that must be refused before anything is asked of the
-// network, where http is allowed and all else is as by default. Some are no
-// URLs at all.
+// Vectors returns URLs that must be refused before any network request. They assume that http is
+// allowed and all other settings are the defaults. Some are not URLs at all.
 func Vectors(tb testing.TB) []Vector {
 	tb.Helper()
 	var list []Vector
@@ -42,8 +41,8 @@ func Vectors(tb testing.TB) []Vector {
 	return list
 }
 
-// NameVectors returns URLs whose host gives nothing away, and the zone in which
-// they are names of forbidden addresses.
+// NameVectors returns URLs with harmless names, and the zone in which these names have forbidden
+// addresses.
 func NameVectors(tb testing.TB) ([]Vector, Zone) {
 	tb.Helper()
 	var list []Vector
@@ -63,8 +62,8 @@ func NameVectors(tb testing.TB) ([]Vector, Zone) {
 	return list, zone
 }
 
-// rowed yields the lines of a text that are neither empty nor comments, each
-// with the row that the last comment began with.
+// rowed yields the lines of a text that are neither empty nor comments. Each comes with the row,
+// which is the start of the last comment.
 func rowed(text string) func(yield func(row, line string) bool) {
 	return func(yield func(row, line string) bool) {
 		row := ""
@@ -82,8 +81,7 @@ func rowed(text string) func(yield func(row, line string) bool) {
 	}
 }
 
-// Embeddings returns the IPv6 addresses that carry an IPv4 one, by the name of
-// the way in which they do.
+// Embeddings returns the IPv6 addresses that contain the IPv4 address, by the names of the formats.
 func Embeddings(ip netip.Addr) map[string]netip.Addr {
 	v4 := ip.As4()
 	at := func(prefix string, place int) netip.Addr {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tap sees every packet that leaves this machine for itself and notes those
-// that open a TCP connection, and datagrams that are not for the DNS.
+// tap reads every packet that this machine sends to itself. It records the packets that open a TCP
+// connection, and datagrams that are not for the DNS.
 type tap struct {
 	socket int
 
@@ -20,7 +20,7 @@ type tap struct {
 
 func newTap(tb testing.TB) *tap {
 	tb.Helper()
-	const everything = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network order
+	const everything = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // ETH_P_ALL in network byte order
 	s, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, everything)
 	if err != nil {
 		tb.Fatalf("open the tap: %v", err)
@@ -57,7 +57,7 @@ func (t *tap) read(stop <-chan struct{}) {
 			continue
 		}
 		link, ok := from.(*unix.SockaddrLinklayer)
-		if !ok || link.Pkttype != unix.PACKET_OUTGOING { // each is seen twice
+		if !ok || link.Pkttype != unix.PACKET_OUTGOING { // the tap gets each packet twice
 			continue
 		}
 		if to, ok := opens(packet[:n]); ok {
@@ -68,7 +68,8 @@ func (t *tap) read(stop <-chan struct{}) {
 	}
 }
 
-// opens reads an IP packet, and returns where to it opens a connection.
+// opens reads an IP packet. If the packet opens a TCP connection, or is a datagram that is not for the
+// DNS, opens returns its destination.
 func opens(packet []byte) (to netip.AddrPort, ok bool) {
 	if len(packet) < 20 {
 		return to, false
@@ -105,7 +106,7 @@ func opens(packet []byte) (to netip.AddrPort, ok bool) {
 	return to, false
 }
 
-// take returns what was seen since the last call.
+// take returns the addresses since the last call.
 func (t *tap) take() []netip.AddrPort {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +115,7 @@ func (t *tap) take() []netip.AddrPort {
 	return seen
 }
 
-// lost returns how many packets came faster than they were read.
+// lost returns how many packets were dropped, because they came faster than they were read.
 func (t *tap) lost(tb testing.TB) uint32 {
 	tb.Helper()
 	stats, err := unix.GetsockoptTpacketStats(t.socket, unix.SOL_PACKET, unix.PACKET_STATISTICS)

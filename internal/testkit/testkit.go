@@ -1,16 +1,15 @@
-// Package testkit has what tests need of the world outside, made of real
-// sockets and real databases and no mocks.
+// Package testkit has the outside world for tests. It consists of real sockets and real databases,
+// without mocks.
 //
 //   - [Receiver] is a webhook receiver that records its requests and answers as
 //     a test says.
 //   - [Hostiles] lists the ways in which receivers, their TLS and their DNS
-//     misbehave, with what a sender must make of each. A [HostileRig] starts
-//     those that do, with or without a test.
+//     misbehave, and the outcomes that a sender must record. A [HostileRig] starts
+//     such receivers, with or without a test.
 //   - [CA] issues certificates, good and bad ones.
 //
-// Everything is made with a testing.TB, fails that test by itself, and is gone
-// when the test ends: listeners are closed, connections cut, goroutines waited
-// for. Nothing listens anywhere but on the loopback interface.
+// Every helper gets a testing.TB and fails that test itself. Its listeners, connections and
+// goroutines end with the test. The helpers listen only on the loopback interface.
 //
 // Production code does not import this package.
 package testkit
@@ -23,13 +22,12 @@ import (
 	"time"
 )
 
-// Patience is how long a helper waits for what must happen, before it fails
-// the test. It is long because machines under test are slow; a test that
-// passes never waits for it.
+// Patience is how long a helper waits for an event before it fails the test. It is long because
+// machines under test are slow; a test that passes never waits that long.
 const Patience = 30 * time.Second
 
-// Eventually waits until the condition holds, and fails the test when it does
-// not come to hold. what says what was waited for.
+// Eventually waits until the condition holds. If it does not hold within Patience, the test fails.
+// what names the event in the failure.
 func Eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), Patience)
@@ -45,8 +43,7 @@ func Eventually(tb testing.TB, what string, condition func() bool) {
 	}
 }
 
-// Raced reports whether the race detector watches, which makes some tests ten
-// times slower.
+// Raced reports whether the race detector is on, which makes some tests ten times slower.
 func Raced() bool {
 	build, _ := debug.ReadBuildInfo()
 	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

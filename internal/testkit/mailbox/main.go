@@ -1,7 +1,7 @@
-// Command mailbox starts a mail server for the tests of modules that cannot import package
-// testkit. The first line of its standard output is a JSON object with the server's address, its
-// authority as PEM, and its user and password; each later line is an email. At the end of its
-// standard input it ends.
+// Command mailbox starts a mail server for the tests of modules that cannot import package testkit.
+// The first line of its standard output is a JSON object with the server's address, its authority
+// as PEM, and its user and password. Each later line is an email. The program ends when its
+// standard input ends.
 package main
 
 import (
@@ -24,7 +24,8 @@ func main() {
 
 func run() error {
 	out := json.NewEncoder(os.Stdout)
-	var failed error // of a line; the mail server calls Took, and run reads it when it has ended
+	// errors of output; the mail server calls Took, and run reads failed after the server has ended
+	var failed error
 	server := testkit.MailServer{Took: func(e testkit.Email) {
 		failed = errors.Join(failed, out.Encode(map[string]any{"to": e.To, "header": e.Header, "content": string(e.Content)}))
 	}}

@@ -1,8 +1,7 @@
-// Command throwaway starts a PostgreSQL server for the tests of modules that
-// cannot import package testkit. It writes the DSN of an empty database to its
-// standard output. Each line that it reads, stop or start, ends the server at
-// once or starts it again with the same files, and is answered with the line
-// ok. At the end of its standard input the server and its files go.
+// Command throwaway starts a PostgreSQL server for the tests of modules that cannot import package
+// testkit. It writes the DSN of an empty database to its standard output. The input line stop ends
+// the server at once; the line start starts it again with the same files. The answer to each is the
+// line ok. When the standard input ends, the server ends and its files are removed.
 package main
 
 import (

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// checkDeb installs the package into a folder, by dpkg itself, and removes it again.
-// dpkg runs the scripts of the package with DPKG_ROOT, so nothing of this machine
-// changes.
+// checkDeb installs the package into a folder with dpkg, and removes it again. dpkg runs the
+// scripts of the package with DPKG_ROOT, so nothing changes on this machine.
 func (p published) checkDeb(t *testing.T) {
 	deb := p.file("amd64.deb")
 	if got := run(t, "", "dpkg-deb", "--field", deb, "Version"); got != "1.9.7~rc.1\n" {
@@ -25,7 +24,7 @@ func (p published) checkDeb(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(root, "var/lib/dpkg/status"), nil)
 	dpkg := func(args ...string) string {
-		// The folder has no other packages, so none that this one depends on.
+		// The folder has no other packages, so the dependencies of this one are missing.
 		return run(t, "", "dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--force-not-root", "--log=/dev/null"}, args...)...)
 	}
 	dpkg("--install", deb)
@@ -52,7 +51,7 @@ func (p published) checkDeb(t *testing.T) {
 		t.Errorf("the sums of the package are wrong:\n%s", changed)
 	}
 
-	// What the operator wrote survives a removal and goes with a purge; data stay.
+	// The operator's changes survive a removal, and are deleted by a purge. Data stay.
 	writeFile(t, config, []byte("listen: 127.0.0.1:18080\n"))
 	writeFile(t, filepath.Join(root, "var/lib/postrider/admin.key"), []byte("kept"))
 	dpkg("--remove", "postrider")
@@ -75,8 +74,8 @@ func (p published) checkDeb(t *testing.T) {
 	})
 }
 
-// TestUnitIsHardened has systemd itself look at the unit. Its exposure goes from 0.0
-// to 10.0; that of a unit without any setting is 9.6.
+// TestUnitIsHardened lets systemd analyze the unit. The exposure is 0.0 to 10.0; a unit without any
+// setting has 9.6.
 func TestUnitIsHardened(t *testing.T) {
 	t.Parallel()
 	const unit = "../deploy/systemd/postrider.service"

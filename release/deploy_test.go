@@ -28,8 +28,8 @@ type composeFile struct {
 	Volumes map[string]any
 }
 
-// TestComposeFile checks what the file relies on: settings that exist, volumes that are
-// declared, a password that both sides have, nodes that wait for a healthy database.
+// TestComposeFile checks the assumptions of the file: settings that exist, volumes that are
+// declared, a password that both sides have, and nodes that wait for a healthy database.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	var file composeFile

@@ -22,10 +22,10 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// patience is how long the test waits for what must come.
+// patience is how long the test waits for an event.
 const patience = 30 * time.Second
 
-// container is what the test's runtime reads of an image's configuration.
+// container is the part of an image's configuration that the test's runtime reads.
 type container struct {
 	Config struct {
 		User            string
@@ -37,10 +37,9 @@ type container struct {
 	}
 }
 
-// checkImage unpacks the layers and starts the program in them as a container runtime
-// does: with the image as its root, as the image's user, and with nothing of this
-// machine but the network. A delivery by https is accepted only if the image's
-// certificate authorities are in their place.
+// checkImage unpacks the layers and starts the program in them as a container runtime does: with
+// the image as its root, as the image's user, and with only the network of this machine. A delivery
+// by https is accepted only if the image's certificate authorities are in their place.
 func (p published) checkImage(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Chmod(root, 0o755); err != nil {
@@ -119,15 +118,16 @@ func (p published) unpackImage(t *testing.T, root string) (c container) {
 
 var listens = regexp.MustCompile(`postrider listens" api=(\S+) ops=(\S+)`)
 
-// start starts the entry point of the image and returns the addresses of its
-// listeners. The test's end kills it.
+// start starts the entry point of the image and returns the addresses of its listeners. The end of
+// the test kills it.
 func (c container) start(t *testing.T, root string) (api, ops string) {
 	t.Helper()
 	cmd := exec.Command(c.Config.Entrypoint[0], append(slices.Concat(c.Config.Entrypoint[1:], c.Config.Cmd),
 		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-format=text", "--egress-allow=127.0.0.0/8", "--egress-ports=any")...)
 	cmd.Dir, cmd.Env = c.Config.WorkingDir, c.Config.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser}, Pdeathsig: syscall.SIGKILL}
-	if os.Getuid() != 0 { // a name space in which this user has the image's number, and may change its root
+	// a user namespace in which this user has the image's number, and may change its root
+	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.Credential.NoSetGroups = true
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: imageUser, HostID: os.Getuid(), Size: 1}}

@@ -23,17 +23,18 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// published is a release of this tree, made by the program as a person runs it.
+// published is a release of this tree, made by the program in the way that people run it.
 type published struct {
 	dist string
-	ca   *testkit.CA // whose certificate is the image's only authority
+	ca   *testkit.CA // its certificate is the image's only authority
 }
 
-// The release that the test makes. A pre-release, because its order is Debian's own.
+// testVersion is the version of the release. It is a pre-release, because Debian orders these in
+// its own way.
 const testVersion = "v1.9.7-rc.1"
 
-// TestRelease releases the tree as it is, for one target, and installs and starts the
-// files as users do. Other targets take the same way, so `make release` alone builds them.
+// TestRelease makes a release of the tree as it is, for one target. It installs and starts the
+// files as users do. Other targets use the same code, so only `make release` builds them.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	p := published{ca: testkit.NewCA(t)}
@@ -106,13 +107,14 @@ func (p published) checkArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, module := range built.Deps {
-		if n := strings.Count(notes, "\n"+module.Path+" "+module.Version+": "); n < 2 { // its line, and a text
+		// one line in the list, and one text
+		if n := strings.Count(notes, "\n"+module.Path+" "+module.Version+": "); n < 2 {
 			t.Errorf("THIRD_PARTY_LICENSES names %s %s %d times", module.Path, module.Version, n)
 		}
 	}
 }
 
-// checkChart unpacks the chart. What is in it is tested in deploy.
+// checkChart unpacks the chart. Module deploy tests the contents of the chart.
 func (p published) checkChart(t *testing.T) {
 	folder := t.TempDir()
 	run(t, folder, "tar", "-xzf", p.file("chart.tgz"))
@@ -129,8 +131,8 @@ func (p published) checkChart(t *testing.T) {
 	}
 }
 
-// checkSBOM holds the document to what the JSON schema of SPDX 2.3 demands of those
-// fields that it has, and to the binary.
+// checkSBOM checks the document against the JSON schema of SPDX 2.3, for the fields that it has,
+// and against the binary.
 func (p published) checkSBOM(t *testing.T) {
 	var d spdxDocument
 	decoder := json.NewDecoder(bytes.NewReader(readFile(t, p.file("linux_amd64.spdx.json"))))
@@ -169,7 +171,8 @@ func (p published) checkSBOM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Packages) != len(built.Deps)+2 || len(d.Relationships) != len(d.Packages) { // ours and Go's
+	// Postrider's and Go's
+	if len(d.Packages) != len(built.Deps)+2 || len(d.Relationships) != len(d.Packages) {
 		t.Errorf("%d packages and %d relationships for %d modules", len(d.Packages), len(d.Relationships), len(built.Deps))
 	}
 	if sum := digest(readFile(t, filepath.Join(folder, "postrider"))); d.Packages[0].Checksums[0].Value != strings.TrimPrefix(sum, "sha256:") {
@@ -212,9 +215,9 @@ func (p published) file(name string) string {
 	return filepath.Join(p.dist, "postrider_1.9.7-rc.1_"+name)
 }
 
-// commitTree copies what git knows of this tree, or would add to it, into a repository of
-// its own, and tags the commit there. So changes that are not committed yet are
-// tested, and a clone without tags or history is as good as any.
+// commitTree copies the files that git knows in this tree, or would add, into a new repository, and
+// tags the commit there. So changes that are not committed yet are tested too, and a clone without
+// tags or history is enough.
 func commitTree(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -282,8 +285,8 @@ func writeFile(t *testing.T, name string, body []byte) {
 	}
 }
 
-// untar unpacks a tar into a folder. The files belong to whom the tar says, if the
-// test may give them away.
+// untar unpacks a tar into a folder. If the test may change owners, the files get the owners of the
+// tar.
 func untar(t *testing.T, packed io.Reader, folder string) {
 	t.Helper()
 	for r := tar.NewReader(packed); ; {
@@ -311,7 +314,7 @@ func untar(t *testing.T, packed io.Reader, folder string) {
 			err = os.Chown(name, h.Uid, h.Gid)
 		}
 		if err == nil {
-			err = os.Chmod(name, mode) // whatever the umask is
+			err = os.Chmod(name, mode) // independent of the umask
 		}
 		if err != nil {
 			t.Fatal(err)

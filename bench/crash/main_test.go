@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A few kills show that the program works; make crash runs it for long.
+// TestAFewKillsLoseNothing runs the program with a few kills. The command make crash runs it for
+// long.
 func TestAFewKillsLoseNothing(t *testing.T) {
 	for _, o := range []options{
 		{store: "sqlite", nodes: 1},

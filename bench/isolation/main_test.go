@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A few endpoints show that the program works; make isolation runs it for long.
+// TestRetriesArriveBesideAFewBadEndpoints runs the program with a few endpoints. The command make
+// isolation runs it for long.
 func TestRetriesArriveBesideAFewBadEndpoints(t *testing.T) {
 	for _, o := range []options{
 		{store: "sqlite", bad: "hang", circuit: "never"},

@@ -7,7 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A span is counted by its place in the message alone, whatever else the message has.
+// TestTheCollectorCountsSpans shows that a span is counted by its place in the message, whatever
+// other fields the message has.
 func TestTheCollectorCountsSpans(t *testing.T) {
 	spans := func(n int) *trace.ScopeSpans {
 		return &trace.ScopeSpans{SchemaUrl: "of a scope", Spans: make([]*trace.Span, n)}

@@ -22,8 +22,8 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// forgotten makes a store in dir whose only event is forty days old, archives it to folder and
-// deletes it.
+// forgotten makes a store in dir with one event that is forty days old, archives the event to
+// folder, and deletes it.
 func forgotten(t *testing.T, dir, folder string) postrider.EventID {
 	t.Helper()
 	ok := func(err error) {
@@ -85,8 +85,8 @@ func (c *caller) contains(what, text string, parts ...string) {
 	}
 }
 
-// reads lists, verifies and searches an archive of one event, whole and then damaged. It returns
-// what a search prints.
+// reads lists, verifies and searches an archive of one event. Then it damages the archive and does
+// so again. It returns the output of a search.
 func (c *caller) reads(event postrider.EventID, folder string) (found string) {
 	c.Helper()
 	day := event.Time().UTC().Format(time.DateOnly)
@@ -184,7 +184,7 @@ func TestAnArchiveIsReadAndRestoredByAServer(t *testing.T) {
 	}
 }
 
-// TestAReplayOfWhatIsArchivedNamesTheSearch runs the command that the hint of a replay names.
+// TestAReplayOfWhatIsArchivedNamesTheSearch runs the search command from the hint of a replay.
 func TestAReplayOfWhatIsArchivedNamesTheSearch(t *testing.T) {
 	t.Parallel()
 	dir, folder := t.TempDir(), t.TempDir()
@@ -225,7 +225,7 @@ func TestAnEventWithoutItsDataNamesTheSearch(t *testing.T) {
 	for _, tt := range []struct {
 		data   string
 		asJSON bool
-		want   bool // that the search is named
+		want   bool // the search must be named
 	}{{"", false, true}, {"", true, false}, {"{}", false, false}} {
 		if e.Data = nil; tt.data != "" {
 			e.Data = []byte(tt.data)

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// TestAnExplanationNamesTheCommandThatHelps checks the command for each action, and for
-// the reasons of which another command tells more.
+// TestAnExplanationNamesTheCommandThatHelps checks the command for each action, and for the reasons
+// for which another command tells more.
 func TestAnExplanationNamesTheCommandThatHelps(t *testing.T) {
 	t.Parallel()
 	id, endpoint := postrider.DeliveryID{1}, postrider.EndpointID{3}

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// TestDocumentedCommandsExist parses every command of the handbook, and those in sentences of the
-// runbooks: at night nobody should learn that a flag has another name. In sentences of other
-// pages a command may be a mere name.
+// TestDocumentedCommandsExist parses every command in a code block of the handbook, and every
+// command in a sentence of the runbooks. At night nobody should find out that a flag has another
+// name. In sentences of other pages, a command may be only a name.
 func TestDocumentedCommandsExist(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/operate/*.md")
@@ -58,8 +58,7 @@ var (
 	placeholder = regexp.MustCompile(`\b([a-z]{2,3}_)[0-9a-z]*…`)
 )
 
-// documentedCommands returns the words of each command of a page, with ids in place of its
-// placeholders.
+// documentedCommands returns the words of each command of a page. It replaces placeholders by ids.
 func documentedCommands(page string, where *regexp.Regexp) (commands [][]string) {
 	endpoint := postrider.MakeID[postrider.EndpointID](time.Now(), [10]byte{1}).String()
 	_, random, _ := strings.Cut(endpoint, "_")
@@ -77,8 +76,8 @@ func documentedCommands(page string, where *regexp.Regexp) (commands [][]string)
 	return commands
 }
 
-// TestDocumentedCommandsAreFound guards the two ways of finding commands: one that finds none
-// checks none.
+// TestDocumentedCommandsAreFound tests the two ways to find commands. If they found no command,
+// TestDocumentedCommandsExist would check none.
 func TestDocumentedCommandsAreFound(t *testing.T) {
 	t.Parallel()
 	const page = "`postrider ready` and\n\n    runuser -u postrider -- /usr/bin/postrider doctor\n    A=b postrider serve --x \\\n        --from=\"A <a@b.example>\"   # why\n$ postrider nodes | head\n"
@@ -89,8 +88,8 @@ func TestDocumentedCommandsAreFound(t *testing.T) {
 	}
 }
 
-// TestTablesHaveHeads finds tables that an empty line cuts in two: the second half is shown as
-// text.
+// TestTablesHaveHeads finds tables that an empty line divides. The second part of such a table is
+// shown as text.
 func TestTablesHaveHeads(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/operate/*.md")

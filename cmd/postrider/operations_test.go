@@ -11,8 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// commandOf has the command for each operation of the API. One operation may
-// be a flag of a command.
+// commandOf has the command for each operation of the API. Some operations are a flag of a command.
 var commandOf = map[string]string{
 	"list-accounts":  "accounts list",
 	"create-account": "accounts create",
@@ -132,7 +131,7 @@ var commandOf = map[string]string{
 // flagOfParameter has the flags of parameters with another name.
 var flagOfParameter = map[string]string{"order": "oldest-first"}
 
-// flagless are parameters of lists that no flag sends, and why.
+// flagless has the parameters of lists for which there is no flag, and the reason.
 var flagless = map[string]string{
 	"search q":                      "it is the argument",
 	"list-accounts uid":             "accounts get takes a uid",
@@ -152,8 +151,8 @@ var flagless = map[string]string{
 	"publish-events tracestate":     "a person has no span",
 }
 
-// TestEveryOperationOfTheOpenAPIDocumentHasACommand finds the command of each
-// operation in the program, with a flag or an argument for each parameter.
+// TestEveryOperationOfTheOpenAPIDocumentHasACommand looks for the command of each operation in the
+// program. The command must have a flag or an argument for each parameter.
 func TestEveryOperationOfTheOpenAPIDocumentHasACommand(t *testing.T) {
 	t.Parallel()
 	parser, err := newParser(terminal{strings.NewReader(""), io.Discard, io.Discard})

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// flagsFor are flags that give each option of an endpoint a value. A boolean
-// option needs no row: its flag is its name.
+// flagsFor has a flag with a value for each option of an endpoint. A boolean option needs no row,
+// because its flag is its name.
 var flagsFor = map[string]string{
 	"retry": "--retry=seven-step", "timeout_ms": "--timeout=5s", "client_errors": "--client-errors=dead_letter", "concurrency": "--concurrency=3",
 	"expiry_ms": "--expiry=1h", "signature": "--signature=standard", "payload": "--payload=raw", "circuit": "--circuit=strict",
@@ -19,14 +19,14 @@ var flagsFor = map[string]string{
 	"auth": "--auth=bearer", "tls": "--no-tls", "max_redirects": "--max-redirects=1", "compression": "--compression=gzip",
 }
 
-// TestEveryOptionOfAnEndpointHasAFlag holds the command line to the shape of the
-// API: each field of a policy has a flag, the flag sets that field and no other,
-// and the details of an endpoint have a row for it.
+// TestEveryOptionOfAnEndpointHasAFlag compares the command line with the API. Each field of a
+// policy must have a flag, which sets that field and no other. The details of an endpoint must have
+// a row for each field.
 func TestEveryOptionOfAnEndpointHasAFlag(t *testing.T) {
 	t.Parallel()
 	shown := map[string]bool{}
 	var e apitypes.Endpoint
-	unreadable := len(detailsOf(e)) // which has none of the fields of its policy
+	unreadable := len(detailsOf(e)) // without any field of the policy
 	for _, field := range reflect.ValueOf(&e.Policy).Elem().Fields() {
 		field.Addr().Interface().(interface{ SetNull() }).SetNull()
 	}

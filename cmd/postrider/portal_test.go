@@ -85,8 +85,8 @@ func serveFor(t *testing.T) (url, key string) {
 	return url, key
 }
 
-// openPortal opens a link: the first look uses nothing up, the button does, and then the
-// session has its first page.
+// openPortal opens a link. A first GET does not use up the link; its button does. Then the session
+// gets its first page.
 func openPortal(t *testing.T, link string) {
 	t.Helper()
 	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

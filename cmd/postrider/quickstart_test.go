@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestQuickStart pastes the quick start of the README into a shell, in a copy
-// of the sources, on each store. Only the ports are others.
+// TestQuickStart runs the quick start of the README in a shell, in a copy of the sources, on each
+// store. Only the ports differ.
 func TestQuickStart(t *testing.T) {
 	t.Parallel()
 	empty := func(context.Context, string) error { return nil } // the server makes its tables
@@ -46,8 +46,8 @@ func TestQuickStart(t *testing.T) {
 	}
 }
 
-// quickStart returns the README's commands as one script. It repeats the last
-// look at the deliveries, as a person does who was faster than the delivery.
+// quickStart returns the README's commands as one script. It repeats the last command, which lists
+// the deliveries, as a person does who was faster than the delivery.
 func quickStart(t *testing.T) string {
 	t.Helper()
 	readme, err := os.ReadFile("../../README.md")
@@ -63,14 +63,14 @@ func quickStart(t *testing.T) string {
 	lines := strings.Split(strings.TrimSpace(blocks[2][1]), "\n")
 	look := lines[len(lines)-1]
 	return strings.Join([]string{
-		"trap 'kill $(jobs -pr)' ERR", // nothing stays when a command fails
+		"trap 'kill $(jobs -pr)' ERR", // no server stays when a command fails
 		blocks[0][1], blocks[1][1], blocks[2][1],
 		"for i in {1..100}; do " + look + " | grep ' delivered ' && break; sleep 0.1; done",
-		blocks[3][1], "wait", // until all that was started has ended
+		blocks[3][1], "wait", // until all started processes have ended
 	}, "\n")
 }
 
-// sources returns a folder with what the program is built from.
+// sources returns a folder with the files from which the program is built.
 func sources(t *testing.T) string {
 	t.Helper()
 	root, dir := "../..", t.TempDir()
@@ -95,8 +95,8 @@ func sources(t *testing.T) string {
 	return dir
 }
 
-// freePort returns a port that nobody uses, and that the system gives to nobody: it gives
-// those from 32768 on to listeners and connections that ask for any.
+// freePort returns a port that is free and that the system does not assign. The system assigns
+// ports from 32768 on to listeners and connections that ask for any port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {

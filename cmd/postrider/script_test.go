@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"postrider": main})
 }
 
-// The scripts of testdata/script are the program's behaviour as sessions. They
-// have a few commands more than testscript:
+// TestScript runs the scripts of testdata/script, which are sessions with the program. They have
+// some commands besides those of testscript:
 //
 //	serve [flag…]           run a server on free ports; sets ADDRESS, POSTRIDER_URL, OPS and OPS_ADDRESS
 //	drain                   end it with SIGTERM; it must exit with 0
@@ -46,10 +46,11 @@ func TestMain(m *testing.M) {
 //	accepted n              wait until n webhooks were answered with 2xx, and write their webhook-sequence headers, in
 //	                        the order they came, to a file for each data.key
 //	until pattern program…  run the program until its output matches
-//	capture name pattern    set a variable to what the pattern's group is in the last output
+//	capture name pattern    set a variable to the group of the pattern in the last output
 //	code n program…         run the program, which must exit with n
 //
-// In the folder tls is ca.pem, of an authority, and client.pem with client.key.
+// The folder tls has the certificate of an authority in ca.pem, and a client's certificate and key
+// in client.pem and client.key.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	files := certificates(t)
@@ -61,8 +62,8 @@ func TestScript(t *testing.T) {
 	}))
 }
 
-// certificates returns a folder with an authority's certificate, and one of a
-// client with its key.
+// certificates returns a folder with an authority's certificate, and the certificate and the key of
+// a client.
 func certificates(t *testing.T) fs.FS {
 	t.Helper()
 	ca := testkit.NewCA(t)
@@ -78,8 +79,8 @@ func certificates(t *testing.T) fs.FS {
 	}
 }
 
-// TestScriptOnPostgreSQL runs the scripts of promises, and those of what both
-// stores decide in a way of their own, with the other store.
+// TestScriptOnPostgreSQL runs some scripts on PostgreSQL: those of the promises, and those whose
+// behaviour each store implements itself.
 func TestScriptOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/script/promise-*.txtar")
@@ -102,9 +103,9 @@ func TestScriptOnPostgreSQL(t *testing.T) {
 func params(p testscript.Params) testscript.Params {
 	prepare := p.Setup
 	p.Setup = func(env *testscript.Env) error {
-		// Under the race detector a program waits for a second before it exits,
-		// for reports of other threads. The scripts run 700 programs, and races
-		// belong to the servers, which wait for their goroutines by themselves.
+		// Under the race detector, a program waits for a second before it exits, for reports from
+		// other threads. The scripts run 700 programs. Only the servers can have races, and they
+		// wait for their goroutines themselves.
 		env.Setenv("GORACE", "atexit_sleep_ms=0")
 		return prepare(env)
 	}
@@ -117,14 +118,14 @@ func params(p testscript.Params) testscript.Params {
 	return p
 }
 
-// patience is how long a script waits for what must come.
+// patience is how long a script waits for an event.
 const patience = 30 * time.Second
 
-// processes are the servers of scripts that run, by the script's folder.
+// processes are the running servers of scripts, by the script's folder.
 var processes sync.Map
 
 func serve(ts *testscript.TestScript, _ bool, args []string) {
-	// The binary is its own program, so that a signal ends it as it would.
+	// The binary runs as a program of its own, so that a signal ends it as in production.
 	command := exec.Command(lookPath(ts, "postrider"), append([]string{
 		"serve", "--dev", "--log-format=text", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
 	}, args...)...)
@@ -180,8 +181,7 @@ func insist(ts *testscript.TestScript, _ bool, _ []string) {
 			ts.Fatalf("the server does not drain:\n%s", s.text())
 		}
 	}
-	// One that comes in the moment before the first has had its effect is still
-	// a part of the first.
+	// A SIGTERM that arrives before the first one has its effect still counts as the first one.
 	ended := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
@@ -189,7 +189,7 @@ func insist(ts *testscript.TestScript, _ bool, _ []string) {
 		close(ended)
 	})
 	for again := true; again; {
-		_ = s.command.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = s.command.Process.Signal(syscall.SIGTERM) // the process may have ended
 		select {
 		case <-ended:
 			again = false
@@ -197,7 +197,7 @@ func insist(ts *testscript.TestScript, _ bool, _ []string) {
 		}
 	}
 	waiting.Wait()
-	_ = s.command.Wait() // it says that a signal ended it
+	_ = s.command.Wait() // the error says that a signal ended the process
 	if status, ok := s.command.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
 		ts.Fatalf("the server ended with %v, and not by the signal:\n%s", s.command.ProcessState, s.text())
 	}
@@ -208,13 +208,13 @@ func crash(ts *testscript.TestScript, _ bool, _ []string) {
 	if !ok {
 		ts.Fatalf("no server runs")
 	}
-	_ = loaded.(*process).end(syscall.SIGKILL) // that is what it says, too
+	_ = loaded.(*process).end(syscall.SIGKILL) // the error says that a signal ended the process
 }
 
 // process is a server that a script started.
 type process struct {
 	command   *exec.Cmd
-	listening chan [2]string // its addresses, once; closed when the log ends
+	listening chan [2]string // gets its addresses once; closed when the log ends
 	reading   sync.WaitGroup
 
 	mu  sync.Mutex
@@ -242,15 +242,15 @@ func (s *process) text() string {
 }
 
 func (s *process) end(signal os.Signal) error {
-	_ = s.command.Process.Signal(signal) // it may have ended
+	_ = s.command.Process.Signal(signal) // the process may have ended
 	s.reading.Wait()
 	return s.command.Wait()
 }
 
-// inbox is where a script's webhooks go.
+// inbox records the webhooks of a script.
 type inbox struct {
 	codes      []int
-	retryAfter string // with every answer that is no 2xx; empty: none
+	retryAfter string // sent with every answer other than 2xx; empty: not sent
 
 	mu       sync.Mutex
 	requests []webhook
@@ -291,7 +291,7 @@ func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	var head strings.Builder
-	_ = request.Header.Write(&head) // a builder takes everything
+	_ = request.Header.Write(&head) // a strings.Builder returns no error
 	r.mu.Lock()
 	answer := r.codes[min(len(r.requests)+1, len(r.codes))-1]
 	r.requests = append(r.requests, webhook{
@@ -410,7 +410,7 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// environment is what a script's programs see.
+// environment returns the environment of a script's programs.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "POSTRIDER_DATABASE_URL", "POSTRIDER_DATA_DIR", "GORACE"} {
@@ -430,7 +430,8 @@ func lookPath(ts *testscript.TestScript, program string) string {
 	return ""
 }
 
-// A demonstration whose receivers miss an event must not look well.
+// TestTheDemonstrationJudgesByItsOwnLedger checks that a demonstration fails if a receiver misses
+// an event.
 func TestTheDemonstrationJudgesByItsOwnLedger(t *testing.T) {
 	t.Parallel()
 	rs := newReceivers()
@@ -449,8 +450,8 @@ func TestTheDemonstrationJudgesByItsOwnLedger(t *testing.T) {
 	}
 }
 
-// The link of the demonstration must lead to a session of the dashboard, and no other
-// path of its server to anything.
+// TestTheLinkOfTheDemonstrationLogsIn checks that the link leads to a session of the dashboard, and
+// that no other path of its server does.
 func TestTheLinkOfTheDemonstrationLogsIn(t *testing.T) {
 	t.Parallel()
 	var sent string

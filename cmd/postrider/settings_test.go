@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/operate/settings.md anew")
 
-// settingsPage is the page with every setting. It is generated from the flags of the program:
+// settingsPage is the page that lists every setting. It is generated from the flags of the program:
 //
 //	go test ./cmd/postrider -run SettingsPage -update
 const settingsPage = "../../docs/operate/settings.md"
@@ -102,7 +102,7 @@ func settingRow(f *kong.Flag, variable string) string {
 	return fmt.Sprintf("| `--%s` | `%s` | %s | %s | %s |\n", f.Name, variable, unitOf(f), standard, help)
 }
 
-// unitOf returns what a flag's value is.
+// unitOf returns the kind of a flag's value.
 func unitOf(f *kong.Flag) string {
 	switch kind := f.Target.Type(); {
 	case kind == reflect.TypeFor[time.Duration]():
@@ -123,7 +123,8 @@ func unitOf(f *kong.Flag) string {
 	return "number"
 }
 
-// commandsWith returns the commands, besides serve, that have a setting, but not another one.
+// commandsWith returns the commands besides serve that have the setting, but not the setting
+// without.
 func commandsWith(node *kong.Node, setting, without string) string {
 	var names []string
 	for _, leaf := range node.Leaves(true) {

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/doctor"
 )
 
-// names returns the names of the checks, as the source has them.
+// names returns the names of the checks in the source.
 func names(t *testing.T) (list []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
@@ -74,8 +74,9 @@ func TestAReportCountsAndHasOneLineForEachFinding(t *testing.T) {
 	}
 }
 
-// A probe that hears its context, one that hears it late, and one in a system call that
-// never returns: the report comes in time, in the order of the probes.
+// TestRunEndsInTimeWhateverAProbeDoes has a probe that ends with its context, one that ends late,
+// and one in a system call that never returns. Run must return in time, with the checks in the
+// order of the probes.
 func TestRunEndsInTimeWhateverAProbeDoes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,14 +132,13 @@ func TestRunWaitsForNobodyWhenAllAreDone(t *testing.T) {
 	})
 }
 
-// judged is a check that a test expects. Texts are parts of those of the check.
+// judged is the check that a test expects. found and remedy are parts of the check's texts.
 type judged struct {
 	status        doctor.Status
 	found, remedy string
 }
 
-// expect compares a check with what a test expects. A check that is not ok says what to
-// change.
+// expect compares a check with the expected one. A check that is not ok must have a remedy.
 func expect(t *testing.T, c doctor.Check, want judged) {
 	t.Helper()
 	if c.Status != want.status || !strings.Contains(c.Found, want.found) || !strings.Contains(c.Remedy, want.remedy) {

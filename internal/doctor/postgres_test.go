@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/doctor"
 )
 
-// healthy returns a database in which every check is ok.
+// healthy returns a database for which every check is ok.
 func healthy() doctor.Postgres {
 	file := func(value string, number int64) doctor.Setting {
 		return doctor.Setting{Value: value, Number: number, Source: "configuration file"}
@@ -41,7 +41,7 @@ func set(p *doctor.Postgres, name, value string, number int64) {
 	p.Settings[name] = doctor.Setting{Value: value, Number: number, Source: p.Settings[name].Source}
 }
 
-// lazy sets synchronous_commit off, where the source says.
+// lazy sets synchronous_commit to off, with the source.
 func lazy(p *doctor.Postgres, source string) {
 	p.Settings["synchronous_commit"] = doctor.Setting{Value: "off", Source: source}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/doctor"
 )
 
-// folder returns a data folder in which every check is ok.
+// folder returns a data folder for which every check is ok.
 func folder() doctor.SQLite {
 	return doctor.SQLite{
 		Folder: "/data", Exists: true, Disk: "/data", Mode: fs.ModeDir | 0o700, System: "ext4", HasStore: true, Bytes: 3 << 30,

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// BenchmarkReadResponse reads a response of a common server.
+// BenchmarkReadResponse reads a typical response.
 func BenchmarkReadResponse(b *testing.B) {
 	text := strings.NewReader("HTTP/1.1 200 OK\r\nServer: nginx\r\nDate: Mon, 04 May 2026 12:01:00 GMT\r\n" +
 		"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok")
@@ -22,7 +22,7 @@ func BenchmarkReadResponse(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckURL is part of the first Send to an endpoint.
+// BenchmarkCheckURL measures CheckURL, which the first attempt of an endpoint calls.
 func BenchmarkCheckURL(b *testing.B) {
 	e := open(b, egress.Options{})
 	b.ReportAllocs()

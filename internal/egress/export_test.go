@@ -5,12 +5,12 @@ import (
 	"net"
 )
 
-// ReadResult is what is read of a response.
+// ReadResult has the parts of a response that tests compare.
 type ReadResult struct {
 	Status                     int
 	Date, Location, RetryAfter string
 	Body                       []byte
-	Again                      bool // another request may follow
+	Again                      bool // the connection may be used again
 }
 
 // ReadResponse reads one response.
@@ -42,14 +42,14 @@ type Pool struct{ pool *pool }
 // NewPool returns an empty pool.
 func NewPool() Pool { return Pool{newPool()} }
 
-// Put adds a connection to the address, whose server does not read: a Close that
-// says goodbye does not end.
+// Put adds a connection to the address. Its server does not read, so a TLS Close would wait for
+// ever.
 func (p Pool) Put(address string, c net.Conn) {
 	p.pool.put(&conn{Conn: unread{c}, socket: c, server: Server{Address: address}})
 }
 
-// unread is what TLS would be above a connection that is not read. Its Close
-// does nothing, which here is as bad as taking for ever.
+// unread stands for TLS on a connection that is not read. Its Close does nothing: a pool that
+// relies on it leaves the connection open.
 type unread struct{ net.Conn }
 
 func (unread) Close() error { return nil }
@@ -65,17 +65,17 @@ func (p Pool) Get(address string) net.Conn {
 // Close closes the pool.
 func (p Pool) Close() { p.pool.close() }
 
-// HasRoute is hasRoute.
+// HasRoute exports hasRoute.
 var HasRoute = hasRoute
 
-// Room counts connections.
+// Room exports room.
 type Room struct{ *room }
 
-// NewRoom returns room for so many connections, and so many to one host and port.
+// NewRoom returns room for most connections, and for mostOf connections to one host and port.
 func NewRoom(most, mostOf int) Room { return Room{newRoom(most, mostOf)} }
 
-// Take is take.
+// Take exports take.
 func (r Room) Take(address string) error { return r.take(address) }
 
-// Free is free.
+// Free exports free.
 func (r Room) Free(address string) { r.free(address) }

@@ -13,16 +13,15 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// folded matches a field whose value goes on in the next line. We take it for
-// none.
+// folded matches a field whose value continues in the next line. Egress reads it as no field.
 var folded = regexp.MustCompile(`\n[ \t]`)
 
-// stricter matches responses that we may refuse although net/http accepts them:
-// folded lines, other versions, statuses that are not three digits from 100
-// after one space, and lengths that fill a disk.
+// stricter matches responses that egress may refuse although net/http accepts them: folded lines,
+// other versions, statuses that are not three digits from 100 after one space, and lengths that
+// fill a disk.
 var stricter = regexp.MustCompile(`(?m)\n[ \t]|^HTTP/[^1]|^HTTP/1\.\d ([^1-9]|.\D|..\D)|\d{19}`)
 
-// oracle reads a head with net/http, after the interim ones.
+// oracle reads the final head with net/http, after interim ones.
 func oracle(in *bufio.Reader) (*http.Response, error) {
 	for {
 		resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
@@ -32,8 +31,8 @@ func oracle(in *bufio.Reader) (*http.Response, error) {
 	}
 }
 
-// FuzzResponse compares our reading of responses with net/http's. Ours may
-// accept less, and reuse a connection less often, but never the other way round.
+// FuzzResponse compares how egress and net/http read responses. Egress may accept less, and reuse a
+// connection less often, but never the opposite.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -53,7 +52,7 @@ func FuzzResponse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if len(raw) > 3<<10 { // below all bounds, which net/http has elsewhere
+		if len(raw) > 3<<10 { // below all limits of sizes, since those of net/http differ
 			return
 		}
 		ours, err := egress.ReadResponse(bytes.NewReader(raw))
@@ -67,7 +66,7 @@ func FuzzResponse(f *testing.F) {
 		case err != nil && theirErr == nil && !stricter.Match(raw):
 			t.Fatalf("we refuse (%v) what net/http takes", err)
 		case err != nil, theirErr != nil && strings.Contains(theirErr.Error(), "bad trailer key"):
-			return // the names of trailers mean nothing here
+			return // egress ignores the names of trailers
 		case theirErr != nil:
 			t.Fatalf("we take as %+v what net/http refuses: %v", ours, theirErr)
 		}
@@ -87,7 +86,7 @@ func fields(r egress.ReadResult) map[string]string {
 	return map[string]string{"Date": r.Date, "Location": r.Location, "Retry-After": r.RetryAfter}
 }
 
-// forgive removes from net/http's header the fields that we take for none.
+// forgive removes from net/http's header the fields that egress reads as none.
 func forgive(ours egress.ReadResult, theirs http.Header) {
 	for name, got := range fields(ours) {
 		if got == "" {

@@ -51,8 +51,8 @@ func TestTheOperatorsClientIsBounded(t *testing.T) {
 	}
 }
 
-// TestTheOperatorsTransportKeepsItsConnection also shows that it connects to a private
-// address, which the guard of receivers refuses.
+// TestTheOperatorsTransportKeepsItsConnection also shows that the transport connects to a private
+// address, which the guard for receivers refuses.
 func TestTheOperatorsTransportKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }))

@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// FuzzCheckURL holds every URL that passes against those who could read it
-// otherwise: ourselves, reading it again; net/url; a browser; inet_aton(3),
-// which the C library's resolver asks; and the dialler.
+// FuzzCheckURL compares how other readers read every URL that passes: CheckURL itself, a second
+// time; net/url; a browser; inet_aton(3), which the resolver of the C library calls; and Go's
+// dialer.
 func FuzzCheckURL(f *testing.F) {
 	for _, url := range vectors(f) {
 		f.Add(url)
@@ -64,7 +64,7 @@ func FuzzCheckURL(f *testing.F) {
 	})
 }
 
-// dialled returns where Go's dialler would connect to without asking the DNS.
+// dialled returns the addresses that Go's dialer would connect to without asking the DNS.
 func dialled(ctx context.Context, address string) (to []netip.AddrPort) {
 	stop := errors.New("far enough")
 	d := net.Dialer{
@@ -80,7 +80,7 @@ func dialled(ctx context.Context, address string) (to []netip.AddrPort) {
 	return to
 }
 
-// library reads a URL with net/url alone.
+// library reads a URL only with net/url.
 func library(raw string) (address string, ok bool) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -89,8 +89,7 @@ func library(raw string) (address string, ok bool) {
 	return meant(u.Scheme, u.Hostname(), u.Port())
 }
 
-// browser reads a URL as the WHATWG's standard has it, which forgives what RFC
-// 3986 does not.
+// browser reads a URL by the WHATWG URL standard, which accepts texts that RFC 3986 does not.
 func browser(raw string) (address string, ok bool) {
 	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
 	raw = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(raw)
@@ -122,7 +121,7 @@ var forgiving = idna.New(
 	idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.VerifyDNSLength(false),
 )
 
-// meant returns the address that the parts of a URL stand for.
+// meant returns the address for the parts of a URL.
 func meant(scheme, host, port string) (address string, ok bool) {
 	own, known := map[string]string{"http": "80", "https": "443"}[scheme]
 	if port == "" {

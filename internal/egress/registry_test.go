@@ -29,16 +29,16 @@ func registry(tb testing.TB) (blocks []netip.Prefix) {
 		tb.Fatalf("read registries: %d rows, %v", len(rows), err)
 	}
 	for _, row := range rows[1:] {
-		if row[1] != "IPv4-mapped Address" { // which is checked as the IPv4 address that it is
+		if row[1] != "IPv4-mapped Address" { // an IPv4-mapped address is checked as its IPv4 address
 			blocks = append(blocks, netip.MustParsePrefix(row[0]))
 		}
 	}
 	return blocks
 }
 
-// special reports whether an address is anything but one of the public
-// Internet. What a registry calls reachable is none of it either: no customer's
-// receiver is at an anycast relay, a translator or the sink of AS112.
+// special reports whether an address must be refused: it does not belong to the public Internet.
+// That includes blocks that a registry calls reachable, because no customer's receiver is at an
+// anycast relay, a translator or the sink of AS112.
 func special(blocks []netip.Prefix, ip netip.Addr) bool {
 	ip = ip.Unmap()
 	for _, b := range blocks {
@@ -46,7 +46,7 @@ func special(blocks []netip.Prefix, ip netip.Addr) bool {
 			return true
 		}
 	}
-	global := netip.MustParsePrefix("2000::/3") // all that IANA has given out so far
+	global := netip.MustParsePrefix("2000::/3") // the only block that IANA has assigned from so far
 	return ip.IsMulticast() || ip.Is6() && !global.Contains(ip) || ip == netip.MustParseAddr("168.63.129.16")
 }
 
@@ -67,7 +67,7 @@ type tester interface {
 	Errorf(format string, args ...any)
 }
 
-// agree holds the guard's decisions on an address against each other and the
+// agree checks that all decisions of the guard on an address agree with each other and with the
 // registries.
 func agree(t tester, e *egress.Egress, blocks []netip.Prefix, ip netip.Addr) {
 	t.Helper()
@@ -97,7 +97,8 @@ func TestRegistriesOfSpecialPurposesAreRefused(t *testing.T) {
 				t.Errorf("%v of %v is allowed", ip, b)
 			}
 		}
-		for _, ip := range []netip.Addr{first.Prev(), end.Next()} { // what is beside a block is refused for its own reasons only
+		// an address beside a block is refused only if another block has it
+		for _, ip := range []netip.Addr{first.Prev(), end.Next()} {
 			if ip.IsValid() {
 				agree(t, e, blocks, ip)
 			}
@@ -105,7 +106,7 @@ func TestRegistriesOfSpecialPurposesAreRefused(t *testing.T) {
 	}
 }
 
-// An address of any kind, many of them near those that matter.
+// addresses generates addresses of any kind. Many of them are near the limits of blocks.
 var addresses = rapid.Custom(func(t *rapid.T) netip.Addr {
 	if rapid.Bool().Draw(t, "v4") {
 		return netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "bytes")))
@@ -125,10 +126,9 @@ func TestGuardAgreesWithTheRegistries(t *testing.T) {
 	})
 }
 
-// TestEmbeddedAddressesAreRefused carries every forbidden IPv4 address in every
-// kind of IPv6 address that can. But for the mapped ones, which are the IPv4
-// address itself, the public ones are refused, too: who is behind a translator
-// says so by its name.
+// TestEmbeddedAddressesAreRefused puts every forbidden IPv4 address into every kind of IPv6 address
+// that can contain one. Public IPv4 addresses are refused too, except in mapped addresses, which
+// are the IPv4 address itself. A receiver behind a translator has a name.
 func TestEmbeddedAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	e, blocks := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true}}), registry(t)
@@ -155,8 +155,8 @@ func TestEmbeddedAddressesAreRefused(t *testing.T) {
 	})
 }
 
-// TestDenyAndAllowTakeMappedPrefixes: an operator may write an IPv4 network in
-// either way.
+// TestDenyAndAllowTakeMappedPrefixes checks both ways in which an operator may write an IPv4
+// network.
 func TestDenyAndAllowTakeMappedPrefixes(t *testing.T) {
 	t.Parallel()
 	e := open(t, egress.Options{Reach: egress.Reach{

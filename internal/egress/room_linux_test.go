@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// TestWithoutDescriptors runs itself in a process of its own, which has no descriptor left,
-// and makes a request to an address and one to a name: the error of a lookup has no code.
+// TestWithoutDescriptors runs itself in a process that has no descriptor left. It makes a request
+// to an address and one to a name, because the error of a lookup has no code.
 func TestWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	const inside = "POSTRIDER_TEST_WITHOUT_DESCRIPTORS"
@@ -34,7 +34,8 @@ func TestWithoutDescriptors(t *testing.T) {
 		_, err := e.Post(ctx, url, []byte("{}"))
 		return err
 	}
-	if err := post("http://127.0.0.1:1/"); err == nil { // opens what is kept, such as the poller
+	// opens descriptors that are kept, such as the poller's
+	if err := post("http://127.0.0.1:1/"); err == nil {
 		t.Fatal("somebody listens at port 1")
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {

@@ -20,7 +20,7 @@ import (
 func TestConnectionsLeaveDescriptorsToOthers(t *testing.T) {
 	t.Parallel()
 	for files, want := range map[uint64]int{
-		0: math.MaxInt32, math.MaxUint64: math.MaxInt32, // no bound
+		0: math.MaxInt32, math.MaxUint64: math.MaxInt32, // no limit of files: no bound
 		2: 1, 64: 24, 256: 112, 1024: 672, 4096: 2688, 65_536: 59_392, 1_048_576: 1_042_432,
 	} {
 		if got := egress.Connections(files); got != want {
@@ -29,8 +29,8 @@ func TestConnectionsLeaveDescriptorsToOthers(t *testing.T) {
 	}
 }
 
-// TestWhatThisMachineLacksIsNotTheServersFault has a failure of this machine for each error of
-// the operating system that means one.
+// TestWhatThisMachineLacksIsNotTheServersFault checks each error of the operating system that means
+// a lack of this machine.
 func TestWhatThisMachineLacksIsNotTheServersFault(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[syscall.Errno]postrider.Failure{
@@ -52,12 +52,13 @@ func TestWhatThisMachineLacksIsNotTheServersFault(t *testing.T) {
 	}
 }
 
-// TestRoomIsBounded opens connections with few descriptors and few ports: idle connections
-// make room, connections in use do not, and what is closed is counted no more.
+// TestRoomIsBounded opens connections with few descriptors and few ports. Idle connections make
+// room, connections in use do not, and closed connections no longer count.
 func TestRoomIsBounded(t *testing.T) {
 	t.Parallel()
 	allow := egress.Reach{AllowHTTP: true, AnyPort: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	e := open(t, egress.Options{Reach: allow, Descriptors: 10, LocalPorts: 4}) // one connection
+	// room for one connection
+	e := open(t, egress.Options{Reach: allow, Descriptors: 10, LocalPorts: 4})
 	if n := egress.Connections(10); n != 1 {
 		t.Fatalf("%d connections, want 1", n)
 	}

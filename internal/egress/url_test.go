@@ -84,7 +84,7 @@ func TestAllowWidens(t *testing.T) {
 		"http://10.1.2.3/":         true,
 		"http://[::ffff:10.1.2.3]": true,
 		"http://[fd00::1]/":        true,
-		"http://receiver/":         true, // judged when it is resolved
+		"http://receiver/":         true, // decided when the name is resolved
 		"http://127.0.0.1/":        false,
 		"http://localhost/":        false,
 		"http://a.localhost/":      false,
@@ -135,8 +135,8 @@ func TestLocalPrefixes(t *testing.T) {
 	}
 }
 
-// lenient reads a host as inet_aton(3) does: one to four parts, decimal, octal
-// or hexadecimal, of which the last fills what is left.
+// lenient reads a host as inet_aton(3) does: one to four parts in decimal, octal or hexadecimal.
+// The last part fills the remaining bytes.
 func lenient(host string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return ip.Unmap(), true

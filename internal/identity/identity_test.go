@@ -22,7 +22,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// The flow itself is tested with another's provider: see oidctest.
+// TestWhoMayLogIn checks the rules for a person. Module oidctest tests the whole login with another
+// provider.
 
 func TestWhoMayLogIn(t *testing.T) {
 	t.Parallel()
@@ -68,8 +69,8 @@ func TestWhoMayLogIn(t *testing.T) {
 	}
 }
 
-// TestIDTokensOfOthersAreRefused has the rules of OpenID Connect Core, 2 and 3.1.3.7. The
-// tokens are signed by the provider's key, as oidctest does it.
+// TestIDTokensOfOthersAreRefused checks the rules of OpenID Connect Core, 2 and 3.1.3.7. The tokens
+// are signed with the provider's key, as in module oidctest.
 func TestIDTokensOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -130,8 +131,8 @@ func TestAnAttemptThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// TestNoLoginWaitsForAnother begins two logins while the provider responds to none: it
-// does so only when it has the requests of both.
+// TestNoLoginWaitsForAnother begins two logins. The provider responds only when it has the requests
+// of both.
 func TestNoLoginWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	var asking atomic.Int32
@@ -165,7 +166,7 @@ func TestNoLoginWaitsForAnother(t *testing.T) {
 	}
 }
 
-// TestNamesAreBounded logs in people whose names no store would keep.
+// TestNamesAreBounded logs in people with names that no store accepts.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	p := &Provider{opts: Options{RoleClaim: "groups", Viewers: []string{"v"}}}

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is an inspector over a memory store that signs as production does.
+// world is an inspector with a memory store, which signs as in production.
 type world struct {
 	*inspect.Inspector
 	store *memory.Store
@@ -47,15 +47,15 @@ func open(t *testing.T, change func(*inspect.Deps)) *world {
 	return w
 }
 
-// glass is a vault that hides nothing.
+// glass is a vault that does not encrypt.
 type glass struct{}
 
-// DecryptSecret returns what the secret holds.
+// DecryptSecret returns the stored text.
 func (glass) DecryptSecret(_ context.Context, s postrider.Secret) (string, error) {
 	return string(s.Encrypted), nil
 }
 
-// DecryptCredentials returns the token of every endpoint.
+// DecryptCredentials returns the same token for every endpoint.
 func (glass) DecryptCredentials(context.Context, postrider.Endpoint) (postrider.Credentials, error) {
 	return postrider.Credentials{Auth: "canary"}, nil
 }
@@ -195,7 +195,7 @@ func TestALongBodyIsCutAndVerifiesAsAWhole(t *testing.T) {
 	}
 }
 
-// tampering is a signer whose requests are changed on the way.
+// tampering is a signer that changes the body after signing.
 type tampering struct{ inspect.Signer }
 
 // Sign returns a request with another body.
@@ -219,10 +219,10 @@ func TestARequestThatWasChangedDoesNotVerify(t *testing.T) {
 	}
 }
 
-// away is a store that cannot be reached.
+// away is a store that does not respond.
 type away struct{ inspections }
 
-// inspections is a role with a name of its own: its method has the name of the role.
+// inspections gives the embedded role a field name other than Inspections, the name of its method.
 type inspections = store.Inspections
 
 // PutInspection fails.

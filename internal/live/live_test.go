@@ -19,8 +19,8 @@ import (
 // id returns the id with the number.
 func id[I ~[16]byte](n byte) I { return I{15: n} }
 
-// settled returns what the engine reports of an attempt: the first one of delivery n,
-// of account 1, which was delivered by it.
+// settled returns a settled attempt: the first attempt of delivery n, of account 1, which delivered
+// it.
 func settled(n byte, change ...func(*observe.Settled)) observe.Settled {
 	s := observe.Settled{
 		Delivery: postrider.Claimed{
@@ -87,7 +87,7 @@ func TestAFilterSelects(t *testing.T) {
 	tests := []struct {
 		name   string
 		filter observe.Watch
-		want   []byte // of the attempts below
+		want   []byte // the selected ones of the attempts below
 	}{
 		{"everything", observe.Watch{}, []byte{1, 2, 3}},
 		{"one account's", observe.Watch{Account: id[postrider.AccountID](2)}, []byte{2}},

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// cluster is some nodes in one process. What one sends, the others get at once.
+// cluster has several nodes in one process. Each message of one node reaches the others at once.
 type cluster struct {
 	*testing.T
 	hubs []*live.Hub
@@ -74,7 +74,7 @@ func (c *cluster) messages(verb string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, message := range c.sent {
-		if len(message) > 7000 { // PostgreSQL carries 8,000, with the sender's name
+		if len(message) > 7000 { // PostgreSQL allows 8,000, with the sender's name
 			c.Errorf("a message of %d bytes", len(message))
 		}
 		if verb == strings.Fields(message)[0] {
@@ -212,7 +212,7 @@ func TestWhatIsLeftOutIsCountedForItsAccount(t *testing.T) {
 		if got, lost := next(t, other); !cmp.Equal(got, []byte{2}) || lost != 0 {
 			t.Errorf("another account's watcher gets %v, and is told of %d lost", got, lost)
 		}
-		for n := range 250 { // of more accounts than are counted apart
+		for n := range 250 { // more accounts than maxLeftOut
 			c.hubs[1].Hooks().Settled(settled(1, of(byte(n+1)), func(s *observe.Settled) { s.Delivery.Event.Type = strings.Repeat("x", 120) }))
 		}
 		time.Sleep(time.Second)
@@ -292,7 +292,8 @@ func TestTwoNodesOnPostgreSQLSeeEachOthersAttempts(t *testing.T) {
 	for n := range hubs {
 		watcher, maker := hubs[n].Subscribe(ctx, observe.Watch{Status: postrider.Delivered}), hubs[1-n]
 		deadline := time.After(testkit.Patience)
-		made := time.NewTicker(50 * time.Millisecond) // the maker learns in its own time that somebody watches
+		// the maker learns only some time later that somebody watches
+		made := time.NewTicker(50 * time.Millisecond)
 		got := make(chan []observe.Attempted, 1)
 		running.Go(func() {
 			items, _, err := watcher.Next(ctx)
@@ -317,7 +318,7 @@ func TestTwoNodesOnPostgreSQLSeeEachOthersAttempts(t *testing.T) {
 	}
 }
 
-// FuzzReceive reads what another node, or anybody who may notify, sends.
+// FuzzReceive receives messages that another node, or anybody who may notify, could send.
 func FuzzReceive(f *testing.F) {
 	f.Add("watch", "* acc_x")
 	f.Add("attempts", "AQE")

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ill is a store that does not read the notices of one account: it answers with err, or, if
-// err is nil, not before the context ends.
+// ill is a store that does not return the notices of one account. It returns err; if err is nil, it
+// waits until the context ends.
 type ill struct {
 	messenger.Store
 	account postrider.AccountID
@@ -85,7 +85,7 @@ func TestAMessageHasABoundOfNotices(t *testing.T) {
 	w.put(postrider.Destination{Account: account, Address: "ann@acme.example", Language: "en", ConfirmedAt: confirmed})
 	var all []postrider.Notice
 	for i := range 20_500 {
-		if i%100 == 0 { // a hundred of each millisecond
+		if i%100 == 0 { // a hundred notices in each millisecond
 			w.later(time.Millisecond)
 		}
 		all = append(all, postrider.Notice{

@@ -1,6 +1,6 @@
 package messenger
 
-// Inside the package: the texts and the parts of a message have no other door.
+// TestTexts is inside the package, because the texts and the parts of a message are not exported.
 
 import (
 	"bytes"
@@ -136,7 +136,7 @@ func TestAnAddressThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// slackServer is a webhook that answers by its path, and keeps what it gets.
+// slackServer starts a webhook whose answer depends on the path, and which records the requests.
 func slackServer(t *testing.T) (address string, got chan string) {
 	t.Helper()
 	got = make(chan string, 10)

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// TestMessagesOfQuotasAndDisks has an account use up two quotas, and the disk fill: the owner
-// is told of the quotas, and the operator of all.
+// TestMessagesOfQuotasAndDisks lets an account use up two quotas, and the disk fill up. The owner
+// must be told of the quotas, and the operator of both.
 func TestMessagesOfQuotasAndDisks(t *testing.T) {
 	t.Parallel()
 	w, channel := newWorld(t), &recorder{}

@@ -26,13 +26,13 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// world is a store with a clock that the test moves, and what sends its messages.
+// world is a store with a clock that the test moves, and the parts that send its messages.
 type world struct {
 	*testing.T
 	*memory.Store
 
-	messages messenger.Store   // what a messenger gets; by default Store
-	opts     messenger.Options // of each messenger, but for Hooks
+	messages messenger.Store   // the store of a messenger; by default Store
+	opts     messenger.Options // of each messenger, except for Hooks
 	ids      *store.IDs
 	vault    *secrets.Vault
 	clock    atomic.Int64 // microseconds
@@ -85,7 +85,7 @@ func (w *world) put(d postrider.Destination) postrider.DestinationID {
 	return d.ID
 }
 
-// confirmed is when a confirmed destination was confirmed; the store sets the time.
+// confirmed marks a destination that put confirms; the store sets the time.
 var confirmed = time.Unix(1, 0)
 
 // notice stores a notice of a kind about an endpoint.
@@ -151,7 +151,7 @@ func (w *world) mail(s *testkit.MailServer, until func() bool) {
 	w.run(map[postrider.Channel]messenger.Channel{postrider.ChannelEmail: email(s)}, until)
 }
 
-// result returns how many messages of a channel ended so.
+// result returns how many messages had the channel and result of the name.
 func (w *world) result(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,7 +197,7 @@ func TestTenThousandEndpointsFailAtOnce(t *testing.T) {
 	if d := w.destination(operator); d.LastError != "" || d.LastSentAt.IsZero() {
 		t.Errorf("the operator's destination is %+v", d)
 	}
-	// Nothing is left to be told, and what comes next waits for the interval.
+	// Nothing is left to tell, and the next notice waits for the interval.
 	w.notice(accounts[0], postrider.NoticeDisabled)
 	w.later(2 * time.Minute)
 	claimed, err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 10, Lease: time.Minute, Token: 1})
@@ -275,7 +275,7 @@ func TestAnUnconfirmedAddressGetsTheConfirmationAlone(t *testing.T) {
 	}
 }
 
-// linkOf returns what the link in the last email to the address does.
+// linkOf returns the link in the last email to the address.
 func (w *world) linkOf(server *testkit.MailServer, to, prefix string) postrider.DestinationLink {
 	w.Helper()
 	var link postrider.DestinationLink
@@ -327,7 +327,7 @@ func TestUnsubscribing(t *testing.T) {
 	if _, err := w.ChangeDestination(t.Context(), store.ChangeDestination{ID: id, Unsubscribe: link.Kind}); err != nil {
 		t.Fatal(err)
 	}
-	// A kind that nobody wants makes no message; others still do.
+	// A notice of a kind that nobody wants makes no message. Other kinds still do.
 	w.notice(account, postrider.NoticeDisabled)
 	w.later(time.Hour)
 	w.mail(server, func() bool {
@@ -390,7 +390,8 @@ func TestAMailServerThatHangs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var listen net.ListenConfig
-	silent, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0") // the system accepts, and nobody answers
+	// the system accepts connections, but nobody answers
+	silent, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +412,7 @@ func TestAMailServerThatHangs(t *testing.T) {
 	if d.Failures != 1 || !strings.HasPrefix(d.LastError, "mail_server: ") || strings.Contains(d.LastError, "ann@") {
 		t.Errorf("the destination has %d failures: %q", d.Failures, d.LastError)
 	}
-	// It is tried again after one minute, then two, and in the end it arrives once.
+	// It is tried again after one minute, then two, and in the end it arrives exactly once.
 	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		failed := w.result("email failed")
 		w.later(wait - time.Second)
@@ -450,7 +451,7 @@ func TestStoppingWaitsForNoMailServer(t *testing.T) {
 		close(accepted)
 		defer c.Close()
 		buffer := make([]byte, 1)
-		_, _ = c.Read(buffer) // until the messenger hangs up
+		_, _ = c.Read(buffer) // until the messenger closes the connection
 	})
 	slow := email(new(testkit.MailServer).Start(t))
 	slow.Address, slow.Timeout = silent.Addr().String(), testkit.Patience
@@ -470,7 +471,7 @@ func TestStoppingWaitsForNoMailServer(t *testing.T) {
 	}
 }
 
-// recorder is a channel that takes every message.
+// recorder is a channel that accepts every message.
 type recorder struct {
 	mu       sync.Mutex
 	messages []messenger.Message

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// harness is a store with an account, and an ingest whose deliveries wait in the queue.
+// harness has a store with an account, and an ingest whose deliveries wait in the queue.
 type harness struct {
 	*testing.T
 	*memory.Store
@@ -52,7 +52,7 @@ func (w *harness) newIngest() *ingest.Ingest {
 	return ingest.New(w.Store, w.table, w, ingest.Options{IDs: w.ids, Clock: w.Clock()})
 }
 
-// Admit grants no lease: what is published waits.
+// Admit grants no lease, so published deliveries wait.
 func (w *harness) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
 	_, err := commit(schedule.Grant{})
 	return err
@@ -91,7 +91,7 @@ func (w *harness) notice(kind postrider.NoticeKind, account postrider.AccountID,
 	return put[0]
 }
 
-// run publishes notices on so many nodes for d of virtual time.
+// run publishes notices on that many nodes for d of virtual time.
 func (w *harness) run(nodes int, d time.Duration, to notify.Publisher) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
@@ -114,7 +114,7 @@ func (w *harness) run(nodes int, d time.Duration, to notify.Publisher) {
 		all.Go(func() { w.check(notify.New(w, to, w.table, opts).Run(ctx)) })
 	}
 	all.Wait()
-	w.ingest = w.newIngest() // an ingest runs once
+	w.ingest = w.newIngest() // an ingest runs only once
 }
 
 func (w *harness) check(err error) {

@@ -15,7 +15,7 @@ func every(o *observe.Observer) {
 	}
 }
 
-// hooksThat returns hooks that all do the same, with the name of the hook.
+// hooksThat returns hooks that all call do with the name of the hook.
 func hooksThat(do func(name string)) (hooks observe.Hooks) {
 	v := reflect.ValueOf(&hooks).Elem()
 	for i := range v.NumField() {

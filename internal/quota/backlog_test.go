@@ -70,7 +70,7 @@ func (w *world) deliver(endpoint postrider.EndpointID, n int) {
 	}
 }
 
-// full returns which of the endpoints are marked.
+// full returns for each endpoint whether it is marked.
 func (w *world) full(endpoints ...postrider.EndpointID) (full []bool) {
 	w.Helper()
 	for _, id := range endpoints {
@@ -90,7 +90,7 @@ func (w *world) isFull(when string, want []bool, endpoints ...postrider.Endpoint
 	}
 }
 
-// mark starts what marks full endpoints, over a store, which ends with the test.
+// mark starts Backlogs on a store. It ends with the test.
 func (w *world) mark(s quota.BacklogStore, opts quota.BacklogOptions) {
 	b := quota.NewBacklogs(s, opts)
 	ctx, cancel := context.WithCancel(w.Context())
@@ -103,7 +103,7 @@ func (w *world) mark(s quota.BacklogStore, opts quota.BacklogOptions) {
 	w.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// passed lets rounds pass.
+// passed lets the time pass.
 func passed(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -268,7 +268,8 @@ func TestOneNodeCounts(t *testing.T) {
 	})
 }
 
-// A server that is killed every two seconds leads 300 ms after each start.
+// TestABacklogIsBoundedFromTheFirstSecondOfAServer kills a server every two seconds. It leads 300
+// ms after each start.
 func TestABacklogIsBoundedFromTheFirstSecondOfAServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

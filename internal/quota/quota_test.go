@@ -21,7 +21,7 @@ import (
 // accepting is a publisher that accepts everything, and knows the idempotency keys.
 type accepting struct {
 	mu     sync.Mutex
-	events map[postrider.AccountID]int // that are new
+	events map[postrider.AccountID]int // new events by account
 	keys   map[string]bool
 	fail   error
 }
@@ -58,7 +58,7 @@ func (p *accepting) accepted(account postrider.AccountID) int {
 	return p.events[account]
 }
 
-// world is a store with accounts, a publisher behind all meters, and meters that run.
+// world has a store with accounts, a publisher that all meters share, and running meters.
 type world struct {
 	*testing.T
 	*memory.Store
@@ -100,12 +100,12 @@ func (w *world) meter(defaults postrider.Quotas) *quota.Meter {
 	return m
 }
 
-// event returns an event of so many bytes.
+// event returns an event with that many bytes.
 func event(account postrider.AccountID, bytes int) postrider.Event {
 	return postrider.Event{Account: account, Type: "a", Data: make([]byte, bytes)}
 }
 
-// refused returns the quota that refused; nil: there was no error.
+// refused returns the quota error; nil if err is nil.
 func refused(t *testing.T, err error) *postrider.QuotaError {
 	t.Helper()
 	if err == nil {
@@ -118,14 +118,14 @@ func refused(t *testing.T, err error) *postrider.QuotaError {
 	return q
 }
 
-// publish publishes one event of so many bytes.
+// publish publishes one event with that many bytes.
 func (w *world) publish(m *quota.Meter, account postrider.AccountID, bytes int) *postrider.QuotaError {
 	w.Helper()
 	_, err := m.Publish(w.Context(), []postrider.Event{event(account, bytes)})
 	return refused(w.T, err)
 }
 
-// flood publishes events a second at the meter for so long, evenly.
+// flood publishes rate events a second at the meter, evenly, for the duration.
 func (w *world) flood(m *quota.Meter, account postrider.AccountID, rate int, lasts time.Duration) {
 	for range int(float64(rate) * lasts.Seconds()) {
 		w.publish(m, account, 1)
@@ -149,7 +149,8 @@ func TestABurstIsAcceptedAtOnceAndThenTheRate(t *testing.T) {
 		if err == nil || *err != want {
 			t.Fatalf("error = %+v, want %+v", err, want)
 		}
-		time.Sleep(err.RetryAfter + 100*time.Millisecond) // while the bucket was full, nothing flowed in
+		// while the bucket was full, no events flowed in
+		time.Sleep(err.RetryAfter + 100*time.Millisecond)
 		if err := w.publish(m, account, 1); err != nil {
 			t.Errorf("after Retry-After: %+v", err)
 		}
@@ -248,7 +249,7 @@ func TestARepeatOfAnAcceptedKeyCostsNothing(t *testing.T) {
 		if _, err := m.Publish(t.Context(), keyed("first")); err != nil {
 			t.Fatal(err)
 		}
-		for range 5 { // each costs one and gets it back
+		for range 5 { // each costs one event and gets it back
 			if _, err := m.Publish(t.Context(), keyed("first")); err != nil {
 				t.Fatalf("a repeat within the quota: %v", err)
 			}
@@ -386,7 +387,7 @@ func TestLimitsOfAnAccountGoBeforeTheDefaultAndChangeWhileItRuns(t *testing.T) {
 	})
 }
 
-// away is a store that can be away.
+// away is a store that can stop responding.
 type away struct {
 	*memory.Store
 	mu   sync.Mutex
@@ -455,7 +456,7 @@ func TestAPublishAllocatesNothing(t *testing.T) {
 	}
 }
 
-// constant accepts everything with one receipt that it has.
+// constant accepts everything with the same receipt.
 type constant struct{}
 
 var oneReceipt = make([]postrider.Receipt, 1)
@@ -468,7 +469,7 @@ func (constant) PublishTo(context.Context, postrider.Event, postrider.EndpointID
 	return postrider.Receipt{}, nil
 }
 
-// TestMemoryOfAHundredThousandAccounts publishes for 100,000 accounts with a limit, and lets
+// TestMemoryOfAHundredThousandAccounts publishes for 100,000 accounts with a limit, and then lets
 // them be idle.
 func TestMemoryOfAHundredThousandAccounts(t *testing.T) {
 	w := newWorld(t)

@@ -24,15 +24,15 @@ type world struct {
 	*memory.Store
 	ids      *store.IDs
 	endpoint postrider.Endpoint
-	policy   postrider.Policy // what nodes know of every endpoint
-	full     int              // how many of a job may be pending at an endpoint; 0: the default
+	policy   postrider.Policy // policy of every endpoint on all nodes
+	full     int              // Options.Pending; 0: the default
 	room     func() error     // nil: there is always room
 	tokens   postrider.Token
 
 	mu     sync.Mutex
-	hooked []postrider.ReplayJob  // that the hook was called with
-	looked []postrider.EndpointID // that the dispatcher should look at
-	queued []store.DueLane        // that the dispatcher was told
+	hooked []postrider.ReplayJob  // jobs with which the hook was called
+	looked []postrider.EndpointID // endpoints that Notify was called with
+	queued []store.DueLane        // lanes that Queued was called with
 }
 
 func newWorld(t *testing.T) *world {
@@ -80,14 +80,14 @@ func (w *world) Queued(lanes []store.DueLane) {
 	w.queued = append(w.queued, lanes...)
 }
 
-// dead is deadAt of the first endpoint.
+// dead calls deadAt with the first endpoint.
 func (w *world) dead(n int, key string) (ids []postrider.DeliveryID) {
 	w.Helper()
 	return w.deadAt(w.endpoint, n, key)
 }
 
-// deadAt publishes n events and lets their deliveries to an endpoint die. With a key they have
-// an ordering key.
+// deadAt publishes n events and lets their deliveries to an endpoint die. key is their ordering
+// key; empty: none.
 func (w *world) deadAt(e postrider.Endpoint, n int, key string) (ids []postrider.DeliveryID) {
 	w.Helper()
 	changes, err := w.Changes(w.Context(), 0, 10)
@@ -107,7 +107,7 @@ func (w *world) deadAt(e postrider.Endpoint, n int, key string) (ids []postrider
 	return ids
 }
 
-// settle is settleAt of the first endpoint.
+// settle calls settleAt with the first endpoint.
 func (w *world) settle(lane postrider.Lane, n int, to postrider.Transition) []postrider.Claimed {
 	w.Helper()
 	return w.settleAt(w.endpoint, lane, n, to)
@@ -209,7 +209,7 @@ func TestAJobHoldsItsPace(t *testing.T) {
 	}
 }
 
-// TestAJobWaitsForItsEndpoints lets nothing be delivered at first.
+// TestAJobWaitsForItsEndpoints delivers nothing at first.
 func TestAJobWaitsForItsEndpoints(t *testing.T) {
 	bubble(t, func(w *world) {
 		const pending, n = 5000, 8000
@@ -236,8 +236,8 @@ func TestAJobWaitsForItsEndpoints(t *testing.T) {
 	})
 }
 
-// TestPromise5AFullEndpointDoesNotDelayTheOthersOfItsJob has one endpoint that takes nothing for
-// an hour, as one with an open circuit.
+// TestPromise5AFullEndpointDoesNotDelayTheOthersOfItsJob has one endpoint that accepts nothing for
+// an hour, as with an open circuit.
 func TestPromise5AFullEndpointDoesNotDelayTheOthersOfItsJob(t *testing.T) {
 	bubble(t, func(w *world) {
 		const n = 600
@@ -252,7 +252,7 @@ func TestPromise5AFullEndpointDoesNotDelayTheOthersOfItsJob(t *testing.T) {
 		stop := w.node(w)
 		done := postrider.Transition{To: postrider.Delivered}
 		delivered := 0
-		for range n/40 + 10 { // seconds: the pace is for both
+		for range n/40 + 10 { // seconds; both endpoints share the pace
 			time.Sleep(time.Second)
 			delivered += len(w.settleAt(good, postrider.LaneBulk, n, done))
 		}
@@ -326,12 +326,13 @@ func TestANodeThatStopsGivesItsJobBack(t *testing.T) {
 	})
 }
 
-// killed is a node's way to the store. When it is dead, no call gets through.
+// killed is the connection of a node to the store. Once the node is dead, all calls fail.
 type killed struct {
 	*memory.Store
 	mu   sync.Mutex
 	dead bool
-	fate func(store.ReplayChunk) (before, after error) // nil: none
+	// decides which chunks fail, and whether before or after they are stored; nil: none
+	fate func(store.ReplayChunk) (before, after error)
 }
 
 var errKilled = fmt.Errorf("the node is dead: %w", postrider.ErrBusy)
@@ -394,10 +395,10 @@ func TestPromise8TheJobOfAKilledNodeGoesOnWithinTenSeconds(t *testing.T) {
 	})
 }
 
-// TestPromise2EachMatchIsReplayedOnce kills nodes before and after commits, loses replies, and pauses
-// and resumes, by seed. Endpoints are full now and then.
+// TestPromise2EachMatchIsReplayedOnce kills nodes before and after commits, loses replies, and
+// pauses and resumes, by seed. Sometimes endpoints are full.
 func TestPromise2EachMatchIsReplayedOnce(t *testing.T) {
-	for seed := range uint64(10) { // eight seconds of processor time each with the race detector
+	for seed := range uint64(10) { // each takes eight seconds of processor time with the race detector
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(w *world) { playOnce(w, rand.New(rand.NewPCG(seed, 1))) })
 		})
@@ -435,7 +436,7 @@ func playOnce(w *world, random *rand.Rand) {
 			case 1:
 				k.kill()
 				return errKilled, nil
-			case 2: // the chunk is stored, and the reply lost
+			case 2: // the chunk is stored, but the reply is lost
 				return nil, postrider.ErrBusy
 			case 3:
 				k.kill()
@@ -535,13 +536,13 @@ func TestOrderedDeliveriesAreReplayedInSequence(t *testing.T) {
 	})
 }
 
-// TestTheDispatcherIsToldWhereReplaysWait names the bulk lane alone where no other can have
-// become due: each lane costs a claim.
+// TestTheDispatcherIsToldWhereReplaysWait checks that only the bulk lane is named if no delivery of
+// another lane can have become due: each lane costs a claim.
 func TestTheDispatcherIsToldWhereReplaysWait(t *testing.T) {
 	for name, tt := range map[string]struct {
 		order  postrider.Order
 		action postrider.ReplayAction
-		lane   bool // otherwise it looks into all lanes
+		lane   bool // only the bulk lane; false: all lanes
 	}{
 		"a replay":               {action: postrider.ActionReplay, lane: true},
 		"a replay in a sequence": {action: postrider.ActionReplay, order: postrider.OrderByKey},

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// fillable says that there is no room while it is set.
+// fillable is a disk that is full while it is set.
 type fillable struct{ atomic.Bool }
 
 func (f *fillable) room() error {
@@ -43,9 +43,10 @@ func TestAJobStopsWhileTheStoreHasNoRoom(t *testing.T) {
 				t.Errorf("after an hour without room a job is %s with %d, want running with %d", got.Status, got.Handled, want)
 			}
 		}
-		w.ok(w.SetReplayJob(t.Context(), store.SetReplayJob{ID: second, Status: postrider.ReplayCancelled})) // it would replay the same
+		// it would replay the same deliveries
+		w.ok(w.SetReplayJob(t.Context(), store.SetReplayJob{ID: second, Status: postrider.ReplayCancelled}))
 		disk.Store(false)
-		time.Sleep(4 * time.Second) // it looks for jobs each second
+		time.Sleep(4 * time.Second) // the runner looks for jobs each second
 		synctest.Wait()
 		if got := w.read(id).Handled; got < stopped+100 {
 			t.Errorf("%d are replayed 4 s after there was room again, of which %d before", got, stopped)

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// settled is an attempt of 30 ms that was accepted now. Its delivery was made so long
-// before.
+// settled returns an attempt of 30 ms that was accepted now. Its delivery was created before that,
+// by the latency.
 func settled(endpoint postrider.EndpointID, latency time.Duration) observe.Settled {
 	now := time.Now()
 	return observe.Settled{
@@ -51,13 +51,13 @@ type harness struct {
 	log    bytes.Buffer
 	ended  sync.WaitGroup
 	stop   context.CancelFunc
-	chores []observe.ChoreDone // by Run; to be read after end
+	chores []observe.ChoreDone // set by Run; read them only after end
 }
 
 func (h *harness) note(c observe.ChoreDone) { h.chores = append(h.chores, c) }
 
-// run runs a Rollup with a store in front of a memory store, which is behind; nil: none is
-// in front.
+// run runs a Rollup with a memory store. If before is not nil, the Rollup gets the store that
+// before returns for it.
 func run(t *testing.T, before func(rollup.Store) rollup.Store) *harness {
 	t.Helper()
 	h := &harness{T: t, memory: memory.New(memory.Options{})}
@@ -82,7 +82,7 @@ func (h *harness) end() {
 	h.ended.Wait()
 }
 
-// folded returns what the store has of the endpoint.
+// folded returns the rollups of the endpoint in the store, as a sum.
 func (h *harness) folded() (sum store.RollupValue) {
 	h.Helper()
 	rollups, err := h.memory.Rollups(context.WithoutCancel(h.Context()), store.RollupQuery{
@@ -143,7 +143,7 @@ func TestOnlyWhatTookTimeHasADuration(t *testing.T) {
 	})
 }
 
-// gate is a store in front of another one.
+// gate is a store that replaces FoldRollups by a function.
 type gate func(ctx context.Context, f store.Fold) (int, error)
 
 func (g gate) FoldRollups(ctx context.Context, f store.Fold) (int, error) { return g(ctx, f) }
@@ -198,7 +198,7 @@ func TestAFoldThatFailsKeepsItsDurations(t *testing.T) {
 	})
 }
 
-// discarded are the rows of a store that keeps none of them.
+// discarded is a store of rollups that keeps no rows.
 type discarded struct{}
 
 func (discarded) Read([]store.RollupKey) (map[store.RollupKey]*store.RollupValue, error) {
@@ -211,7 +211,7 @@ func (discarded) Types([]store.Scope) (map[store.Scope][]string, error) {
 
 func (discarded) Write([]store.RollupKey, map[store.RollupKey]*store.RollupValue) error { return nil }
 
-// fold does what a durable store does in memory.
+// fold does in memory what a durable store does.
 func fold(_ context.Context, f store.Fold) (int, error) {
 	var folding store.Folding
 	if err := folding.Seen(f.Seen); err != nil {
@@ -220,8 +220,8 @@ func fold(_ context.Context, f store.Fold) (int, error) {
 	return 0, folding.Store(discarded{}, store.Positions{})
 }
 
-// While one fold is stuck, 100,000 endpoints are active for minutes: what waits, and the
-// fold that is under way, stay within 64 MiB.
+// TestMemoryIsBoundedWith100000ActiveEndpoints blocks one fold while 100,000 endpoints are active
+// for minutes. The waiting durations and the fold together must stay within 64 MiB.
 func TestMemoryIsBoundedWith100000ActiveEndpoints(t *testing.T) { //nolint:paralleltest // it measures the heap of the process
 	const endpoints, rounds = 100_000, 2
 	stuck := make(chan struct{})
@@ -253,7 +253,8 @@ func TestMemoryIsBoundedWith100000ActiveEndpoints(t *testing.T) { //nolint:paral
 		for i := range endpoints {
 			id := postrider.EndpointID{byte(i), byte(i >> 8), byte(i >> 16)}
 			s := settled(id, time.Duration(1+round)*time.Second)
-			s.Delivery.Event.Type = fmt.Sprintf("order.created.%d", i) // a text of its own
+			// each endpoint has a text of its own
+			s.Delivery.Event.Type = fmt.Sprintf("order.created.%d", i)
 			settle(s)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// shelf is what a store holds of secrets.
+// shelf is a store with only a keyring and encrypted values.
 type shelf struct {
 	keyring []byte
 	values  []store.EncryptedValue
@@ -48,7 +48,7 @@ func TestExamineKeys(t *testing.T) {
 		location           secrets.Location
 		values             secrets.Reader
 		keys, read, broken int
-		err                string // part of the error
+		err                string // part of the error's text
 	}{
 		"a file":                      {secrets.Location{File: file}, shelf{values: both}, 2, 2, 0, ""},
 		"a file without a store":      {secrets.Location{File: file}, nil, 2, 0, 0, ""},

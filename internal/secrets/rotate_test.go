@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// TestAServerDecryptsValuesWhoseKeyItNeverMet has two servers on one database. One of them
-// encrypts values with a key that is dropped before the other needs it.
+// TestAServerDecryptsValuesWhoseKeyItNeverMet has two servers on one database. One server encrypts
+// values with a key that is dropped before the other server needs it.
 func TestAServerDecryptsValuesWhoseKeyItNeverMet(t *testing.T) {
 	t.Parallel()
 	values := memory.New(memory.Options{})

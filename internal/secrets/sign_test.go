@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 )
 
-// signingKeyring returns a keyring whose keys are made of the letters, the last one the newest.
+// signingKeyring returns a keyring with a key for each letter. The last letter is the newest key.
 func signingKeyring(t *testing.T, letters string) (r secrets.Keyring) {
 	t.Helper()
 	for _, letter := range letters {

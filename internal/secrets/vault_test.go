@@ -113,7 +113,8 @@ func TestChangedValuesAreDamaged(t *testing.T) {
 	for i := range s.Encrypted {
 		for bit := range 8 {
 			err := open(func(s *postrider.Secret) { s.Encrypted[i] ^= 1 << bit })
-			if i > 8 && !errors.Is(err, secrets.ErrDamaged) { // before it are the format and the key
+			// the bytes before have the format and the key
+			if i > 8 && !errors.Is(err, secrets.ErrDamaged) {
 				t.Errorf("byte %d: %v, want ErrDamaged", i, err)
 			}
 		}
@@ -133,7 +134,7 @@ func TestChangedValuesAreDamaged(t *testing.T) {
 	}
 }
 
-// value returns a secret as the store lists it.
+// value returns a secret as the store's list has it.
 func value(s postrider.Secret) store.EncryptedValue {
 	return store.EncryptedValue{ID: store.EncryptedID{Secret: s.ID}, Bytes: s.Encrypted}
 }
@@ -197,7 +198,7 @@ func TestANewKeyEncryptsAtOnceAndOldKeysDecrypt(t *testing.T) {
 		t.Errorf("encrypted with %s, want the new key %s", key, next.Newest())
 	}
 	wantDecrypted(t, there, old)
-	wantDecrypted(t, there, young) // its key is new to this vault
+	wantDecrypted(t, there, young) // the vault does not know its key yet
 
 	again, err := there.Reencrypt(t.Context(), value(old))
 	if key, _ := secrets.KeyOf(again); err != nil || key != next.Newest() {
@@ -211,7 +212,7 @@ func TestANewKeyEncryptsAtOnceAndOldKeysDecrypt(t *testing.T) {
 	if err := here.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantDecrypted(t, here, old) // the vault has read it once
+	wantDecrypted(t, here, old) // the vault has read its key once
 	fresh := secrets.New(next.NewestOnly())
 	wantDecrypted(t, fresh, postrider.Secret{ID: old.ID, Encrypted: again})
 	if _, err := fresh.DecryptSecret(t.Context(), old); err == nil {
@@ -263,7 +264,7 @@ func TestAnUnknownKeyIsLookedForOnceASecond(t *testing.T) {
 	})
 }
 
-// hanging is a source that responds to nobody until the context ends.
+// hanging is a source that does not respond until the context ends.
 type hanging struct {
 	keyring secrets.Keyring
 	hangs   bool
@@ -306,8 +307,8 @@ func decryptTogether(t *testing.T, h *hanging, timeout time.Duration) time.Durat
 	return time.Since(start)
 }
 
-// Attempts for an endpoint whose key is unknown must not queue up behind each
-// other while the database that holds the keyring does not respond.
+// TestAHangingSourceIsReadOnceForAllWhoWait checks attempts for an endpoint whose key is unknown.
+// They must not wait one after the other while the database with the keyring does not respond.
 func TestAHangingSourceIsReadOnceForAllWhoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,8 +351,8 @@ func current(h *home) secrets.Keyring {
 	return keyring
 }
 
-// TestNothingOfAKeyIsPrinted looks for a keyring's key in every text that fmt
-// makes of what holds it.
+// TestNothingOfAKeyIsPrinted looks for the bytes of a key in every text that fmt makes of a value
+// with a keyring.
 func TestNothingOfAKeyIsPrinted(t *testing.T) {
 	t.Parallel()
 	keyring := newKeyring(t)
@@ -381,8 +382,8 @@ func TestNothingOfAKeyIsPrinted(t *testing.T) {
 	}
 }
 
-// What is stored stays readable: these were encrypted once, under a key that is
-// 32 bytes of 7.
+// Values that were encrypted with an earlier version, under a key that is 32 bytes of 7. They must
+// stay readable.
 const (
 	storedSecret      = "01010203040506070896a2ad49dfbc5a901b6142dc0f9e77c8dbd4bdbe737ae739206400989575cb304fb00ac1dc26bd1db6ab52cd6139c7a3d01f0fbdb01a3c0b384fc1fc1ebe80a8805a"
 	storedCredentials = "010102030405060708c063e79e7e06ad6e91c02d3b921f3410103e7625ff9a79245d2ae94ac712eaae3d8de724b78a4b3c7035f2851d589cfc70180b9d77d50b25fc13745976f367039706063d1a600df3f17dbefcbf3d"

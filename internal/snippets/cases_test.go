@@ -17,17 +17,17 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-// variant is one use of which each language has a snippet.
+// variant is one use for which each language has a snippet.
 type variant struct {
-	name  string // an identifier in every language
+	name  string // a valid identifier in every language
 	use   snippets.Use
-	signs signature.Format // how the sender signs
+	signs signature.Format // format of the sender's signature
 	timed bool             // a timestamp is signed
-	lists bool             // every active key signs, not the newest alone
+	lists bool             // every active key signs, not only the newest
 }
 
-// variants are all schemes, both schemes with public keys, and headers of an
-// endpoint's own, whose prefix would break any language that does not quote it.
+// variants returns all schemes, both schemes with public keys, and headers of an endpoint's own.
+// Their prefix would break any language that does not quote it.
 func variants() []variant {
 	var all []variant
 	for _, scheme := range signature.Schemes() {
@@ -51,7 +51,7 @@ func variants() []variant {
 	return all
 }
 
-// request is what a receiver verifies, with the secrets that it knows.
+// request is a request to a receiver, with the secrets that the receiver knows.
 type request struct {
 	what    string
 	header  http.Header
@@ -60,7 +60,7 @@ type request struct {
 	genuine bool
 }
 
-// line is the request in the form that the drivers read.
+// line returns the request in the format of the drivers.
 func (r request) line(snippet string) string {
 	secrets := ""
 	for _, s := range r.secrets {
@@ -102,7 +102,7 @@ func newSender(t *testing.T, v variant) *sender {
 	return s
 }
 
-// known is the form in which a receiver has a secret.
+// known returns the secrets in the form in which a receiver has them.
 func (s *sender) known(secrets ...signature.Secret) []string {
 	var texts []string
 	for _, secret := range secrets {
@@ -114,8 +114,8 @@ func (s *sender) known(secrets ...signature.Secret) []string {
 	return texts
 }
 
-// sign returns a header that is signed with the secrets, newest first, at a distance
-// from now. More are formats besides the variant's.
+// sign returns a header that is signed with the secrets, newest first, with a timestamp at that
+// distance from now. more are further formats.
 func (s *sender) sign(body []byte, at time.Duration, secrets []signature.Secret, more ...signature.Format) http.Header {
 	s.t.Helper()
 	var keys []signature.Key
@@ -162,7 +162,7 @@ func requests(t *testing.T, v variant) []request {
 	return append(all, s.malformed(signed)...)
 }
 
-// ofSymmetricSecrets returns cases that depend on the text of a secret.
+// ofSymmetricSecrets returns the cases that depend on the text of a secret.
 func (s *sender) ofSymmetricSecrets(signed http.Header) []request {
 	s.t.Helper()
 	text, err := signature.TextSecret("=a.text,of-'another\"sender\\#{x}$")
@@ -189,8 +189,8 @@ func (s *sender) ofSymmetricSecrets(signed http.Header) []request {
 	}
 }
 
-// forge returns the headers of everybody who signs with an empty key, in the two
-// schemes in which that is the easiest; in others they are those of a wrong key.
+// forge returns headers that are signed with an empty key, in the two schemes in which that is
+// easiest. In other schemes it returns headers that are signed with a wrong key.
 func (s *sender) forge() http.Header {
 	s.t.Helper()
 	mac := hmac.New(sha256.New, nil)
@@ -221,8 +221,8 @@ func (s *sender) forgeListed() http.Header {
 	return http.Header{prefix + "-Id": {"evt_1"}, prefix + "-Timestamp": {at}, prefix + "-Signature": {"v1," + base64Of(mac.Sum(nil))}}
 }
 
-// malformed returns requests each of which lacks a header that is needed or has it in
-// another form. Headers that only accompany a signature do not count.
+// malformed returns requests in which a needed header is missing or malformed. It does not change
+// headers that only accompany a signature.
 func (s *sender) malformed(signed http.Header) []request {
 	s.t.Helper()
 	var all []request
@@ -243,8 +243,8 @@ func (s *sender) malformed(signed http.Header) []request {
 		} {
 			change(name, to)
 		}
-		// Some decoders of base64 need no padding and ignore what follows it. Then this
-		// is the same signature of ed25519; a MAC is compared as text.
+		// Some base64 decoders need no padding and ignore what follows it. For them, this is the
+		// same ed25519 signature. A MAC is compared as text.
 		if original := signed.Get(name); !s.v.use.PublicKey {
 			change(name, original[:len(original)-1])
 			change(name, original+"0")

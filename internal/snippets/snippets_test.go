@@ -17,18 +17,19 @@ import (
 
 func base64Of(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// program is how the snippets of a language are run: all of them in one program,
-// which is built once.
+// program says how the snippets of a language are run. All snippets are in one program, which is
+// built once.
 type program struct {
 	language string
-	driver   string                             // in testdata
-	place    string                             // file of the snippet; * is the variant's name
-	wrap     func(name, code string) string     // makes room for many snippets in one program; nil: as it is
-	finish   func(names []string) (file string) // text that is put before the driver; nil: none
-	as       string                             // name of the driver in the folder; empty: as in testdata
-	build    [][]string
-	run      []string
-	alone    bool // each snippet needs a process, because their functions have one name
+	driver   string // in testdata
+	place    string // file of the snippet; * is the variant's name
+	// makes many snippets fit into one program; nil: unchanged
+	wrap   func(name, code string) string
+	finish func(names []string) (file string) // text that precedes the driver; nil: none
+	as     string                             // name of the driver in the folder; empty: as in testdata
+	build  [][]string
+	run    []string
+	alone  bool // each snippet needs a process, because their functions have the same name
 }
 
 func programs() []program {
@@ -84,9 +85,9 @@ func rustTable(names []string) string {
 		rows + "        _ => panic!(),\n    }\n}\n\n"
 }
 
-// TestEverySnippetVerifies runs the snippets of each language with its own compiler or
-// interpreter, on requests that package signature signed. A language whose tools are
-// missing fails: `make setup` installs them.
+// TestEverySnippetVerifies runs the snippets of each language with its own compiler or interpreter,
+// on requests that package signature signed. If the tools of a language are missing, the test
+// fails; `make setup` installs them.
 func TestEverySnippetVerifies(t *testing.T) {
 	t.Parallel()
 	all := programs()
@@ -111,7 +112,7 @@ func (p program) test(t *testing.T) {
 	for _, v := range variants() {
 		code, err := snippets.Write(p.language, v.use)
 		if errors.Is(err, snippets.ErrNone) && p.language == "csharp" && v.use.PublicKey {
-			continue // its class library has no ed25519
+			continue // the class library of C# has no ed25519
 		}
 		if err != nil {
 			t.Fatalf("write %s: %v", v.name, err)
@@ -138,7 +139,7 @@ func (p program) test(t *testing.T) {
 	}
 }
 
-// prepare puts the driver beside the snippets and builds the program.
+// prepare writes the driver into the folder of the snippets and builds the program.
 func (p program) prepare(t *testing.T, folder string, names []string) {
 	t.Helper()
 	driver := read(t, p.driver)
@@ -162,7 +163,7 @@ func (p program) prepare(t *testing.T, folder string, names []string) {
 	}
 }
 
-// answers returns the driver's lines, one for each case.
+// answers returns the output lines of the driver, one for each case.
 func (p program) answers(t *testing.T, folder string, names, lines []string) []string {
 	t.Helper()
 	if !p.alone {
@@ -181,8 +182,8 @@ func (p program) answers(t *testing.T, folder string, names, lines []string) []s
 	return all
 }
 
-// execute runs a command in the folder and returns what it wrote. Arguments with a *
-// are replaced by the files that they match.
+// execute runs a command in the folder and returns its output. An argument with a * is replaced by
+// the matching files.
 func execute(t *testing.T, folder, input string, command []string) string {
 	t.Helper()
 	var arguments []string
@@ -231,7 +232,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The oracle of the cases above is package signature itself.
+// TestCasesAgreeWithPackageSignature checks the cases above with package signature itself.
 func TestCasesAgreeWithPackageSignature(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants() {

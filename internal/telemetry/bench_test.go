@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/telemetry"
 )
 
-// BenchmarkAttempt is what the metrics cost an attempt that is accepted on an open
-// connection: the one hook that is called for each.
+// BenchmarkAttempt measures the cost of the metrics for an attempt that is accepted on an open
+// connection. Only one hook is called for each attempt.
 func BenchmarkAttempt(b *testing.B) {
 	settled := telemetry.New(telemetry.Options{}).Hooks().Settled
 	s := attempted(1, postrider.OutcomeAccepted, postrider.Delivered)
@@ -22,8 +22,8 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 }
 
-// BenchmarkScrape serves /metrics of a server with 10,000 endpoints that all have work, fail
-// now and then, and whose store was called by every verb.
+// BenchmarkScrape serves /metrics of a server with 10,000 endpoints. All of them have work and fail
+// sometimes, and every verb of the store was called.
 func BenchmarkScrape(b *testing.B) {
 	m, handler := busy(b)
 	b.ReportAllocs()
@@ -37,7 +37,7 @@ func BenchmarkScrape(b *testing.B) {
 	b.ReportMetric(float64(len(scrape(b, m).samples)), "series")
 }
 
-// busy returns metrics of such a server, and what scrapes them.
+// busy returns the metrics of such a server, and a function that scrapes them.
 func busy(b *testing.B) (*telemetry.Metrics, func(*httptest.ResponseRecorder)) {
 	b.Helper()
 	m := telemetry.New(telemetry.Options{Worst: 10})

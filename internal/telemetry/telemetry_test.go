@@ -28,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// scraped is what a scrape served: the type of each metric, its labels, and each sample by
-// its name and labels as they are written.
+// scraped is the result of a scrape: the type and the labels of each metric, and each sample by its
+// name and labels as they are written.
 type scraped struct {
 	types   map[string]string
 	labels  map[string][]string
@@ -74,7 +74,7 @@ func scrape(t testing.TB, m *telemetry.Metrics) scraped {
 	return s
 }
 
-// labelsOf returns the names of a sample's labels, sorted, without that of classic buckets.
+// labelsOf returns the names of a sample's labels, sorted, without the label of classic buckets.
 func labelsOf(text string) (names []string) {
 	for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(text, -1) {
 		if label[1] != "le" {
@@ -95,7 +95,8 @@ func (s scraped) want(t *testing.T, values map[string]float64) {
 	}
 }
 
-// attempted returns a settled attempt. Its delivery was made two seconds before it began.
+// attempted returns a settled attempt. Its delivery was created two seconds before the attempt
+// began.
 func attempted(number int, outcome postrider.Outcome, to postrider.Status) observe.Settled {
 	started := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	s := observe.Settled{
@@ -115,7 +116,7 @@ func attempted(number int, outcome postrider.Outcome, to postrider.Status) obser
 	return s
 }
 
-// used returns metrics of which each has been used.
+// used returns metrics that all have a value.
 func used(t testing.TB) *telemetry.Metrics {
 	t.Helper()
 	m := telemetry.New(telemetry.Options{Version: "v1", Worst: 3, HookPanics: func() int64 { return 2 }})
@@ -257,7 +258,7 @@ func TestHooksAreCounted(t *testing.T) {
 }
 
 // TestDeadLettersAndFailuresOfChoresAreCountedFromZero guards the alerts on dead letters and on the
-// list of expunges: increase() sees no first sample.
+// list of expunges: increase() ignores the first sample of a series.
 func TestDeadLettersAndFailuresOfChoresAreCountedFromZero(t *testing.T) {
 	t.Parallel()
 	m := telemetry.New(telemetry.Options{})
@@ -269,8 +270,8 @@ func TestDeadLettersAndFailuresOfChoresAreCountedFromZero(t *testing.T) {
 	scrape(t, m).want(t, want)
 }
 
-// TestTheAgesOfDueDeliveriesAreWeighed checks that held deliveries do not count, and that
-// one old delivery among a hundred is the 99th percentile only of fewer.
+// TestTheAgesOfDueDeliveriesAreWeighed checks that held deliveries do not count. It also checks
+// that one old delivery is the 99th percentile only among fewer than a hundred.
 func TestTheAgesOfDueDeliveriesAreWeighed(t *testing.T) {
 	t.Parallel()
 	lane := func(hold postrider.HeldBy, due int, newest, oldest time.Duration) observe.QueueLane {
@@ -344,7 +345,7 @@ func TestTheWorstEndpointsAreNamedWhileTheyFail(t *testing.T) {
 	})
 }
 
-// counted is a store that has dead letters, or is away.
+// counted is a store that has dead letters, or does not respond.
 type counted struct {
 	mu  sync.Mutex
 	n   int
@@ -390,8 +391,8 @@ func TestWhatOnlyTheStoreKnowsIsReadEvery15Seconds(t *testing.T) {
 
 var pageRow = regexp.MustCompile("(?m)^\\| `(postrider_\\w+)` \\| (\\w+) \\|([^|]*)\\|([^|]*)\\|([^|]*)\\|$")
 
-// TestThePageHasEveryMetric compares docs/operate/metrics.md with what is served: names,
-// types and labels.
+// TestThePageHasEveryMetric compares the names, types and labels in docs/operate/metrics.md with
+// the served metrics.
 func TestThePageHasEveryMetric(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operate/metrics.md")

@@ -47,7 +47,7 @@ func TestPipeReceiverWorksInABubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, dial := testkit.NewPipeReceiver(t, func(w http.ResponseWriter, _ testkit.Request) {
-			time.Sleep(time.Hour) // of the bubble
+			time.Sleep(time.Hour) // virtual time of the bubble
 			w.WriteHeader(http.StatusAccepted)
 		})
 		transport := &http.Transport{DialContext: dial}

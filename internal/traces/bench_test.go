@@ -10,9 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/traces"
 )
 
-// BenchmarkHooks is what an event with one delivery costs its way: the hooks of its publish
-// and of its attempt. Off has no tracer; at a share, the spans that are recorded are sent to a
-// collector that accepts them at once, and the time for their encoding is included.
+// BenchmarkHooks measures the cost of tracing for an event with one delivery: the hooks of its
+// publish and of its attempt. The case off has no tracer. With a share, the recorded spans are sent
+// to a collector that accepts them at once, and the time includes their encoding.
 func BenchmarkHooks(b *testing.B) {
 	for _, share := range []float64{-1, 0, 0.01, 1} {
 		name := "off"

@@ -13,14 +13,14 @@ const (
 	LastWait   = lastWait
 )
 
-// Sending is a door that sends by a function, for tests in virtual time: a connection of the
-// machine would not wait in it.
+// Sending is a door that sends by a function, for tests in virtual time. A connection of the
+// machine would not wait in virtual time.
 type Sending func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements [http.RoundTripper].
 func (s Sending) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }
 
-// CloseIdleConnections does nothing: there are none.
+// CloseIdleConnections does nothing, because there are no connections.
 func (Sending) CloseIdleConnections() {}
 
 // SendBy makes the tracer send by a function.

@@ -74,7 +74,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// run runs the tracer until stop is called, which waits for its end.
+// run runs the tracer. stop ends it and waits for its end.
 func run(t *testing.T, tr *traces.Tracer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func run(t *testing.T, tr *traces.Tracer) (stop func()) {
 	}
 }
 
-// accepted is a publish of the events, which began a second ago.
+// accepted returns an accepted publish of the events, which began a second ago.
 func accepted(events ...postrider.Event) observe.Accepted {
 	a := observe.Accepted{
 		Events: len(events), Published: events, Begun: time.Now().Add(-time.Second), Took: 5 * time.Millisecond,
@@ -102,7 +102,7 @@ func accepted(events ...postrider.Event) observe.Accepted {
 	return a
 }
 
-// settled is an attempt of the event that was rejected.
+// settled returns a rejected attempt of the event.
 func settled(e *postrider.Event, number int) observe.Settled {
 	return observe.Settled{
 		Delivery: postrider.Claimed{ID: postrider.DeliveryID{3}, Endpoint: postrider.EndpointID{4}, Event: e, Lane: postrider.LaneRetry, Attempt: number},
@@ -114,7 +114,7 @@ func settled(e *postrider.Event, number int) observe.Settled {
 	}
 }
 
-// byName returns the spans in the order of their names and their parents.
+// byName returns the spans by their name, event type and attempt number.
 func (c *collector) byName() map[string]*trace.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +144,8 @@ func attribute(s *trace.Span, key string) string {
 	return "?"
 }
 
-// TestACollectorGetsTheStoryOfAnEvent sends over a real connection, and reads what arrives by
-// the definitions of OTLP.
+// TestACollectorGetsTheStoryOfAnEvent sends over a real connection, and decodes the requests by the
+// definitions of OTLP.
 func TestACollectorGetsTheStoryOfAnEvent(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
@@ -222,7 +222,7 @@ func TestACollectorGetsTheStoryOfAnEvent(t *testing.T) {
 	}
 }
 
-// checkRequest compares a request with what was configured.
+// checkRequest compares a request with the options.
 func (c *collector) checkRequest(t *testing.T) {
 	t.Helper()
 	r := c.requests[0]
@@ -243,7 +243,7 @@ func (c *collector) checkRequest(t *testing.T) {
 	}
 }
 
-// checkNames compares the names of attributes that are not Postrider's own with those of the
+// checkNames compares the names of attributes that are not Postrider's own with the names of the
 // semantic conventions.
 func (c *collector) checkNames(t *testing.T) {
 	t.Helper()
@@ -294,7 +294,7 @@ func answer(status int, header http.Header) *http.Response {
 	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: header, Body: http.NoBody}
 }
 
-// TestACollectorThatHangsHoldsNothing has a collector that takes requests and never answers.
+// TestACollectorThatHangsHoldsNothing has a collector that accepts requests and never answers.
 func TestACollectorThatHangsHoldsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -332,7 +332,8 @@ func TestACollectorThatHangsHoldsNothing(t *testing.T) {
 	})
 }
 
-// TestSpansWaitForACollectorThatComesBack answers the first requests with errors that pass.
+// TestSpansWaitForACollectorThatComesBack answers the first requests with errors that can pass by
+// themselves.
 func TestSpansWaitForACollectorThatComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -400,7 +401,7 @@ func TestTheServerDecidesWhatIsRecorded(t *testing.T) {
 		for i := range 2000 {
 			e := postrider.Event{ID: postrider.EventID{1, 14: byte(i >> 8), 15: byte(i)}, TraceParent: sampled}
 			if postrider.Sampled(e.ID, share) {
-				want += 4 // two of the publish, the chunk's and the attempt's
+				want += 4 // two of the publish, one of the chunk, one of the attempt
 			}
 			h.Accepted.Call(accepted(e))
 			h.Committed.Call(observe.Committed{Chunk: &observe.Chunk{Event: &e}})

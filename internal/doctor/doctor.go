@@ -29,7 +29,7 @@ type Status string
 // The statuses of a check.
 const (
 	OK Status = "ok"
-	// the server works, but it is slower, less safe or less useful than it could be
+	// Warn: the server works, but it is slower, less safe or less useful than it could be.
 	Warn Status = "warn"
 	Fail Status = "fail" // the server does not start, loses events, or will stop working
 )

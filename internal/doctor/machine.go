@@ -185,7 +185,7 @@ func MemoryLimit(root fs.FS) (limit int64, of string) {
 		for at := path.Join(top, group); ; at = path.Dir(at) {
 			text, err := fs.ReadFile(root, path.Join(at, file))
 			n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-			// version 1 writes "no limit" as a huge number
+			// Version 1 writes "no limit" as a huge number.
 			if err == nil && bad == nil && n < 1<<60 && (limit == 0 || n < limit) {
 				limit, of = n, "this control group (container)"
 			}

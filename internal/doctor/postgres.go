@@ -10,12 +10,13 @@ import (
 // Postgres describes a PostgreSQL database, as a session of a server sees it.
 type Postgres struct {
 	Version string // of the database server, such as 15.18
-	// major versions: of this server, and the oldest and the newest tested
+	// Major is the major version of this server. Oldest and Newest are the oldest and the newest
+	// that are tested.
 	Major, Oldest, Newest  int
 	Role, Database, Schema string // of the session; tables are created in Schema, empty: in none
 	MayCreate              bool   // the role may create tables in Schema
 	NotOwned               []string
-	// rights on existing tables that the role lacks, such as "insert on events"
+	// Denied has the rights on existing tables that the role lacks, such as "insert on events".
 	Denied              []string
 	Settings            map[string]Setting
 	Connections         Connections
@@ -42,8 +43,8 @@ type Migrations struct {
 	Has   int64 // version in the database; 0: no tables yet
 	Knows int64 // version of this program
 
-	// why the tables differ from those that this program makes for their version; nil: they are
-	// equal
+	// Unlike says why the tables differ from those that this program makes for their version. Nil:
+	// they are equal.
 	Unlike error
 }
 

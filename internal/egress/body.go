@@ -22,7 +22,7 @@ var bodyBuffers = sync.Pool{New: func() any { return new([maxBody + maxDrain]byt
 // A read error is no error of the attempt. The status has decided the attempt, and the part of the
 // body that arrived is kept.
 func (rd *responseReader) readBody(f framing) (body []byte, whole bool) {
-	// the buffer has the whole body: the common case
+	// The buffer has the whole body: the common case.
 	if n := int64(rd.w - rd.r); f.length >= 0 && f.length <= min(n, maxBody) {
 		body = append(body, rd.buffer[rd.r:][:f.length]...)
 		rd.r += int(f.length)

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxClientTLS = 1024 // configurations that are cached
-	// TLS sessions of each configuration: most configurations are used with one host
+	// The TLS sessions of each configuration. Most configurations are used with one host.
 	clientTLSSessions = 8
 )
 

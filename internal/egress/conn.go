@@ -16,7 +16,8 @@ type conn struct {
 	server   Server
 
 	idleSince time.Time // set by the pool
-	// called once, when c is closed; nil: c was closed, or the room does not count it
+	// closed is called once, when the connection is closed. Nil: it was closed already, or the room
+	// does not count it.
 	closed    func()
 	interrupt func() // ends all reads and writes, until the deadline is set again
 

@@ -62,7 +62,8 @@ import (
 // Options configures an [Egress]. The zero value is the production default.
 type Options struct {
 	Reach
-	// from [ParseProxy]; makes every connection, to addresses checked here; nil: none
+	// Proxy comes from [ParseProxy]. It makes every connection, to addresses that were checked here.
+	// Nil: no proxy.
 	Proxy    *url.URL
 	Resolver Resolver       // default: the pure Go resolver
 	RootCAs  *x509.CertPool // authorities that servers' certificates must come from; nil: the system's
@@ -76,7 +77,7 @@ type Options struct {
 type Reach struct {
 	AllowHTTP bool           // allow http besides https
 	Allow     []netip.Prefix // addresses allowed although they are not public; Allow wins over Deny
-	// addresses refused although they are public, such as those of this machine
+	// Deny has addresses that are refused although they are public, such as this machine's own.
 	Deny    []netip.Prefix
 	Ports   []uint16 // allowed ports; nil: 80, 443, 8080, 8443
 	AnyPort bool     // allow every port and ignore Ports

@@ -105,7 +105,7 @@ func parseKey(text string) (any, error) {
 		return nil, errors.New("must be at most 64 KiB")
 	}
 	block, rest := pem.Decode([]byte(text))
-	// openssl ecparam writes this block before the key
+	// Openssl ecparam writes this block before the key.
 	if block != nil && block.Type == "EC PARAMETERS" {
 		block, rest = pem.Decode(rest)
 	}

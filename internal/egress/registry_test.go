@@ -97,7 +97,7 @@ func TestRegistriesOfSpecialPurposesAreRefused(t *testing.T) {
 				t.Errorf("%v of %v is allowed", ip, b)
 			}
 		}
-		// an address beside a block is refused only if another block has it
+		// An address beside a block is refused only if another block has it.
 		for _, ip := range []netip.Addr{first.Prev(), end.Next()} {
 			if ip.IsValid() {
 				agree(t, e, blocks, ip)

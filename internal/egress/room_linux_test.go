@@ -34,7 +34,7 @@ func TestWithoutDescriptors(t *testing.T) {
 		_, err := e.Post(ctx, url, []byte("{}"))
 		return err
 	}
-	// opens descriptors that are kept, such as the poller's
+	// This request opens descriptors that are kept, such as the poller's.
 	if err := post("http://127.0.0.1:1/"); err == nil {
 		t.Fatal("somebody listens at port 1")
 	}

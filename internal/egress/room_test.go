@@ -57,7 +57,7 @@ func TestWhatThisMachineLacksIsNotTheServersFault(t *testing.T) {
 func TestRoomIsBounded(t *testing.T) {
 	t.Parallel()
 	allow := egress.Reach{AllowHTTP: true, AnyPort: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	// room for one connection
+	// There is room for one connection.
 	e := open(t, egress.Options{Reach: allow, Descriptors: 10, LocalPorts: 4})
 	if n := egress.Connections(10); n != 1 {
 		t.Fatalf("%d connections, want 1", n)

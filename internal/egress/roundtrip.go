@@ -24,7 +24,8 @@ type Exchange struct {
 
 	Sent    bool // set by RoundTrip: a byte of any request was written since Reset
 	Written bool // set by RoundTrip: a byte of the last request was written
-	// set by RoundTrip: the sum of all calls since Reset; Reused is of the last call
+	// Timing is set by RoundTrip. It is the sum of all calls since Reset; only Reused is that of the
+	// last call.
 	Timing postrider.Timing
 
 	reader responseReader

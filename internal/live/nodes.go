@@ -30,11 +30,12 @@ const (
 	renewEvery  = 4 * time.Second
 	watchedFor  = 3 * renewEvery
 	maxAccounts = 128 // accounts in one message; a node with more sends *
-	// bytes of a batch, 6.7 KB in base64; PostgreSQL limits a notification to 8 KB
+	// maxBatch is the most bytes of a batch: 6.7 KB in base64. PostgreSQL limits a notification to
+	// 8 KB.
 	maxBatch    = 5 << 10
 	maxOutgoing = 64 // items that wait for the next batch; more do not fit into one
-	// accounts whose left-out attempts a batch counts separately; all further accounts share one
-	// count
+	// maxLeftOut is how many accounts have a count of their own for attempts that a batch leaves
+	// out. All further accounts share one count.
 	maxLeftOut   = 16
 	batchVersion = 1
 )
@@ -42,7 +43,7 @@ const (
 // peer is another node that has subscriptions.
 type peer struct {
 	accounts map[postrider.AccountID]struct{} // accounts of its subscriptions; nil: all
-	// when the peer is forgotten; a watch message sets it anew
+	// until is when the peer is forgotten. Each watch message of the peer sets it anew.
 	until time.Time
 }
 

@@ -292,7 +292,7 @@ func TestTwoNodesOnPostgreSQLSeeEachOthersAttempts(t *testing.T) {
 	for n := range hubs {
 		watcher, maker := hubs[n].Subscribe(ctx, observe.Watch{Status: postrider.Delivered}), hubs[1-n]
 		deadline := time.After(testkit.Patience)
-		// the maker learns only some time later that somebody watches
+		// The maker learns only some time later that somebody watches.
 		made := time.NewTicker(50 * time.Millisecond)
 		got := make(chan []observe.Attempted, 1)
 		running.Go(func() {

@@ -62,7 +62,7 @@ func (e Email) Send(ctx context.Context, messages []Message, done func(i int, er
 		}
 	}
 	if err == nil {
-		// closes the SMTP session; an error does not matter, since all messages were sent
+		// Close ends the SMTP session. An error does not matter, since all messages were sent.
 		_ = client.Close()
 	}
 }

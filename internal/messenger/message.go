@@ -140,7 +140,7 @@ var errNoPublicURL = errors.New("the server's public URL is not set")
 
 // untold has the notices of a message.
 type untold struct {
-	// the first notices that the destination wants, at most maxLines
+	// lines has the first notices that the destination wants, at most maxLines.
 	lines  []postrider.Notice
 	counts map[postrider.NoticeKind]int // how many notices of each kind the destination wants
 	all    int

@@ -189,7 +189,7 @@ func (m *Messenger) round(ctx context.Context, name postrider.Channel, channel C
 		return 0, err
 	}
 	slices.SortStableFunc(claimed, func(a, b postrider.Destination) int {
-		// the operator's first, which have a zero account
+		// The operator's destinations come first: their account is zero.
 		return slices.Compare(a.Account[:], b.Account[:])
 	})
 	var messages []Message

@@ -390,7 +390,7 @@ func TestAMailServerThatHangs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var listen net.ListenConfig
-	// the system accepts connections, but nobody answers
+	// The system accepts connections, but nobody answers.
 	silent, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -49,58 +49,80 @@ func (h Hook[T]) Call(with T) {
 // Hooks are the functions that are called. Each may be nil. The zero value is for parts that nobody
 // observes.
 type Hooks struct {
-	Accepted Hook[Accepted] // a publish is committed and its caller has the receipts
-	Refused  Hook[Refused]  // a publish was not accepted
-	// a quota refused a request; for a publish, after Refused
+	// Accepted: a publish is committed, and its caller has the receipts.
+	Accepted Hook[Accepted]
+	// Refused: a publish was refused.
+	Refused Hook[Refused]
+	// QuotaUsed: a quota refused a request. For a publish it is called after Refused.
 	QuotaUsed Hook[*postrider.QuotaError]
-	// a commit of publishes, or of a chunk of a fan-out, has ended
-	Committed       Hook[Committed]
-	Claimed         Hook[Claimed]           // a claim has returned
-	AttemptStarted  Hook[postrider.Claimed] // a request is about to leave
-	AttemptFinished Hook[AttemptFinished]   // a request has ended; it is not settled yet
-	// this failure of the server prevented an attempt; after AttemptFinished
-	Postponed  Hook[postrider.Failure]
-	Settled    Hook[Settled] // an attempt is recorded and its delivery has moved
-	DeadLetter Hook[Settled] // a delivery became a dead letter; called after Settled
-	// this many attempts of dead nodes are recorded as lost; a stale settlement may replace one
+	// Committed: a commit of publishes, or of a chunk of a fan-out, has ended.
+	Committed Hook[Committed]
+	// Claimed: a claim has returned.
+	Claimed Hook[Claimed]
+	// AttemptStarted: a request is about to leave.
+	AttemptStarted Hook[postrider.Claimed]
+	// AttemptFinished: a request has ended; it is not settled yet.
+	AttemptFinished Hook[AttemptFinished]
+	// Postponed: this failure of the server prevented an attempt. Called after AttemptFinished.
+	Postponed Hook[postrider.Failure]
+	// Settled: an attempt is recorded, and its delivery has moved.
+	Settled Hook[Settled]
+	// DeadLetter: a delivery became a dead letter. Called after Settled.
+	DeadLetter Hook[Settled]
+	// AttemptsLost: this many attempts of dead nodes are recorded as lost. A stale settlement may
+	// replace one.
 	AttemptsLost Hook[int]
-	// a node or a person opened, probed or closed a circuit, and the change is stored; called once,
-	// by the node that stored it
+	// CircuitChanged: a node or a person opened, probed or closed a circuit, and the change is
+	// stored. Called once, by the node that stored the change.
 	CircuitChanged Hook[postrider.Circuit]
-	// an endpoint was warned about or disabled (a 410 included), or is healthy again
+	// HealthChanged: an endpoint was warned about or disabled (a 410 included), or is healthy again.
 	HealthChanged Hook[postrider.EndpointHealth]
-	// a notice is stored; called once, by the node that stored it
+	// Noticed: a notice is stored. Called once, by the node that stored the notice.
 	Noticed Hook[postrider.Notice]
-	// how many notices wait for their operational events, as far as the last round of
-	// internal/notify read
+	// NoticesWaiting: how many notices wait for their operational events, as far as the last round
+	// of internal/notify read.
 	NoticesWaiting Hook[int]
-	// a replay job is done or has failed; called once, by the node that ended it. Its deliveries
-	// may still be pending
+	// ReplayEnded: a replay job is done or has failed. Its deliveries may still be pending. Called
+	// once, by the node that ended the job.
 	ReplayEnded Hook[postrider.ReplayJob]
-	Lag         Hook[time.Duration] // how far this node lags behind; four times a second
-	LoopLag     Hook[time.Duration] // how long the dispatcher's loop took to reach an input; four times a second
-	// the deliveries that wait for this node's endpoints; every 15 s
-	Queue      Hook[Queue]
-	WokenUp    Hook[WakeUp]     // a message to or from other nodes
-	Membership Hook[Membership] // a heartbeat has returned
-	ChoreDone  Hook[ChoreDone]  // a round of a chore has ended
-	// a round of a chore continues; after each of its chunks but the last. It has the time and rows
-	// so far
-	ChoreWorks    Hook[ChoreDone]
-	HealthCounted Hook[HealthCounts] // the janitor has assessed all endpoints
-	Ended         Hook[Ended]        // deliveries ended without an attempt
-	Responded     Hook[Responded]    // a request of the API got its response
-	// a read of the API or a page was refused, because too many reads of its account were under way
+	// Lag: how far this node lags behind; four times a second.
+	Lag Hook[time.Duration]
+	// LoopLag: how long the dispatcher's loop took to reach an input; four times a second.
+	LoopLag Hook[time.Duration]
+	// Queue: the deliveries that wait for this node's endpoints; every 15 s.
+	Queue Hook[Queue]
+	// WokenUp: a message was sent to other nodes, or came from one.
+	WokenUp Hook[WakeUp]
+	// Membership: a heartbeat has returned.
+	Membership Hook[Membership]
+	// ChoreDone: a round of a chore has ended.
+	ChoreDone Hook[ChoreDone]
+	// ChoreWorks: a round of a chore continues. Called after each of its chunks but the last, with
+	// the time and the rows so far.
+	ChoreWorks Hook[ChoreDone]
+	// HealthCounted: the janitor has assessed all endpoints.
+	HealthCounted Hook[HealthCounts]
+	// Ended: deliveries ended without an attempt.
+	Ended Hook[Ended]
+	// Responded: a request of the API got its response.
+	Responded Hook[Responded]
+	// ReadRefused: a read of the API or a page was refused, because too many reads of its account
+	// were under way.
 	ReadRefused Hook[postrider.AccountID]
-	StoreCalled Hook[StoreCall] // a call of the store has ended
-	// a message to a notice destination was sent, or failed
+	// StoreCalled: a call of the store has ended.
+	StoreCalled Hook[StoreCall]
+	// MessageDone: a message to a notice destination was sent, or failed.
 	MessageDone Hook[MessageDone]
-	// the used part of the disk of the store, 0 to 1; each second, if it can be measured
-	Disk        Hook[float64]
-	Ready       Hook[bool]          // whether /readyz says that the server is ready; every 5 s
-	ClockOffset Hook[time.Duration] // how far the store's clock is ahead of this machine's; each second
-	Backup      Hook[Backup]        // the state of the backups of one kind; every 15 s
-	Violated    Hook[string]        // an invariant was violated; its name
+	// Disk: the used part of the disk of the store, 0 to 1; each second, if it can be measured.
+	Disk Hook[float64]
+	// Ready: whether /readyz says that the server is ready; every 5 s.
+	Ready Hook[bool]
+	// ClockOffset: how far the store's clock is ahead of this machine's; each second.
+	ClockOffset Hook[time.Duration]
+	// Backup: the state of the backups of one kind; every 15 s.
+	Backup Hook[Backup]
+	// Violated: the invariant with this name was violated.
+	Violated Hook[string]
 }
 
 // Accepted is an accepted publish. The slices belong to the caller: a hook must keep neither the
@@ -177,7 +199,8 @@ type AttemptFinished struct {
 type Queue struct {
 	Lanes        []QueueLane
 	OpenCircuits int // circuits that are not closed
-	// the most circuits that opened within one hour; those that a person opened do not count
+	// OpenedTogether is the most circuits that opened within one hour. Those that a person opened do
+	// not count.
 	OpenedTogether int
 	Partial        bool // more lanes have work than were read
 }
@@ -246,7 +269,8 @@ type Settled struct {
 	Delivery   postrider.Claimed
 	Attempt    postrider.Attempt
 	Transition postrider.Transition
-	// another node had the delivery: the attempt is recorded, but the delivery did not move
+	// Stale says that another node had the delivery: the attempt is recorded, but the delivery did
+	// not move.
 	Stale bool
 }
 

@@ -25,10 +25,10 @@ type BacklogStore interface {
 // BacklogOptions tunes [Backlogs].
 type BacklogOptions struct {
 	Default int64 // limit of accounts without a limit of their own; 0: none
-	// reports whether this is the one node that counts; default: always true
+	// Leads reports whether this is the one node that counts. Default: always true.
 	Leads func() bool
-	// called when an endpoint was marked or unmarked, so that this node reads it at once; default:
-	// does nothing
+	// Notify is called when an endpoint was marked or unmarked, so that this node reads it at once.
+	// Default: does nothing.
 	Notify func(postrider.EndpointID)
 	IDs    *store.IDs    // ids of notices; default: by the time of this machine
 	Hooks  observe.Hooks // default: none

@@ -149,7 +149,7 @@ func TestABurstIsAcceptedAtOnceAndThenTheRate(t *testing.T) {
 		if err == nil || *err != want {
 			t.Fatalf("error = %+v, want %+v", err, want)
 		}
-		// while the bucket was full, no events flowed in
+		// While the bucket was full, no events flowed in.
 		time.Sleep(err.RetryAfter + 100*time.Millisecond)
 		if err := w.publish(m, account, 1); err != nil {
 			t.Errorf("after Retry-After: %+v", err)

@@ -331,7 +331,7 @@ type killed struct {
 	*memory.Store
 	mu   sync.Mutex
 	dead bool
-	// decides which chunks fail, and whether before or after they are stored; nil: none
+	// fate decides which chunks fail, and whether before or after they are stored; nil: none.
 	fate func(store.ReplayChunk) (before, after error)
 }
 

@@ -43,7 +43,7 @@ func TestAJobStopsWhileTheStoreHasNoRoom(t *testing.T) {
 				t.Errorf("after an hour without room a job is %s with %d, want running with %d", got.Status, got.Handled, want)
 			}
 		}
-		// it would replay the same deliveries
+		// The second job would replay the same deliveries.
 		w.ok(w.SetReplayJob(t.Context(), store.SetReplayJob{ID: second, Status: postrider.ReplayCancelled}))
 		disk.Store(false)
 		time.Sleep(4 * time.Second) // the runner looks for jobs each second

@@ -253,7 +253,7 @@ func TestMemoryIsBoundedWith100000ActiveEndpoints(t *testing.T) { //nolint:paral
 		for i := range endpoints {
 			id := postrider.EndpointID{byte(i), byte(i >> 8), byte(i >> 16)}
 			s := settled(id, time.Duration(1+round)*time.Second)
-			// each endpoint has a text of its own
+			// Each endpoint has a text of its own.
 			s.Delivery.Event.Type = fmt.Sprintf("order.created.%d", i)
 			settle(s)
 		}

@@ -113,7 +113,7 @@ func TestChangedValuesAreDamaged(t *testing.T) {
 	for i := range s.Encrypted {
 		for bit := range 8 {
 			err := open(func(s *postrider.Secret) { s.Encrypted[i] ^= 1 << bit })
-			// the bytes before have the format and the key
+			// The bytes before have the format and the key.
 			if i > 8 && !errors.Is(err, secrets.ErrDamaged) {
 				t.Errorf("byte %d: %v, want ErrDamaged", i, err)
 			}

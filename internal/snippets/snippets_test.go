@@ -23,7 +23,7 @@ type program struct {
 	language string
 	driver   string // in testdata
 	place    string // file of the snippet; * is the variant's name
-	// makes many snippets fit into one program; nil: unchanged
+	// wrap makes many snippets fit into one program. Nil: they are unchanged.
 	wrap   func(name, code string) string
 	finish func(names []string) (file string) // text that precedes the driver; nil: none
 	as     string                             // name of the driver in the folder; empty: as in testdata

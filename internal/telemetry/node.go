@@ -183,7 +183,7 @@ func (n *node) choreDone(c observe.ChoreDone) {
 	} else {
 		n.choreSuccess.WithLabelValues(chore).Set(float64(time.Now().UnixMilli()) / 1000)
 	}
-	// served from the first round on, so that the first failure is an increase
+	// This series is served from the first round on, so that the first failure is an increase.
 	n.chores.WithLabelValues(chore, resultError)
 	n.chores.WithLabelValues(chore, result).Inc()
 	n.choreRows.WithLabelValues(chore).Add(float64(c.Rows))

@@ -26,7 +26,7 @@ func newQueue(f factory) queue {
 		partial:  f.gauge("queue_partial", "1: more lanes have work than were read."),
 		measured: f.gauge("queue_measured_timestamp_seconds", "When the queue was measured last; before that, when the server started."),
 	}
-	// so that a server that has just started does not look like one that cannot measure
+	// A server that has just started must not look like one that cannot measure.
 	q.measured.SetToCurrentTime()
 	return q
 }

@@ -45,7 +45,7 @@ type Options struct {
 	Version    string       // version of the program
 	Worst      int          // how many endpoints are named by their ids; 0: none
 	HookPanics func() int64 // how many hooks panicked; default: none
-	// counts of spans for the collector of traces; default: none
+	// Spans returns how many spans were sent and dropped by package traces. Default: none.
 	Spans func() (sent, dropped int64)
 	Log   *slog.Logger // default: discard
 }

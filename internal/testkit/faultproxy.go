@@ -54,7 +54,7 @@ func (p *FaultProxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Away(true) cuts every connection and refuses new ones. Away(false) ends that.
+// Away cuts every connection and refuses new ones if away is true. False ends that.
 func (p *FaultProxy) Away(away bool) {
 	p.mu.Lock()
 	p.away = away
@@ -119,7 +119,7 @@ func (p *FaultProxy) forward(client, server net.Conn, cut *atomic.Bool) {
 		p.pause()
 		_, failed := server.Write(piece[:n])
 		if half, ok := server.(interface{ CloseWrite() error }); ok && cut.Load() && failed == nil {
-			// the server answers in vain and closes its side; then answer closes both
+			// The server answers in vain and closes its side; then answer closes both.
 			_ = half.CloseWrite()
 			return
 		}

@@ -23,11 +23,11 @@ type Hostile struct {
 	Kept     bool // its connection may be used for a further request
 
 	steps []step
-	// instead of steps: starts the listener, or a port without one
+	// start is used instead of steps. It starts the listener, or a port without one. Nil: steps.
 	start  func() (*spot, error)
 	config func(*wardrobe) (*tls.Config, error) // nil: a good configuration
 	raw    bool                                 // the steps run before TLS
-	// name in the rig's DNS, in the URL instead of the address
+	// name is a name in the rig's DNS. The URL has it instead of the address. Empty: the address.
 	name string
 	lie  lie // answers of the DNS for that name
 }

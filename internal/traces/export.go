@@ -122,7 +122,7 @@ func (t *Tracer) post(ctx context.Context, body []byte) (again time.Duration, er
 		return 0, fmt.Errorf("send spans: %w", err)
 	}
 	defer response.Body.Close()
-	// read to the end, so that the connection can be used again
+	// The body is read to its end, so that the connection can be used again.
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:

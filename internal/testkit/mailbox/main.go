@@ -24,7 +24,8 @@ func main() {
 
 func run() error {
 	out := json.NewEncoder(os.Stdout)
-	// errors of output; the mail server calls Took, and run reads failed after the server has ended
+	// failed has the errors of output. The mail server calls Took, and run reads failed after the
+	// server has ended.
 	var failed error
 	server := testkit.MailServer{Took: func(e testkit.Email) {
 		failed = errors.Join(failed, out.Encode(map[string]any{"to": e.To, "header": e.Header, "content": string(e.Content)}))

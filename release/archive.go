@@ -36,7 +36,7 @@ func packTar(prefix string, files []file, when time.Time) ([]byte, error) {
 			}
 		}
 	}
-	// a folder of the caller keeps its own mode, even if a file below it was added before
+	// A folder of the caller keeps its own mode, even if a file below it was added before.
 	for _, f := range files {
 		all[f.name] = f
 	}
@@ -152,9 +152,9 @@ func (r *release) writeArchive(w io.Writer, p *program) error {
 		return err
 	}
 	for source, name := range map[string]string{
-		// the same path as in the repository, so that links between the pages work
+		// The path is the same as in the repository, so that links between the pages work.
 		"docs/operate": "docs/operate",
-		// beside compose.yaml, which mounts them
+		// These are beside compose.yaml, which mounts them.
 		"deploy/prometheus": "prometheus", "deploy/grafana": "grafana",
 	} {
 		more, err := r.readFolder(source, folder+name)

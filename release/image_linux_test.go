@@ -126,7 +126,7 @@ func (c container) start(t *testing.T, root string) (api, ops string) {
 		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-format=text", "--egress-allow=127.0.0.0/8", "--egress-ports=any")...)
 	cmd.Dir, cmd.Env = c.Config.WorkingDir, c.Config.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser}, Pdeathsig: syscall.SIGKILL}
-	// a user namespace in which this user has the image's number, and may change its root
+	// In this user namespace, the user has the image's number and may change its root.
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.Credential.NoSetGroups = true

@@ -83,7 +83,7 @@ func (r *release) run(ctx context.Context, chosen []target, log io.Writer) error
 	if err := r.describe(ctx); err != nil {
 		return err
 	}
-	// it fails if the folder exists, because its files would get into the checksums
+	// Mkdir fails if the folder exists: its files would get into the checksums.
 	if err := os.Mkdir(r.out, 0o755); err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (p published) checkArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, module := range built.Deps {
-		// one line in the list, and one text
+		// One line in the list, and one text.
 		if n := strings.Count(notes, "\n"+module.Path+" "+module.Version+": "); n < 2 {
 			t.Errorf("THIRD_PARTY_LICENSES names %s %s %d times", module.Path, module.Version, n)
 		}

@@ -72,7 +72,7 @@ func (r *release) writeSBOM(w io.Writer, p *program) error {
 	}
 	d := spdxDocument{
 		ID: "SPDXRef-DOCUMENT", Version: "SPDX-2.3", Name: name, DataLicence: "CC0-1.0",
-		// unique, because the binary is unique
+		// The namespace is unique, because the binary is.
 		Namespace: "https://" + p.info.Main.Path + "/spdx/" + name + "-" + sum,
 		Creation: spdxCreation{
 			Created:  r.time.Format(time.RFC3339),

@@ -189,7 +189,7 @@ func mailHangs(ctx context.Context, w *environment, r *reading) error {
 		return err
 	}
 	flags := []string{"--smtp-url", "smtp+plain://" + h, "--smtp-from", "webhooks@example.com"}
-	// without a mail server, the server accepts no addresses
+	// Without a mail server, the server accepts no addresses.
 	if err := restarted(nil, flags...)(ctx, w, r); err != nil {
 		return err
 	}

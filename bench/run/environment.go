@@ -193,7 +193,7 @@ func (w *environment) createEndpoint(ctx context.Context, place, i int) error {
 	}
 	host := "127.0.0.1"
 	if h := i % max(1, g.hosts); h > 0 || place > 0 {
-		// the same addresses as in seedEndpoints
+		// seedEndpoints uses the same addresses in SQL.
 		host = fmt.Sprintf("127.%d.%d.%d", place, h/250, 1+h%250)
 	}
 	made, err := w.nodes[0].Client().CreateEndpoint(ctx, apitypes.EndpointCreate{

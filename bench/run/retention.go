@@ -97,7 +97,7 @@ func (w *environment) fillRetention(ctx context.Context, f lab.Fill, h extentOfH
 // fillDays makes rows of one table, spread evenly over days of the past.
 func (w *environment) fillDays(ctx context.Context, f lab.Fill, table string, d days) error {
 	begin := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -d.ago)
-	// so that the last row belongs to the last day
+	// A second less, so that the last row belongs to the last day.
 	span := time.Duration(d.n)*24*time.Hour - time.Second
 	ms := fmt.Sprintf("%d + i * %d / %d", begin.UnixMilli(), span.Milliseconds(), d.n*d.rows)
 	event, delivery := f.ID(ms, "i"), f.ID(ms, "100000000 + i")

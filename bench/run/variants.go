@@ -21,7 +21,7 @@ type variant struct {
 	name    string
 	program string // of another commit; empty: the server of this tree
 	scraped bool   // a Prometheus reads /metrics every five seconds
-	// share of the events that are traced, for a collector in this process; 0: no traces
+	// share is the part of the events that are traced, for a collector in this process. 0: none.
 	share float64
 }
 
@@ -152,14 +152,14 @@ type collector struct{ spans *atomic.Int64 }
 // ServeHTTP implements [http.Handler].
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
-	// the path TracesData.resource_spans, ResourceSpans.scope_spans, ScopeSpans.spans
+	// The path TracesData.resource_spans, ResourceSpans.scope_spans, ScopeSpans.spans.
 	n, ok := spansOf(body, 1, 2, 2)
 	if err != nil || !ok || r.URL.Path != "/v1/traces" {
 		http.Error(w, "this is no request of OTLP", http.StatusBadRequest)
 		return
 	}
 	c.spans.Add(n)
-	// an empty body is a response without errors
+	// An empty body is a response without errors.
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 

@@ -48,7 +48,7 @@ func (s *sink) Run(ctx context.Context, listener net.Listener) error {
 		s.conns[conn] = struct{}{}
 		s.mu.Unlock()
 		serving.Go(func() {
-			// the peer closed the connection, or sent something that the sink cannot read
+			// The peer closed the connection, or sent something that the sink cannot read.
 			_ = s.serve(conn)
 			conn.Close()
 			s.mu.Lock()

@@ -291,7 +291,7 @@ func (d *demo) summarize(ctx context.Context) error {
 	}
 	d.shown = summary.String()
 	if d.drawn > 0 {
-		// moves the cursor up and clears the lines below
+		// Moves the cursor up and clears the lines below.
 		fmt.Fprintf(d.term.out, "\x1b[%dA\x1b[J", d.drawn)
 	}
 	if d.term.live() {

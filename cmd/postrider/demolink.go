@@ -39,7 +39,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.server.ServeHTTP(response, login)
 	w.Header()["Set-Cookie"] = response.Header()["Set-Cookie"]
 	w.Header().Set("Cache-Control", "no-store")
-	// the demonstration lasts minutes; without a session this page leads to the login
+	// The demonstration lasts minutes; without a session this page leads to the login.
 	http.Redirect(w, r, l.url+"/dashboard?range=1h", http.StatusSeeOther)
 }
 

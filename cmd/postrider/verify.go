@@ -130,7 +130,7 @@ func (c *verifyCmd) headers() (http.Header, error) {
 		switch {
 		case ok:
 			headers.Add(name, strings.TrimSpace(value))
-		// the first line of a request or response
+		// The first line of a request or response.
 		case line != "" && !strings.Contains(line, " HTTP/") && !strings.HasPrefix(line, "HTTP/"):
 			return nil, misused("--header: must be NAME: VALUE, not %q", shorten(line))
 		}

@@ -32,7 +32,8 @@ type SinkStats struct {
 	P95      int64     `json:"p95_us"`
 	P99      int64     `json:"p99_us"`
 	Longest  int64     `json:"longest_us"`
-	// longest time of an event that had arrived before; 0 if the sink does not count events
+	// Again is the longest time of an event that had arrived before; 0 if the sink does not count
+	// events.
 	Again  int64 `json:"again_us"`
 	Oldest int64 `json:"oldest_us"` // oldest age, at the mark, of events that arrived after it
 }
@@ -140,7 +141,8 @@ type Load struct {
 	Targets []string // host:port of each node
 	Key     string
 	Account string
-	// path of a sink that gets the requests instead of a server; empty: a server gets them
+	// Raw is the path of a sink that gets the requests instead of a server. Empty: a server gets
+	// them.
 	Raw         string
 	Std         bool   // use net/http's client
 	Prefix      string // of the event types

@@ -47,7 +47,7 @@ func (l *Lab) Start(ctx context.Context, name string, out io.Writer, args ...str
 		p.cmd.Stdout = out
 	}
 	p.cmd.Env = environment()
-	// an interrupt reaches only this program, which passes it on
+	// An interrupt then reaches only this program, which passes it on.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), log.Close())

@@ -199,7 +199,7 @@ func (m Metrics) Lines(begin string) (lines []string) {
 // Sum adds up the values of the lines that start with begin.
 func (m Metrics) Sum(begin string) (sum float64) {
 	for _, line := range m.Lines(begin) {
-		// a value that is no number counts as 0
+		// A value that is no number counts as 0.
 		value, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		sum += value
 	}

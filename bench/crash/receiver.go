@@ -39,7 +39,8 @@ type receiver struct {
 // zero: no request.
 type start struct{ at, first time.Time }
 
-// arrival is an event at an endpoint. The times in arrivals are those of its acceptances.
+// arrival is an event at an endpoint. receiver.arrivals has the times at which the
+// endpoint accepted the event.
 type arrival struct {
 	path  string
 	event postrider.EventID

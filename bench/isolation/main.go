@@ -49,7 +49,8 @@ const (
 	// every is the time between two events for a healthy endpoint. An event is retried before the
 	// next one is published.
 	every = 6 * time.Second
-	// healthyTimeout is the timeout of healthy endpoints, badTimeout that of bad ones.
+	// healthyTimeout is the timeout of healthy endpoints, badTimeout is the timeout
+	// of bad ones.
 	healthyTimeout, badTimeout = time.Second, 5 * time.Second
 )
 

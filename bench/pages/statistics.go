@@ -49,8 +49,8 @@ func (h *history) fillTroubles(ctx context.Context) error {
 // day by minute and two days by hour. Everything has as many attempts a minute as the history; the
 // account has a tenth of that, and the endpoint a hundredth.
 //
-// There is also a rollup of the present hour and of the present day. The positions say that they
-// contain all minutes and hours, so the server has nothing to roll up meanwhile.
+// There is also a rollup of the present hour and of the present day. The stored positions
+// say that the rollups contain all minutes and hours, so the server has nothing to roll up meanwhile.
 func (h *history) fillRollups(ctx context.Context) error {
 	if err := h.fill.Do(ctx, "delete from rollups where step > 0"); err != nil {
 		return err

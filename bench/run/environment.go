@@ -73,7 +73,7 @@ func (g group) matches() int64 {
 	return 1
 }
 
-// manyEndpoints is the size from which the endpoints of a group are made by SQL.
+// manyEndpoints is the least size of a group whose endpoints are made by SQL.
 const manyEndpoints = 200
 
 // environment is a setup with running servers.

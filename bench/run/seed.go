@@ -127,8 +127,8 @@ func tidied(ctx context.Context, w *environment, _ *reading) error {
 	return nil
 }
 
-// backlog fills the queue of a class with one paused endpoint, and resumes that endpoint. All rows
-// are due. They are first attempts or retries of one event.
+// backlog fills the queue of a class, whose only endpoint is paused, and resumes that endpoint. All
+// rows are due. They are first attempts or retries of one event.
 func backlog(class string, rows int, retries bool) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		overrides := map[string]string{

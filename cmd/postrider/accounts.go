@@ -10,7 +10,7 @@ import (
 )
 
 // accountsCmd is the group of commands for accounts, the customers of the platform.
-// All of them need an admin key.
+// All of these commands need an admin key.
 type accountsCmd struct {
 	List   accountsListCmd   `cmd:"" help:"List accounts, newest first."`
 	Create accountsCreateCmd `cmd:"" help:"Make an account."`

@@ -32,7 +32,8 @@ func (completionCmd) Help() string {
 // command and no flag, so they stay valid when the program is upgraded. If __complete prints
 // nothing, as for files and free values, the shell offers files.
 var completionScripts = map[string]string{
-	// Bash itself splits words at = and :, and replaces only the part after the last of them.
+	// Bash itself splits words at = and :, and replaces only the part after the last
+	// of these characters.
 	"bash": `_postrider() {
   local line="${COMP_LINE:0:COMP_POINT}" words word before IFS=$' \t\n'
   read -ra words <<< "$line"

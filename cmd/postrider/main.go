@@ -276,8 +276,8 @@ func isForeign(err error) bool {
 	return ok
 }
 
-// choices removes the empty choice from the parser's errors. An enum has the empty choice only for
-// a flag that is not given.
+// choices removes the empty choice from the parser's errors. Enums have an empty choice as the value
+// of a flag that is not given.
 var choices = strings.NewReplacer(`must be one of "",`, "must be one of ")
 
 // helpHint returns a line that names the help of the command that failed.

@@ -32,8 +32,8 @@ func (verifyCmd) Help() string {
 		"  POSTRIDER_SECRET=whsec_… postrider verify --header-file headers.txt body.json"
 }
 
-// Run prints "authentic", or returns the reason why the request is not authentic. The exit code is
-// then 1. For a scheme or secret that cannot be used, it is 2.
+// Run prints "authentic", or returns the reason why the request is not authentic. The exit code is 1
+// if the request is not authentic, and 2 if the scheme or a secret cannot be used.
 func (c *verifyCmd) Run(t terminal) error {
 	if c.Body == "-" && c.SecretFile == "-" {
 		return misused("--secret-file: only one of the body and the secret can be read from stdin")

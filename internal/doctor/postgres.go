@@ -38,7 +38,7 @@ type Setting struct {
 	Source string // as in pg_settings
 }
 
-// Migrations compares the version of the tables with that of this program.
+// Migrations compares the version of the tables with the version of this program.
 type Migrations struct {
 	Has   int64 // version in the database; 0: no tables yet
 	Knows int64 // version of this program

@@ -52,7 +52,7 @@ func FuzzResponse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if len(raw) > 3<<10 { // below all limits of sizes, since those of net/http differ
+		if len(raw) > 3<<10 { // below all limits of sizes, because net/http has other limits
 			return
 		}
 		ours, err := egress.ReadResponse(bytes.NewReader(raw))

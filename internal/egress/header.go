@@ -46,7 +46,7 @@ type headerParser struct {
 	http10  bool // the response is in HTTP/1.0
 
 	lengths   int    // how many Content-Length fields there were
-	length    []byte // the value that all of them have
+	length    []byte // the value, which all of these fields share
 	encodings int    // how many Transfer-Encoding fields there were
 	keepAlive bool   // Connection has keep-alive
 	decides   bool   // the last field is one that decides where the response ends

@@ -201,8 +201,8 @@ func (h *Hub) watchedBy(from, arguments string) {
 }
 
 // lostLocked adds n left-out attempts to the subscriptions that select the account. The zero
-// account stands for several accounts, so n includes attempts of others. A subscription to one
-// account then counts one attempt: it may have lost one.
+// account stands for several accounts, so n includes attempts of other accounts. A subscription to
+// one account then counts one attempt: it may have lost one.
 func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	for s := range h.subs {
 		switch {

@@ -128,8 +128,8 @@ const (
 	StepSender  Step = "sender" // the sender address of the emails
 )
 
-// Check does with the mail server all that comes before an email, and sends none: it connects,
-// encrypts, logs in and names the sender. failed is the step with the error. The first two steps
+// Check connects to the mail server, encrypts, logs in and names the sender, as Send does before an
+// email. It sends no email. failed is the step with the error. The first two steps
 // have connections of their own, to find out which step fails.
 func (e Email) Check(ctx context.Context) (failed Step, err error) {
 	ctx, cancel := context.WithCancel(ctx)

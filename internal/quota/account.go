@@ -42,7 +42,7 @@ type account struct {
 	day   time.Time // the day that bytes counts
 	bytes int64     // bytes used on that day, on all nodes
 
-	// Since the last report, on this node.
+	// taken and wants count since the last report, on this node.
 	taken amount
 	wants int64 // events that were asked for, refused ones included
 }
@@ -149,8 +149,8 @@ type exchange struct {
 	state store.QuotaState
 }
 
-// learn stores what all nodes have used, from the answer to a report. The amount that was taken
-// during the report stays counted.
+// learn stores what all nodes have used, from the answer to a report. An amount that was
+// taken while the report was under way stays counted.
 //
 // The share moves half of the way to the measured share, because a tenth of a second may have only
 // a few events. Its lower bound lets a node that was idle take something at once.

@@ -30,7 +30,7 @@ type BacklogOptions struct {
 	// Notify is called when an endpoint was marked or unmarked, so that this node reads it at once.
 	// Default: does nothing.
 	Notify func(postrider.EndpointID)
-	IDs    *store.IDs    // ids of notices; default: by the time of this machine
+	IDs    *store.IDs    // make the ids of notices; default: from this machine's time
 	Hooks  observe.Hooks // default: none
 	Log    *slog.Logger  // default: discard
 }

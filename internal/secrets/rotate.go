@@ -20,8 +20,8 @@ type Rotation struct {
 	// DropOld says whether the old keys are dropped at the end. Backups from before the rotation
 	// need the old keys.
 	DropOld bool
-	// Grace is the pause before the last pass, with DropOld. In it, servers store the values that
-	// they encrypted with an older key. Zero: 1 minute.
+	// Grace is the pause before the last pass, if DropOld is set. In this pause, servers store the
+	// values that they encrypted with an older key. Zero: 1 minute.
 	Grace time.Duration
 
 	// Reencrypt asks the server that has the store open to encrypt the values again. Nil: Run does

@@ -8,7 +8,7 @@
 //   - It refuses a timestamp outside the tolerance, if the scheme signs one.
 //   - It accepts any of the listed signatures, and any of the receiver's secrets. So in a
 //     rotation the two sides need not change at the same moment.
-//   - It accepts nothing with an empty secret, which is not configured.
+//   - It accepts nothing if the secret is empty, that is, not configured.
 //   - Its first lines name the libraries that it needs besides the standard library.
 //
 // A snippet contains no secret. It reads the secret from the environment.
@@ -73,7 +73,7 @@ type layout struct {
 	Signature string // header of the signatures
 	Split     string // characters that separate the items of the header Signature; empty: only one item
 	Prefix    string // of an item, before the encoded signature
-	Base64    bool   // encoding; false: hexadecimal
+	Base64    bool   // the signature is in base64; false: in hexadecimal
 	Hash      string // hash of the HMAC, by the name that most languages use
 	Decoded   bool   // the HMAC key is the text after whsec_, decoded from base64
 }

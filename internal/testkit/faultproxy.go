@@ -105,8 +105,8 @@ func (p *FaultProxy) accept() {
 	}
 }
 
-// forward passes the client's bytes to the server. The bytes for which matches returns true are the
-// last.
+// forward passes the client's bytes to the server. When matches returns true for all bytes so
+// far, forward still passes these on, and then ends its side of the connection to the server.
 func (p *FaultProxy) forward(client, server net.Conn, cut *atomic.Bool) {
 	var sent []byte
 	piece := make([]byte, 64<<10)

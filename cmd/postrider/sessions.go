@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// sessionsCmd is the group of commands for the sessions of people on the pages.
+// sessionsCmd is the group of commands for the sessions of people who are logged in to the pages.
 type sessionsCmd struct {
 	List   sessionsListCmd   `cmd:"" help:"List who is logged in, newest first."`
 	Revoke sessionsRevokeCmd `cmd:"" help:"End a session at once."`

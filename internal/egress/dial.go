@@ -56,7 +56,9 @@ func (d *dialer) dial(ctx context.Context, to Server, timing *postrider.Timing) 
 //
 // If all addresses fail, connect returns the error of the last one, with two exceptions. "No route"
 // never replaces an error that another address gave, because it explains less. A lack of this
-// machine (descriptors, ports, memory) explains more, so only another such lack replaces it. A forbidden address ends the round trip at once.
+// machine (descriptors, ports, memory) explains more, so only another such lack replaces it.
+//
+// A forbidden address ends the round trip at once.
 func (d *dialer) connect(ctx context.Context, to Server, timing *postrider.Timing) (*conn, error) {
 	host, port, err := net.SplitHostPort(to.Address)
 	if err != nil {

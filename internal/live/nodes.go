@@ -50,7 +50,7 @@ type peer struct {
 // outgoing are the attempts of this node for the other nodes. Guarded by Hub.mu.
 type outgoing struct {
 	items   []observe.Attempted         // at most maxOutgoing
-	leftOut map[postrider.AccountID]int // attempts that did not fit; the zero account: of several accounts
+	leftOut map[postrider.AccountID]int // left-out attempts; the zero account: of several
 }
 
 // wantedLocked reports whether another node has a subscription that may select the account.

@@ -68,8 +68,8 @@ func (t *tap) read(stop <-chan struct{}) {
 	}
 }
 
-// opens reads an IP packet. If the packet opens a TCP connection, or is a datagram that is not for the
-// DNS, opens returns its destination.
+// opens reads an IP packet. If the packet opens a TCP connection, or is a datagram that is not for
+// the DNS, opens returns its destination.
 func opens(packet []byte) (to netip.AddrPort, ok bool) {
 	if len(packet) < 20 {
 		return to, false

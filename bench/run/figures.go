@@ -74,7 +74,7 @@ func (s shown) rate(phase string) float64 {
 	return float64(r.sinks[good].Count) / took
 }
 
-// throughput returns the figures of scenarios with the one phase load and the one class good.
+// throughput returns the figures of scenarios with only the phase "load" and only the class good.
 func throughput(s shown) []figure {
 	r := s.readings["load"]
 	load, sink := r.loads[good], r.sinks[good]

@@ -152,7 +152,7 @@ type collector struct{ spans *atomic.Int64 }
 // ServeHTTP implements [http.Handler].
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
-	// The path TracesData.resource_spans, ResourceSpans.scope_spans, ScopeSpans.spans.
+	// The fields are TracesData.resource_spans, ResourceSpans.scope_spans and ScopeSpans.spans.
 	n, ok := spansOf(body, 1, 2, 2)
 	if err != nil || !ok || r.URL.Path != "/v1/traces" {
 		http.Error(w, "this is no request of OTLP", http.StatusBadRequest)

@@ -18,7 +18,7 @@
 //     next call of [Subscription.Next] says how many. A program that needs every attempt
 //     reads the API.
 //   - While nobody watches, an attempt costs one atomic load.
-//   - The buffer of a subscription is bounded, and it reads at most once a second. So a
+//   - The buffer of a subscription is bounded, and Next returns at most once a second. So a
 //     thousand subscriptions cannot slow the deliveries down.
 //   - A watch of an account gets nothing of another account, not even a count.
 //   - With [Hub.Run], a subscription gets the attempts of all nodes; see nodes.go.

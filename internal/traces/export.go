@@ -164,7 +164,7 @@ func (t *Tracer) encode(spans []span) ([]byte, error) {
 // The flags of a recorded span, and of a span with a parent from another program.
 const (
 	flagSampled = 0x01
-	flagRemote  = 0x300 // two bits: the parent is known to be from another program or not, and it is
+	flagRemote  = 0x300 // 0x100: the next bit is valid; 0x200: the parent is remote
 )
 
 // proto converts the span to its OTLP form.

@@ -143,8 +143,8 @@ func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, err
 	if err := s.Store.DeleteAccount(ctx, account.ID); err != nil {
 		return nil, err
 	}
-	s.names.forget()
-	s.keys.forget()
+	s.names.Forget()
+	s.keys.Forget()
 	s.sessions.forget()
 	s.awaitDeleted(ctx)
 	return nil, nil // 204
@@ -169,7 +169,7 @@ func (s *server) putAccount(ctx context.Context, a postrider.Account, r apitypes
 	if err != nil {
 		return nil, err
 	}
-	s.names.forget()
+	s.names.Forget()
 	return respondWith(viewAccount)(s.findAccount(ctx, a.ID.String()))
 }
 
@@ -247,7 +247,7 @@ func (s *server) findAccount(ctx context.Context, name string) (postrider.Accoun
 	if name == "" { // the query would have no filter
 		return postrider.Account{}, postrider.ErrNotFound
 	}
-	account, err := first(s.Store.Accounts(ctx, query))
+	account, err := store.First(s.Store.Accounts(ctx, query))
 	infoOf(ctx).account = account.ID
 	return account, err
 }

@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/apikeys"
+	"github.com/postrider/postrider/internal/cache"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -83,9 +85,6 @@ type Store interface {
 
 	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
-	// Clock returns this process's estimate of the store's time. It costs no
-	// query.
-	Clock() *store.Clock
 }
 
 // Publisher stores published events and assigns their ids. When a method
@@ -182,6 +181,7 @@ type Replayer interface {
 // Deps has the parts that the API depends on. None but those that say so may be nil.
 type Deps struct {
 	Store       Store
+	Clock       *store.Clock // of the store
 	Publisher   Publisher
 	Guard       Guard
 	Verifier    Verifier
@@ -284,7 +284,7 @@ func New(deps Deps, opts Options) *Handler {
 	s := &server{
 		Deps:  deps,
 		opts:  opts.withDefaults(),
-		names: newTTLCache[string, accountName](keyFresh),
+		names: cache.NewTTL[string, accountName](apikeys.Fresh),
 		// A burst of five and one every 12 s: at most ten in any minute.
 		manualSends: newLimiter[postrider.EndpointID](12*time.Second, 5,
 			"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"),
@@ -298,7 +298,7 @@ func New(deps Deps, opts Options) *Handler {
 	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
 	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 	s.reads = newReadShares(s.opts.AccountReads, s.opts.Hooks.ReadRefused)
-	s.keys = newKeyring(deps.Store, s.opts)
+	s.keys = apikeys.New(deps.Store, deps.Clock, apikeys.Options{Within: s.opts.AnswerTime, TooLate: errStoreTimeout, Log: s.opts.Log})
 	s.sessions = newSessions(s)
 	return &Handler{requestLogger: newRequestLogger(s.router(), s.opts.Log, s.opts.Hooks), bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}, reads: s.reads}
 }
@@ -317,10 +317,10 @@ type server struct {
 	Deps
 	opts Options
 	// keys authenticates requests.
-	keys *keyring
-	// names caches the account of an id or uid for keyFresh. A change of an
+	keys *apikeys.Checker
+	// names caches the account of an id or uid for apikeys.Fresh. A change of an
 	// account on this node empties it.
-	names *ttlCache[string, accountName]
+	names *cache.TTL[string, accountName]
 	// manualSends limits tests and verifications, per endpoint. Without it, anyone who
 	// may create endpoints could make the node send requests to a third party without
 	// end.

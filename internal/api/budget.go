@@ -61,6 +61,9 @@ func payerOf(c *postrider.Caller) payer {
 	return payer(c.Key)
 }
 
+// maxShares is how many callers have a share before those that use nothing are forgotten.
+const maxShares = 4096
+
 // share is the use of the budget by one key or session.
 type share struct {
 	// held counts the bytes of the key's bodies until their responses.
@@ -152,14 +155,14 @@ func claim(last **intake, in *intake) bool {
 }
 
 // share returns the share of the key, and creates it if necessary. The map is
-// trimmed when it has cacheSize keys: keys without bytes and without a last
+// trimmed when it has maxShares keys: keys without bytes and without a last
 // part are removed. It needs b.mu.
 func (b *bodies) share(key payer) *share {
 	s := b.keys[key]
 	if s != nil {
 		return s
 	}
-	if len(b.keys) >= cacheSize {
+	if len(b.keys) >= maxShares {
 		for other, idle := range b.keys {
 			if *idle == (share{}) {
 				delete(b.keys, other)

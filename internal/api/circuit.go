@@ -18,7 +18,7 @@ const circuitTries = 5
 // viewCircuit returns a circuit in the form of a response. It converts the times of the store's
 // clock to wall-clock time. Zero times become null.
 func (s *server) viewCircuit(c postrider.Circuit) apitypes.Circuit {
-	c = s.Store.Clock().ShownCircuit(c)
+	c = s.Clock.ShownCircuit(c)
 	return apitypes.Circuit{
 		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: orNull(c.Reason),
 		OpenedAt: timeOrNull(c.OpenedAt), ProbeAt: timeOrNull(c.ProbeAt), CooldownMS: c.Cooldown.Milliseconds(),
@@ -120,7 +120,7 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 			return c, err
 		}
 		b := postrider.Breaker{Circuit: c}
-		b.Set(to, s.Store.Clock().Now(), e.Policy.Circuit)
+		b.Set(to, s.Clock.Now(), e.Policy.Circuit)
 		if b.Circuit == c {
 			return c, nil // nothing changed, for instance a closed circuit was closed
 		}

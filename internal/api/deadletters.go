@@ -122,7 +122,7 @@ func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[ap
 // findDeadLetter returns a dead letter that the key may see, resolved or not.
 func (s *server) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
 	query := store.DeadLetterQuery{Account: infoOf(ctx).caller.Account, Delivery: id, Resolved: true}
-	return first(s.Store.DeadLetters(ctx, query))
+	return store.First(s.Store.DeadLetters(ctx, query))
 }
 
 // replayDeadLetter replays the delivery of a dead letter. A delivery that is

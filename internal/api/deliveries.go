@@ -261,7 +261,7 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apit
 func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.Explanation, error) {
 	var f postrider.ExplainFacts
 	var err error
-	if f.Endpoint, err = first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint})); err != nil && !errors.Is(err, postrider.ErrNotFound) {
+	if f.Endpoint, err = store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint})); err != nil && !errors.Is(err, postrider.ErrNotFound) {
 		return postrider.Explanation{}, err
 	}
 	if waits := d.Waiting.Reason; waits == postrider.WaitDue || waits == postrider.WaitCircuitOpen {
@@ -286,7 +286,7 @@ func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.E
 		f.Pending = backlog.Pending
 	}
 	if d.Status == postrider.Dead {
-		letter, err := first(s.Store.DeadLetters(ctx, store.DeadLetterQuery{Account: d.Account, Delivery: d.ID, Resolved: true}))
+		letter, err := store.First(s.Store.DeadLetters(ctx, store.DeadLetterQuery{Account: d.Account, Delivery: d.ID, Resolved: true}))
 		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
 			return postrider.Explanation{}, err
 		}
@@ -309,7 +309,7 @@ func (s *server) findDelivery(ctx context.Context, text string) (postrider.Deliv
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
-	return first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).caller.Account, ID: id}))
+	return store.First(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).caller.Account, ID: id}))
 }
 
 // listAttempts lists the attempts of one delivery. A delivery without attempts
@@ -361,7 +361,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 // the endpoint's present policy. The store refuses a second replay while one is
 // pending, so that a person who clicks twice sends once.
 func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
-	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	e, err := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
@@ -386,11 +386,11 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 	if errors.Is(err, store.ErrDiscarded) {
 		return conflict("dead_letter_discarded", "the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
 	}
-	now, findErr := first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
+	now, findErr := store.First(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
 	if findErr == nil && now.Status == postrider.Pending {
 		return conflict("delivery_pending", "the delivery is pending")
 	}
-	e, findErr := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	e, findErr := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if findErr == nil && e.Status == postrider.EndpointDeleted {
 		return conflict("endpoint_deleted", "the endpoint is deleted")
 	}

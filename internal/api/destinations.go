@@ -142,7 +142,7 @@ func (s *server) createDestination(ctx context.Context, _ *none) (*reply[apitype
 		return nil, err
 	}
 	if d.Channel == postrider.ChannelSlack { // who knows the URL may post to it
-		d.ConfirmedAt = s.Store.Clock().Wall()
+		d.ConfirmedAt = s.Clock.Wall()
 	} else if d.Ask, err = postrider.AskConfirmation, s.allowConfirmation(d); err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (s *server) findDestination(ctx context.Context, text string) (postrider.De
 	if err != nil {
 		return postrider.Destination{}, err
 	}
-	d, err := first(s.Store.Destinations(ctx, store.DestinationQuery{ID: id, Account: infoOf(ctx).caller.Account}))
+	d, err := store.First(s.Store.Destinations(ctx, store.DestinationQuery{ID: id, Account: infoOf(ctx).caller.Account}))
 	infoOf(ctx).account = d.Account
 	return d, err
 }

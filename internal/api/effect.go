@@ -48,7 +48,7 @@ func (s *server) awaitDeleted(ctx context.Context) {
 	err := s.Canceller.DeleteEndpoints(ctx)
 	s.Canceller.CancelDeleted()
 	if s.await(ctx, postrider.Withdrawal{}); err != nil {
-		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Store.Clock().Wall().Add(deletedSoon)}
+		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
 	}
 }
 

@@ -99,7 +99,7 @@ func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[
 	of := map[postrider.EndpointID]*apitypes.EndpointState{}
 	var failing []postrider.EndpointID
 	for _, state := range states {
-		state.Circuit = s.Store.Clock().ShownCircuit(state.Circuit)
+		state.Circuit = s.Clock.ShownCircuit(state.Circuit)
 		of[state.Endpoint] = viewState(state)
 		if c := state.Circuit; !c.FailingSince.IsZero() || !c.Closed() || state.Health.Status == postrider.HealthDisabled {
 			failing = append(failing, state.Endpoint)

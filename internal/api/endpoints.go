@@ -458,7 +458,7 @@ func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpo
 // account: if that is not known, the name must be ACCOUNT:UID.
 func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
 	if id, err := parseID[postrider.EndpointID](name); err == nil {
-		return first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
+		return store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
 	}
 	if account.IsZero() {
 		of, uid, _ := strings.Cut(name, ":")
@@ -471,7 +471,7 @@ func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, na
 	if name == "" { // the query would have no filter
 		return postrider.Endpoint{}, postrider.ErrNotFound
 	}
-	return first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, UID: name}))
+	return store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, UID: name}))
 }
 
 // findReadable is findChangeable for operations that need the endpoint's policy.

@@ -102,9 +102,9 @@ func (s *server) findEvent(ctx context.Context, text string) (postrider.Event, e
 		return postrider.Event{}, err
 	}
 	c := infoOf(ctx)
-	e, err := first(s.Store.Events(ctx, store.EventQuery{Account: c.caller.Account, ID: id}))
+	e, err := store.First(s.Store.Events(ctx, store.EventQuery{Account: c.caller.Account, ID: id}))
 	if errors.Is(err, postrider.ErrNotFound) {
-		d, err := first(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: c.caller.Account, Event: id, Paging: store.Paging{Limit: 1}}))
+		d, err := store.First(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: c.caller.Account, Event: id, Paging: store.Paging{Limit: 1}}))
 		c.account = cmp.Or(c.account, d.Account)
 		return goneEvent(d), err
 	}

@@ -148,5 +148,5 @@ func (s *server) findEventType(ctx context.Context, name string) (postrider.Even
 	if postrider.CheckType("name", name) != nil {
 		return postrider.EventType{}, postrider.ErrNotFound
 	}
-	return first(s.Store.EventTypes(ctx, store.EventTypeQuery{Name: name}))
+	return store.First(s.Store.EventTypes(ctx, store.EventTypeQuery{Name: name}))
 }

@@ -53,7 +53,7 @@ func (s *server) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitype
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	e := postrider.Expunge{ID: store.NewID[postrider.ExpungeID](s.IDs), By: infoOf(ctx).caller.Name, CreatedAt: s.Store.Clock().Wall()}
+	e := postrider.Expunge{ID: store.NewID[postrider.ExpungeID](s.IDs), By: infoOf(ctx).caller.Name, CreatedAt: s.Clock.Wall()}
 	if err := s.fillExpunge(ctx, &e, body); err != nil {
 		return nil, err
 	}
@@ -61,13 +61,13 @@ func (s *server) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitype
 		return nil, err
 	}
 	if err := s.Expunger.Prepare(ctx, e); err != nil { // Run does it again
-		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Store.Clock().Wall().Add(deletedSoon)}
+		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
 	} else if e.Event.IsZero() {
 		s.awaitDeleted(ctx)
 	} else {
 		s.await(ctx, postrider.Withdrawal{Event: e.Event})
 	}
-	return respondWith(s.viewExpunge)(first(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
+	return respondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
 }
 
 // fillExpunge sets what the expunge removes. Deleted endpoints and accounts are found by id, and
@@ -124,7 +124,7 @@ func (s *server) getExpunge(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(s.viewExpunge)(first(s.Store.Expunges(ctx, store.ExpungeQuery{ID: id})))
+	return respondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: id})))
 }
 
 func (s *server) viewExpunge(e postrider.Expunge) apitypes.Expunge {

@@ -60,7 +60,7 @@ func (s *server) getInspection(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewInspection)(first(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, ID: id})))
+	return respondWith(viewInspection)(store.First(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, ID: id})))
 }
 
 // viewInspection returns a request in the form of a response. Its body is text as far

@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -64,7 +65,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], 
 	if err != nil {
 		return nil, err
 	}
-	text, hash := MakeKey()
+	text, hash := apikeys.Make()
 	key := postrider.APIKey{ID: store.NewID[postrider.KeyID](s.IDs), Name: body.Name, Scopes: body.Scopes, Hash: hash, CreatedAt: now}
 	if body.ExpiresAt != nil {
 		key.ExpiresAt = body.ExpiresAt.UTC().Truncate(time.Microsecond)
@@ -140,11 +141,11 @@ func (s *server) findKey(ctx context.Context, text string) (postrider.APIKey, er
 	if err != nil {
 		return postrider.APIKey{}, err
 	}
-	return first(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
+	return store.First(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
 }
 
 // revokeKey revokes a key and empties this node's key cache, so that the key
-// stops working here before the response. Other nodes may accept it for keyFresh; they
+// stops working here before the response. Other nodes may accept it for apikeys.Fresh; they
 // are not notified, because a bound of five seconds needs no message that can be lost.
 func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
 	id, err := parseID[postrider.KeyID](in.Key)
@@ -154,7 +155,7 @@ func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
 	if err := s.Store.RevokeKey(ctx, id); err != nil {
 		return nil, err
 	}
-	s.keys.forget()
+	s.keys.Forget()
 	s.sessions.forget()
 	return nil, nil // 204
 }

@@ -211,7 +211,7 @@ func (s *server) addFailing(ctx context.Context, found map[postrider.EndpointID]
 		return 0, err
 	}
 	for _, c := range circuits {
-		c = s.Store.Clock().ShownCircuit(c)
+		c = s.Clock.ShownCircuit(c)
 		streak, reason := now.Sub(c.FailingSince), reasonFailing
 		if c.Status != postrider.CircuitClosed && c.Status != "" {
 			open, reason = open+1, reasonOpen

@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -93,7 +94,7 @@ func (s *server) createPortalSession(ctx context.Context, _ *none) (*reply[apity
 	if err != nil {
 		return nil, err
 	}
-	code, hash := makeSecret(codePrefix)
+	code, hash := apikeys.MakeSecret(codePrefix)
 	session, err := s.issue(ctx, postrider.Session{
 		Kind: postrider.SessionPortal, Name: body.Name, Key: caller.Key, Account: account, Scopes: scopes,
 		Options: portalOptions(settings), Locale: body.Locale, Embedded: body.Embedded, Code: hash,
@@ -187,13 +188,13 @@ func (s *server) listSessions(ctx context.Context, in *struct {
 }
 
 // revokeSession ends a session. It stops working at once on this node, and within
-// keyFresh on the others.
+// apikeys.Fresh on the others.
 func (s *server) revokeSession(ctx context.Context, in *sessionPath) (*none, error) {
 	id, err := parseID[postrider.SessionID](in.Session)
 	if err != nil {
 		return nil, err
 	}
-	session, err := first(s.Store.Sessions(ctx, store.SessionQuery{ID: id}))
+	session, err := store.First(s.Store.Sessions(ctx, store.SessionQuery{ID: id}))
 	if err != nil {
 		return nil, err
 	}

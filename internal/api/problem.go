@@ -17,6 +17,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -26,7 +27,6 @@ const maxFaults = 100
 
 // The errors that only the HTTP API has.
 var (
-	errUnauthorized = errors.New("no valid key")
 	errForbidden    = errors.New("the key may not do this")
 	errTooLarge     = errors.New("the request is too large")
 	errMediaType    = errors.New("the body must be application/json in UTF-8")
@@ -63,7 +63,7 @@ type errorClass struct {
 // errTooLarge and ErrInvalid, gets the status of the earlier one.
 var errorClasses = []errorClass{
 	{errBadChunks, 400, "malformed", "the chunks of the body are malformed"},
-	{errUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
+	{apikeys.ErrUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
 	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
 	{errUnaudited, 503, "unavailable", "what was done could not be recorded in the audit log, so it is not confirmed. The request may have taken effect"},
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},

@@ -29,10 +29,10 @@ func (r *Readers) Find(ctx context.Context, action postrider.LinkAction, text st
 		return postrider.Destination{}, postrider.DestinationLink{}, gone
 	}
 	link, ok := postrider.DecodeDestinationLink(payload)
-	if !ok || link.Action != action || !link.ExpiresAt.IsZero() && !r.Store.Clock().Wall().Before(link.ExpiresAt) {
+	if !ok || link.Action != action || !link.ExpiresAt.IsZero() && !r.Clock.Wall().Before(link.ExpiresAt) {
 		return postrider.Destination{}, link, gone
 	}
-	d, err := first(r.Store.Destinations(ctx, store.DestinationQuery{ID: link.Destination}))
+	d, err := store.First(r.Store.Destinations(ctx, store.DestinationQuery{ID: link.Destination}))
 	return d, link, err
 }
 
@@ -55,7 +55,7 @@ func (r *Readers) Follow(ctx context.Context, action postrider.LinkAction, text 
 		c.Unsubscribe, entry.Details["kind"] = link.Kind, string(link.Kind)
 	}
 	after := d
-	if c.Apply(&after, r.Store.Clock().Wall()); reflect.DeepEqual(after, d) {
+	if c.Apply(&after, r.Clock.Wall()); reflect.DeepEqual(after, d) {
 		return nil
 	}
 	if _, err := r.Store.ChangeDestination(ctx, c); err != nil {

@@ -88,7 +88,7 @@ func (s *server) keptSince(ctx context.Context, job postrider.ReplayJob) (*apity
 		begins = cmp.Or(f.To, job.CreatedAt)
 	}
 	if !f.Account.IsZero() {
-		a, err := first(s.Store.Accounts(ctx, store.AccountQuery{ID: f.Account}))
+		a, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{ID: f.Account}))
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +222,7 @@ func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, 
 // newReplay returns a job of the caller without a filter.
 func (s *server) newReplay(ctx context.Context, body apitypes.ReplayCreate) postrider.ReplayJob {
 	return postrider.ReplayJob{
-		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Store.Clock().Wall(),
+		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Clock.Wall(),
 		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: *cmp.Or(body.PerSecond, new(defaultReplayRate)),
 		By: infoOf(ctx).caller.Name, Note: body.Note,
 	}
@@ -257,11 +257,11 @@ func (s *server) replayFilter(ctx context.Context, body apitypes.ReplayCreate) (
 		f.Statuses = []postrider.Status{postrider.Dead}
 	}
 	if !endpoint.IsZero() && account.IsZero() {
-		e, findErr := first(s.Store.Endpoints(ctx, store.EndpointQuery{ID: endpoint}))
+		e, findErr := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{ID: endpoint}))
 		f.Account, err = e.Account, findErr
 	}
 	if !event.IsZero() {
-		e, findErr := first(s.Store.Events(ctx, store.EventQuery{Account: f.Account, ID: event}))
+		e, findErr := store.First(s.Store.Events(ctx, store.EventQuery{Account: f.Account, ID: event}))
 		if errors.Is(findErr, postrider.ErrNotFound) {
 			findErr = invalid("event", postrider.FaultNotFound, "names nothing")
 		}
@@ -338,7 +338,7 @@ func (s *server) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes
 
 // findReplay returns the job if the caller may see it.
 func (s *server) findReplay(ctx context.Context, id postrider.ReplayID) (postrider.ReplayJob, error) {
-	return first(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: id}))
+	return store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: id}))
 }
 
 // replayEnded is the conflict for a job that has ended. It says what to do instead.

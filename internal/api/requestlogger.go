@@ -76,6 +76,9 @@ type requestInfo struct {
 	reading time.Duration
 }
 
+// nobody is the caller of an unauthenticated request. It has no scopes.
+var nobody postrider.Caller
+
 // infoKey is the context key of requestInfo.
 type infoKey struct{}
 

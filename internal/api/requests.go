@@ -36,11 +36,11 @@ func (s *server) getAttemptRequest(ctx context.Context, in *struct {
 	if a.Outcome == postrider.OutcomeNone {
 		return nil, conflict("attempt_without_request", "the attempt made no request")
 	}
-	e, err := first(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
+	e, err := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
 		return nil, err
 	}
-	event, err := first(s.Store.Events(ctx, store.EventQuery{Account: d.Account, ID: d.Event}))
+	event, err := store.First(s.Store.Events(ctx, store.EventQuery{Account: d.Account, ID: d.Event}))
 	if errors.Is(err, postrider.ErrNotFound) { // its record is deleted, too
 		event, err = goneEvent(d), nil
 	}
@@ -67,7 +67,7 @@ func (s *server) findAttempt(ctx context.Context, d postrider.Delivery, text str
 	page, err := s.Store.Attempts(ctx, store.AttemptQuery{
 		Account: d.Account, Delivery: d.ID, Paging: store.Paging{Limit: 1, Cursor: store.AttemptCursor(d.ID, int(number)-1)},
 	})
-	a, err := first(page, err)
+	a, err := store.First(page, err)
 	if err == nil && a.Number != int(number) {
 		err = postrider.ErrNotFound
 	}

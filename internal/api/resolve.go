@@ -6,22 +6,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/store"
 )
 
 // This file resolves the names in a request: its account, and resources by id or uid.
-
-// first returns the only item of a page that was queried by id or name, and
-// postrider.ErrNotFound if the page is empty.
-func first[T any](p store.Page[T], err error) (item T, _ error) {
-	switch {
-	case err != nil:
-		return item, err
-	case len(p.Items) == 0:
-		return item, postrider.ErrNotFound
-	}
-	return p.Items[0], nil
-}
 
 // resolveAccount returns the account that a request is about: the account that
 // the field account names by id or uid, or the account of the caller's key. Zero means
@@ -85,7 +72,7 @@ type accountName struct {
 // be used at once.
 func (s *server) accountNamed(ctx context.Context, name string) (accountName, error) {
 	now := time.Now()
-	known, ok, epoch := s.names.get(name, now)
+	known, ok, epoch := s.names.Get(name, now)
 	if ok {
 		return known, nil
 	}
@@ -94,7 +81,7 @@ func (s *server) accountNamed(ctx context.Context, name string) (accountName, er
 		return accountName{}, err
 	}
 	found := accountName{account.ID, !account.DeletedAt.IsZero()}
-	s.names.put(name, found, now, epoch)
+	s.names.Put(name, found, now, epoch)
 	return found, nil
 }
 

@@ -379,7 +379,7 @@ func (s *server) responseTime(r route) time.Duration {
 //
 // Each check is cheaper than the next one and spares it. So a client without a valid
 // key can cause no work beyond a hash and a checksum and, if the checksum is right, a lookup
-// in its turn (see [lookups]). It learns nothing: every path and every body get the same
+// in its turn (see [apikeys.Lookups]). It learns nothing: every path and every body get the same
 // 401. [requestLogger] has made the request id before, so a refused request is in the log,
 // too.
 func (s *server) authorizeAndRead(a *responseWriter, b body) error {
@@ -399,7 +399,7 @@ func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
 	caller := insider(a.request)
 	if caller == nil {
 		var err error
-		if caller, err = s.keys.check(a.request.Context(), a.request.Header); err != nil {
+		if caller, err = s.keys.Check(a.request.Context(), a.request.Header); err != nil {
 			return err
 		}
 	}

@@ -186,7 +186,7 @@ func (s *server) hitsOfText(ctx context.Context, text string) (apitypes.SearchHi
 
 // exactFirst puts the account whose uid is the text before the other accounts.
 func (s *server) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
-	exact, err := first(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
+	exact, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
 	caller := infoOf(ctx).caller.Account
 	if errors.Is(err, postrider.ErrNotFound) || err == nil && !caller.IsZero() && exact.ID != caller {
 		return accounts, nil

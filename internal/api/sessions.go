@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/apikeys"
+	"github.com/postrider/postrider/internal/cache"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -26,7 +28,13 @@ const (
 	codeTime = 60 * time.Second
 )
 
-// Sessions logs people in and out. Tokens and codes are secrets as makeSecret makes them;
+// The prefix of a session's token. A code is a part of a URL and has none.
+const (
+	sessionPrefix = "prs_"
+	codePrefix    = ""
+)
+
+// Sessions logs people in and out. Tokens and codes are secrets as apikeys.MakeSecret makes them;
 // the store has only their hashes. A session that ends on another node works here for at most five
 // seconds.
 //
@@ -37,11 +45,11 @@ type Sessions struct {
 
 	// known has the sessions in use, by the hash of their tokens. Cached sessions are
 	// shared and never modified.
-	known *ttlCache[[32]byte, *postrider.Session]
+	known *cache.TTL[[32]byte, *postrider.Session]
 	// unknown has the hashes that no session has.
-	unknown *ttlCache[[32]byte, struct{}]
-	// seen has the sessions whose LastSeenAt this node wrote within keyTouched.
-	seen *ttlCache[postrider.SessionID, struct{}]
+	unknown *cache.TTL[[32]byte, struct{}]
+	// seen has the sessions whose LastSeenAt this node wrote within apikeys.Touched.
+	seen *cache.TTL[postrider.SessionID, struct{}]
 	// logins limits the tries to log in, begins those to begin a login at the identity
 	// provider, opens those to open a one-time link.
 	logins, begins, opens door
@@ -103,9 +111,9 @@ func (d door) try(from netip.Addr) error {
 func newSessions(s *server) *Sessions {
 	return &Sessions{
 		server:  s,
-		known:   newTTLCache[[32]byte, *postrider.Session](keyFresh),
-		unknown: newTTLCache[[32]byte, struct{}](noKeyFresh),
-		seen:    newTTLCache[postrider.SessionID, struct{}](keyTouched),
+		known:   cache.NewTTL[[32]byte, *postrider.Session](apikeys.Fresh),
+		unknown: cache.NewTTL[[32]byte, struct{}](apikeys.UnknownFresh),
+		seen:    cache.NewTTL[postrider.SessionID, struct{}](apikeys.Touched),
 		logins:  door{newLimiter[netip.Prefix](6*time.Second, 10, ""), newLimiter[struct{}](50*time.Millisecond, 200, "")},
 		begins:  door{newLimiter[netip.Prefix](6*time.Second, 10, ""), newLimiter[struct{}](50*time.Millisecond, 200, "")},
 		opens:   door{newLimiter[netip.Prefix](time.Second, 60, ""), newLimiter[struct{}](10*time.Millisecond, 1000, "")},
@@ -119,7 +127,7 @@ func newSessions(s *server) *Sessions {
 func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (token string, made postrider.Session, err error) {
 	entry := postrider.AuditEntry{Action: actionLogin, Details: clientOf(from)}
 	known, err := s.keyOf(ctx, key)
-	if err == nil && !known.caller.Allows(postrider.ScopeWebhooksRead) {
+	if err == nil && !known.Caller.Allows(postrider.ScopeWebhooksRead) {
 		entry.Key, entry.Name, err = known.ID, known.Name, postrider.ErrNotFound
 	}
 	if errors.Is(err, postrider.ErrNotFound) {
@@ -147,12 +155,12 @@ func (s *Sessions) refuse(ctx context.Context, entry postrider.AuditEntry) error
 }
 
 // keyOf returns the active key with the text.
-func (s *Sessions) keyOf(ctx context.Context, text string) (*knownKey, error) {
-	if len(text) > maxToken {
+func (s *Sessions) keyOf(ctx context.Context, text string) (*apikeys.Key, error) {
+	if len(text) > apikeys.MaxToken {
 		return nil, postrider.ErrNotFound
 	}
-	known, err := s.keys.find(ctx, text, time.Now())
-	if errors.Is(err, errUnauthorized) || err == nil && !known.ActiveAt(s.Store.Clock().Wall()) {
+	known, err := s.keys.Find(ctx, text, time.Now())
+	if errors.Is(err, apikeys.ErrUnauthorized) || err == nil && !known.ActiveAt(s.Clock.Wall()) {
 		return nil, postrider.ErrNotFound
 	}
 	return known, err
@@ -186,7 +194,7 @@ func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate fu
 
 // open stores a session with a token, and audits the entry.
 func (s *Sessions) open(ctx context.Context, session postrider.Session, entry postrider.AuditEntry) (string, postrider.Session, error) {
-	token, hash := makeSecret(sessionPrefix)
+	token, hash := apikeys.MakeSecret(sessionPrefix)
 	session.Hash = hash
 	session, err := s.issue(ctx, session, operatorTime)
 	if err != nil {
@@ -212,7 +220,7 @@ func (s *server) issue(ctx context.Context, session postrider.Session, lasts tim
 		session.CodeExpiresAt = now.Add(codeTime).Truncate(time.Microsecond)
 	}
 	if !session.Key.IsZero() {
-		key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
+		key, err := store.First(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
 		if err != nil {
 			return session, err
 		}
@@ -229,17 +237,17 @@ func (s *server) issue(ctx context.Context, session postrider.Session, lasts tim
 	return session, nil
 }
 
-// checkIssuer returns errUnauthorized if the session's key is no longer active, and a fault of the
+// checkIssuer returns apikeys.ErrUnauthorized if the session's key is no longer active, and a fault of the
 // account if that is deleted: this node may have named it from its cache.
 func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now time.Time) error {
 	if !session.Key.IsZero() {
-		key, err := first(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
+		key, err := store.First(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
 		if err != nil || !key.ActiveAt(now) {
-			return errors.Join(err, errUnauthorized)
+			return errors.Join(err, apikeys.ErrUnauthorized)
 		}
 	}
 	if !session.Account.IsZero() {
-		account, err := first(s.Store.Accounts(ctx, store.AccountQuery{ID: session.Account}))
+		account, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{ID: session.Account}))
 		if err != nil {
 			return err
 		}
@@ -252,16 +260,16 @@ func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now
 
 // Entry returns the session of a one-time link by its code, without using the code.
 func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, error) {
-	if !issuable(codePrefix, code) {
+	if !apikeys.Issuable(codePrefix, code) {
 		return postrider.Session{}, postrider.ErrNotFound
 	}
 	var session postrider.Session
 	hash := sha256.Sum256([]byte(code))
-	err := s.keys.lookups.look(ctx, hash, func(ctx context.Context) (err error) {
-		session, err = first(s.Store.Sessions(ctx, store.SessionQuery{Code: hash}))
+	err := s.keys.Look(ctx, hash, func(ctx context.Context) (err error) {
+		session, err = store.First(s.Store.Sessions(ctx, store.SessionQuery{Code: hash}))
 		return err
 	})
-	now := s.Store.Clock().Wall()
+	now := s.Clock.Wall()
 	if err == nil && (session.Hash != [32]byte{} || !now.Before(session.CodeExpiresAt) || !session.RevokedAt.IsZero()) {
 		return postrider.Session{}, postrider.ErrNotFound
 	}
@@ -271,12 +279,12 @@ func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, e
 // Redeem opens a one-time link. A code works once. A right code counts for no limit of tries,
 // as in Login, and a text that is no code is no try.
 func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (token string, session postrider.Session, err error) {
-	if !issuable(codePrefix, code) {
+	if !apikeys.Issuable(codePrefix, code) {
 		return "", session, postrider.ErrNotFound
 	}
-	token, hash := makeSecret(sessionPrefix)
+	token, hash := apikeys.MakeSecret(sessionPrefix)
 	codeHash := sha256.Sum256([]byte(code))
-	err = s.keys.lookups.look(ctx, codeHash, func(ctx context.Context) (err error) {
+	err = s.keys.Look(ctx, codeHash, func(ctx context.Context) (err error) {
 		session, err = s.Store.RedeemCode(ctx, store.RedeemCode{Code: codeHash, Token: hash})
 		return err
 	})
@@ -291,14 +299,14 @@ func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (to
 
 // Find returns the session of a token if it is active.
 func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, error) {
-	if !issuable(sessionPrefix, token) {
+	if !apikeys.Issuable(sessionPrefix, token) {
 		return postrider.Session{}, postrider.ErrNotFound
 	}
 	session, err := s.find(ctx, sha256.Sum256([]byte(token)), time.Now())
 	if err != nil {
 		return postrider.Session{}, err
 	}
-	now := s.Store.Clock().Wall()
+	now := s.Clock.Wall()
 	if !session.ActiveAt(now) {
 		return postrider.Session{}, postrider.ErrNotFound
 	}
@@ -309,37 +317,37 @@ func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, e
 // find returns the session with the hash, from a cache or the store. An error of the
 // store is not cached.
 func (s *Sessions) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.Session, error) {
-	session, ok, epoch := s.known.get(hash, now)
+	session, ok, epoch := s.known.Get(hash, now)
 	if ok {
 		return session, nil
 	}
-	_, ok, unknownEpoch := s.unknown.get(hash, now)
+	_, ok, unknownEpoch := s.unknown.Get(hash, now)
 	if ok {
 		return nil, postrider.ErrNotFound
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.AnswerTime, errStoreTimeout)
 	defer cancel()
 	var found postrider.Session
-	err := s.keys.lookups.look(ctx, hash, func(ctx context.Context) (err error) {
-		found, err = first(s.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
+	err := s.keys.Look(ctx, hash, func(ctx context.Context) (err error) {
+		found, err = store.First(s.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
 		return err
 	})
 	if err != nil {
 		if errors.Is(err, postrider.ErrNotFound) {
-			s.unknown.put(hash, struct{}{}, now, unknownEpoch)
+			s.unknown.Put(hash, struct{}{}, now, unknownEpoch)
 		}
 		return nil, err
 	}
-	s.known.put(hash, &found, now, epoch)
+	s.known.Put(hash, &found, now, epoch)
 	return &found, nil
 }
 
-// touch records the use of a session, at most once a minute, as [keyring.touch] does.
+// touch records the use of a session, at most once a minute, as [apikeys.Checker] does.
 func (s *Sessions) touch(ctx context.Context, session *postrider.Session, now time.Time) {
-	if now.Sub(session.LastSeenAt) < keyTouched || !s.seen.putIfAbsent(session.ID, struct{}{}, time.Now()) {
+	if now.Sub(session.LastSeenAt) < apikeys.Touched || !s.seen.PutIfAbsent(session.ID, struct{}{}, time.Now()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, touchTime)
+	ctx, cancel := context.WithTimeout(ctx, apikeys.TouchTime)
 	defer cancel()
 	if err := s.Store.TouchSession(ctx, session.ID, now); err != nil {
 		s.opts.Log.WarnContext(ctx, "last use of a session was not recorded", "session", *session, "error", err)
@@ -361,8 +369,8 @@ func (s *Sessions) Logout(ctx context.Context, token string) error {
 
 // forget empties the caches, so that this node sees at once that sessions ended.
 func (s *Sessions) forget() {
-	s.known.forget()
-	s.unknown.forget()
+	s.known.Forget()
+	s.unknown.Forget()
 }
 
 // entryOf returns the audit entry of an action of a session that is no request of the API.

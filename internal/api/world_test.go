@@ -20,6 +20,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
@@ -62,7 +63,7 @@ func newWorldWith(tb testing.TB, over store.Store, archive api.Archive, opts api
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
+		Store: w.store, Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -79,7 +80,7 @@ func (w *world) in(t *testing.T) *world {
 // key stores a key and returns its text.
 func (w *world) key(k postrider.APIKey) string {
 	w.Helper()
-	text, hash := api.MakeKey()
+	text, hash := apikeys.Make()
 	k.ID, k.Hash, k.Name, k.CreatedAt = store.NewID[postrider.KeyID](w.ids), hash, "test", time.Now().UTC()
 	if err := w.store.PutKey(w.Context(), k); err != nil {
 		w.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -107,7 +107,7 @@ func makeKey(ctx context.Context, to store.Store, n NewKey) (postrider.APIKey, s
 	if err != nil {
 		return postrider.APIKey{}, "", fmt.Errorf("make API key: %w", err)
 	}
-	text, hash := api.MakeKey()
+	text, hash := apikeys.Make()
 	key := postrider.APIKey{
 		ID:        store.NewID[postrider.KeyID](store.NewIDs(func() time.Time { return now }, nil)),
 		Name:      n.Name,

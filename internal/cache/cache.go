@@ -1,4 +1,4 @@
-// Package cache has a map with a bound.
+// Package cache has maps with a bound: [Cache], and [TTL] for values that get old.
 //
 // A [Cache] keeps values that can be computed again. It never holds more than
 // its limit: a new key in a full cache takes the place of an arbitrary other

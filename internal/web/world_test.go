@@ -72,7 +72,7 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	w.folder = tb.TempDir()
 	w.archive = archive.New(archive.Folder(w.folder), over, secrets.New(keyring), archive.Options{})
 	deps := api.Deps{
-		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
+		Store: over, Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
 	}
 	if archived {
 		deps.Archive = w.archive

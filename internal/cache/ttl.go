@@ -1,21 +1,21 @@
-package api
+package cache
 
 import (
 	"sync"
 	"time"
 )
 
-// cacheSize is the limit of each cache, in entries. It bounds the memory that
+// ttlLimit is the limit of each cache, in entries. It bounds the memory that
 // requests with ever new keys or names can take.
-const cacheSize = 4096
+const ttlLimit = 4096
 
-// ttlCache caches values of the store for a limited time. It is safe for
+// TTL caches values of the store for a limited time. It is safe for
 // concurrent use. When it is full, a new entry evicts an arbitrary one.
 //
-// A value that was read before [ttlCache.forget] must not be cached after it,
+// A value that was read before [TTL.Forget] must not be cached after it,
 // because the read may have missed the change that forget announces. So get
 // returns an epoch, and put ignores a value with an older epoch.
-type ttlCache[K comparable, V any] struct {
+type TTL[K comparable, V any] struct {
 	// ttl is how long an entry is used after it was read from the store. It is
 	// also the longest time for which another node's change is not seen.
 	ttl time.Duration
@@ -24,7 +24,7 @@ type ttlCache[K comparable, V any] struct {
 	mu sync.Mutex
 	// epoch counts the calls of forget.
 	epoch int
-	// entries has at most cacheSize entries. Expired ones stay until they are
+	// entries has at most ttlLimit entries. Expired ones stay until they are
 	// replaced or evicted.
 	entries map[K]cacheEntry[V]
 }
@@ -37,15 +37,15 @@ type cacheEntry[V any] struct {
 	readAt time.Time
 }
 
-// newTTLCache returns an empty cache whose entries are valid for ttl.
-func newTTLCache[K comparable, V any](ttl time.Duration) *ttlCache[K, V] {
-	return &ttlCache[K, V]{ttl: ttl, entries: map[K]cacheEntry[V]{}}
+// NewTTL returns an empty cache whose entries are valid for ttl.
+func NewTTL[K comparable, V any](ttl time.Duration) *TTL[K, V] {
+	return &TTL[K, V]{ttl: ttl, entries: map[K]cacheEntry[V]{}}
 }
 
-// get returns the value of the key and whether the cache has it. If it does
+// Get returns the value of the key and whether the cache has it. If it does
 // not, the caller reads the store and passes the epoch to put. The epoch must
 // come from before that read.
-func (c *ttlCache[K, V]) get(key K, now time.Time) (value V, ok bool, epoch int) {
+func (c *TTL[K, V]) Get(key K, now time.Time) (value V, ok bool, epoch int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry, ok := c.entries[key]
@@ -55,10 +55,10 @@ func (c *ttlCache[K, V]) get(key K, now time.Time) (value V, ok bool, epoch int)
 	return entry.value, true, c.epoch
 }
 
-// put caches a value that was read from the store. The time now and the epoch
+// Put caches a value that was read from the store. The time now and the epoch
 // are those of the get before the read. A call of forget in between makes put
 // do nothing.
-func (c *ttlCache[K, V]) put(key K, value V, now time.Time, epoch int) {
+func (c *TTL[K, V]) Put(key K, value V, now time.Time, epoch int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if epoch == c.epoch {
@@ -66,9 +66,9 @@ func (c *ttlCache[K, V]) put(key K, value V, now time.Time, epoch int) {
 	}
 }
 
-// putIfAbsent caches the value unless the key has a valid one, and reports
+// PutIfAbsent caches the value unless the key has a valid one, and reports
 // whether it did. Of several concurrent callers exactly one gets true.
-func (c *ttlCache[K, V]) putIfAbsent(key K, value V, now time.Time) bool {
+func (c *TTL[K, V]) PutIfAbsent(key K, value V, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if entry, ok := c.entries[key]; ok && now.Sub(entry.readAt) < c.ttl {
@@ -80,8 +80,8 @@ func (c *ttlCache[K, V]) putIfAbsent(key K, value V, now time.Time) bool {
 
 // add stores an entry, and evicts an arbitrary one if the cache is full. Map
 // iteration picks the victim without any bookkeeping. It needs c.mu.
-func (c *ttlCache[K, V]) add(key K, value V, now time.Time) {
-	if len(c.entries) >= cacheSize {
+func (c *TTL[K, V]) add(key K, value V, now time.Time) {
+	if len(c.entries) >= ttlLimit {
 		for other := range c.entries {
 			delete(c.entries, other)
 			break
@@ -90,9 +90,9 @@ func (c *ttlCache[K, V]) add(key K, value V, now time.Time) {
 	c.entries[key] = cacheEntry[V]{value, now}
 }
 
-// forget drops all entries and starts a new epoch. Call it after the change is
+// Forget drops all entries and starts a new epoch. Call it after the change is
 // committed.
-func (c *ttlCache[K, V]) forget() {
+func (c *TTL[K, V]) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.epoch++

@@ -126,7 +126,6 @@ var wide = map[string]int{
 	"internal/store.Store":               125,
 	"internal/store/storetest.NodeStore": 131,
 
-	"internal/api.Store":     82,
 	"internal/janitor.Store": 27,
 	"internal/expunge.Store": 17,
 	"internal/archive.Store": 15,

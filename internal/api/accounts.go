@@ -5,18 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
-)
-
-// The limits of texts, in bytes.
-const (
-	maxName        = 256
-	maxDescription = 4096
 )
 
 // viewAccount returns an account in the form of a response. The uid is null if
@@ -33,44 +26,77 @@ type accountPath struct {
 	Account string `path:"account" doc:"Id or uid of the account."`
 }
 
-// accounts registers the routes of accounts. Changes need the scope admin.
-func (rt *router) accounts() {
+// Store is the part of the store that this package reads and changes.
+type accountsStore interface {
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+	// PutAccount is the method of store.Access.
+	PutAccount(ctx context.Context, a postrider.Account) error
+	// DeleteAccount is the method of store.Access.
+	DeleteAccount(ctx context.Context, account postrider.AccountID) error
+	// Quotas is the method of store.Quotas.
+	Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQuotas, error)
+	// PutQuotas is the method of store.Quotas.
+	PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) error
+	// QuotaUse is the method of store.Quotas.
+	QuotaUse(ctx context.Context, account postrider.AccountID) (postrider.QuotaUse, error)
+	// Now is the method of store.Upkeep.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes serves accounts and their quotas.
+type accountsRoutes struct {
+	Store   accountsStore
+	IDs     *store.IDs
+	Names   *Names
+	Effects *Effects
+	// Retention is for how long the server keeps what accounts may keep for a shorter time.
+	Retention postrider.AccountRetention
+	// Quotas are the limits of accounts that have none of their own.
+	Quotas postrider.Quotas
+	// Forget lets this node see at once that keys and sessions ended.
+	Forget func()
+}
+
+// Register registers the routes of accounts. Changes need the scope admin.
+func (s *accountsRoutes) Register(rt *router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	handle(rt, route{
 		name: "create-account", path: "POST /accounts",
 		summary: "Create an account",
 		codes:   []string{"uid_taken"},
 		scope:   admin, status: 201, body: apitypes.AccountCreate{},
-	}, rt.createAccount)
+	}, s.createAccount)
 	handle(rt, route{
 		name: "list-accounts", path: "GET /accounts",
 		summary:     "List accounts, newest first",
 		description: "A key that is bound to an account sees this account alone.",
 		scope:       read,
-	}, rt.listAccounts)
+	}, s.listAccounts)
 	handle(rt, route{
 		name: "get-account", path: "GET /accounts/{account}",
 		summary: "Get an account",
 		scope:   read,
-	}, rt.getAccount)
+	}, s.getAccount)
 	handle(rt, route{
 		name: "update-account", path: "PATCH /accounts/{account}",
 		summary:     "Change an account",
 		description: "A field that is left out keeps its value. Null removes it.",
 		codes:       []string{"uid_taken"},
 		scope:       admin, body: apitypes.AccountUpdate{},
-	}, rt.changeAccount)
+	}, s.changeAccount)
 	handle(rt, route{
 		name: "delete-account", path: "DELETE /accounts/{account}",
 		summary:     "Delete an account",
 		description: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
 		scope:       admin, status: 204, withdraws: true,
-	}, rt.deleteAccount)
+	}, s.deleteAccount)
+	s.registerQuotas(rt)
 }
 
 // createAccount creates an account. The creation time is the store's, so that
 // all nodes agree on the order of accounts.
-func (s *server) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Account], error) {
+func (s *accountsRoutes) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Account], error) {
 	var body apitypes.AccountCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -85,7 +111,7 @@ func (s *server) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Ac
 
 // listAccounts lists accounts, or finds the one with a uid. Of a bound key it lists the one
 // account, if the uid is not another's.
-func (s *server) listAccounts(ctx context.Context, in *struct {
+func (s *accountsRoutes) listAccounts(ctx context.Context, in *struct {
 	Paging
 	UID string `query:"uid"`
 },
@@ -96,27 +122,18 @@ func (s *server) listAccounts(ctx context.Context, in *struct {
 }
 
 // getAccount returns a deleted account too, if it is named by its id.
-func (s *server) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
-	return respondWith(viewAccount)(s.visibleAccount(ctx, in.Account))
-}
-
-// visibleAccount returns the account with this id or uid if the caller may see it.
-func (s *server) visibleAccount(ctx context.Context, name string) (postrider.Account, error) {
-	account, err := s.findAccount(ctx, name)
-	if bound := infoOf(ctx).caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
-		return postrider.Account{}, postrider.ErrNotFound
-	}
-	return account, err
+func (s *accountsRoutes) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
+	return respondWith(viewAccount)(s.Names.VisibleAccount(ctx, in.Account))
 }
 
 // changeAccount changes an account. An omitted field keeps its value, and null
 // removes it. A deleted account cannot be changed.
-func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
+func (s *accountsRoutes) changeAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
 	var body apitypes.AccountUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	account, err := s.findAccount(ctx, in.Account)
+	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -135,25 +152,24 @@ func (s *server) changeAccount(ctx context.Context, in *accountPath) (*reply[api
 // deleteAccount deletes the account and its endpoints. Their deliveries, which may be many, are
 // cancelled in the background. Both caches are emptied, because
 // the account's name is free and its keys are revoked.
-func (s *server) deleteAccount(ctx context.Context, in *accountPath) (*none, error) {
-	account, err := s.findAccount(ctx, in.Account)
+func (s *accountsRoutes) deleteAccount(ctx context.Context, in *accountPath) (*none, error) {
+	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.Store.DeleteAccount(ctx, account.ID); err != nil {
 		return nil, err
 	}
-	s.names.Forget()
-	s.keys.Forget()
-	s.sessions.forget()
-	s.awaitDeleted(ctx)
+	s.Names.Forget()
+	s.Forget()
+	s.Effects.AwaitDeleted(ctx)
 	return nil, nil // 204
 }
 
 // putAccount validates and stores an account with a change of its retention, and returns the
 // stored state. It empties the cache of names, because a uid may have changed its
 // owner.
-func (s *server) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*reply[apitypes.Account], error) {
+func (s *accountsRoutes) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*reply[apitypes.Account], error) {
 	setRetention(&a.Retention, r)
 	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName), s.checkRetention(a.Retention, r))
 	if a.UID == "" && a.Name == "" {
@@ -169,8 +185,8 @@ func (s *server) putAccount(ctx context.Context, a postrider.Account, r apitypes
 	if err != nil {
 		return nil, err
 	}
-	s.names.Forget()
-	return respondWith(viewAccount)(s.findAccount(ctx, a.ID.String()))
+	s.Names.Forget()
+	return respondWith(viewAccount)(s.Names.Account(ctx, a.ID.String()))
 }
 
 // viewRetention returns the retention of an account in the form of a response.
@@ -192,8 +208,8 @@ func setRetention(r *postrider.AccountRetention, to apitypes.Retention) {
 
 // checkRetention checks the days that a change has, and that idempotency keys go before the
 // events by which they are found.
-func (s *server) checkRetention(r postrider.AccountRetention, change apitypes.Retention) error {
-	longest := s.opts.Retention
+func (s *accountsRoutes) checkRetention(r postrider.AccountRetention, change apitypes.Retention) error {
+	longest := s.Retention
 	err := errors.Join(
 		checkDays("keep_events_days", change.KeepEventsDays, longest.Events),
 		checkDays("keep_attempts_days", change.KeepAttemptsDays, longest.Attempts),
@@ -219,35 +235,4 @@ func checkDays(field string, days apitypes.Optional[int], longest int) error {
 		Field: field, Code: postrider.FaultOutOfRange, Min: 1, Max: int64(longest),
 		Reason: fmt.Sprintf("must be 1 to %d, for which the server keeps them", longest),
 	}
-}
-
-// checkUID refuses uids that could be mistaken for an id, that the path of a URL cannot have,
-// and that turn the text around them on a page.
-func checkUID(uid string) error {
-	switch {
-	case strings.HasPrefix(uid, "acc_") || strings.HasPrefix(uid, "ep_"):
-		return invalid("uid", postrider.FaultMalformed, "must not look like an id")
-	case uid == "." || uid == "..":
-		return invalid("uid", postrider.FaultMalformed, "must not be . or .., which a URL cannot end with")
-	case !isText(uid) || strings.ContainsFunc(uid, isBidiControl):
-		return invalid("uid", postrider.FaultMalformed, "must be UTF-8 without control characters")
-	}
-	return checkText("uid", uid, maxName)
-}
-
-// isBidiControl reports whether the character sets the direction of the text after it.
-func isBidiControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
-
-// findAccount returns the account with this id or uid.
-func (s *server) findAccount(ctx context.Context, name string) (postrider.Account, error) {
-	query := store.AccountQuery{UID: name}
-	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
-		query = store.AccountQuery{ID: id}
-	}
-	if name == "" { // the query would have no filter
-		return postrider.Account{}, postrider.ErrNotFound
-	}
-	account, err := store.First(s.Store.Accounts(ctx, query))
-	infoOf(ctx).account = account.ID
-	return account, err
 }

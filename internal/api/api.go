@@ -29,159 +29,70 @@ package api
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
-	"net/http"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/apikeys"
-	"github.com/postrider/postrider/internal/cache"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Store is the part of the store that the API reads and changes directly.
-// Publishing goes through [Publisher].
-type Store interface {
-	store.Directory
-	store.Access
-	store.Sessions
-	store.Audit
-	store.PortalSettings
-	store.Destinations
-	store.Catalogue
-	store.Ledger
-	store.Finder
-	store.Inspections
-	store.Replays
-	store.Holding
-	store.Quotas
-	store.Expunges
-
-	// Notices is the method of store.Notices.
-	Notices(ctx context.Context, q store.NoticeQuery) (store.Page[postrider.Notice], error)
-	// Circuits is the method of store.Queue.
-	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
-	// Due is the method of store.Queue.
-	Due(ctx context.Context, d store.Due) ([]store.DueLane, error)
-	// MakeDue is the method of store.Queue.
-	MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error)
-	// PutCircuit is the method of store.Queue.
-	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
-	// Rollups is the method of store.Rollups.
-	Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error)
-	// Backlog is the method of store.Rollups.
-	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
-	// EndpointStates is the method of store.Rollups.
-	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error)
-	// LastFailures is the method of store.Rollups.
-	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
-
-	// RestoredRecords is the method of store.Restored.
-	RestoredRecords(ctx context.Context, q store.RestoredQuery) (store.Page[store.RestoredRecord], error)
-
-	// Now returns the store's time, read from the store itself.
-	Now(ctx context.Context) (time.Time, error)
+// Stores has the store as each feature sees it. New calls none of them, so those of the features
+// that are not used may be nil.
+type Stores struct {
+	Names       NameStore
+	Callers     apikeys.Store
+	AuditLog    AuditStore
+	Accounts    accountsStore
+	Archives    archivesStore
+	Audit       auditStore
+	Circuits    circuitsStore
+	DeadLetters LetterStore
+	Deliveries  deliveriesStore
+	Endpoints   endpointsStore
+	Events      eventsStore
+	EventTypes  eventtypesStore
+	Expunges    expungesStore
+	Hold        holdStore
+	Inspections inspectionsStore
+	Keys        keysStore
+	Notices     noticesStore
+	Operations  operationsStore
+	Portal      portalStore
+	Replays     replaysStore
+	Search      searchStore
+	Secrets     secretsStore
+	Sessions    sessionsStore
+	Stats       statsStore
 }
 
-// Publisher stores published events and assigns their ids. When a method
-// returns without an error, the events are stored durably.
+// Publisher publishes events, and test events to one endpoint.
 type Publisher interface {
-	// Publish stores all of the events or none. It returns a
-	// *postrider.KeyTakenError if an idempotency key was used for other
-	// content, a *postrider.OverloadError if events arrive faster than they
-	// can be delivered, and a *postrider.QuotaError if a quota of an account is
-	// used up.
-	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
-
-	// PublishTo stores the event with one delivery, to the given endpoint. The
-	// endpoint's event types are ignored.
-	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
+	eventsPublisher
+	endpointsPublisher
 }
 
-// Guard checks the URLs and the TLS settings of endpoints.
-type Guard interface {
-	// CheckURL returns the canonical form of raw, or a *postrider.InvalidError
-	// for the field "url".
-	CheckURL(raw string) (string, error)
-
-	// CheckTLS checks the TLS settings of an endpoint and the private key of
-	// its certificate. It returns all faults joined, each a
-	// *postrider.InvalidError for a field of "tls".
-	CheckTLS(t postrider.TLS, key string) error
-}
-
-// Verifier asks receivers whether they want events.
-type Verifier interface {
-	// Verify performs the handshake with the endpoint, by a method of
-	// [VerifyMethods]. If the receiver does not agree, or if no secret can sign
-	// the handshake, the error matches postrider.ErrConflict. The text of that
-	// error is shown to the client.
-	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
-}
-
-// Describer says what requests look like.
-type Describer interface {
-	// Describe returns the request of an attempt that begins at the given time, for
-	// the endpoint as it is. It decrypts nothing, and masks signatures and credentials.
-	Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error)
-}
-
-// VerifyMethods lists the handshakes that ask a receiver for its consent.
-var VerifyMethods = []string{"challenge", "cloudevents"}
-
-// Vault encrypts and decrypts the values that the store keeps encrypted.
+// Vault encrypts, decrypts and knows what this installation signed.
 type Vault interface {
-	// EncryptSecret encrypts the text into the secret. The secret's id must be
-	// set.
-	EncryptSecret(ctx context.Context, s *postrider.Secret, text string) error
-	// DecryptSecret returns the plain text of a secret.
-	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
-	// EncryptCredentials encrypts the credentials into the endpoint. The
-	// endpoint's id must be set. Empty credentials are stored as nil.
-	EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error
-	// DecryptCredentials returns the endpoint's credentials. Zero: it has none.
-	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
-	// Unsign returns the payload of a text that this installation signed, or an error.
-	Unsign(text string) ([]byte, error)
+	endpointsVault
+	secretsVault
+	noticesVault
 }
 
-// Notifier learns which endpoints changed.
-type Notifier interface {
-	// Notify is called after an endpoint or its circuit changed, and after
-	// deliveries may have become due for it. It must not block.
-	Notify(endpoint postrider.EndpointID)
-}
-
-// Pacer knows how much endpoints are sent.
-type Pacer interface {
-	// Pace returns how much this node may send to the endpoint now; false: it does not
-	// send to it.
-	Pace(ctx context.Context, endpoint postrider.EndpointID) (postrider.Pace, bool)
-}
-
-// Canceller deletes the endpoints of deleted accounts, and cancels the pending
-// deliveries of deleted endpoints.
-type Canceller interface {
-	// DeleteEndpoints deletes all endpoints of deleted accounts.
-	DeleteEndpoints(ctx context.Context) error
-	// CancelDeleted starts this work. It must not block.
-	CancelDeleted()
-}
-
-// Replayer runs replay jobs.
-type Replayer interface {
-	// Wake is called after a job was created or resumed. It must not block.
-	Wake()
+// Expunger begins expunges, and knows those that a restored store makes again.
+type depsExpunger interface {
+	Expunger
+	holdExpunger
 }
 
 // Deps has the parts that the API depends on. None but those that say so may be nil.
 type Deps struct {
-	Store       Store
+	Stores      Stores
 	Clock       *store.Clock // of the store
+	IDs         *store.IDs
 	Publisher   Publisher
 	Guard       Guard
 	Verifier    Verifier
@@ -189,14 +100,13 @@ type Deps struct {
 	Vault       Vault
 	Reencrypter Reencrypter
 	Notifier    Notifier
-	Effects     Effects // nil: every change is in effect when it is stored
+	Effects     Awaiter // nil: every change is in effect when it is stored
 	Pacer       Pacer   // nil: nobody knows
 	Canceller   Canceller
-	Expunger    Expunger
+	Expunger    depsExpunger
 	Archive     Archive // nil: none is set
 	Replayer    Replayer
 	Cluster     Cluster // nil: one process uses the store
-	IDs         *store.IDs
 }
 
 // Options tunes the API. The zero value is the production default.
@@ -256,92 +166,101 @@ func (o Options) withDefaults() Options {
 
 // Handler serves all routes under /v1/webhooks. It is safe for concurrent use.
 type Handler struct {
-	*requestLogger
+	*restHandler
 
-	bodies   *bodies
 	sessions *Sessions
 	readers  *Readers
-	reads    *readShares
 }
 
 // Sessions returns what logs people in and out.
 func (h *Handler) Sessions() *Sessions { return h.sessions }
 
+// Readers returns what acts on the links in emails.
+func (h *Handler) Readers() *Readers { return h.readers }
+
 // Actions returns every action that an audit entry may have.
 func (h *Handler) Actions() []string {
-	return append(slices.Clone(h.sessions.actions), actionLogin, actionLogout, actionOpenPortal, postrider.ActionExpunged,
-		readerAction(postrider.LinkConfirm), readerAction(postrider.LinkUnsubscribe))
+	return slices.Concat(h.restHandler.Actions(), sessionActions, []string{
+		postrider.ActionExpunged,
+		ReaderAction(postrider.LinkConfirm), ReaderAction(postrider.LinkUnsubscribe),
+	})
 }
-
-// EndBodies aborts the read of every body that has not arrived, and of the
-// bodies of later requests. These requests get a 503 and their
-// connections are closed. Call it when the server shuts down.
-func (h *Handler) EndBodies() { h.bodies.end() }
 
 // New returns the handler of all routes under /v1/webhooks. It panics if the
 // OpenAPI document cannot be encoded.
 func New(deps Deps, opts Options) *Handler {
-	s := &server{
-		Deps:  deps,
-		opts:  opts.withDefaults(),
-		names: cache.NewTTL[string, accountName](apikeys.Fresh),
-		// A burst of five and one every 12 s: at most ten in any minute.
-		manualSends: newLimiter[postrider.EndpointID](12*time.Second, 5,
-			"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"),
-		links: newLimiter[payer](100*time.Millisecond, 100,
-			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
-		confirmations: newLimiter[postrider.AccountID](confirmEvery, 10,
-			"an account can have ten confirmations sent at once, then one every six minutes; see Retry-After"),
-		addresses: newLimiter[string](addressEvery, 3, "an address gets at most three confirmations at once, then one an hour; see Retry-After"),
-		tests:     newLimiter[postrider.DestinationID](testEvery, 3, "a destination gets at most three tests at once, then one a minute; see Retry-After"),
+	opts = opts.withDefaults()
+	a := newAssembly(deps, opts)
+	for _, f := range a.features() {
+		f.Register(a.rest)
 	}
-	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
-	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
-	s.reads = newReadShares(s.opts.AccountReads, s.opts.Hooks.ReadRefused)
-	s.keys = apikeys.New(deps.Store, deps.Clock, apikeys.Options{Within: s.opts.AnswerTime, TooLate: errStoreTimeout, Log: s.opts.Log})
-	s.sessions = newSessions(s)
-	return &Handler{requestLogger: newRequestLogger(s.router(), s.opts.Log, s.opts.Hooks), bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}, reads: s.reads}
+	return &Handler{a.rest.Handler(), a.sessions, &Readers{deps.Stores.Notices, deps.Clock, a.audit, deps.Vault}}
 }
 
-// Starting returns the handler of a server whose store is not open yet. It
-// responds to every request with 503 and Retry-After.
-func Starting(log *slog.Logger) http.Handler {
-	return newRequestLogger(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
-	}), log, observe.Hooks{})
-}
+// feature is one folder of the API.
+type feature interface{ Register(rt *router) }
 
-// server has the state that all routes share. New sets its fields, which are
-// never replaced afterwards.
-type server struct {
+// assembly has what the features share.
+type assembly struct {
 	Deps
-	opts Options
-	// keys authenticates requests.
-	keys *apikeys.Checker
-	// names caches the account of an id or uid for apikeys.Fresh. A change of an
-	// account on this node empties it.
-	names *cache.TTL[string, accountName]
-	// manualSends limits tests and verifications, per endpoint. Without it, anyone who
-	// may create endpoints could make the node send requests to a third party without
-	// end.
-	manualSends *limiter[postrider.EndpointID]
-	// links limits the one-time links that a caller makes.
-	links *limiter[payer]
-	// confirmations limits the messages that ask readers of email addresses to agree, of an
-	// account; addresses those to one address; tests the test messages of a destination.
-	confirmations *limiter[postrider.AccountID]
-	addresses     *limiter[string]
-	tests         *limiter[postrider.DestinationID]
-	// sessions logs people in and out.
+
+	opts     Options
+	rest     *router
+	names    *Names
+	effects  *Effects
+	audit    *Audit
 	sessions *Sessions
-	// reads bounds the reads of accounts.
-	reads *readShares
-	// bodies is the memory budget of request bodies.
-	bodies *bodies
-	// decoding is a semaphore for the decoding of large bodies. Its capacity is
-	// the number of processors.
-	decoding chan struct{}
-	// actions are the operations that are audited. The routes add them when they are
-	// registered.
-	actions []string
+	// forget lets this node see at once that keys and sessions ended.
+	forget func()
+}
+
+func newAssembly(d Deps, opts Options) assembly {
+	a := assembly{
+		Deps: d, opts: opts, names: NewNames(d.Stores.Names), audit: &Audit{d.Stores.AuditLog, d.IDs, opts.Log},
+		effects: &Effects{Notifier: d.Notifier, Awaiter: d.Effects, Canceller: d.Canceller, Host: opts.Host, Clock: d.Clock},
+	}
+	keys := apikeys.New(d.Stores.Callers, d.Clock, apikeys.Options{Within: opts.AnswerTime, TooLate: errStoreTimeout, Log: opts.Log})
+	a.rest = newRest(keys, a.audit, restOptions{
+		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks, Log: opts.Log,
+	})
+	a.sessions = newSessions(sessionsDeps{
+		Store: d.Stores.Sessions, Clock: d.Clock, IDs: d.IDs, Names: a.names, Keys: keys, Audit: a.audit,
+		AnswerTime: opts.AnswerTime, PublicURL: opts.PublicURL, Log: opts.Log,
+	})
+	a.forget = func() { keys.Forget(); a.sessions.Forget() }
+	return a
+}
+
+// features returns all features. One that needs another has a small interface, which gets it here.
+func (a *assembly) features() []feature {
+	s, o := a.Stores, a.opts
+	accounts := &accountsRoutes{Store: s.Accounts, IDs: a.IDs, Names: a.names, Effects: a.effects, Retention: o.Retention, Quotas: o.Quotas, Forget: a.forget}
+	eventTypes := &eventtypesRoutes{s.EventTypes}
+	circuits := &circuitsRoutes{Store: s.Circuits, Clock: a.Clock, Names: a.names, Effects: a.effects, Pacer: a.Pacer, Hooks: o.Hooks}
+	secrets := &secretsRoutes{Store: s.Secrets, IDs: a.IDs, Names: a.names, Effects: a.effects, Vault: a.Vault, Reencrypter: a.Reencrypter}
+	archives := &archivesRoutes{s.Archives, a.Archive, a.names}
+	return []feature{
+		accounts, eventTypes, circuits, secrets, archives, a.sessions,
+		newEndpoints(endpointsDeps{
+			Store: s.Endpoints, Clock: a.Clock, IDs: a.IDs, Names: a.names, Effects: a.effects, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault,
+			Publisher: a.Publisher, Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify, Hooks: o.Hooks,
+		}),
+		&eventsRoutes{Store: s.Events, Names: a.names, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
+		&deliveriesRoutes{
+			Store: s.Deliveries, Letters: s.DeadLetters, IDs: a.IDs, Names: a.names, Effects: a.effects, Circuits: circuits, Describer: a.Describer, Hooks: o.Hooks,
+		},
+		&replaysRoutes{Store: s.Replays, Clock: a.Clock, IDs: a.IDs, Names: a.names, Replayer: a.Replayer, Retention: o.Retention},
+		&expungesRoutes{
+			Store: s.Expunges, Clock: a.Clock, IDs: a.IDs, Names: a.names, Effects: a.effects, Archive: archives, Expunger: a.Expunger, FilesHeld: o.FilesHeld,
+		},
+		newNotices(noticesDeps{Store: s.Notices, Clock: a.Clock, IDs: a.IDs, Names: a.names, Guard: a.Guard, PublicURL: o.PublicURL, Mail: o.Mail}),
+		&operationsRoutes{s.Operations, a.Clock, a.Cluster, o.Host},
+		&keysRoutes{s.Keys, a.IDs, a.names, a.forget},
+		&holdRoutes{s.Hold, a.Expunger},
+		&inspectionsRoutes{s.Inspections, a.names},
+		&statsRoutes{s.Stats, a.names},
+		&portalRoutes{s.Portal},
+		&auditRoutes{s.Audit, a.names},
+		&searchRoutes{s.Search, a.names},
+	}
 }

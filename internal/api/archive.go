@@ -29,8 +29,21 @@ type Archive interface {
 	Restore(ctx context.Context, q store.ArchiveQuery) (store.ArchiveFound, error)
 }
 
-// archive registers the routes of the archive.
-func (rt *router) archive() {
+// Store is the part of the store that this package reads and changes.
+type archivesStore interface {
+	// RestoredRecords is the method of store.Restored.
+	RestoredRecords(ctx context.Context, q store.RestoredQuery) (store.Page[store.RestoredRecord], error)
+}
+
+// Routes serves the archive.
+type archivesRoutes struct {
+	Store   archivesStore
+	Archive Archive // nil: none is set
+	Names   *Names
+}
+
+// Register registers the routes of the archive.
+func (s *archivesRoutes) Register(rt *router) {
 	const steps = "A step reads for about five seconds and returns what it has found; next_cursor is the cursor of the next step. "
 	codes := []string{"no_archive", "archive_unavailable", "archive_damaged"}
 	handle(rt, route{
@@ -38,38 +51,35 @@ func (rt *router) archive() {
 		summary: "List the parts of the archive, by kind, day and number",
 		codes:   codes[:1],
 		scope:   postrider.ScopeAdmin,
-	}, rt.listArchiveParts)
+	}, s.listArchiveParts)
 	handle(rt, route{
 		name: "verify-archive-part", path: "GET /archive/parts/{part}",
 		summary:     "Read a part of the archive and verify it",
 		description: "The object is compared with its checksum, decrypted, and its records are counted. A damaged part is no error.",
 		codes:       codes[:2],
 		scope:       postrider.ScopeAdmin,
-	}, rt.verifyArchivePart)
+	}, s.verifyArchivePart)
 	handle(rt, route{
 		name: "search-archive", path: "GET /archive/records",
 		summary:     "Search the archive",
 		description: steps + "Without an event or days, the whole archive is read.",
 		codes:       codes,
 		scope:       postrider.ScopeAdmin,
-	}, rt.searchArchive)
+	}, s.searchArchive)
 	handle(rt, route{
 		name: "restore-archive", path: "POST /archive/restores",
 		summary: "Copy records of the archive back into the database, to look at",
 		description: steps + "Nothing sends the records, and they are in no list of events or deliveries. They are deleted after --keep-restored. " +
 			"A step may be repeated.",
-		codes: codes, receiverTime: archiveTime,
+		codes: codes, receiverTime: ArchiveTime,
 		scope: postrider.ScopeAdmin, body: apitypes.ArchiveRestore{},
-	}, rt.restoreArchive)
+	}, s.restoreArchive)
 	handle(rt, route{
 		name: "list-restored-records", path: "GET /archive/restored",
 		summary: "List the records that were restored, by id",
 		scope:   postrider.ScopeAdmin,
-	}, rt.listRestored)
+	}, s.listRestored)
 }
-
-// archiveTime is the time limit of what reads the archive, besides that of the store.
-const archiveTime = 30 * time.Second
 
 // archiveFailed is the response to an error of the archive. The log has the error.
 func archiveFailed(err error) error {
@@ -86,16 +96,6 @@ func archiveFailed(err error) error {
 
 // errNoArchive is the response of a server without an archive.
 var errNoArchive = conflict("no_archive", "the server has no archive: --archive names one")
-
-// archivedEvent finds an event in the archive. It has only its id and its account.
-func (s *server) archivedEvent(ctx context.Context, text string) (postrider.Event, error) {
-	id, err := parseID[postrider.EventID](text)
-	if err != nil || s.Archive == nil {
-		return postrider.Event{}, errors.Join(err, postrider.ErrNotFound)
-	}
-	account, err := s.Archive.AccountOf(ctx, id)
-	return postrider.Event{ID: id, Account: account}, archiveFailed(err)
-}
 
 // ArchiveDays has the query parameters that filter by the days of ids.
 type ArchiveDays struct {
@@ -152,7 +152,7 @@ func ViewArchivePart(p store.ArchivePart) apitypes.ArchivePart {
 }
 
 // listArchiveParts lists parts. The cursor is the id of the last one.
-func (s *server) listArchiveParts(ctx context.Context, in *struct {
+func (s *archivesRoutes) listArchiveParts(ctx context.Context, in *struct {
 	Kind string `query:"kind" enum:"events,attempts,bodies"`
 	ArchiveDays
 	Paging
@@ -180,7 +180,7 @@ func (s *server) listArchiveParts(ctx context.Context, in *struct {
 }
 
 // verifyArchivePart reads a part.
-func (s *server) verifyArchivePart(ctx context.Context, in *struct {
+func (s *archivesRoutes) verifyArchivePart(ctx context.Context, in *struct {
 	Part string `path:"part"`
 },
 ) (*reply[apitypes.ArchivePart], error) {
@@ -233,7 +233,7 @@ func viewRecord(r store.RestoredRecord) apitypes.ArchiveRecord {
 }
 
 // searchArchive makes a step of a search.
-func (s *server) searchArchive(ctx context.Context, in *struct {
+func (s *archivesRoutes) searchArchive(ctx context.Context, in *struct {
 	Event     string `query:"event" doc:"Id of the event. Its deliveries are looked for on the day of the event and the next, unless to says more."`
 	Account   string `query:"account" doc:"Id or uid of the account."`
 	Endpoint  string `query:"endpoint" doc:"Id of the endpoint: only attempts and bodies."`
@@ -263,7 +263,7 @@ func (s *server) searchArchive(ctx context.Context, in *struct {
 }
 
 // archiveQuery returns what a request selects of the archive.
-func (s *server) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (q store.ArchiveQuery, err error) {
+func (s *archivesRoutes) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (q store.ArchiveQuery, err error) {
 	if s.Archive == nil {
 		return q, errNoArchive
 	}
@@ -272,12 +272,12 @@ func (s *server) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (
 	q.Event, errs[0] = filtered[postrider.EventID]("event", by.Event)
 	q.Endpoint, errs[1] = filtered[postrider.EndpointID]("endpoint", by.Endpoint)
 	q.From, q.To, errs[2] = ArchiveDays{by.From, by.To}.of()
-	q.Account, errs[3] = s.resolveAccount(ctx, by.Account)
+	q.Account, errs[3] = s.Names.ResolveAccount(ctx, by.Account)
 	return q, errors.Join(errs[:]...)
 }
 
 // restoreArchive makes a step of a restore.
-func (s *server) restoreArchive(ctx context.Context, _ *struct{}) (*reply[apitypes.ArchiveRestored], error) {
+func (s *archivesRoutes) restoreArchive(ctx context.Context, _ *struct{}) (*reply[apitypes.ArchiveRestored], error) {
 	var body apitypes.ArchiveRestore
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (s *server) restoreArchive(ctx context.Context, _ *struct{}) (*reply[apityp
 }
 
 // listRestored lists the records that were restored.
-func (s *server) listRestored(ctx context.Context, in *struct {
+func (s *archivesRoutes) listRestored(ctx context.Context, in *struct {
 	Event    string `query:"event"`
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint"`
@@ -309,9 +309,19 @@ func (s *server) listRestored(ctx context.Context, in *struct {
 	var errs [3]error
 	q.Event, errs[0] = filtered[postrider.EventID]("event", in.Event)
 	q.Endpoint, errs[1] = filtered[postrider.EndpointID]("endpoint", in.Endpoint)
-	q.Account, errs[2] = s.resolveAccount(ctx, in.Account)
+	q.Account, errs[2] = s.Names.ResolveAccount(ctx, in.Account)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	return respondPage(viewRecord)(s.Store.RestoredRecords(ctx, q))
+}
+
+// Event finds an event in the archive. It has only its id and its account.
+func (s *archivesRoutes) Event(ctx context.Context, text string) (postrider.Event, error) {
+	id, err := parseID[postrider.EventID](text)
+	if err != nil || s.Archive == nil {
+		return postrider.Event{}, errors.Join(err, postrider.ErrNotFound)
+	}
+	account, err := s.Archive.AccountOf(ctx, id)
+	return postrider.Event{ID: id, Account: account}, archiveFailed(err)
 }

@@ -5,10 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -34,8 +35,6 @@ import (
 const (
 	// outcomeOK is the outcome of what succeeded.
 	outcomeOK = "ok"
-	// The actions of sessions. All others are names of routes.
-	actionLogin, actionLogout, actionOpenPortal = "login", "logout", "open-portal"
 	// auditTime is the time limit of the write of an entry. The write does not end with
 	// the request: what was done must be recorded when its client is gone.
 	auditTime = 2 * time.Second
@@ -103,11 +102,24 @@ func (s *server) audit(ctx context.Context, r route, out any, err error) error {
 		}
 		entry.Details["fields"] = fields
 	}
-	return cmp.Or(s.append(ctx, entry), err)
+	return cmp.Or(s.auditLog.Record(ctx, entry), err)
 }
 
-// append writes an entry of the audit log. The error matches errUnaudited.
-func (s *server) append(ctx context.Context, e postrider.AuditEntry) error {
+// AuditStore is the part of the store that has the audit log.
+type AuditStore interface {
+	// AppendAudit is the method of store.Audit.
+	AppendAudit(ctx context.Context, e postrider.AuditEntry) error
+}
+
+// Audit writes the audit log.
+type Audit struct {
+	Store AuditStore
+	IDs   *store.IDs
+	Log   *slog.Logger // receives the entries that could not be stored
+}
+
+// Record writes an entry of the audit log. The error matches errUnaudited.
+func (s *Audit) Record(ctx context.Context, e postrider.AuditEntry) error {
 	e.ID = store.NewID[postrider.AuditID](s.IDs)
 	e.Request = cmp.Or(e.Request, infoOf(ctx).id)
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), auditTime, errStoreTimeout)
@@ -116,10 +128,13 @@ func (s *server) append(ctx context.Context, e postrider.AuditEntry) error {
 	if err == nil {
 		return nil
 	}
-	s.opts.Log.ErrorContext(ctx, "audit entry was not stored", "action", e.Action, "outcome", e.Outcome, "key", e.Key.String(),
+	s.Log.ErrorContext(ctx, "audit entry was not stored", "action", e.Action, "outcome", e.Outcome, "key", e.Key.String(),
 		"session", e.Session.String(), "account", e.Account.String(), "object", e.ObjectID, "request", e.Request, "error", err)
 	return fmt.Errorf("%w: %w", errUnaudited, err)
 }
+
+// clientOf returns the details of an audit entry with the address of a client.
+func clientOf(from netip.Addr) map[string]string { return map[string]string{"client": from.String()} }
 
 // path returns the first maxName bytes of a path parameter of the request, in whole
 // characters. Control characters cannot be stored.
@@ -233,48 +248,4 @@ func fieldsOf(body []byte) string {
 		return ""
 	}
 	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
-}
-
-// viewAudit returns an audit entry in the form of a response.
-func viewAudit(e postrider.AuditEntry) apitypes.AuditEntry {
-	details := e.Details
-	if details == nil {
-		details = map[string]string{}
-	}
-	return apitypes.AuditEntry{
-		ID: e.ID, At: instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: orNull(e.Key), Session: orNull(e.Session), Name: e.Name,
-		Account: orNull(e.Account), Object: orNull(e.Object), ObjectID: orNull(e.ObjectID), Request: e.Request, Details: details,
-	}
-}
-
-// auditLog registers the route of the audit log.
-func (rt *router) auditLog() {
-	handle(rt, route{
-		name: "list-audit-entries", path: "GET /audit",
-		summary:     "List the audit log, newest first",
-		description: "It has every change, replay, test and look at secrets, every login, and every request that was refused for its scopes.",
-		scope:       postrider.ScopeAdmin,
-	}, rt.listAudit)
-}
-
-// listAudit lists the entries that all given filters select.
-func (s *server) listAudit(ctx context.Context, in *struct {
-	Account string `query:"account" doc:"Id or uid of the account."`
-	Key     string `query:"key" doc:"Id of the API key."`
-	Session string `query:"session" doc:"Id of the session."`
-	Action  string `query:"action" maxLength:"64" doc:"Operation of the API, such as update-endpoint; or login, logout, open-portal."`
-	Object  string `query:"object" maxLength:"256" doc:"Id or name of the object."`
-	Span
-	Paging
-},
-) (*reply[apitypes.Page[apitypes.AuditEntry]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
-	key, keyErr := filtered[postrider.KeyID]("key", in.Key)
-	session, sessionErr := filtered[postrider.SessionID]("session", in.Session)
-	if err := errors.Join(err, keyErr, sessionErr); err != nil {
-		return nil, err
-	}
-	return respondPage(viewAudit)(s.Store.AuditEntries(ctx, store.AuditQuery{
-		Account: account, Key: key, Session: session, Action: in.Action, ObjectID: in.Object, Span: in.Span.of(), Paging: in.Paging.of(),
-	}))
 }

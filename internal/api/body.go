@@ -285,20 +285,20 @@ func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 	return nil
 }
 
-// unpack decodes a body that the handler does not need afterwards. It replaces
+// Decode decodes a body that the handler does not need afterwards. It replaces
 // a large buffer by a small one, so that a request does not hold its body in
 // memory during the commit. While a body is decoded its bytes are in memory
 // twice, which the budget does not count. So at most one large body for each
 // processor is decoded at a time; more would not be faster.
-func (s *server) unpack(buf *bytes.Buffer, v any) error {
-	if buf.Cap() <= keptBuffer {
-		return jsonx.Decode(buf.Bytes(), v)
+func (b Raw) Decode(v any) error {
+	if b.Cap() <= keptBuffer {
+		return jsonx.Decode(b.Bytes(), v)
 	}
-	s.decoding <- struct{}{}
-	err := jsonx.Decode(buf.Bytes(), v)
-	<-s.decoding
+	b.server.decoding <- struct{}{}
+	err := jsonx.Decode(b.Bytes(), v)
+	<-b.server.decoding
 	small := bufferOf(0)
-	*buf, *small = *small, *buf
+	*b.Buffer, *small = *small, *b.Buffer
 	recycle(small) // after the exchange, small is the large buffer
 	return err
 }

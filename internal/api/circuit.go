@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -17,7 +18,7 @@ const circuitTries = 5
 
 // viewCircuit returns a circuit in the form of a response. It converts the times of the store's
 // clock to wall-clock time. Zero times become null.
-func (s *server) viewCircuit(c postrider.Circuit) apitypes.Circuit {
+func (s *circuitsRoutes) viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	c = s.Clock.ShownCircuit(c)
 	return apitypes.Circuit{
 		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: orNull(c.Reason),
@@ -29,9 +30,9 @@ func (s *server) viewCircuit(c postrider.Circuit) apitypes.Circuit {
 
 // fullCircuit returns viewCircuit with how much is sent to the endpoint now, and its last
 // failure.
-func (s *server) fullCircuit(ctx context.Context, c postrider.Circuit) (*reply[apitypes.Circuit], error) {
+func (s *circuitsRoutes) fullCircuit(ctx context.Context, c postrider.Circuit) (*reply[apitypes.Circuit], error) {
 	view := s.viewCircuit(c)
-	failures, err := s.failuresOf(ctx, c.Endpoint)
+	failures, err := failuresOf(ctx, s.Store, c.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -47,38 +48,65 @@ func (s *server) fullCircuit(ctx context.Context, c postrider.Circuit) (*reply[a
 	return respond(view), nil
 }
 
-// circuits registers the routes of an endpoint's circuit.
-func (rt *router) circuits() {
+// Store is the part of the store that this package reads and changes.
+type circuitsStore interface {
+	// Circuits is the method of store.Queue.
+	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
+	// PutCircuit is the method of store.Queue.
+	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
+	// LastFailures is the method of store.Rollups.
+	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
+}
+
+// Pacer knows how much endpoints are sent.
+type Pacer interface {
+	// Pace returns how much this node may send to the endpoint now; false: it does not
+	// send to it.
+	Pace(ctx context.Context, endpoint postrider.EndpointID) (postrider.Pace, bool)
+}
+
+// Routes serves the circuits of endpoints.
+type circuitsRoutes struct {
+	Store   circuitsStore
+	Clock   *store.Clock
+	Names   *Names
+	Effects *Effects
+	Pacer   Pacer // nil: nobody knows
+	Hooks   observe.Hooks
+}
+
+// Register registers the routes of an endpoint's circuit.
+func (s *circuitsRoutes) Register(rt *router) {
 	handle(rt, route{
 		name: "get-circuit", path: "GET /endpoints/{endpoint}/circuit",
 		summary:     "Get an endpoint's circuit",
 		description: "A circuit that never changed is closed, with generation 0.",
 		scope:       postrider.ScopeWebhooksRead,
-	}, rt.getCircuit)
+	}, s.getCircuit)
 	handle(rt, route{
 		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
 		summary: "Open, close or probe an endpoint's circuit by hand",
 		codes:   []string{"endpoint_deleted", "endpoint_set_aside", "conflict"},
 		scope:   postrider.ScopeWebhooksOperate, body: apitypes.CircuitUpdate{}, withdraws: true,
-	}, rt.setCircuit)
+	}, s.setCircuit)
 }
 
 // getCircuit returns the circuit of an endpoint that is not deleted.
-func (s *server) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
-	e, err := s.findLive(ctx, in.Endpoint)
+func (s *circuitsRoutes) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
+	e, err := s.Names.LiveEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.circuit(ctx, e.ID)
+	c, err := s.Circuit(ctx, e.ID)
 	if err != nil {
 		return nil, err
 	}
 	return s.fullCircuit(ctx, c)
 }
 
-// circuit returns an endpoint's circuit. The store has no row for a circuit
+// Circuit returns an endpoint's circuit. The store has no row for a circuit
 // that never changed; such a circuit is closed.
-func (s *server) circuit(ctx context.Context, id postrider.EndpointID) (postrider.Circuit, error) {
+func (s *circuitsRoutes) Circuit(ctx context.Context, id postrider.EndpointID) (postrider.Circuit, error) {
 	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Endpoint: id, Limit: 1})
 	if err != nil || len(circuits) == 0 {
 		return postrider.Circuit{Endpoint: id, Status: postrider.CircuitClosed}, err
@@ -88,7 +116,7 @@ func (s *server) circuit(ctx context.Context, id postrider.EndpointID) (postride
 
 // setCircuit opens, closes or probes a circuit by hand. The status is checked
 // before the endpoint is read, so an invalid request costs no query.
-func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
+func (s *circuitsRoutes) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
 	var body apitypes.CircuitUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -97,7 +125,7 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
 		return nil, invalid("status", postrider.FaultNotAChoice, "must be closed, open or half_open")
 	}
-	e, err := s.findReadable(ctx, in.Endpoint)
+	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -113,9 +141,9 @@ func (s *server) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apity
 // circuit, too, whenever an attempt changes it. After such a change, putCircuit reads
 // the circuit and tries again, up to circuitTries times. The person's wish is absolute,
 // so it is applied to whatever the circuit has become.
-func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postrider.CircuitStatus) (postrider.Circuit, error) {
+func (s *circuitsRoutes) putCircuit(ctx context.Context, e postrider.Endpoint, to postrider.CircuitStatus) (postrider.Circuit, error) {
 	for range circuitTries {
-		c, err := s.circuit(ctx, e.ID)
+		c, err := s.Circuit(ctx, e.ID)
 		if err != nil {
 			return c, err
 		}
@@ -126,9 +154,9 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 		}
 		c, err = s.Store.PutCircuit(ctx, store.PutCircuit{Circuit: b.Circuit, Announce: true})
 		if err == nil {
-			s.Notifier.Notify(e.ID)
-			s.opts.Hooks.CircuitChanged.Call(c)
-			s.await(ctx, postrider.Withdrawal{Endpoint: e.ID})
+			s.Effects.Notify(e.ID)
+			s.Hooks.CircuitChanged.Call(c)
+			s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: e.ID})
 			return c, nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
@@ -136,4 +164,15 @@ func (s *server) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 		}
 	}
 	return postrider.Circuit{}, conflict("conflict", "the circuit is being changed by others")
+}
+
+// Probe ends the cooldown of a circuit that failures opened: whoever tests wants to know
+// whether the endpoint works again. A circuit that a person opened stays open. The test event
+// is stored already, so an error is no failure of the test; it waits for the next probe then.
+func (s *circuitsRoutes) Probe(ctx context.Context, e postrider.Endpoint) {
+	c, err := s.Circuit(ctx, e.ID)
+	if err != nil || c.Status != postrider.CircuitOpen || c.Reason == postrider.ReasonManual {
+		return
+	}
+	_, _ = s.putCircuit(ctx, e, postrider.CircuitHalfOpen)
 }

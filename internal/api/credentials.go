@@ -150,7 +150,7 @@ func required(given bool) string {
 // checkCredentials returns all faults of the encrypted parts of the policy, and
 // of the TLS settings if the request has some. The argument was is the stored
 // policy; zero: the endpoint is new.
-func (s *server) checkCredentials(was, p postrider.Policy, c postrider.Credentials, to apitypes.Policy) error {
+func (s *endpointsRoutes) checkCredentials(was, p postrider.Policy, c postrider.Credentials, to apitypes.Policy) error {
 	faults := []error{checkHeaderSecrets(was, p, c), checkAuthSecret(p.Auth.Kind, c.Auth, was.Auth.Kind == p.Auth.Kind)}
 	if to.TLS.IsZero() || p.TLS == (postrider.TLS{}) && c.TLSKey == "" {
 		// An expired certificate must not block other changes.

@@ -21,45 +21,45 @@ func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 	}
 }
 
-// deadLetters registers the routes of dead letters. A dead letter has the id of
+// registerDeadLetters registers the routes of dead letters. A dead letter has the id of
 // its delivery.
-func (rt *router) deadLetters() {
+func (s *deliveriesRoutes) registerDeadLetters(rt *router) {
 	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "list-dead-letters", path: "GET /dead-letters",
 		summary:     "List dead letters, newest first",
 		description: "Dead letters that were replayed or discarded are listed only with resolved=true.",
 		scope:       read,
-	}, rt.listDeadLetters)
+	}, s.listDeadLetters)
 	handle(rt, route{
 		name: "list-dead-letter-groups", path: "GET /dead-letters/groups",
 		summary:     "List unresolved dead letters by endpoint and cause",
 		description: "A group has the dead letters of one endpoint with the same reason, last status code and last error. The endpoints are listed newest first.",
 		scope:       read,
-	}, rt.listDeadLetterGroups)
+	}, s.listDeadLetterGroups)
 	handle(rt, route{
 		name: "get-dead-letter", path: "GET /dead-letters/{delivery}",
 		summary: "Get a dead letter, resolved or not",
 		scope:   read,
-	}, rt.getDeadLetter)
+	}, s.getDeadLetter)
 	handle(rt, route{
 		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
 		summary:     "Replay a dead letter as a new delivery",
 		description: replayDescription,
 		codes:       deadReplayCodes,
 		scope:       operate, status: 202,
-	}, rt.replayDeadLetter)
+	}, s.replayDeadLetter)
 	handle(rt, route{
 		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
 		summary:     "Discard a dead letter",
 		description: "It is final: the dead letter can no longer be replayed.",
 		codes:       []string{"dead_letter_replayed", "dead_letter_discarded"},
 		scope:       operate, body: apitypes.DeadLetterDiscard{}, empty: true,
-	}, rt.discardDeadLetter)
+	}, s.discardDeadLetter)
 }
 
 // listDeadLetters lists the dead letters that all given filters select.
-func (s *server) listDeadLetters(ctx context.Context, in *struct {
+func (s *deliveriesRoutes) listDeadLetters(ctx context.Context, in *struct {
 	Account   string `query:"account" doc:"Id or uid of the account."`
 	Endpoint  string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
 	EventType string `query:"event_type"`
@@ -70,35 +70,35 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.DeadLetter]], error) {
-	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
+	account, endpoint, err := s.Names.Scope(ctx, in.Account, in.Endpoint)
 	if err := errors.Join(err, checkTypeFilter("event_type", in.EventType)); err != nil {
 		return nil, err
 	}
-	return respondPage(viewDeadLetter)(s.Store.DeadLetters(ctx, store.DeadLetterQuery{
+	return respondPage(viewDeadLetter)(s.Letters.DeadLetters(ctx, store.DeadLetterQuery{
 		Account: account, Endpoint: endpoint, EventType: in.EventType, Reason: in.Reason, Resolved: in.Resolved,
 		Span: in.Span.of(), Paging: in.page(in.Paging),
 	}))
 }
 
 // listDeadLetterGroups groups the dead letters that all given filters select.
-func (s *server) listDeadLetterGroups(ctx context.Context, in *struct {
+func (s *deliveriesRoutes) listDeadLetterGroups(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.DeadLetterGroup]], error) {
-	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
+	account, endpoint, err := s.Names.Scope(ctx, in.Account, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	if !endpoint.IsZero() && account.IsZero() { // the index of groups begins with the account
-		e, err := s.findEndpoint(ctx, endpoint.String())
+		e, err := s.Names.Endpoint(ctx, endpoint.String())
 		if err != nil {
 			return nil, err
 		}
 		account = e.Account
 	}
-	return respondPage(viewDeadLetterGroup)(s.Store.DeadLetterGroups(ctx, store.DeadLetterGroupQuery{
+	return respondPage(viewDeadLetterGroup)(s.Letters.DeadLetterGroups(ctx, store.DeadLetterGroupQuery{
 		Account: account, Endpoint: endpoint, Paging: in.Paging.of(),
 	}))
 }
@@ -111,7 +111,7 @@ func viewDeadLetterGroup(g store.DeadLetterGroup) apitypes.DeadLetterGroup {
 	}
 }
 
-func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
+func (s *deliveriesRoutes) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
 	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
@@ -120,15 +120,15 @@ func (s *server) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[ap
 }
 
 // findDeadLetter returns a dead letter that the key may see, resolved or not.
-func (s *server) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
+func (s *deliveriesRoutes) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
 	query := store.DeadLetterQuery{Account: infoOf(ctx).caller.Account, Delivery: id, Resolved: true}
-	return store.First(s.Store.DeadLetters(ctx, query))
+	return store.First(s.Letters.DeadLetters(ctx, query))
 }
 
 // replayDeadLetter replays the delivery of a dead letter. A delivery that is
 // not dead is not found, because it has no dead letter.
-func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
+func (s *deliveriesRoutes) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (s *server) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply
 // discardDeadLetter resolves a dead letter without a replay. It stores the name
 // of the caller's key and the reason. The conflict for a resolved dead letter
 // names its resolution.
-func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
+func (s *deliveriesRoutes) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
 	var body apitypes.DeadLetterDiscard
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 		return nil, err
 	}
 	caller := infoOf(ctx).caller
-	letter, err := s.Store.Discard(ctx, store.Discard{
+	letter, err := s.Letters.Discard(ctx, store.Discard{
 		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
 	})
 	if errors.Is(err, postrider.ErrConflict) {
@@ -165,6 +165,6 @@ func (s *server) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*repl
 	if err != nil {
 		return nil, err
 	}
-	s.Notifier.Notify(letter.Endpoint) // its ordering key may continue
+	s.Effects.Notify(letter.Endpoint) // its ordering key may continue
 	return respond(viewDeadLetter(letter)), nil
 }

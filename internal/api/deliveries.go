@@ -95,41 +95,109 @@ var (
 // delivery have it.
 const replayDescription = "The receiver gets the event once more, with the same event id. It is a conflict while the last replay of the dead letter is pending, and once the dead letter is discarded. After the last replay has ended, however it ended, the dead letter can be replayed again."
 
-// deliveries registers the routes of deliveries.
-func (rt *router) deliveries() {
+// Store is the part of the store that this package reads and changes.
+type deliveriesStore interface {
+	// Deliveries is the method of store.Ledger.
+	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
+	// Attempts is the method of store.Ledger.
+	Attempts(ctx context.Context, q store.AttemptQuery) (store.Page[postrider.Attempt], error)
+	// Replay is the method of store.Ledger.
+	Replay(ctx context.Context, r store.Replay) (postrider.Delivery, error)
+	// Cancel is the method of store.Ledger.
+	Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error)
+	// MakeDue is the method of store.Queue.
+	MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error)
+	// Endpoints is the method of store.Directory.
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// Events is the method of store.Ledger.
+	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
+	// LastFailures is the method of store.Rollups.
+	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
+	// Backlog is the method of store.Rollups.
+	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
+}
+
+// LetterStore is the part of the store that has the dead letters.
+type LetterStore interface {
+	// DeadLetters is the method of store.Ledger.
+	DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error)
+	// DeadLetterGroups is the method of store.Finder.
+	DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error)
+	// Discard is the method of store.Ledger.
+	Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error)
+}
+
+// Describer says what requests look like.
+type Describer interface {
+	// Describe returns the request of an attempt that begins at the given time, for
+	// the endpoint as it is. It decrypts nothing, and masks signatures and credentials.
+	Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error)
+}
+
+// Circuits has the circuits of endpoints.
+type deliveriesCircuits interface {
+	// Circuit returns an endpoint's circuit.
+	Circuit(ctx context.Context, id postrider.EndpointID) (postrider.Circuit, error)
+}
+
+// Routes serves deliveries, their attempts and dead letters.
+type deliveriesRoutes struct {
+	Store     deliveriesStore
+	Letters   LetterStore
+	IDs       *store.IDs
+	Names     *Names
+	Effects   *Effects
+	Circuits  deliveriesCircuits
+	Describer Describer
+	Hooks     observe.Hooks
+}
+
+// Register registers the routes of deliveries.
+func (s *deliveriesRoutes) Register(rt *router) {
 	read := postrider.ScopeWebhooksRead
 	handle(rt, route{
 		name: "list-deliveries", path: "GET /deliveries",
 		summary: "List deliveries",
 		scope:   read,
-	}, rt.listDeliveries)
+	}, s.listDeliveries)
 	handle(rt, route{
 		name: "get-delivery", path: "GET /deliveries/{delivery}",
 		summary: "Get a delivery",
 		scope:   read,
-	}, rt.getDelivery)
+	}, s.getDelivery)
 	handle(rt, route{
 		name: "list-attempts", path: "GET /deliveries/{delivery}/attempts",
 		summary: "List a delivery's attempts, oldest first",
 		scope:   read,
-	}, rt.listAttempts)
+	}, s.listAttempts)
 	handle(rt, route{
 		name: "get-attempt-request", path: "GET /deliveries/{delivery}/attempts/{attempt}/request",
 		summary:     "Get the request of an attempt, and what is signed of it",
 		description: "Signatures and credentials are masked. It is a conflict if the attempt made no request, or if the policy of the endpoint cannot be read.",
 		codes:       []string{"attempt_without_request", "request_unknown"},
 		scope:       read,
-	}, rt.getAttemptRequest)
+	}, s.getAttemptRequest)
 	handle(rt, route{
 		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
 		summary: "List an endpoint's deliveries",
 		scope:   read,
-	}, rt.listEndpointDeliveries)
-	rt.deliveryActions()
+	}, s.listEndpointDeliveries)
+	handle(rt, route{
+		name: "list-event-deliveries", path: "GET /events/{event}/deliveries",
+		summary: "List an event's deliveries",
+		scope:   read,
+	}, s.listEventDeliveries)
+	handle(rt, route{
+		name: "list-event-attempts", path: "GET /events/{event}/attempts",
+		summary: "List the attempts of all deliveries of an event",
+		scope:   read,
+	}, s.listEventAttempts)
+	s.registerActions(rt)
+	s.registerDeadLetters(rt)
 }
 
-// deliveryActions registers the routes that replay, cancel, retry and release deliveries.
-func (rt *router) deliveryActions() {
+// Register registers the routes that replay, cancel, retry and release deliveries.
+func (s *deliveriesRoutes) registerActions(rt *router) {
 	operate := postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
@@ -137,34 +205,34 @@ func (rt *router) deliveryActions() {
 		description: replayDescription,
 		codes:       replayCodes,
 		scope:       operate, status: 202,
-	}, rt.replayDelivery)
+	}, s.replayDelivery)
 	handle(rt, route{
 		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
 		summary: "Cancel a pending delivery",
 		codes:   endedCodes,
 		scope:   operate, withdraws: true,
-	}, rt.cancelDelivery)
+	}, s.cancelDelivery)
 	handle(rt, route{
 		name: "retry-delivery", path: "POST /deliveries/{delivery}/retry",
 		summary:     "Retry a waiting delivery now",
 		description: "The next attempt of a delivery that waits for its time is due now, as far as the circuit, the rate and the concurrency of its endpoint allow. Its place in the retry schedule stays. A delivery that has ended, that is being sent, or that waits for anything but its time is a conflict.",
 		codes:       append([]string{"delivery_not_waiting"}, endedCodes...),
 		scope:       operate,
-	}, rt.retryDelivery)
+	}, s.retryDelivery)
 	handle(rt, route{
 		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
 		summary:     "Release a parked delivery",
 		description: "It is sent again, alone. A delivery is parked if it is suspected of killing servers, and five more died while it was the only suspect that was sent.",
 		codes:       []string{"delivery_not_parked"},
 		scope:       operate,
-	}, rt.releaseDelivery)
+	}, s.releaseDelivery)
 	handle(rt, route{
 		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
 		summary:     "Replay a delivery of this endpoint as a new delivery",
 		description: replayDescription,
 		codes:       replayCodes,
 		scope:       operate, status: 202,
-	}, rt.replayEndpointDelivery)
+	}, s.replayEndpointDelivery)
 }
 
 // DeliveryFilter has the query parameters that select deliveries.
@@ -192,13 +260,13 @@ func (f DeliveryFilter) of(account postrider.AccountID, endpoint postrider.Endpo
 
 // listDeliveries lists the deliveries that all given filters select. A key that
 // is bound to an account lists only deliveries of that account.
-func (s *server) listDeliveries(ctx context.Context, in *struct {
+func (s *deliveriesRoutes) listDeliveries(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
 	DeliveryFilter
 },
 ) (*reply[apitypes.Page[apitypes.Delivery]], error) {
-	account, endpoint, err := s.scope(ctx, in.Account, in.Endpoint)
+	account, endpoint, err := s.Names.Scope(ctx, in.Account, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -209,29 +277,14 @@ func (s *server) listDeliveries(ctx context.Context, in *struct {
 	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
 }
 
-// scope resolves the account and the endpoint of a filter. Both must exist and
-// be visible to the caller's key; otherwise the error is a fault of the
-// parameter.
-func (s *server) scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
-	accountID, err := s.resolveAccount(ctx, account)
-	if err != nil || endpoint == "" {
-		return accountID, postrider.EndpointID{}, err
-	}
-	found, err := s.endpointOf(ctx, accountID, endpoint)
-	if errors.Is(err, postrider.ErrNotFound) {
-		err = invalid("endpoint", postrider.FaultNotFound, "names nothing")
-	}
-	return accountID, found.ID, err
-}
-
 // listEndpointDeliveries lists the deliveries of an endpoint, also of a deleted
 // one.
-func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
+func (s *deliveriesRoutes) listEndpointDeliveries(ctx context.Context, in *struct {
 	EndpointPath
 	DeliveryFilter
 },
 ) (*reply[apitypes.Page[apitypes.Delivery]], error) {
-	e, err := s.findEndpoint(ctx, in.Endpoint)
+	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -242,8 +295,8 @@ func (s *server) listEndpointDeliveries(ctx context.Context, in *struct {
 	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
 }
 
-func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
+func (s *deliveriesRoutes) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -258,14 +311,14 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apit
 
 // explain reads what explains the delivery: its endpoint, how much its endpoint has to do
 // if the delivery is due, and what became of its dead letter.
-func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.Explanation, error) {
+func (s *deliveriesRoutes) explain(ctx context.Context, d postrider.Delivery) (postrider.Explanation, error) {
 	var f postrider.ExplainFacts
 	var err error
 	if f.Endpoint, err = store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint})); err != nil && !errors.Is(err, postrider.ErrNotFound) {
 		return postrider.Explanation{}, err
 	}
 	if waits := d.Waiting.Reason; waits == postrider.WaitDue || waits == postrider.WaitCircuitOpen {
-		if f.Circuit, err = s.circuit(ctx, d.Endpoint); err != nil {
+		if f.Circuit, err = s.Circuits.Circuit(ctx, d.Endpoint); err != nil {
 			return postrider.Explanation{}, err
 		}
 	}
@@ -286,7 +339,7 @@ func (s *server) explain(ctx context.Context, d postrider.Delivery) (postrider.E
 		f.Pending = backlog.Pending
 	}
 	if d.Status == postrider.Dead {
-		letter, err := store.First(s.Store.DeadLetters(ctx, store.DeadLetterQuery{Account: d.Account, Delivery: d.ID, Resolved: true}))
+		letter, err := store.First(s.Letters.DeadLetters(ctx, store.DeadLetterQuery{Account: d.Account, Delivery: d.ID, Resolved: true}))
 		if err != nil && !errors.Is(err, postrider.ErrNotFound) {
 			return postrider.Explanation{}, err
 		}
@@ -303,23 +356,14 @@ func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
 	}
 }
 
-// findDelivery returns the delivery if the key may see it.
-func (s *server) findDelivery(ctx context.Context, text string) (postrider.Delivery, error) {
-	id, err := parseID[postrider.DeliveryID](text)
-	if err != nil {
-		return postrider.Delivery{}, err
-	}
-	return store.First(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).caller.Account, ID: id}))
-}
-
 // listAttempts lists the attempts of one delivery. A delivery without attempts
 // has an empty list; an unknown delivery is a 404.
-func (s *server) listAttempts(ctx context.Context, in *struct {
+func (s *deliveriesRoutes) listAttempts(ctx context.Context, in *struct {
 	DeliveryPath
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Attempt]], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
+	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -327,8 +371,8 @@ func (s *server) listAttempts(ctx context.Context, in *struct {
 }
 
 // replayDelivery replays a delivery that has ended, whatever its status is.
-func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
+func (s *deliveriesRoutes) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -337,16 +381,16 @@ func (s *server) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[a
 
 // replayEndpointDelivery is replayDelivery for a path that also names the
 // endpoint. A delivery of another endpoint is not found.
-func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
+func (s *deliveriesRoutes) replayEndpointDelivery(ctx context.Context, in *struct {
 	EndpointPath
 	DeliveryPath
 },
 ) (*reply[apitypes.Delivery], error) {
-	endpoint, err := s.findEndpoint(ctx, in.Endpoint)
+	endpoint, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.findDelivery(ctx, in.Delivery)
+	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +404,7 @@ func (s *server) replayEndpointDelivery(ctx context.Context, in *struct {
 // must not change. The new delivery has its own attempts and schedule, and expires by
 // the endpoint's present policy. The store refuses a second replay while one is
 // pending, so that a person who clicks twice sends once.
-func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
+func (s *deliveriesRoutes) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
 	e, err := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
 		return postrider.Delivery{}, err
@@ -372,14 +416,14 @@ func (s *server) replay(ctx context.Context, d postrider.Delivery) (postrider.De
 	if err != nil {
 		return postrider.Delivery{}, s.whyNoReplay(ctx, d, err)
 	}
-	s.Notifier.Notify(d.Endpoint)
+	s.Effects.Notify(d.Endpoint)
 	return replay, nil
 }
 
 // whyNoReplay finds the reason for a replay's conflict, in words for the
 // client. It reads the delivery and the endpoint again, because the cause may
 // be newer than the first read.
-func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err error) error {
+func (s *deliveriesRoutes) whyNoReplay(ctx context.Context, d postrider.Delivery, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) || errors.As(err, new(*store.ReplayPendingError)) {
 		return err
 	}
@@ -399,21 +443,21 @@ func (s *server) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 
 // retryDelivery makes the next attempt of a delivery due now. The conflict for one that does
 // not wait for its time says what it is or waits for.
-func (s *server) retryDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
+func (s *deliveriesRoutes) retryDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
 	if d.Waiting.Reason == postrider.WaitScheduled {
 		made, err := s.Store.MakeDue(ctx, store.MakeDue{Account: d.Account, Delivery: d.ID})
 		if err == nil {
-			s.Notifier.Notify(d.Endpoint)
+			s.Effects.Notify(d.Endpoint)
 			return respond(viewDelivery(made)), nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err
 		}
-		if d, err = s.findDelivery(ctx, in.Delivery); err != nil { // it has changed since it was read
+		if d, err = s.Names.Delivery(ctx, in.Delivery); err != nil { // it has changed since it was read
 			return nil, err
 		}
 	}
@@ -429,7 +473,7 @@ func (s *server) retryDelivery(ctx context.Context, in *DeliveryPath) (*reply[ap
 
 // releaseDelivery releases a parked delivery. A delivery that is not parked is
 // a conflict.
-func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+func (s *deliveriesRoutes) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
@@ -441,28 +485,56 @@ func (s *server) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[
 	if err != nil {
 		return nil, err
 	}
-	s.Notifier.Notify(d.Endpoint)
+	s.Effects.Notify(d.Endpoint)
 	return respond(viewDelivery(d)), nil
 }
 
 // cancelDelivery cancels a pending delivery. The conflict for any other
 // delivery names its status.
-func (s *server) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+func (s *deliveriesRoutes) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
 	id, err := parseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
 	d, err := s.Store.Cancel(ctx, store.Cancel{Account: infoOf(ctx).caller.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
-		if d, err = s.findDelivery(ctx, in.Delivery); err == nil {
+		if d, err = s.Names.Delivery(ctx, in.Delivery); err == nil {
 			err = conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.opts.Hooks.Ended.Call(observe.Ended{Status: postrider.Cancelled, Reason: postrider.ReasonCancelled, N: 1})
-	s.Notifier.Notify(d.Endpoint) // the next delivery of its ordering key may be due
-	s.await(ctx, postrider.Withdrawal{Endpoint: d.Endpoint, Delivery: d.ID})
+	s.Hooks.Ended.Call(observe.Ended{Status: postrider.Cancelled, Reason: postrider.ReasonCancelled, N: 1})
+	s.Effects.Notify(d.Endpoint) // the next delivery of its ordering key may be due
+	s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: d.Endpoint, Delivery: d.ID})
 	return respond(viewDelivery(d)), nil
+}
+
+// listEventDeliveries lists the deliveries of one event. It reads the event
+// first, so that an unknown event is a 404 and not an empty list.
+func (s *deliveriesRoutes) listEventDeliveries(ctx context.Context, in *struct {
+	EventPath
+	Order
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Delivery]], error) {
+	e, err := s.Names.Event(ctx, in.Event)
+	if err != nil {
+		return nil, err
+	}
+	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.page(in.Paging)}))
+}
+
+// listEventAttempts lists the attempts of all deliveries of one event.
+func (s *deliveriesRoutes) listEventAttempts(ctx context.Context, in *struct {
+	EventPath
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.Attempt]], error) {
+	e, err := s.Names.Event(ctx, in.Event)
+	if err != nil {
+		return nil, err
+	}
+	return respondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.of()}))
 }

@@ -23,8 +23,8 @@ const (
 	maxEmail, maxWebhook = 254, 1024
 )
 
-// destinations registers the routes of the destinations of notices.
-func (rt *router) destinations() {
+// registerDestinations registers the routes of the destinations of notices.
+func (s *noticesRoutes) registerDestinations(rt *router) {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite
 	const limits = "An account may have 20 destinations."
 	handle(rt, route{
@@ -33,42 +33,42 @@ func (rt *router) destinations() {
 		description: "An email address gets a message with a link, and nothing else until its reader follows the link. " + limits,
 		codes:       []string{"destination_exists", "too_many_destinations", "public_url_missing", "mail_missing", "too_often"},
 		scope:       write, status: 201, body: apitypes.DestinationCreate{},
-	}, rt.createDestination)
+	}, s.createDestination)
 	handle(rt, route{
 		name: "list-notice-destinations", path: "GET /notice-destinations",
 		summary: "List destinations of notices, newest first",
 		scope:   read,
-	}, rt.listDestinations)
+	}, s.listDestinations)
 	handle(rt, route{
 		name: "get-notice-destination", path: "GET /notice-destinations/{destination}",
 		summary: "Get a destination of notices",
 		scope:   read,
-	}, rt.getDestination)
+	}, s.getDestination)
 	handle(rt, route{
 		name: "update-notice-destination", path: "PATCH /notice-destinations/{destination}",
 		summary:     "Change a destination of notices",
 		description: "A field that is left out keeps its value.",
 		scope:       write, body: apitypes.DestinationUpdate{},
-	}, rt.changeDestination)
+	}, s.changeDestination)
 	handle(rt, route{
 		name: "delete-notice-destination", path: "DELETE /notice-destinations/{destination}",
 		summary: "Delete a destination of notices",
 		scope:   write, status: 204,
-	}, rt.deleteDestination)
+	}, s.deleteDestination)
 	handle(rt, route{
 		name: "ask-notice-destination", path: "POST /notice-destinations/{destination}/confirmation",
 		summary:     "Send the message that asks the reader of an email address to confirm it",
 		description: "An account can have ten such messages sent at once, then one every six minutes, and three to one address, then one an hour.",
 		codes:       []string{"destination_no_email", "public_url_missing", "mail_missing", "too_often"},
 		scope:       write,
-	}, rt.confirmDestination)
+	}, s.confirmDestination)
 	handle(rt, route{
 		name: "test-notice-destination", path: "POST /notice-destinations/{destination}/test",
 		summary:     "Send a test message to a destination of notices",
 		description: "The message is sent soon after; last_sent_at and last_error say what became of it.",
 		codes:       []string{"destination_unconfirmed", "destination_unsubscribed", "too_often"},
 		scope:       write,
-	}, rt.testDestination)
+	}, s.testDestination)
 }
 
 // destinationPath names a destination.
@@ -118,12 +118,12 @@ func maskWebhook(raw string) string {
 // createDestination adds a destination. The scopes of a caller of all accounts say nothing of
 // the operator's destinations, which get the notices of the installation: these are an
 // admin's.
-func (s *server) createDestination(ctx context.Context, _ *none) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) createDestination(ctx context.Context, _ *none) (*reply[apitypes.Destination], error) {
 	var body apitypes.DestinationCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	account, err := s.resolveLiveAccount(ctx, "account", body.Account)
+	account, err := s.Names.ResolveLiveAccount(ctx, "account", body.Account)
 	d := postrider.Destination{
 		ID: store.NewID[postrider.DestinationID](s.IDs), Account: account, Channel: body.Channel, Language: body.Language,
 	}
@@ -157,7 +157,7 @@ func (s *server) createDestination(ctx context.Context, _ *none) (*reply[apitype
 }
 
 // mayManage refuses the operator's destinations to all but admins.
-func (s *server) mayManage(ctx context.Context, d postrider.Destination) error {
+func (s *noticesRoutes) mayManage(ctx context.Context, d postrider.Destination) error {
 	if d.Account.IsZero() && !infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
 		return &apiError{class: errForbidden, detail: "destinations of the operator need a key with the scope admin; name an account for one of its own"}
 	}
@@ -165,11 +165,11 @@ func (s *server) mayManage(ctx context.Context, d postrider.Destination) error {
 }
 
 // allowConfirmation reports whether a confirmation can be sent, and counts it.
-func (s *server) allowConfirmation(d postrider.Destination) error {
-	if !s.opts.Mail {
+func (s *noticesRoutes) allowConfirmation(d postrider.Destination) error {
+	if !s.Mail {
 		return errNoMail
 	}
-	if s.opts.PublicURL == "" {
+	if s.PublicURL == "" {
 		return errNoPublicURL
 	}
 	if err := s.confirmations.allow(d.Account); err != nil {
@@ -186,7 +186,7 @@ var errNoMail = &apiError{
 
 // checkAddress returns the address in the form in which it is stored. The URL of an account's
 // webhook must be one that endpoints may have, too; the operator's may be anywhere.
-func (s *server) checkAddress(d postrider.Destination, address string) (string, error) {
+func (s *noticesRoutes) checkAddress(d postrider.Destination, address string) (string, error) {
 	wrong := func(reason string) error { return invalid("address", postrider.FaultMalformed, reason) }
 	switch {
 	case address == "":
@@ -246,13 +246,13 @@ func checkKinds(kinds []postrider.NoticeKind) error {
 }
 
 // listDestinations lists the destinations that all given filters select.
-func (s *server) listDestinations(ctx context.Context, in *struct {
+func (s *noticesRoutes) listDestinations(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Operator bool   `query:"operator" doc:"Whether to list only the operator's; default false."`
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Destination]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (s *server) listDestinations(ctx context.Context, in *struct {
 }
 
 // findDestination returns the destination if the caller may see it.
-func (s *server) findDestination(ctx context.Context, text string) (postrider.Destination, error) {
+func (s *noticesRoutes) findDestination(ctx context.Context, text string) (postrider.Destination, error) {
 	id, err := parseID[postrider.DestinationID](text)
 	if err != nil {
 		return postrider.Destination{}, err
@@ -270,12 +270,12 @@ func (s *server) findDestination(ctx context.Context, text string) (postrider.De
 	return d, err
 }
 
-func (s *server) getDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) getDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
 	return respondWith(viewDestination(ctx))(s.findDestination(ctx, in.Destination))
 }
 
 // ownDestination returns the destination if the caller may change it.
-func (s *server) ownDestination(ctx context.Context, text string) (postrider.Destination, error) {
+func (s *noticesRoutes) ownDestination(ctx context.Context, text string) (postrider.Destination, error) {
 	d, err := s.findDestination(ctx, text)
 	if err == nil {
 		err = s.mayManage(ctx, d)
@@ -284,7 +284,7 @@ func (s *server) ownDestination(ctx context.Context, text string) (postrider.Des
 }
 
 // changeDestination changes the language and the kinds.
-func (s *server) changeDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) changeDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
 	var body apitypes.DestinationUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (s *server) changeDestination(ctx context.Context, in *destinationPath) (*r
 	return respondWith(viewDestination(ctx))(changed, err)
 }
 
-func (s *server) deleteDestination(ctx context.Context, in *destinationPath) (*none, error) {
+func (s *noticesRoutes) deleteDestination(ctx context.Context, in *destinationPath) (*none, error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err != nil {
 		return nil, err
@@ -316,7 +316,7 @@ func (s *server) deleteDestination(ctx context.Context, in *destinationPath) (*n
 }
 
 // confirmDestination asks the sender for the message with the link.
-func (s *server) confirmDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) confirmDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err == nil && d.Channel != postrider.ChannelEmail {
 		err = conflict("destination_no_email", "only an email address needs to be confirmed")
@@ -331,7 +331,7 @@ func (s *server) confirmDestination(ctx context.Context, in *destinationPath) (*
 }
 
 // testDestination asks the sender for a test message.
-func (s *server) testDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) testDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err == nil && d.ConfirmedAt.IsZero() {
 		err = conflict("destination_unconfirmed", "its reader has not confirmed the address")

@@ -9,46 +9,68 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
 )
 
-// Effects knows when a change has taken effect.
-type Effects interface {
+// Notifier learns which endpoints changed.
+type Notifier interface {
+	// Notify is called after an endpoint or its circuit changed, and after
+	// deliveries may have become due for it. It must not block.
+	Notify(endpoint postrider.EndpointID)
+}
+
+// Canceller deletes the endpoints of deleted accounts, and cancels the pending
+// deliveries of deleted endpoints.
+type Canceller interface {
+	// DeleteEndpoints deletes all endpoints of deleted accounts.
+	DeleteEndpoints(ctx context.Context) error
+	// CancelDeleted starts this work. It must not block.
+	CancelDeleted()
+}
+
+// Awaiter knows when a change has taken effect.
+type Awaiter interface {
 	// Await waits until what the change took away is not sent any more, and returns the nodes
 	// that have not confirmed that within a few seconds.
 	Await(ctx context.Context, w postrider.Withdrawal) postrider.NotEffective
 }
 
-// await waits until a change that is stored has taken effect. Every operation that takes something
-// away from an endpoint calls it after its last write. If nodes have not confirmed it, the
-// response is a 202 that says so (responseWriter.head): the change is stored, so it is no error.
-func (s *server) await(ctx context.Context, w postrider.Withdrawal) {
-	if s.Effects == nil {
-		return
-	}
-	if n := s.Effects.Await(ctx, w); n.Any() {
-		infoOf(ctx).notEffective = n
-	}
+// Effects tells the dispatcher of what a request has changed, and waits until that is in effect.
+type Effects struct {
+	Notifier
+
+	Awaiter   Awaiter // nil: every change is in effect when it is stored
+	Canceller Canceller
+	Host      string       // the name of this server's machine
+	Clock     *store.Clock // of the store
 }
 
-// awaited returns a function that awaits the change of an endpoint that its arguments say of.
-func (s *server) awaited(ctx context.Context) func(*reply[apitypes.Endpoint], error) (*reply[apitypes.Endpoint], error) {
-	return func(r *reply[apitypes.Endpoint], err error) (*reply[apitypes.Endpoint], error) {
-		if err == nil {
-			s.await(ctx, postrider.Withdrawal{Endpoint: r.Body.ID})
-		}
-		return r, err
+// Await waits until a change that is stored has taken effect. Every operation that takes something
+// away from an endpoint calls it after its last write. If nodes have not confirmed it, the
+// response is a 202 that says so (responseWriter.head): the change is stored, so it is no error.
+func (s *Effects) Await(ctx context.Context, w postrider.Withdrawal) {
+	if s.Awaiter == nil {
+		return
+	}
+	if n := s.Awaiter.Await(ctx, w); n.Any() {
+		infoOf(ctx).notEffective = n
 	}
 }
 
 // deletedSoon is when the janitor has deleted the endpoints of an account, if the request could not.
 const deletedSoon = time.Minute
 
-// awaitDeleted deletes the endpoints of deleted accounts and waits until no node serves or matches them.
-func (s *server) awaitDeleted(ctx context.Context) {
+// Soon notes that the change of the request will be in effect when the janitor has made it.
+func (s *Effects) Soon(ctx context.Context) {
+	infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
+}
+
+// AwaitDeleted deletes the endpoints of deleted accounts and waits until no node serves or matches them.
+func (s *Effects) AwaitDeleted(ctx context.Context) {
 	err := s.Canceller.DeleteEndpoints(ctx)
 	s.Canceller.CancelDeleted()
-	if s.await(ctx, postrider.Withdrawal{}); err != nil {
-		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
+	if s.Await(ctx, postrider.Withdrawal{}); err != nil {
+		s.Soon(ctx)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // listEndpoints lists endpoints. It reads the secrets of the whole page with
 // one query, for the warnings, and their states with another.
-func (s *server) listEndpoints(ctx context.Context, in *struct {
+func (s *endpointsRoutes) listEndpoints(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
 	IDs     string `query:"ids" doc:"Ids of at most 100 endpoints, separated by commas. Deleted ones are listed too."`
@@ -23,7 +23,7 @@ func (s *server) listEndpoints(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func endpointIDs(list string) (ids []postrider.EndpointID, err error) {
 const maxEndpointIDs = 100
 
 // statesOf returns how endpoints fare, by their ids.
-func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[postrider.EndpointID]*apitypes.EndpointState, error) {
+func (s *endpointsRoutes) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[postrider.EndpointID]*apitypes.EndpointState, error) {
 	states, err := s.Store.EndpointStates(ctx, ids...)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *server) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[
 			failing = append(failing, state.Endpoint)
 		}
 	}
-	failures, err := s.failuresOf(ctx, failing...)
+	failures, err := failuresOf(ctx, s.Store, failing...)
 	for id, failure := range failures {
 		of[id].LastFailure = failure
 	}

@@ -7,19 +7,17 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxPatterns is the largest number of event type patterns of one endpoint.
-const maxPatterns = 256
-
 // viewEndpoint returns an endpoint in the form of a response. The secrets serve
 // only for the warnings.
-func (s *server) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
+func (s *endpointsRoutes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
 	patterns := make([]string, 0, len(e.EventTypes))
 	for _, p := range e.EventTypes {
 		patterns = append(patterns, string(p))
@@ -38,7 +36,7 @@ func (s *server) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 // warnings returns the reasons for which nothing is sent to the endpoint, will not be
 // after the last secret expires, or for which new events are skipped. The list is empty,
 // not null, if there are none.
-func (s *server) warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
+func (s *endpointsRoutes) warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
 	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
 	texts := []string{}
 	if e.Status == postrider.EndpointDeleted {
@@ -61,80 +59,180 @@ func (s *server) warnings(e postrider.Endpoint, secrets []postrider.Secret) []st
 	return texts
 }
 
-// EndpointPath names an endpoint.
-type EndpointPath struct {
-	Endpoint string `path:"endpoint" doc:"Id of the endpoint, or its uid: the uid with a key that is bound to an account, otherwise ACCOUNT:UID with the id or the uid of its account."`
+// Store is the part of the store that this package reads and changes.
+type endpointsStore interface {
+	// Endpoints is the method of store.Directory.
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// PutEndpoint is the method of store.Directory.
+	PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error)
+	// Secrets is the method of store.Directory.
+	Secrets(ctx context.Context, endpoints ...postrider.EndpointID) ([]postrider.Secret, error)
+	// EndpointStates is the method of store.Rollups.
+	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error)
+	// LastFailures is the method of store.Rollups.
+	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
+	// OrderedKeys is the method of store.Ledger.
+	OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store.Page[store.OrderedKey], error)
+	// HealthHistory is the method of store.Ledger.
+	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
+	// Now is the method of store.Upkeep.
+	Now(ctx context.Context) (time.Time, error)
 }
 
-// endpoints registers the routes of endpoints.
-func (rt *router) endpoints() {
+// Guard checks the URLs and the TLS settings of endpoints.
+type Guard interface {
+	// CheckURL returns the canonical form of raw, or a *postrider.InvalidError
+	// for the field "url".
+	CheckURL(raw string) (string, error)
+
+	// CheckTLS checks the TLS settings of an endpoint and the private key of
+	// its certificate. It returns all faults joined, each a
+	// *postrider.InvalidError for a field of "tls".
+	CheckTLS(t postrider.TLS, key string) error
+}
+
+// Verifier asks receivers whether they want events.
+type Verifier interface {
+	// Verify performs the handshake with the endpoint, by a method of
+	// [VerifyMethods]. If the receiver does not agree, or if no secret can sign
+	// the handshake, the error matches postrider.ErrConflict. The text of that
+	// error is shown to the client.
+	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
+}
+
+// VerifyMethods lists the handshakes that ask a receiver for its consent.
+var VerifyMethods = []string{"challenge", "cloudevents"}
+
+// Vault encrypts and decrypts the credentials that the store keeps encrypted.
+type endpointsVault interface {
+	// EncryptCredentials encrypts the credentials into the endpoint. The
+	// endpoint's id must be set. Empty credentials are stored as nil.
+	EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error
+	// DecryptCredentials returns the endpoint's credentials. Zero: it has none.
+	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
+}
+
+// Publisher publishes test events.
+type endpointsPublisher interface {
+	// PublishTo stores the event with one delivery, to the given endpoint. The
+	// endpoint's event types are ignored.
+	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
+}
+
+// Circuits has the circuits of endpoints.
+type endpointsCircuits interface {
+	// Circuit returns an endpoint's circuit.
+	Circuit(ctx context.Context, id postrider.EndpointID) (postrider.Circuit, error)
+	// Probe ends the cooldown of a circuit that failures opened.
+	Probe(ctx context.Context, e postrider.Endpoint)
+}
+
+// Secrets makes secrets.
+type endpointsSecrets interface {
+	// New returns the secrets of a new endpoint, newest first, and their views for the response.
+	New(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret, error)
+}
+
+// Limits has the quotas of accounts.
+type endpointsLimits interface {
+	// MostEndpoints returns how many endpoints an account may have; 0: any number.
+	MostEndpoints(ctx context.Context, account postrider.AccountID) (int64, error)
+}
+
+// Catalogue has the event types.
+type endpointsCatalogue interface {
+	// Find returns the event type with this name, or postrider.ErrNotFound.
+	Find(ctx context.Context, name string) (postrider.EventType, error)
+}
+
+// Deps has what the routes of endpoints need.
+type endpointsDeps struct {
+	Store     endpointsStore
+	Clock     *store.Clock
+	IDs       *store.IDs
+	Names     *Names
+	Effects   *Effects
+	Guard     Guard
+	Verifier  Verifier
+	Vault     endpointsVault
+	Publisher endpointsPublisher
+	Circuits  endpointsCircuits
+	Secrets   endpointsSecrets
+	Limits    endpointsLimits
+	Catalogue endpointsCatalogue
+	// Verify is the method of [VerifyMethods] by which new URLs must be verified. Empty:
+	// endpoints need no verification.
+	Verify string
+	Hooks  observe.Hooks
+}
+
+// Routes serves endpoints.
+type endpointsRoutes struct {
+	endpointsDeps
+
+	// manualSends limits tests and verifications, per endpoint. Without it, anyone who
+	// may create endpoints could make the node send requests to a third party without
+	// end.
+	manualSends *limiter[postrider.EndpointID]
+}
+
+// New returns the routes of endpoints.
+func newEndpoints(d endpointsDeps) *endpointsRoutes {
+	// A burst of five and one every 12 s: at most ten in any minute.
+	return &endpointsRoutes{d, newLimiter[postrider.EndpointID](12*time.Second, 5,
+		"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After")}
+}
+
+// Register registers the routes of endpoints.
+func (s *endpointsRoutes) Register(rt *router) {
 	read, write, operate := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite, postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "create-endpoint", path: "POST /endpoints",
 		summary: "Create an endpoint",
 		codes:   []string{"uid_taken", "endpoint_quota_used"},
 		scope:   write, status: 201, body: apitypes.EndpointCreate{},
-	}, rt.createEndpoint)
+	}, s.createEndpoint)
 	handle(rt, route{
 		name: "list-endpoints", path: "GET /endpoints",
 		summary: "List endpoints, newest first",
 		scope:   read,
-	}, rt.listEndpoints)
+	}, s.listEndpoints)
 	handle(rt, route{
 		name: "get-endpoint", path: "GET /endpoints/{endpoint}",
 		summary:     "Get an endpoint",
 		description: "A deleted endpoint is found too.",
 		scope:       read,
-	}, rt.getEndpoint)
+	}, s.getEndpoint)
 	handle(rt, route{
 		name: "update-endpoint", path: "PATCH /endpoints/{endpoint}",
 		summary:     "Change an endpoint",
 		description: "A field that is left out keeps its value. Null sets a field back to its default.",
 		codes:       []string{"endpoint_deleted", "uid_taken", "conflict"},
 		scope:       write, body: apitypes.EndpointUpdate{}, withdraws: true,
-	}, rt.changeEndpoint)
+	}, s.changeEndpoint)
 	handle(rt, route{
 		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
 		summary: "Delete an endpoint and cancel its pending deliveries",
 		codes:   []string{"conflict"},
 		scope:   write, status: 204, withdraws: true,
-	}, rt.deleteEndpoint)
-	rt.statusChanges()
+	}, s.deleteEndpoint)
+	s.registerStatusChanges(rt)
 	handle(rt, route{
 		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
 		summary:     "Verify that an endpoint's receiver wants events",
 		description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
 		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
 		scope:       operate, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
-	}, rt.verifyEndpoint)
+	}, s.verifyEndpoint)
 	handle(rt, route{
 		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
 		summary:     "Send a test event to this endpoint alone",
 		description: "The endpoint's event types do not matter.",
 		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_paused", "endpoint_disabled", "too_often"},
 		scope:       operate, status: 202, body: apitypes.EndpointTest{}, empty: true,
-	}, rt.testEndpoint)
-}
-
-// statusChanges registers the routes that change the status of an endpoint.
-func (rt *router) statusChanges() {
-	for _, c := range statusChanges {
-		codes := []string{"endpoint_deleted", "conflict"}
-		for _, status := range []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled} {
-			if !slices.Contains(c.from, status) {
-				codes = append(codes, "endpoint_"+string(status))
-			}
-		}
-		if c.to == postrider.EndpointEnabled {
-			codes = append(codes, "unverified")
-		}
-		handle(rt, route{
-			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
-			summary: c.summary, description: c.description,
-			codes: codes,
-			scope: c.scope, body: apitypes.EndpointReason{}, empty: true, withdraws: c.to != postrider.EndpointEnabled,
-		}, rt.changeStatus(c))
-	}
+	}, s.testEndpoint)
+	s.registerOrdering(rt)
+	s.registerHealth(rt)
 }
 
 // createEndpoint creates an endpoint with its secrets. All faults of the
@@ -142,7 +240,7 @@ func (rt *router) statusChanges() {
 // signature schemes last: whether they fit is only known if both are valid. The
 // endpoint starts with the default policy, and the request is applied to it as a
 // change would be. The response shows the texts of the secrets.
-func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -150,7 +248,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 	if err := checkMaySet(infoOf(ctx).caller, body.Policy); err != nil {
 		return nil, err
 	}
-	account, err := s.requireAccount(ctx, "account", body.Account)
+	account, err := s.Names.RequireAccount(ctx, "account", body.Account)
 	if err != nil && !errors.Is(err, postrider.ErrInvalid) {
 		return nil, err
 	}
@@ -160,7 +258,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 	}
 	e.EventTypes = patterns(body.EventTypes)
 	faults := s.setPolicy(ctx, &e, postrider.Endpoint{}, body.Policy)
-	secrets, shown, secretErr := s.newSecrets(ctx, e.ID, body.NewSecrets)
+	secrets, shown, secretErr := s.Secrets.New(ctx, e.ID, body.NewSecrets)
 	if err := errors.Join(err, faults, secretErr); err != nil {
 		return nil, err
 	}
@@ -168,14 +266,14 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 		return nil, err
 	}
 	s.resetVerification(&e)
-	most, err := s.mostEndpoints(ctx, account)
+	most, err := s.Limits.MostEndpoints(ctx, account)
 	if err != nil {
 		return nil, err
 	}
 	e, err = s.putEndpoint(ctx, store.PutEndpoint{Endpoint: e, Secrets: secrets, Most: most})
 	if err != nil {
 		if used, ok := errors.AsType[*postrider.QuotaError](err); ok {
-			s.opts.Hooks.QuotaUsed.Call(used)
+			s.Hooks.QuotaUsed.Call(used)
 		}
 		return nil, err
 	}
@@ -196,7 +294,7 @@ func (s *server) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.E
 //
 // Credentials are decrypted only if the request names some or if the host changes.
 // Most changes need no encryption key, and so still work if the key is missing.
-func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
+func (s *endpointsRoutes) setPolicy(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
 	url, urlErr := s.checkURL(*e)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
@@ -237,7 +335,7 @@ func (s *server) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 }
 
 // checkURL returns the canonical form of the endpoint's URL; an inspector has none.
-func (s *server) checkURL(e postrider.Endpoint) (string, error) {
+func (s *endpointsRoutes) checkURL(e postrider.Endpoint) (string, error) {
 	switch {
 	case e.Kind != postrider.KindInspector:
 		return s.Guard.CheckURL(e.URL)
@@ -283,7 +381,7 @@ func checkEndpoint(e postrider.Endpoint) error {
 // checkTokenURL validates and normalizes the URL of the OAuth 2.0 token server.
 // This URL is subject to the same rules as the endpoint's own, because the node
 // sends requests to it too.
-func (s *server) checkTokenURL(a *postrider.Auth) error {
+func (s *endpointsRoutes) checkTokenURL(a *postrider.Auth) error {
 	if a.Kind != postrider.AuthOAuth2 {
 		return nil
 	}
@@ -298,18 +396,9 @@ func (s *server) checkTokenURL(a *postrider.Auth) error {
 	return err
 }
 
-// patterns converts the texts without validation, which is checkEndpoint's.
-func patterns(texts []string) []postrider.Pattern {
-	list := make([]postrider.Pattern, 0, len(texts))
-	for _, text := range texts {
-		list = append(list, postrider.Pattern(text))
-	}
-	return list
-}
-
 // getEndpoint returns a deleted endpoint too, because its history remains.
-func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
-	e, err := s.findEndpoint(ctx, in.Endpoint)
+func (s *endpointsRoutes) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +411,7 @@ func (s *server) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apit
 
 // changeEndpoint applies a PATCH: an omitted field keeps its value, and null
 // sets the default. A new URL must be verified again.
-func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -359,158 +448,25 @@ func (s *server) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 
 // deleteEndpoint marks the endpoint as deleted. Its pending deliveries are
 // cancelled in the background.
-func (s *server) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, error) {
+func (s *endpointsRoutes) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, error) {
 	_, err := s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
 		return nil
 	}))
 	switch {
-	case errors.Is(err, errDeleted): // a client that repeats a DELETE takes a 404 for success
+	case errors.Is(err, ErrDeleted): // a client that repeats a DELETE takes a 404 for success
 		return nil, postrider.ErrNotFound
 	case err == nil:
-		s.Canceller.CancelDeleted()
+		s.Effects.Canceller.CancelDeleted()
 	}
 	return nil, err
-}
-
-// statusChange is one of the changes of an endpoint's status that the API
-// offers.
-type statusChange struct {
-	// verb is the last segment of the path. For the other two see route.
-	verb, summary, description string
-
-	// scope is the scope that the change needs.
-	scope postrider.Scope
-	// to is the status after the change.
-	to postrider.EndpointStatus
-	// from are the statuses that allow the change. If the endpoint already has
-	// the status to, a repeated request succeeds.
-	from []postrider.EndpointStatus
-	// closes is true if the change also closes the circuit, so that deliveries
-	// start again at once.
-	closes bool
-}
-
-// statusChanges has the four changes. Pause and resume are meant for
-// maintenance; disable and enable also for endpoints that Postrider disabled
-// for their failures. A disabled endpoint loses events, so disabling needs another scope
-// than the rest.
-var statusChanges = []statusChange{{
-	verb: "pause", summary: "Pause an endpoint", description: "Its deliveries wait until it is resumed.",
-	scope: postrider.ScopeWebhooksOperate,
-	to:    postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
-}, {
-	verb: "resume", summary: "Resume a paused endpoint", description: "Deliveries that are due are sent. Those that wait for a retry keep their time.",
-	scope: postrider.ScopeWebhooksOperate,
-	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
-}, {
-	verb: "enable", summary: "Enable a disabled endpoint", description: "Its circuit is closed, too. Deliveries that are due are sent; those that wait for a retry keep their time. Repeated, it changes nothing more.",
-	scope: postrider.ScopeWebhooksOperate,
-	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
-	closes: true,
-}, {
-	verb: "disable", summary: "Disable an endpoint", description: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
-	scope: postrider.ScopeEndpointsWrite,
-	to:    postrider.EndpointDisabled,
-	from:  []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
-}}
-
-// changeStatus returns the handler of a status change. The status and the
-// circuit change in one transaction.
-func (s *server) changeStatus(c statusChange) func(context.Context, *EndpointPath) (*reply[apitypes.Endpoint], error) {
-	return func(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
-		var body apitypes.EndpointReason
-		if err := decodeIfAny(ctx, &body); err != nil {
-			return nil, err
-		}
-		wait := s.awaited(ctx)
-		if c.to == postrider.EndpointEnabled { // nothing is taken away
-			wait = func(r *reply[apitypes.Endpoint], err error) (*reply[apitypes.Endpoint], error) { return r, err }
-		}
-		return wait(s.put(ctx, in.Endpoint, func(p *store.PutEndpoint) error {
-			e := &p.Endpoint
-			if !slices.Contains(c.from, e.Status) {
-				return conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
-			}
-			if err := s.requireVerified(*e, c.to); err != nil {
-				return err
-			}
-			e.Status, e.StatusReason = c.to, body.Reason
-			p.CloseCircuit = c.closes
-			if c.to == postrider.EndpointEnabled {
-				e.StatusReason = ""
-			}
-			return checkText("reason", body.Reason, maxDescription)
-		}))
-	}
-}
-
-// findEndpoint returns the endpoint if the caller may see it, also a deleted one, and
-// notes it for the log and the audit log.
-func (s *server) findEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
-	c := infoOf(ctx)
-	e, err := s.endpointOf(ctx, c.caller.Account, text)
-	c.endpoint, c.account = e.ID, cmp.Or(c.account, e.Account)
-	return e, err
-}
-
-// endpointOf returns the endpoint with this id or uid. A uid is unique only within its
-// account: if that is not known, the name must be ACCOUNT:UID.
-func (s *server) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
-	if id, err := parseID[postrider.EndpointID](name); err == nil {
-		return store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
-	}
-	if account.IsZero() {
-		of, uid, _ := strings.Cut(name, ":")
-		named, err := s.accountNamed(ctx, of)
-		if err != nil {
-			return postrider.Endpoint{}, err
-		}
-		account, name = named.id, uid
-	}
-	if name == "" { // the query would have no filter
-		return postrider.Endpoint{}, postrider.ErrNotFound
-	}
-	return store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, UID: name}))
-}
-
-// findReadable is findChangeable for operations that need the endpoint's policy.
-func (s *server) findReadable(ctx context.Context, text string) (postrider.Endpoint, error) {
-	e, err := s.findChangeable(ctx, text)
-	if err == nil && e.PolicyError != "" {
-		return e, conflict("endpoint_set_aside", "the endpoint is set aside until its policy is set again: "+e.PolicyError)
-	}
-	return e, err
-}
-
-// findChangeable is findEndpoint for operations that a deleted endpoint does not
-// support. It is a conflict and not a 404, because a GET finds the endpoint.
-func (s *server) findChangeable(ctx context.Context, text string) (postrider.Endpoint, error) {
-	e, err := s.findEndpoint(ctx, text)
-	if err == nil && e.Status == postrider.EndpointDeleted {
-		return e, errDeleted
-	}
-	return e, err
-}
-
-// errDeleted is the response to operations on a deleted endpoint.
-var errDeleted = conflict("endpoint_deleted", "the endpoint is deleted")
-
-// findLive is findEndpoint for reading what only an endpoint has that is not deleted: its
-// secrets, circuit and ordering keys. Of a deleted one they are not found.
-func (s *server) findLive(ctx context.Context, text string) (postrider.Endpoint, error) {
-	e, err := s.findEndpoint(ctx, text)
-	if err == nil && e.Status == postrider.EndpointDeleted {
-		return e, postrider.ErrNotFound
-	}
-	return e, err
 }
 
 // modify reads an endpoint, applies the change and stores it. The store refuses the
 // write if the endpoint has changed since it was read. modify then starts again
 // with the new state, so change may be called several times and must not keep
 // anything from an earlier call.
-func (s *server) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[apitypes.Endpoint], error) {
 	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
 }
 
@@ -519,10 +475,10 @@ func (s *server) modify(ctx context.Context, text string, change func(*postrider
 // endpoint has changed since it was read, which another try resolves, or its new uid
 // is in use, which none does. The text of the last error names both; its code takes a
 // change of the uid for the cause.
-func (s *server) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
 	code := "conflict"
 	for range 3 {
-		e, err := s.findChangeable(ctx, text)
+		e, err := s.Names.ChangeableEndpoint(ctx, text)
 		if err != nil {
 			return nil, err
 		}
@@ -548,7 +504,7 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 		e, err = s.putEndpoint(ctx, p)
 		if err == nil {
 			if closes {
-				s.opts.Hooks.CircuitChanged.Call(circuit)
+				s.Hooks.CircuitChanged.Call(circuit)
 			}
 			return respond(s.viewEndpoint(e, secrets)), nil
 		}
@@ -562,11 +518,11 @@ func (s *server) put(ctx context.Context, text string, change func(*store.PutEnd
 // circuitToClose returns the circuit as the change is about to store it, and
 // whether the change closes it. The store does not return the circuit; an attempt
 // that changes it at the same moment makes the one returned here a little older.
-func (s *server) circuitToClose(ctx context.Context, p store.PutEndpoint) (closed postrider.Circuit, closes bool, err error) {
-	if !p.CloseCircuit || s.opts.Hooks.CircuitChanged == nil {
+func (s *endpointsRoutes) circuitToClose(ctx context.Context, p store.PutEndpoint) (closed postrider.Circuit, closes bool, err error) {
+	if !p.CloseCircuit || s.Hooks.CircuitChanged == nil {
 		return closed, false, nil
 	}
-	c, err := s.circuit(ctx, p.Endpoint.ID)
+	c, err := s.Circuits.Circuit(ctx, p.Endpoint.ID)
 	closed, closes = c.ClosedByHand()
 	closed.Generation++
 	return closed, closes && err == nil, err
@@ -575,7 +531,7 @@ func (s *server) circuitToClose(ctx context.Context, p store.PutEndpoint) (close
 // putEndpoint stores an endpoint and notifies the dispatcher. A conflict gets
 // the text for a uid that is in use. The caller that retries replaces the text,
 // since the store does not tell the two conflicts apart.
-func (s *server) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
+func (s *endpointsRoutes) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	e, err := s.Store.PutEndpoint(ctx, p)
 	if errors.Is(err, postrider.ErrConflict) {
 		return e, errors.Join(conflict("uid_taken", "another endpoint of the account has this uid"), err)
@@ -583,6 +539,26 @@ func (s *server) putEndpoint(ctx context.Context, p store.PutEndpoint) (postride
 	if err != nil {
 		return e, err
 	}
-	s.Notifier.Notify(e.ID)
+	s.Effects.Notify(e.ID)
 	return e, nil
+}
+
+// awaited returns a function that awaits the change of an endpoint that its arguments say of.
+func (s *endpointsRoutes) awaited(ctx context.Context) func(*reply[apitypes.Endpoint], error) (*reply[apitypes.Endpoint], error) {
+	return func(r *reply[apitypes.Endpoint], err error) (*reply[apitypes.Endpoint], error) {
+		if err == nil {
+			s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: r.Body.ID})
+		}
+		return r, err
+	}
+}
+
+// checkSigns refuses a policy with a scheme that no secret of the endpoint can
+// serve. It may miss a concurrent rotation or revocation.
+func (s *endpointsRoutes) checkSigns(ctx context.Context, e postrider.Endpoint) error {
+	secrets, err := s.Store.Secrets(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	return e.Policy.CheckSecrets(secrets)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -37,42 +38,57 @@ type eventTypePath struct {
 	Name string `path:"name"`
 }
 
-// eventTypes registers the routes of the catalogue. The catalogue is
+// Store is the part of the store that this package reads and changes.
+type eventtypesStore interface {
+	// EventTypes is the method of store.Catalogue.
+	EventTypes(ctx context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error)
+	// PutEventType is the method of store.Catalogue.
+	PutEventType(ctx context.Context, t postrider.EventType) error
+	// DeleteEventType is the method of store.Catalogue.
+	DeleteEventType(ctx context.Context, name string) error
+	// Now is the method of store.Upkeep.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes serves the catalogue of event types.
+type eventtypesRoutes struct{ Store eventtypesStore }
+
+// Register registers the routes of the catalogue. The catalogue is
 // documentation: a publish does not need a type to be in it.
-func (rt *router) eventTypes() {
+func (s *eventtypesRoutes) Register(rt *router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	handle(rt, route{
 		name: "create-event-type", path: "POST /event-types",
 		summary: "Add an event type to the catalogue",
 		codes:   []string{"event_type_exists"},
 		scope:   admin, status: 201, body: apitypes.EventTypeCreate{},
-	}, rt.createEventType)
+	}, s.createEventType)
 	handle(rt, route{
 		name: "list-event-types", path: "GET /event-types",
 		summary: "List the catalogue of event types, by name",
 		scope:   read,
-	}, rt.listEventTypes)
+	}, s.listEventTypes)
 	handle(rt, route{
 		name: "get-event-type", path: "GET /event-types/{name}",
 		summary: "Get an event type",
 		scope:   read,
-	}, rt.getEventType)
+	}, s.getEventType)
 	handle(rt, route{
 		name: "update-event-type", path: "PATCH /event-types/{name}",
 		summary:     "Change an event type",
 		description: "A field that is left out keeps its value. Null removes it.",
 		scope:       admin, body: apitypes.EventTypeUpdate{},
-	}, rt.changeEventType)
+	}, s.changeEventType)
 	handle(rt, route{
 		name: "delete-event-type", path: "DELETE /event-types/{name}",
 		summary: "Delete an event type from the catalogue",
 		scope:   admin, status: 204,
-	}, rt.deleteEventType)
+	}, s.deleteEventType)
 }
 
 // createEventType adds an event type to the catalogue. A name that exists is a
 // conflict, because a POST must not replace a description.
-func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.EventType], error) {
+func (s *eventtypesRoutes) createEventType(ctx context.Context, _ *none) (*reply[apitypes.EventType], error) {
 	var body apitypes.EventTypeCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -83,7 +99,7 @@ func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.
 	if string(body.Example) == "null" {
 		body.Example = nil
 	}
-	switch _, err := s.findEventType(ctx, body.Name); {
+	switch _, err := s.Find(ctx, body.Name); {
 	case err == nil:
 		return nil, conflict("event_type_exists", "the catalogue has this event type already")
 	case !errors.Is(err, postrider.ErrNotFound):
@@ -96,21 +112,21 @@ func (s *server) createEventType(ctx context.Context, _ *none) (*reply[apitypes.
 	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, Example: body.Example, CreatedAt: now})
 }
 
-func (s *server) listEventTypes(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.EventType]], error) {
+func (s *eventtypesRoutes) listEventTypes(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.EventType]], error) {
 	return respondPage(viewEventType)(s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.of()}))
 }
 
-func (s *server) getEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
-	return respondWith(viewEventType)(s.findEventType(ctx, in.Name))
+func (s *eventtypesRoutes) getEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
+	return respondWith(viewEventType)(s.Find(ctx, in.Name))
 }
 
 // changeEventType changes the description and the example. Null removes them.
-func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
+func (s *eventtypesRoutes) changeEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
 	var body apitypes.EventTypeUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	t, err := s.findEventType(ctx, in.Name)
+	t, err := s.Find(ctx, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +139,8 @@ func (s *server) changeEventType(ctx context.Context, in *eventTypePath) (*reply
 
 // deleteEventType removes an event type from the catalogue. Events of the type
 // are not affected.
-func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none, error) {
-	if _, err := s.findEventType(ctx, in.Name); err != nil {
+func (s *eventtypesRoutes) deleteEventType(ctx context.Context, in *eventTypePath) (*none, error) {
+	if _, err := s.Find(ctx, in.Name); err != nil {
 		return nil, err
 	}
 	return nil, s.Store.DeleteEventType(ctx, in.Name)
@@ -132,19 +148,19 @@ func (s *server) deleteEventType(ctx context.Context, in *eventTypePath) (*none,
 
 // putEventType validates and stores an event type, and returns the stored
 // state.
-func (s *server) putEventType(ctx context.Context, t postrider.EventType) (*reply[apitypes.EventType], error) {
+func (s *eventtypesRoutes) putEventType(ctx context.Context, t postrider.EventType) (*reply[apitypes.EventType], error) {
 	if err := errors.Join(checkText("description", t.Description, maxDescription), checkExample(t.Example)); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutEventType(ctx, t); err != nil {
 		return nil, err
 	}
-	return respondWith(viewEventType)(s.findEventType(ctx, t.Name))
+	return respondWith(viewEventType)(s.Find(ctx, t.Name))
 }
 
-// findEventType returns the event type with this name. An invalid name is not
+// Find returns the event type with this name. An invalid name is not
 // found. It never reaches the store, where an empty name would be no filter.
-func (s *server) findEventType(ctx context.Context, name string) (postrider.EventType, error) {
+func (s *eventtypesRoutes) Find(ctx context.Context, name string) (postrider.EventType, error) {
 	if postrider.CheckType("name", name) != nil {
 		return postrider.EventType{}, postrider.ErrNotFound
 	}

@@ -17,38 +17,61 @@ type Expunger interface {
 	// Prepare ends what must end before something is removed: it deletes the endpoint or the
 	// account, and cancels the deliveries of the event.
 	Prepare(ctx context.Context, e postrider.Expunge) error
-	// Unfinished returns how many expunges have not removed everything yet.
-	Unfinished(ctx context.Context) (int, error)
 	// List returns the path of the list from which a restored store learns what to remove
 	// again; empty: there is none.
 	List() string
 }
 
-// expunges registers the routes of expunges.
-func (rt *router) expunges() {
+// Store is the part of the store that this package reads and changes.
+type expungesStore interface {
+	// Expunges is the method of store.Expunges.
+	Expunges(ctx context.Context, q store.ExpungeQuery) (store.Page[postrider.Expunge], error)
+}
+
+// Archive finds events that only the archive has.
+type expungesArchive interface {
+	// Event finds an event in the archive. It has only its id and its account.
+	Event(ctx context.Context, text string) (postrider.Event, error)
+}
+
+// Routes serves expunges.
+type expungesRoutes struct {
+	Store    expungesStore
+	Clock    *store.Clock
+	IDs      *store.IDs
+	Names    *Names
+	Effects  *Effects
+	Archive  expungesArchive
+	Expunger Expunger
+	// FilesHeld is true if the store cannot clear its own files of deleted rows.
+	FilesHeld bool
+}
+
+// Register registers the routes of expunges.
+func (s *expungesRoutes) Register(rt *router) {
 	handle(rt, route{
 		name: "create-expunge", path: "POST /expunges",
 		summary: "Remove an event, an endpoint or an account with all that is stored about it",
 		description: "It cannot be undone. An endpoint or account is deleted first. What is pending is cancelled. " +
 			"The removal goes on after a restart of the server; 15 minutes after the last row was found, since an attempt may be under way, the archive follows, and then it ends. " +
 			"An event that only the archive has is found there.",
-		codes: []string{"archive_unavailable", "archive_damaged", "expunge_list_unwritable"}, receiverTime: archiveTime,
+		codes: []string{"archive_unavailable", "archive_damaged", "expunge_list_unwritable"}, receiverTime: ArchiveTime,
 		scope: postrider.ScopeAdmin, status: 202, body: apitypes.ExpungeCreate{}, empty: true, withdraws: true,
-	}, rt.createExpunge)
+	}, s.createExpunge)
 	handle(rt, route{
 		name: "list-expunges", path: "GET /expunges",
 		summary: "List expunges, newest first",
 		scope:   postrider.ScopeAdmin,
-	}, rt.listExpunges)
+	}, s.listExpunges)
 	handle(rt, route{
 		name: "get-expunge", path: "GET /expunges/{expunge}",
 		summary: "Get an expunge with its progress",
 		scope:   postrider.ScopeAdmin,
-	}, rt.getExpunge)
+	}, s.getExpunge)
 }
 
 // createExpunge begins an expunge of the one object that the body names.
-func (s *server) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitypes.Expunge], error) {
+func (s *expungesRoutes) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitypes.Expunge], error) {
 	var body apitypes.ExpungeCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -61,18 +84,18 @@ func (s *server) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitype
 		return nil, err
 	}
 	if err := s.Expunger.Prepare(ctx, e); err != nil { // Run does it again
-		infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.opts.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
+		s.Effects.Soon(ctx)
 	} else if e.Event.IsZero() {
-		s.awaitDeleted(ctx)
+		s.Effects.AwaitDeleted(ctx)
 	} else {
-		s.await(ctx, postrider.Withdrawal{Event: e.Event})
+		s.Effects.Await(ctx, postrider.Withdrawal{Event: e.Event})
 	}
 	return respondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
 }
 
 // fillExpunge sets what the expunge removes. Deleted endpoints and accounts are found by id, and
 // an event whose bytes are gone by its deliveries, or in the archive.
-func (s *server) fillExpunge(ctx context.Context, e *postrider.Expunge, body apitypes.ExpungeCreate) error {
+func (s *expungesRoutes) fillExpunge(ctx context.Context, e *postrider.Expunge, body apitypes.ExpungeCreate) error {
 	named := 0
 	for _, name := range []string{body.Event, body.Endpoint, body.Account} {
 		if name != "" {
@@ -83,18 +106,18 @@ func (s *server) fillExpunge(ctx context.Context, e *postrider.Expunge, body api
 	case named != 1:
 		return invalid("event", postrider.FaultContradictory, "name exactly one of event, endpoint and account")
 	case body.Event != "":
-		event, err := s.findEvent(ctx, body.Event)
+		event, err := s.Names.Event(ctx, body.Event)
 		if errors.Is(err, postrider.ErrNotFound) {
-			event, err = s.archivedEvent(ctx, body.Event)
+			event, err = s.Archive.Event(ctx, body.Event)
 		}
 		e.Event, e.Account = event.ID, event.Account
 		return inField("event", err)
 	case body.Endpoint != "":
-		endpoint, err := s.findEndpoint(ctx, body.Endpoint)
+		endpoint, err := s.Names.Endpoint(ctx, body.Endpoint)
 		e.Endpoint, e.Account = endpoint.ID, endpoint.Account
 		return inField("endpoint", err)
 	}
-	account, err := s.visibleAccount(ctx, body.Account)
+	account, err := s.Names.VisibleAccount(ctx, body.Account)
 	e.Account = account.ID
 	infoOf(ctx).account = account.ID
 	return inField("account", err)
@@ -108,7 +131,7 @@ func inField(field string, err error) error {
 	return err
 }
 
-func (s *server) listExpunges(ctx context.Context, in *struct {
+func (s *expungesRoutes) listExpunges(ctx context.Context, in *struct {
 	Running bool `query:"running" doc:"Only those that have not ended."`
 	Paging
 },
@@ -116,7 +139,7 @@ func (s *server) listExpunges(ctx context.Context, in *struct {
 	return respondPage(s.viewExpunge)(s.Store.Expunges(ctx, store.ExpungeQuery{Running: in.Running, Paging: in.Paging.of()}))
 }
 
-func (s *server) getExpunge(ctx context.Context, in *struct {
+func (s *expungesRoutes) getExpunge(ctx context.Context, in *struct {
 	Expunge string `path:"expunge"`
 },
 ) (*reply[apitypes.Expunge], error) {
@@ -127,7 +150,7 @@ func (s *server) getExpunge(ctx context.Context, in *struct {
 	return respondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: id})))
 }
 
-func (s *server) viewExpunge(e postrider.Expunge) apitypes.Expunge {
+func (s *expungesRoutes) viewExpunge(e postrider.Expunge) apitypes.Expunge {
 	view := apitypes.Expunge{
 		ID: e.ID, Event: orNull(e.Event), Endpoint: orNull(e.Endpoint), Account: e.Account, CreatedBy: e.By,
 		CreatedAt: instant(e.CreatedAt), EndedAt: timeOrNull(e.EndedAt),
@@ -137,7 +160,7 @@ func (s *server) viewExpunge(e postrider.Expunge) apitypes.Expunge {
 	if s.Expunger.List() != "" {
 		view.StillHeld[0] = "backups"
 	}
-	if s.opts.FilesHeld || e.EndedAt.IsZero() {
+	if s.FilesHeld || e.EndedAt.IsZero() {
 		view.StillHeld = append(view.StillHeld, "files")
 	}
 	if e.Archive.Held {

@@ -15,23 +15,23 @@ func viewHealth(s postrider.EndpointHealth) apitypes.EndpointHealth {
 	}
 }
 
-// health registers the route of an endpoint's health.
-func (rt *router) health() {
+// registerHealth registers the route of an endpoint's health.
+func (s *endpointsRoutes) registerHealth(rt *router) {
 	handle(rt, route{
 		name: "list-endpoint-health", path: "GET /endpoints/{endpoint}/health",
 		summary:     "List the changes of an endpoint's health, newest first",
 		description: "An entry says since when an endpoint is healthy, was warned, or was disabled for its failures.",
 		scope:       postrider.ScopeWebhooksRead,
-	}, rt.listHealth)
+	}, s.listHealth)
 }
 
 // listHealth lists the health changes of an endpoint, also of a deleted one.
-func (s *server) listHealth(ctx context.Context, in *struct {
+func (s *endpointsRoutes) listHealth(ctx context.Context, in *struct {
 	EndpointPath
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.EndpointHealth]], error) {
-	e, err := s.findEndpoint(ctx, in.Endpoint)
+	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}

@@ -10,26 +10,48 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// hold registers the routes about a store that was restored and is held.
-func (rt *router) hold() {
+// Store is the part of the store that this package reads and changes.
+type holdStore interface {
+	// Held is the method of store.Holding.
+	Held(ctx context.Context) (postrider.Hold, error)
+	// HeldWork is the method of store.Holding.
+	HeldWork(ctx context.Context) (store.HeldWork, error)
+	// Resume is the method of store.Holding.
+	Resume(ctx context.Context) (store.HeldWork, error)
+}
+
+// Expunger knows the expunges that a restored store makes again.
+type holdExpunger interface {
+	// Unfinished returns how many expunges have not removed everything yet.
+	Unfinished(ctx context.Context) (int, error)
+}
+
+// Routes serves the hold of a store that was restored.
+type holdRoutes struct {
+	Store    holdStore
+	Expunger holdExpunger
+}
+
+// Register registers the routes about a store that was restored and is held.
+func (s *holdRoutes) Register(rt *router) {
 	handle(rt, route{
 		name: "get-hold", path: "GET /hold",
 		summary: "Show whether sending is held after a restore",
 		description: "A store that was restored from a backup is held: publishes are accepted, and nothing is sent, because what waits " +
 			"may have been sent after the backup was made. A caller that may see deliveries may know why they wait.",
 		scope: postrider.ScopeWebhooksRead,
-	}, rt.getHold)
+	}, s.getHold)
 	handle(rt, route{
 		name: "resume-after-restore", path: "POST /hold/resume",
 		summary:     "Send again after a restore",
 		description: "All servers send again within about a second. A store that is not held stays as it is, and the response has no work.",
 		codes:       []string{"expunges_unfinished"},
 		scope:       postrider.ScopeAdmin,
-	}, rt.resumeHold)
+	}, s.resumeHold)
 }
 
 // getHold shows the hold, and to callers of all accounts what may repeat.
-func (s *server) getHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
+func (s *holdRoutes) getHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
 	hold, err := s.Store.Held(ctx)
 	if err != nil {
 		return nil, err
@@ -47,7 +69,7 @@ func (s *server) getHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], e
 }
 
 // resumeHold ends the hold. The audit log says what may repeat.
-func (s *server) resumeHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
+func (s *holdRoutes) resumeHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
 	switch n, err := s.Expunger.Unfinished(ctx); {
 	case err != nil:
 		return nil, err

@@ -9,33 +9,45 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// inspections registers the routes that read what inspector endpoints got.
-func (rt *router) inspections() {
+// Store is the part of the store that this package reads and changes.
+type inspectionsStore interface {
+	// Inspections is the method of store.Inspections.
+	Inspections(ctx context.Context, q store.InspectionQuery) (store.Page[postrider.Inspection], error)
+}
+
+// Routes serves what inspector endpoints got.
+type inspectionsRoutes struct {
+	Store inspectionsStore
+	Names *Names
+}
+
+// Register registers the routes that read what inspector endpoints got.
+func (s *inspectionsRoutes) Register(rt *router) {
 	const kept = "The newest 100 are kept, for 24 hours. It is a conflict if the endpoint is no inspector."
 	handle(rt, route{
 		name: "list-inspections", path: "GET /endpoints/{endpoint}/requests",
 		summary: "List the requests that an inspector endpoint got, newest first", description: kept,
 		codes: []string{"endpoint_no_inspector"},
 		scope: postrider.ScopeWebhooksRead,
-	}, rt.listInspections)
+	}, s.listInspections)
 	handle(rt, route{
 		name: "get-inspection", path: "GET /endpoints/{endpoint}/requests/{request}",
 		summary: "Get a request that an inspector endpoint got, with its body", description: kept,
 		codes: []string{"endpoint_no_inspector"},
 		scope: postrider.ScopeWebhooksRead,
-	}, rt.getInspection)
+	}, s.getInspection)
 }
 
 // findInspector returns the endpoint if the caller may see it and it is an inspector.
-func (s *server) findInspector(ctx context.Context, text string) (postrider.Endpoint, error) {
-	e, err := s.findEndpoint(ctx, text)
+func (s *inspectionsRoutes) findInspector(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.Names.Endpoint(ctx, text)
 	if err == nil && e.Kind != postrider.KindInspector {
 		err = conflict("endpoint_no_inspector", "the endpoint is no inspector: its requests are sent to its URL")
 	}
 	return e, err
 }
 
-func (s *server) listInspections(ctx context.Context, in *struct {
+func (s *inspectionsRoutes) listInspections(ctx context.Context, in *struct {
 	EndpointPath
 	Paging
 },
@@ -47,7 +59,7 @@ func (s *server) listInspections(ctx context.Context, in *struct {
 	return respondPage(viewInspection)(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, Paging: in.Paging.of()}))
 }
 
-func (s *server) getInspection(ctx context.Context, in *struct {
+func (s *inspectionsRoutes) getInspection(ctx context.Context, in *struct {
 	EndpointPath
 	Request string `path:"request"`
 },

@@ -28,35 +28,56 @@ type keyPath struct {
 	Key string `path:"key"`
 }
 
-// keys registers the routes of API keys. All need the scope admin.
-func (rt *router) keys() {
+// Store is the part of the store that this package reads and changes.
+type keysStore interface {
+	// Keys is the method of store.Access.
+	Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error)
+	// PutKey is the method of store.Access.
+	PutKey(ctx context.Context, k postrider.APIKey) error
+	// RevokeKey is the method of store.Access.
+	RevokeKey(ctx context.Context, key postrider.KeyID) error
+	// Now is the method of store.Upkeep.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes serves API keys.
+type keysRoutes struct {
+	Store keysStore
+	IDs   *store.IDs
+	Names *Names
+	// Forget lets this node see at once that keys and sessions ended.
+	Forget func()
+}
+
+// Register registers the routes of API keys. All need the scope admin.
+func (s *keysRoutes) Register(rt *router) {
 	admin := postrider.ScopeAdmin
 	handle(rt, route{
 		name: "create-api-key", path: "POST /api-keys",
 		summary: "Create an API key",
 		scope:   admin, status: 201, body: apitypes.KeyCreate{},
-	}, rt.createKey)
+	}, s.createKey)
 	handle(rt, route{
 		name: "list-api-keys", path: "GET /api-keys",
 		summary: "List API keys, newest first",
 		scope:   admin,
-	}, rt.listKeys)
+	}, s.listKeys)
 	handle(rt, route{
 		name: "get-api-key", path: "GET /api-keys/{key}",
 		summary: "Get an API key",
 		scope:   admin,
-	}, rt.getKey)
+	}, s.getKey)
 	handle(rt, route{
 		name: "revoke-api-key", path: "DELETE /api-keys/{key}",
 		summary: "Revoke an API key",
 		scope:   admin, status: 204,
-	}, rt.revokeKey)
+	}, s.revokeKey)
 }
 
 // createKey creates a key. Its response is the only one with the key's text;
 // the store has only the hash. The expiry is cut to microseconds, the precision
 // of the databases.
-func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], error) {
+func (s *keysRoutes) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], error) {
 	var body apitypes.KeyCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -73,7 +94,7 @@ func (s *server) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], 
 	if err := checkKeyCreate(body, now); err != nil {
 		return nil, err
 	}
-	if key.Account, err = s.resolveLiveAccount(ctx, "account", body.Account); err != nil {
+	if key.Account, err = s.Names.ResolveLiveAccount(ctx, "account", body.Account); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutKey(ctx, key); err != nil {
@@ -119,24 +140,24 @@ func scopeNames() string {
 }
 
 // listKeys lists API keys, also expired and revoked ones.
-func (s *server) listKeys(ctx context.Context, in *struct {
+func (s *keysRoutes) listKeys(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of an account: only the keys that are bound to it."`
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Key]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
 	return respondPage(viewKey)(s.Store.Keys(ctx, store.KeyQuery{Account: account, Paging: in.Paging.of()}))
 }
 
-func (s *server) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key], error) {
+func (s *keysRoutes) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key], error) {
 	return respondWith(viewKey)(s.findKey(ctx, in.Key))
 }
 
 // findKey returns the key with the id.
-func (s *server) findKey(ctx context.Context, text string) (postrider.APIKey, error) {
+func (s *keysRoutes) findKey(ctx context.Context, text string) (postrider.APIKey, error) {
 	id, err := parseID[postrider.KeyID](text)
 	if err != nil {
 		return postrider.APIKey{}, err
@@ -147,7 +168,7 @@ func (s *server) findKey(ctx context.Context, text string) (postrider.APIKey, er
 // revokeKey revokes a key and empties this node's key cache, so that the key
 // stops working here before the response. Other nodes may accept it for apikeys.Fresh; they
 // are not notified, because a bound of five seconds needs no message that can be lost.
-func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
+func (s *keysRoutes) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
 	id, err := parseID[postrider.KeyID](in.Key)
 	if err != nil {
 		return nil, err
@@ -155,7 +176,6 @@ func (s *server) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
 	if err := s.Store.RevokeKey(ctx, id); err != nil {
 		return nil, err
 	}
-	s.keys.Forget()
-	s.sessions.forget()
+	s.Forget()
 	return nil, nil // 204
 }

@@ -8,8 +8,64 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// notices registers the route of notices.
-func (rt *router) notices() {
+// Store is the part of the store that this package reads and changes.
+type noticesStore interface {
+	// Notices is the method of store.Notices.
+	Notices(ctx context.Context, q store.NoticeQuery) (store.Page[postrider.Notice], error)
+	// Destinations is the method of store.Destinations.
+	Destinations(ctx context.Context, q store.DestinationQuery) (store.Page[postrider.Destination], error)
+	// PutDestination is the method of store.Destinations.
+	PutDestination(ctx context.Context, d postrider.Destination, most int) error
+	// ChangeDestination is the method of store.Destinations.
+	ChangeDestination(ctx context.Context, c store.ChangeDestination) (postrider.Destination, error)
+	// DeleteDestination is the method of store.Destinations.
+	DeleteDestination(ctx context.Context, d postrider.DestinationID) error
+}
+
+// Guard checks the URLs of webhooks.
+type noticesGuard interface {
+	// CheckURL returns the canonical form of raw, or a *postrider.InvalidError
+	// for the field "url".
+	CheckURL(raw string) (string, error)
+}
+
+// Deps has what the routes of notices need.
+type noticesDeps struct {
+	Store noticesStore
+	Clock *store.Clock
+	IDs   *store.IDs
+	Names *Names
+	Guard noticesGuard
+	// PublicURL is the URL by which people reach this server. Empty: no links are made.
+	PublicURL string
+	// Mail is true if there is a mail server. Without one, no email address can be added.
+	Mail bool
+}
+
+// Routes serves notices and their destinations.
+type noticesRoutes struct {
+	noticesDeps
+
+	// confirmations limits the messages that ask readers of email addresses to agree, of an
+	// account; addresses those to one address; tests the test messages of a destination.
+	confirmations *limiter[postrider.AccountID]
+	addresses     *limiter[string]
+	tests         *limiter[postrider.DestinationID]
+}
+
+// New returns the routes of notices.
+func newNotices(d noticesDeps) *noticesRoutes {
+	return &noticesRoutes{
+		noticesDeps: d,
+		confirmations: newLimiter[postrider.AccountID](confirmEvery, 10,
+			"an account can have ten confirmations sent at once, then one every six minutes; see Retry-After"),
+		addresses: newLimiter[string](addressEvery, 3, "an address gets at most three confirmations at once, then one an hour; see Retry-After"),
+		tests:     newLimiter[postrider.DestinationID](testEvery, 3, "a destination gets at most three tests at once, then one a minute; see Retry-After"),
+	}
+}
+
+// Register registers the route of notices.
+func (s *noticesRoutes) Register(rt *router) {
 	handle(rt, route{
 		name: "list-notices", path: "GET /notices",
 		summary: "List notices, newest first",
@@ -17,11 +73,12 @@ func (rt *router) notices() {
 			"has recovered, a replay that has finished, a chore of the server that keeps failing. A key that is bound to an account gets the " +
 			"notices of its account, other keys get all.",
 		scope: postrider.ScopeWebhooksRead,
-	}, rt.listNotices)
+	}, s.listNotices)
+	s.registerDestinations(rt)
 }
 
 // listNotices lists the notices that all given filters select.
-func (s *server) listNotices(ctx context.Context, in *struct {
+func (s *noticesRoutes) listNotices(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	Kind    string `query:"kind" maxLength:"64" doc:"What they are about, such as endpoint.disabled."`
 	Object  string `query:"object" maxLength:"256" doc:"Id of the endpoint or replay, or name of the chore."`
@@ -29,7 +86,7 @@ func (s *server) listNotices(ctx context.Context, in *struct {
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Notice]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}

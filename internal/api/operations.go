@@ -18,29 +18,57 @@ type Cluster interface {
 	Members(ctx context.Context, owns postrider.EndpointID) ([]store.Member, error)
 }
 
-// operations registers the routes about how the server and its endpoints fare.
-func (rt *router) operations() {
+// Store is the part of the store that this package reads and changes.
+type operationsStore interface {
+	// Circuits is the method of store.Queue.
+	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
+	// Endpoints is the method of store.Directory.
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// EndpointStates is the method of store.Rollups.
+	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error)
+	// LastFailures is the method of store.Rollups.
+	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
+	// Backlog is the method of store.Rollups.
+	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
+	// Due is the method of store.Queue.
+	Due(ctx context.Context, d store.Due) ([]store.DueLane, error)
+	// DeadLetterGroups is the method of store.Finder.
+	DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error)
+	// Now is the method of store.Upkeep.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes says how the server and its endpoints fare.
+type operationsRoutes struct {
+	Store   operationsStore
+	Clock   *store.Clock
+	Cluster Cluster // nil: one process uses the store
+	Host    string  // the name of this server's machine
+}
+
+// Register registers the routes about how the server and its endpoints fare.
+func (s *operationsRoutes) Register(rt *router) {
 	handle(rt, route{
 		name: "list-nodes", path: "GET /nodes",
 		summary:     "List the servers that share the store",
 		description: "With a store that one process uses, this is the server that responds.",
 		scope:       postrider.ScopeAdmin,
-	}, rt.listNodes)
+	}, s.listNodes)
 	handle(rt, route{
 		name: "list-troubled-endpoints", path: "GET /troubled-endpoints",
 		summary: "List the endpoints that need a person most",
 		scope:   postrider.ScopeWebhooksRead,
-	}, rt.listTroubled)
+	}, s.listTroubled)
 }
 
 // listNodes lists the nodes.
-func (s *server) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[apitypes.Node]], error) {
+func (s *operationsRoutes) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[apitypes.Node]], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if s.Cluster == nil {
-		alone := apitypes.Node{ID: 1, Host: s.opts.Host, Status: "alive", Shards: store.Shards, SeenAt: instant(now)}
+		alone := apitypes.Node{ID: 1, Host: s.Host, Status: "alive", Shards: store.Shards, SeenAt: instant(now)}
 		return respond(apitypes.List[apitypes.Node]{Data: []apitypes.Node{alone}}), nil
 	}
 	members, err := s.Cluster.Members(ctx, postrider.EndpointID{})
@@ -96,7 +124,7 @@ type troubled struct {
 
 // listTroubled collects the reasons for which endpoints need a person, and reads the first
 // ones: what broke last is what a person does not know yet, so it goes first.
-func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.TroubledEndpoints], error) {
+func (s *operationsRoutes) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.TroubledEndpoints], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -127,7 +155,7 @@ func (s *server) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.Tro
 
 // answerTroubled counts the endpoints that need a person, which are sorted, and adds the
 // first ones to the answer. Only those that have nothing but dead letters may be deleted.
-func (s *server) answerTroubled(ctx context.Context, answer *apitypes.TroubledEndpoints, urgent []*troubled) error {
+func (s *operationsRoutes) answerTroubled(ctx context.Context, answer *apitypes.TroubledEndpoints, urgent []*troubled) error {
 	if len(urgent) == 0 {
 		return nil
 	}
@@ -162,7 +190,7 @@ func (s *server) answerTroubled(ctx context.Context, answer *apitypes.TroubledEn
 			failing = append(failing, e.ID)
 		}
 	}
-	failures, err := s.failuresOf(ctx, failing...)
+	failures, err := failuresOf(ctx, s.Store, failing...)
 	for i, e := range answer.Data {
 		answer.Data[i].LastFailure = failures[e.Endpoint]
 	}
@@ -170,7 +198,7 @@ func (s *server) answerTroubled(ctx context.Context, answer *apitypes.TroubledEn
 }
 
 // liveEndpoints reads the endpoints, without the deleted ones, which may have dead letters.
-func (s *server) liveEndpoints(ctx context.Context, some []*troubled) (map[postrider.EndpointID]postrider.Endpoint, error) {
+func (s *operationsRoutes) liveEndpoints(ctx context.Context, some []*troubled) (map[postrider.EndpointID]postrider.Endpoint, error) {
 	ids := make([]postrider.EndpointID, 0, len(some))
 	for _, t := range some {
 		ids = append(ids, t.endpoint)
@@ -205,7 +233,7 @@ func of(found map[postrider.EndpointID]*troubled, id postrider.EndpointID) *trou
 }
 
 // addFailing adds the endpoints that fail, and returns how many circuits are open.
-func (s *server) addFailing(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID, now time.Time) (open int, _ error) {
+func (s *operationsRoutes) addFailing(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID, now time.Time) (open int, _ error) {
 	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Failing: true, Account: account, Limit: maxFailing})
 	if err != nil {
 		return 0, err
@@ -226,7 +254,7 @@ func (s *server) addFailing(ctx context.Context, found map[postrider.EndpointID]
 
 // addDisabled adds the endpoints that were disabled for their failures, by the health that
 // was recorded last. An endpoint that a person disabled needs no other person.
-func (s *server) addDisabled(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
+func (s *operationsRoutes) addDisabled(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
 		Account: account, Status: postrider.EndpointDisabled, Health: postrider.HealthDisabled, Paging: store.Paging{Limit: maxDisabled},
 	})
@@ -240,7 +268,7 @@ func (s *server) addDisabled(ctx context.Context, found map[postrider.EndpointID
 // addWaiting adds the endpoints with a delivery that has been due for long although the
 // endpoint is enabled and does not fail: it throttles, or its window or rate is too small
 // for the events that are published to it.
-func (s *server) addWaiting(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
+func (s *operationsRoutes) addWaiting(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	due, err := s.dueFor(ctx, account)
 	if err != nil || len(due) == 0 {
 		return err
@@ -267,7 +295,7 @@ func (s *server) addWaiting(ctx context.Context, found map[postrider.EndpointID]
 // long. The queue is not sorted by account. So for one account backlogs of endpoints are
 // read, but only if the backlog of the account has such a delivery, and only as many as the
 // list has rows: those of the endpoints with the most pending deliveries.
-func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[postrider.EndpointID]time.Duration, error) {
+func (s *operationsRoutes) dueFor(ctx context.Context, account postrider.AccountID) (map[postrider.EndpointID]time.Duration, error) {
 	due := map[postrider.EndpointID]time.Duration{}
 	note := func(id postrider.EndpointID, span time.Duration) {
 		if span >= waitingForLong {
@@ -310,7 +338,7 @@ func (s *server) dueFor(ctx context.Context, account postrider.AccountID) (map[p
 }
 
 // addDead adds the endpoints with unresolved dead letters.
-func (s *server) addDead(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
+func (s *operationsRoutes) addDead(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	groups, err := s.Store.DeadLetterGroups(ctx, store.DeadLetterGroupQuery{Account: account, Paging: store.Paging{Limit: maxGroups}})
 	if err != nil {
 		return err

@@ -19,23 +19,23 @@ func viewOrderedKey(k store.OrderedKey, now time.Time) apitypes.OrderedKey {
 	}
 }
 
-// ordering registers the route of an endpoint's ordering keys.
-func (rt *router) ordering() {
+// registerOrdering registers the route of an endpoint's ordering keys.
+func (s *endpointsRoutes) registerOrdering(rt *router) {
 	handle(rt, route{
 		name: "list-ordering-keys", path: "GET /endpoints/{endpoint}/ordering-keys",
 		summary: "List an endpoint's ordering keys that have pending deliveries or are paused, by key",
 		scope:   postrider.ScopeWebhooksRead,
-	}, rt.listOrderingKeys)
+	}, s.listOrderingKeys)
 }
 
 // listOrderingKeys lists the ordering keys of an endpoint that is not deleted.
 // The lags are measured by the store's clock, which also set the times.
-func (s *server) listOrderingKeys(ctx context.Context, in *struct {
+func (s *endpointsRoutes) listOrderingKeys(ctx context.Context, in *struct {
 	EndpointPath
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.OrderedKey]], error) {
-	e, err := s.findLive(ctx, in.Endpoint)
+	e, err := s.Names.LiveEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}

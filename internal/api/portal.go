@@ -11,12 +11,14 @@ import (
 	"image/png"
 	"math"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/shape"
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 func viewPortal(p postrider.Portal) apitypes.Portal {
 	view := apitypes.Portal{
 		Name: p.Name, Colour: orNull(p.Colour), FrameOrigins: append([]string{}, p.FrameOrigins...),
-		Options: portalOptions(p), UpdatedAt: timeOrNull(p.UpdatedAt),
+		Options: p.SessionOptions(), UpdatedAt: timeOrNull(p.UpdatedAt),
 	}
 	if p.Logo != [32]byte{} {
 		view.Logo = new(hex.EncodeToString(p.Logo[:]))
@@ -41,54 +43,60 @@ func viewPortal(p postrider.Portal) apitypes.Portal {
 	return view
 }
 
-// portalOptions returns the options that portal sessions may set: a list, which may be
-// empty, and never nil.
-func portalOptions(p postrider.Portal) []string {
-	if p.Options == nil {
-		return slices.Clone(postrider.PortalOptions)
-	}
-	return append([]string{}, p.Options...)
+// Store is the part of the store that this package reads and changes.
+type portalStore interface {
+	// Portal is the method of store.PortalSettings.
+	Portal(ctx context.Context) (postrider.Portal, error)
+	// PutPortal is the method of store.PortalSettings.
+	PutPortal(ctx context.Context, p postrider.Portal) error
+	// Logo is the method of store.PortalSettings.
+	Logo(ctx context.Context) ([]byte, error)
+	// PutLogo is the method of store.PortalSettings.
+	PutLogo(ctx context.Context, png []byte) error
 }
 
-// portal registers the routes of the portal's settings. Every caller that sees a page
+// Routes serves the settings of the customer portal.
+type portalRoutes struct{ Store portalStore }
+
+// Register registers the routes of the portal's settings. Every caller that sees a page
 // may read them.
-func (rt *router) portal() {
+func (s *portalRoutes) Register(rt *router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	handle(rt, route{
 		name: "get-portal", path: "GET /portal",
 		summary: "Get the settings of the customer portal",
 		scope:   read,
-	}, rt.getPortal)
+	}, s.getPortal)
 	handle(rt, route{
 		name: "set-portal", path: "PUT /portal",
 		summary:     "Replace the settings of the customer portal",
 		description: "A field that is left out gets its default. The logo stays. Options apply to links that are made afterwards.",
 		scope:       admin, body: apitypes.PortalUpdate{},
-	}, rt.setPortal)
+	}, s.setPortal)
 	handle(rt, route{
 		name: "get-portal-logo", path: "GET /portal/logo",
 		summary: "Get the logo of the customer portal",
 		codes:   []string{"not_found"},
 		scope:   read,
-	}, rt.getLogo)
+	}, s.getLogo)
 	handle(rt, route{
 		name: "set-portal-logo", path: "PUT /portal/logo",
 		summary: "Replace the logo of the customer portal",
 		scope:   admin, body: apitypes.LogoUpdate{},
-	}, rt.setLogo)
+	}, s.setLogo)
 	handle(rt, route{
 		name: "delete-portal-logo", path: "DELETE /portal/logo",
 		summary: "Delete the logo of the customer portal",
 		scope:   admin, status: 204,
-	}, rt.deleteLogo)
+	}, s.deleteLogo)
 }
 
-func (s *server) getPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
+func (s *portalRoutes) getPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
 	return respondWith(viewPortal)(s.Store.Portal(ctx))
 }
 
 // setPortal replaces the settings. All faults are reported together.
-func (s *server) setPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
+func (s *portalRoutes) setPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
 	var body apitypes.PortalUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -147,8 +155,8 @@ func checkOptions(names []string) error {
 	var faults []error
 	for i, name := range names {
 		known := false
-		for option := range policyOptions(apitypes.Policy{}) {
-			known = known || option == name
+		for option := range shape.Options(&apitypes.Policy{}, reflect.TypeFor[postrider.Policy]()) {
+			known = known || option.Name == name
 		}
 		if !known || slices.Contains(names[:i], name) {
 			faults = append(faults, invalid(fmt.Sprintf("options[%d]", i), postrider.FaultNotAChoice, "must be the name of an option of an endpoint, once"))
@@ -180,12 +188,12 @@ func viewLogo(image []byte) apitypes.Logo {
 	return apitypes.Logo{PNG: image, SHA256: hex.EncodeToString(sum[:])}
 }
 
-func (s *server) getLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
+func (s *portalRoutes) getLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
 	return respondWith(viewLogo)(s.Store.Logo(ctx))
 }
 
 // setLogo replaces the logo.
-func (s *server) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
+func (s *portalRoutes) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
 	var body apitypes.LogoUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -233,6 +241,6 @@ func cleanPNG(file []byte) ([]byte, error) {
 }
 
 // deleteLogo removes the logo. Without one it succeeds, too.
-func (s *server) deleteLogo(ctx context.Context, _ *none) (*none, error) {
+func (s *portalRoutes) deleteLogo(ctx context.Context, _ *none) (*none, error) {
 	return nil, s.Store.PutLogo(ctx, nil)
 }

@@ -42,8 +42,8 @@ type sessionPath struct {
 	Session string `path:"session"`
 }
 
-// people registers the routes of sessions.
-func (rt *router) people() {
+// Register registers the routes of sessions.
+func (s *Sessions) Register(rt *router) {
 	admin := postrider.ScopeAdmin
 	handle(rt, route{
 		name: "create-portal-session", path: "POST /portal-sessions",
@@ -51,24 +51,24 @@ func (rt *router) people() {
 		description: "The link must be opened within 60 s, works once, and begins with the server's --public-url. The session ends with the API key that made it, and with its account.",
 		codes:       []string{"public_url_missing", "too_often"},
 		scope:       postrider.ScopeWebhooksRead, status: 201, body: apitypes.PortalSessionCreate{},
-	}, rt.createPortalSession)
+	}, s.createPortalSession)
 	handle(rt, route{
 		name: "list-sessions", path: "GET /sessions",
 		summary:     "List sessions of operators and of the portal, newest first",
 		description: "Sessions that expired more than 30 days ago are deleted.",
 		scope:       admin,
-	}, rt.listSessions)
+	}, s.listSessions)
 	handle(rt, route{
 		name: "revoke-session", path: "DELETE /sessions/{session}",
 		summary: "Revoke a session",
 		scope:   admin, status: 204,
-	}, rt.revokeSession)
+	}, s.revokeSession)
 }
 
 // createPortalSession makes a one-time link. The session has at most the scopes, the
 // account and the life of its caller. A session of one account makes no links, because
 // these would outlive it.
-func (s *server) createPortalSession(ctx context.Context, _ *none) (*reply[apitypes.PortalSession], error) {
+func (s *Sessions) createPortalSession(ctx context.Context, _ *none) (*reply[apitypes.PortalSession], error) {
 	var body apitypes.PortalSessionCreate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
@@ -77,14 +77,14 @@ func (s *server) createPortalSession(ctx context.Context, _ *none) (*reply[apity
 	if !caller.Session.IsZero() && !caller.Account.IsZero() {
 		return nil, &apiError{class: errForbidden, detail: "a session of one account makes no links"}
 	}
-	account, err := s.requireAccount(ctx, "account", body.Account)
+	account, err := s.Names.RequireAccount(ctx, "account", body.Account)
 	scopes, scopesErr := portalScopes(caller, body.Capabilities)
 	lasts, lastsErr := portalLasts(body.TTLMS)
 	localeErr := checkLocale(body.Locale)
 	if err := errors.Join(err, scopesErr, lastsErr, localeErr, checkText("name", body.Name, maxName)); err != nil {
 		return nil, err
 	}
-	if s.opts.PublicURL == "" {
+	if s.PublicURL == "" {
 		return nil, errNoPublicURL
 	}
 	if err := s.links.allow(payerOf(caller)); err != nil {
@@ -97,22 +97,15 @@ func (s *server) createPortalSession(ctx context.Context, _ *none) (*reply[apity
 	code, hash := apikeys.MakeSecret(codePrefix)
 	session, err := s.issue(ctx, postrider.Session{
 		Kind: postrider.SessionPortal, Name: body.Name, Key: caller.Key, Account: account, Scopes: scopes,
-		Options: portalOptions(settings), Locale: body.Locale, Embedded: body.Embedded, Code: hash,
+		Options: settings.SessionOptions(), Locale: body.Locale, Embedded: body.Embedded, Code: hash,
 	}, lasts)
 	if err != nil {
 		return nil, err
 	}
 	return respond(apitypes.PortalSession{
-		ID: session.ID, URL: s.opts.PublicURL + "/portal/enter/" + code,
+		ID: session.ID, URL: s.PublicURL + "/portal/enter/" + code,
 		CodeExpiresAt: instant(session.CodeExpiresAt), ExpiresAt: instant(session.ExpiresAt),
 	}), nil
-}
-
-// errNoPublicURL is the response to a link without a setting that it needs. The Host of
-// the request is no substitute, because the client chooses it.
-var errNoPublicURL = &apiError{
-	class: postrider.ErrInvalid, code: "public_url_missing",
-	detail: "links need the server's public URL, which is not set: start the server with --public-url https://… (POSTRIDER_PUBLIC_URL)",
 }
 
 // portalScopes returns the scopes of the capabilities, or of all if none are given. It
@@ -166,14 +159,14 @@ func checkLocale(locale string) error {
 }
 
 // listSessions lists sessions; ended ones only if the request asks for them.
-func (s *server) listSessions(ctx context.Context, in *struct {
+func (s *Sessions) listSessions(ctx context.Context, in *struct {
 	Kind    string `query:"kind" enum:"operator,portal"`
 	Account string `query:"account" doc:"Id or uid of the account."`
 	Ended   bool   `query:"ended" doc:"Whether to list sessions that have ended, too; default false."`
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Session]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +182,7 @@ func (s *server) listSessions(ctx context.Context, in *struct {
 
 // revokeSession ends a session. It stops working at once on this node, and within
 // apikeys.Fresh on the others.
-func (s *server) revokeSession(ctx context.Context, in *sessionPath) (*none, error) {
+func (s *Sessions) revokeSession(ctx context.Context, in *sessionPath) (*none, error) {
 	id, err := parseID[postrider.SessionID](in.Session)
 	if err != nil {
 		return nil, err
@@ -202,6 +195,6 @@ func (s *server) revokeSession(ctx context.Context, in *sessionPath) (*none, err
 	if err := s.Store.RevokeSession(ctx, id); err != nil {
 		return nil, err
 	}
-	s.sessions.forget()
+	s.Forget()
 	return nil, nil // 204
 }

@@ -120,6 +120,13 @@ var errKeyTaken = &apiError{
 	class: postrider.ErrConflict, code: "idempotency_conflict", detail: "the idempotency key was used for other content",
 }
 
+// errNoPublicURL is the response to a link without a setting that it needs. The Host of
+// the request is no substitute, because the client chooses it.
+var errNoPublicURL = &apiError{
+	class: postrider.ErrInvalid, code: "public_url_missing",
+	detail: "links need the server's public URL, which is not set: start the server with --public-url https://… (POSTRIDER_PUBLIC_URL)",
+}
+
 // invalid returns a fault of one field of the request. A name in a body or a query that
 // names nothing is one, too: a 404 is only about the path, so it never leaves open what
 // was not found.
@@ -262,6 +269,28 @@ func (p *problem) fillDetails(err error) {
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
 		p.Code, p.Detail, p.retryAfter = "overloaded", "more events are published than can be delivered", max(overload.RetryAfter, time.Second)
 	}
+}
+
+// quotaCodes are the codes of problems by the quota that is used up.
+var quotaCodes = map[postrider.QuotaName]string{
+	postrider.QuotaEvents: "event_quota_used", postrider.QuotaBytes: "byte_quota_used", postrider.QuotaEndpoints: "endpoint_quota_used",
+}
+
+// fillQuota makes the problem that of a quota that is used up. Those that end by themselves
+// are a 429, with the time at which they do; the number of endpoints is a 409.
+func (p *problem) fillQuota(e *postrider.QuotaError) {
+	p.Status, p.Code, p.retryAfter = http.StatusTooManyRequests, quotaCodes[e.Quota], e.RetryAfter
+	p.Quota = &apitypes.QuotaProblem{Name: string(e.Quota), Limit: e.Limit, EndsAt: timeOrNull(e.EndsAt)}
+	switch e.Quota {
+	case postrider.QuotaEvents:
+		p.Detail = fmt.Sprintf("the account may publish %d events a second, and has published more; see Retry-After", e.Limit)
+	case postrider.QuotaBytes:
+		p.Detail = fmt.Sprintf("the events of the account may have %d bytes of data a day, and this publish would be above; see Retry-After", e.Limit)
+	case postrider.QuotaEndpoints:
+		p.Status = http.StatusConflict
+		p.Detail = fmt.Sprintf("the account may have %d endpoints, and has as many", e.Limit)
+	}
+	p.Title = http.StatusText(p.Status)
 }
 
 // lockedDetail names the key that is locked: it is the client's own.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -52,9 +51,9 @@ func viewReceipt(r postrider.Receipt) apitypes.Receipt {
 	return view
 }
 
-// publishing registers the two publish routes. They are served without huma,
+// registerPublishing registers the two publish routes. They are served without huma,
 // because they carry most of the load.
-func (rt *router) publishing() {
+func (s *eventsRoutes) registerPublishing(rt *router) {
 	shortest, longest := 1, maxEventKey
 	key := &huma.Param{
 		Name: keyHeader, In: "header", Description: "Replaces idempotency_key in the body. If both are sent, they must be equal.",
@@ -80,16 +79,16 @@ func (rt *router) publishing() {
 		description: "A 2xx means that the event is stored durably.",
 		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
 		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventCreate{}, limit: int64(rt.opts.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops, trace, traceState},
-	}, rt.publish)
+		body: apitypes.EventCreate{}, limit: int64(s.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops, trace, traceState},
+	}, s.publish)
 	handleRaw[apitypes.List[apitypes.BatchReceipt]](rt, route{
 		name: "publish-events", path: "POST /events/batch",
 		summary:     "Publish up to 1,000 events, all or none",
 		description: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
 		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
 		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventBatch{}, limit: rt.opts.MaxBatch, headers: []*huma.Param{hops, trace, traceState},
-	}, rt.publishBatch)
+		body: apitypes.EventBatch{}, limit: s.MaxBatch, headers: []*huma.Param{hops, trace, traceState},
+	}, s.publishBatch)
 }
 
 // publish stores one event. The status is 202, or 200 for a repeat with the
@@ -99,9 +98,9 @@ func (rt *router) publishing() {
 // The response is sent after the commit, so a 2xx is a promise. A 503 is none: the
 // commit may have succeeded without its reply. The client then repeats the request
 // with the same key and gets a 200.
-func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
+func (s *eventsRoutes) publish(ctx context.Context, b Raw) (int, error) {
 	var body apitypes.EventCreate
-	if err := s.unpack(buf, &body); err != nil {
+	if err := b.Decode(&body); err != nil {
 		return 0, err
 	}
 	header := infoOf(ctx).header
@@ -128,8 +127,8 @@ func (s *server) publish(ctx context.Context, buf *bytes.Buffer) (int, error) {
 	}
 	infoOf(ctx).event = receipts[0].ID
 	// The body is decoded, so its buffer is reused for the response.
-	buf.Reset()
-	buf.Write(appendReceipt(buf.AvailableBuffer(), receipts[0]))
+	b.Reset()
+	b.Write(appendReceipt(b.AvailableBuffer(), receipts[0]))
 	if receipts[0].Duplicate {
 		return http.StatusOK, nil
 	}
@@ -208,7 +207,7 @@ func traceOf(ctx context.Context) (parent postrider.TraceParent, state string) {
 
 // publishBatch stores all events of a batch or none. The headers are checked
 // before the body is decoded, which is the expensive part.
-func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, error) {
+func (s *eventsRoutes) publishBatch(ctx context.Context, b Raw) (int, error) {
 	if len(infoOf(ctx).header[keyHeader]) > 0 {
 		return 0, invalid(keyHeader, postrider.FaultNotAllowed, "must not be there: each event of a batch has its own idempotency_key")
 	}
@@ -217,7 +216,7 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 		return 0, err
 	}
 	var body apitypes.EventBatch
-	if err := s.unpack(buf, &body); err != nil {
+	if err := b.Decode(&body); err != nil {
 		return 0, err
 	}
 	events, err := s.batch(ctx, body.Events)
@@ -233,8 +232,8 @@ func (s *server) publishBatch(ctx context.Context, buf *bytes.Buffer) (int, erro
 		return 0, err
 	}
 	infoOf(ctx).event = receipts[0].ID
-	buf.Reset()
-	buf.Write(appendBatch(buf.AvailableBuffer(), receipts))
+	b.Reset()
+	b.Write(appendBatch(b.AvailableBuffer(), receipts))
 	return http.StatusAccepted, nil
 }
 
@@ -256,7 +255,7 @@ func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 // batch converts and validates the events of a batch. It reports the faults of
 // the first maxFaults faulty events. An error that is not the client's fault,
 // such as one of the store, ends it at once.
-func (s *server) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]postrider.Event, error) {
+func (s *eventsRoutes) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]postrider.Event, error) {
 	// The number of events is checked first, so that an oversized batch costs
 	// no validation.
 	if n := len(bodies); n < 1 || n > maxBatch {
@@ -290,8 +289,8 @@ func within(at string, err error) error {
 }
 
 // event converts a publish body to an event, or returns all its faults.
-func (s *server) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
-	account, err := s.requireAccount(ctx, "account", b.Account)
+func (s *eventsRoutes) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
+	account, err := s.Names.RequireAccount(ctx, "account", b.Account)
 	err = errors.Join(err,
 		checkPublishedType(b.Type),
 		checkText("idempotency_key", b.IdempotencyKey, maxEventKey),
@@ -325,9 +324,9 @@ func checkPublishedType(name string) error {
 
 // checkData refuses data above MaxData. The error is both errTooLarge, for the
 // status 413, and a fault of the field.
-func (s *server) checkData(field string, data []byte) error {
-	if len(data) <= s.opts.MaxData {
+func (s *eventsRoutes) checkData(field string, data []byte) error {
+	if len(data) <= s.MaxData {
 		return nil
 	}
-	return errors.Join(errTooLarge, tooLong(field, s.opts.MaxData, fmt.Sprintf("must be at most %d bytes", s.opts.MaxData)))
+	return errors.Join(errTooLarge, tooLong(field, s.MaxData, fmt.Sprintf("must be at most %d bytes", s.MaxData)))
 }

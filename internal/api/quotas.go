@@ -3,33 +3,31 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"net/http"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// quotas registers the routes of the limits of accounts. A key that is bound to an account
+// registerQuotas registers the routes of the limits of accounts. A key that is bound to an account
 // reads the account's limits; only the scope admin, which no such key has, changes them.
-func (rt *router) quotas() {
+func (s *accountsRoutes) registerQuotas(rt *router) {
 	handle(rt, route{
 		name: "get-account-quotas", path: "GET /accounts/{account}/quotas",
 		summary: "Show the limits of an account and what it uses",
 		scope:   postrider.ScopeWebhooksRead,
-	}, rt.getQuotas)
+	}, s.getQuotas)
 	handle(rt, route{
 		name: "update-account-quotas", path: "PATCH /accounts/{account}/quotas",
 		summary:     "Change the limits of an account",
 		description: "A field that is left out keeps its value. All servers know the change within about a second.",
 		scope:       postrider.ScopeAdmin, body: apitypes.QuotasUpdate{},
-	}, rt.changeQuotas)
+	}, s.changeQuotas)
 }
 
-func (s *server) getQuotas(ctx context.Context, in *accountPath) (*reply[apitypes.AccountQuotas], error) {
-	account, err := s.visibleAccount(ctx, in.Account)
+func (s *accountsRoutes) getQuotas(ctx context.Context, in *accountPath) (*reply[apitypes.AccountQuotas], error) {
+	account, err := s.Names.VisibleAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +39,7 @@ func (s *server) getQuotas(ctx context.Context, in *accountPath) (*reply[apitype
 }
 
 // quotasOf returns the limits that were set for an account.
-func (s *server) quotasOf(ctx context.Context, account postrider.AccountID) (postrider.Quotas, error) {
+func (s *accountsRoutes) quotasOf(ctx context.Context, account postrider.AccountID) (postrider.Quotas, error) {
 	found, err := s.Store.Quotas(ctx, store.QuotaQuery{Account: account})
 	if err != nil || len(found) == 0 {
 		return postrider.Quotas{}, err
@@ -49,12 +47,12 @@ func (s *server) quotasOf(ctx context.Context, account postrider.AccountID) (pos
 	return found[0].Quotas, nil
 }
 
-func (s *server) changeQuotas(ctx context.Context, in *accountPath) (*reply[apitypes.AccountQuotas], error) {
+func (s *accountsRoutes) changeQuotas(ctx context.Context, in *accountPath) (*reply[apitypes.AccountQuotas], error) {
 	var body apitypes.QuotasUpdate
 	if err := decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	account, err := s.findAccount(ctx, in.Account)
+	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +93,9 @@ func setLimit(field *int64, to apitypes.Optional[int64], name string) error {
 }
 
 // viewQuotas returns limits and use in the form of a response.
-func (s *server) viewQuotas(own postrider.Quotas) func(postrider.QuotaUse) apitypes.AccountQuotas {
+func (s *accountsRoutes) viewQuotas(own postrider.Quotas) func(postrider.QuotaUse) apitypes.AccountQuotas {
 	return func(used postrider.QuotaUse) apitypes.AccountQuotas {
-		holds := own.Or(s.opts.Quotas)
+		holds := own.Or(s.Quotas)
 		view := apitypes.AccountQuotas{
 			Limits: viewLimits(holds, heldLimit), Own: viewLimits(own, ownLimit),
 			Used: apitypes.QuotaUse{DayEndsAt: instant(used.DayEnds), Endpoints: used.Endpoints},
@@ -136,30 +134,8 @@ func ownLimit(n int64) *int64 {
 	return new(max(0, n))
 }
 
-// mostEndpoints returns how many endpoints an account may have; 0: any number.
-func (s *server) mostEndpoints(ctx context.Context, account postrider.AccountID) (int64, error) {
+// MostEndpoints returns how many endpoints an account may have; 0: any number.
+func (s *accountsRoutes) MostEndpoints(ctx context.Context, account postrider.AccountID) (int64, error) {
 	own, err := s.quotasOf(ctx, account)
-	return own.Or(s.opts.Quotas).Endpoints, err
-}
-
-// quotaCodes are the codes of problems by the quota that is used up.
-var quotaCodes = map[postrider.QuotaName]string{
-	postrider.QuotaEvents: "event_quota_used", postrider.QuotaBytes: "byte_quota_used", postrider.QuotaEndpoints: "endpoint_quota_used",
-}
-
-// fillQuota makes the problem that of a quota that is used up. Those that end by themselves
-// are a 429, with the time at which they do; the number of endpoints is a 409.
-func (p *problem) fillQuota(e *postrider.QuotaError) {
-	p.Status, p.Code, p.retryAfter = http.StatusTooManyRequests, quotaCodes[e.Quota], e.RetryAfter
-	p.Quota = &apitypes.QuotaProblem{Name: string(e.Quota), Limit: e.Limit, EndsAt: timeOrNull(e.EndsAt)}
-	switch e.Quota {
-	case postrider.QuotaEvents:
-		p.Detail = fmt.Sprintf("the account may publish %d events a second, and has published more; see Retry-After", e.Limit)
-	case postrider.QuotaBytes:
-		p.Detail = fmt.Sprintf("the events of the account may have %d bytes of data a day, and this publish would be above; see Retry-After", e.Limit)
-	case postrider.QuotaEndpoints:
-		p.Status = http.StatusConflict
-		p.Detail = fmt.Sprintf("the account may have %d endpoints, and has as many", e.Limit)
-	}
-	p.Title = http.StatusText(p.Status)
+	return own.Or(s.Quotas).Endpoints, err
 }

@@ -16,10 +16,18 @@ import (
 //
 // The errors match postrider.ErrNotFound for a text that this installation did not sign, that
 // has expired, or whose destination is gone.
-type Readers struct{ *server }
+type Readers struct {
+	Store noticesStore
+	Clock *store.Clock
+	Audit *Audit
+	Vault noticesVault
+}
 
-// Readers returns what acts on the links in emails.
-func (h *Handler) Readers() *Readers { return h.readers }
+// Vault knows what this installation signed.
+type noticesVault interface {
+	// Unsign returns the payload of a text that this installation signed, or an error.
+	Unsign(text string) ([]byte, error)
+}
 
 // Find returns the destination of a link, and the link. It changes nothing.
 func (r *Readers) Find(ctx context.Context, action postrider.LinkAction, text string) (postrider.Destination, postrider.DestinationLink, error) {
@@ -36,8 +44,8 @@ func (r *Readers) Find(ctx context.Context, action postrider.LinkAction, text st
 	return d, link, err
 }
 
-// readerAction returns the name of an action in the audit log.
-func readerAction(action postrider.LinkAction) string { return string(action) + "-notice-destination" }
+// ReaderAction returns the name of an action in the audit log.
+func ReaderAction(action postrider.LinkAction) string { return string(action) + "-notice-destination" }
 
 // Follow does what the link says, and writes it into the audit log. A link that was used before
 // changes nothing, and writes nothing.
@@ -47,7 +55,7 @@ func (r *Readers) Follow(ctx context.Context, action postrider.LinkAction, text 
 		return err
 	}
 	entry := postrider.AuditEntry{
-		Action: readerAction(action), Outcome: outcomeOK, Account: d.Account, Object: "notice_destination", ObjectID: d.ID.String(),
+		Action: ReaderAction(action), Outcome: outcomeOK, Account: d.Account, Object: "notice_destination", ObjectID: d.ID.String(),
 		Details: clientOf(from),
 	}
 	c := store.ChangeDestination{ID: d.ID, Confirm: action == postrider.LinkConfirm}
@@ -61,5 +69,5 @@ func (r *Readers) Follow(ctx context.Context, action postrider.LinkAction, text 
 	if _, err := r.Store.ChangeDestination(ctx, c); err != nil {
 		return err
 	}
-	return r.append(ctx, entry)
+	return r.Audit.Record(ctx, entry)
 }

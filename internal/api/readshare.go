@@ -205,8 +205,8 @@ func (s *readShares) drop(account postrider.AccountID) {
 // function gives the turn back; call it before anything is written to the browser. The calls
 // of the API with the returned context have the page's turn. The error matches
 // postrider.ErrTooManyReads if the turn did not come in time.
-func (h *Handler) Share(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
-	return h.reads.enter(ctx, caller.Account)
+func (h *restHandler) Share(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
+	return h.routes.reads.enter(ctx, caller.Account)
 }
 
 // onlyReads reports whether the route changes nothing.

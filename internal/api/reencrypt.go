@@ -7,27 +7,18 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// Reencrypter encrypts the stored secrets and credentials again with the newest
-// encryption key.
-type Reencrypter interface {
-	// Reencrypt works for some seconds. It returns Done false if values with
-	// older keys remain; the client then repeats the request. A repeated call
-	// continues with the remaining values.
-	Reencrypt(ctx context.Context) (apitypes.Reencrypted, error)
-}
-
-// encryption registers the route that encrypts stored values again.
-func (rt *router) encryption() {
+// registerReencryption registers the route that encrypts stored values again.
+func (s *secretsRoutes) registerReencryption(rt *router) {
 	handle(rt, route{
 		name: "reencrypt-secrets", path: "POST /secrets/reencrypt",
 		summary:     "Encrypt secrets and credentials again with the newest encryption key",
 		description: "One request works for some seconds. Repeat it until done is true.",
 		scope:       postrider.ScopeAdmin,
-	}, rt.reencrypt)
+	}, s.reencrypt)
 }
 
 // reencrypt performs one step and returns the progress.
-func (s *server) reencrypt(ctx context.Context, _ *none) (*reply[apitypes.Reencrypted], error) {
+func (s *secretsRoutes) reencrypt(ctx context.Context, _ *none) (*reply[apitypes.Reencrypted], error) {
 	done, err := s.Reencrypter.Reencrypt(ctx)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func viewReplayAlone(keptSince *apitypes.Time) func(postrider.ReplayJob) apitype
 }
 
 // respondReplay responds with a stored job.
-func (s *server) respondReplay(ctx context.Context, id postrider.ReplayID) (*reply[apitypes.Replay], error) {
+func (s *replaysRoutes) respondReplay(ctx context.Context, id postrider.ReplayID) (*reply[apitypes.Replay], error) {
 	job, err := s.findReplay(ctx, id)
 	if err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (s *server) respondReplay(ctx context.Context, id postrider.ReplayID) (*rep
 //
 // An event that is named was found. Unresolved dead letters keep their events, so a job for them
 // alone gets the time only if its range has ended before.
-func (s *server) keptSince(ctx context.Context, job postrider.ReplayJob) (*apitypes.Time, error) {
-	f, days, begins := job.Filter, min(s.opts.Retention.Events, s.opts.Retention.Attempts), job.Filter.From
+func (s *replaysRoutes) keptSince(ctx context.Context, job postrider.ReplayJob) (*apitypes.Time, error) {
+	f, days, begins := job.Filter, min(s.Retention.Events, s.Retention.Attempts), job.Filter.From
 	if job.Action != postrider.ActionReplay || !f.Event.IsZero() {
 		return nil, nil
 	}
@@ -108,8 +108,45 @@ type ReplayPath struct {
 	Replay string `path:"replay"`
 }
 
-// replays registers the routes of replay jobs.
-func (rt *router) replays() {
+// Store is the part of the store that this package reads and changes.
+type replaysStore interface {
+	// ReplayJobs is the method of store.Replays.
+	ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error)
+	// PutReplayJob is the method of store.Replays.
+	PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
+	// SetReplayJob is the method of store.Replays.
+	SetReplayJob(ctx context.Context, r store.SetReplayJob) error
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+	// Endpoints is the method of store.Directory.
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// Events is the method of store.Ledger.
+	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
+	// Deliveries is the method of store.Ledger.
+	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
+	// DeadLetters is the method of store.Ledger.
+	DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error)
+}
+
+// Replayer runs replay jobs.
+type Replayer interface {
+	// Wake is called after a job was created or resumed. It must not block.
+	Wake()
+}
+
+// Routes serves replay jobs.
+type replaysRoutes struct {
+	Store    replaysStore
+	Clock    *store.Clock
+	IDs      *store.IDs
+	Names    *Names
+	Replayer Replayer
+	// Retention is for how long the server keeps what accounts may keep for a shorter time.
+	Retention postrider.AccountRetention
+}
+
+// Register registers the routes of replay jobs.
+func (s *replaysRoutes) Register(rt *router) {
 	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
 	handle(rt, route{
 		name: "create-replay", path: "POST /replays",
@@ -117,22 +154,22 @@ func (rt *router) replays() {
 		description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
 		codes:       []string{"too_many_replays"},
 		scope:       operate, status: 201, body: apitypes.ReplayCreate{}, empty: true,
-	}, rt.createReplay)
+	}, s.createReplay)
 	handle(rt, route{
 		name: "count-replay", path: "POST /replays/dry-run",
 		summary: "Count the deliveries that a replay would select",
 		scope:   read, body: apitypes.ReplayCreate{}, empty: true, reads: true,
-	}, rt.countReplay)
+	}, s.countReplay)
 	handle(rt, route{
 		name: "list-replays", path: "GET /replays",
 		summary: "List replays, newest first",
 		scope:   read,
-	}, rt.listReplays)
+	}, s.listReplays)
 	handle(rt, route{
 		name: "get-replay", path: "GET /replays/{replay}",
 		summary: "Get a replay, with what became of its deliveries",
 		scope:   read,
-	}, rt.getReplay)
+	}, s.getReplay)
 	for verb, status := range map[string]postrider.ReplayStatus{
 		"pause": postrider.ReplayPaused, "resume": postrider.ReplayRunning, "cancel": postrider.ReplayCancelled,
 	} {
@@ -146,12 +183,13 @@ func (rt *router) replays() {
 			description: "The deliveries that it has made are not affected.",
 			codes:       codes,
 			scope:       operate,
-		}, rt.setReplay(status))
+		}, s.setReplay(status))
 	}
+	s.registerEventReplays(rt)
 }
 
 // createReplay stores a new job, and wakes the runner of this node.
-func (s *server) createReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.Replay], error) {
+func (s *replaysRoutes) createReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.Replay], error) {
 	job, err := s.requestedReplay(ctx)
 	if err != nil {
 		return nil, err
@@ -164,7 +202,7 @@ func (s *server) createReplay(ctx context.Context, _ *struct{}) (*reply[apitypes
 }
 
 // startReplay counts the matches of a new job and stores it.
-func (s *server) startReplay(ctx context.Context, job postrider.ReplayJob) (postrider.ReplayJob, error) {
+func (s *replaysRoutes) startReplay(ctx context.Context, job postrider.ReplayJob) (postrider.ReplayJob, error) {
 	running, err := s.Store.ReplayJobs(ctx, store.ReplayJobQuery{
 		Account: job.Filter.Account, Status: postrider.ReplayRunning, Paging: store.Paging{Limit: maxReplayJobs},
 	})
@@ -185,7 +223,7 @@ func (s *server) startReplay(ctx context.Context, job postrider.ReplayJob) (post
 }
 
 // countReplay counts what createReplay would select.
-func (s *server) countReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.ReplayCount], error) {
+func (s *replaysRoutes) countReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.ReplayCount], error) {
 	job, err := s.requestedReplay(ctx)
 	if err != nil {
 		return nil, err
@@ -202,7 +240,7 @@ func (s *server) countReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.
 }
 
 // requestedReplay returns the job that the body describes. It has an id and is not stored.
-func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, err error) {
+func (s *replaysRoutes) requestedReplay(ctx context.Context) (job postrider.ReplayJob, err error) {
 	var body apitypes.ReplayCreate
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return job, err
@@ -220,7 +258,7 @@ func (s *server) requestedReplay(ctx context.Context) (job postrider.ReplayJob, 
 }
 
 // newReplay returns a job of the caller without a filter.
-func (s *server) newReplay(ctx context.Context, body apitypes.ReplayCreate) postrider.ReplayJob {
+func (s *replaysRoutes) newReplay(ctx context.Context, body apitypes.ReplayCreate) postrider.ReplayJob {
 	return postrider.ReplayJob{
 		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Clock.Wall(),
 		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: *cmp.Or(body.PerSecond, new(defaultReplayRate)),
@@ -237,8 +275,8 @@ func checkReplayRate(perSecond int) error {
 
 // replayFilter returns the filter of a job. The job belongs to the account of the endpoint or
 // the event that it names, so that callers of that account see it.
-func (s *server) replayFilter(ctx context.Context, body apitypes.ReplayCreate) (f postrider.ReplayFilter, err error) {
-	account, endpoint, err := s.scope(ctx, body.Account, body.Endpoint)
+func (s *replaysRoutes) replayFilter(ctx context.Context, body apitypes.ReplayCreate) (f postrider.ReplayFilter, err error) {
+	account, endpoint, err := s.Names.Scope(ctx, body.Account, body.Endpoint)
 	event, eventErr := filtered[postrider.EventID]("event", body.Event)
 	if err := errors.Join(err, eventErr); err != nil {
 		return f, err
@@ -295,7 +333,7 @@ var endReasons = append(slices.Clip(postrider.DeadReasons),
 	postrider.ReasonEndpointDisabled, postrider.ReasonBacklogFull, postrider.ReasonEndpointDeleted, postrider.ReasonCancelled)
 
 // countMatches counts the matches of a job, up to maxCount and for countTime.
-func (s *server) countMatches(ctx context.Context, job postrider.ReplayJob) (count postrider.ReplayCount, err error) {
+func (s *replaysRoutes) countMatches(ctx context.Context, job postrider.ReplayJob) (count postrider.ReplayCount, err error) {
 	begun := time.Now()
 	for count.Matches < maxCount && time.Since(begun) < countTime {
 		m, err := store.FindReplayMatches(ctx, s.Store, job)
@@ -313,13 +351,13 @@ func (s *server) countMatches(ctx context.Context, job postrider.ReplayJob) (cou
 }
 
 // listReplays lists the jobs that all given filters select.
-func (s *server) listReplays(ctx context.Context, in *struct {
+func (s *replaysRoutes) listReplays(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	Status  string `query:"status" enum:"running,paused,done,cancelled,failed"`
 	Paging
 },
 ) (*reply[apitypes.Page[apitypes.Replay]], error) {
-	account, err := s.resolveAccount(ctx, in.Account)
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +366,7 @@ func (s *server) listReplays(ctx context.Context, in *struct {
 	}))
 }
 
-func (s *server) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
+func (s *replaysRoutes) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
 	id, err := parseID[postrider.ReplayID](in.Replay)
 	if err != nil {
 		return nil, err
@@ -337,7 +375,7 @@ func (s *server) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes
 }
 
 // findReplay returns the job if the caller may see it.
-func (s *server) findReplay(ctx context.Context, id postrider.ReplayID) (postrider.ReplayJob, error) {
+func (s *replaysRoutes) findReplay(ctx context.Context, id postrider.ReplayID) (postrider.ReplayJob, error) {
 	return store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: id}))
 }
 
@@ -350,7 +388,7 @@ func replayEnded(status postrider.ReplayStatus) error {
 }
 
 // setReplay returns the handler that pauses, resumes or cancels a job.
-func (s *server) setReplay(to postrider.ReplayStatus) func(context.Context, *ReplayPath) (*reply[apitypes.Replay], error) {
+func (s *replaysRoutes) setReplay(to postrider.ReplayStatus) func(context.Context, *ReplayPath) (*reply[apitypes.Replay], error) {
 	return func(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
 		id, err := parseID[postrider.ReplayID](in.Replay)
 		if err != nil {

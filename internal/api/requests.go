@@ -20,12 +20,12 @@ const maxShownBody = 16 << 10
 
 // getAttemptRequest describes the request of an attempt. It has the recorded header, if
 // one was recorded; the rest is made anew from the event and the endpoint.
-func (s *server) getAttemptRequest(ctx context.Context, in *struct {
+func (s *deliveriesRoutes) getAttemptRequest(ctx context.Context, in *struct {
 	DeliveryPath
 	Attempt string `path:"attempt" doc:"Number of the attempt, from 1."`
 },
 ) (*reply[apitypes.AttemptRequest], error) {
-	d, err := s.findDelivery(ctx, in.Delivery)
+	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *server) getAttemptRequest(ctx context.Context, in *struct {
 	}
 	event, err := store.First(s.Store.Events(ctx, store.EventQuery{Account: d.Account, ID: d.Event}))
 	if errors.Is(err, postrider.ErrNotFound) { // its record is deleted, too
-		event, err = goneEvent(d), nil
+		event, err = GoneEvent(d), nil
 	}
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *server) getAttemptRequest(ctx context.Context, in *struct {
 }
 
 // findAttempt returns the attempt with the number, which is a text of the path.
-func (s *server) findAttempt(ctx context.Context, d postrider.Delivery, text string) (postrider.Attempt, error) {
+func (s *deliveriesRoutes) findAttempt(ctx context.Context, d postrider.Delivery, text string) (postrider.Attempt, error) {
 	number, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || number < 1 {
 		return postrider.Attempt{}, postrider.ErrNotFound
@@ -100,15 +100,6 @@ func viewRequest(a postrider.Attempt, r postrider.Request, changed time.Time) ap
 			signed.Bytes, signed.SHA256 = &size, &sum
 		}
 		view.Signatures = append(view.Signatures, signed)
-	}
-	return view
-}
-
-// viewHeader returns header fields in the form of a response.
-func viewHeader(fields []postrider.HeaderField) []apitypes.RequestHeader {
-	view := make([]apitypes.RequestHeader, 0, len(fields))
-	for _, f := range fields {
-		view = append(view, apitypes.RequestHeader{Name: f.Name, Value: f.Value, Masked: f.Value == postrider.Masked})
 	}
 	return view
 }

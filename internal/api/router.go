@@ -3,26 +3,29 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/jsonx"
+	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -40,57 +43,85 @@ const (
 	listTime = 30 * time.Second
 )
 
-// router registers all routes and returns their handler. methods must be closed last,
-// because it compares every path with every other.
-func (s *server) router() http.Handler {
+// restOptions are what the API sets of all routes.
+type restOptions struct {
+	// MaxBatch is the largest body, in bytes, and BodyBudget the limit for all bodies in
+	// memory. One key may use at most a quarter.
+	MaxBatch, BodyBudget int64
+	// AnswerTime is the time limit of the store for one request.
+	AnswerTime time.Duration
+	// AccountReads is how many reads of all callers that are bound to an account run at a
+	// time.
+	AccountReads int
+	Hooks        observe.Hooks
+	Log          *slog.Logger
+}
+
+// server has the state that all requests share. Its fields are never replaced.
+type server struct {
+	opts restOptions
+	// keys authenticates requests.
+	keys *apikeys.Checker
+	// auditLog gets the entries of requests.
+	auditLog *Audit
+	// reads bounds the reads of accounts.
+	reads *readShares
+	// bodies is the memory budget of request bodies.
+	bodies *bodies
+	// decoding is a semaphore for the decoding of large bodies. Its capacity is
+	// the number of processors.
+	decoding chan struct{}
+}
+
+// newRest returns a router without routes.
+func newRest(keys *apikeys.Checker, audit *Audit, opts restOptions) *router {
 	mux := http.NewServeMux()
-	registry := newRegistry()
 	config := huma.Config{
-		OpenAPI:                      description(registry),
+		OpenAPI:                      description(newRegistry()),
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true, // a misspelt filter must not list everything
 		Transformers:                 []huma.Transformer{translate},
 	}
-	rt := &router{server: s, mux: mux, methods: newMethods(mux), api: humago.New(mux, config), described: humago.New(discardMux{}, config)}
-	rt.publishing()
-	rt.events()
-	rt.deliveries()
-	rt.deadLetters()
-	rt.search()
-	rt.inspections()
-	rt.replays()
-	rt.operations()
-	rt.hold()
-	rt.expunges()
-	rt.archive()
-	rt.endpoints()
-	rt.circuits()
-	rt.ordering()
-	rt.health()
-	rt.stats()
-	rt.secrets()
-	rt.encryption()
-	rt.accounts()
-	rt.quotas()
-	rt.eventTypes()
-	rt.keys()
-	rt.people()
-	rt.portal()
-	rt.destinations()
-	rt.notices()
-	rt.auditLog()
+	s := &server{
+		opts: opts, keys: keys, auditLog: audit, reads: newReadShares(opts.AccountReads, opts.Hooks.ReadRefused),
+		bodies: newBodies(opts.BodyBudget, opts.MaxBatch), decoding: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}
+	return &router{server: s, mux: mux, methods: newMethods(mux), api: humago.New(mux, config), described: humago.New(discardMux{}, config)}
+}
+
+// restHandler serves the routes of a router.
+type restHandler struct {
+	*requestLogger
+
+	routes *router
+}
+
+// Handler returns the handler of all routes that were registered. It adds the document. methods
+// must be closed last, because it compares every path with every other.
+func (rt *router) Handler() *restHandler {
 	rt.describeParameters()
 	finishDocument(rt.api.OpenAPI())
-	for pattern, handler := range map[string]http.HandlerFunc{
-		"GET " + root + "/openapi.json": serveDocument(rt.api.OpenAPI()),
-		"GET " + wellKnownKeys:          s.servePublicKeys,
-	} {
-		mux.HandleFunc(pattern, handler)
-		rt.methods.add(pattern)
-	}
+	rt.mux.HandleFunc("GET "+root+"/openapi.json", serveDocument(rt.api.OpenAPI()))
+	rt.methods.add("GET " + root + "/openapi.json")
 	rt.methods.close()
-	return rt.methods
+	return &restHandler{newRequestLogger(rt.methods, rt.opts.Log, rt.opts.Hooks), rt}
+}
+
+// Actions returns the actions of routes in the audit log.
+func (h *restHandler) Actions() []string { return slices.Clone(h.routes.actions) }
+
+// EndBodies aborts the read of every body that has not arrived, and of the
+// bodies of later requests. These requests get a 503 and their
+// connections are closed. Call it when the server shuts down.
+func (h *restHandler) EndBodies() { h.routes.bodies.end() }
+
+// Starting returns the handler of a server whose store is not open yet. It
+// responds to every request with 503 and Retry-After.
+func Starting(log *slog.Logger) http.Handler {
+	return newRequestLogger(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
+	}), log, observe.Hooks{})
 }
 
 // serveDocument serves the document. The first request encodes it, because that takes a third of
@@ -116,6 +147,9 @@ type router struct {
 	api huma.API
 	// described registers an operation with the same document only.
 	described huma.API
+	// actions are the operations that are audited. The routes add them when they are
+	// registered.
+	actions []string
 }
 
 // discardMux is a mux that ignores its routes. It lets huma describe an operation
@@ -194,9 +228,9 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 
 // handleRaw registers a handler that is called without huma, for the routes
 // that carry most of the load. Huma only describes it, with the response type
-// A. The handler finds the body in buf, replaces it by the response, and
+// A. The handler decodes the body, replaces it by the response, and
 // returns the status.
-func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, buf *bytes.Buffer) (int, error)) {
+func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, b Raw) (int, error)) {
 	op := rt.operation(r)
 	huma.Register(rt.described, op, func(context.Context, *none) (*reply[A], error) { return nil, nil })
 	rt.describeBody(op, r)
@@ -215,13 +249,48 @@ func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, buf
 		if err == nil {
 			ctx, cancel := rt.inTime(req.Context(), a, r)
 			defer cancel()
-			status, err = handler(a.info.in(ctx), buf)
+			status, err = handler(a.info.in(ctx), Raw{buf, rt.server})
 		}
 		if err != nil {
 			a.refuse(err)
 			return
 		}
 		writeJSON(a, status, buf.Bytes())
+	})
+}
+
+// Raw is the body of a request, and then of its response, for a handler without huma.
+type Raw struct {
+	*bytes.Buffer
+	server *server
+}
+
+// HandlePublic registers a route that anybody may read, and that is not in the document. Reads
+// without a key take turns. Caches may keep the response for five minutes.
+func (rt *router) HandlePublic(pattern string, handler func(ctx context.Context, r *http.Request) (any, error)) {
+	rt.methods.add(pattern)
+	rt.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errStoreTimeout)
+		defer cancel()
+		ctx, err := rt.reading(ctx, a, strangers)
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		defer a.giveBack()
+		view, err := handler(ctx, r)
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		text, err := json.Marshal(view)
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		a.Header().Set("Cache-Control", "public, max-age=300")
+		writeJSON(a, http.StatusOK, text)
 	})
 }
 
@@ -454,11 +523,6 @@ func noQuery(u *url.URL) error {
 	return errors.Join(faults...)
 }
 
-// isText reports whether s is valid UTF-8 without control characters.
-func isText(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
-}
-
 // jsonType is the Content-Type of raw responses. They share it, because none of
 // them modifies it.
 var jsonType = []string{"application/json"}
@@ -488,3 +552,6 @@ func decodeIfAny(ctx context.Context, v any) error {
 	}
 	return decode(ctx, v)
 }
+
+// ArchiveTime is the time limit of what reads the archive, besides that of the store.
+const ArchiveTime = 30 * time.Second

@@ -15,18 +15,38 @@ import (
 // maxHits is the largest number of hits of a search.
 const maxHits = 20
 
-// search registers the route that finds an object by any of its names.
-func (rt *router) search() {
+// Store is the part of the store that this package reads and changes.
+type searchStore interface {
+	// Find is the method of store.Finder.
+	Find(ctx context.Context, q store.FindQuery) ([]store.Found, error)
+	// EventTypes is the method of store.Catalogue.
+	EventTypes(ctx context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error)
+	// ReplayJobs is the method of store.Replays.
+	ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error)
+	// Keys is the method of store.Access.
+	Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error)
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+}
+
+// Routes finds objects.
+type searchRoutes struct {
+	Store searchStore
+	Names *Names
+}
+
+// Register registers the route that finds an object by any of its names.
+func (s *searchRoutes) Register(rt *router) {
 	handle(rt, route{
 		name: "search", path: "GET /search",
 		summary:     "Find objects by an id, a key or a part of a name",
 		description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Payloads are not searched.",
 		scope:       postrider.ScopeWebhooksRead,
-	}, rt.listHits)
+	}, s.listHits)
 }
 
 // listHits searches. An id names one object, so there is nothing else to look for.
-func (s *server) listHits(ctx context.Context, in *struct {
+func (s *searchRoutes) listHits(ctx context.Context, in *struct {
 	Q string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
 },
 ) (*reply[apitypes.SearchHits], error) {
@@ -50,26 +70,27 @@ func (s *server) listHits(ctx context.Context, in *struct {
 
 // hitOfID finds the object of an id. The functions that find objects check that the
 // caller may see them.
-func (s *server) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, error) {
+func (s *searchRoutes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, error) {
 	prefix, _, _ := strings.Cut(id, "_")
 	switch prefix {
 	case "acc":
-		return hitWith(accountHit("id"))(s.visibleAccount(ctx, id))
+		return hitWith(accountHit("id"))(s.Names.VisibleAccount(ctx, id))
 	case "evt":
-		return hitWith(eventHit("id"))(s.findEvent(ctx, id))
+		return hitWith(eventHit("id"))(s.Names.Event(ctx, id))
 	case "ep":
-		return hitWith(endpointHit("id"))(s.findEndpoint(ctx, id))
+		return hitWith(endpointHit("id"))(s.Names.Endpoint(ctx, id))
 	case "dlv":
-		return hitWith(deliveryHit)(s.findDelivery(ctx, id))
+		return hitWith(deliveryHit)(s.Names.Delivery(ctx, id))
 	case "rpl":
 		job, err := parseID[postrider.ReplayID](id)
 		if err != nil {
 			return apitypes.SearchHit{}, err
 		}
-		return hitWith(replayHit)(s.findReplay(ctx, job))
+		return hitWith(replayHit)(store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: job})))
 	case "key":
-		if infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
-			return hitWith(keyHit)(s.findKey(ctx, id))
+		key, err := parseID[postrider.KeyID](id)
+		if err == nil && infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
+			return hitWith(keyHit)(store.First(s.Store.Keys(ctx, store.KeyQuery{ID: key})))
 		}
 	}
 	return apitypes.SearchHit{}, postrider.ErrNotFound
@@ -136,7 +157,7 @@ var foundBy = map[store.FoundBy]string{
 // hitsOfText finds objects by other texts than their own id: first by a key or the id of a
 // secret, then the account with this uid, then other accounts, event types and endpoints by a
 // name. Many endpoints may have a customer's name in their URL, so accounts go before them.
-func (s *server) hitsOfText(ctx context.Context, text string) (apitypes.SearchHits, error) {
+func (s *searchRoutes) hitsOfText(ctx context.Context, text string) (apitypes.SearchHits, error) {
 	hits := apitypes.SearchHits{Data: []apitypes.SearchHit{}}
 	secret, err := postrider.ParseID[postrider.SecretID](text)
 	if err != nil {
@@ -185,7 +206,7 @@ func (s *server) hitsOfText(ctx context.Context, text string) (apitypes.SearchHi
 }
 
 // exactFirst puts the account whose uid is the text before the other accounts.
-func (s *server) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
+func (s *searchRoutes) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
 	exact, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
 	caller := infoOf(ctx).caller.Account
 	if errors.Is(err, postrider.ErrNotFound) || err == nil && !caller.IsZero() && exact.ID != caller {
@@ -223,7 +244,7 @@ func divide(n int, kinds ...[]apitypes.SearchHit) (hits []apitypes.SearchHit) {
 
 // hitsOf reads the objects that the store found. Those whose partition has been dropped are
 // left out.
-func (s *server) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.SearchHit, error) {
+func (s *searchRoutes) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.SearchHit, error) {
 	hits := []apitypes.SearchHit{}
 	for _, f := range found[:min(len(found), maxHits)] {
 		hit, err := s.hitOf(ctx, f)
@@ -240,7 +261,7 @@ func (s *server) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.Se
 
 // findPaths finds the endpoints whose path has the text from a slash on, without those that
 // were found already. A text that begins with a slash was looked for as a path.
-func (s *server) findPaths(ctx context.Context, text string, found []store.Found) ([]store.Found, error) {
+func (s *searchRoutes) findPaths(ctx context.Context, text string, found []store.Found) ([]store.Found, error) {
 	if strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
 		return nil, nil
 	}
@@ -249,20 +270,20 @@ func (s *server) findPaths(ctx context.Context, text string, found []store.Found
 }
 
 // hitOf reads the object that the store found.
-func (s *server) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, error) {
+func (s *searchRoutes) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, error) {
 	switch by := foundBy[f.By]; {
 	case !f.Event.IsZero():
-		return hitWith(eventHit(by))(s.findEvent(ctx, f.Event.String()))
+		return hitWith(eventHit(by))(s.Names.Event(ctx, f.Event.String()))
 	case !f.Endpoint.IsZero():
-		return hitWith(endpointHit(by))(s.findEndpoint(ctx, f.Endpoint.String()))
+		return hitWith(endpointHit(by))(s.Names.Endpoint(ctx, f.Endpoint.String()))
 	default:
-		return hitWith(accountHit(by))(s.findAccount(ctx, f.Account.String()))
+		return hitWith(accountHit(by))(s.Names.Account(ctx, f.Account.String()))
 	}
 }
 
 // typesLike finds the event types of the catalogue that begin with the text. The list is
 // sorted by name, so they follow the text without a gap.
-func (s *server) typesLike(ctx context.Context, text string) (hits []apitypes.SearchHit, err error) {
+func (s *searchRoutes) typesLike(ctx context.Context, text string) (hits []apitypes.SearchHit, err error) {
 	if len(text) > 128 {
 		return nil, nil
 	}

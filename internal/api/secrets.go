@@ -58,44 +58,86 @@ type SecretPath struct {
 	Secret string `path:"secret"`
 }
 
-// secrets registers the routes of an endpoint's secrets. Those that show texts need a
+// Store is the part of the store that this package reads and changes.
+type secretsStore interface {
+	// Secrets is the method of store.Directory.
+	Secrets(ctx context.Context, endpoints ...postrider.EndpointID) ([]postrider.Secret, error)
+	// RotateSecret is the method of store.Directory.
+	RotateSecret(ctx context.Context, r store.RotateSecret) error
+	// RevokeSecret is the method of store.Directory.
+	RevokeSecret(ctx context.Context, r store.RevokeSecret) error
+	// PublicKeys is the method of store.Directory.
+	PublicKeys(ctx context.Context, q store.PublicKeyQuery) (store.Page[postrider.Secret], error)
+}
+
+// Vault encrypts and decrypts the secrets that the store keeps encrypted.
+type secretsVault interface {
+	// EncryptSecret encrypts the text into the secret. The secret's id must be
+	// set.
+	EncryptSecret(ctx context.Context, s *postrider.Secret, text string) error
+	// DecryptSecret returns the plain text of a secret.
+	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
+}
+
+// Reencrypter encrypts the stored secrets and credentials again with the newest
+// encryption key.
+type Reencrypter interface {
+	// Reencrypt works for some seconds. It returns Done false if values with
+	// older keys remain; the client then repeats the request. A repeated call
+	// continues with the remaining values.
+	Reencrypt(ctx context.Context) (apitypes.Reencrypted, error)
+}
+
+// Routes serves the secrets of endpoints.
+type secretsRoutes struct {
+	Store       secretsStore
+	IDs         *store.IDs
+	Names       *Names
+	Effects     *Effects
+	Vault       secretsVault
+	Reencrypter Reencrypter
+}
+
+// Register registers the routes of an endpoint's secrets. Those that show texts need a
 // scope of their own.
-func (rt *router) secrets() {
+func (s *secretsRoutes) Register(rt *router) {
 	write := postrider.ScopeEndpointsWrite
 	handle(rt, route{
 		name: "list-secret-states", path: "GET /endpoints/{endpoint}/secret-states",
 		summary:     "List an endpoint's secrets without their texts, newest first",
 		description: "Secrets that have expired or were revoked are left out.",
 		scope:       postrider.ScopeWebhooksRead,
-	}, rt.listSecretStates)
+	}, s.listSecretStates)
 	handle(rt, route{
 		name: "reveal-secret", path: "POST /endpoints/{endpoint}/secrets/{secret}/reveal",
 		summary: "Show one of an endpoint's secrets",
 		scope:   postrider.ScopeSecretsRead,
-	}, rt.revealSecret)
+	}, s.revealSecret)
 	handle(rt, route{
 		name: "list-secrets", path: "GET /endpoints/{endpoint}/secrets",
 		summary:     "Show all of an endpoint's secrets, newest first",
 		description: "Secrets that have expired or were revoked are left out.",
 		scope:       postrider.ScopeSecretsRead, reveals: true,
-	}, rt.listSecrets)
+	}, s.listSecrets)
 	handle(rt, route{
 		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
 		summary: "Rotate an endpoint's secret",
 		codes:   []string{"conflict", "endpoint_deleted", "endpoint_set_aside", "too_many_secrets", "secret_exists"},
 		scope:   write, body: apitypes.SecretRotation{}, empty: true, withdraws: true,
-	}, rt.rotateSecret)
+	}, s.rotateSecret)
 	handle(rt, route{
 		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
 		summary: "Revoke one of an endpoint's secrets",
 		codes:   []string{"endpoint_deleted", "endpoint_set_aside", "last_secret"},
 		scope:   write, status: 204,
-	}, rt.revokeSecret)
+	}, s.revokeSecret)
+	s.registerReencryption(rt)
+	s.registerPublicKeys(rt)
 }
 
 // listSecrets shows the secrets of an endpoint with their texts, so that an
 // owner can configure a receiver again. Private keys are not shown.
-func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.Secret]], error) {
+func (s *secretsRoutes) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.Secret]], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -112,8 +154,8 @@ func (s *server) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apit
 }
 
 // secretsOf returns the stored secrets of an endpoint that is not deleted.
-func (s *server) secretsOf(ctx context.Context, endpoint string) ([]postrider.Secret, error) {
-	e, err := s.findLive(ctx, endpoint)
+func (s *secretsRoutes) secretsOf(ctx context.Context, endpoint string) ([]postrider.Secret, error) {
+	e, err := s.Names.LiveEndpoint(ctx, endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +163,7 @@ func (s *server) secretsOf(ctx context.Context, endpoint string) ([]postrider.Se
 }
 
 // shownSecret returns a stored secret with its text. A private key is not decrypted.
-func (s *server) shownSecret(ctx context.Context, secret postrider.Secret) (apitypes.Secret, error) {
+func (s *secretsRoutes) shownSecret(ctx context.Context, secret postrider.Secret) (apitypes.Secret, error) {
 	if secret.Public != "" {
 		return viewSecret(secret, ""), nil
 	}
@@ -132,7 +174,7 @@ func (s *server) shownSecret(ctx context.Context, secret postrider.Secret) (apit
 // listSecretStates lists the secrets of an endpoint without their texts. It decrypts
 // them to tell their types. One that cannot be decrypted is listed as unreadable, so that
 // a person sees which one to rotate.
-func (s *server) listSecretStates(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.SecretState]], error) {
+func (s *secretsRoutes) listSecretStates(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.SecretState]], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -159,7 +201,7 @@ func (s *server) listSecretStates(ctx context.Context, in *EndpointPath) (*reply
 
 // revealSecret shows one secret of an endpoint. It is a POST, so that no link and no
 // loaded page shows it again.
-func (s *server) revealSecret(ctx context.Context, in *SecretPath) (*reply[apitypes.Secret], error) {
+func (s *secretsRoutes) revealSecret(ctx context.Context, in *SecretPath) (*reply[apitypes.Secret], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -184,7 +226,7 @@ func (s *server) revealSecret(ctx context.Context, in *SecretPath) (*reply[apity
 // the overlap it is the only one. The check comes before the write: a rotation that
 // ended in an endpoint without a usable secret could not be undone, since the old
 // secrets expire.
-func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[apitypes.Secret], error) {
+func (s *secretsRoutes) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[apitypes.Secret], error) {
 	var body apitypes.SecretRotation
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
@@ -193,7 +235,7 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.findReadable(ctx, in.Endpoint)
+	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -214,8 +256,8 @@ func (s *server) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[api
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
 	}
-	s.Notifier.Notify(e.ID)
-	s.await(ctx, postrider.Withdrawal{Endpoint: e.ID})
+	s.Effects.Notify(e.ID)
+	s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: e.ID})
 	return respond(viewSecret(secret, key.Text())), nil
 }
 
@@ -242,7 +284,7 @@ func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, e
 // checkOthers refuses a rotation that would exceed maxValid or repeat a valid
 // secret. It is no exact limit: two concurrent rotations may both pass it. That is
 // harmless, since the limit only keeps the headers of requests small.
-func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration, key signature.Secret) error {
+func (s *secretsRoutes) checkOthers(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration, key signature.Secret) error {
 	secrets, err := s.Store.Secrets(ctx, endpoint)
 	if err != nil {
 		return err
@@ -259,20 +301,10 @@ func (s *server) checkOthers(ctx context.Context, endpoint postrider.EndpointID,
 	return nil
 }
 
-// checkSigns refuses a policy with a scheme that no secret of the endpoint can
-// serve. It may miss a concurrent rotation or revocation.
-func (s *server) checkSigns(ctx context.Context, e postrider.Endpoint) error {
-	secrets, err := s.Store.Secrets(ctx, e.ID)
-	if err != nil {
-		return err
-	}
-	return e.Policy.CheckSecrets(secrets)
-}
-
 // revokeSecret ends a secret at once. It refuses if the endpoint could not sign
 // its requests afterwards.
-func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error) {
-	e, err := s.findReadable(ctx, in.Endpoint)
+func (s *secretsRoutes) revokeSecret(ctx context.Context, in *SecretPath) (*none, error) {
+	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -290,14 +322,14 @@ func (s *server) revokeSecret(ctx context.Context, in *SecretPath) (*none, error
 	if err != nil {
 		return nil, err
 	}
-	s.Notifier.Notify(e.ID)
-	s.await(ctx, postrider.Withdrawal{Endpoint: e.ID})
+	s.Effects.Notify(e.ID)
+	s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: e.ID})
 	return nil, nil
 }
 
 // checkLeft refuses to revoke the last secret that a signature scheme of the
 // endpoint can use. The store itself refuses to revoke the very last secret.
-func (s *server) checkLeft(ctx context.Context, e postrider.Endpoint, id postrider.SecretID) error {
+func (s *secretsRoutes) checkLeft(ctx context.Context, e postrider.Endpoint, id postrider.SecretID) error {
 	secrets, err := s.Store.Secrets(ctx, e.ID)
 	if err != nil {
 		return err
@@ -314,15 +346,15 @@ func (s *server) checkLeft(ctx context.Context, e postrider.Endpoint, id postrid
 
 // encrypted returns a new secret of the endpoint with the key, encrypted. The
 // time of its id is its creation time.
-func (s *server) encrypted(ctx context.Context, endpoint postrider.EndpointID, key signature.Secret) (postrider.Secret, error) {
+func (s *secretsRoutes) encrypted(ctx context.Context, endpoint postrider.EndpointID, key signature.Secret) (postrider.Secret, error) {
 	id := store.NewID[postrider.SecretID](s.IDs)
 	secret := postrider.Secret{ID: id, Endpoint: endpoint, Public: key.Public().Text(), CreatedAt: id.Time()}
 	return secret, s.Vault.EncryptSecret(ctx, &secret, key.Text())
 }
 
-// newSecrets returns the secrets of a new endpoint, newest first, and their
+// New returns the secrets of a new endpoint, newest first, and their
 // views for the response.
-func (s *server) newSecrets(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret, error) {
+func (s *secretsRoutes) New(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret, error) {
 	keys, err := readSecrets(n)
 	if err != nil {
 		return nil, nil, err

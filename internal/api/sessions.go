@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -28,11 +29,54 @@ const (
 	codeTime = 60 * time.Second
 )
 
+// The actions of sessions. All others are names of routes.
+const actionLogin, actionLogout, actionOpenPortal = "login", "logout", "open-portal"
+
+// Actions are the actions of sessions in the audit log, besides those of routes.
+var sessionActions = []string{actionLogin, actionLogout, actionOpenPortal}
+
 // The prefix of a session's token. A code is a part of a URL and has none.
 const (
 	sessionPrefix = "prs_"
 	codePrefix    = ""
 )
+
+// Store is the part of the store that this package reads and changes.
+type sessionsStore interface {
+	// Sessions is the method of store.Sessions.
+	Sessions(ctx context.Context, q store.SessionQuery) (store.Page[postrider.Session], error)
+	// PutSession is the method of store.Sessions.
+	PutSession(ctx context.Context, s postrider.Session) error
+	// RevokeSession is the method of store.Sessions.
+	RevokeSession(ctx context.Context, session postrider.SessionID) error
+	// RedeemCode is the method of store.Sessions.
+	RedeemCode(ctx context.Context, r store.RedeemCode) (postrider.Session, error)
+	// TouchSession is the method of store.Sessions.
+	TouchSession(ctx context.Context, session postrider.SessionID, at time.Time) error
+	// Keys is the method of store.Access.
+	Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error)
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+	// Portal is the method of store.PortalSettings.
+	Portal(ctx context.Context) (postrider.Portal, error)
+	// Now is the method of store.Upkeep.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Deps has what sessions need.
+type sessionsDeps struct {
+	Store sessionsStore
+	Clock *store.Clock
+	IDs   *store.IDs
+	Names *Names
+	Keys  *apikeys.Checker
+	Audit *Audit
+	// AnswerTime is the time limit of the lookup of a session.
+	AnswerTime time.Duration
+	// PublicURL is the URL by which people reach this server. Empty: no links are made.
+	PublicURL string
+	Log       *slog.Logger
+}
 
 // Sessions logs people in and out. Tokens and codes are secrets as apikeys.MakeSecret makes them;
 // the store has only their hashes. A session that ends on another node works here for at most five
@@ -41,8 +85,10 @@ const (
 // The errors match postrider.ErrNotFound for a key, a code or a token that is unknown,
 // used or expired, and postrider.ErrTooManyTries after too many tries.
 type Sessions struct {
-	*server
+	sessionsDeps
 
+	// links limits the one-time links that a caller makes.
+	links *limiter[payer]
 	// known has the sessions in use, by the hash of their tokens. Cached sessions are
 	// shared and never modified.
 	known *cache.TTL[[32]byte, *postrider.Session]
@@ -107,10 +153,12 @@ func (d door) try(from netip.Addr) error {
 	return nil
 }
 
-// newSessions returns the sessions of the server, with empty caches.
-func newSessions(s *server) *Sessions {
+// New returns the sessions over the store, with empty caches.
+func newSessions(d sessionsDeps) *Sessions {
 	return &Sessions{
-		server:  s,
+		sessionsDeps: d,
+		links: newLimiter[payer](100*time.Millisecond, 100,
+			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
 		known:   cache.NewTTL[[32]byte, *postrider.Session](apikeys.Fresh),
 		unknown: cache.NewTTL[[32]byte, struct{}](apikeys.UnknownFresh),
 		seen:    cache.NewTTL[postrider.SessionID, struct{}](apikeys.Touched),
@@ -151,7 +199,7 @@ func (s *Sessions) refuse(ctx context.Context, entry postrider.AuditEntry) error
 	if failures > 1 {
 		entry.Details["failures"] = strconv.Itoa(failures)
 	}
-	return s.append(ctx, entry)
+	return s.Audit.Record(ctx, entry)
 }
 
 // keyOf returns the active key with the text.
@@ -159,7 +207,7 @@ func (s *Sessions) keyOf(ctx context.Context, text string) (*apikeys.Key, error)
 	if len(text) > apikeys.MaxToken {
 		return nil, postrider.ErrNotFound
 	}
-	known, err := s.keys.Find(ctx, text, time.Now())
+	known, err := s.Keys.Find(ctx, text, time.Now())
 	if errors.Is(err, apikeys.ErrUnauthorized) || err == nil && !known.ActiveAt(s.Clock.Wall()) {
 		return nil, postrider.ErrNotFound
 	}
@@ -182,7 +230,7 @@ func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate fu
 	entry := postrider.AuditEntry{Action: actionLogin, Details: clientOf(from)}
 	person, err := authenticate(ctx)
 	if errors.Is(err, postrider.ErrNotFound) {
-		s.opts.Log.InfoContext(ctx, "the identity provider's login was refused", "client", from.String(), "error", err)
+		s.Log.InfoContext(ctx, "the identity provider's login was refused", "client", from.String(), "error", err)
 		return "", made, errors.Join(err, s.refuse(ctx, entry))
 	}
 	if err != nil {
@@ -201,7 +249,7 @@ func (s *Sessions) open(ctx context.Context, session postrider.Session, entry po
 		return "", session, err
 	}
 	entry.Outcome, entry.Key, entry.Session, entry.Name, entry.Account = outcomeOK, session.Key, session.ID, session.Name, session.Account
-	return token, session, s.append(ctx, entry)
+	return token, session, s.Audit.Record(ctx, entry)
 }
 
 // issue stores a session that lasts for the time, or until its key ends.
@@ -209,7 +257,7 @@ func (s *Sessions) open(ctx context.Context, session postrider.Session, entry po
 // The key and the account are read again after the write. If they ended before the
 // write, the session is revoked here; if they end after it, their end finds the session
 // in the store. So no session outlives them.
-func (s *server) issue(ctx context.Context, session postrider.Session, lasts time.Duration) (postrider.Session, error) {
+func (s *Sessions) issue(ctx context.Context, session postrider.Session, lasts time.Duration) (postrider.Session, error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return session, err
@@ -239,7 +287,7 @@ func (s *server) issue(ctx context.Context, session postrider.Session, lasts tim
 
 // checkIssuer returns apikeys.ErrUnauthorized if the session's key is no longer active, and a fault of the
 // account if that is deleted: this node may have named it from its cache.
-func (s *server) checkIssuer(ctx context.Context, session postrider.Session, now time.Time) error {
+func (s *Sessions) checkIssuer(ctx context.Context, session postrider.Session, now time.Time) error {
 	if !session.Key.IsZero() {
 		key, err := store.First(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
 		if err != nil || !key.ActiveAt(now) {
@@ -265,7 +313,7 @@ func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, e
 	}
 	var session postrider.Session
 	hash := sha256.Sum256([]byte(code))
-	err := s.keys.Look(ctx, hash, func(ctx context.Context) (err error) {
+	err := s.Keys.Look(ctx, hash, func(ctx context.Context) (err error) {
 		session, err = store.First(s.Store.Sessions(ctx, store.SessionQuery{Code: hash}))
 		return err
 	})
@@ -284,7 +332,7 @@ func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (to
 	}
 	token, hash := apikeys.MakeSecret(sessionPrefix)
 	codeHash := sha256.Sum256([]byte(code))
-	err = s.keys.Look(ctx, codeHash, func(ctx context.Context) (err error) {
+	err = s.Keys.Look(ctx, codeHash, func(ctx context.Context) (err error) {
 		session, err = s.Store.RedeemCode(ctx, store.RedeemCode{Code: codeHash, Token: hash})
 		return err
 	})
@@ -294,7 +342,7 @@ func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (to
 	if err != nil {
 		return "", session, err
 	}
-	return token, session, s.append(ctx, entryOf(session, actionOpenPortal, clientOf(from)))
+	return token, session, s.Audit.Record(ctx, entryOf(session, actionOpenPortal, clientOf(from)))
 }
 
 // Find returns the session of a token if it is active.
@@ -325,10 +373,10 @@ func (s *Sessions) find(ctx context.Context, hash [32]byte, now time.Time) (*pos
 	if ok {
 		return nil, postrider.ErrNotFound
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.AnswerTime, errStoreTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.AnswerTime, errStoreTimeout)
 	defer cancel()
 	var found postrider.Session
-	err := s.keys.Look(ctx, hash, func(ctx context.Context) (err error) {
+	err := s.Keys.Look(ctx, hash, func(ctx context.Context) (err error) {
 		found, err = store.First(s.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
 		return err
 	})
@@ -350,7 +398,7 @@ func (s *Sessions) touch(ctx context.Context, session *postrider.Session, now ti
 	ctx, cancel := context.WithTimeout(ctx, apikeys.TouchTime)
 	defer cancel()
 	if err := s.Store.TouchSession(ctx, session.ID, now); err != nil {
-		s.opts.Log.WarnContext(ctx, "last use of a session was not recorded", "session", *session, "error", err)
+		s.Log.WarnContext(ctx, "last use of a session was not recorded", "session", *session, "error", err)
 	}
 }
 
@@ -363,12 +411,12 @@ func (s *Sessions) Logout(ctx context.Context, token string) error {
 	if err := s.Store.RevokeSession(ctx, session.ID); err != nil {
 		return err
 	}
-	s.forget()
-	return s.append(ctx, entryOf(session, actionLogout, nil))
+	s.Forget()
+	return s.Audit.Record(ctx, entryOf(session, actionLogout, nil))
 }
 
-// forget empties the caches, so that this node sees at once that sessions ended.
-func (s *Sessions) forget() {
+// Forget empties the caches, so that this node sees at once that sessions ended.
+func (s *Sessions) Forget() {
 	s.known.Forget()
 	s.unknown.Forget()
 }
@@ -379,6 +427,3 @@ func entryOf(session postrider.Session, action string, details map[string]string
 		Action: action, Outcome: outcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account, Details: details,
 	}
 }
-
-// clientOf returns the details of an audit entry with the address of a client.
-func clientOf(from netip.Addr) map[string]string { return map[string]string{"client": from.String()} }

@@ -20,8 +20,24 @@ type StatsQuery struct {
 	TZ   string    `query:"tz" doc:"With days: the time zone of the days, by its IANA name, such as Europe/Berlin. They are made of hours, which are kept for 90 days. Default: UTC."`
 }
 
-// stats registers the routes of stats.
-func (rt *router) stats() {
+// Store is the part of the store that this package reads and changes.
+type statsStore interface {
+	// Rollups is the method of store.Rollups.
+	Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error)
+	// Backlog is the method of store.Rollups.
+	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
+	// Now is the method of store.Upkeep.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes serves statistics.
+type statsRoutes struct {
+	Store statsStore
+	Names *Names
+}
+
+// Register registers the routes of stats.
+func (s *statsRoutes) Register(rt *router) {
 	const description = "Deliveries by final status, attempts by outcome and by number, response times and latencies, in a range of time, and what waits now. "
 	read := postrider.ScopeWebhooksRead
 	handle(rt, route{
@@ -29,42 +45,42 @@ func (rt *router) stats() {
 		summary:     "Get the numbers of all that the key may see",
 		description: description + "With a key that is bound to an account, those of the account.",
 		scope:       read,
-	}, rt.getStats)
+	}, s.getStats)
 	handle(rt, route{
 		name: "get-account-stats", path: "GET /accounts/{account}/stats",
 		summary: "Get the numbers of an account", description: description,
 		scope: read,
-	}, rt.getAccountStats)
+	}, s.getAccountStats)
 	handle(rt, route{
 		name: "get-endpoint-stats", path: "GET /endpoints/{endpoint}/stats",
 		summary: "Get the numbers of an endpoint", description: description,
 		scope: read,
-	}, rt.getEndpointStats)
+	}, s.getEndpointStats)
 }
 
-func (s *server) getStats(ctx context.Context, in *StatsQuery) (*reply[apitypes.Stats], error) {
+func (s *statsRoutes) getStats(ctx context.Context, in *StatsQuery) (*reply[apitypes.Stats], error) {
 	return s.statsOf(ctx, store.BacklogQuery{Account: infoOf(ctx).caller.Account}, *in)
 }
 
 // getAccountStats finds a deleted account by its id, because its history stays.
-func (s *server) getAccountStats(ctx context.Context, in *struct {
+func (s *statsRoutes) getAccountStats(ctx context.Context, in *struct {
 	Account string `path:"account" doc:"Id or uid of the account."`
 	StatsQuery
 },
 ) (*reply[apitypes.Stats], error) {
-	account, err := s.visibleAccount(ctx, in.Account)
+	account, err := s.Names.VisibleAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
 	return s.statsOf(ctx, store.BacklogQuery{Account: account.ID}, in.StatsQuery)
 }
 
-func (s *server) getEndpointStats(ctx context.Context, in *struct {
+func (s *statsRoutes) getEndpointStats(ctx context.Context, in *struct {
 	EndpointPath
 	StatsQuery
 },
 ) (*reply[apitypes.Stats], error) {
-	e, err := s.findEndpoint(ctx, in.Endpoint)
+	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +88,7 @@ func (s *server) getEndpointStats(ctx context.Context, in *struct {
 }
 
 // statsOf returns the stats of an endpoint, an account or everything.
-func (s *server) statsOf(ctx context.Context, scope store.BacklogQuery, in StatsQuery) (*reply[apitypes.Stats], error) {
+func (s *statsRoutes) statsOf(ctx context.Context, scope store.BacklogQuery, in StatsQuery) (*reply[apitypes.Stats], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 
 // testEndpoint publishes a test event to an enabled endpoint, whatever its
 // event types are.
-func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
+func (s *endpointsRoutes) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
 	var body apitypes.EndpointTest
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
-	e, err := s.findReadable(ctx, in.Endpoint)
+	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -36,26 +36,15 @@ func (s *server) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[api
 	}
 	receipt, err := s.Publisher.PublishTo(observe.WithRoute(ctx, "/v1/webhooks/endpoints/{endpoint}/test"), event, e.ID)
 	if err == nil {
-		s.probeForTest(ctx, e)
+		s.Circuits.Probe(ctx, e)
 	}
 	return respondWith(viewReceipt)(receipt, err)
-}
-
-// probeForTest ends the cooldown of a circuit that failures opened: whoever tests wants to know
-// whether the endpoint works again. A circuit that a person opened stays open. The test event
-// is stored already, so an error is no failure of the test; it waits for the next probe then.
-func (s *server) probeForTest(ctx context.Context, e postrider.Endpoint) {
-	c, err := s.circuit(ctx, e.ID)
-	if err != nil || c.Status != postrider.CircuitOpen || c.Reason == postrider.ReasonManual {
-		return
-	}
-	_, _ = s.putCircuit(ctx, e, postrider.CircuitHalfOpen)
 }
 
 // testEvent returns a test event of the type for the endpoint. A type of the catalogue
 // has the data of its example. A type that the endpoint's account invented would let
 // it send itself anything under the operator's name, so it is refused.
-func (s *server) testEvent(ctx context.Context, e postrider.Endpoint, named string) (postrider.Event, error) {
+func (s *endpointsRoutes) testEvent(ctx context.Context, e postrider.Endpoint, named string) (postrider.Event, error) {
 	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
 	if err != nil {
 		return postrider.Event{}, fmt.Errorf("encode test event: %w", err)
@@ -65,7 +54,7 @@ func (s *server) testEvent(ctx context.Context, e postrider.Endpoint, named stri
 	if named == "" || named == apitypes.TestType {
 		return event, nil
 	}
-	t, err := s.findEventType(ctx, named)
+	t, err := s.Catalogue.Find(ctx, named)
 	if errors.Is(err, postrider.ErrNotFound) {
 		return postrider.Event{}, invalid("type", postrider.FaultNotFound, "must be in the catalogue of event types, or "+apitypes.TestType)
 	}

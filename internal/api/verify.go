@@ -19,17 +19,17 @@ const reasonUnverified = "unverified"
 
 // resetVerification marks a new URL as unverified. If the operator requires
 // verification, it also pauses an enabled endpoint.
-func (s *server) resetVerification(e *postrider.Endpoint) {
+func (s *endpointsRoutes) resetVerification(e *postrider.Endpoint) {
 	e.VerifiedAt = postrider.Endpoint{}.VerifiedAt
-	if s.opts.Verify != "" && e.Kind != postrider.KindInspector && e.Status == postrider.EndpointEnabled {
+	if s.Verify != "" && e.Kind != postrider.KindInspector && e.Status == postrider.EndpointEnabled {
 		e.Status, e.StatusReason = postrider.EndpointPaused, reasonUnverified
 	}
 }
 
 // requireVerified refuses to enable an unverified endpoint, if the operator
 // requires verification. An endpoint that is already enabled is not affected.
-func (s *server) requireVerified(e postrider.Endpoint, to postrider.EndpointStatus) error {
-	if s.opts.Verify == "" || e.Kind == postrider.KindInspector || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
+func (s *endpointsRoutes) requireVerified(e postrider.Endpoint, to postrider.EndpointStatus) error {
+	if s.Verify == "" || e.Kind == postrider.KindInspector || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
 		return nil
 	}
 	return &apiError{
@@ -48,12 +48,12 @@ const handshakeTime = 10 * time.Second
 //
 // An agreement enables the endpoint only if it is paused for this reason. An endpoint
 // that a person has paused or disabled stays so.
-func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointVerification
 	if err := decodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
-	asked, err := s.findReadable(ctx, in.Endpoint)
+	asked, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -94,13 +94,13 @@ func (s *server) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[a
 
 // verifyMethod returns the method of the handshake. The operator's choice
 // decides; without one, the body must name a method.
-func (s *server) verifyMethod(body apitypes.EndpointVerification) (string, error) {
+func (s *endpointsRoutes) verifyMethod(body apitypes.EndpointVerification) (string, error) {
 	method := body.Method
 	switch {
-	case s.opts.Verify != "" && (method == "" || method == s.opts.Verify):
-		return s.opts.Verify, nil
-	case s.opts.Verify != "":
-		return "", invalid("method", postrider.FaultNotAChoice, fmt.Sprintf("must be %s, the operator's choice", s.opts.Verify))
+	case s.Verify != "" && (method == "" || method == s.Verify):
+		return s.Verify, nil
+	case s.Verify != "":
+		return "", invalid("method", postrider.FaultNotAChoice, fmt.Sprintf("must be %s, the operator's choice", s.Verify))
 	case method == "":
 		return "", invalid("method", postrider.FaultRequired, "is required")
 	case !slices.Contains(VerifyMethods, method):

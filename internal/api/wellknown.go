@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -15,34 +14,13 @@ import (
 // Receivers read it without an API key. So it is not in the OpenAPI document.
 const wellKnownKeys = "/.well-known/webhook-keys"
 
-// servePublicKeys responds with a page of public keys. Caches may keep it for
-// five minutes.
-func (s *server) servePublicKeys(w http.ResponseWriter, r *http.Request) {
-	a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
-	ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errStoreTimeout)
-	defer cancel()
-	ctx, err := s.reading(ctx, a, strangers)
-	if err != nil {
-		a.refuse(err)
-		return
-	}
-	defer a.giveBack()
-	view, err := s.publicKeys(ctx, r)
-	if err != nil {
-		a.refuse(err)
-		return
-	}
-	text, err := json.Marshal(view)
-	if err != nil {
-		a.refuse(err)
-		return
-	}
-	a.Header().Set("Cache-Control", "public, max-age=300")
-	writeJSON(a, http.StatusOK, text)
+// registerPublicKeys registers the route of the public keys.
+func (s *secretsRoutes) registerPublicKeys(rt *router) {
+	rt.HandlePublic("GET "+wellKnownKeys, func(ctx context.Context, r *http.Request) (any, error) { return s.publicKeys(ctx, r) })
 }
 
 // publicKeys returns the page that the query parameters select.
-func (s *server) publicKeys(ctx context.Context, r *http.Request) (apitypes.PublicKeys, error) {
+func (s *secretsRoutes) publicKeys(ctx context.Context, r *http.Request) (apitypes.PublicKeys, error) {
 	query, err := publicKeyQuery(r)
 	if err != nil {
 		return apitypes.PublicKeys{}, err

@@ -63,7 +63,7 @@ func newWorldWith(tb testing.TB, over store.Store, archive api.Archive, opts api
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -498,4 +498,13 @@ func (w *world) body(key, route string, reader io.Reader) *http.Request {
 	r := w.request(key, route, "{}")
 	r.Body, r.ContentLength = io.NopCloser(reader), -1
 	return r
+}
+
+// storesOf returns a store as the API sees it.
+func storesOf(s store.Store) api.Stores {
+	return api.Stores{
+		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
+		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s,
+	}
 }

@@ -209,7 +209,7 @@ func (a *App) prepare(ctx context.Context, opened store.Store) error {
 // handler returns the handler of the API, with the services that wire has made.
 func (a *App) handler() *api.Handler {
 	return api.New(api.Deps{
-		Store: a.store, Clock: a.store.Clock(), Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets,
+		Stores: storesOf(a.store), Clock: a.store.Clock(), Publisher: a.quotas, Guard: a.egress, Verifier: a.sender, Describer: a.sender, Vault: a.secrets,
 		Reencrypter: reencrypter{a.secrets}, Notifier: a.table, Effects: a.dispatcher, Pacer: a.dispatcher, Canceller: a.janitor,
 		Expunger: a.expunger, Archive: a.archive.reader(), Replayer: a.replays, Cluster: a.cluster, IDs: a.ids,
 	}, api.Options{

@@ -72,7 +72,7 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	w.folder = tb.TempDir()
 	w.archive = archive.New(archive.Folder(w.folder), over, secrets.New(keyring), archive.Options{})
 	deps := api.Deps{
-		Store: over, Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
+		Stores: storesOf(over), Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
 	}
 	if archived {
 		deps.Archive = w.archive
@@ -411,4 +411,13 @@ func (describer) Describe(_ context.Context, c *postrider.Claimed, e postrider.E
 		Header: []postrider.HeaderField{{Name: "X-Tenant", Value: hostile}, {Name: "Webhook-Signature", Value: postrider.Masked}},
 		Signed: []postrider.SignedContent{{Scheme: postrider.SchemeStandard, Header: "Webhook-Signature", Prefix: "evt.1."}},
 	}, nil
+}
+
+// storesOf returns a store as the API sees it.
+func storesOf(s store.Store) api.Stores {
+	return api.Stores{
+		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
+		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s,
+	}
 }

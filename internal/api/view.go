@@ -4,11 +4,43 @@ import (
 	"context"
 	"mime"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 )
+
+// instant returns a time in the form of a response.
+func instant(t time.Time) apitypes.Time { return apitypes.Time{Time: t} }
+
+// timeOrNull is instant for an optional time: the zero time becomes null.
+func timeOrNull(t time.Time) *apitypes.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &apitypes.Time{Time: t}
+}
+
+// orNull returns a pointer to the value; nil, which is null in JSON, for the
+// zero value. Responses have all their fields, so that a client can tell "none" from
+// "this server does not know the field".
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// viewHeader returns header fields in the form of a response.
+func viewHeader(fields []postrider.HeaderField) []apitypes.RequestHeader {
+	view := make([]apitypes.RequestHeader, 0, len(fields))
+	for _, f := range fields {
+		view = append(view, apitypes.RequestHeader{Name: f.Name, Value: f.Value, Masked: f.Value == postrider.Masked})
+	}
+	return view
+}
 
 // failureBody is how many bytes of a response body a last failure shows.
 const failureBody = 200
@@ -39,13 +71,19 @@ func whole(text []byte) []byte {
 	return text
 }
 
+// Failures is the part of the store that has the last failures of endpoints.
+type Failures interface {
+	// LastFailures is the method of store.Rollups.
+	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
+}
+
 // failuresOf returns the last failures of endpoints, by their ids.
-func (s *server) failuresOf(ctx context.Context, ids ...postrider.EndpointID) (map[postrider.EndpointID]*apitypes.LastFailure, error) {
+func failuresOf(ctx context.Context, s Failures, ids ...postrider.EndpointID) (map[postrider.EndpointID]*apitypes.LastFailure, error) {
 	of := map[postrider.EndpointID]*apitypes.LastFailure{}
 	if len(ids) == 0 {
 		return of, nil
 	}
-	failures, err := s.Store.LastFailures(ctx, ids...)
+	failures, err := s.LastFailures(ctx, ids...)
 	for _, a := range failures {
 		of[a.Endpoint] = viewFailure(a)
 	}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// viewAudit returns an audit entry in the form of a response.
+func viewAudit(e postrider.AuditEntry) apitypes.AuditEntry {
+	details := e.Details
+	if details == nil {
+		details = map[string]string{}
+	}
+	return apitypes.AuditEntry{
+		ID: e.ID, At: instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: orNull(e.Key), Session: orNull(e.Session), Name: e.Name,
+		Account: orNull(e.Account), Object: orNull(e.Object), ObjectID: orNull(e.ObjectID), Request: e.Request, Details: details,
+	}
+}
+
+// Store is the part of the store that this package reads and changes.
+type auditStore interface {
+	// AuditEntries is the method of store.Audit.
+	AuditEntries(ctx context.Context, q store.AuditQuery) (store.Page[postrider.AuditEntry], error)
+}
+
+// Routes serves the audit log.
+type auditRoutes struct {
+	Store auditStore
+	Names *Names
+}
+
+// Register registers the route of the audit log.
+func (s *auditRoutes) Register(rt *router) {
+	handle(rt, route{
+		name: "list-audit-entries", path: "GET /audit",
+		summary:     "List the audit log, newest first",
+		description: "It has every change, replay, test and look at secrets, every login, and every request that was refused for its scopes.",
+		scope:       postrider.ScopeAdmin,
+	}, s.listAudit)
+}
+
+// listAudit lists the entries that all given filters select.
+func (s *auditRoutes) listAudit(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Id or uid of the account."`
+	Key     string `query:"key" doc:"Id of the API key."`
+	Session string `query:"session" doc:"Id of the session."`
+	Action  string `query:"action" maxLength:"64" doc:"Operation of the API, such as update-endpoint; or login, logout, open-portal."`
+	Object  string `query:"object" maxLength:"256" doc:"Id or name of the object."`
+	Span
+	Paging
+},
+) (*reply[apitypes.Page[apitypes.AuditEntry]], error) {
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
+	key, keyErr := filtered[postrider.KeyID]("key", in.Key)
+	session, sessionErr := filtered[postrider.SessionID]("session", in.Session)
+	if err := errors.Join(err, keyErr, sessionErr); err != nil {
+		return nil, err
+	}
+	return respondPage(viewAudit)(s.Store.AuditEntries(ctx, store.AuditQuery{
+		Account: account, Key: key, Session: session, Action: in.Action, ObjectID: in.Object, Span: in.Span.of(), Paging: in.Paging.of(),
+	}))
+}

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+// eventReplayRate is how many deliveries of an event are replayed in a second, unless the
+// request says otherwise: faster than other replays, since few events have many.
+const eventReplayRate = 500
+
+func (s *replaysRoutes) registerEventReplays(rt *router) {
+	handle(rt, route{
+		name: "replay-event", path: "POST /events/{event}/replay",
+		summary:     "Replay an event's deliveries that have ended",
+		description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending or a resolved dead letter. A replay job does it, so that it makes no difference how many endpoints there are; see its progress, and list its deliveries by replay_job.",
+		codes:       []string{"too_many_replays", "gone"},
+		scope:       postrider.ScopeWebhooksOperate, status: 202, body: apitypes.EventReplay{}, empty: true,
+	}, s.replayEvent)
+}
+
+// replayEvent creates a replay job for the last delivery of the event to each endpoint. An event
+// may have a hundred thousand of them, more than one request can replay in time.
+func (s *replaysRoutes) replayEvent(ctx context.Context, in *EventPath) (*reply[apitypes.Replay], error) {
+	var body apitypes.EventReplay
+	if err := decodeIfAny(ctx, &body); err != nil {
+		return nil, err
+	}
+	e, err := s.Names.Event(ctx, in.Event)
+	if err != nil {
+		return nil, err
+	}
+	endpoint, err := filtered[postrider.EndpointID]("endpoint", body.Endpoint)
+	job := s.newReplay(ctx, apitypes.ReplayCreate{PerSecond: cmp.Or(body.PerSecond, new(eventReplayRate))})
+	job.Filter = postrider.ReplayFilter{Account: e.Account, Endpoint: endpoint, Event: e.ID, Statuses: postrider.ReplayStatuses}
+	if body.Status != "" {
+		job.Filter.Statuses = []postrider.Status{body.Status}
+	}
+	if err := errors.Join(err, checkEnded("status", body.Status), checkReplayRate(job.PerSecond)); err != nil {
+		return nil, err
+	}
+	if e.Data == nil {
+		return nil, postrider.ErrGone
+	}
+	return respondWith(viewReplayAlone(nil))(s.startReplay(ctx, job))
+}
+
+// checkEnded refuses a status filter that selects pending or unknown
+// deliveries. Empty selects all that have ended.
+func checkEnded(field string, status postrider.Status) error {
+	switch status {
+	case "", postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:
+		return nil
+	case postrider.Pending:
+	}
+	return invalid(field, postrider.FaultNotAChoice, "must be delivered, dead, cancelled or skipped")
+}

@@ -23,7 +23,9 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"internal/app", "~ ~/apitypes ~/internal github.com/alecthomas/kong go.yaml.in/yaml/v3 golang.org/x/sync", "the only one that knows all the others"},
 	{"internal/apikeys", "~ ~/internal/store ~/internal/cache", "who calls: knows no API, so that a second one can have the same keys"},
-	{"internal/api", "~ ~/apitypes ~/signature ~/internal/apikeys ~/internal/cache ~/internal/store ~/internal/jsonx ~/internal/shape ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/api", "~ ~/apitypes ~/signature ~/internal/api ~/internal/apikeys ~/internal/cache ~/internal/store ~/internal/jsonx ~/internal/shape ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/api/rest", "~ ~/apitypes ~/internal/api/render ~/internal/apikeys ~/internal/cache ~/internal/store ~/internal/jsonx ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "what all routes share: knows no feature"},
+	{"internal/api/render", "~ ~/apitypes", "values of the domain in the form of responses, and nothing of HTTP"},
 	{"internal/web", "~ ~/apitypes ~/client ~/signature ~/internal/shape ~/internal/snippets ~/internal/observe golang.org/x/time/rate", "HTML out: a client of the API inside the process, which app passes to it; it knows no store, and of observe the attempts that people watch; rate gives streams their turns"},
 	{"internal/observe", "~", "knows no library of metrics: hooks bring theirs"},
 	{"internal/live", "~ ~/internal/batch ~/internal/observe", "observes; what other nodes send it, app passes in"},

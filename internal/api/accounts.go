@@ -9,6 +9,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -16,8 +18,8 @@ import (
 // there is none; a deleted account has the time of its deletion.
 func viewAccount(a postrider.Account) apitypes.Account {
 	return apitypes.Account{
-		ID: a.ID, UID: orNull(a.UID), Name: a.Name, CreatedAt: instant(a.CreatedAt),
-		DeletedAt: timeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
+		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, CreatedAt: render.Instant(a.CreatedAt),
+		DeletedAt: render.TimeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
 	}
 }
 
@@ -48,8 +50,8 @@ type accountsStore interface {
 type accountsRoutes struct {
 	Store   accountsStore
 	IDs     *store.IDs
-	Names   *Names
-	Effects *Effects
+	Names   *rest.Names
+	Effects *rest.Effects
 	// Retention is for how long the server keeps what accounts may keep for a shorter time.
 	Retention postrider.AccountRetention
 	// Quotas are the limits of accounts that have none of their own.
@@ -59,46 +61,46 @@ type accountsRoutes struct {
 }
 
 // Register registers the routes of accounts. Changes need the scope admin.
-func (s *accountsRoutes) Register(rt *router) {
+func (s *accountsRoutes) Register(rt *rest.Router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
-	handle(rt, route{
-		name: "create-account", path: "POST /accounts",
-		summary: "Create an account",
-		codes:   []string{"uid_taken"},
-		scope:   admin, status: 201, body: apitypes.AccountCreate{},
+	rest.Handle(rt, rest.Route{
+		Name: "create-account", Path: "POST /accounts",
+		Summary: "Create an account",
+		Codes:   []string{"uid_taken"},
+		Scope:   admin, Status: 201, Body: apitypes.AccountCreate{},
 	}, s.createAccount)
-	handle(rt, route{
-		name: "list-accounts", path: "GET /accounts",
-		summary:     "List accounts, newest first",
-		description: "A key that is bound to an account sees this account alone.",
-		scope:       read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-accounts", Path: "GET /accounts",
+		Summary:     "List accounts, newest first",
+		Description: "A key that is bound to an account sees this account alone.",
+		Scope:       read,
 	}, s.listAccounts)
-	handle(rt, route{
-		name: "get-account", path: "GET /accounts/{account}",
-		summary: "Get an account",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-account", Path: "GET /accounts/{account}",
+		Summary: "Get an account",
+		Scope:   read,
 	}, s.getAccount)
-	handle(rt, route{
-		name: "update-account", path: "PATCH /accounts/{account}",
-		summary:     "Change an account",
-		description: "A field that is left out keeps its value. Null removes it.",
-		codes:       []string{"uid_taken"},
-		scope:       admin, body: apitypes.AccountUpdate{},
+	rest.Handle(rt, rest.Route{
+		Name: "update-account", Path: "PATCH /accounts/{account}",
+		Summary:     "Change an account",
+		Description: "A field that is left out keeps its value. Null removes it.",
+		Codes:       []string{"uid_taken"},
+		Scope:       admin, Body: apitypes.AccountUpdate{},
 	}, s.changeAccount)
-	handle(rt, route{
-		name: "delete-account", path: "DELETE /accounts/{account}",
-		summary:     "Delete an account",
-		description: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
-		scope:       admin, status: 204, withdraws: true,
+	rest.Handle(rt, rest.Route{
+		Name: "delete-account", Path: "DELETE /accounts/{account}",
+		Summary:     "Delete an account",
+		Description: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
+		Scope:       admin, Status: 204, Withdraws: true,
 	}, s.deleteAccount)
 	s.registerQuotas(rt)
 }
 
 // createAccount creates an account. The creation time is the store's, so that
 // all nodes agree on the order of accounts.
-func (s *accountsRoutes) createAccount(ctx context.Context, _ *none) (*reply[apitypes.Account], error) {
+func (s *accountsRoutes) createAccount(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Account], error) {
 	var body apitypes.AccountCreate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	now, err := s.Store.Now(ctx)
@@ -112,25 +114,25 @@ func (s *accountsRoutes) createAccount(ctx context.Context, _ *none) (*reply[api
 // listAccounts lists accounts, or finds the one with a uid. Of a bound key it lists the one
 // account, if the uid is not another's.
 func (s *accountsRoutes) listAccounts(ctx context.Context, in *struct {
-	Paging
+	rest.Paging
 	UID string `query:"uid"`
 },
-) (*reply[apitypes.Page[apitypes.Account]], error) {
-	return respondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{
-		ID: infoOf(ctx).caller.Account, UID: in.UID, Paging: in.Paging.of(),
+) (*rest.Reply[apitypes.Page[apitypes.Account]], error) {
+	return rest.RespondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{
+		ID: rest.InfoOf(ctx).Caller.Account, UID: in.UID, Paging: in.Paging.Of(),
 	}))
 }
 
 // getAccount returns a deleted account too, if it is named by its id.
-func (s *accountsRoutes) getAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
-	return respondWith(viewAccount)(s.Names.VisibleAccount(ctx, in.Account))
+func (s *accountsRoutes) getAccount(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.Account], error) {
+	return rest.RespondWith(viewAccount)(s.Names.VisibleAccount(ctx, in.Account))
 }
 
 // changeAccount changes an account. An omitted field keeps its value, and null
 // removes it. A deleted account cannot be changed.
-func (s *accountsRoutes) changeAccount(ctx context.Context, in *accountPath) (*reply[apitypes.Account], error) {
+func (s *accountsRoutes) changeAccount(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.Account], error) {
 	var body apitypes.AccountUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	account, err := s.Names.Account(ctx, in.Account)
@@ -145,14 +147,14 @@ func (s *accountsRoutes) changeAccount(ctx context.Context, in *accountPath) (*r
 	set(&account.Name, body.Name, "")
 	after := account
 	setRetention(&after.Retention, body.Retention)
-	infoOf(ctx).changed(viewAccount(was), viewAccount(after))
+	rest.InfoOf(ctx).Changed(viewAccount(was), viewAccount(after))
 	return s.putAccount(ctx, account, body.Retention)
 }
 
 // deleteAccount deletes the account and its endpoints. Their deliveries, which may be many, are
 // cancelled in the background. Both caches are emptied, because
 // the account's name is free and its keys are revoked.
-func (s *accountsRoutes) deleteAccount(ctx context.Context, in *accountPath) (*none, error) {
+func (s *accountsRoutes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None, error) {
 	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err
@@ -169,24 +171,24 @@ func (s *accountsRoutes) deleteAccount(ctx context.Context, in *accountPath) (*n
 // putAccount validates and stores an account with a change of its retention, and returns the
 // stored state. It empties the cache of names, because a uid may have changed its
 // owner.
-func (s *accountsRoutes) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*reply[apitypes.Account], error) {
+func (s *accountsRoutes) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*rest.Reply[apitypes.Account], error) {
 	setRetention(&a.Retention, r)
-	err := errors.Join(checkUID(a.UID), checkText("name", a.Name, maxName), s.checkRetention(a.Retention, r))
+	err := errors.Join(rest.CheckUID(a.UID), rest.CheckText("name", a.Name, rest.MaxName), s.checkRetention(a.Retention, r))
 	if a.UID == "" && a.Name == "" {
-		err = invalid("name", postrider.FaultRequired, "is required where there is no uid")
+		err = rest.Invalid("name", postrider.FaultRequired, "is required where there is no uid")
 	}
 	if err != nil {
 		return nil, err
 	}
 	err = s.Store.PutAccount(ctx, a)
 	if errors.Is(err, postrider.ErrConflict) {
-		return nil, errors.Join(conflict("uid_taken", "another account has this uid"), err)
+		return nil, errors.Join(rest.Conflict("uid_taken", "another account has this uid"), err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.Names.Forget()
-	return respondWith(viewAccount)(s.Names.Account(ctx, a.ID.String()))
+	return rest.RespondWith(viewAccount)(s.Names.Account(ctx, a.ID.String()))
 }
 
 // viewRetention returns the retention of an account in the form of a response.
@@ -216,7 +218,7 @@ func (s *accountsRoutes) checkRetention(r postrider.AccountRetention, change api
 		checkDays("keep_bodies_days", change.KeepBodiesDays, longest.Bodies),
 		checkDays("keep_idempotency_keys_days", change.KeepIdempotencyKeysDays, longest.IdempotencyKeys))
 	if r.IdempotencyKeys > cmp.Or(r.Events, longest.Events) {
-		err = errors.Join(err, invalid("keep_idempotency_keys_days", postrider.FaultContradictory, "must not be longer than events are kept"))
+		err = errors.Join(err, rest.Invalid("keep_idempotency_keys_days", postrider.FaultContradictory, "must not be longer than events are kept"))
 	}
 	return err
 }
@@ -229,7 +231,7 @@ func checkDays(field string, days apitypes.Optional[int], longest int) error {
 	case !ok || n >= 1 && n <= longest:
 		return nil
 	case longest < 1:
-		return invalid(field, postrider.FaultNotAllowed, "must be left out, because the server keeps them for less than a day")
+		return rest.Invalid(field, postrider.FaultNotAllowed, "must be left out, because the server keeps them for less than a day")
 	}
 	return &postrider.InvalidError{
 		Field: field, Code: postrider.FaultOutOfRange, Min: 1, Max: int64(longest),

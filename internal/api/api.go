@@ -2,7 +2,7 @@
 //
 // [New] returns the handler of all routes under /v1/webhooks. The routes, their
 // request bodies and their responses are in docs/api/openapi.json, which a test
-// keeps equal to the code. Handlers return errors. One table, in problem.go,
+// keeps equal to the code. Handlers return errors. One table, in rest/problem.go,
 // maps the errors to responses of the type problem+json (RFC 9457).
 //
 // The following holds for every route:
@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -43,9 +44,9 @@ import (
 // Stores has the store as each feature sees it. New calls none of them, so those of the features
 // that are not used may be nil.
 type Stores struct {
-	Names       NameStore
+	Names       rest.NameStore
 	Callers     apikeys.Store
-	AuditLog    AuditStore
+	AuditLog    rest.AuditStore
 	Accounts    accountsStore
 	Archives    archivesStore
 	Audit       auditStore
@@ -99,10 +100,10 @@ type Deps struct {
 	Describer   Describer
 	Vault       Vault
 	Reencrypter Reencrypter
-	Notifier    Notifier
-	Effects     Awaiter // nil: every change is in effect when it is stored
-	Pacer       Pacer   // nil: nobody knows
-	Canceller   Canceller
+	Notifier    rest.Notifier
+	Effects     rest.Awaiter // nil: every change is in effect when it is stored
+	Pacer       Pacer        // nil: nobody knows
+	Canceller   rest.Canceller
 	Expunger    depsExpunger
 	Archive     Archive // nil: none is set
 	Replayer    Replayer
@@ -166,7 +167,7 @@ func (o Options) withDefaults() Options {
 
 // Handler serves all routes under /v1/webhooks. It is safe for concurrent use.
 type Handler struct {
-	*restHandler
+	*rest.Handler
 
 	sessions *Sessions
 	readers  *Readers
@@ -180,7 +181,7 @@ func (h *Handler) Readers() *Readers { return h.readers }
 
 // Actions returns every action that an audit entry may have.
 func (h *Handler) Actions() []string {
-	return slices.Concat(h.restHandler.Actions(), sessionActions, []string{
+	return slices.Concat(h.Handler.Actions(), sessionActions, []string{
 		postrider.ActionExpunged,
 		ReaderAction(postrider.LinkConfirm), ReaderAction(postrider.LinkUnsubscribe),
 	})
@@ -198,17 +199,17 @@ func New(deps Deps, opts Options) *Handler {
 }
 
 // feature is one folder of the API.
-type feature interface{ Register(rt *router) }
+type feature interface{ Register(rt *rest.Router) }
 
 // assembly has what the features share.
 type assembly struct {
 	Deps
 
 	opts     Options
-	rest     *router
-	names    *Names
-	effects  *Effects
-	audit    *Audit
+	rest     *rest.Router
+	names    *rest.Names
+	effects  *rest.Effects
+	audit    *rest.Audit
 	sessions *Sessions
 	// forget lets this node see at once that keys and sessions ended.
 	forget func()
@@ -216,11 +217,11 @@ type assembly struct {
 
 func newAssembly(d Deps, opts Options) assembly {
 	a := assembly{
-		Deps: d, opts: opts, names: NewNames(d.Stores.Names), audit: &Audit{d.Stores.AuditLog, d.IDs, opts.Log},
-		effects: &Effects{Notifier: d.Notifier, Awaiter: d.Effects, Canceller: d.Canceller, Host: opts.Host, Clock: d.Clock},
+		Deps: d, opts: opts, names: rest.NewNames(d.Stores.Names), audit: &rest.Audit{Store: d.Stores.AuditLog, IDs: d.IDs, Log: opts.Log},
+		effects: &rest.Effects{Notifier: d.Notifier, Awaiter: d.Effects, Canceller: d.Canceller, Host: opts.Host, Clock: d.Clock},
 	}
-	keys := apikeys.New(d.Stores.Callers, d.Clock, apikeys.Options{Within: opts.AnswerTime, TooLate: errStoreTimeout, Log: opts.Log})
-	a.rest = newRest(keys, a.audit, restOptions{
+	keys := apikeys.New(d.Stores.Callers, d.Clock, apikeys.Options{Within: opts.AnswerTime, TooLate: rest.ErrStoreTimeout, Log: opts.Log})
+	a.rest = rest.New(keys, a.audit, rest.Options{
 		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks, Log: opts.Log,
 	})
 	a.sessions = newSessions(sessionsDeps{

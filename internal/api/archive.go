@@ -11,6 +11,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -39,45 +41,45 @@ type archivesStore interface {
 type archivesRoutes struct {
 	Store   archivesStore
 	Archive Archive // nil: none is set
-	Names   *Names
+	Names   *rest.Names
 }
 
 // Register registers the routes of the archive.
-func (s *archivesRoutes) Register(rt *router) {
+func (s *archivesRoutes) Register(rt *rest.Router) {
 	const steps = "A step reads for about five seconds and returns what it has found; next_cursor is the cursor of the next step. "
 	codes := []string{"no_archive", "archive_unavailable", "archive_damaged"}
-	handle(rt, route{
-		name: "list-archive-parts", path: "GET /archive/parts",
-		summary: "List the parts of the archive, by kind, day and number",
-		codes:   codes[:1],
-		scope:   postrider.ScopeAdmin,
+	rest.Handle(rt, rest.Route{
+		Name: "list-archive-parts", Path: "GET /archive/parts",
+		Summary: "List the parts of the archive, by kind, day and number",
+		Codes:   codes[:1],
+		Scope:   postrider.ScopeAdmin,
 	}, s.listArchiveParts)
-	handle(rt, route{
-		name: "verify-archive-part", path: "GET /archive/parts/{part}",
-		summary:     "Read a part of the archive and verify it",
-		description: "The object is compared with its checksum, decrypted, and its records are counted. A damaged part is no error.",
-		codes:       codes[:2],
-		scope:       postrider.ScopeAdmin,
+	rest.Handle(rt, rest.Route{
+		Name: "verify-archive-part", Path: "GET /archive/parts/{part}",
+		Summary:     "Read a part of the archive and verify it",
+		Description: "The object is compared with its checksum, decrypted, and its records are counted. A damaged part is no error.",
+		Codes:       codes[:2],
+		Scope:       postrider.ScopeAdmin,
 	}, s.verifyArchivePart)
-	handle(rt, route{
-		name: "search-archive", path: "GET /archive/records",
-		summary:     "Search the archive",
-		description: steps + "Without an event or days, the whole archive is read.",
-		codes:       codes,
-		scope:       postrider.ScopeAdmin,
+	rest.Handle(rt, rest.Route{
+		Name: "search-archive", Path: "GET /archive/records",
+		Summary:     "Search the archive",
+		Description: steps + "Without an event or days, the whole archive is read.",
+		Codes:       codes,
+		Scope:       postrider.ScopeAdmin,
 	}, s.searchArchive)
-	handle(rt, route{
-		name: "restore-archive", path: "POST /archive/restores",
-		summary: "Copy records of the archive back into the database, to look at",
-		description: steps + "Nothing sends the records, and they are in no list of events or deliveries. They are deleted after --keep-restored. " +
+	rest.Handle(rt, rest.Route{
+		Name: "restore-archive", Path: "POST /archive/restores",
+		Summary: "Copy records of the archive back into the database, to look at",
+		Description: steps + "Nothing sends the records, and they are in no list of events or deliveries. They are deleted after --keep-restored. " +
 			"A step may be repeated.",
-		codes: codes, receiverTime: ArchiveTime,
-		scope: postrider.ScopeAdmin, body: apitypes.ArchiveRestore{},
+		Codes: codes, ReceiverTime: rest.ArchiveTime,
+		Scope: postrider.ScopeAdmin, Body: apitypes.ArchiveRestore{},
 	}, s.restoreArchive)
-	handle(rt, route{
-		name: "list-restored-records", path: "GET /archive/restored",
-		summary: "List the records that were restored, by id",
-		scope:   postrider.ScopeAdmin,
+	rest.Handle(rt, rest.Route{
+		Name: "list-restored-records", Path: "GET /archive/restored",
+		Summary: "List the records that were restored, by id",
+		Scope:   postrider.ScopeAdmin,
 	}, s.listRestored)
 }
 
@@ -85,17 +87,17 @@ func (s *archivesRoutes) Register(rt *router) {
 func archiveFailed(err error) error {
 	switch {
 	case errors.Is(err, store.ErrArchiveDamaged):
-		return conflict("archive_damaged", err.Error())
+		return rest.Conflict("archive_damaged", err.Error())
 	case err == nil, errors.Is(err, postrider.ErrNotFound), errors.Is(err, postrider.ErrInvalid), errors.Is(err, postrider.ErrBusy): // the store's
 		return err
 	}
-	return errors.Join(&apiError{
-		class: postrider.ErrBusy, code: "archive_unavailable", detail: "the archive cannot be read now; the log has the cause",
+	return errors.Join(&rest.Error{
+		Class: postrider.ErrBusy, Code: "archive_unavailable", Detail: "the archive cannot be read now; the log has the cause",
 	}, err)
 }
 
 // errNoArchive is the response of a server without an archive.
-var errNoArchive = conflict("no_archive", "the server has no archive: --archive names one")
+var errNoArchive = rest.Conflict("no_archive", "the server has no archive: --archive names one")
 
 // ArchiveDays has the query parameters that filter by the days of ids.
 type ArchiveDays struct {
@@ -116,7 +118,7 @@ func parseDay(field, text string) (day time.Time, err error) {
 		return day, nil
 	}
 	if day, err = time.Parse(time.DateOnly, text); err != nil {
-		return day, invalid(field, postrider.FaultMalformed, "must be a day like 2026-11-23")
+		return day, rest.Invalid(field, postrider.FaultMalformed, "must be a day like 2026-11-23")
 	}
 	return day, nil
 }
@@ -147,7 +149,7 @@ func parsePart(id string) (p store.ArchivePart, err error) {
 func ViewArchivePart(p store.ArchivePart) apitypes.ArchivePart {
 	return apitypes.ArchivePart{
 		ID: partID(p), Kind: string(p.Kind), Day: p.Day.UTC().Format(time.DateOnly), Number: p.Number, Object: p.Object,
-		Rows: p.Rows, RowsDeleted: p.Deleted, Bytes: p.Bytes, SHA256: hex.EncodeToString(p.SHA256[:]), MadeAt: instant(p.MadeAt),
+		Rows: p.Rows, RowsDeleted: p.Deleted, Bytes: p.Bytes, SHA256: hex.EncodeToString(p.SHA256[:]), MadeAt: render.Instant(p.MadeAt),
 	}
 }
 
@@ -155,9 +157,9 @@ func ViewArchivePart(p store.ArchivePart) apitypes.ArchivePart {
 func (s *archivesRoutes) listArchiveParts(ctx context.Context, in *struct {
 	Kind string `query:"kind" enum:"events,attempts,bodies"`
 	ArchiveDays
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.ArchivePart]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.ArchivePart]], error) {
 	if s.Archive == nil {
 		return nil, errNoArchive
 	}
@@ -168,7 +170,7 @@ func (s *archivesRoutes) listArchiveParts(ctx context.Context, in *struct {
 	}
 	if in.Cursor != "" {
 		if q.After, err = parsePart(in.Cursor); err != nil {
-			return nil, invalid("cursor", postrider.FaultMalformed, "must be a next_cursor of the same list")
+			return nil, rest.Invalid("cursor", postrider.FaultMalformed, "must be a next_cursor of the same list")
 		}
 	}
 	parts, err := s.Archive.Parts(ctx, q)
@@ -176,14 +178,14 @@ func (s *archivesRoutes) listArchiveParts(ctx context.Context, in *struct {
 	if len(parts) > in.Limit {
 		page.Items, page.Next = parts[:in.Limit], partID(parts[in.Limit-1])
 	}
-	return respondPage(ViewArchivePart)(page, err)
+	return rest.RespondPage(ViewArchivePart)(page, err)
 }
 
 // verifyArchivePart reads a part.
 func (s *archivesRoutes) verifyArchivePart(ctx context.Context, in *struct {
 	Part string `path:"part"`
 },
-) (*reply[apitypes.ArchivePart], error) {
+) (*rest.Reply[apitypes.ArchivePart], error) {
 	if s.Archive == nil {
 		return nil, errNoArchive
 	}
@@ -208,7 +210,7 @@ func (s *archivesRoutes) verifyArchivePart(ctx context.Context, in *struct {
 	}
 	view := ViewArchivePart(found[0])
 	view.Verification = ViewArchiveVerified(verified, err)
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // ViewArchiveVerified returns what was found when a part was verified in the form of a response.
@@ -223,8 +225,8 @@ func ViewArchiveVerified(v store.ArchiveVerified, err error) *apitypes.ArchiveVe
 
 func viewRecord(r store.RestoredRecord) apitypes.ArchiveRecord {
 	view := apitypes.ArchiveRecord{
-		Kind: string(r.Kind), ID: postrider.DeliveryID(r.ID).String(), Number: orNull(r.Number), Account: orNull(r.Account),
-		Event: orNull(r.Event), Endpoint: orNull(r.Endpoint), EventType: r.Type, RestoredAt: timeOrNull(r.At), Record: r.Record,
+		Kind: string(r.Kind), ID: postrider.DeliveryID(r.ID).String(), Number: render.OrNull(r.Number), Account: render.OrNull(r.Account),
+		Event: render.OrNull(r.Event), Endpoint: render.OrNull(r.Endpoint), EventType: r.Type, RestoredAt: render.TimeOrNull(r.At), Record: r.Record,
 	}
 	if r.Kind == store.OldEvents {
 		view.ID = r.Event.String()
@@ -239,9 +241,9 @@ func (s *archivesRoutes) searchArchive(ctx context.Context, in *struct {
 	Endpoint  string `query:"endpoint" doc:"Id of the endpoint: only attempts and bodies."`
 	EventType string `query:"event_type"`
 	ArchiveDays
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.ArchiveFound], error) {
+) (*rest.Reply[apitypes.ArchiveFound], error) {
 	q, err := s.archiveQuery(ctx, apitypes.ArchiveRestore{
 		Event: in.Event, Account: in.Account, Endpoint: in.Endpoint, EventType: in.EventType, From: in.From, To: in.To, Cursor: in.Cursor,
 	})
@@ -254,12 +256,12 @@ func (s *archivesRoutes) searchArchive(ctx context.Context, in *struct {
 		return nil, archiveFailed(err)
 	}
 	view := apitypes.ArchiveFound{
-		Data: make([]apitypes.ArchiveRecord, 0, len(found.Records)), NextCursor: orNull(found.Next), PartsRead: found.Parts, RowsExpunged: found.Expunged,
+		Data: make([]apitypes.ArchiveRecord, 0, len(found.Records)), NextCursor: render.OrNull(found.Next), PartsRead: found.Parts, RowsExpunged: found.Expunged,
 	}
 	for _, r := range found.Records {
 		view.Data = append(view.Data, viewRecord(r))
 	}
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // archiveQuery returns what a request selects of the archive.
@@ -269,17 +271,17 @@ func (s *archivesRoutes) archiveQuery(ctx context.Context, by apitypes.ArchiveRe
 	}
 	q = store.ArchiveQuery{Type: by.EventType, Cursor: by.Cursor}
 	var errs [4]error
-	q.Event, errs[0] = filtered[postrider.EventID]("event", by.Event)
-	q.Endpoint, errs[1] = filtered[postrider.EndpointID]("endpoint", by.Endpoint)
+	q.Event, errs[0] = rest.Filtered[postrider.EventID]("event", by.Event)
+	q.Endpoint, errs[1] = rest.Filtered[postrider.EndpointID]("endpoint", by.Endpoint)
 	q.From, q.To, errs[2] = ArchiveDays{by.From, by.To}.of()
 	q.Account, errs[3] = s.Names.ResolveAccount(ctx, by.Account)
 	return q, errors.Join(errs[:]...)
 }
 
 // restoreArchive makes a step of a restore.
-func (s *archivesRoutes) restoreArchive(ctx context.Context, _ *struct{}) (*reply[apitypes.ArchiveRestored], error) {
+func (s *archivesRoutes) restoreArchive(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.ArchiveRestored], error) {
 	var body apitypes.ArchiveRestore
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	q, err := s.archiveQuery(ctx, body)
@@ -291,9 +293,9 @@ func (s *archivesRoutes) restoreArchive(ctx context.Context, _ *struct{}) (*repl
 	if err != nil {
 		return nil, archiveFailed(err)
 	}
-	infoOf(ctx).note("records", strconv.Itoa(len(found.Records)))
-	return respond(apitypes.ArchiveRestored{
-		Records: len(found.Records), NextCursor: orNull(found.Next), PartsRead: found.Parts, RowsExpunged: found.Expunged,
+	rest.InfoOf(ctx).Note("records", strconv.Itoa(len(found.Records)))
+	return rest.Respond(apitypes.ArchiveRestored{
+		Records: len(found.Records), NextCursor: render.OrNull(found.Next), PartsRead: found.Parts, RowsExpunged: found.Expunged,
 	}), nil
 }
 
@@ -302,23 +304,23 @@ func (s *archivesRoutes) listRestored(ctx context.Context, in *struct {
 	Event    string `query:"event"`
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint"`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.ArchiveRecord]], error) {
-	q := store.RestoredQuery{Paging: in.Paging.of()}
+) (*rest.Reply[apitypes.Page[apitypes.ArchiveRecord]], error) {
+	q := store.RestoredQuery{Paging: in.Paging.Of()}
 	var errs [3]error
-	q.Event, errs[0] = filtered[postrider.EventID]("event", in.Event)
-	q.Endpoint, errs[1] = filtered[postrider.EndpointID]("endpoint", in.Endpoint)
+	q.Event, errs[0] = rest.Filtered[postrider.EventID]("event", in.Event)
+	q.Endpoint, errs[1] = rest.Filtered[postrider.EndpointID]("endpoint", in.Endpoint)
 	q.Account, errs[2] = s.Names.ResolveAccount(ctx, in.Account)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	return respondPage(viewRecord)(s.Store.RestoredRecords(ctx, q))
+	return rest.RespondPage(viewRecord)(s.Store.RestoredRecords(ctx, q))
 }
 
 // Event finds an event in the archive. It has only its id and its account.
 func (s *archivesRoutes) Event(ctx context.Context, text string) (postrider.Event, error) {
-	id, err := parseID[postrider.EventID](text)
+	id, err := rest.ParseID[postrider.EventID](text)
 	if err != nil || s.Archive == nil {
 		return postrider.Event{}, errors.Join(err, postrider.ErrNotFound)
 	}

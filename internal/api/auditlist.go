@@ -6,6 +6,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -16,8 +18,8 @@ func viewAudit(e postrider.AuditEntry) apitypes.AuditEntry {
 		details = map[string]string{}
 	}
 	return apitypes.AuditEntry{
-		ID: e.ID, At: instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: orNull(e.Key), Session: orNull(e.Session), Name: e.Name,
-		Account: orNull(e.Account), Object: orNull(e.Object), ObjectID: orNull(e.ObjectID), Request: e.Request, Details: details,
+		ID: e.ID, At: render.Instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: render.OrNull(e.Key), Session: render.OrNull(e.Session), Name: e.Name,
+		Account: render.OrNull(e.Account), Object: render.OrNull(e.Object), ObjectID: render.OrNull(e.ObjectID), Request: e.Request, Details: details,
 	}
 }
 
@@ -30,16 +32,16 @@ type auditStore interface {
 // Routes serves the audit log.
 type auditRoutes struct {
 	Store auditStore
-	Names *Names
+	Names *rest.Names
 }
 
 // Register registers the route of the audit log.
-func (s *auditRoutes) Register(rt *router) {
-	handle(rt, route{
-		name: "list-audit-entries", path: "GET /audit",
-		summary:     "List the audit log, newest first",
-		description: "It has every change, replay, test and look at secrets, every login, and every request that was refused for its scopes.",
-		scope:       postrider.ScopeAdmin,
+func (s *auditRoutes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "list-audit-entries", Path: "GET /audit",
+		Summary:     "List the audit log, newest first",
+		Description: "It has every change, replay, test and look at secrets, every login, and every request that was refused for its scopes.",
+		Scope:       postrider.ScopeAdmin,
 	}, s.listAudit)
 }
 
@@ -50,17 +52,17 @@ func (s *auditRoutes) listAudit(ctx context.Context, in *struct {
 	Session string `query:"session" doc:"Id of the session."`
 	Action  string `query:"action" maxLength:"64" doc:"Operation of the API, such as update-endpoint; or login, logout, open-portal."`
 	Object  string `query:"object" maxLength:"256" doc:"Id or name of the object."`
-	Span
-	Paging
+	rest.Span
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.AuditEntry]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.AuditEntry]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
-	key, keyErr := filtered[postrider.KeyID]("key", in.Key)
-	session, sessionErr := filtered[postrider.SessionID]("session", in.Session)
+	key, keyErr := rest.Filtered[postrider.KeyID]("key", in.Key)
+	session, sessionErr := rest.Filtered[postrider.SessionID]("session", in.Session)
 	if err := errors.Join(err, keyErr, sessionErr); err != nil {
 		return nil, err
 	}
-	return respondPage(viewAudit)(s.Store.AuditEntries(ctx, store.AuditQuery{
-		Account: account, Key: key, Session: session, Action: in.Action, ObjectID: in.Object, Span: in.Span.of(), Paging: in.Paging.of(),
+	return rest.RespondPage(viewAudit)(s.Store.AuditEntries(ctx, store.AuditQuery{
+		Account: account, Key: key, Session: session, Action: in.Action, ObjectID: in.Object, Span: in.Span.Of(), Paging: in.Paging.Of(),
 	}))
 }

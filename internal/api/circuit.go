@@ -7,6 +7,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -21,31 +23,31 @@ const circuitTries = 5
 func (s *circuitsRoutes) viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	c = s.Clock.ShownCircuit(c)
 	return apitypes.Circuit{
-		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: orNull(c.Reason),
-		OpenedAt: timeOrNull(c.OpenedAt), ProbeAt: timeOrNull(c.ProbeAt), CooldownMS: c.Cooldown.Milliseconds(),
-		FailingSince: timeOrNull(c.FailingSince), PacedUntil: timeOrNull(c.PacedUntil), Failures: c.Failures,
-		LastAttemptAt: timeOrNull(c.LastAttemptAt), LastOutcome: orNull(c.LastOutcome), Generation: c.Generation,
+		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: render.OrNull(c.Reason),
+		OpenedAt: render.TimeOrNull(c.OpenedAt), ProbeAt: render.TimeOrNull(c.ProbeAt), CooldownMS: c.Cooldown.Milliseconds(),
+		FailingSince: render.TimeOrNull(c.FailingSince), PacedUntil: render.TimeOrNull(c.PacedUntil), Failures: c.Failures,
+		LastAttemptAt: render.TimeOrNull(c.LastAttemptAt), LastOutcome: render.OrNull(c.LastOutcome), Generation: c.Generation,
 	}
 }
 
 // fullCircuit returns viewCircuit with how much is sent to the endpoint now, and its last
 // failure.
-func (s *circuitsRoutes) fullCircuit(ctx context.Context, c postrider.Circuit) (*reply[apitypes.Circuit], error) {
+func (s *circuitsRoutes) fullCircuit(ctx context.Context, c postrider.Circuit) (*rest.Reply[apitypes.Circuit], error) {
 	view := s.viewCircuit(c)
-	failures, err := failuresOf(ctx, s.Store, c.Endpoint)
+	failures, err := render.LastFailures(ctx, s.Store, c.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	view.LastFailure = failures[c.Endpoint]
 	if s.Pacer == nil {
-		return respond(view), nil
+		return rest.Respond(view), nil
 	}
 	if p, ok := s.Pacer.Pace(ctx, c.Endpoint); ok {
 		view.Pace = &apitypes.Pace{
-			Slots: p.Slots, Limit: p.Limit, InFlight: p.InFlight, Reason: orNull(string(p.Reason)), ResumesAt: timeOrNull(p.ResumesAt),
+			Slots: p.Slots, Limit: p.Limit, InFlight: p.InFlight, Reason: render.OrNull(string(p.Reason)), ResumesAt: render.TimeOrNull(p.ResumesAt),
 		}
 	}
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // Store is the part of the store that this package reads and changes.
@@ -69,30 +71,30 @@ type Pacer interface {
 type circuitsRoutes struct {
 	Store   circuitsStore
 	Clock   *store.Clock
-	Names   *Names
-	Effects *Effects
+	Names   *rest.Names
+	Effects *rest.Effects
 	Pacer   Pacer // nil: nobody knows
 	Hooks   observe.Hooks
 }
 
 // Register registers the routes of an endpoint's circuit.
-func (s *circuitsRoutes) Register(rt *router) {
-	handle(rt, route{
-		name: "get-circuit", path: "GET /endpoints/{endpoint}/circuit",
-		summary:     "Get an endpoint's circuit",
-		description: "A circuit that never changed is closed, with generation 0.",
-		scope:       postrider.ScopeWebhooksRead,
+func (s *circuitsRoutes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "get-circuit", Path: "GET /endpoints/{endpoint}/circuit",
+		Summary:     "Get an endpoint's circuit",
+		Description: "A circuit that never changed is closed, with generation 0.",
+		Scope:       postrider.ScopeWebhooksRead,
 	}, s.getCircuit)
-	handle(rt, route{
-		name: "set-circuit", path: "POST /endpoints/{endpoint}/circuit",
-		summary: "Open, close or probe an endpoint's circuit by hand",
-		codes:   []string{"endpoint_deleted", "endpoint_set_aside", "conflict"},
-		scope:   postrider.ScopeWebhooksOperate, body: apitypes.CircuitUpdate{}, withdraws: true,
+	rest.Handle(rt, rest.Route{
+		Name: "set-circuit", Path: "POST /endpoints/{endpoint}/circuit",
+		Summary: "Open, close or probe an endpoint's circuit by hand",
+		Codes:   []string{"endpoint_deleted", "endpoint_set_aside", "conflict"},
+		Scope:   postrider.ScopeWebhooksOperate, Body: apitypes.CircuitUpdate{}, Withdraws: true,
 	}, s.setCircuit)
 }
 
 // getCircuit returns the circuit of an endpoint that is not deleted.
-func (s *circuitsRoutes) getCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
+func (s *circuitsRoutes) getCircuit(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Circuit], error) {
 	e, err := s.Names.LiveEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -116,14 +118,14 @@ func (s *circuitsRoutes) Circuit(ctx context.Context, id postrider.EndpointID) (
 
 // setCircuit opens, closes or probes a circuit by hand. The status is checked
 // before the endpoint is read, so an invalid request costs no query.
-func (s *circuitsRoutes) setCircuit(ctx context.Context, in *EndpointPath) (*reply[apitypes.Circuit], error) {
+func (s *circuitsRoutes) setCircuit(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Circuit], error) {
 	var body apitypes.CircuitUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	to := body.Status
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
-		return nil, invalid("status", postrider.FaultNotAChoice, "must be closed, open or half_open")
+		return nil, rest.Invalid("status", postrider.FaultNotAChoice, "must be closed, open or half_open")
 	}
 	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
@@ -163,7 +165,7 @@ func (s *circuitsRoutes) putCircuit(ctx context.Context, e postrider.Endpoint, t
 			return c, err
 		}
 	}
-	return postrider.Circuit{}, conflict("conflict", "the circuit is being changed by others")
+	return postrider.Circuit{}, rest.Conflict("conflict", "the circuit is being changed by others")
 }
 
 // Probe ends the cooldown of a circuit that failures opened: whoever tests wants to know

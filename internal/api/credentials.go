@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 )
 
 // This file applies the secrets of headers, authentication and TLS. No response
@@ -48,7 +49,7 @@ func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Opt
 		case !h.Sensitive && !given:
 			// Keeping the stored value here would reveal it: the header was sensitive
 			// and would be readable now.
-			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), postrider.FaultRequired, "is required"))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("headers[%d].value", i), postrider.FaultRequired, "is required"))
 		case !h.Sensitive:
 			header.Value = value
 		case !given:
@@ -107,7 +108,7 @@ func moveAuthSecret(a apitypes.Auth, c *postrider.Credentials) error {
 		case field.name == authSecrets[a.Type]:
 			c.Auth = field.secret
 		default:
-			faults = append(faults, invalid("auth."+field.name, postrider.FaultNotAllowed, "must be absent with the type "+string(a.Type)))
+			faults = append(faults, rest.Invalid("auth."+field.name, postrider.FaultNotAllowed, "must be absent with the type "+string(a.Type)))
 		}
 	}
 	return errors.Join(faults...)
@@ -131,7 +132,7 @@ func applyTLS(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optiona
 	p.TLS, c.TLSKey = postrider.TLS{Certificate: t.Certificate, Authorities: t.Authorities}, t.Key
 	switch {
 	case given && t == apitypes.TLS{}:
-		return invalid("tls", postrider.FaultContradictory, "must have a certificate with its key, or authorities, or be null")
+		return rest.Invalid("tls", postrider.FaultContradictory, "must have a certificate with its key, or authorities, or be null")
 	case t.Key == "" && t.Certificate != "":
 		c.TLSKey = kept
 	}
@@ -175,13 +176,13 @@ func checkHeaderSecrets(was, p postrider.Policy, c postrider.Credentials) error 
 		case !h.Secret:
 		case value == "":
 			given := slices.ContainsFunc(was.Headers, func(o postrider.Header) bool { return o.Secret && strings.EqualFold(o.Name, h.Name) })
-			faults = append(faults, invalid(fmt.Sprintf("headers[%d].value", i), postrider.FaultRequired, required(given)))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("headers[%d].value", i), postrider.FaultRequired, required(given)))
 		default:
 			faults = append(faults, postrider.CheckHeaderValue(fmt.Sprintf("headers[%d].value", i), value))
 		}
 	}
 	if size > maxHeaderBytes {
-		faults = append(faults, invalid("headers", postrider.FaultTooLong, "must be at most 32 of 8 KiB together"))
+		faults = append(faults, rest.Invalid("headers", postrider.FaultTooLong, "must be at most 32 of 8 KiB together"))
 	}
 	return errors.Join(faults...)
 }
@@ -195,12 +196,12 @@ func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 	case !known:
 		return nil
 	case secret == "":
-		return invalid(field, postrider.FaultRequired, required(given))
+		return rest.Invalid(field, postrider.FaultRequired, required(given))
 	case kind == postrider.AuthBearer || kind == postrider.AuthAPIKey:
 		// The secret becomes part of a header.
 		return postrider.CheckHeaderValue(field, secret)
-	case len(secret) > maxSecretText || !isText(secret):
-		return tooLong(field, maxSecretText, fmt.Sprintf("must be at most %d bytes of text without control characters", maxSecretText))
+	case len(secret) > maxSecretText || !rest.IsText(secret):
+		return rest.TooLong(field, maxSecretText, fmt.Sprintf("must be at most %d bytes of text without control characters", maxSecretText))
 	}
 	return nil
 }
@@ -209,14 +210,14 @@ func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 // key come together. The Guard checks the contents.
 func checkTLS(t postrider.TLS, key string) error {
 	faults := []error{
-		checkText("tls.certificate", t.Certificate, maxTLS), checkText("tls.key", key, maxTLS),
-		checkText("tls.authorities", t.Authorities, maxTLS),
+		rest.CheckText("tls.certificate", t.Certificate, maxTLS), rest.CheckText("tls.key", key, maxTLS),
+		rest.CheckText("tls.authorities", t.Authorities, maxTLS),
 	}
 	if t.Certificate != "" && key == "" {
-		faults = append(faults, invalid("tls.key", postrider.FaultRequired, "is required"))
+		faults = append(faults, rest.Invalid("tls.key", postrider.FaultRequired, "is required"))
 	}
 	if t.Certificate == "" && key != "" {
-		faults = append(faults, invalid("tls.certificate", postrider.FaultRequired, "is required"))
+		faults = append(faults, rest.Invalid("tls.certificate", postrider.FaultRequired, "is required"))
 	}
 	return errors.Join(faults...)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -14,47 +16,47 @@ import (
 func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 	return apitypes.DeadLetter{
 		Delivery: d.Delivery, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
-		EventType: d.EventType, Test: postrider.IsTest(d.Event), Reason: d.Reason, Attempts: d.Attempts, LastStatusCode: orNull(d.LastStatusCode),
-		LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom), CreatedAt: instant(d.Delivery.Time()), DiedAt: instant(d.DiedAt),
-		ResolvedAt: timeOrNull(d.ResolvedAt), Resolution: orNull(d.Resolution),
-		ResolvedBy: orNull(d.ResolvedBy), Note: orNull(d.Note), Replay: orNull(d.Replay),
+		EventType: d.EventType, Test: postrider.IsTest(d.Event), Reason: d.Reason, Attempts: d.Attempts, LastStatusCode: render.OrNull(d.LastStatusCode),
+		LastError: render.OrNull(d.LastError), ReplayedFrom: render.OrNull(d.ReplayedFrom), CreatedAt: render.Instant(d.Delivery.Time()), DiedAt: render.Instant(d.DiedAt),
+		ResolvedAt: render.TimeOrNull(d.ResolvedAt), Resolution: render.OrNull(d.Resolution),
+		ResolvedBy: render.OrNull(d.ResolvedBy), Note: render.OrNull(d.Note), Replay: render.OrNull(d.Replay),
 	}
 }
 
 // registerDeadLetters registers the routes of dead letters. A dead letter has the id of
 // its delivery.
-func (s *deliveriesRoutes) registerDeadLetters(rt *router) {
+func (s *deliveriesRoutes) registerDeadLetters(rt *rest.Router) {
 	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
-	handle(rt, route{
-		name: "list-dead-letters", path: "GET /dead-letters",
-		summary:     "List dead letters, newest first",
-		description: "Dead letters that were replayed or discarded are listed only with resolved=true.",
-		scope:       read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-dead-letters", Path: "GET /dead-letters",
+		Summary:     "List dead letters, newest first",
+		Description: "Dead letters that were replayed or discarded are listed only with resolved=true.",
+		Scope:       read,
 	}, s.listDeadLetters)
-	handle(rt, route{
-		name: "list-dead-letter-groups", path: "GET /dead-letters/groups",
-		summary:     "List unresolved dead letters by endpoint and cause",
-		description: "A group has the dead letters of one endpoint with the same reason, last status code and last error. The endpoints are listed newest first.",
-		scope:       read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-dead-letter-groups", Path: "GET /dead-letters/groups",
+		Summary:     "List unresolved dead letters by endpoint and cause",
+		Description: "A group has the dead letters of one endpoint with the same reason, last status code and last error. The endpoints are listed newest first.",
+		Scope:       read,
 	}, s.listDeadLetterGroups)
-	handle(rt, route{
-		name: "get-dead-letter", path: "GET /dead-letters/{delivery}",
-		summary: "Get a dead letter, resolved or not",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-dead-letter", Path: "GET /dead-letters/{delivery}",
+		Summary: "Get a dead letter, resolved or not",
+		Scope:   read,
 	}, s.getDeadLetter)
-	handle(rt, route{
-		name: "replay-dead-letter", path: "POST /dead-letters/{delivery}/replay",
-		summary:     "Replay a dead letter as a new delivery",
-		description: replayDescription,
-		codes:       deadReplayCodes,
-		scope:       operate, status: 202,
+	rest.Handle(rt, rest.Route{
+		Name: "replay-dead-letter", Path: "POST /dead-letters/{delivery}/replay",
+		Summary:     "Replay a dead letter as a new delivery",
+		Description: replayDescription,
+		Codes:       deadReplayCodes,
+		Scope:       operate, Status: 202,
 	}, s.replayDeadLetter)
-	handle(rt, route{
-		name: "discard-dead-letter", path: "POST /dead-letters/{delivery}/discard",
-		summary:     "Discard a dead letter",
-		description: "It is final: the dead letter can no longer be replayed.",
-		codes:       []string{"dead_letter_replayed", "dead_letter_discarded"},
-		scope:       operate, body: apitypes.DeadLetterDiscard{}, empty: true,
+	rest.Handle(rt, rest.Route{
+		Name: "discard-dead-letter", Path: "POST /dead-letters/{delivery}/discard",
+		Summary:     "Discard a dead letter",
+		Description: "It is final: the dead letter can no longer be replayed.",
+		Codes:       []string{"dead_letter_replayed", "dead_letter_discarded"},
+		Scope:       operate, Body: apitypes.DeadLetterDiscard{}, Empty: true,
 	}, s.discardDeadLetter)
 }
 
@@ -65,18 +67,18 @@ func (s *deliveriesRoutes) listDeadLetters(ctx context.Context, in *struct {
 	EventType string `query:"event_type"`
 	Reason    string `query:"reason" enum:"exhausted,gone,client_error,expired,system" doc:"Why the delivery died."`
 	Resolved  bool   `query:"resolved" doc:"Whether to list resolved dead letters too; default false."`
-	Span
-	Order
-	Paging
+	rest.Span
+	rest.Order
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.DeadLetter]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.DeadLetter]], error) {
 	account, endpoint, err := s.Names.Scope(ctx, in.Account, in.Endpoint)
-	if err := errors.Join(err, checkTypeFilter("event_type", in.EventType)); err != nil {
+	if err := errors.Join(err, rest.CheckTypeFilter("event_type", in.EventType)); err != nil {
 		return nil, err
 	}
-	return respondPage(viewDeadLetter)(s.Letters.DeadLetters(ctx, store.DeadLetterQuery{
+	return rest.RespondPage(viewDeadLetter)(s.Letters.DeadLetters(ctx, store.DeadLetterQuery{
 		Account: account, Endpoint: endpoint, EventType: in.EventType, Reason: in.Reason, Resolved: in.Resolved,
-		Span: in.Span.of(), Paging: in.page(in.Paging),
+		Span: in.Span.Of(), Paging: in.Page(in.Paging),
 	}))
 }
 
@@ -84,9 +86,9 @@ func (s *deliveriesRoutes) listDeadLetters(ctx context.Context, in *struct {
 func (s *deliveriesRoutes) listDeadLetterGroups(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.DeadLetterGroup]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.DeadLetterGroup]], error) {
 	account, endpoint, err := s.Names.Scope(ctx, in.Account, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -98,36 +100,36 @@ func (s *deliveriesRoutes) listDeadLetterGroups(ctx context.Context, in *struct 
 		}
 		account = e.Account
 	}
-	return respondPage(viewDeadLetterGroup)(s.Letters.DeadLetterGroups(ctx, store.DeadLetterGroupQuery{
-		Account: account, Endpoint: endpoint, Paging: in.Paging.of(),
+	return rest.RespondPage(viewDeadLetterGroup)(s.Letters.DeadLetterGroups(ctx, store.DeadLetterGroupQuery{
+		Account: account, Endpoint: endpoint, Paging: in.Paging.Of(),
 	}))
 }
 
 // viewDeadLetterGroup returns a group in the form of a response.
 func viewDeadLetterGroup(g store.DeadLetterGroup) apitypes.DeadLetterGroup {
 	return apitypes.DeadLetterGroup{
-		Account: g.Account, Endpoint: g.Endpoint, Reason: g.Reason, LastStatusCode: orNull(g.LastStatusCode), LastError: orNull(g.LastError),
-		Count: g.Count, Oldest: g.Oldest, OldestAt: instant(g.Oldest.Time()), Newest: g.Newest, NewestAt: instant(g.Newest.Time()),
+		Account: g.Account, Endpoint: g.Endpoint, Reason: g.Reason, LastStatusCode: render.OrNull(g.LastStatusCode), LastError: render.OrNull(g.LastError),
+		Count: g.Count, Oldest: g.Oldest, OldestAt: render.Instant(g.Oldest.Time()), Newest: g.Newest, NewestAt: render.Instant(g.Newest.Time()),
 	}
 }
 
-func (s *deliveriesRoutes) getDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
-	id, err := parseID[postrider.DeliveryID](in.Delivery)
+func (s *deliveriesRoutes) getDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.DeadLetter], error) {
+	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewDeadLetter)(s.findDeadLetter(ctx, id))
+	return rest.RespondWith(viewDeadLetter)(s.findDeadLetter(ctx, id))
 }
 
 // findDeadLetter returns a dead letter that the key may see, resolved or not.
 func (s *deliveriesRoutes) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
-	query := store.DeadLetterQuery{Account: infoOf(ctx).caller.Account, Delivery: id, Resolved: true}
+	query := store.DeadLetterQuery{Account: rest.InfoOf(ctx).Caller.Account, Delivery: id, Resolved: true}
 	return store.First(s.Letters.DeadLetters(ctx, query))
 }
 
 // replayDeadLetter replays the delivery of a dead letter. A delivery that is
 // not dead is not found, because it has no dead letter.
-func (s *deliveriesRoutes) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+func (s *deliveriesRoutes) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -135,36 +137,36 @@ func (s *deliveriesRoutes) replayDeadLetter(ctx context.Context, in *DeliveryPat
 	if d.Status != postrider.Dead {
 		return nil, postrider.ErrNotFound
 	}
-	return respondWith(viewDelivery)(s.replay(ctx, d))
+	return rest.RespondWith(viewDelivery)(s.replay(ctx, d))
 }
 
 // discardDeadLetter resolves a dead letter without a replay. It stores the name
 // of the caller's key and the reason. The conflict for a resolved dead letter
 // names its resolution.
-func (s *deliveriesRoutes) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*reply[apitypes.DeadLetter], error) {
+func (s *deliveriesRoutes) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.DeadLetter], error) {
 	var body apitypes.DeadLetterDiscard
-	if err := decodeIfAny(ctx, &body); err != nil {
+	if err := rest.DecodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
-	id, err := parseID[postrider.DeliveryID](in.Delivery)
+	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkText("reason", body.Reason, maxDescription); err != nil {
+	if err := rest.CheckText("reason", body.Reason, rest.MaxDescription); err != nil {
 		return nil, err
 	}
-	caller := infoOf(ctx).caller
+	caller := rest.InfoOf(ctx).Caller
 	letter, err := s.Letters.Discard(ctx, store.Discard{
 		Account: caller.Account, Delivery: id, By: caller.Name, Note: body.Reason,
 	})
 	if errors.Is(err, postrider.ErrConflict) {
 		if letter, err = s.findDeadLetter(ctx, id); err == nil {
-			err = conflict("dead_letter_"+string(letter.Resolution), "the dead letter was "+string(letter.Resolution))
+			err = rest.Conflict("dead_letter_"+string(letter.Resolution), "the dead letter was "+string(letter.Resolution))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.Effects.Notify(letter.Endpoint) // its ordering key may continue
-	return respond(viewDeadLetter(letter)), nil
+	return rest.Respond(viewDeadLetter(letter)), nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -18,7 +20,7 @@ func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 	if w.Reason == "" {
 		return nil
 	}
-	return &apitypes.Waiting{Reason: w.Reason, Until: timeOrNull(w.Until), Delivery: orNull(w.For)}
+	return &apitypes.Waiting{Reason: w.Reason, Until: render.TimeOrNull(w.Until), Delivery: render.OrNull(w.For)}
 }
 
 // nextAttempt returns the time of the next attempt as far as it is known; zero:
@@ -37,10 +39,10 @@ func nextAttempt(d postrider.Delivery) time.Time {
 func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 	return apitypes.Delivery{
 		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
-		EventType: d.EventType, Test: postrider.IsTest(d.Event), Status: d.Status, Reason: orNull(d.Reason), Attempts: d.Attempts,
-		NextAttemptAt: timeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: instant(d.ID.Time()), FinishedAt: timeOrNull(d.FinishedAt),
-		LastStatusCode: orNull(d.LastStatusCode), LastError: orNull(d.LastError), ReplayedFrom: orNull(d.ReplayedFrom),
-		ReplayJob: orNull(d.ReplayJob),
+		EventType: d.EventType, Test: postrider.IsTest(d.Event), Status: d.Status, Reason: render.OrNull(d.Reason), Attempts: d.Attempts,
+		NextAttemptAt: render.TimeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: render.Instant(d.ID.Time()), FinishedAt: render.TimeOrNull(d.FinishedAt),
+		LastStatusCode: render.OrNull(d.LastStatusCode), LastError: render.OrNull(d.LastError), ReplayedFrom: render.OrNull(d.ReplayedFrom),
+		ReplayJob: render.OrNull(d.ReplayJob),
 	}
 }
 
@@ -50,13 +52,13 @@ func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 	view := apitypes.Attempt{
 		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number,
-		Outcome: a.Outcome, StatusCode: orNull(a.StatusCode), RetryAfterMS: orNull(a.RetryAfter.Milliseconds()),
-		StartedAt: instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Timing: viewTiming(a), Error: orNull(a.Error), FinalURL: orNull(a.FinalURL),
-		RequestHead: orNull(string(a.RequestHead)), ResponseHead: orNull(string(a.ResponseHead)), Stale: a.Stale,
-		StatusAfter: a.StatusAfter, NextAttemptAt: timeOrNull(a.NextAt),
+		Outcome: a.Outcome, StatusCode: render.OrNull(a.StatusCode), RetryAfterMS: render.OrNull(a.RetryAfter.Milliseconds()),
+		StartedAt: render.Instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Timing: viewTiming(a), Error: render.OrNull(a.Error), FinalURL: render.OrNull(a.FinalURL),
+		RequestHead: render.OrNull(string(a.RequestHead)), ResponseHead: render.OrNull(string(a.ResponseHead)), Stale: a.Stale,
+		StatusAfter: a.StatusAfter, NextAttemptAt: render.TimeOrNull(a.NextAt),
 	}
-	if text, ok := bodyText(a); ok {
-		view.ResponseBody = orNull(text)
+	if text, ok := render.BodyText(a); ok {
+		view.ResponseBody = render.OrNull(text)
 	}
 	if !utf8.Valid(a.ResponseBody) {
 		view.ResponseBytes = a.ResponseBody
@@ -145,93 +147,93 @@ type deliveriesRoutes struct {
 	Store     deliveriesStore
 	Letters   LetterStore
 	IDs       *store.IDs
-	Names     *Names
-	Effects   *Effects
+	Names     *rest.Names
+	Effects   *rest.Effects
 	Circuits  deliveriesCircuits
 	Describer Describer
 	Hooks     observe.Hooks
 }
 
 // Register registers the routes of deliveries.
-func (s *deliveriesRoutes) Register(rt *router) {
+func (s *deliveriesRoutes) Register(rt *rest.Router) {
 	read := postrider.ScopeWebhooksRead
-	handle(rt, route{
-		name: "list-deliveries", path: "GET /deliveries",
-		summary: "List deliveries",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-deliveries", Path: "GET /deliveries",
+		Summary: "List deliveries",
+		Scope:   read,
 	}, s.listDeliveries)
-	handle(rt, route{
-		name: "get-delivery", path: "GET /deliveries/{delivery}",
-		summary: "Get a delivery",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-delivery", Path: "GET /deliveries/{delivery}",
+		Summary: "Get a delivery",
+		Scope:   read,
 	}, s.getDelivery)
-	handle(rt, route{
-		name: "list-attempts", path: "GET /deliveries/{delivery}/attempts",
-		summary: "List a delivery's attempts, oldest first",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-attempts", Path: "GET /deliveries/{delivery}/attempts",
+		Summary: "List a delivery's attempts, oldest first",
+		Scope:   read,
 	}, s.listAttempts)
-	handle(rt, route{
-		name: "get-attempt-request", path: "GET /deliveries/{delivery}/attempts/{attempt}/request",
-		summary:     "Get the request of an attempt, and what is signed of it",
-		description: "Signatures and credentials are masked. It is a conflict if the attempt made no request, or if the policy of the endpoint cannot be read.",
-		codes:       []string{"attempt_without_request", "request_unknown"},
-		scope:       read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-attempt-request", Path: "GET /deliveries/{delivery}/attempts/{attempt}/request",
+		Summary:     "Get the request of an attempt, and what is signed of it",
+		Description: "Signatures and credentials are masked. It is a conflict if the attempt made no request, or if the policy of the endpoint cannot be read.",
+		Codes:       []string{"attempt_without_request", "request_unknown"},
+		Scope:       read,
 	}, s.getAttemptRequest)
-	handle(rt, route{
-		name: "list-endpoint-deliveries", path: "GET /endpoints/{endpoint}/deliveries",
-		summary: "List an endpoint's deliveries",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-endpoint-deliveries", Path: "GET /endpoints/{endpoint}/deliveries",
+		Summary: "List an endpoint's deliveries",
+		Scope:   read,
 	}, s.listEndpointDeliveries)
-	handle(rt, route{
-		name: "list-event-deliveries", path: "GET /events/{event}/deliveries",
-		summary: "List an event's deliveries",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-event-deliveries", Path: "GET /events/{event}/deliveries",
+		Summary: "List an event's deliveries",
+		Scope:   read,
 	}, s.listEventDeliveries)
-	handle(rt, route{
-		name: "list-event-attempts", path: "GET /events/{event}/attempts",
-		summary: "List the attempts of all deliveries of an event",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-event-attempts", Path: "GET /events/{event}/attempts",
+		Summary: "List the attempts of all deliveries of an event",
+		Scope:   read,
 	}, s.listEventAttempts)
 	s.registerActions(rt)
 	s.registerDeadLetters(rt)
 }
 
 // Register registers the routes that replay, cancel, retry and release deliveries.
-func (s *deliveriesRoutes) registerActions(rt *router) {
+func (s *deliveriesRoutes) registerActions(rt *rest.Router) {
 	operate := postrider.ScopeWebhooksOperate
-	handle(rt, route{
-		name: "replay-delivery", path: "POST /deliveries/{delivery}/replay",
-		summary:     "Replay a delivery as a new delivery",
-		description: replayDescription,
-		codes:       replayCodes,
-		scope:       operate, status: 202,
+	rest.Handle(rt, rest.Route{
+		Name: "replay-delivery", Path: "POST /deliveries/{delivery}/replay",
+		Summary:     "Replay a delivery as a new delivery",
+		Description: replayDescription,
+		Codes:       replayCodes,
+		Scope:       operate, Status: 202,
 	}, s.replayDelivery)
-	handle(rt, route{
-		name: "cancel-delivery", path: "POST /deliveries/{delivery}/cancel",
-		summary: "Cancel a pending delivery",
-		codes:   endedCodes,
-		scope:   operate, withdraws: true,
+	rest.Handle(rt, rest.Route{
+		Name: "cancel-delivery", Path: "POST /deliveries/{delivery}/cancel",
+		Summary: "Cancel a pending delivery",
+		Codes:   endedCodes,
+		Scope:   operate, Withdraws: true,
 	}, s.cancelDelivery)
-	handle(rt, route{
-		name: "retry-delivery", path: "POST /deliveries/{delivery}/retry",
-		summary:     "Retry a waiting delivery now",
-		description: "The next attempt of a delivery that waits for its time is due now, as far as the circuit, the rate and the concurrency of its endpoint allow. Its place in the retry schedule stays. A delivery that has ended, that is being sent, or that waits for anything but its time is a conflict.",
-		codes:       append([]string{"delivery_not_waiting"}, endedCodes...),
-		scope:       operate,
+	rest.Handle(rt, rest.Route{
+		Name: "retry-delivery", Path: "POST /deliveries/{delivery}/retry",
+		Summary:     "Retry a waiting delivery now",
+		Description: "The next attempt of a delivery that waits for its time is due now, as far as the circuit, the rate and the concurrency of its endpoint allow. Its place in the retry schedule stays. A delivery that has ended, that is being sent, or that waits for anything but its time is a conflict.",
+		Codes:       append([]string{"delivery_not_waiting"}, endedCodes...),
+		Scope:       operate,
 	}, s.retryDelivery)
-	handle(rt, route{
-		name: "release-delivery", path: "POST /deliveries/{delivery}/release",
-		summary:     "Release a parked delivery",
-		description: "It is sent again, alone. A delivery is parked if it is suspected of killing servers, and five more died while it was the only suspect that was sent.",
-		codes:       []string{"delivery_not_parked"},
-		scope:       operate,
+	rest.Handle(rt, rest.Route{
+		Name: "release-delivery", Path: "POST /deliveries/{delivery}/release",
+		Summary:     "Release a parked delivery",
+		Description: "It is sent again, alone. A delivery is parked if it is suspected of killing servers, and five more died while it was the only suspect that was sent.",
+		Codes:       []string{"delivery_not_parked"},
+		Scope:       operate,
 	}, s.releaseDelivery)
-	handle(rt, route{
-		name: "replay-endpoint-delivery", path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
-		summary:     "Replay a delivery of this endpoint as a new delivery",
-		description: replayDescription,
-		codes:       replayCodes,
-		scope:       operate, status: 202,
+	rest.Handle(rt, rest.Route{
+		Name: "replay-endpoint-delivery", Path: "POST /endpoints/{endpoint}/deliveries/{delivery}/replay",
+		Summary:     "Replay a delivery of this endpoint as a new delivery",
+		Description: replayDescription,
+		Codes:       replayCodes,
+		Scope:       operate, Status: 202,
 	}, s.replayEndpointDelivery)
 }
 
@@ -241,20 +243,20 @@ type DeliveryFilter struct {
 	EventType string `query:"event_type"`
 	Status    string `query:"status" enum:"pending,delivered,dead,cancelled,skipped"`
 	ReplayJob string `query:"replay_job" doc:"Id of the replay job that made the deliveries, rpl_…"`
-	Span
-	Order
-	Paging
+	rest.Span
+	rest.Order
+	rest.Paging
 }
 
 // of returns the store's query for the deliveries of an account, and of one
 // endpoint unless it is zero.
 func (f DeliveryFilter) of(account postrider.AccountID, endpoint postrider.EndpointID) (store.DeliveryQuery, error) {
-	event, err := filtered[postrider.EventID]("event", f.Event)
-	job, jobErr := filtered[postrider.ReplayID]("replay_job", f.ReplayJob)
-	err = errors.Join(err, jobErr, checkTypeFilter("event_type", f.EventType))
+	event, err := rest.Filtered[postrider.EventID]("event", f.Event)
+	job, jobErr := rest.Filtered[postrider.ReplayID]("replay_job", f.ReplayJob)
+	err = errors.Join(err, jobErr, rest.CheckTypeFilter("event_type", f.EventType))
 	return store.DeliveryQuery{
 		Account: account, Endpoint: endpoint, Event: event, EventType: f.EventType, Status: postrider.Status(f.Status),
-		ReplayJob: job, Span: f.Span.of(), Paging: f.page(f.Paging),
+		ReplayJob: job, Span: f.Span.Of(), Paging: f.Page(f.Paging),
 	}, err
 }
 
@@ -265,7 +267,7 @@ func (s *deliveriesRoutes) listDeliveries(ctx context.Context, in *struct {
 	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
 	DeliveryFilter
 },
-) (*reply[apitypes.Page[apitypes.Delivery]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Delivery]], error) {
 	account, endpoint, err := s.Names.Scope(ctx, in.Account, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -274,16 +276,16 @@ func (s *deliveriesRoutes) listDeliveries(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
+	return rest.RespondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
 }
 
 // listEndpointDeliveries lists the deliveries of an endpoint, also of a deleted
 // one.
 func (s *deliveriesRoutes) listEndpointDeliveries(ctx context.Context, in *struct {
-	EndpointPath
+	rest.EndpointPath
 	DeliveryFilter
 },
-) (*reply[apitypes.Page[apitypes.Delivery]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Delivery]], error) {
 	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -292,10 +294,10 @@ func (s *deliveriesRoutes) listEndpointDeliveries(ctx context.Context, in *struc
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
+	return rest.RespondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
 }
 
-func (s *deliveriesRoutes) getDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+func (s *deliveriesRoutes) getDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -306,7 +308,7 @@ func (s *deliveriesRoutes) getDelivery(ctx context.Context, in *DeliveryPath) (*
 	}
 	view := viewDelivery(d)
 	view.Explanation = viewExplanation(x)
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // explain reads what explains the delivery: its endpoint, how much its endpoint has to do
@@ -351,8 +353,8 @@ func (s *deliveriesRoutes) explain(ctx context.Context, d postrider.Delivery) (p
 // viewExplanation returns an explanation in the form of a response.
 func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
 	return &apitypes.Explanation{
-		Text: x.String(), Why: x.Why, Next: x.Next, At: timeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: orNull(x.Note),
-		Failure: viewFailure(x.Failure), Others: orNull(x.Others),
+		Text: x.String(), Why: x.Why, Next: x.Next, At: render.TimeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: render.OrNull(x.Note),
+		Failure: render.Failure(x.Failure), Others: render.OrNull(x.Others),
 	}
 }
 
@@ -360,32 +362,32 @@ func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
 // has an empty list; an unknown delivery is a 404.
 func (s *deliveriesRoutes) listAttempts(ctx context.Context, in *struct {
 	DeliveryPath
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Attempt]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Attempt]], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: d.Account, Delivery: d.ID, Paging: in.Paging.of()}))
+	return rest.RespondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: d.Account, Delivery: d.ID, Paging: in.Paging.Of()}))
 }
 
 // replayDelivery replays a delivery that has ended, whatever its status is.
-func (s *deliveriesRoutes) replayDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+func (s *deliveriesRoutes) replayDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewDelivery)(s.replay(ctx, d))
+	return rest.RespondWith(viewDelivery)(s.replay(ctx, d))
 }
 
 // replayEndpointDelivery is replayDelivery for a path that also names the
 // endpoint. A delivery of another endpoint is not found.
 func (s *deliveriesRoutes) replayEndpointDelivery(ctx context.Context, in *struct {
-	EndpointPath
+	rest.EndpointPath
 	DeliveryPath
 },
-) (*reply[apitypes.Delivery], error) {
+) (*rest.Reply[apitypes.Delivery], error) {
 	endpoint, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -397,7 +399,7 @@ func (s *deliveriesRoutes) replayEndpointDelivery(ctx context.Context, in *struc
 	if d.Endpoint != endpoint.ID {
 		return nil, postrider.ErrNotFound
 	}
-	return respondWith(viewDelivery)(s.replay(ctx, d))
+	return rest.RespondWith(viewDelivery)(s.replay(ctx, d))
 }
 
 // replay creates a new delivery from an old one, which stays as it is: its history
@@ -411,7 +413,7 @@ func (s *deliveriesRoutes) replay(ctx context.Context, d postrider.Delivery) (po
 	}
 	replay, err := s.Store.Replay(ctx, store.Replay{
 		Account: d.Account, Delivery: d.ID, ID: store.NewID[postrider.DeliveryID](s.IDs),
-		Expiry: e.Policy.Expiry, By: infoOf(ctx).caller.Name,
+		Expiry: e.Policy.Expiry, By: rest.InfoOf(ctx).Caller.Name,
 	})
 	if err != nil {
 		return postrider.Delivery{}, s.whyNoReplay(ctx, d, err)
@@ -428,22 +430,22 @@ func (s *deliveriesRoutes) whyNoReplay(ctx context.Context, d postrider.Delivery
 		return err
 	}
 	if errors.Is(err, store.ErrDiscarded) {
-		return conflict("dead_letter_discarded", "the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
+		return rest.Conflict("dead_letter_discarded", "the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
 	}
 	now, findErr := store.First(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
 	if findErr == nil && now.Status == postrider.Pending {
-		return conflict("delivery_pending", "the delivery is pending")
+		return rest.Conflict("delivery_pending", "the delivery is pending")
 	}
 	e, findErr := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if findErr == nil && e.Status == postrider.EndpointDeleted {
-		return conflict("endpoint_deleted", "the endpoint is deleted")
+		return rest.Conflict("endpoint_deleted", "the endpoint is deleted")
 	}
 	return err
 }
 
 // retryDelivery makes the next attempt of a delivery due now. The conflict for one that does
 // not wait for its time says what it is or waits for.
-func (s *deliveriesRoutes) retryDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
+func (s *deliveriesRoutes) retryDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -452,7 +454,7 @@ func (s *deliveriesRoutes) retryDelivery(ctx context.Context, in *DeliveryPath) 
 		made, err := s.Store.MakeDue(ctx, store.MakeDue{Account: d.Account, Delivery: d.ID})
 		if err == nil {
 			s.Effects.Notify(d.Endpoint)
-			return respond(viewDelivery(made)), nil
+			return rest.Respond(viewDelivery(made)), nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err
@@ -462,44 +464,44 @@ func (s *deliveriesRoutes) retryDelivery(ctx context.Context, in *DeliveryPath) 
 		}
 	}
 	if d.Status != postrider.Pending {
-		return nil, conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
+		return nil, rest.Conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
 	}
 	x, err := s.explain(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	return nil, conflict("delivery_not_waiting", "the delivery does not wait for its retry. "+x.String())
+	return nil, rest.Conflict("delivery_not_waiting", "the delivery does not wait for its retry. "+x.String())
 }
 
 // releaseDelivery releases a parked delivery. A delivery that is not parked is
 // a conflict.
-func (s *deliveriesRoutes) releaseDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	id, err := parseID[postrider.DeliveryID](in.Delivery)
+func (s *deliveriesRoutes) releaseDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
+	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Store.MakeDue(ctx, store.MakeDue{Account: infoOf(ctx).caller.Account, Delivery: id, Parked: true})
+	d, err := s.Store.MakeDue(ctx, store.MakeDue{Account: rest.InfoOf(ctx).Caller.Account, Delivery: id, Parked: true})
 	if errors.Is(err, postrider.ErrConflict) {
-		err = conflict("delivery_not_parked", "the delivery is not parked")
+		err = rest.Conflict("delivery_not_parked", "the delivery is not parked")
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.Effects.Notify(d.Endpoint)
-	return respond(viewDelivery(d)), nil
+	return rest.Respond(viewDelivery(d)), nil
 }
 
 // cancelDelivery cancels a pending delivery. The conflict for any other
 // delivery names its status.
-func (s *deliveriesRoutes) cancelDelivery(ctx context.Context, in *DeliveryPath) (*reply[apitypes.Delivery], error) {
-	id, err := parseID[postrider.DeliveryID](in.Delivery)
+func (s *deliveriesRoutes) cancelDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
+	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Store.Cancel(ctx, store.Cancel{Account: infoOf(ctx).caller.Account, Delivery: id})
+	d, err := s.Store.Cancel(ctx, store.Cancel{Account: rest.InfoOf(ctx).Caller.Account, Delivery: id})
 	if errors.Is(err, postrider.ErrConflict) {
 		if d, err = s.Names.Delivery(ctx, in.Delivery); err == nil {
-			err = conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
+			err = rest.Conflict("delivery_"+string(d.Status), "the delivery is "+string(d.Status))
 		}
 	}
 	if err != nil {
@@ -508,33 +510,33 @@ func (s *deliveriesRoutes) cancelDelivery(ctx context.Context, in *DeliveryPath)
 	s.Hooks.Ended.Call(observe.Ended{Status: postrider.Cancelled, Reason: postrider.ReasonCancelled, N: 1})
 	s.Effects.Notify(d.Endpoint) // the next delivery of its ordering key may be due
 	s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: d.Endpoint, Delivery: d.ID})
-	return respond(viewDelivery(d)), nil
+	return rest.Respond(viewDelivery(d)), nil
 }
 
 // listEventDeliveries lists the deliveries of one event. It reads the event
 // first, so that an unknown event is a 404 and not an empty list.
 func (s *deliveriesRoutes) listEventDeliveries(ctx context.Context, in *struct {
-	EventPath
-	Order
-	Paging
+	rest.EventPath
+	rest.Order
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Delivery]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Delivery]], error) {
 	e, err := s.Names.Event(ctx, in.Event)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewDelivery)(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.page(in.Paging)}))
+	return rest.RespondPage(viewDelivery)(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.Page(in.Paging)}))
 }
 
 // listEventAttempts lists the attempts of all deliveries of one event.
 func (s *deliveriesRoutes) listEventAttempts(ctx context.Context, in *struct {
-	EventPath
-	Paging
+	rest.EventPath
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Attempt]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Attempt]], error) {
 	e, err := s.Names.Event(ctx, in.Event)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.of()}))
+	return rest.RespondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: e.Account, Event: e.ID, Paging: in.Paging.Of()}))
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -24,50 +26,50 @@ const (
 )
 
 // registerDestinations registers the routes of the destinations of notices.
-func (s *noticesRoutes) registerDestinations(rt *router) {
+func (s *noticesRoutes) registerDestinations(rt *rest.Router) {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite
 	const limits = "An account may have 20 destinations."
-	handle(rt, route{
-		name: "create-notice-destination", path: "POST /notice-destinations",
-		summary:     "Add a destination of notices",
-		description: "An email address gets a message with a link, and nothing else until its reader follows the link. " + limits,
-		codes:       []string{"destination_exists", "too_many_destinations", "public_url_missing", "mail_missing", "too_often"},
-		scope:       write, status: 201, body: apitypes.DestinationCreate{},
+	rest.Handle(rt, rest.Route{
+		Name: "create-notice-destination", Path: "POST /notice-destinations",
+		Summary:     "Add a destination of notices",
+		Description: "An email address gets a message with a link, and nothing else until its reader follows the link. " + limits,
+		Codes:       []string{"destination_exists", "too_many_destinations", "public_url_missing", "mail_missing", "too_often"},
+		Scope:       write, Status: 201, Body: apitypes.DestinationCreate{},
 	}, s.createDestination)
-	handle(rt, route{
-		name: "list-notice-destinations", path: "GET /notice-destinations",
-		summary: "List destinations of notices, newest first",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-notice-destinations", Path: "GET /notice-destinations",
+		Summary: "List destinations of notices, newest first",
+		Scope:   read,
 	}, s.listDestinations)
-	handle(rt, route{
-		name: "get-notice-destination", path: "GET /notice-destinations/{destination}",
-		summary: "Get a destination of notices",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-notice-destination", Path: "GET /notice-destinations/{destination}",
+		Summary: "Get a destination of notices",
+		Scope:   read,
 	}, s.getDestination)
-	handle(rt, route{
-		name: "update-notice-destination", path: "PATCH /notice-destinations/{destination}",
-		summary:     "Change a destination of notices",
-		description: "A field that is left out keeps its value.",
-		scope:       write, body: apitypes.DestinationUpdate{},
+	rest.Handle(rt, rest.Route{
+		Name: "update-notice-destination", Path: "PATCH /notice-destinations/{destination}",
+		Summary:     "Change a destination of notices",
+		Description: "A field that is left out keeps its value.",
+		Scope:       write, Body: apitypes.DestinationUpdate{},
 	}, s.changeDestination)
-	handle(rt, route{
-		name: "delete-notice-destination", path: "DELETE /notice-destinations/{destination}",
-		summary: "Delete a destination of notices",
-		scope:   write, status: 204,
+	rest.Handle(rt, rest.Route{
+		Name: "delete-notice-destination", Path: "DELETE /notice-destinations/{destination}",
+		Summary: "Delete a destination of notices",
+		Scope:   write, Status: 204,
 	}, s.deleteDestination)
-	handle(rt, route{
-		name: "ask-notice-destination", path: "POST /notice-destinations/{destination}/confirmation",
-		summary:     "Send the message that asks the reader of an email address to confirm it",
-		description: "An account can have ten such messages sent at once, then one every six minutes, and three to one address, then one an hour.",
-		codes:       []string{"destination_no_email", "public_url_missing", "mail_missing", "too_often"},
-		scope:       write,
+	rest.Handle(rt, rest.Route{
+		Name: "ask-notice-destination", Path: "POST /notice-destinations/{destination}/confirmation",
+		Summary:     "Send the message that asks the reader of an email address to confirm it",
+		Description: "An account can have ten such messages sent at once, then one every six minutes, and three to one address, then one an hour.",
+		Codes:       []string{"destination_no_email", "public_url_missing", "mail_missing", "too_often"},
+		Scope:       write,
 	}, s.confirmDestination)
-	handle(rt, route{
-		name: "test-notice-destination", path: "POST /notice-destinations/{destination}/test",
-		summary:     "Send a test message to a destination of notices",
-		description: "The message is sent soon after; last_sent_at and last_error say what became of it.",
-		codes:       []string{"destination_unconfirmed", "destination_unsubscribed", "too_often"},
-		scope:       write,
+	rest.Handle(rt, rest.Route{
+		Name: "test-notice-destination", Path: "POST /notice-destinations/{destination}/test",
+		Summary:     "Send a test message to a destination of notices",
+		Description: "The message is sent soon after; last_sent_at and last_error say what became of it.",
+		Codes:       []string{"destination_unconfirmed", "destination_unsubscribed", "too_often"},
+		Scope:       write,
 	}, s.testDestination)
 }
 
@@ -78,7 +80,7 @@ type destinationPath struct {
 
 // viewDestination returns what puts a destination into the form of a response.
 func viewDestination(ctx context.Context) func(postrider.Destination) apitypes.Destination {
-	bound := !infoOf(ctx).caller.Account.IsZero()
+	bound := !rest.InfoOf(ctx).Caller.Account.IsZero()
 	return func(d postrider.Destination) apitypes.Destination {
 		// The detail about the mail server may have an address of the platform's network.
 		if name, _, _ := strings.Cut(d.LastError, ":"); bound && name == string(postrider.FailureMailServer) {
@@ -91,10 +93,10 @@ func viewDestination(ctx context.Context) func(postrider.Destination) apitypes.D
 // fullDestination returns a destination as an operator may see it.
 func fullDestination(d postrider.Destination) apitypes.Destination {
 	view := apitypes.Destination{
-		ID: d.ID, Account: orNull(d.Account), Channel: d.Channel, Address: d.Address, Language: d.Language,
-		Unsubscribed: append([]postrider.NoticeKind{}, d.Unsubscribed...), State: d.State(), Asked: orNull(d.Ask),
-		CreatedAt: instant(d.CreatedAt), ConfirmedAt: timeOrNull(d.ConfirmedAt), LastSentAt: timeOrNull(d.LastSentAt),
-		Failures: d.Failures, LastError: orNull(d.LastError),
+		ID: d.ID, Account: render.OrNull(d.Account), Channel: d.Channel, Address: d.Address, Language: d.Language,
+		Unsubscribed: append([]postrider.NoticeKind{}, d.Unsubscribed...), State: d.State(), Asked: render.OrNull(d.Ask),
+		CreatedAt: render.Instant(d.CreatedAt), ConfirmedAt: render.TimeOrNull(d.ConfirmedAt), LastSentAt: render.TimeOrNull(d.LastSentAt),
+		Failures: d.Failures, LastError: render.OrNull(d.LastError),
 	}
 	if d.Channel == postrider.ChannelSlack {
 		view.Address = maskWebhook(d.Address)
@@ -118,9 +120,9 @@ func maskWebhook(raw string) string {
 // createDestination adds a destination. The scopes of a caller of all accounts say nothing of
 // the operator's destinations, which get the notices of the installation: these are an
 // admin's.
-func (s *noticesRoutes) createDestination(ctx context.Context, _ *none) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) createDestination(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Destination], error) {
 	var body apitypes.DestinationCreate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	account, err := s.Names.ResolveLiveAccount(ctx, "account", body.Account)
@@ -149,17 +151,17 @@ func (s *noticesRoutes) createDestination(ctx context.Context, _ *none) (*reply[
 	err = s.Store.PutDestination(ctx, d, maxDestinations)
 	switch {
 	case errors.Is(err, store.ErrTooMany):
-		return nil, conflict("too_many_destinations", fmt.Sprintf("there are %d destinations already", maxDestinations))
+		return nil, rest.Conflict("too_many_destinations", fmt.Sprintf("there are %d destinations already", maxDestinations))
 	case errors.Is(err, postrider.ErrConflict):
-		return nil, conflict("destination_exists", "there is a destination with this address already")
+		return nil, rest.Conflict("destination_exists", "there is a destination with this address already")
 	}
-	return respondWith(viewDestination(ctx))(s.findDestination(ctx, d.ID.String()))
+	return rest.RespondWith(viewDestination(ctx))(s.findDestination(ctx, d.ID.String()))
 }
 
 // mayManage refuses the operator's destinations to all but admins.
 func (s *noticesRoutes) mayManage(ctx context.Context, d postrider.Destination) error {
-	if d.Account.IsZero() && !infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
-		return &apiError{class: errForbidden, detail: "destinations of the operator need a key with the scope admin; name an account for one of its own"}
+	if d.Account.IsZero() && !rest.InfoOf(ctx).Caller.Allows(postrider.ScopeAdmin) {
+		return &rest.Error{Class: rest.ErrForbidden, Detail: "destinations of the operator need a key with the scope admin; name an account for one of its own"}
 	}
 	return nil
 }
@@ -170,27 +172,27 @@ func (s *noticesRoutes) allowConfirmation(d postrider.Destination) error {
 		return errNoMail
 	}
 	if s.PublicURL == "" {
-		return errNoPublicURL
+		return rest.ErrNoPublicURL
 	}
-	if err := s.confirmations.allow(d.Account); err != nil {
+	if err := s.confirmations.Allow(d.Account); err != nil {
 		return err
 	}
-	return s.addresses.allow(d.Address)
+	return s.addresses.Allow(d.Address)
 }
 
 // errNoMail is the response to an email address without a mail server.
-var errNoMail = &apiError{
-	class: postrider.ErrInvalid, code: "mail_missing",
-	detail: "emails need a mail server, which is not set: start the server with --smtp-url (POSTRIDER_SMTP_URL)",
+var errNoMail = &rest.Error{
+	Class: postrider.ErrInvalid, Code: "mail_missing",
+	Detail: "emails need a mail server, which is not set: start the server with --smtp-url (POSTRIDER_SMTP_URL)",
 }
 
 // checkAddress returns the address in the form in which it is stored. The URL of an account's
 // webhook must be one that endpoints may have, too; the operator's may be anywhere.
 func (s *noticesRoutes) checkAddress(d postrider.Destination, address string) (string, error) {
-	wrong := func(reason string) error { return invalid("address", postrider.FaultMalformed, reason) }
+	wrong := func(reason string) error { return rest.Invalid("address", postrider.FaultMalformed, reason) }
 	switch {
 	case address == "":
-		return "", invalid("address", postrider.FaultRequired, "is required")
+		return "", rest.Invalid("address", postrider.FaultRequired, "is required")
 	case d.Channel == postrider.ChannelEmail:
 		parsed, err := mail.ParseAddress(address)
 		local, domain, _ := strings.Cut(address, "@")
@@ -199,9 +201,9 @@ func (s *noticesRoutes) checkAddress(d postrider.Destination, address string) (s
 		}
 		return local + "@" + strings.ToLower(domain), nil
 	case d.Channel != postrider.ChannelSlack:
-		return "", invalid("channel", postrider.FaultNotAChoice, "must be email or slack")
+		return "", rest.Invalid("channel", postrider.FaultNotAChoice, "must be email or slack")
 	case len(address) > maxWebhook:
-		return "", tooLong("address", maxWebhook, "is too long")
+		return "", rest.TooLong("address", maxWebhook, "is too long")
 	case d.Account.IsZero():
 		at, err := url.Parse(address)
 		if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || at.User != nil {
@@ -211,7 +213,7 @@ func (s *noticesRoutes) checkAddress(d postrider.Destination, address string) (s
 	}
 	canonical, err := s.Guard.CheckURL(address)
 	if fault, ok := errors.AsType[*postrider.InvalidError](err); ok {
-		return "", invalid("address", fault.Code, fault.Reason)
+		return "", rest.Invalid("address", fault.Code, fault.Reason)
 	}
 	return canonical, err
 }
@@ -225,7 +227,7 @@ func isASCII(text string) bool {
 // checkLanguage refuses a language that messages do not have.
 func checkLanguage(language string) error {
 	if !slices.Contains(postrider.MessageLanguages, language) {
-		return invalid("language", postrider.FaultNotAChoice, "must be "+strings.Join(postrider.MessageLanguages, " or "))
+		return rest.Invalid("language", postrider.FaultNotAChoice, "must be "+strings.Join(postrider.MessageLanguages, " or "))
 	}
 	return nil
 }
@@ -237,9 +239,9 @@ func checkKinds(kinds []postrider.NoticeKind) error {
 		field := fmt.Sprintf("kinds[%d]", i)
 		switch {
 		case !slices.Contains(postrider.NoticeKinds, kind):
-			faults = append(faults, invalid(field, postrider.FaultNotAChoice, "must be a kind of notice"))
+			faults = append(faults, rest.Invalid(field, postrider.FaultNotAChoice, "must be a kind of notice"))
 		case slices.Contains(kinds[:i], kind):
-			faults = append(faults, invalid(field, postrider.FaultRepeated, "must be there once"))
+			faults = append(faults, rest.Invalid(field, postrider.FaultRepeated, "must be there once"))
 		}
 	}
 	return errors.Join(faults...)
@@ -249,29 +251,29 @@ func checkKinds(kinds []postrider.NoticeKind) error {
 func (s *noticesRoutes) listDestinations(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Operator bool   `query:"operator" doc:"Whether to list only the operator's; default false."`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Destination]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Destination]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewDestination(ctx))(s.Store.Destinations(ctx, store.DestinationQuery{Account: account, Operator: in.Operator, Paging: in.Paging.of()}))
+	return rest.RespondPage(viewDestination(ctx))(s.Store.Destinations(ctx, store.DestinationQuery{Account: account, Operator: in.Operator, Paging: in.Paging.Of()}))
 }
 
 // findDestination returns the destination if the caller may see it.
 func (s *noticesRoutes) findDestination(ctx context.Context, text string) (postrider.Destination, error) {
-	id, err := parseID[postrider.DestinationID](text)
+	id, err := rest.ParseID[postrider.DestinationID](text)
 	if err != nil {
 		return postrider.Destination{}, err
 	}
-	d, err := store.First(s.Store.Destinations(ctx, store.DestinationQuery{ID: id, Account: infoOf(ctx).caller.Account}))
-	infoOf(ctx).account = d.Account
+	d, err := store.First(s.Store.Destinations(ctx, store.DestinationQuery{ID: id, Account: rest.InfoOf(ctx).Caller.Account}))
+	rest.InfoOf(ctx).Account = d.Account
 	return d, err
 }
 
-func (s *noticesRoutes) getDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
-	return respondWith(viewDestination(ctx))(s.findDestination(ctx, in.Destination))
+func (s *noticesRoutes) getDestination(ctx context.Context, in *destinationPath) (*rest.Reply[apitypes.Destination], error) {
+	return rest.RespondWith(viewDestination(ctx))(s.findDestination(ctx, in.Destination))
 }
 
 // ownDestination returns the destination if the caller may change it.
@@ -284,9 +286,9 @@ func (s *noticesRoutes) ownDestination(ctx context.Context, text string) (postri
 }
 
 // changeDestination changes the language and the kinds.
-func (s *noticesRoutes) changeDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) changeDestination(ctx context.Context, in *destinationPath) (*rest.Reply[apitypes.Destination], error) {
 	var body apitypes.DestinationUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	d, err := s.ownDestination(ctx, in.Destination)
@@ -303,11 +305,11 @@ func (s *noticesRoutes) changeDestination(ctx context.Context, in *destinationPa
 		return nil, errors.Join(err, checkKinds(kinds))
 	}
 	changed, err := s.Store.ChangeDestination(ctx, c)
-	infoOf(ctx).changed(fullDestination(d), fullDestination(changed))
-	return respondWith(viewDestination(ctx))(changed, err)
+	rest.InfoOf(ctx).Changed(fullDestination(d), fullDestination(changed))
+	return rest.RespondWith(viewDestination(ctx))(changed, err)
 }
 
-func (s *noticesRoutes) deleteDestination(ctx context.Context, in *destinationPath) (*none, error) {
+func (s *noticesRoutes) deleteDestination(ctx context.Context, in *destinationPath) (*rest.None, error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err != nil {
 		return nil, err
@@ -316,10 +318,10 @@ func (s *noticesRoutes) deleteDestination(ctx context.Context, in *destinationPa
 }
 
 // confirmDestination asks the sender for the message with the link.
-func (s *noticesRoutes) confirmDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) confirmDestination(ctx context.Context, in *destinationPath) (*rest.Reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err == nil && d.Channel != postrider.ChannelEmail {
-		err = conflict("destination_no_email", "only an email address needs to be confirmed")
+		err = rest.Conflict("destination_no_email", "only an email address needs to be confirmed")
 	}
 	if err == nil {
 		err = s.allowConfirmation(d)
@@ -327,25 +329,25 @@ func (s *noticesRoutes) confirmDestination(ctx context.Context, in *destinationP
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskConfirmation}))
+	return rest.RespondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskConfirmation}))
 }
 
 // testDestination asks the sender for a test message.
-func (s *noticesRoutes) testDestination(ctx context.Context, in *destinationPath) (*reply[apitypes.Destination], error) {
+func (s *noticesRoutes) testDestination(ctx context.Context, in *destinationPath) (*rest.Reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err == nil && d.ConfirmedAt.IsZero() {
-		err = conflict("destination_unconfirmed", "its reader has not confirmed the address")
+		err = rest.Conflict("destination_unconfirmed", "its reader has not confirmed the address")
 	}
 	if err == nil && slices.Contains(d.Unsubscribed, postrider.AllKinds) {
-		err = conflict("destination_unsubscribed", "its reader wants no messages; ask for a confirmation again")
+		err = rest.Conflict("destination_unsubscribed", "its reader wants no messages; ask for a confirmation again")
 	}
 	if err == nil {
-		err = s.tests.allow(d.ID)
+		err = s.tests.Allow(d.ID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskTest}))
+	return rest.RespondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskTest}))
 }
 
 // The limits of messages that people ask for: they leave for addresses of third parties.

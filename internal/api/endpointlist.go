@@ -7,6 +7,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -20,15 +22,15 @@ func (s *endpointsRoutes) listEndpoints(ctx context.Context, in *struct {
 	Health  string `query:"health" enum:"healthy,warned,disabled" doc:"By state.health: the status of its health that was recorded last. It follows hours after the first failure, so an endpoint that is failing can be healthy; with failing=false it is not."`
 	Circuit string `query:"circuit" enum:"closed,open,half_open" doc:"By state.circuit."`
 	Failing string `query:"failing" enum:"true,false" doc:"By state.failing_since. True: only endpoints that have accepted nothing for a minute, or since their circuit opened. False: only the others."`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Endpoint]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Endpoint]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
 	if in.UID != "" && account.IsZero() {
-		return nil, invalid("account", postrider.FaultRequired, "is required with uid")
+		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with uid")
 	}
 	wanted, err := endpointIDs(in.IDs)
 	if err != nil {
@@ -36,7 +38,7 @@ func (s *endpointsRoutes) listEndpoints(ctx context.Context, in *struct {
 	}
 	query := store.EndpointQuery{
 		Account: account, IDs: wanted, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Health: postrider.HealthStatus(in.Health),
-		Circuit: postrider.CircuitStatus(in.Circuit), Paging: in.Paging.of(),
+		Circuit: postrider.CircuitStatus(in.Circuit), Paging: in.Paging.Of(),
 	}
 	if in.Failing != "" {
 		query.Failing = new(in.Failing == "true")
@@ -61,7 +63,7 @@ func (s *endpointsRoutes) listEndpoints(ctx context.Context, in *struct {
 	for _, secret := range secrets {
 		of[secret.Endpoint] = append(of[secret.Endpoint], secret)
 	}
-	return respondPage(func(e postrider.Endpoint) apitypes.Endpoint {
+	return rest.RespondPage(func(e postrider.Endpoint) apitypes.Endpoint {
 		view := s.viewEndpoint(e, of[e.ID])
 		view.State = states[e.ID]
 		return view
@@ -75,12 +77,12 @@ func endpointIDs(list string) (ids []postrider.EndpointID, err error) {
 	}
 	texts := strings.Split(list, ",")
 	if len(texts) > maxEndpointIDs {
-		return nil, invalid("ids", postrider.FaultWrongCount, "must have at most 100 ids")
+		return nil, rest.Invalid("ids", postrider.FaultWrongCount, "must have at most 100 ids")
 	}
 	for _, text := range texts {
 		id, err := postrider.ParseID[postrider.EndpointID](text)
 		if err != nil {
-			return nil, invalid("ids", postrider.FaultMalformed, "must be ids of endpoints")
+			return nil, rest.Invalid("ids", postrider.FaultMalformed, "must be ids of endpoints")
 		}
 		ids = append(ids, id)
 	}
@@ -105,7 +107,7 @@ func (s *endpointsRoutes) statesOf(ctx context.Context, ids []postrider.Endpoint
 			failing = append(failing, state.Endpoint)
 		}
 	}
-	failures, err := failuresOf(ctx, s.Store, failing...)
+	failures, err := render.LastFailures(ctx, s.Store, failing...)
 	for id, failure := range failures {
 		of[id].LastFailure = failure
 	}
@@ -116,9 +118,9 @@ func (s *endpointsRoutes) statesOf(ctx context.Context, ids []postrider.Endpoint
 // are times of day.
 func viewState(s store.EndpointState) *apitypes.EndpointState {
 	view := &apitypes.EndpointState{
-		Health: cmp.Or(s.Health.Status, postrider.Healthy), HealthReason: orNull(s.Health.Reason),
-		Circuit: cmp.Or(s.Circuit.Status, postrider.CircuitClosed), FailingSince: timeOrNull(s.Circuit.FailingSince),
-		OldestDueMS: orNull(s.DueFor.Milliseconds()), Pending: s.Pending, PendingMore: s.Pending == store.MaxPending, Delivered: s.Delivered, Dead: s.Dead,
+		Health: cmp.Or(s.Health.Status, postrider.Healthy), HealthReason: render.OrNull(s.Health.Reason),
+		Circuit: cmp.Or(s.Circuit.Status, postrider.CircuitClosed), FailingSince: render.TimeOrNull(s.Circuit.FailingSince),
+		OldestDueMS: render.OrNull(s.DueFor.Milliseconds()), Pending: s.Pending, PendingMore: s.Pending == store.MaxPending, Delivered: s.Delivered, Dead: s.Dead,
 	}
 	if ended := s.Delivered + s.Dead; ended > 0 {
 		rate := float64(s.Delivered) / float64(ended)

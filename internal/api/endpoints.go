@@ -11,6 +11,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -23,9 +25,9 @@ func (s *endpointsRoutes) viewEndpoint(e postrider.Endpoint, secrets []postrider
 		patterns = append(patterns, string(p))
 	}
 	view := apitypes.Endpoint{
-		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: orNull(e.UID), URL: e.URL, Description: e.Description,
-		EventTypes: patterns, Status: e.Status, StatusReason: orNull(e.StatusReason), StatusSince: instant(e.StatusSince), FullSince: timeOrNull(e.FullSince), PolicyError: orNull(e.PolicyError),
-		Warnings: s.warnings(e, secrets), VerifiedAt: timeOrNull(e.VerifiedAt), CreatedAt: instant(e.CreatedAt), UpdatedAt: instant(e.UpdatedAt),
+		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: render.OrNull(e.UID), URL: e.URL, Description: e.Description,
+		EventTypes: patterns, Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince), FullSince: render.TimeOrNull(e.FullSince), PolicyError: render.OrNull(e.PolicyError),
+		Warnings: s.warnings(e, secrets), VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
 	}
 	if e.PolicyError == "" {
 		view.Policy = viewPolicy(e.Policy)
@@ -150,8 +152,8 @@ type endpointsDeps struct {
 	Store     endpointsStore
 	Clock     *store.Clock
 	IDs       *store.IDs
-	Names     *Names
-	Effects   *Effects
+	Names     *rest.Names
+	Effects   *rest.Effects
 	Guard     Guard
 	Verifier  Verifier
 	Vault     endpointsVault
@@ -173,63 +175,63 @@ type endpointsRoutes struct {
 	// manualSends limits tests and verifications, per endpoint. Without it, anyone who
 	// may create endpoints could make the node send requests to a third party without
 	// end.
-	manualSends *limiter[postrider.EndpointID]
+	manualSends *rest.Limiter[postrider.EndpointID]
 }
 
 // New returns the routes of endpoints.
 func newEndpoints(d endpointsDeps) *endpointsRoutes {
 	// A burst of five and one every 12 s: at most ten in any minute.
-	return &endpointsRoutes{d, newLimiter[postrider.EndpointID](12*time.Second, 5,
+	return &endpointsRoutes{d, rest.NewLimiter[postrider.EndpointID](12*time.Second, 5,
 		"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After")}
 }
 
 // Register registers the routes of endpoints.
-func (s *endpointsRoutes) Register(rt *router) {
+func (s *endpointsRoutes) Register(rt *rest.Router) {
 	read, write, operate := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite, postrider.ScopeWebhooksOperate
-	handle(rt, route{
-		name: "create-endpoint", path: "POST /endpoints",
-		summary: "Create an endpoint",
-		codes:   []string{"uid_taken", "endpoint_quota_used"},
-		scope:   write, status: 201, body: apitypes.EndpointCreate{},
+	rest.Handle(rt, rest.Route{
+		Name: "create-endpoint", Path: "POST /endpoints",
+		Summary: "Create an endpoint",
+		Codes:   []string{"uid_taken", "endpoint_quota_used"},
+		Scope:   write, Status: 201, Body: apitypes.EndpointCreate{},
 	}, s.createEndpoint)
-	handle(rt, route{
-		name: "list-endpoints", path: "GET /endpoints",
-		summary: "List endpoints, newest first",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-endpoints", Path: "GET /endpoints",
+		Summary: "List endpoints, newest first",
+		Scope:   read,
 	}, s.listEndpoints)
-	handle(rt, route{
-		name: "get-endpoint", path: "GET /endpoints/{endpoint}",
-		summary:     "Get an endpoint",
-		description: "A deleted endpoint is found too.",
-		scope:       read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-endpoint", Path: "GET /endpoints/{endpoint}",
+		Summary:     "Get an endpoint",
+		Description: "A deleted endpoint is found too.",
+		Scope:       read,
 	}, s.getEndpoint)
-	handle(rt, route{
-		name: "update-endpoint", path: "PATCH /endpoints/{endpoint}",
-		summary:     "Change an endpoint",
-		description: "A field that is left out keeps its value. Null sets a field back to its default.",
-		codes:       []string{"endpoint_deleted", "uid_taken", "conflict"},
-		scope:       write, body: apitypes.EndpointUpdate{}, withdraws: true,
+	rest.Handle(rt, rest.Route{
+		Name: "update-endpoint", Path: "PATCH /endpoints/{endpoint}",
+		Summary:     "Change an endpoint",
+		Description: "A field that is left out keeps its value. Null sets a field back to its default.",
+		Codes:       []string{"endpoint_deleted", "uid_taken", "conflict"},
+		Scope:       write, Body: apitypes.EndpointUpdate{}, Withdraws: true,
 	}, s.changeEndpoint)
-	handle(rt, route{
-		name: "delete-endpoint", path: "DELETE /endpoints/{endpoint}",
-		summary: "Delete an endpoint and cancel its pending deliveries",
-		codes:   []string{"conflict"},
-		scope:   write, status: 204, withdraws: true,
+	rest.Handle(rt, rest.Route{
+		Name: "delete-endpoint", Path: "DELETE /endpoints/{endpoint}",
+		Summary: "Delete an endpoint and cancel its pending deliveries",
+		Codes:   []string{"conflict"},
+		Scope:   write, Status: 204, Withdraws: true,
 	}, s.deleteEndpoint)
 	s.registerStatusChanges(rt)
-	handle(rt, route{
-		name: "verify-endpoint", path: "POST /endpoints/{endpoint}/verify",
-		summary:     "Verify that an endpoint's receiver wants events",
-		description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
-		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
-		scope:       operate, body: apitypes.EndpointVerification{}, empty: true, receiverTime: handshakeTime,
+	rest.Handle(rt, rest.Route{
+		Name: "verify-endpoint", Path: "POST /endpoints/{endpoint}/verify",
+		Summary:     "Verify that an endpoint's receiver wants events",
+		Description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
+		Codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
+		Scope:       operate, Body: apitypes.EndpointVerification{}, Empty: true, ReceiverTime: handshakeTime,
 	}, s.verifyEndpoint)
-	handle(rt, route{
-		name: "test-endpoint", path: "POST /endpoints/{endpoint}/test",
-		summary:     "Send a test event to this endpoint alone",
-		description: "The endpoint's event types do not matter.",
-		codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_paused", "endpoint_disabled", "too_often"},
-		scope:       operate, status: 202, body: apitypes.EndpointTest{}, empty: true,
+	rest.Handle(rt, rest.Route{
+		Name: "test-endpoint", Path: "POST /endpoints/{endpoint}/test",
+		Summary:     "Send a test event to this endpoint alone",
+		Description: "The endpoint's event types do not matter.",
+		Codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_paused", "endpoint_disabled", "too_often"},
+		Scope:       operate, Status: 202, Body: apitypes.EndpointTest{}, Empty: true,
 	}, s.testEndpoint)
 	s.registerOrdering(rt)
 	s.registerHealth(rt)
@@ -240,12 +242,12 @@ func (s *endpointsRoutes) Register(rt *router) {
 // signature schemes last: whether they fit is only known if both are valid. The
 // endpoint starts with the default policy, and the request is applied to it as a
 // change would be. The response shows the texts of the secrets.
-func (s *endpointsRoutes) createEndpoint(ctx context.Context, _ *none) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) createEndpoint(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointCreate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	if err := checkMaySet(infoOf(ctx).caller, body.Policy); err != nil {
+	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}
 	account, err := s.Names.RequireAccount(ctx, "account", body.Account)
@@ -256,7 +258,7 @@ func (s *endpointsRoutes) createEndpoint(ctx context.Context, _ *none) (*reply[a
 		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, Kind: cmp.Or(body.Kind, postrider.KindHTTP), UID: body.UID, URL: body.URL,
 		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
-	e.EventTypes = patterns(body.EventTypes)
+	e.EventTypes = rest.Patterns(body.EventTypes)
 	faults := s.setPolicy(ctx, &e, postrider.Endpoint{}, body.Policy)
 	secrets, shown, secretErr := s.Secrets.New(ctx, e.ID, body.NewSecrets)
 	if err := errors.Join(err, faults, secretErr); err != nil {
@@ -279,7 +281,7 @@ func (s *endpointsRoutes) createEndpoint(ctx context.Context, _ *none) (*reply[a
 	}
 	view := s.viewEndpoint(e, secrets)
 	view.Secrets = shown
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // setPolicy applies the policy of the request to the endpoint, normalizes its
@@ -334,13 +336,13 @@ func (s *endpointsRoutes) setPolicy(ctx context.Context, e *postrider.Endpoint, 
 	return s.Vault.EncryptCredentials(ctx, e, c)
 }
 
-// checkURL returns the canonical form of the endpoint's URL; an inspector has none.
+// CheckURL returns the canonical form of the endpoint's URL; an inspector has none.
 func (s *endpointsRoutes) checkURL(e postrider.Endpoint) (string, error) {
 	switch {
 	case e.Kind != postrider.KindInspector:
 		return s.Guard.CheckURL(e.URL)
 	case e.URL != "":
-		return "", invalid("url", postrider.FaultNotAllowed, "must be left out: an inspector has none")
+		return "", rest.Invalid("url", postrider.FaultNotAllowed, "must be left out: an inspector has none")
 	}
 	return "", nil
 }
@@ -354,13 +356,13 @@ func checkInspector(e postrider.Endpoint) error {
 	const reason = "must be left out: an inspector connects to nothing"
 	var faults []error
 	if e.Policy.TLS != (postrider.TLS{}) {
-		faults = append(faults, invalid("tls", postrider.FaultNotAllowed, reason))
+		faults = append(faults, rest.Invalid("tls", postrider.FaultNotAllowed, reason))
 	}
 	if e.Policy.Auth.Kind == postrider.AuthOAuth2 {
-		faults = append(faults, invalid("auth.type", postrider.FaultNotAllowed, reason))
+		faults = append(faults, rest.Invalid("auth.type", postrider.FaultNotAllowed, reason))
 	}
 	if e.Policy.MaxRedirects != 0 {
-		faults = append(faults, invalid("max_redirects", postrider.FaultNotAllowed, reason))
+		faults = append(faults, rest.Invalid("max_redirects", postrider.FaultNotAllowed, reason))
 	}
 	return errors.Join(faults...)
 }
@@ -368,11 +370,11 @@ func checkInspector(e postrider.Endpoint) error {
 // checkEndpoint returns all faults of an endpoint's fields besides its URL and
 // its policy.
 func checkEndpoint(e postrider.Endpoint) error {
-	faults := []error{checkUID(e.UID), checkText("description", e.Description, maxDescription)}
-	if n := len(e.EventTypes); n < 1 || n > maxPatterns {
-		faults = append(faults, wrongCount("event_types", 1, maxPatterns, "patterns"))
+	faults := []error{rest.CheckUID(e.UID), rest.CheckText("description", e.Description, rest.MaxDescription)}
+	if n := len(e.EventTypes); n < 1 || n > rest.MaxPatterns {
+		faults = append(faults, rest.WrongCount("event_types", 1, rest.MaxPatterns, "patterns"))
 	}
-	for i, p := range e.EventTypes[:min(len(e.EventTypes), maxPatterns)] {
+	for i, p := range e.EventTypes[:min(len(e.EventTypes), rest.MaxPatterns)] {
 		faults = append(faults, p.Check(fmt.Sprintf("event_types[%d]", i)))
 	}
 	return errors.Join(faults...)
@@ -386,7 +388,7 @@ func (s *endpointsRoutes) checkTokenURL(a *postrider.Auth) error {
 		return nil
 	}
 	if a.TokenURL == "" {
-		return invalid("auth.token_url", postrider.FaultRequired, "is required")
+		return rest.Invalid("auth.token_url", postrider.FaultRequired, "is required")
 	}
 	url, err := s.Guard.CheckURL(a.TokenURL)
 	a.TokenURL = url
@@ -397,7 +399,7 @@ func (s *endpointsRoutes) checkTokenURL(a *postrider.Auth) error {
 }
 
 // getEndpoint returns a deleted endpoint too, because its history remains.
-func (s *endpointsRoutes) getEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) getEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
 	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -406,17 +408,17 @@ func (s *endpointsRoutes) getEndpoint(ctx context.Context, in *EndpointPath) (*r
 	if err != nil {
 		return nil, err
 	}
-	return respond(s.viewEndpoint(e, secrets)), nil
+	return rest.Respond(s.viewEndpoint(e, secrets)), nil
 }
 
 // changeEndpoint applies a PATCH: an omitted field keeps its value, and null
 // sets the default. A new URL must be verified again.
-func (s *endpointsRoutes) changeEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) changeEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	if err := checkMaySet(infoOf(ctx).caller, body.Policy); err != nil {
+	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}
 	return s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
@@ -425,7 +427,7 @@ func (s *endpointsRoutes) changeEndpoint(ctx context.Context, in *EndpointPath) 
 		set(&e.Description, body.Description, "")
 		e.URL = cmp.Or(body.URL, e.URL)
 		if body.EventTypes != nil {
-			e.EventTypes = patterns(body.EventTypes)
+			e.EventTypes = rest.Patterns(body.EventTypes)
 		}
 		if err := s.setPolicy(ctx, e, was, body.Policy); err != nil {
 			return err
@@ -438,23 +440,23 @@ func (s *endpointsRoutes) changeEndpoint(ctx context.Context, in *EndpointPath) 
 		if e.URL != was.URL {
 			s.resetVerification(e)
 			if from, to := host(was.URL), host(e.URL); from != to {
-				infoOf(ctx).note("host", from+" to "+to)
+				rest.InfoOf(ctx).Note("host", from+" to "+to)
 			}
 		}
-		infoOf(ctx).changed(s.viewEndpoint(was, nil), s.viewEndpoint(*e, nil))
+		rest.InfoOf(ctx).Changed(s.viewEndpoint(was, nil), s.viewEndpoint(*e, nil))
 		return nil
 	}))
 }
 
 // deleteEndpoint marks the endpoint as deleted. Its pending deliveries are
 // cancelled in the background.
-func (s *endpointsRoutes) deleteEndpoint(ctx context.Context, in *EndpointPath) (*none, error) {
+func (s *endpointsRoutes) deleteEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.None, error) {
 	_, err := s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		e.Status, e.StatusReason = postrider.EndpointDeleted, ""
 		return nil
 	}))
 	switch {
-	case errors.Is(err, ErrDeleted): // a client that repeats a DELETE takes a 404 for success
+	case errors.Is(err, rest.ErrDeleted): // a client that repeats a DELETE takes a 404 for success
 		return nil, postrider.ErrNotFound
 	case err == nil:
 		s.Effects.Canceller.CancelDeleted()
@@ -466,7 +468,7 @@ func (s *endpointsRoutes) deleteEndpoint(ctx context.Context, in *EndpointPath) 
 // write if the endpoint has changed since it was read. modify then starts again
 // with the new state, so change may be called several times and must not keep
 // anything from an earlier call.
-func (s *endpointsRoutes) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*rest.Reply[apitypes.Endpoint], error) {
 	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
 }
 
@@ -475,7 +477,7 @@ func (s *endpointsRoutes) modify(ctx context.Context, text string, change func(*
 // endpoint has changed since it was read, which another try resolves, or its new uid
 // is in use, which none does. The text of the last error names both; its code takes a
 // change of the uid for the cause.
-func (s *endpointsRoutes) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*rest.Reply[apitypes.Endpoint], error) {
 	code := "conflict"
 	for range 3 {
 		e, err := s.Names.ChangeableEndpoint(ctx, text)
@@ -495,7 +497,7 @@ func (s *endpointsRoutes) put(ctx context.Context, text string, change func(*sto
 			return nil, err
 		}
 		if !p.CloseCircuit && reflect.DeepEqual(p.Endpoint, e) {
-			return respond(s.viewEndpoint(e, secrets)), nil // updated_at stays
+			return rest.Respond(s.viewEndpoint(e, secrets)), nil // updated_at stays
 		}
 		circuit, closes, err := s.circuitToClose(ctx, p)
 		if err != nil {
@@ -506,13 +508,13 @@ func (s *endpointsRoutes) put(ctx context.Context, text string, change func(*sto
 			if closes {
 				s.Hooks.CircuitChanged.Call(circuit)
 			}
-			return respond(s.viewEndpoint(e, secrets)), nil
+			return rest.Respond(s.viewEndpoint(e, secrets)), nil
 		}
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err
 		}
 	}
-	return nil, conflict(code, "another endpoint of the account has this uid, or it is being changed by others")
+	return nil, rest.Conflict(code, "another endpoint of the account has this uid, or it is being changed by others")
 }
 
 // circuitToClose returns the circuit as the change is about to store it, and
@@ -534,7 +536,7 @@ func (s *endpointsRoutes) circuitToClose(ctx context.Context, p store.PutEndpoin
 func (s *endpointsRoutes) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	e, err := s.Store.PutEndpoint(ctx, p)
 	if errors.Is(err, postrider.ErrConflict) {
-		return e, errors.Join(conflict("uid_taken", "another endpoint of the account has this uid"), err)
+		return e, errors.Join(rest.Conflict("uid_taken", "another endpoint of the account has this uid"), err)
 	}
 	if err != nil {
 		return e, err
@@ -544,8 +546,8 @@ func (s *endpointsRoutes) putEndpoint(ctx context.Context, p store.PutEndpoint) 
 }
 
 // awaited returns a function that awaits the change of an endpoint that its arguments say of.
-func (s *endpointsRoutes) awaited(ctx context.Context) func(*reply[apitypes.Endpoint], error) (*reply[apitypes.Endpoint], error) {
-	return func(r *reply[apitypes.Endpoint], err error) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) awaited(ctx context.Context) func(*rest.Reply[apitypes.Endpoint], error) (*rest.Reply[apitypes.Endpoint], error) {
+	return func(r *rest.Reply[apitypes.Endpoint], err error) (*rest.Reply[apitypes.Endpoint], error) {
 		if err == nil {
 			s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: r.Body.ID})
 		}

@@ -7,34 +7,35 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 )
 
 // eventReplayRate is how many deliveries of an event are replayed in a second, unless the
 // request says otherwise: faster than other replays, since few events have many.
 const eventReplayRate = 500
 
-func (s *replaysRoutes) registerEventReplays(rt *router) {
-	handle(rt, route{
-		name: "replay-event", path: "POST /events/{event}/replay",
-		summary:     "Replay an event's deliveries that have ended",
-		description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending or a resolved dead letter. A replay job does it, so that it makes no difference how many endpoints there are; see its progress, and list its deliveries by replay_job.",
-		codes:       []string{"too_many_replays", "gone"},
-		scope:       postrider.ScopeWebhooksOperate, status: 202, body: apitypes.EventReplay{}, empty: true,
+func (s *replaysRoutes) registerEventReplays(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "replay-event", Path: "POST /events/{event}/replay",
+		Summary:     "Replay an event's deliveries that have ended",
+		Description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending or a resolved dead letter. A replay job does it, so that it makes no difference how many endpoints there are; see its progress, and list its deliveries by replay_job.",
+		Codes:       []string{"too_many_replays", "gone"},
+		Scope:       postrider.ScopeWebhooksOperate, Status: 202, Body: apitypes.EventReplay{}, Empty: true,
 	}, s.replayEvent)
 }
 
 // replayEvent creates a replay job for the last delivery of the event to each endpoint. An event
 // may have a hundred thousand of them, more than one request can replay in time.
-func (s *replaysRoutes) replayEvent(ctx context.Context, in *EventPath) (*reply[apitypes.Replay], error) {
+func (s *replaysRoutes) replayEvent(ctx context.Context, in *rest.EventPath) (*rest.Reply[apitypes.Replay], error) {
 	var body apitypes.EventReplay
-	if err := decodeIfAny(ctx, &body); err != nil {
+	if err := rest.DecodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
 	e, err := s.Names.Event(ctx, in.Event)
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := filtered[postrider.EndpointID]("endpoint", body.Endpoint)
+	endpoint, err := rest.Filtered[postrider.EndpointID]("endpoint", body.Endpoint)
 	job := s.newReplay(ctx, apitypes.ReplayCreate{PerSecond: cmp.Or(body.PerSecond, new(eventReplayRate))})
 	job.Filter = postrider.ReplayFilter{Account: e.Account, Endpoint: endpoint, Event: e.ID, Statuses: postrider.ReplayStatuses}
 	if body.Status != "" {
@@ -46,7 +47,7 @@ func (s *replaysRoutes) replayEvent(ctx context.Context, in *EventPath) (*reply[
 	if e.Data == nil {
 		return nil, postrider.ErrGone
 	}
-	return respondWith(viewReplayAlone(nil))(s.startReplay(ctx, job))
+	return rest.RespondWith(viewReplayAlone(nil))(s.startReplay(ctx, job))
 }
 
 // checkEnded refuses a status filter that selects pending or unknown
@@ -57,5 +58,5 @@ func checkEnded(field string, status postrider.Status) error {
 		return nil
 	case postrider.Pending:
 	}
-	return invalid(field, postrider.FaultNotAChoice, "must be delivered, dead, cancelled or skipped")
+	return rest.Invalid(field, postrider.FaultNotAChoice, "must be delivered, dead, cancelled or skipped")
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -13,9 +15,9 @@ import (
 // verbatim.
 func viewEvent(e postrider.Event) apitypes.Event {
 	return apitypes.Event{
-		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: orNull(e.APIVersion),
-		OrderingKey: orNull(e.OrderingKey), Sequence: orNull(e.Sequence), IdempotencyKey: orNull(e.IdempotencyKey),
-		Hops: e.Hops, MaxAttempts: orNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID), CreatedAt: instant(e.CreatedAt), Data: e.Data,
+		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
+		OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
+		Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID), CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
 	}
 }
 
@@ -39,7 +41,7 @@ type eventsPublisher interface {
 // Routes publishes and reads events.
 type eventsRoutes struct {
 	Store     eventsStore
-	Names     *Names
+	Names     *rest.Names
 	Publisher eventsPublisher
 	// MaxData is the largest data of one event, and MaxBatch the largest body of a batch, in
 	// bytes.
@@ -48,17 +50,17 @@ type eventsRoutes struct {
 }
 
 // Register registers the routes that read and replay events.
-func (s *eventsRoutes) Register(rt *router) {
+func (s *eventsRoutes) Register(rt *rest.Router) {
 	read := postrider.ScopeWebhooksRead
-	handle(rt, route{
-		name: "list-events", path: "GET /events",
-		summary: "List events",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-events", Path: "GET /events",
+		Summary: "List events",
+		Scope:   read,
 	}, s.listEvents)
-	handle(rt, route{
-		name: "get-event", path: "GET /events/{event}",
-		summary: "Get an event with its data",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-event", Path: "GET /events/{event}",
+		Summary: "Get an event with its data",
+		Scope:   read,
 	}, s.getEvent)
 	s.registerPublishing(rt)
 }
@@ -70,28 +72,28 @@ func (s *eventsRoutes) listEvents(ctx context.Context, in *struct {
 	Type           string `query:"type"`
 	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"Only the event that was published with this idempotency key, while the key is remembered. It needs the account."`
 	OrderingKey    string `query:"ordering_key" maxLength:"256" doc:"Only events with this ordering key. It needs the account."`
-	Span
-	Order
-	Paging
+	rest.Span
+	rest.Order
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Event]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Event]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
-	if err := errors.Join(err, checkTypeFilter("type", in.Type)); err != nil {
+	if err := errors.Join(err, rest.CheckTypeFilter("type", in.Type)); err != nil {
 		return nil, err
 	}
 	if in.IdempotencyKey != "" && account.IsZero() {
-		return nil, invalid("account", postrider.FaultRequired, "is required with idempotency_key")
+		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with idempotency_key")
 	}
 	if in.OrderingKey != "" && account.IsZero() {
-		return nil, invalid("account", postrider.FaultRequired, "is required with ordering_key")
+		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with ordering_key")
 	}
-	return respondPage(viewEvent)(s.Store.Events(ctx, store.EventQuery{
+	return rest.RespondPage(viewEvent)(s.Store.Events(ctx, store.EventQuery{
 		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, OrderingKey: in.OrderingKey,
-		Span: in.Span.of(), Paging: in.page(in.Paging),
+		Span: in.Span.Of(), Paging: in.Page(in.Paging),
 	}))
 }
 
 // getEvent returns one event and its data.
-func (s *eventsRoutes) getEvent(ctx context.Context, in *EventPath) (*reply[apitypes.Event], error) {
-	return respondWith(viewEvent)(s.Names.Event(ctx, in.Event))
+func (s *eventsRoutes) getEvent(ctx context.Context, in *rest.EventPath) (*rest.Reply[apitypes.Event], error) {
+	return rest.RespondWith(viewEvent)(s.Names.Event(ctx, in.Event))
 }

@@ -9,12 +9,14 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // viewEventType returns an event type in the form of a response.
 func viewEventType(t postrider.EventType) apitypes.EventType {
-	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: instant(t.CreatedAt)}
+	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt)}
 	if len(t.Example) > 0 { // no bytes are no JSON, nil is null
 		view.Example = t.Example
 	}
@@ -28,7 +30,7 @@ const maxExample = 8 << 10
 // checkExample returns the fault of an example that is too large.
 func checkExample(example []byte) error {
 	if len(example) > maxExample {
-		return tooLong("example", maxExample, "must have at most "+strconv.Itoa(maxExample)+" bytes")
+		return rest.TooLong("example", maxExample, "must have at most "+strconv.Itoa(maxExample)+" bytes")
 	}
 	return nil
 }
@@ -55,53 +57,53 @@ type eventtypesRoutes struct{ Store eventtypesStore }
 
 // Register registers the routes of the catalogue. The catalogue is
 // documentation: a publish does not need a type to be in it.
-func (s *eventtypesRoutes) Register(rt *router) {
+func (s *eventtypesRoutes) Register(rt *rest.Router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
-	handle(rt, route{
-		name: "create-event-type", path: "POST /event-types",
-		summary: "Add an event type to the catalogue",
-		codes:   []string{"event_type_exists"},
-		scope:   admin, status: 201, body: apitypes.EventTypeCreate{},
+	rest.Handle(rt, rest.Route{
+		Name: "create-event-type", Path: "POST /event-types",
+		Summary: "Add an event type to the catalogue",
+		Codes:   []string{"event_type_exists"},
+		Scope:   admin, Status: 201, Body: apitypes.EventTypeCreate{},
 	}, s.createEventType)
-	handle(rt, route{
-		name: "list-event-types", path: "GET /event-types",
-		summary: "List the catalogue of event types, by name",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-event-types", Path: "GET /event-types",
+		Summary: "List the catalogue of event types, by name",
+		Scope:   read,
 	}, s.listEventTypes)
-	handle(rt, route{
-		name: "get-event-type", path: "GET /event-types/{name}",
-		summary: "Get an event type",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-event-type", Path: "GET /event-types/{name}",
+		Summary: "Get an event type",
+		Scope:   read,
 	}, s.getEventType)
-	handle(rt, route{
-		name: "update-event-type", path: "PATCH /event-types/{name}",
-		summary:     "Change an event type",
-		description: "A field that is left out keeps its value. Null removes it.",
-		scope:       admin, body: apitypes.EventTypeUpdate{},
+	rest.Handle(rt, rest.Route{
+		Name: "update-event-type", Path: "PATCH /event-types/{name}",
+		Summary:     "Change an event type",
+		Description: "A field that is left out keeps its value. Null removes it.",
+		Scope:       admin, Body: apitypes.EventTypeUpdate{},
 	}, s.changeEventType)
-	handle(rt, route{
-		name: "delete-event-type", path: "DELETE /event-types/{name}",
-		summary: "Delete an event type from the catalogue",
-		scope:   admin, status: 204,
+	rest.Handle(rt, rest.Route{
+		Name: "delete-event-type", Path: "DELETE /event-types/{name}",
+		Summary: "Delete an event type from the catalogue",
+		Scope:   admin, Status: 204,
 	}, s.deleteEventType)
 }
 
 // createEventType adds an event type to the catalogue. A name that exists is a
 // conflict, because a POST must not replace a description.
-func (s *eventtypesRoutes) createEventType(ctx context.Context, _ *none) (*reply[apitypes.EventType], error) {
+func (s *eventtypesRoutes) createEventType(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.EventType], error) {
 	var body apitypes.EventTypeCreate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	if err := postrider.CheckType("name", body.Name); err != nil {
-		return nil, errors.Join(err, checkText("description", body.Description, maxDescription), checkExample(body.Example))
+		return nil, errors.Join(err, rest.CheckText("description", body.Description, rest.MaxDescription), checkExample(body.Example))
 	}
 	if string(body.Example) == "null" {
 		body.Example = nil
 	}
 	switch _, err := s.Find(ctx, body.Name); {
 	case err == nil:
-		return nil, conflict("event_type_exists", "the catalogue has this event type already")
+		return nil, rest.Conflict("event_type_exists", "the catalogue has this event type already")
 	case !errors.Is(err, postrider.ErrNotFound):
 		return nil, err
 	}
@@ -112,18 +114,18 @@ func (s *eventtypesRoutes) createEventType(ctx context.Context, _ *none) (*reply
 	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, Example: body.Example, CreatedAt: now})
 }
 
-func (s *eventtypesRoutes) listEventTypes(ctx context.Context, in *Paging) (*reply[apitypes.Page[apitypes.EventType]], error) {
-	return respondPage(viewEventType)(s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.of()}))
+func (s *eventtypesRoutes) listEventTypes(ctx context.Context, in *rest.Paging) (*rest.Reply[apitypes.Page[apitypes.EventType]], error) {
+	return rest.RespondPage(viewEventType)(s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.Of()}))
 }
 
-func (s *eventtypesRoutes) getEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
-	return respondWith(viewEventType)(s.Find(ctx, in.Name))
+func (s *eventtypesRoutes) getEventType(ctx context.Context, in *eventTypePath) (*rest.Reply[apitypes.EventType], error) {
+	return rest.RespondWith(viewEventType)(s.Find(ctx, in.Name))
 }
 
 // changeEventType changes the description and the example. Null removes them.
-func (s *eventtypesRoutes) changeEventType(ctx context.Context, in *eventTypePath) (*reply[apitypes.EventType], error) {
+func (s *eventtypesRoutes) changeEventType(ctx context.Context, in *eventTypePath) (*rest.Reply[apitypes.EventType], error) {
 	var body apitypes.EventTypeUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	t, err := s.Find(ctx, in.Name)
@@ -133,13 +135,13 @@ func (s *eventtypesRoutes) changeEventType(ctx context.Context, in *eventTypePat
 	was := t
 	set(&t.Description, body.Description, "")
 	set((*json.RawMessage)(&t.Example), body.Example, nil)
-	infoOf(ctx).changed(viewEventType(was), viewEventType(t))
+	rest.InfoOf(ctx).Changed(viewEventType(was), viewEventType(t))
 	return s.putEventType(ctx, t)
 }
 
 // deleteEventType removes an event type from the catalogue. Events of the type
 // are not affected.
-func (s *eventtypesRoutes) deleteEventType(ctx context.Context, in *eventTypePath) (*none, error) {
+func (s *eventtypesRoutes) deleteEventType(ctx context.Context, in *eventTypePath) (*rest.None, error) {
 	if _, err := s.Find(ctx, in.Name); err != nil {
 		return nil, err
 	}
@@ -148,14 +150,14 @@ func (s *eventtypesRoutes) deleteEventType(ctx context.Context, in *eventTypePat
 
 // putEventType validates and stores an event type, and returns the stored
 // state.
-func (s *eventtypesRoutes) putEventType(ctx context.Context, t postrider.EventType) (*reply[apitypes.EventType], error) {
-	if err := errors.Join(checkText("description", t.Description, maxDescription), checkExample(t.Example)); err != nil {
+func (s *eventtypesRoutes) putEventType(ctx context.Context, t postrider.EventType) (*rest.Reply[apitypes.EventType], error) {
+	if err := errors.Join(rest.CheckText("description", t.Description, rest.MaxDescription), checkExample(t.Example)); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutEventType(ctx, t); err != nil {
 		return nil, err
 	}
-	return respondWith(viewEventType)(s.Find(ctx, t.Name))
+	return rest.RespondWith(viewEventType)(s.Find(ctx, t.Name))
 }
 
 // Find returns the event type with this name. An invalid name is not

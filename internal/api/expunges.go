@@ -7,6 +7,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -39,8 +41,8 @@ type expungesRoutes struct {
 	Store    expungesStore
 	Clock    *store.Clock
 	IDs      *store.IDs
-	Names    *Names
-	Effects  *Effects
+	Names    *rest.Names
+	Effects  *rest.Effects
 	Archive  expungesArchive
 	Expunger Expunger
 	// FilesHeld is true if the store cannot clear its own files of deleted rows.
@@ -48,35 +50,35 @@ type expungesRoutes struct {
 }
 
 // Register registers the routes of expunges.
-func (s *expungesRoutes) Register(rt *router) {
-	handle(rt, route{
-		name: "create-expunge", path: "POST /expunges",
-		summary: "Remove an event, an endpoint or an account with all that is stored about it",
-		description: "It cannot be undone. An endpoint or account is deleted first. What is pending is cancelled. " +
+func (s *expungesRoutes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "create-expunge", Path: "POST /expunges",
+		Summary: "Remove an event, an endpoint or an account with all that is stored about it",
+		Description: "It cannot be undone. An endpoint or account is deleted first. What is pending is cancelled. " +
 			"The removal goes on after a restart of the server; 15 minutes after the last row was found, since an attempt may be under way, the archive follows, and then it ends. " +
 			"An event that only the archive has is found there.",
-		codes: []string{"archive_unavailable", "archive_damaged", "expunge_list_unwritable"}, receiverTime: ArchiveTime,
-		scope: postrider.ScopeAdmin, status: 202, body: apitypes.ExpungeCreate{}, empty: true, withdraws: true,
+		Codes: []string{"archive_unavailable", "archive_damaged", "expunge_list_unwritable"}, ReceiverTime: rest.ArchiveTime,
+		Scope: postrider.ScopeAdmin, Status: 202, Body: apitypes.ExpungeCreate{}, Empty: true, Withdraws: true,
 	}, s.createExpunge)
-	handle(rt, route{
-		name: "list-expunges", path: "GET /expunges",
-		summary: "List expunges, newest first",
-		scope:   postrider.ScopeAdmin,
+	rest.Handle(rt, rest.Route{
+		Name: "list-expunges", Path: "GET /expunges",
+		Summary: "List expunges, newest first",
+		Scope:   postrider.ScopeAdmin,
 	}, s.listExpunges)
-	handle(rt, route{
-		name: "get-expunge", path: "GET /expunges/{expunge}",
-		summary: "Get an expunge with its progress",
-		scope:   postrider.ScopeAdmin,
+	rest.Handle(rt, rest.Route{
+		Name: "get-expunge", Path: "GET /expunges/{expunge}",
+		Summary: "Get an expunge with its progress",
+		Scope:   postrider.ScopeAdmin,
 	}, s.getExpunge)
 }
 
 // createExpunge begins an expunge of the one object that the body names.
-func (s *expungesRoutes) createExpunge(ctx context.Context, _ *struct{}) (*reply[apitypes.Expunge], error) {
+func (s *expungesRoutes) createExpunge(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.Expunge], error) {
 	var body apitypes.ExpungeCreate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	e := postrider.Expunge{ID: store.NewID[postrider.ExpungeID](s.IDs), By: infoOf(ctx).caller.Name, CreatedAt: s.Clock.Wall()}
+	e := postrider.Expunge{ID: store.NewID[postrider.ExpungeID](s.IDs), By: rest.InfoOf(ctx).Caller.Name, CreatedAt: s.Clock.Wall()}
 	if err := s.fillExpunge(ctx, &e, body); err != nil {
 		return nil, err
 	}
@@ -90,7 +92,7 @@ func (s *expungesRoutes) createExpunge(ctx context.Context, _ *struct{}) (*reply
 	} else {
 		s.Effects.Await(ctx, postrider.Withdrawal{Event: e.Event})
 	}
-	return respondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
+	return rest.RespondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
 }
 
 // fillExpunge sets what the expunge removes. Deleted endpoints and accounts are found by id, and
@@ -104,7 +106,7 @@ func (s *expungesRoutes) fillExpunge(ctx context.Context, e *postrider.Expunge, 
 	}
 	switch {
 	case named != 1:
-		return invalid("event", postrider.FaultContradictory, "name exactly one of event, endpoint and account")
+		return rest.Invalid("event", postrider.FaultContradictory, "name exactly one of event, endpoint and account")
 	case body.Event != "":
 		event, err := s.Names.Event(ctx, body.Event)
 		if errors.Is(err, postrider.ErrNotFound) {
@@ -119,42 +121,42 @@ func (s *expungesRoutes) fillExpunge(ctx context.Context, e *postrider.Expunge, 
 	}
 	account, err := s.Names.VisibleAccount(ctx, body.Account)
 	e.Account = account.ID
-	infoOf(ctx).account = account.ID
+	rest.InfoOf(ctx).Account = account.ID
 	return inField("account", err)
 }
 
 // inField says in which field the name is of an object that does not exist.
 func inField(field string, err error) error {
 	if errors.Is(err, postrider.ErrNotFound) {
-		return invalid(field, postrider.FaultUnknown, "must be the id of an existing "+field)
+		return rest.Invalid(field, postrider.FaultUnknown, "must be the id of an existing "+field)
 	}
 	return err
 }
 
 func (s *expungesRoutes) listExpunges(ctx context.Context, in *struct {
 	Running bool `query:"running" doc:"Only those that have not ended."`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Expunge]], error) {
-	return respondPage(s.viewExpunge)(s.Store.Expunges(ctx, store.ExpungeQuery{Running: in.Running, Paging: in.Paging.of()}))
+) (*rest.Reply[apitypes.Page[apitypes.Expunge]], error) {
+	return rest.RespondPage(s.viewExpunge)(s.Store.Expunges(ctx, store.ExpungeQuery{Running: in.Running, Paging: in.Paging.Of()}))
 }
 
 func (s *expungesRoutes) getExpunge(ctx context.Context, in *struct {
 	Expunge string `path:"expunge"`
 },
-) (*reply[apitypes.Expunge], error) {
-	id, err := parseID[postrider.ExpungeID](in.Expunge)
+) (*rest.Reply[apitypes.Expunge], error) {
+	id, err := rest.ParseID[postrider.ExpungeID](in.Expunge)
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: id})))
+	return rest.RespondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: id})))
 }
 
 func (s *expungesRoutes) viewExpunge(e postrider.Expunge) apitypes.Expunge {
 	view := apitypes.Expunge{
-		ID: e.ID, Event: orNull(e.Event), Endpoint: orNull(e.Endpoint), Account: e.Account, CreatedBy: e.By,
-		CreatedAt: instant(e.CreatedAt), EndedAt: timeOrNull(e.EndedAt),
-		Removed: apitypes.ExpungeCounts(e.Removed), SHA256: hex.EncodeToString(e.Digest[:]), ArchiveError: orNull(e.Archive.Fault),
+		ID: e.ID, Event: render.OrNull(e.Event), Endpoint: render.OrNull(e.Endpoint), Account: e.Account, CreatedBy: e.By,
+		CreatedAt: render.Instant(e.CreatedAt), EndedAt: render.TimeOrNull(e.EndedAt),
+		Removed: apitypes.ExpungeCounts(e.Removed), SHA256: hex.EncodeToString(e.Digest[:]), ArchiveError: render.OrNull(e.Archive.Fault),
 		StillHeld: []string{"backups_without_list", "audit_log", "logs"},
 	}
 	if s.Expunger.List() != "" {

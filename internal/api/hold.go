@@ -7,6 +7,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -33,31 +35,31 @@ type holdRoutes struct {
 }
 
 // Register registers the routes about a store that was restored and is held.
-func (s *holdRoutes) Register(rt *router) {
-	handle(rt, route{
-		name: "get-hold", path: "GET /hold",
-		summary: "Show whether sending is held after a restore",
-		description: "A store that was restored from a backup is held: publishes are accepted, and nothing is sent, because what waits " +
+func (s *holdRoutes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "get-hold", Path: "GET /hold",
+		Summary: "Show whether sending is held after a restore",
+		Description: "A store that was restored from a backup is held: publishes are accepted, and nothing is sent, because what waits " +
 			"may have been sent after the backup was made. A caller that may see deliveries may know why they wait.",
-		scope: postrider.ScopeWebhooksRead,
+		Scope: postrider.ScopeWebhooksRead,
 	}, s.getHold)
-	handle(rt, route{
-		name: "resume-after-restore", path: "POST /hold/resume",
-		summary:     "Send again after a restore",
-		description: "All servers send again within about a second. A store that is not held stays as it is, and the response has no work.",
-		codes:       []string{"expunges_unfinished"},
-		scope:       postrider.ScopeAdmin,
+	rest.Handle(rt, rest.Route{
+		Name: "resume-after-restore", Path: "POST /hold/resume",
+		Summary:     "Send again after a restore",
+		Description: "All servers send again within about a second. A store that is not held stays as it is, and the response has no work.",
+		Codes:       []string{"expunges_unfinished"},
+		Scope:       postrider.ScopeAdmin,
 	}, s.resumeHold)
 }
 
 // getHold shows the hold, and to callers of all accounts what may repeat.
-func (s *holdRoutes) getHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
+func (s *holdRoutes) getHold(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Hold], error) {
 	hold, err := s.Store.Held(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !infoOf(ctx).caller.Account.IsZero() {
-		return respond(viewHold(hold)), nil
+	if !rest.InfoOf(ctx).Caller.Account.IsZero() {
+		return rest.Respond(viewHold(hold)), nil
 	}
 	var work store.HeldWork
 	if hold.Held() {
@@ -65,28 +67,28 @@ func (s *holdRoutes) getHold(ctx context.Context, _ *none) (*reply[apitypes.Hold
 			return nil, err
 		}
 	}
-	return respond(withWork(viewHold(hold), work)), nil
+	return rest.Respond(withWork(viewHold(hold), work)), nil
 }
 
 // resumeHold ends the hold. The audit log says what may repeat.
-func (s *holdRoutes) resumeHold(ctx context.Context, _ *none) (*reply[apitypes.Hold], error) {
+func (s *holdRoutes) resumeHold(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Hold], error) {
 	switch n, err := s.Expunger.Unfinished(ctx); {
 	case err != nil:
 		return nil, err
 	case n > 0:
-		return nil, conflict("expunges_unfinished", fmt.Sprintf("%d expunges of the list are done again first; try again in a minute", n))
+		return nil, rest.Conflict("expunges_unfinished", fmt.Sprintf("%d expunges of the list are done again first; try again in a minute", n))
 	}
 	work, err := s.Store.Resume(ctx)
 	if err != nil {
 		return nil, err
 	}
-	infoOf(ctx).note("deliveries", strconv.Itoa(work.Deliveries))
-	infoOf(ctx).note("fan_outs", strconv.Itoa(work.FanOuts))
-	return respond(withWork(viewHold(postrider.Hold{}), work)), nil
+	rest.InfoOf(ctx).Note("deliveries", strconv.Itoa(work.Deliveries))
+	rest.InfoOf(ctx).Note("fan_outs", strconv.Itoa(work.FanOuts))
+	return rest.Respond(withWork(viewHold(postrider.Hold{}), work)), nil
 }
 
 func viewHold(h postrider.Hold) apitypes.Hold {
-	return apitypes.Hold{Held: h.Held(), Since: timeOrNull(h.Since), Reason: orNull(h.Reason)}
+	return apitypes.Hold{Held: h.Held(), Since: render.TimeOrNull(h.Since), Reason: render.OrNull(h.Reason)}
 }
 
 // withWork returns the hold with what may repeat.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -18,23 +20,23 @@ type inspectionsStore interface {
 // Routes serves what inspector endpoints got.
 type inspectionsRoutes struct {
 	Store inspectionsStore
-	Names *Names
+	Names *rest.Names
 }
 
 // Register registers the routes that read what inspector endpoints got.
-func (s *inspectionsRoutes) Register(rt *router) {
+func (s *inspectionsRoutes) Register(rt *rest.Router) {
 	const kept = "The newest 100 are kept, for 24 hours. It is a conflict if the endpoint is no inspector."
-	handle(rt, route{
-		name: "list-inspections", path: "GET /endpoints/{endpoint}/requests",
-		summary: "List the requests that an inspector endpoint got, newest first", description: kept,
-		codes: []string{"endpoint_no_inspector"},
-		scope: postrider.ScopeWebhooksRead,
+	rest.Handle(rt, rest.Route{
+		Name: "list-inspections", Path: "GET /endpoints/{endpoint}/requests",
+		Summary: "List the requests that an inspector endpoint got, newest first", Description: kept,
+		Codes: []string{"endpoint_no_inspector"},
+		Scope: postrider.ScopeWebhooksRead,
 	}, s.listInspections)
-	handle(rt, route{
-		name: "get-inspection", path: "GET /endpoints/{endpoint}/requests/{request}",
-		summary: "Get a request that an inspector endpoint got, with its body", description: kept,
-		codes: []string{"endpoint_no_inspector"},
-		scope: postrider.ScopeWebhooksRead,
+	rest.Handle(rt, rest.Route{
+		Name: "get-inspection", Path: "GET /endpoints/{endpoint}/requests/{request}",
+		Summary: "Get a request that an inspector endpoint got, with its body", Description: kept,
+		Codes: []string{"endpoint_no_inspector"},
+		Scope: postrider.ScopeWebhooksRead,
 	}, s.getInspection)
 }
 
@@ -42,37 +44,37 @@ func (s *inspectionsRoutes) Register(rt *router) {
 func (s *inspectionsRoutes) findInspector(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.Names.Endpoint(ctx, text)
 	if err == nil && e.Kind != postrider.KindInspector {
-		err = conflict("endpoint_no_inspector", "the endpoint is no inspector: its requests are sent to its URL")
+		err = rest.Conflict("endpoint_no_inspector", "the endpoint is no inspector: its requests are sent to its URL")
 	}
 	return e, err
 }
 
 func (s *inspectionsRoutes) listInspections(ctx context.Context, in *struct {
-	EndpointPath
-	Paging
+	rest.EndpointPath
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Inspection]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Inspection]], error) {
 	e, err := s.findInspector(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewInspection)(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, Paging: in.Paging.of()}))
+	return rest.RespondPage(viewInspection)(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, Paging: in.Paging.Of()}))
 }
 
 func (s *inspectionsRoutes) getInspection(ctx context.Context, in *struct {
-	EndpointPath
+	rest.EndpointPath
 	Request string `path:"request"`
 },
-) (*reply[apitypes.Inspection], error) {
+) (*rest.Reply[apitypes.Inspection], error) {
 	e, err := s.findInspector(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	id, err := parseID[postrider.InspectionID](in.Request)
+	id, err := rest.ParseID[postrider.InspectionID](in.Request)
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewInspection)(store.First(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, ID: id})))
+	return rest.RespondWith(viewInspection)(store.First(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, ID: id})))
 }
 
 // viewInspection returns a request in the form of a response. Its body is text as far
@@ -80,18 +82,18 @@ func (s *inspectionsRoutes) getInspection(ctx context.Context, in *struct {
 func viewInspection(i postrider.Inspection) apitypes.Inspection {
 	view := apitypes.Inspection{
 		ID: i.ID, Endpoint: i.Endpoint, Delivery: i.Delivery, Event: i.Event, EventType: i.EventType, Attempt: i.Attempt,
-		At: instant(i.At), Headers: viewHeader(i.Header), BodyBytes: i.BodyBytes, Verdicts: []apitypes.Verdict{},
+		At: render.Instant(i.At), Headers: render.Header(i.Header), BodyBytes: i.BodyBytes, Verdicts: []apitypes.Verdict{},
 	}
 	switch text := wholeCharacters(i.Body, i.BodyBytes); {
 	case i.Body == nil:
 	case utf8.Valid(text):
-		view.Body = orNull(string(text))
+		view.Body = render.OrNull(string(text))
 	default:
 		view.BodyRaw = i.Body
 	}
 	for _, v := range i.Verdicts {
 		view.Verdicts = append(view.Verdicts, apitypes.Verdict{
-			Scheme: v.Scheme, Header: v.Header, Valid: v.Error == "", Secret: orNull(v.Secret), Reason: orNull(v.Error),
+			Scheme: v.Scheme, Header: v.Header, Valid: v.Error == "", Secret: render.OrNull(v.Secret), Reason: render.OrNull(v.Error),
 		})
 	}
 	return view

@@ -10,6 +10,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -18,8 +20,8 @@ import (
 // Without scopes the list is empty, not null.
 func viewKey(k postrider.APIKey) apitypes.Key {
 	return apitypes.Key{
-		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: orNull(k.Account), CreatedAt: instant(k.CreatedAt),
-		ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt), LastUsedAt: timeOrNull(k.LastUsedAt),
+		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: render.OrNull(k.Account), CreatedAt: render.Instant(k.CreatedAt),
+		ExpiresAt: render.TimeOrNull(k.ExpiresAt), RevokedAt: render.TimeOrNull(k.RevokedAt), LastUsedAt: render.TimeOrNull(k.LastUsedAt),
 	}
 }
 
@@ -44,42 +46,42 @@ type keysStore interface {
 type keysRoutes struct {
 	Store keysStore
 	IDs   *store.IDs
-	Names *Names
+	Names *rest.Names
 	// Forget lets this node see at once that keys and sessions ended.
 	Forget func()
 }
 
 // Register registers the routes of API keys. All need the scope admin.
-func (s *keysRoutes) Register(rt *router) {
+func (s *keysRoutes) Register(rt *rest.Router) {
 	admin := postrider.ScopeAdmin
-	handle(rt, route{
-		name: "create-api-key", path: "POST /api-keys",
-		summary: "Create an API key",
-		scope:   admin, status: 201, body: apitypes.KeyCreate{},
+	rest.Handle(rt, rest.Route{
+		Name: "create-api-key", Path: "POST /api-keys",
+		Summary: "Create an API key",
+		Scope:   admin, Status: 201, Body: apitypes.KeyCreate{},
 	}, s.createKey)
-	handle(rt, route{
-		name: "list-api-keys", path: "GET /api-keys",
-		summary: "List API keys, newest first",
-		scope:   admin,
+	rest.Handle(rt, rest.Route{
+		Name: "list-api-keys", Path: "GET /api-keys",
+		Summary: "List API keys, newest first",
+		Scope:   admin,
 	}, s.listKeys)
-	handle(rt, route{
-		name: "get-api-key", path: "GET /api-keys/{key}",
-		summary: "Get an API key",
-		scope:   admin,
+	rest.Handle(rt, rest.Route{
+		Name: "get-api-key", Path: "GET /api-keys/{key}",
+		Summary: "Get an API key",
+		Scope:   admin,
 	}, s.getKey)
-	handle(rt, route{
-		name: "revoke-api-key", path: "DELETE /api-keys/{key}",
-		summary: "Revoke an API key",
-		scope:   admin, status: 204,
+	rest.Handle(rt, rest.Route{
+		Name: "revoke-api-key", Path: "DELETE /api-keys/{key}",
+		Summary: "Revoke an API key",
+		Scope:   admin, Status: 204,
 	}, s.revokeKey)
 }
 
 // createKey creates a key. Its response is the only one with the key's text;
 // the store has only the hash. The expiry is cut to microseconds, the precision
 // of the databases.
-func (s *keysRoutes) createKey(ctx context.Context, _ *none) (*reply[apitypes.Key], error) {
+func (s *keysRoutes) createKey(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Key], error) {
 	var body apitypes.KeyCreate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	now, err := s.Store.Now(ctx)
@@ -102,30 +104,30 @@ func (s *keysRoutes) createKey(ctx context.Context, _ *none) (*reply[apitypes.Ke
 	}
 	view := viewKey(key)
 	view.Key = text
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // checkKeyCreate returns all faults of a request for a key, apart from its
 // account. The time now is the store's.
 func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
-	faults := []error{checkText("name", b.Name, maxName)}
+	faults := []error{rest.CheckText("name", b.Name, rest.MaxName)}
 	if b.Name == "" {
-		faults = append(faults, invalid("name", postrider.FaultRequired, "is required"))
+		faults = append(faults, rest.Invalid("name", postrider.FaultRequired, "is required"))
 	}
 	if len(b.Scopes) == 0 {
-		faults = append(faults, invalid("scopes", postrider.FaultRequired, "must name at least one scope"))
+		faults = append(faults, rest.Invalid("scopes", postrider.FaultRequired, "must name at least one scope"))
 	}
 	for i, scope := range b.Scopes {
 		field := fmt.Sprintf("scopes[%d]", i)
 		if !slices.Contains(postrider.Scopes, scope) {
-			faults = append(faults, invalid(field, postrider.FaultNotAChoice, "must be one of "+scopeNames()))
+			faults = append(faults, rest.Invalid(field, postrider.FaultNotAChoice, "must be one of "+scopeNames()))
 		}
 		if scope == postrider.ScopeAdmin && b.Account != "" {
-			faults = append(faults, invalid(field, postrider.FaultNotAllowed, "must not be admin for a key that is bound to an account"))
+			faults = append(faults, rest.Invalid(field, postrider.FaultNotAllowed, "must not be admin for a key that is bound to an account"))
 		}
 	}
 	if b.ExpiresAt != nil && !b.ExpiresAt.After(now) {
-		faults = append(faults, invalid("expires_at", postrider.FaultMalformed, "must be a time in the future, by RFC 3339"))
+		faults = append(faults, rest.Invalid("expires_at", postrider.FaultMalformed, "must be a time in the future, by RFC 3339"))
 	}
 	return errors.Join(faults...)
 }
@@ -142,23 +144,23 @@ func scopeNames() string {
 // listKeys lists API keys, also expired and revoked ones.
 func (s *keysRoutes) listKeys(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of an account: only the keys that are bound to it."`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Key]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Key]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewKey)(s.Store.Keys(ctx, store.KeyQuery{Account: account, Paging: in.Paging.of()}))
+	return rest.RespondPage(viewKey)(s.Store.Keys(ctx, store.KeyQuery{Account: account, Paging: in.Paging.Of()}))
 }
 
-func (s *keysRoutes) getKey(ctx context.Context, in *keyPath) (*reply[apitypes.Key], error) {
-	return respondWith(viewKey)(s.findKey(ctx, in.Key))
+func (s *keysRoutes) getKey(ctx context.Context, in *keyPath) (*rest.Reply[apitypes.Key], error) {
+	return rest.RespondWith(viewKey)(s.findKey(ctx, in.Key))
 }
 
 // findKey returns the key with the id.
 func (s *keysRoutes) findKey(ctx context.Context, text string) (postrider.APIKey, error) {
-	id, err := parseID[postrider.KeyID](text)
+	id, err := rest.ParseID[postrider.KeyID](text)
 	if err != nil {
 		return postrider.APIKey{}, err
 	}
@@ -168,8 +170,8 @@ func (s *keysRoutes) findKey(ctx context.Context, text string) (postrider.APIKey
 // revokeKey revokes a key and empties this node's key cache, so that the key
 // stops working here before the response. Other nodes may accept it for apikeys.Fresh; they
 // are not notified, because a bound of five seconds needs no message that can be lost.
-func (s *keysRoutes) revokeKey(ctx context.Context, in *keyPath) (*none, error) {
-	id, err := parseID[postrider.KeyID](in.Key)
+func (s *keysRoutes) revokeKey(ctx context.Context, in *keyPath) (*rest.None, error) {
+	id, err := rest.ParseID[postrider.KeyID](in.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -34,7 +35,7 @@ type noticesDeps struct {
 	Store noticesStore
 	Clock *store.Clock
 	IDs   *store.IDs
-	Names *Names
+	Names *rest.Names
 	Guard noticesGuard
 	// PublicURL is the URL by which people reach this server. Empty: no links are made.
 	PublicURL string
@@ -48,31 +49,31 @@ type noticesRoutes struct {
 
 	// confirmations limits the messages that ask readers of email addresses to agree, of an
 	// account; addresses those to one address; tests the test messages of a destination.
-	confirmations *limiter[postrider.AccountID]
-	addresses     *limiter[string]
-	tests         *limiter[postrider.DestinationID]
+	confirmations *rest.Limiter[postrider.AccountID]
+	addresses     *rest.Limiter[string]
+	tests         *rest.Limiter[postrider.DestinationID]
 }
 
 // New returns the routes of notices.
 func newNotices(d noticesDeps) *noticesRoutes {
 	return &noticesRoutes{
 		noticesDeps: d,
-		confirmations: newLimiter[postrider.AccountID](confirmEvery, 10,
+		confirmations: rest.NewLimiter[postrider.AccountID](confirmEvery, 10,
 			"an account can have ten confirmations sent at once, then one every six minutes; see Retry-After"),
-		addresses: newLimiter[string](addressEvery, 3, "an address gets at most three confirmations at once, then one an hour; see Retry-After"),
-		tests:     newLimiter[postrider.DestinationID](testEvery, 3, "a destination gets at most three tests at once, then one a minute; see Retry-After"),
+		addresses: rest.NewLimiter[string](addressEvery, 3, "an address gets at most three confirmations at once, then one an hour; see Retry-After"),
+		tests:     rest.NewLimiter[postrider.DestinationID](testEvery, 3, "a destination gets at most three tests at once, then one a minute; see Retry-After"),
 	}
 }
 
 // Register registers the route of notices.
-func (s *noticesRoutes) Register(rt *router) {
-	handle(rt, route{
-		name: "list-notices", path: "GET /notices",
-		summary: "List notices, newest first",
-		description: "A notice tells people what they should know without having to look: an endpoint that fails, was disabled or " +
+func (s *noticesRoutes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "list-notices", Path: "GET /notices",
+		Summary: "List notices, newest first",
+		Description: "A notice tells people what they should know without having to look: an endpoint that fails, was disabled or " +
 			"has recovered, a replay that has finished, a chore of the server that keeps failing. A key that is bound to an account gets the " +
 			"notices of its account, other keys get all.",
-		scope: postrider.ScopeWebhooksRead,
+		Scope: postrider.ScopeWebhooksRead,
 	}, s.listNotices)
 	s.registerDestinations(rt)
 }
@@ -82,15 +83,15 @@ func (s *noticesRoutes) listNotices(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	Kind    string `query:"kind" maxLength:"64" doc:"What they are about, such as endpoint.disabled."`
 	Object  string `query:"object" maxLength:"256" doc:"Id of the endpoint or replay, or name of the chore."`
-	Span
-	Paging
+	rest.Span
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Notice]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Notice]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(apitypes.NoticeOf)(s.Store.Notices(ctx, store.NoticeQuery{
-		Account: account, Kind: postrider.NoticeKind(in.Kind), Object: in.Object, Span: in.Span.of(), Paging: in.Paging.of(),
+	return rest.RespondPage(apitypes.NoticeOf)(s.Store.Notices(ctx, store.NoticeQuery{
+		Account: account, Kind: postrider.NoticeKind(in.Kind), Object: in.Object, Span: in.Span.Of(), Paging: in.Paging.Of(),
 	}))
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -47,29 +49,29 @@ type operationsRoutes struct {
 }
 
 // Register registers the routes about how the server and its endpoints fare.
-func (s *operationsRoutes) Register(rt *router) {
-	handle(rt, route{
-		name: "list-nodes", path: "GET /nodes",
-		summary:     "List the servers that share the store",
-		description: "With a store that one process uses, this is the server that responds.",
-		scope:       postrider.ScopeAdmin,
+func (s *operationsRoutes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "list-nodes", Path: "GET /nodes",
+		Summary:     "List the servers that share the store",
+		Description: "With a store that one process uses, this is the server that responds.",
+		Scope:       postrider.ScopeAdmin,
 	}, s.listNodes)
-	handle(rt, route{
-		name: "list-troubled-endpoints", path: "GET /troubled-endpoints",
-		summary: "List the endpoints that need a person most",
-		scope:   postrider.ScopeWebhooksRead,
+	rest.Handle(rt, rest.Route{
+		Name: "list-troubled-endpoints", Path: "GET /troubled-endpoints",
+		Summary: "List the endpoints that need a person most",
+		Scope:   postrider.ScopeWebhooksRead,
 	}, s.listTroubled)
 }
 
 // listNodes lists the nodes.
-func (s *operationsRoutes) listNodes(ctx context.Context, _ *none) (*reply[apitypes.List[apitypes.Node]], error) {
+func (s *operationsRoutes) listNodes(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.List[apitypes.Node]], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if s.Cluster == nil {
-		alone := apitypes.Node{ID: 1, Host: s.Host, Status: "alive", Shards: store.Shards, SeenAt: instant(now)}
-		return respond(apitypes.List[apitypes.Node]{Data: []apitypes.Node{alone}}), nil
+		alone := apitypes.Node{ID: 1, Host: s.Host, Status: "alive", Shards: store.Shards, SeenAt: render.Instant(now)}
+		return rest.Respond(apitypes.List[apitypes.Node]{Data: []apitypes.Node{alone}}), nil
 	}
 	members, err := s.Cluster.Members(ctx, postrider.EndpointID{})
 	if err != nil {
@@ -79,7 +81,7 @@ func (s *operationsRoutes) listNodes(ctx context.Context, _ *none) (*reply[apity
 	for _, m := range members {
 		n := apitypes.Node{
 			ID: m.Incarnation, Host: m.Host, Status: "alive", Shards: m.Shards,
-			StartedAt: timeOrNull(m.StartedAt), SeenAt: instant(m.SeenAt),
+			StartedAt: render.TimeOrNull(m.StartedAt), SeenAt: render.Instant(m.SeenAt),
 		}
 		switch {
 		case m.Dead:
@@ -89,7 +91,7 @@ func (s *operationsRoutes) listNodes(ctx context.Context, _ *none) (*reply[apity
 		}
 		nodes = append(nodes, n)
 	}
-	return respond(apitypes.List[apitypes.Node]{Data: nodes}), nil
+	return rest.Respond(apitypes.List[apitypes.Node]{Data: nodes}), nil
 }
 
 const (
@@ -124,12 +126,12 @@ type troubled struct {
 
 // listTroubled collects the reasons for which endpoints need a person, and reads the first
 // ones: what broke last is what a person does not know yet, so it goes first.
-func (s *operationsRoutes) listTroubled(ctx context.Context, _ *none) (*reply[apitypes.TroubledEndpoints], error) {
+func (s *operationsRoutes) listTroubled(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.TroubledEndpoints], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	account := infoOf(ctx).caller.Account
+	account := rest.InfoOf(ctx).Caller.Account
 	found := map[postrider.EndpointID]*troubled{}
 	answer := apitypes.TroubledEndpoints{Data: []apitypes.TroubledEndpoint{}}
 	if answer.OpenCircuits, err = s.addFailing(ctx, found, account, now); err != nil {
@@ -150,7 +152,7 @@ func (s *operationsRoutes) listTroubled(ctx context.Context, _ *none) (*reply[ap
 	if err := s.answerTroubled(ctx, &answer, urgent); err != nil {
 		return nil, err
 	}
-	return respond(answer), nil
+	return rest.Respond(answer), nil
 }
 
 // answerTroubled counts the endpoints that need a person, which are sorted, and adds the
@@ -190,7 +192,7 @@ func (s *operationsRoutes) answerTroubled(ctx context.Context, answer *apitypes.
 			failing = append(failing, e.ID)
 		}
 	}
-	failures, err := failuresOf(ctx, s.Store, failing...)
+	failures, err := render.LastFailures(ctx, s.Store, failing...)
 	for i, e := range answer.Data {
 		answer.Data[i].LastFailure = failures[e.Endpoint]
 	}
@@ -204,7 +206,7 @@ func (s *operationsRoutes) liveEndpoints(ctx context.Context, some []*troubled) 
 		ids = append(ids, t.endpoint)
 	}
 	found, err := s.Store.Endpoints(ctx, store.EndpointQuery{
-		Account: infoOf(ctx).caller.Account, IDs: ids, Paging: store.Paging{Limit: len(ids)},
+		Account: rest.InfoOf(ctx).Caller.Account, IDs: ids, Paging: store.Paging{Limit: len(ids)},
 	})
 	live := make(map[postrider.EndpointID]postrider.Endpoint, len(ids))
 	for _, e := range found.Items {
@@ -219,8 +221,8 @@ func (s *operationsRoutes) liveEndpoints(ctx context.Context, some []*troubled) 
 func viewTroubled(t *troubled, e postrider.Endpoint) apitypes.TroubledEndpoint {
 	return apitypes.TroubledEndpoint{
 		Endpoint: e.ID, Account: e.Account, URL: e.URL, Description: e.Description, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters, DeadMore: t.more,
-		FailingSince: timeOrNull(t.circuit.FailingSince), Since: timeOrNull(t.since), ProbeAt: timeOrNull(t.circuit.ProbeAt),
-		OldestDueMS: orNull(t.waiting.Milliseconds()),
+		FailingSince: render.TimeOrNull(t.circuit.FailingSince), Since: render.TimeOrNull(t.since), ProbeAt: render.TimeOrNull(t.circuit.ProbeAt),
+		OldestDueMS: render.OrNull(t.waiting.Milliseconds()),
 	}
 }
 

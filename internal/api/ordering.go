@@ -6,6 +6,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -14,27 +16,27 @@ import (
 // paused. The time now is the store's.
 func viewOrderedKey(k store.OrderedKey, now time.Time) apitypes.OrderedKey {
 	return apitypes.OrderedKey{
-		Key: k.Key, Waiting: k.Waiting, Head: orNull(k.Head), Sequence: orNull(k.Sequence),
-		Since: instant(k.Since), LagMS: max(0, now.Sub(k.Since).Milliseconds()), PausedBy: orNull(k.PausedBy),
+		Key: k.Key, Waiting: k.Waiting, Head: render.OrNull(k.Head), Sequence: render.OrNull(k.Sequence),
+		Since: render.Instant(k.Since), LagMS: max(0, now.Sub(k.Since).Milliseconds()), PausedBy: render.OrNull(k.PausedBy),
 	}
 }
 
 // registerOrdering registers the route of an endpoint's ordering keys.
-func (s *endpointsRoutes) registerOrdering(rt *router) {
-	handle(rt, route{
-		name: "list-ordering-keys", path: "GET /endpoints/{endpoint}/ordering-keys",
-		summary: "List an endpoint's ordering keys that have pending deliveries or are paused, by key",
-		scope:   postrider.ScopeWebhooksRead,
+func (s *endpointsRoutes) registerOrdering(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "list-ordering-keys", Path: "GET /endpoints/{endpoint}/ordering-keys",
+		Summary: "List an endpoint's ordering keys that have pending deliveries or are paused, by key",
+		Scope:   postrider.ScopeWebhooksRead,
 	}, s.listOrderingKeys)
 }
 
 // listOrderingKeys lists the ordering keys of an endpoint that is not deleted.
 // The lags are measured by the store's clock, which also set the times.
 func (s *endpointsRoutes) listOrderingKeys(ctx context.Context, in *struct {
-	EndpointPath
-	Paging
+	rest.EndpointPath
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.OrderedKey]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.OrderedKey]], error) {
 	e, err := s.Names.LiveEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -45,5 +47,5 @@ func (s *endpointsRoutes) listOrderingKeys(ctx context.Context, in *struct {
 		return nil, err
 	}
 	view := func(k store.OrderedKey) apitypes.OrderedKey { return viewOrderedKey(k, now) }
-	return respondPage(view)(s.Store.OrderedKeys(ctx, store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.of()}))
+	return rest.RespondPage(view)(s.Store.OrderedKeys(ctx, store.OrderedKeyQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.Of()}))
 }

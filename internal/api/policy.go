@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/shape"
 )
 
@@ -125,14 +126,14 @@ func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 	if c.Preset != "" {
 		preset, ok := postrider.CircuitPresets[c.Preset]
 		if !ok {
-			return standard, invalid("circuit.preset", postrider.FaultNotAChoice, "must be default, strict, windowed or never")
+			return standard, rest.Invalid("circuit.preset", postrider.FaultNotAChoice, "must be default, strict, windowed or never")
 		}
 		base = preset
 	}
 	p := base
 	_ = shape.Copy(&p, c) // whole milliseconds
 	if c.Preset != "" && p != base {
-		return standard, invalid("circuit.preset", postrider.FaultContradictory, "has other numbers; leave out the one or the others")
+		return standard, rest.Invalid("circuit.preset", postrider.FaultContradictory, "has other numbers; leave out the one or the others")
 	}
 	return p, nil
 }
@@ -154,9 +155,9 @@ func viewCircuitPolicy(p postrider.CircuitPolicy) apitypes.CircuitPolicy {
 // because its zeros would silently remove the limit; null removes it.
 func rateLimit(r apitypes.Rate) (postrider.Rate, error) {
 	if r == (apitypes.Rate{}) {
-		return postrider.Rate{}, invalid("rate", postrider.FaultContradictory, "must be null where there is no limit")
+		return postrider.Rate{}, rest.Invalid("rate", postrider.FaultContradictory, "must be null where there is no limit")
 	}
-	return postrider.Rate{Attempts: r.Attempts, Per: millis(r.PerMS), Burst: r.Burst}, nil
+	return postrider.Rate{Attempts: r.Attempts, Per: rest.Millis(r.PerMS), Burst: r.Burst}, nil
 }
 
 // viewRate is the inverse of rateLimit. Null: there is no limit.
@@ -173,7 +174,7 @@ func policyFields(to apitypes.Policy) (named int, missing error) {
 		if given {
 			named++
 		} else {
-			faults = append(faults, invalid(name, postrider.FaultRequired, "is required, because the stored policy cannot be read; null is the default"))
+			faults = append(faults, rest.Invalid(name, postrider.FaultRequired, "is required, because the stored policy cannot be read; null is the default"))
 		}
 	}
 	return named, errors.Join(faults...)
@@ -197,12 +198,12 @@ func checkMaySet(caller *postrider.Caller, to apitypes.Policy) error {
 	var faults []error
 	for name, given := range policyOptions(to) {
 		if given && !caller.MaySet(name) {
-			faults = append(faults, invalid(name, postrider.FaultNotAllowed, "is set by the operator alone"))
+			faults = append(faults, rest.Invalid(name, postrider.FaultNotAllowed, "is set by the operator alone"))
 		}
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	refused := &apiError{class: errForbidden, detail: "the session may not set these options; see errors"}
+	refused := &rest.Error{Class: rest.ErrForbidden, Detail: "the session may not set these options; see errors"}
 	return errors.Join(append(faults, refused)...)
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/shape"
 )
 
@@ -34,8 +36,8 @@ const (
 // viewPortal returns the settings in the form of a response.
 func viewPortal(p postrider.Portal) apitypes.Portal {
 	view := apitypes.Portal{
-		Name: p.Name, Colour: orNull(p.Colour), FrameOrigins: append([]string{}, p.FrameOrigins...),
-		Options: p.SessionOptions(), UpdatedAt: timeOrNull(p.UpdatedAt),
+		Name: p.Name, Colour: render.OrNull(p.Colour), FrameOrigins: append([]string{}, p.FrameOrigins...),
+		Options: p.SessionOptions(), UpdatedAt: render.TimeOrNull(p.UpdatedAt),
 	}
 	if p.Logo != [32]byte{} {
 		view.Logo = new(hex.EncodeToString(p.Logo[:]))
@@ -60,55 +62,55 @@ type portalRoutes struct{ Store portalStore }
 
 // Register registers the routes of the portal's settings. Every caller that sees a page
 // may read them.
-func (s *portalRoutes) Register(rt *router) {
+func (s *portalRoutes) Register(rt *rest.Router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
-	handle(rt, route{
-		name: "get-portal", path: "GET /portal",
-		summary: "Get the settings of the customer portal",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-portal", Path: "GET /portal",
+		Summary: "Get the settings of the customer portal",
+		Scope:   read,
 	}, s.getPortal)
-	handle(rt, route{
-		name: "set-portal", path: "PUT /portal",
-		summary:     "Replace the settings of the customer portal",
-		description: "A field that is left out gets its default. The logo stays. Options apply to links that are made afterwards.",
-		scope:       admin, body: apitypes.PortalUpdate{},
+	rest.Handle(rt, rest.Route{
+		Name: "set-portal", Path: "PUT /portal",
+		Summary:     "Replace the settings of the customer portal",
+		Description: "A field that is left out gets its default. The logo stays. Options apply to links that are made afterwards.",
+		Scope:       admin, Body: apitypes.PortalUpdate{},
 	}, s.setPortal)
-	handle(rt, route{
-		name: "get-portal-logo", path: "GET /portal/logo",
-		summary: "Get the logo of the customer portal",
-		codes:   []string{"not_found"},
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-portal-logo", Path: "GET /portal/logo",
+		Summary: "Get the logo of the customer portal",
+		Codes:   []string{"not_found"},
+		Scope:   read,
 	}, s.getLogo)
-	handle(rt, route{
-		name: "set-portal-logo", path: "PUT /portal/logo",
-		summary: "Replace the logo of the customer portal",
-		scope:   admin, body: apitypes.LogoUpdate{},
+	rest.Handle(rt, rest.Route{
+		Name: "set-portal-logo", Path: "PUT /portal/logo",
+		Summary: "Replace the logo of the customer portal",
+		Scope:   admin, Body: apitypes.LogoUpdate{},
 	}, s.setLogo)
-	handle(rt, route{
-		name: "delete-portal-logo", path: "DELETE /portal/logo",
-		summary: "Delete the logo of the customer portal",
-		scope:   admin, status: 204,
+	rest.Handle(rt, rest.Route{
+		Name: "delete-portal-logo", Path: "DELETE /portal/logo",
+		Summary: "Delete the logo of the customer portal",
+		Scope:   admin, Status: 204,
 	}, s.deleteLogo)
 }
 
-func (s *portalRoutes) getPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
-	return respondWith(viewPortal)(s.Store.Portal(ctx))
+func (s *portalRoutes) getPortal(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Portal], error) {
+	return rest.RespondWith(viewPortal)(s.Store.Portal(ctx))
 }
 
 // setPortal replaces the settings. All faults are reported together.
-func (s *portalRoutes) setPortal(ctx context.Context, _ *none) (*reply[apitypes.Portal], error) {
+func (s *portalRoutes) setPortal(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Portal], error) {
 	var body apitypes.PortalUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	p := postrider.Portal{Name: body.Name, Colour: strings.ToLower(body.Colour)}
-	faults := []error{checkText("name", body.Name, maxPortalName), checkColour(p.Colour)}
+	faults := []error{rest.CheckText("name", body.Name, maxPortalName), checkColour(p.Colour)}
 	if len(body.FrameOrigins) > maxFrameOrigins {
-		faults = append(faults, wrongCount("frame_origins", 0, maxFrameOrigins, "origins"))
+		faults = append(faults, rest.WrongCount("frame_origins", 0, maxFrameOrigins, "origins"))
 	}
 	for i, origin := range body.FrameOrigins {
 		if !isOrigin(origin) {
-			faults = append(faults, invalid(fmt.Sprintf("frame_origins[%d]", i), postrider.FaultMalformed, "must be an https origin in lower case without a path, like https://app.example"))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("frame_origins[%d]", i), postrider.FaultMalformed, "must be an https origin in lower case without a path, like https://app.example"))
 		}
 		p.FrameOrigins = append(p.FrameOrigins, origin)
 	}
@@ -124,11 +126,11 @@ func (s *portalRoutes) setPortal(ctx context.Context, _ *none) (*reply[apitypes.
 		return nil, err
 	}
 	p.Logo = was.Logo // PutPortal leaves it
-	infoOf(ctx).changed(viewPortal(was), viewPortal(p))
+	rest.InfoOf(ctx).Changed(viewPortal(was), viewPortal(p))
 	if err := s.Store.PutPortal(ctx, p); err != nil {
 		return nil, err
 	}
-	return respondWith(viewPortal)(s.Store.Portal(ctx))
+	return rest.RespondWith(viewPortal)(s.Store.Portal(ctx))
 }
 
 // isOrigin reports whether the text is an https origin as browsers write it: a host,
@@ -159,7 +161,7 @@ func checkOptions(names []string) error {
 			known = known || option.Name == name
 		}
 		if !known || slices.Contains(names[:i], name) {
-			faults = append(faults, invalid(fmt.Sprintf("options[%d]", i), postrider.FaultNotAChoice, "must be the name of an option of an endpoint, once"))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("options[%d]", i), postrider.FaultNotAChoice, "must be the name of an option of an endpoint, once"))
 		}
 	}
 	return errors.Join(faults...)
@@ -174,10 +176,10 @@ func checkColour(colour string) error {
 	}
 	c, ok := postrider.ParseColour(colour)
 	if !ok {
-		return invalid("colour", postrider.FaultMalformed, "must be #rrggbb")
+		return rest.Invalid("colour", postrider.FaultMalformed, "must be #rrggbb")
 	}
 	if contrast := c.Contrast(postrider.Colour{1, 1, 1}); contrast < minContrast {
-		return invalid("colour", postrider.FaultMalformed, fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast, math.Floor(contrast*10)/10))
+		return rest.Invalid("colour", postrider.FaultMalformed, fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast, math.Floor(contrast*10)/10))
 	}
 	return nil
 }
@@ -188,19 +190,19 @@ func viewLogo(image []byte) apitypes.Logo {
 	return apitypes.Logo{PNG: image, SHA256: hex.EncodeToString(sum[:])}
 }
 
-func (s *portalRoutes) getLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
-	return respondWith(viewLogo)(s.Store.Logo(ctx))
+func (s *portalRoutes) getLogo(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Logo], error) {
+	return rest.RespondWith(viewLogo)(s.Store.Logo(ctx))
 }
 
 // setLogo replaces the logo.
-func (s *portalRoutes) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Logo], error) {
+func (s *portalRoutes) setLogo(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Logo], error) {
 	var body apitypes.LogoUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	file, err := base64.StdEncoding.DecodeString(body.PNG)
 	if err != nil {
-		return nil, invalid("png", postrider.FaultMalformed, "must be base64")
+		return nil, rest.Invalid("png", postrider.FaultMalformed, "must be base64")
 	}
 	image, err := cleanPNG(file)
 	if err != nil {
@@ -209,7 +211,7 @@ func (s *portalRoutes) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Lo
 	if err := s.Store.PutLogo(ctx, image); err != nil {
 		return nil, err
 	}
-	return respond(viewLogo(image)), nil
+	return rest.Respond(viewLogo(image)), nil
 }
 
 // cleanPNG decodes a PNG and encodes its pixels again, so that nothing but pixels reaches
@@ -217,30 +219,30 @@ func (s *portalRoutes) setLogo(ctx context.Context, _ *none) (*reply[apitypes.Lo
 // billions of them.
 func cleanPNG(file []byte) ([]byte, error) {
 	if len(file) > maxLogo {
-		return nil, tooLong("png", maxLogo, fmt.Sprintf("must be at most %d bytes", maxLogo))
+		return nil, rest.TooLong("png", maxLogo, fmt.Sprintf("must be at most %d bytes", maxLogo))
 	}
 	size, err := png.DecodeConfig(bytes.NewReader(file))
 	if err != nil {
-		return nil, invalid("png", postrider.FaultMalformed, "must be a PNG")
+		return nil, rest.Invalid("png", postrider.FaultMalformed, "must be a PNG")
 	}
 	if size.Width > maxLogoSide || size.Height > maxLogoSide {
-		return nil, invalid("png", postrider.FaultMalformed, fmt.Sprintf("must be at most %d by %d pixels", maxLogoSide, maxLogoSide))
+		return nil, rest.Invalid("png", postrider.FaultMalformed, fmt.Sprintf("must be at most %d by %d pixels", maxLogoSide, maxLogoSide))
 	}
 	image, err := png.Decode(bytes.NewReader(file))
 	if err != nil {
-		return nil, invalid("png", postrider.FaultMalformed, "must be a PNG")
+		return nil, rest.Invalid("png", postrider.FaultMalformed, "must be a PNG")
 	}
 	var clean bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&clean, image); err != nil {
 		return nil, fmt.Errorf("encode logo: %w", err)
 	}
 	if clean.Len() > maxLogo {
-		return nil, tooLong("png", maxLogo, fmt.Sprintf("must be at most %d bytes after it is encoded again", maxLogo))
+		return nil, rest.TooLong("png", maxLogo, fmt.Sprintf("must be at most %d bytes after it is encoded again", maxLogo))
 	}
 	return clean.Bytes(), nil
 }
 
 // deleteLogo removes the logo. Without one it succeeds, too.
-func (s *portalRoutes) deleteLogo(ctx context.Context, _ *none) (*none, error) {
+func (s *portalRoutes) deleteLogo(ctx context.Context, _ *rest.None) (*rest.None, error) {
 	return nil, s.Store.PutLogo(ctx, nil)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/store"
 )
@@ -31,9 +33,9 @@ var capabilities = []capability{
 // viewSession returns a session in the form of a response, without its hashes.
 func viewSession(s postrider.Session) apitypes.Session {
 	return apitypes.Session{
-		ID: s.ID, Kind: s.Kind, Name: s.Name, Subject: orNull(s.Subject), Key: orNull(s.Key), Account: orNull(s.Account),
-		Scopes: append([]postrider.Scope{}, s.Scopes...), Embedded: s.Embedded, Opened: s.Hash != [32]byte{}, CreatedAt: instant(s.CreatedAt),
-		ExpiresAt: instant(s.ExpiresAt), LastSeenAt: timeOrNull(s.LastSeenAt), RevokedAt: timeOrNull(s.RevokedAt),
+		ID: s.ID, Kind: s.Kind, Name: s.Name, Subject: render.OrNull(s.Subject), Key: render.OrNull(s.Key), Account: render.OrNull(s.Account),
+		Scopes: append([]postrider.Scope{}, s.Scopes...), Embedded: s.Embedded, Opened: s.Hash != [32]byte{}, CreatedAt: render.Instant(s.CreatedAt),
+		ExpiresAt: render.Instant(s.ExpiresAt), LastSeenAt: render.TimeOrNull(s.LastSeenAt), RevokedAt: render.TimeOrNull(s.RevokedAt),
 	}
 }
 
@@ -43,51 +45,51 @@ type sessionPath struct {
 }
 
 // Register registers the routes of sessions.
-func (s *Sessions) Register(rt *router) {
+func (s *Sessions) Register(rt *rest.Router) {
 	admin := postrider.ScopeAdmin
-	handle(rt, route{
-		name: "create-portal-session", path: "POST /portal-sessions",
-		summary:     "Create a one-time link to an account's customer portal",
-		description: "The link must be opened within 60 s, works once, and begins with the server's --public-url. The session ends with the API key that made it, and with its account.",
-		codes:       []string{"public_url_missing", "too_often"},
-		scope:       postrider.ScopeWebhooksRead, status: 201, body: apitypes.PortalSessionCreate{},
+	rest.Handle(rt, rest.Route{
+		Name: "create-portal-session", Path: "POST /portal-sessions",
+		Summary:     "Create a one-time link to an account's customer portal",
+		Description: "The link must be opened within 60 s, works once, and begins with the server's --public-url. The session ends with the API key that made it, and with its account.",
+		Codes:       []string{"public_url_missing", "too_often"},
+		Scope:       postrider.ScopeWebhooksRead, Status: 201, Body: apitypes.PortalSessionCreate{},
 	}, s.createPortalSession)
-	handle(rt, route{
-		name: "list-sessions", path: "GET /sessions",
-		summary:     "List sessions of operators and of the portal, newest first",
-		description: "Sessions that expired more than 30 days ago are deleted.",
-		scope:       admin,
+	rest.Handle(rt, rest.Route{
+		Name: "list-sessions", Path: "GET /sessions",
+		Summary:     "List sessions of operators and of the portal, newest first",
+		Description: "Sessions that expired more than 30 days ago are deleted.",
+		Scope:       admin,
 	}, s.listSessions)
-	handle(rt, route{
-		name: "revoke-session", path: "DELETE /sessions/{session}",
-		summary: "Revoke a session",
-		scope:   admin, status: 204,
+	rest.Handle(rt, rest.Route{
+		Name: "revoke-session", Path: "DELETE /sessions/{session}",
+		Summary: "Revoke a session",
+		Scope:   admin, Status: 204,
 	}, s.revokeSession)
 }
 
 // createPortalSession makes a one-time link. The session has at most the scopes, the
 // account and the life of its caller. A session of one account makes no links, because
 // these would outlive it.
-func (s *Sessions) createPortalSession(ctx context.Context, _ *none) (*reply[apitypes.PortalSession], error) {
+func (s *Sessions) createPortalSession(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.PortalSession], error) {
 	var body apitypes.PortalSessionCreate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
-	caller := infoOf(ctx).caller
+	caller := rest.InfoOf(ctx).Caller
 	if !caller.Session.IsZero() && !caller.Account.IsZero() {
-		return nil, &apiError{class: errForbidden, detail: "a session of one account makes no links"}
+		return nil, &rest.Error{Class: rest.ErrForbidden, Detail: "a session of one account makes no links"}
 	}
 	account, err := s.Names.RequireAccount(ctx, "account", body.Account)
 	scopes, scopesErr := portalScopes(caller, body.Capabilities)
 	lasts, lastsErr := portalLasts(body.TTLMS)
 	localeErr := checkLocale(body.Locale)
-	if err := errors.Join(err, scopesErr, lastsErr, localeErr, checkText("name", body.Name, maxName)); err != nil {
+	if err := errors.Join(err, scopesErr, lastsErr, localeErr, rest.CheckText("name", body.Name, rest.MaxName)); err != nil {
 		return nil, err
 	}
 	if s.PublicURL == "" {
-		return nil, errNoPublicURL
+		return nil, rest.ErrNoPublicURL
 	}
-	if err := s.links.allow(payerOf(caller)); err != nil {
+	if err := s.links.Allow(rest.PayerOf(caller)); err != nil {
 		return nil, err
 	}
 	settings, err := s.Store.Portal(ctx)
@@ -102,9 +104,9 @@ func (s *Sessions) createPortalSession(ctx context.Context, _ *none) (*reply[api
 	if err != nil {
 		return nil, err
 	}
-	return respond(apitypes.PortalSession{
+	return rest.Respond(apitypes.PortalSession{
 		ID: session.ID, URL: s.PublicURL + "/portal/enter/" + code,
-		CodeExpiresAt: instant(session.CodeExpiresAt), ExpiresAt: instant(session.ExpiresAt),
+		CodeExpiresAt: render.Instant(session.CodeExpiresAt), ExpiresAt: render.Instant(session.ExpiresAt),
 	}), nil
 }
 
@@ -118,8 +120,8 @@ func portalScopes(caller *postrider.Caller, wanted []apitypes.Capability) ([]pos
 			continue
 		}
 		if !caller.Allows(c.scope) {
-			faults = append(faults, &apiError{
-				class: errForbidden, detail: fmt.Sprintf("the capability %s needs a key with the scope %s", c.name, c.scope),
+			faults = append(faults, &rest.Error{
+				Class: rest.ErrForbidden, Detail: fmt.Sprintf("the capability %s needs a key with the scope %s", c.name, c.scope),
 			})
 		}
 		if !slices.Contains(scopes, c.scope) {
@@ -128,7 +130,7 @@ func portalScopes(caller *postrider.Caller, wanted []apitypes.Capability) ([]pos
 	}
 	for i, name := range wanted {
 		if !slices.ContainsFunc(capabilities, func(c capability) bool { return c.name == name }) {
-			faults = append(faults, invalid(fmt.Sprintf("capabilities[%d]", i), postrider.FaultNotAChoice, "must be view, operate, edit or secrets"))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("capabilities[%d]", i), postrider.FaultNotAChoice, "must be view, operate, edit or secrets"))
 		}
 	}
 	return scopes, errors.Join(faults...)
@@ -139,7 +141,7 @@ func portalLasts(ms *int64) (time.Duration, error) {
 	if ms == nil {
 		return portalTime, nil
 	}
-	lasts := millis(*ms)
+	lasts := rest.Millis(*ms)
 	if lasts < time.Minute || lasts > portalTime {
 		return 0, postrider.OutOfRange("ttl_ms", 60_000, 3_600_000)
 	}
@@ -153,7 +155,7 @@ func checkLocale(locale string) error {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
 	}
 	if len(locale) > 35 || strings.ContainsFunc(locale, strange) {
-		return invalid("locale", postrider.FaultMalformed, "must be a language tag, such as en or de")
+		return rest.Invalid("locale", postrider.FaultMalformed, "must be a language tag, such as en or de")
 	}
 	return nil
 }
@@ -163,27 +165,27 @@ func (s *Sessions) listSessions(ctx context.Context, in *struct {
 	Kind    string `query:"kind" enum:"operator,portal"`
 	Account string `query:"account" doc:"Id or uid of the account."`
 	Ended   bool   `query:"ended" doc:"Whether to list sessions that have ended, too; default false."`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Session]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Session]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
-	query := store.SessionQuery{Kind: postrider.SessionKind(in.Kind), Account: account, Paging: in.Paging.of()}
+	query := store.SessionQuery{Kind: postrider.SessionKind(in.Kind), Account: account, Paging: in.Paging.Of()}
 	if !in.Ended {
 		if query.LiveAt, err = s.Store.Now(ctx); err != nil {
 			return nil, err
 		}
 		query.From = query.LiveAt.Add(-operatorTime - clockDrift)
 	}
-	return respondPage(viewSession)(s.Store.Sessions(ctx, query))
+	return rest.RespondPage(viewSession)(s.Store.Sessions(ctx, query))
 }
 
 // revokeSession ends a session. It stops working at once on this node, and within
 // apikeys.Fresh on the others.
-func (s *Sessions) revokeSession(ctx context.Context, in *sessionPath) (*none, error) {
-	id, err := parseID[postrider.SessionID](in.Session)
+func (s *Sessions) revokeSession(ctx context.Context, in *sessionPath) (*rest.None, error) {
+	id, err := rest.ParseID[postrider.SessionID](in.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +193,7 @@ func (s *Sessions) revokeSession(ctx context.Context, in *sessionPath) (*none, e
 	if err != nil {
 		return nil, err
 	}
-	infoOf(ctx).account = session.Account
+	rest.InfoOf(ctx).Account = session.Account
 	if err := s.Store.RevokeSession(ctx, id); err != nil {
 		return nil, err
 	}

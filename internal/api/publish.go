@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/observe"
 )
 
@@ -23,6 +24,9 @@ const (
 	maxBatch      = 1000
 )
 
+// envelopeSize is the space in a publish body for the fields besides data, in bytes.
+const envelopeSize = 16 << 10
+
 // keyHeader is the request header with the idempotency key of a single event.
 const keyHeader = "Idempotency-Key"
 
@@ -30,9 +34,6 @@ const keyHeader = "Idempotency-Key"
 // passed. A receiver that publishes because of a webhook copies the header, and
 // each sender adds one. So a loop of senders ends at maxHops.
 const hopsHeader = "Webhook-Hops"
-
-// traceHeader is the request header with the producer's trace, as net/http spells it.
-const traceHeader = "Traceparent"
 
 // traceStateHeader is the request header that tools for traces add to it.
 const traceStateHeader = "Tracestate"
@@ -53,7 +54,7 @@ func viewReceipt(r postrider.Receipt) apitypes.Receipt {
 
 // registerPublishing registers the two publish routes. They are served without huma,
 // because they carry most of the load.
-func (s *eventsRoutes) registerPublishing(rt *router) {
+func (s *eventsRoutes) registerPublishing(rt *rest.Router) {
 	shortest, longest := 1, maxEventKey
 	key := &huma.Param{
 		Name: keyHeader, In: "header", Description: "Replaces idempotency_key in the body. If both are sent, they must be equal.",
@@ -73,21 +74,21 @@ func (s *eventsRoutes) registerPublishing(rt *router) {
 		Description: "What tools for traces tell each other of the trace (W3C Trace Context). It is passed on to endpoints with send_traceparent. Of more than 512 bytes, members are left out. A header that is not valid, or that comes without traceparent, is ignored.",
 		Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{"vendor=t61rcWkgMzE"}},
 	}
-	handleRaw[apitypes.Receipt](rt, route{
-		name: "publish-event", path: "POST /events",
-		summary:     "Publish an event",
-		description: "A 2xx means that the event is stored durably.",
-		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
-		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventCreate{}, limit: int64(s.MaxData + envelopeSize), repeatable: true, headers: []*huma.Param{key, hops, trace, traceState},
+	rest.HandleRaw[apitypes.Receipt](rt, rest.Route{
+		Name: "publish-event", Path: "POST /events",
+		Summary:     "Publish an event",
+		Description: "A 2xx means that the event is stored durably.",
+		Codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
+		Scope:       postrider.ScopeEventsWrite, Status: http.StatusAccepted,
+		Body: apitypes.EventCreate{}, Limit: int64(s.MaxData + envelopeSize), Repeatable: true, Headers: []*huma.Param{key, hops, trace, traceState},
 	}, s.publish)
-	handleRaw[apitypes.List[apitypes.BatchReceipt]](rt, route{
-		name: "publish-events", path: "POST /events/batch",
-		summary:     "Publish up to 1,000 events, all or none",
-		description: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
-		codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
-		scope:       postrider.ScopeEventsWrite, status: http.StatusAccepted,
-		body: apitypes.EventBatch{}, limit: s.MaxBatch, headers: []*huma.Param{hops, trace, traceState},
+	rest.HandleRaw[apitypes.List[apitypes.BatchReceipt]](rt, rest.Route{
+		Name: "publish-events", Path: "POST /events/batch",
+		Summary:     "Publish up to 1,000 events, all or none",
+		Description: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
+		Codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
+		Scope:       postrider.ScopeEventsWrite, Status: http.StatusAccepted,
+		Body: apitypes.EventBatch{}, Limit: s.MaxBatch, Headers: []*huma.Param{hops, trace, traceState},
 	}, s.publishBatch)
 }
 
@@ -98,12 +99,12 @@ func (s *eventsRoutes) registerPublishing(rt *router) {
 // The response is sent after the commit, so a 2xx is a promise. A 503 is none: the
 // commit may have succeeded without its reply. The client then repeats the request
 // with the same key and gets a 200.
-func (s *eventsRoutes) publish(ctx context.Context, b Raw) (int, error) {
+func (s *eventsRoutes) publish(ctx context.Context, b rest.Raw) (int, error) {
 	var body apitypes.EventCreate
 	if err := b.Decode(&body); err != nil {
 		return 0, err
 	}
-	header := infoOf(ctx).header
+	header := rest.InfoOf(ctx).Header
 	// The faults are joined below, so the client sees all of them at once.
 	keyErr := applyKeyHeader(&body, header)
 	hops, hopsErr := readHops(header)
@@ -117,15 +118,15 @@ func (s *eventsRoutes) publish(ctx context.Context, b Raw) (int, error) {
 	// A KeyTakenError and a LockedError have the index of an event in a batch. This
 	// request has no batch, so the response has no index.
 	if errors.As(err, new(*postrider.KeyTakenError)) {
-		return 0, errKeyTaken
+		return 0, rest.ErrKeyTaken
 	}
 	if locked, ok := errors.AsType[*postrider.LockedError](err); ok {
-		return 0, &apiError{class: postrider.ErrBusy, detail: lockedDetail(locked)}
+		return 0, &rest.Error{Class: postrider.ErrBusy, Detail: rest.LockedDetail(locked)}
 	}
 	if err != nil {
 		return 0, err
 	}
-	infoOf(ctx).event = receipts[0].ID
+	rest.InfoOf(ctx).Event = receipts[0].ID
 	// The body is decoded, so its buffer is reused for the response.
 	b.Reset()
 	b.Write(appendReceipt(b.AvailableBuffer(), receipts[0]))
@@ -161,17 +162,17 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	case len(keys) == 0:
 		return nil
 	case len(keys) > 1:
-		return invalid(keyHeader, postrider.FaultRepeated, "must be there once")
-	case !isText(keys[0]):
-		return invalid(keyHeader, postrider.FaultMalformed, "must be UTF-8 without control characters")
+		return rest.Invalid(keyHeader, postrider.FaultRepeated, "must be there once")
+	case !rest.IsText(keys[0]):
+		return rest.Invalid(keyHeader, postrider.FaultMalformed, "must be UTF-8 without control characters")
 	case keys[0] == "": // likely an unset variable of the client, not a choice
-		return invalid(keyHeader, postrider.FaultRequired, "must not be empty")
+		return rest.Invalid(keyHeader, postrider.FaultRequired, "must not be empty")
 	case e.IdempotencyKey != "" && e.IdempotencyKey != keys[0]:
-		return invalid(keyHeader, postrider.FaultContradictory, "must be the idempotency_key of the body, where both are there")
+		return rest.Invalid(keyHeader, postrider.FaultContradictory, "must be the idempotency_key of the body, where both are there")
 	case e.IdempotencyKey != "":
 		return nil // checked with the body
 	}
-	if err := checkText(keyHeader, keys[0], maxEventKey); err != nil {
+	if err := rest.CheckText(keyHeader, keys[0], maxEventKey); err != nil {
 		return err
 	}
 	e.IdempotencyKey = keys[0]
@@ -179,7 +180,7 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 }
 
 // readHops returns the hop count of the request, 0 without the header. It
-// returns errLoop from maxHops on.
+// returns ErrLoop from maxHops on.
 func readHops(header http.Header) (int, error) {
 	values := header[hopsHeader]
 	if len(values) == 0 {
@@ -187,31 +188,31 @@ func readHops(header http.Header) (int, error) {
 	}
 	strange := func(r rune) bool { return r < '0' || r > '9' }
 	if len(values) > 1 || values[0] == "" || len(values[0]) > 9 || strings.ContainsFunc(values[0], strange) {
-		return 0, invalid(hopsHeader, postrider.FaultMalformed, "must be one number of at most 9 digits")
+		return 0, rest.Invalid(hopsHeader, postrider.FaultMalformed, "must be one number of at most 9 digits")
 	}
 	hops, err := strconv.Atoi(values[0])
 	if err == nil && hops >= maxHops {
-		err = errLoop
+		err = rest.ErrLoop
 	}
 	return hops, err
 }
 
 // traceOf returns the trace of the producer that sends the request.
 func traceOf(ctx context.Context) (parent postrider.TraceParent, state string) {
-	info := infoOf(ctx)
-	if info.trace.IsZero() {
-		return info.trace, ""
+	info := rest.InfoOf(ctx)
+	if info.Trace.IsZero() {
+		return info.Trace, ""
 	}
-	return info.trace, postrider.ParseTraceState(info.header[traceStateHeader])
+	return info.Trace, postrider.ParseTraceState(info.Header[traceStateHeader])
 }
 
 // publishBatch stores all events of a batch or none. The headers are checked
 // before the body is decoded, which is the expensive part.
-func (s *eventsRoutes) publishBatch(ctx context.Context, b Raw) (int, error) {
-	if len(infoOf(ctx).header[keyHeader]) > 0 {
-		return 0, invalid(keyHeader, postrider.FaultNotAllowed, "must not be there: each event of a batch has its own idempotency_key")
+func (s *eventsRoutes) publishBatch(ctx context.Context, b rest.Raw) (int, error) {
+	if len(rest.InfoOf(ctx).Header[keyHeader]) > 0 {
+		return 0, rest.Invalid(keyHeader, postrider.FaultNotAllowed, "must not be there: each event of a batch has its own idempotency_key")
 	}
-	hops, err := readHops(infoOf(ctx).header)
+	hops, err := readHops(rest.InfoOf(ctx).Header)
 	if err != nil {
 		return 0, err
 	}
@@ -231,7 +232,7 @@ func (s *eventsRoutes) publishBatch(ctx context.Context, b Raw) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	infoOf(ctx).event = receipts[0].ID
+	rest.InfoOf(ctx).Event = receipts[0].ID
 	b.Reset()
 	b.Write(appendBatch(b.AvailableBuffer(), receipts))
 	return http.StatusAccepted, nil
@@ -253,25 +254,25 @@ func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 }
 
 // batch converts and validates the events of a batch. It reports the faults of
-// the first maxFaults faulty events. An error that is not the client's fault,
+// the first MaxFaults faulty events. An error that is not the client's fault,
 // such as one of the store, ends it at once.
 func (s *eventsRoutes) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]postrider.Event, error) {
 	// The number of events is checked first, so that an oversized batch costs
 	// no validation.
 	if n := len(bodies); n < 1 || n > maxBatch {
-		return nil, wrongCount("events", 1, maxBatch, "events")
+		return nil, rest.WrongCount("events", 1, maxBatch, "events")
 	}
 	events := make([]postrider.Event, 0, len(bodies))
 	var faults []error
 	for i := range bodies {
 		e, err := s.event(ctx, &bodies[i])
-		if err != nil && !errors.Is(err, postrider.ErrInvalid) && !errors.Is(err, errTooLarge) {
+		if err != nil && !errors.Is(err, postrider.ErrInvalid) && !errors.Is(err, rest.ErrTooLarge) {
 			return nil, err // not a fault of the request
 		}
 		if err != nil {
 			faults = append(faults, within(fmt.Sprintf("events[%d].", i), err))
 		}
-		if len(faults) == maxFaults {
+		if len(faults) == rest.MaxFaults {
 			break
 		}
 		events = append(events, e)
@@ -293,9 +294,9 @@ func (s *eventsRoutes) event(ctx context.Context, b *apitypes.EventCreate) (post
 	account, err := s.Names.RequireAccount(ctx, "account", b.Account)
 	err = errors.Join(err,
 		checkPublishedType(b.Type),
-		checkText("idempotency_key", b.IdempotencyKey, maxEventKey),
-		checkText("ordering_key", b.OrderingKey, maxEventKey),
-		checkText("api_version", b.APIVersion, maxAPIVersion),
+		rest.CheckText("idempotency_key", b.IdempotencyKey, maxEventKey),
+		rest.CheckText("ordering_key", b.OrderingKey, maxEventKey),
+		rest.CheckText("api_version", b.APIVersion, maxAPIVersion),
 		checkMaxAttempts(b.MaxAttempts),
 		s.checkData("data", b.Data))
 	return postrider.Event{
@@ -317,16 +318,16 @@ func checkMaxAttempts(n *int) error {
 // publishes, so that a receiver can trust them: nobody else can send a postrider.test.
 func checkPublishedType(name string) error {
 	if postrider.IsOperational(name) {
-		return invalid("type", postrider.FaultNotAllowed, "must not begin with postrider., which is for the server's own events")
+		return rest.Invalid("type", postrider.FaultNotAllowed, "must not begin with postrider., which is for the server's own events")
 	}
 	return postrider.CheckType("type", name)
 }
 
-// checkData refuses data above MaxData. The error is both errTooLarge, for the
+// checkData refuses data above MaxData. The error is both ErrTooLarge, for the
 // status 413, and a fault of the field.
 func (s *eventsRoutes) checkData(field string, data []byte) error {
 	if len(data) <= s.MaxData {
 		return nil
 	}
-	return errors.Join(errTooLarge, tooLong(field, s.MaxData, fmt.Sprintf("must be at most %d bytes", s.MaxData)))
+	return errors.Join(rest.ErrTooLarge, rest.TooLong(field, s.MaxData, fmt.Sprintf("must be at most %d bytes", s.MaxData)))
 }

@@ -7,26 +7,28 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // registerQuotas registers the routes of the limits of accounts. A key that is bound to an account
 // reads the account's limits; only the scope admin, which no such key has, changes them.
-func (s *accountsRoutes) registerQuotas(rt *router) {
-	handle(rt, route{
-		name: "get-account-quotas", path: "GET /accounts/{account}/quotas",
-		summary: "Show the limits of an account and what it uses",
-		scope:   postrider.ScopeWebhooksRead,
+func (s *accountsRoutes) registerQuotas(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "get-account-quotas", Path: "GET /accounts/{account}/quotas",
+		Summary: "Show the limits of an account and what it uses",
+		Scope:   postrider.ScopeWebhooksRead,
 	}, s.getQuotas)
-	handle(rt, route{
-		name: "update-account-quotas", path: "PATCH /accounts/{account}/quotas",
-		summary:     "Change the limits of an account",
-		description: "A field that is left out keeps its value. All servers know the change within about a second.",
-		scope:       postrider.ScopeAdmin, body: apitypes.QuotasUpdate{},
+	rest.Handle(rt, rest.Route{
+		Name: "update-account-quotas", Path: "PATCH /accounts/{account}/quotas",
+		Summary:     "Change the limits of an account",
+		Description: "A field that is left out keeps its value. All servers know the change within about a second.",
+		Scope:       postrider.ScopeAdmin, Body: apitypes.QuotasUpdate{},
 	}, s.changeQuotas)
 }
 
-func (s *accountsRoutes) getQuotas(ctx context.Context, in *accountPath) (*reply[apitypes.AccountQuotas], error) {
+func (s *accountsRoutes) getQuotas(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.AccountQuotas], error) {
 	account, err := s.Names.VisibleAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
@@ -35,7 +37,7 @@ func (s *accountsRoutes) getQuotas(ctx context.Context, in *accountPath) (*reply
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(s.viewQuotas(own))(s.Store.QuotaUse(ctx, account.ID))
+	return rest.RespondWith(s.viewQuotas(own))(s.Store.QuotaUse(ctx, account.ID))
 }
 
 // quotasOf returns the limits that were set for an account.
@@ -47,9 +49,9 @@ func (s *accountsRoutes) quotasOf(ctx context.Context, account postrider.Account
 	return found[0].Quotas, nil
 }
 
-func (s *accountsRoutes) changeQuotas(ctx context.Context, in *accountPath) (*reply[apitypes.AccountQuotas], error) {
+func (s *accountsRoutes) changeQuotas(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.AccountQuotas], error) {
 	var body apitypes.QuotasUpdate
-	if err := decode(ctx, &body); err != nil {
+	if err := rest.Decode(ctx, &body); err != nil {
 		return nil, err
 	}
 	account, err := s.Names.Account(ctx, in.Account)
@@ -71,11 +73,11 @@ func (s *accountsRoutes) changeQuotas(ctx context.Context, in *accountPath) (*re
 	if err != nil {
 		return nil, err
 	}
-	infoOf(ctx).changed(viewLimits(was, ownLimit), viewLimits(own, ownLimit))
+	rest.InfoOf(ctx).Changed(viewLimits(was, ownLimit), viewLimits(own, ownLimit))
 	if err := s.Store.PutQuotas(ctx, account.ID, own); err != nil {
 		return nil, err
 	}
-	return respondWith(s.viewQuotas(own))(s.Store.QuotaUse(ctx, account.ID))
+	return rest.RespondWith(s.viewQuotas(own))(s.Store.QuotaUse(ctx, account.ID))
 }
 
 // setLimit sets a limit from a request, in which 0 is no limit and null the default.
@@ -87,7 +89,7 @@ func setLimit(field *int64, to apitypes.Optional[int64], name string) error {
 		*field = postrider.NoQuota
 	case given && n < 0:
 		*field = 0
-		return invalid(name, postrider.FaultOutOfRange, "must not be negative")
+		return rest.Invalid(name, postrider.FaultOutOfRange, "must not be negative")
 	}
 	return nil
 }
@@ -98,7 +100,7 @@ func (s *accountsRoutes) viewQuotas(own postrider.Quotas) func(postrider.QuotaUs
 		holds := own.Or(s.Quotas)
 		view := apitypes.AccountQuotas{
 			Limits: viewLimits(holds, heldLimit), Own: viewLimits(own, ownLimit),
-			Used: apitypes.QuotaUse{DayEndsAt: instant(used.DayEnds), Endpoints: used.Endpoints},
+			Used: apitypes.QuotaUse{DayEndsAt: render.Instant(used.DayEnds), Endpoints: used.Endpoints},
 		}
 		if holds.EventsPerSecond > 0 {
 			view.Used.EventsNow = new(max(0, holds.Burst-int64(math.Ceil(used.Missing))))

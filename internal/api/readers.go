@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -19,7 +20,7 @@ import (
 type Readers struct {
 	Store noticesStore
 	Clock *store.Clock
-	Audit *Audit
+	Audit *rest.Audit
 	Vault noticesVault
 }
 
@@ -55,8 +56,8 @@ func (r *Readers) Follow(ctx context.Context, action postrider.LinkAction, text 
 		return err
 	}
 	entry := postrider.AuditEntry{
-		Action: ReaderAction(action), Outcome: outcomeOK, Account: d.Account, Object: "notice_destination", ObjectID: d.ID.String(),
-		Details: clientOf(from),
+		Action: ReaderAction(action), Outcome: rest.OutcomeOK, Account: d.Account, Object: "notice_destination", ObjectID: d.ID.String(),
+		Details: rest.ClientOf(from),
 	}
 	c := store.ChangeDestination{ID: d.ID, Confirm: action == postrider.LinkConfirm}
 	if action == postrider.LinkUnsubscribe {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -28,10 +30,10 @@ const (
 func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 	f := j.Filter
 	view := apitypes.Replay{
-		ID: j.ID, Action: j.Action, Status: j.Status, Error: orNull(j.Error), Account: orNull(f.Account),
-		Endpoint: orNull(f.Endpoint), Event: orNull(f.Event), EventTypes: []string{}, Statuses: f.Statuses,
-		Reason: orNull(f.Reason), From: timeOrNull(f.From), To: timeOrNull(f.To), PerSecond: j.PerSecond, Note: orNull(j.Note),
-		CreatedBy: j.By, CreatedAt: instant(j.CreatedAt), EndedAt: timeOrNull(j.EndedAt),
+		ID: j.ID, Action: j.Action, Status: j.Status, Error: render.OrNull(j.Error), Account: render.OrNull(f.Account),
+		Endpoint: render.OrNull(f.Endpoint), Event: render.OrNull(f.Event), EventTypes: []string{}, Statuses: f.Statuses,
+		Reason: render.OrNull(f.Reason), From: render.TimeOrNull(f.From), To: render.TimeOrNull(f.To), PerSecond: j.PerSecond, Note: render.OrNull(j.Note),
+		CreatedBy: j.By, CreatedAt: render.Instant(j.CreatedAt), EndedAt: render.TimeOrNull(j.EndedAt),
 		Expected: viewCount(j.Expected, nil), Matched: j.Matched(), Handled: j.Handled,
 		Skipped: apitypes.ReplaySkips(j.Skipped),
 	}
@@ -39,7 +41,7 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 		view.EventTypes = append(view.EventTypes, string(p))
 	}
 	if reached := j.Reached(); !reached.IsZero() {
-		view.Position = timeOrNull(reached.Time())
+		view.Position = render.TimeOrNull(reached.Time())
 	}
 	return view
 }
@@ -63,13 +65,13 @@ func viewReplayAlone(keptSince *apitypes.Time) func(postrider.ReplayJob) apitype
 }
 
 // respondReplay responds with a stored job.
-func (s *replaysRoutes) respondReplay(ctx context.Context, id postrider.ReplayID) (*reply[apitypes.Replay], error) {
+func (s *replaysRoutes) respondReplay(ctx context.Context, id postrider.ReplayID) (*rest.Reply[apitypes.Replay], error) {
 	job, err := s.findReplay(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	keptSince, err := s.keptSince(ctx, job)
-	return respondWith(viewReplayAlone(keptSince))(job, err)
+	return rest.RespondWith(viewReplayAlone(keptSince))(job, err)
 }
 
 // keptSince returns the time, as of the job's creation, before which deliveries and the data of
@@ -98,7 +100,7 @@ func (s *replaysRoutes) keptSince(ctx context.Context, job postrider.ReplayJob) 
 		}
 	}
 	if since := job.CreatedAt.AddDate(0, 0, -days); begins.Before(since) {
-		return timeOrNull(since), nil
+		return render.TimeOrNull(since), nil
 	}
 	return nil, nil
 }
@@ -139,36 +141,36 @@ type replaysRoutes struct {
 	Store    replaysStore
 	Clock    *store.Clock
 	IDs      *store.IDs
-	Names    *Names
+	Names    *rest.Names
 	Replayer Replayer
 	// Retention is for how long the server keeps what accounts may keep for a shorter time.
 	Retention postrider.AccountRetention
 }
 
 // Register registers the routes of replay jobs.
-func (s *replaysRoutes) Register(rt *router) {
+func (s *replaysRoutes) Register(rt *rest.Router) {
 	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
-	handle(rt, route{
-		name: "create-replay", path: "POST /replays",
-		summary:     "Replay or discard all deliveries that a filter selects",
-		description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
-		codes:       []string{"too_many_replays"},
-		scope:       operate, status: 201, body: apitypes.ReplayCreate{}, empty: true,
+	rest.Handle(rt, rest.Route{
+		Name: "create-replay", Path: "POST /replays",
+		Summary:     "Replay or discard all deliveries that a filter selects",
+		Description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
+		Codes:       []string{"too_many_replays"},
+		Scope:       operate, Status: 201, Body: apitypes.ReplayCreate{}, Empty: true,
 	}, s.createReplay)
-	handle(rt, route{
-		name: "count-replay", path: "POST /replays/dry-run",
-		summary: "Count the deliveries that a replay would select",
-		scope:   read, body: apitypes.ReplayCreate{}, empty: true, reads: true,
+	rest.Handle(rt, rest.Route{
+		Name: "count-replay", Path: "POST /replays/dry-run",
+		Summary: "Count the deliveries that a replay would select",
+		Scope:   read, Body: apitypes.ReplayCreate{}, Empty: true, Reads: true,
 	}, s.countReplay)
-	handle(rt, route{
-		name: "list-replays", path: "GET /replays",
-		summary: "List replays, newest first",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "list-replays", Path: "GET /replays",
+		Summary: "List replays, newest first",
+		Scope:   read,
 	}, s.listReplays)
-	handle(rt, route{
-		name: "get-replay", path: "GET /replays/{replay}",
-		summary: "Get a replay, with what became of its deliveries",
-		scope:   read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-replay", Path: "GET /replays/{replay}",
+		Summary: "Get a replay, with what became of its deliveries",
+		Scope:   read,
 	}, s.getReplay)
 	for verb, status := range map[string]postrider.ReplayStatus{
 		"pause": postrider.ReplayPaused, "resume": postrider.ReplayRunning, "cancel": postrider.ReplayCancelled,
@@ -177,19 +179,19 @@ func (s *replaysRoutes) Register(rt *router) {
 		if verb == "cancel" {
 			codes = codes[:2] // cancelled twice is no fault
 		}
-		handle(rt, route{
-			name: verb + "-replay", path: "POST /replays/{replay}/" + verb,
-			summary:     map[string]string{"pause": "Pause a replay", "resume": "Resume a paused replay", "cancel": "Cancel a replay"}[verb],
-			description: "The deliveries that it has made are not affected.",
-			codes:       codes,
-			scope:       operate,
+		rest.Handle(rt, rest.Route{
+			Name: verb + "-replay", Path: "POST /replays/{replay}/" + verb,
+			Summary:     map[string]string{"pause": "Pause a replay", "resume": "Resume a paused replay", "cancel": "Cancel a replay"}[verb],
+			Description: "The deliveries that it has made are not affected.",
+			Codes:       codes,
+			Scope:       operate,
 		}, s.setReplay(status))
 	}
 	s.registerEventReplays(rt)
 }
 
 // createReplay stores a new job, and wakes the runner of this node.
-func (s *replaysRoutes) createReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.Replay], error) {
+func (s *replaysRoutes) createReplay(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.Replay], error) {
 	job, err := s.requestedReplay(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +200,7 @@ func (s *replaysRoutes) createReplay(ctx context.Context, _ *struct{}) (*reply[a
 	if err != nil {
 		return nil, err
 	}
-	return respondWith(viewReplayAlone(keptSince))(s.startReplay(ctx, job))
+	return rest.RespondWith(viewReplayAlone(keptSince))(s.startReplay(ctx, job))
 }
 
 // startReplay counts the matches of a new job and stores it.
@@ -207,7 +209,7 @@ func (s *replaysRoutes) startReplay(ctx context.Context, job postrider.ReplayJob
 		Account: job.Filter.Account, Status: postrider.ReplayRunning, Paging: store.Paging{Limit: maxReplayJobs},
 	})
 	if err == nil && len(running.Items) == maxReplayJobs {
-		err = conflict("too_many_replays", fmt.Sprintf("%d replays are running; wait until one has ended, or cancel one", maxReplayJobs))
+		err = rest.Conflict("too_many_replays", fmt.Sprintf("%d replays are running; wait until one has ended, or cancel one", maxReplayJobs))
 	}
 	if err != nil {
 		return job, err
@@ -223,7 +225,7 @@ func (s *replaysRoutes) startReplay(ctx context.Context, job postrider.ReplayJob
 }
 
 // countReplay counts what createReplay would select.
-func (s *replaysRoutes) countReplay(ctx context.Context, _ *struct{}) (*reply[apitypes.ReplayCount], error) {
+func (s *replaysRoutes) countReplay(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.ReplayCount], error) {
 	job, err := s.requestedReplay(ctx)
 	if err != nil {
 		return nil, err
@@ -236,23 +238,23 @@ func (s *replaysRoutes) countReplay(ctx context.Context, _ *struct{}) (*reply[ap
 	if err != nil {
 		return nil, err
 	}
-	return respond(viewCount(count, keptSince)), nil
+	return rest.Respond(viewCount(count, keptSince)), nil
 }
 
 // requestedReplay returns the job that the body describes. It has an id and is not stored.
 func (s *replaysRoutes) requestedReplay(ctx context.Context) (job postrider.ReplayJob, err error) {
 	var body apitypes.ReplayCreate
-	if err := decodeIfAny(ctx, &body); err != nil {
+	if err := rest.DecodeIfAny(ctx, &body); err != nil {
 		return job, err
 	}
 	job = s.newReplay(ctx, body)
 	job.Filter, err = s.replayFilter(ctx, body)
-	err = errors.Join(err, checkText("note", body.Note, maxDescription), checkReplayRate(job.PerSecond))
+	err = errors.Join(err, rest.CheckText("note", body.Note, rest.MaxDescription), checkReplayRate(job.PerSecond))
 	if job.Action != postrider.ActionReplay && job.Action != postrider.ActionDiscard {
-		err = errors.Join(err, invalid("action", postrider.FaultNotAChoice, "must be replay or discard"))
+		err = errors.Join(err, rest.Invalid("action", postrider.FaultNotAChoice, "must be replay or discard"))
 	}
 	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(job.Filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
-		err = errors.Join(err, invalid("statuses", postrider.FaultContradictory, "must be dead to discard"))
+		err = errors.Join(err, rest.Invalid("statuses", postrider.FaultContradictory, "must be dead to discard"))
 	}
 	return job, err
 }
@@ -262,7 +264,7 @@ func (s *replaysRoutes) newReplay(ctx context.Context, body apitypes.ReplayCreat
 	return postrider.ReplayJob{
 		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Clock.Wall(),
 		Action: cmp.Or(body.Action, postrider.ActionReplay), PerSecond: *cmp.Or(body.PerSecond, new(defaultReplayRate)),
-		By: infoOf(ctx).caller.Name, Note: body.Note,
+		By: rest.InfoOf(ctx).Caller.Name, Note: body.Note,
 	}
 }
 
@@ -277,12 +279,12 @@ func checkReplayRate(perSecond int) error {
 // the event that it names, so that callers of that account see it.
 func (s *replaysRoutes) replayFilter(ctx context.Context, body apitypes.ReplayCreate) (f postrider.ReplayFilter, err error) {
 	account, endpoint, err := s.Names.Scope(ctx, body.Account, body.Endpoint)
-	event, eventErr := filtered[postrider.EventID]("event", body.Event)
+	event, eventErr := rest.Filtered[postrider.EventID]("event", body.Event)
 	if err := errors.Join(err, eventErr); err != nil {
 		return f, err
 	}
 	f = postrider.ReplayFilter{
-		Account: account, Endpoint: endpoint, Event: event, EventTypes: patterns(body.EventTypes),
+		Account: account, Endpoint: endpoint, Event: event, EventTypes: rest.Patterns(body.EventTypes),
 		Statuses: slices.Compact(slices.Sorted(slices.Values(body.Statuses))), Reason: body.Reason,
 	}
 	if body.From != nil {
@@ -301,7 +303,7 @@ func (s *replaysRoutes) replayFilter(ctx context.Context, body apitypes.ReplayCr
 	if !event.IsZero() {
 		e, findErr := store.First(s.Store.Events(ctx, store.EventQuery{Account: f.Account, ID: event}))
 		if errors.Is(findErr, postrider.ErrNotFound) {
-			findErr = invalid("event", postrider.FaultNotFound, "names nothing")
+			findErr = rest.Invalid("event", postrider.FaultNotFound, "names nothing")
 		}
 		f.Account, err = e.Account, errors.Join(err, findErr)
 	}
@@ -313,17 +315,17 @@ func checkReplayFilter(f postrider.ReplayFilter) (err error) {
 	for i, p := range f.EventTypes {
 		err = errors.Join(err, p.Check(fmt.Sprintf("event_types[%d]", i)))
 	}
-	if len(f.EventTypes) > maxPatterns {
-		err = errors.Join(err, wrongCount("event_types", 0, maxPatterns, "patterns"))
+	if len(f.EventTypes) > rest.MaxPatterns {
+		err = errors.Join(err, rest.WrongCount("event_types", 0, rest.MaxPatterns, "patterns"))
 	}
 	if slices.ContainsFunc(f.Statuses, func(s postrider.Status) bool { return !slices.Contains(postrider.ReplayStatuses, s) }) {
-		err = errors.Join(err, invalid("statuses", postrider.FaultNotAChoice, "must be delivered, dead, cancelled or skipped"))
+		err = errors.Join(err, rest.Invalid("statuses", postrider.FaultNotAChoice, "must be delivered, dead, cancelled or skipped"))
 	}
 	if f.Reason != "" && !slices.Contains(endReasons, f.Reason) {
-		err = errors.Join(err, invalid("reason", postrider.FaultNotAChoice, "is no reason of a delivery that has ended"))
+		err = errors.Join(err, rest.Invalid("reason", postrider.FaultNotAChoice, "is no reason of a delivery that has ended"))
 	}
 	if !f.From.IsZero() && !f.To.IsZero() && f.From.After(f.To) {
-		err = errors.Join(err, invalid("from", postrider.FaultContradictory, "must not be later than to"))
+		err = errors.Join(err, rest.Invalid("from", postrider.FaultContradictory, "must not be later than to"))
 	}
 	return err
 }
@@ -354,20 +356,20 @@ func (s *replaysRoutes) countMatches(ctx context.Context, job postrider.ReplayJo
 func (s *replaysRoutes) listReplays(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	Status  string `query:"status" enum:"running,paused,done,cancelled,failed"`
-	Paging
+	rest.Paging
 },
-) (*reply[apitypes.Page[apitypes.Replay]], error) {
+) (*rest.Reply[apitypes.Page[apitypes.Replay]], error) {
 	account, err := s.Names.ResolveAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
 	}
-	return respondPage(viewReplay)(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{
-		Account: account, Status: postrider.ReplayStatus(in.Status), Paging: in.Paging.of(),
+	return rest.RespondPage(viewReplay)(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{
+		Account: account, Status: postrider.ReplayStatus(in.Status), Paging: in.Paging.Of(),
 	}))
 }
 
-func (s *replaysRoutes) getReplay(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
-	id, err := parseID[postrider.ReplayID](in.Replay)
+func (s *replaysRoutes) getReplay(ctx context.Context, in *ReplayPath) (*rest.Reply[apitypes.Replay], error) {
+	id, err := rest.ParseID[postrider.ReplayID](in.Replay)
 	if err != nil {
 		return nil, err
 	}
@@ -376,25 +378,25 @@ func (s *replaysRoutes) getReplay(ctx context.Context, in *ReplayPath) (*reply[a
 
 // findReplay returns the job if the caller may see it.
 func (s *replaysRoutes) findReplay(ctx context.Context, id postrider.ReplayID) (postrider.ReplayJob, error) {
-	return store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: id}))
+	return store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: rest.InfoOf(ctx).Caller.Account, ID: id}))
 }
 
 // replayEnded is the conflict for a job that has ended. It says what to do instead.
 func replayEnded(status postrider.ReplayStatus) error {
 	if status == postrider.ReplayDone {
-		return conflict("replay_done", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself")
+		return rest.Conflict("replay_done", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself")
 	}
-	return conflict("replay_"+string(status), fmt.Sprintf("the replay is %s: create one with the same filter to handle the rest", status))
+	return rest.Conflict("replay_"+string(status), fmt.Sprintf("the replay is %s: create one with the same filter to handle the rest", status))
 }
 
 // setReplay returns the handler that pauses, resumes or cancels a job.
-func (s *replaysRoutes) setReplay(to postrider.ReplayStatus) func(context.Context, *ReplayPath) (*reply[apitypes.Replay], error) {
-	return func(ctx context.Context, in *ReplayPath) (*reply[apitypes.Replay], error) {
-		id, err := parseID[postrider.ReplayID](in.Replay)
+func (s *replaysRoutes) setReplay(to postrider.ReplayStatus) func(context.Context, *ReplayPath) (*rest.Reply[apitypes.Replay], error) {
+	return func(ctx context.Context, in *ReplayPath) (*rest.Reply[apitypes.Replay], error) {
+		id, err := rest.ParseID[postrider.ReplayID](in.Replay)
 		if err != nil {
 			return nil, err
 		}
-		err = s.Store.SetReplayJob(ctx, store.SetReplayJob{Account: infoOf(ctx).caller.Account, ID: id, Status: to})
+		err = s.Store.SetReplayJob(ctx, store.SetReplayJob{Account: rest.InfoOf(ctx).Caller.Account, ID: id, Status: to})
 		if errors.Is(err, postrider.ErrConflict) {
 			job, err := s.findReplay(ctx, id)
 			if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -24,7 +26,7 @@ func (s *deliveriesRoutes) getAttemptRequest(ctx context.Context, in *struct {
 	DeliveryPath
 	Attempt string `path:"attempt" doc:"Number of the attempt, from 1."`
 },
-) (*reply[apitypes.AttemptRequest], error) {
+) (*rest.Reply[apitypes.AttemptRequest], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
 		return nil, err
@@ -34,7 +36,7 @@ func (s *deliveriesRoutes) getAttemptRequest(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if a.Outcome == postrider.OutcomeNone {
-		return nil, conflict("attempt_without_request", "the attempt made no request")
+		return nil, rest.Conflict("attempt_without_request", "the attempt made no request")
 	}
 	e, err := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
@@ -42,7 +44,7 @@ func (s *deliveriesRoutes) getAttemptRequest(ctx context.Context, in *struct {
 	}
 	event, err := store.First(s.Store.Events(ctx, store.EventQuery{Account: d.Account, ID: d.Event}))
 	if errors.Is(err, postrider.ErrNotFound) { // its record is deleted, too
-		event, err = GoneEvent(d), nil
+		event, err = rest.GoneEvent(d), nil
 	}
 	if err != nil {
 		return nil, err
@@ -50,12 +52,12 @@ func (s *deliveriesRoutes) getAttemptRequest(ctx context.Context, in *struct {
 	claimed := postrider.Claimed{ID: d.ID, Endpoint: d.Endpoint, Event: &event, Attempt: a.Number, ReplayedFrom: d.ReplayedFrom}
 	request, err := s.Describer.Describe(ctx, &claimed, e, a.StartedAt)
 	if failure, ok := errors.AsType[*postrider.FailureError](err); ok {
-		return nil, conflict("request_unknown", "the request cannot be described: "+string(failure.Failure))
+		return nil, rest.Conflict("request_unknown", "the request cannot be described: "+string(failure.Failure))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return respond(viewRequest(a, request, e.UpdatedAt)), nil
+	return rest.Respond(viewRequest(a, request, e.UpdatedAt)), nil
 }
 
 // findAttempt returns the attempt with the number, which is a text of the path.
@@ -81,7 +83,7 @@ func viewRequest(a postrider.Attempt, r postrider.Request, changed time.Time) ap
 		r.Header = recordedFields(string(a.RequestHead))
 	}
 	view := apitypes.AttemptRequest{
-		Delivery: a.Delivery, Attempt: a.Number, Method: r.Method, URL: r.URL, Headers: viewHeader(r.Header),
+		Delivery: a.Delivery, Attempt: a.Number, Method: r.Method, URL: r.URL, Headers: render.Header(r.Header),
 		Recorded: len(a.RequestHead) > 0, EndpointChanged: changed.After(a.StartedAt), Signatures: []apitypes.SignedContent{}, Curl: r.Curl(),
 	}
 	if r.Body != nil {

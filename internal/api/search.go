@@ -9,6 +9,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -32,16 +34,16 @@ type searchStore interface {
 // Routes finds objects.
 type searchRoutes struct {
 	Store searchStore
-	Names *Names
+	Names *rest.Names
 }
 
 // Register registers the route that finds an object by any of its names.
-func (s *searchRoutes) Register(rt *router) {
-	handle(rt, route{
-		name: "search", path: "GET /search",
-		summary:     "Find objects by an id, a key or a part of a name",
-		description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Payloads are not searched.",
-		scope:       postrider.ScopeWebhooksRead,
+func (s *searchRoutes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "search", Path: "GET /search",
+		Summary:     "Find objects by an id, a key or a part of a name",
+		Description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Payloads are not searched.",
+		Scope:       postrider.ScopeWebhooksRead,
 	}, s.listHits)
 }
 
@@ -49,15 +51,15 @@ func (s *searchRoutes) Register(rt *router) {
 func (s *searchRoutes) listHits(ctx context.Context, in *struct {
 	Q string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
 },
-) (*reply[apitypes.SearchHits], error) {
+) (*rest.Reply[apitypes.SearchHits], error) {
 	text := strings.TrimSpace(in.Q)
 	if text == "" {
-		return nil, invalid("q", postrider.FaultRequired, "must not be empty")
+		return nil, rest.Invalid("q", postrider.FaultRequired, "must not be empty")
 	}
 	hit, err := s.hitOfID(ctx, text)
 	switch {
 	case err == nil:
-		return respond(apitypes.SearchHits{Data: []apitypes.SearchHit{hit}, Total: 1}), nil
+		return rest.Respond(apitypes.SearchHits{Data: []apitypes.SearchHit{hit}, Total: 1}), nil
 	case !errors.Is(err, postrider.ErrNotFound):
 		return nil, err
 	}
@@ -65,7 +67,7 @@ func (s *searchRoutes) listHits(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return respond(hits), nil
+	return rest.Respond(hits), nil
 }
 
 // hitOfID finds the object of an id. The functions that find objects check that the
@@ -82,21 +84,21 @@ func (s *searchRoutes) hitOfID(ctx context.Context, id string) (apitypes.SearchH
 	case "dlv":
 		return hitWith(deliveryHit)(s.Names.Delivery(ctx, id))
 	case "rpl":
-		job, err := parseID[postrider.ReplayID](id)
+		job, err := rest.ParseID[postrider.ReplayID](id)
 		if err != nil {
 			return apitypes.SearchHit{}, err
 		}
-		return hitWith(replayHit)(store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: infoOf(ctx).caller.Account, ID: job})))
+		return hitWith(replayHit)(store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: rest.InfoOf(ctx).Caller.Account, ID: job})))
 	case "key":
-		key, err := parseID[postrider.KeyID](id)
-		if err == nil && infoOf(ctx).caller.Allows(postrider.ScopeAdmin) {
+		key, err := rest.ParseID[postrider.KeyID](id)
+		if err == nil && rest.InfoOf(ctx).Caller.Allows(postrider.ScopeAdmin) {
 			return hitWith(keyHit)(store.First(s.Store.Keys(ctx, store.KeyQuery{ID: key})))
 		}
 	}
 	return apitypes.SearchHit{}, postrider.ErrNotFound
 }
 
-// hitWith is respondWith for a hit.
+// hitWith is RespondWith for a hit.
 func hitWith[V any](view func(V) apitypes.SearchHit) func(V, error) (apitypes.SearchHit, error) {
 	return func(v V, err error) (apitypes.SearchHit, error) {
 		if err != nil {
@@ -109,7 +111,7 @@ func hitWith[V any](view func(V) apitypes.SearchHit) func(V, error) (apitypes.Se
 func accountHit(by string) func(postrider.Account) apitypes.SearchHit {
 	return func(a postrider.Account) apitypes.SearchHit {
 		return apitypes.SearchHit{
-			Kind: "account", ID: a.ID.String(), Account: &a.ID, Title: cmp.Or(a.Name, a.UID), MatchedBy: by, CreatedAt: instant(a.CreatedAt),
+			Kind: "account", ID: a.ID.String(), Account: &a.ID, Title: cmp.Or(a.Name, a.UID), MatchedBy: by, CreatedAt: render.Instant(a.CreatedAt),
 		}
 	}
 }
@@ -117,7 +119,7 @@ func accountHit(by string) func(postrider.Account) apitypes.SearchHit {
 func endpointHit(by string) func(postrider.Endpoint) apitypes.SearchHit {
 	return func(e postrider.Endpoint) apitypes.SearchHit {
 		return apitypes.SearchHit{
-			Kind: "endpoint", ID: e.ID.String(), Account: &e.Account, Title: e.TargetURL(), MatchedBy: by, CreatedAt: instant(e.CreatedAt),
+			Kind: "endpoint", ID: e.ID.String(), Account: &e.Account, Title: e.TargetURL(), MatchedBy: by, CreatedAt: render.Instant(e.CreatedAt),
 		}
 	}
 }
@@ -125,26 +127,26 @@ func endpointHit(by string) func(postrider.Endpoint) apitypes.SearchHit {
 func eventHit(by string) func(postrider.Event) apitypes.SearchHit {
 	return func(e postrider.Event) apitypes.SearchHit {
 		return apitypes.SearchHit{
-			Kind: "event", ID: e.ID.String(), Account: &e.Account, Title: e.Type, MatchedBy: by, CreatedAt: instant(e.CreatedAt),
+			Kind: "event", ID: e.ID.String(), Account: &e.Account, Title: e.Type, MatchedBy: by, CreatedAt: render.Instant(e.CreatedAt),
 		}
 	}
 }
 
 func deliveryHit(d postrider.Delivery) apitypes.SearchHit {
 	return apitypes.SearchHit{
-		Kind: "delivery", ID: d.ID.String(), Account: &d.Account, Title: d.EventType, MatchedBy: "id", CreatedAt: instant(d.ID.Time()),
+		Kind: "delivery", ID: d.ID.String(), Account: &d.Account, Title: d.EventType, MatchedBy: "id", CreatedAt: render.Instant(d.ID.Time()),
 	}
 }
 
 func replayHit(r postrider.ReplayJob) apitypes.SearchHit {
 	return apitypes.SearchHit{
-		Kind: "replay", ID: r.ID.String(), Account: orNull(r.Filter.Account), Title: string(r.Action), MatchedBy: "id", CreatedAt: instant(r.CreatedAt),
+		Kind: "replay", ID: r.ID.String(), Account: render.OrNull(r.Filter.Account), Title: string(r.Action), MatchedBy: "id", CreatedAt: render.Instant(r.CreatedAt),
 	}
 }
 
 func keyHit(k postrider.APIKey) apitypes.SearchHit {
 	return apitypes.SearchHit{
-		Kind: "api_key", ID: k.ID.String(), Account: orNull(k.Account), Title: k.Name, MatchedBy: "id", CreatedAt: instant(k.CreatedAt),
+		Kind: "api_key", ID: k.ID.String(), Account: render.OrNull(k.Account), Title: k.Name, MatchedBy: "id", CreatedAt: render.Instant(k.CreatedAt),
 	}
 }
 
@@ -163,7 +165,7 @@ func (s *searchRoutes) hitsOfText(ctx context.Context, text string) (apitypes.Se
 	if err != nil {
 		secret = postrider.SecretID{}
 	}
-	found, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: text, Secret: secret, Limit: store.MaxLimit})
+	found, err := s.Store.Find(ctx, store.FindQuery{Account: rest.InfoOf(ctx).Caller.Account, Text: text, Secret: secret, Limit: store.MaxLimit})
 	if err != nil {
 		return hits, err
 	}
@@ -208,7 +210,7 @@ func (s *searchRoutes) hitsOfText(ctx context.Context, text string) (apitypes.Se
 // exactFirst puts the account whose uid is the text before the other accounts.
 func (s *searchRoutes) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
 	exact, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
-	caller := infoOf(ctx).caller.Account
+	caller := rest.InfoOf(ctx).Caller.Account
 	if errors.Is(err, postrider.ErrNotFound) || err == nil && !caller.IsZero() && exact.ID != caller {
 		return accounts, nil
 	}
@@ -265,7 +267,7 @@ func (s *searchRoutes) findPaths(ctx context.Context, text string, found []store
 	if strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
 		return nil, nil
 	}
-	paths, err := s.Store.Find(ctx, store.FindQuery{Account: infoOf(ctx).caller.Account, Text: "/" + text, Limit: store.MaxLimit})
+	paths, err := s.Store.Find(ctx, store.FindQuery{Account: rest.InfoOf(ctx).Caller.Account, Text: "/" + text, Limit: store.MaxLimit})
 	return slices.DeleteFunc(paths, func(f store.Found) bool { return f.By != store.FoundByName || slices.Contains(found, f) }), err
 }
 
@@ -294,7 +296,7 @@ func (s *searchRoutes) typesLike(ctx context.Context, text string) (hits []apity
 	behind, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: store.Paging{Cursor: store.EncodeCursor(text), Limit: maxHits}})
 	for _, t := range append(exact.Items, behind.Items...) {
 		if strings.HasPrefix(t.Name, text) {
-			hits = append(hits, apitypes.SearchHit{Kind: "event_type", ID: t.Name, Title: t.Name, MatchedBy: "name", CreatedAt: instant(t.CreatedAt)})
+			hits = append(hits, apitypes.SearchHit{Kind: "event_type", ID: t.Name, Title: t.Name, MatchedBy: "name", CreatedAt: render.Instant(t.CreatedAt)})
 		}
 	}
 	return hits, err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/signature"
 )
@@ -39,8 +41,8 @@ const (
 // half.
 func viewSecret(s postrider.Secret, text string) apitypes.Secret {
 	view := apitypes.Secret{
-		ID: s.ID, Type: typeEd25519, PublicKey: orNull(s.Public),
-		CreatedAt: instant(s.CreatedAt), ExpiresAt: timeOrNull(s.ExpiresAt),
+		ID: s.ID, Type: typeEd25519, PublicKey: render.OrNull(s.Public),
+		CreatedAt: render.Instant(s.CreatedAt), ExpiresAt: render.TimeOrNull(s.ExpiresAt),
 	}
 	if s.Public == "" {
 		view.Type, view.Secret = typeText, &text
@@ -53,7 +55,7 @@ func viewSecret(s postrider.Secret, text string) apitypes.Secret {
 
 // SecretPath names a secret of an endpoint.
 type SecretPath struct {
-	EndpointPath
+	rest.EndpointPath
 
 	Secret string `path:"secret"`
 }
@@ -92,44 +94,44 @@ type Reencrypter interface {
 type secretsRoutes struct {
 	Store       secretsStore
 	IDs         *store.IDs
-	Names       *Names
-	Effects     *Effects
+	Names       *rest.Names
+	Effects     *rest.Effects
 	Vault       secretsVault
 	Reencrypter Reencrypter
 }
 
 // Register registers the routes of an endpoint's secrets. Those that show texts need a
 // scope of their own.
-func (s *secretsRoutes) Register(rt *router) {
+func (s *secretsRoutes) Register(rt *rest.Router) {
 	write := postrider.ScopeEndpointsWrite
-	handle(rt, route{
-		name: "list-secret-states", path: "GET /endpoints/{endpoint}/secret-states",
-		summary:     "List an endpoint's secrets without their texts, newest first",
-		description: "Secrets that have expired or were revoked are left out.",
-		scope:       postrider.ScopeWebhooksRead,
+	rest.Handle(rt, rest.Route{
+		Name: "list-secret-states", Path: "GET /endpoints/{endpoint}/secret-states",
+		Summary:     "List an endpoint's secrets without their texts, newest first",
+		Description: "Secrets that have expired or were revoked are left out.",
+		Scope:       postrider.ScopeWebhooksRead,
 	}, s.listSecretStates)
-	handle(rt, route{
-		name: "reveal-secret", path: "POST /endpoints/{endpoint}/secrets/{secret}/reveal",
-		summary: "Show one of an endpoint's secrets",
-		scope:   postrider.ScopeSecretsRead,
+	rest.Handle(rt, rest.Route{
+		Name: "reveal-secret", Path: "POST /endpoints/{endpoint}/secrets/{secret}/reveal",
+		Summary: "Show one of an endpoint's secrets",
+		Scope:   postrider.ScopeSecretsRead,
 	}, s.revealSecret)
-	handle(rt, route{
-		name: "list-secrets", path: "GET /endpoints/{endpoint}/secrets",
-		summary:     "Show all of an endpoint's secrets, newest first",
-		description: "Secrets that have expired or were revoked are left out.",
-		scope:       postrider.ScopeSecretsRead, reveals: true,
+	rest.Handle(rt, rest.Route{
+		Name: "list-secrets", Path: "GET /endpoints/{endpoint}/secrets",
+		Summary:     "Show all of an endpoint's secrets, newest first",
+		Description: "Secrets that have expired or were revoked are left out.",
+		Scope:       postrider.ScopeSecretsRead, Reveals: true,
 	}, s.listSecrets)
-	handle(rt, route{
-		name: "rotate-secret", path: "POST /endpoints/{endpoint}/secrets/rotate",
-		summary: "Rotate an endpoint's secret",
-		codes:   []string{"conflict", "endpoint_deleted", "endpoint_set_aside", "too_many_secrets", "secret_exists"},
-		scope:   write, body: apitypes.SecretRotation{}, empty: true, withdraws: true,
+	rest.Handle(rt, rest.Route{
+		Name: "rotate-secret", Path: "POST /endpoints/{endpoint}/secrets/rotate",
+		Summary: "Rotate an endpoint's secret",
+		Codes:   []string{"conflict", "endpoint_deleted", "endpoint_set_aside", "too_many_secrets", "secret_exists"},
+		Scope:   write, Body: apitypes.SecretRotation{}, Empty: true, Withdraws: true,
 	}, s.rotateSecret)
-	handle(rt, route{
-		name: "revoke-secret", path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
-		summary: "Revoke one of an endpoint's secrets",
-		codes:   []string{"endpoint_deleted", "endpoint_set_aside", "last_secret"},
-		scope:   write, status: 204,
+	rest.Handle(rt, rest.Route{
+		Name: "revoke-secret", Path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
+		Summary: "Revoke one of an endpoint's secrets",
+		Codes:   []string{"endpoint_deleted", "endpoint_set_aside", "last_secret"},
+		Scope:   write, Status: 204,
 	}, s.revokeSecret)
 	s.registerReencryption(rt)
 	s.registerPublicKeys(rt)
@@ -137,7 +139,7 @@ func (s *secretsRoutes) Register(rt *router) {
 
 // listSecrets shows the secrets of an endpoint with their texts, so that an
 // owner can configure a receiver again. Private keys are not shown.
-func (s *secretsRoutes) listSecrets(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.Secret]], error) {
+func (s *secretsRoutes) listSecrets(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.List[apitypes.Secret]], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -150,7 +152,7 @@ func (s *secretsRoutes) listSecrets(ctx context.Context, in *EndpointPath) (*rep
 		}
 		result.Data = append(result.Data, view)
 	}
-	return respond(result), nil
+	return rest.Respond(result), nil
 }
 
 // secretsOf returns the stored secrets of an endpoint that is not deleted.
@@ -174,7 +176,7 @@ func (s *secretsRoutes) shownSecret(ctx context.Context, secret postrider.Secret
 // listSecretStates lists the secrets of an endpoint without their texts. It decrypts
 // them to tell their types. One that cannot be decrypted is listed as unreadable, so that
 // a person sees which one to rotate.
-func (s *secretsRoutes) listSecretStates(ctx context.Context, in *EndpointPath) (*reply[apitypes.List[apitypes.SecretState]], error) {
+func (s *secretsRoutes) listSecretStates(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.List[apitypes.SecretState]], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -196,17 +198,17 @@ func (s *secretsRoutes) listSecretStates(ctx context.Context, in *EndpointPath) 
 		}
 		result.Data = append(result.Data, state)
 	}
-	return respond(result), nil
+	return rest.Respond(result), nil
 }
 
 // revealSecret shows one secret of an endpoint. It is a POST, so that no link and no
 // loaded page shows it again.
-func (s *secretsRoutes) revealSecret(ctx context.Context, in *SecretPath) (*reply[apitypes.Secret], error) {
+func (s *secretsRoutes) revealSecret(ctx context.Context, in *SecretPath) (*rest.Reply[apitypes.Secret], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	id, err := parseID[postrider.SecretID](in.Secret)
+	id, err := rest.ParseID[postrider.SecretID](in.Secret)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +220,7 @@ func (s *secretsRoutes) revealSecret(ctx context.Context, in *SecretPath) (*repl
 	if err != nil {
 		return nil, err
 	}
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // rotateSecret adds a secret and lets all others expire after the overlap. The
@@ -226,9 +228,9 @@ func (s *secretsRoutes) revealSecret(ctx context.Context, in *SecretPath) (*repl
 // the overlap it is the only one. The check comes before the write: a rotation that
 // ended in an endpoint without a usable secret could not be undone, since the old
 // secrets expire.
-func (s *secretsRoutes) rotateSecret(ctx context.Context, in *EndpointPath) (*reply[apitypes.Secret], error) {
+func (s *secretsRoutes) rotateSecret(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Secret], error) {
 	var body apitypes.SecretRotation
-	if err := decodeIfAny(ctx, &body); err != nil {
+	if err := rest.DecodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
 	overlap, key, err := readRotation(body)
@@ -251,14 +253,14 @@ func (s *secretsRoutes) rotateSecret(ctx context.Context, in *EndpointPath) (*re
 		if body.Secret != "" {
 			field = "secret"
 		}
-		return nil, invalid(field, postrider.FaultMalformed, "must not be an ed25519 key: "+err.Error())
+		return nil, rest.Invalid(field, postrider.FaultMalformed, "must not be an ed25519 key: "+err.Error())
 	}
 	if err := s.Store.RotateSecret(ctx, store.RotateSecret{Secret: secret, Overlap: overlap}); err != nil {
 		return nil, err
 	}
 	s.Effects.Notify(e.ID)
 	s.Effects.Await(ctx, postrider.Withdrawal{Endpoint: e.ID})
-	return respond(viewSecret(secret, key.Text())), nil
+	return rest.Respond(viewSecret(secret, key.Text())), nil
 }
 
 // readRotation returns the overlap and the new secret of a rotation. Without a
@@ -266,7 +268,7 @@ func (s *secretsRoutes) rotateSecret(ctx context.Context, in *EndpointPath) (*re
 func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, error) {
 	overlap := defaultOverlap
 	if r.OverlapMS != nil {
-		overlap = millis(*r.OverlapMS)
+		overlap = rest.Millis(*r.OverlapMS)
 	}
 	var fault error
 	if overlap < 0 || overlap > postrider.MaxOverlap {
@@ -290,12 +292,12 @@ func (s *secretsRoutes) checkOthers(ctx context.Context, endpoint postrider.Endp
 		return err
 	}
 	if overlap > 0 && len(secrets) >= maxValid { // an overlap of 0 revokes them
-		return conflict("too_many_secrets", fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
+		return rest.Conflict("too_many_secrets", fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
 	}
 	for _, secret := range secrets {
 		// A secret that cannot be decrypted is no obstacle: a rotation replaces it.
 		if text, err := s.Vault.DecryptSecret(ctx, secret); err == nil && text == key.Text() {
-			return conflict("secret_exists", "the endpoint has this secret already")
+			return rest.Conflict("secret_exists", "the endpoint has this secret already")
 		}
 	}
 	return nil
@@ -303,12 +305,12 @@ func (s *secretsRoutes) checkOthers(ctx context.Context, endpoint postrider.Endp
 
 // revokeSecret ends a secret at once. It refuses if the endpoint could not sign
 // its requests afterwards.
-func (s *secretsRoutes) revokeSecret(ctx context.Context, in *SecretPath) (*none, error) {
+func (s *secretsRoutes) revokeSecret(ctx context.Context, in *SecretPath) (*rest.None, error) {
 	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := parseID[postrider.SecretID](in.Secret)
+	secret, err := rest.ParseID[postrider.SecretID](in.Secret)
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +319,7 @@ func (s *secretsRoutes) revokeSecret(ctx context.Context, in *SecretPath) (*none
 	}
 	err = s.Store.RevokeSecret(ctx, store.RevokeSecret{Endpoint: e.ID, Secret: secret})
 	if errors.Is(err, postrider.ErrConflict) {
-		return nil, conflict("last_secret", "it is the endpoint's last secret that does not expire; rotate it, with an overlap_ms of 0 to end it at once, or revoke one that expires")
+		return nil, rest.Conflict("last_secret", "it is the endpoint's last secret that does not expire; rotate it, with an overlap_ms of 0 to end it at once, or revoke one that expires")
 	}
 	if err != nil {
 		return nil, err
@@ -339,7 +341,7 @@ func (s *secretsRoutes) checkLeft(ctx context.Context, e postrider.Endpoint, id 
 		return nil
 	}
 	if err := e.Policy.CheckSecrets(slices.Delete(secrets, at, at+1)); err != nil {
-		return conflict("last_secret", err.Error()+"; a rotation with an overlap_ms of 0 replaces it")
+		return rest.Conflict("last_secret", err.Error()+"; a rotation with an overlap_ms of 0 replaces it")
 	}
 	return nil
 }
@@ -379,14 +381,14 @@ func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 		key, err := drawKey(n.KeyType)
 		return []signature.Secret{key}, err
 	case n.KeyType != "":
-		return nil, invalid("key_type", postrider.FaultNotAllowed, "must not be there beside a secret")
+		return nil, rest.Invalid("key_type", postrider.FaultNotAllowed, "must not be there beside a secret")
 	case n.Secret != "" && n.Secrets != nil:
-		return nil, invalid("secrets", postrider.FaultNotAllowed, "must not be there beside secret")
+		return nil, rest.Invalid("secrets", postrider.FaultNotAllowed, "must not be there beside secret")
 	case n.Secret != "":
 		texts, field = []string{n.Secret}, func(int) string { return "secret" }
 	}
 	if len(texts) == 0 || len(texts) > maxSecrets {
-		return nil, wrongCount("secrets", 1, maxSecrets, "secrets")
+		return nil, rest.WrongCount("secrets", 1, maxSecrets, "secrets")
 	}
 	var keys []signature.Secret
 	var faults []error
@@ -394,7 +396,7 @@ func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 		key, err := readSecret(field(i), text)
 		faults = append(faults, err)
 		if slices.Contains(texts[:i], text) {
-			faults = append(faults, invalid(field(i), postrider.FaultRepeated, "must not repeat a secret"))
+			faults = append(faults, rest.Invalid(field(i), postrider.FaultRepeated, "must not repeat a secret"))
 		}
 		keys = append(keys, key)
 	}
@@ -409,7 +411,7 @@ func drawKey(keyType string) (signature.Secret, error) {
 	case typeEd25519:
 		return signature.NewPrivateKey(rand.Reader)
 	}
-	return signature.Secret{}, invalid("key_type", postrider.FaultNotAChoice, "must be hmac or ed25519")
+	return signature.Secret{}, rest.Invalid("key_type", postrider.FaultNotAChoice, "must be hmac or ed25519")
 }
 
 // readSecret parses a secret that can sign requests.
@@ -419,7 +421,7 @@ func readSecret(field, text string) (signature.Secret, error) {
 		key, err = signature.TextSecret(text)
 	}
 	if err != nil || key.Public().Text() == text { // a public key cannot sign
-		return signature.Secret{}, invalid(field, postrider.FaultMalformed,
+		return signature.Secret{}, rest.Invalid(field, postrider.FaultMalformed,
 			"must be whsec_ and the base64 of 24 to 64 bytes, whsk_ and that of an ed25519 key pair, or 24 to 64 visible ASCII characters")
 	}
 	return key, nil

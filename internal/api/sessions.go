@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/cache"
 	"github.com/postrider/postrider/internal/store"
@@ -68,9 +69,9 @@ type sessionsDeps struct {
 	Store sessionsStore
 	Clock *store.Clock
 	IDs   *store.IDs
-	Names *Names
+	Names *rest.Names
 	Keys  *apikeys.Checker
-	Audit *Audit
+	Audit *rest.Audit
 	// AnswerTime is the time limit of the lookup of a session.
 	AnswerTime time.Duration
 	// PublicURL is the URL by which people reach this server. Empty: no links are made.
@@ -88,7 +89,7 @@ type Sessions struct {
 	sessionsDeps
 
 	// links limits the one-time links that a caller makes.
-	links *limiter[payer]
+	links *rest.Limiter[rest.Payer]
 	// known has the sessions in use, by the hash of their tokens. Cached sessions are
 	// shared and never modified.
 	known *cache.TTL[[32]byte, *postrider.Session]
@@ -129,8 +130,8 @@ func (b *burst) count(now time.Time) (failures int, due bool) {
 
 // door limits the tries to log in, or to open links: of each client, and of all clients.
 type door struct {
-	each *limiter[netip.Prefix]
-	all  *limiter[struct{}]
+	each *rest.Limiter[netip.Prefix]
+	all  *rest.Limiter[struct{}]
 }
 
 // try counts a try of the client. The addresses of one IPv6 network of 64 bits count as
@@ -147,7 +148,7 @@ func (d door) try(from netip.Addr) error {
 	}
 	network, _ := from.Prefix(bits) // zero for the zero address
 	shared := from.IsPrivate() || from.IsLoopback()
-	if !shared && d.each.spent(network) || d.all.allow(struct{}{}) != nil || !shared && d.each.allow(network) != nil {
+	if !shared && d.each.Spent(network) || d.all.Allow(struct{}{}) != nil || !shared && d.each.Allow(network) != nil {
 		return postrider.ErrTooManyTries
 	}
 	return nil
@@ -157,14 +158,14 @@ func (d door) try(from netip.Addr) error {
 func newSessions(d sessionsDeps) *Sessions {
 	return &Sessions{
 		sessionsDeps: d,
-		links: newLimiter[payer](100*time.Millisecond, 100,
+		links: rest.NewLimiter[rest.Payer](100*time.Millisecond, 100,
 			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
 		known:   cache.NewTTL[[32]byte, *postrider.Session](apikeys.Fresh),
 		unknown: cache.NewTTL[[32]byte, struct{}](apikeys.UnknownFresh),
 		seen:    cache.NewTTL[postrider.SessionID, struct{}](apikeys.Touched),
-		logins:  door{newLimiter[netip.Prefix](6*time.Second, 10, ""), newLimiter[struct{}](50*time.Millisecond, 200, "")},
-		begins:  door{newLimiter[netip.Prefix](6*time.Second, 10, ""), newLimiter[struct{}](50*time.Millisecond, 200, "")},
-		opens:   door{newLimiter[netip.Prefix](time.Second, 60, ""), newLimiter[struct{}](10*time.Millisecond, 1000, "")},
+		logins:  door{rest.NewLimiter[netip.Prefix](6*time.Second, 10, ""), rest.NewLimiter[struct{}](50*time.Millisecond, 200, "")},
+		begins:  door{rest.NewLimiter[netip.Prefix](6*time.Second, 10, ""), rest.NewLimiter[struct{}](50*time.Millisecond, 200, "")},
+		opens:   door{rest.NewLimiter[netip.Prefix](time.Second, 60, ""), rest.NewLimiter[struct{}](10*time.Millisecond, 1000, "")},
 	}
 }
 
@@ -173,7 +174,7 @@ func newSessions(d sessionsDeps) *Sessions {
 // is refused like an unknown one. A right key counts for no limit of tries: it has 256 random
 // bits, and nobody may lock out those who have it.
 func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (token string, made postrider.Session, err error) {
-	entry := postrider.AuditEntry{Action: actionLogin, Details: clientOf(from)}
+	entry := postrider.AuditEntry{Action: actionLogin, Details: rest.ClientOf(from)}
 	known, err := s.keyOf(ctx, key)
 	if err == nil && !known.Caller.Allows(postrider.ScopeWebhooksRead) {
 		entry.Key, entry.Name, err = known.ID, known.Name, postrider.ErrNotFound
@@ -227,7 +228,7 @@ func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate fu
 	if err := s.logins.try(from); err != nil {
 		return "", made, err
 	}
-	entry := postrider.AuditEntry{Action: actionLogin, Details: clientOf(from)}
+	entry := postrider.AuditEntry{Action: actionLogin, Details: rest.ClientOf(from)}
 	person, err := authenticate(ctx)
 	if errors.Is(err, postrider.ErrNotFound) {
 		s.Log.InfoContext(ctx, "the identity provider's login was refused", "client", from.String(), "error", err)
@@ -248,7 +249,7 @@ func (s *Sessions) open(ctx context.Context, session postrider.Session, entry po
 	if err != nil {
 		return "", session, err
 	}
-	entry.Outcome, entry.Key, entry.Session, entry.Name, entry.Account = outcomeOK, session.Key, session.ID, session.Name, session.Account
+	entry.Outcome, entry.Key, entry.Session, entry.Name, entry.Account = rest.OutcomeOK, session.Key, session.ID, session.Name, session.Account
 	return token, session, s.Audit.Record(ctx, entry)
 }
 
@@ -300,7 +301,7 @@ func (s *Sessions) checkIssuer(ctx context.Context, session postrider.Session, n
 			return err
 		}
 		if !account.DeletedAt.IsZero() {
-			return invalid("account", postrider.FaultNotFound, "names no account")
+			return rest.Invalid("account", postrider.FaultNotFound, "names no account")
 		}
 	}
 	return nil
@@ -342,7 +343,7 @@ func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (to
 	if err != nil {
 		return "", session, err
 	}
-	return token, session, s.Audit.Record(ctx, entryOf(session, actionOpenPortal, clientOf(from)))
+	return token, session, s.Audit.Record(ctx, entryOf(session, actionOpenPortal, rest.ClientOf(from)))
 }
 
 // Find returns the session of a token if it is active.
@@ -373,7 +374,7 @@ func (s *Sessions) find(ctx context.Context, hash [32]byte, now time.Time) (*pos
 	if ok {
 		return nil, postrider.ErrNotFound
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.AnswerTime, errStoreTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.AnswerTime, rest.ErrStoreTimeout)
 	defer cancel()
 	var found postrider.Session
 	err := s.Keys.Look(ctx, hash, func(ctx context.Context) (err error) {
@@ -424,6 +425,6 @@ func (s *Sessions) Forget() {
 // entryOf returns the audit entry of an action of a session that is no request of the API.
 func entryOf(session postrider.Session, action string, details map[string]string) postrider.AuditEntry {
 	return postrider.AuditEntry{
-		Action: action, Outcome: outcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account, Details: details,
+		Action: action, Outcome: rest.OutcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account, Details: details,
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -33,33 +35,33 @@ type statsStore interface {
 // Routes serves statistics.
 type statsRoutes struct {
 	Store statsStore
-	Names *Names
+	Names *rest.Names
 }
 
 // Register registers the routes of stats.
-func (s *statsRoutes) Register(rt *router) {
+func (s *statsRoutes) Register(rt *rest.Router) {
 	const description = "Deliveries by final status, attempts by outcome and by number, response times and latencies, in a range of time, and what waits now. "
 	read := postrider.ScopeWebhooksRead
-	handle(rt, route{
-		name: "get-stats", path: "GET /stats",
-		summary:     "Get the numbers of all that the key may see",
-		description: description + "With a key that is bound to an account, those of the account.",
-		scope:       read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-stats", Path: "GET /stats",
+		Summary:     "Get the numbers of all that the key may see",
+		Description: description + "With a key that is bound to an account, those of the account.",
+		Scope:       read,
 	}, s.getStats)
-	handle(rt, route{
-		name: "get-account-stats", path: "GET /accounts/{account}/stats",
-		summary: "Get the numbers of an account", description: description,
-		scope: read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-account-stats", Path: "GET /accounts/{account}/stats",
+		Summary: "Get the numbers of an account", Description: description,
+		Scope: read,
 	}, s.getAccountStats)
-	handle(rt, route{
-		name: "get-endpoint-stats", path: "GET /endpoints/{endpoint}/stats",
-		summary: "Get the numbers of an endpoint", description: description,
-		scope: read,
+	rest.Handle(rt, rest.Route{
+		Name: "get-endpoint-stats", Path: "GET /endpoints/{endpoint}/stats",
+		Summary: "Get the numbers of an endpoint", Description: description,
+		Scope: read,
 	}, s.getEndpointStats)
 }
 
-func (s *statsRoutes) getStats(ctx context.Context, in *StatsQuery) (*reply[apitypes.Stats], error) {
-	return s.statsOf(ctx, store.BacklogQuery{Account: infoOf(ctx).caller.Account}, *in)
+func (s *statsRoutes) getStats(ctx context.Context, in *StatsQuery) (*rest.Reply[apitypes.Stats], error) {
+	return s.statsOf(ctx, store.BacklogQuery{Account: rest.InfoOf(ctx).Caller.Account}, *in)
 }
 
 // getAccountStats finds a deleted account by its id, because its history stays.
@@ -67,7 +69,7 @@ func (s *statsRoutes) getAccountStats(ctx context.Context, in *struct {
 	Account string `path:"account" doc:"Id or uid of the account."`
 	StatsQuery
 },
-) (*reply[apitypes.Stats], error) {
+) (*rest.Reply[apitypes.Stats], error) {
 	account, err := s.Names.VisibleAccount(ctx, in.Account)
 	if err != nil {
 		return nil, err
@@ -76,10 +78,10 @@ func (s *statsRoutes) getAccountStats(ctx context.Context, in *struct {
 }
 
 func (s *statsRoutes) getEndpointStats(ctx context.Context, in *struct {
-	EndpointPath
+	rest.EndpointPath
 	StatsQuery
 },
-) (*reply[apitypes.Stats], error) {
+) (*rest.Reply[apitypes.Stats], error) {
 	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (s *statsRoutes) getEndpointStats(ctx context.Context, in *struct {
 }
 
 // statsOf returns the stats of an endpoint, an account or everything.
-func (s *statsRoutes) statsOf(ctx context.Context, scope store.BacklogQuery, in StatsQuery) (*reply[apitypes.Stats], error) {
+func (s *statsRoutes) statsOf(ctx context.Context, scope store.BacklogQuery, in StatsQuery) (*rest.Reply[apitypes.Stats], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,7 @@ func (s *statsRoutes) statsOf(ctx context.Context, scope store.BacklogQuery, in 
 		return nil, err
 	}
 	view := apitypes.Stats{
-		From: instant(span.start(span.from)), To: instant(span.start(span.to)), Step: in.Step, TZ: span.zone.String(), DaysFit: span.fits(),
+		From: render.Instant(span.start(span.from)), To: render.Instant(span.start(span.to)), Step: in.Step, TZ: span.zone.String(), DaysFit: span.fits(),
 		Points: []apitypes.StatsPoint{}, Now: viewBacklog(backlog),
 	}
 	var total store.RollupValue
@@ -122,10 +124,10 @@ func (s *statsRoutes) statsOf(ctx context.Context, scope store.BacklogQuery, in 
 		if err := total.Merge(&sum); err != nil {
 			return nil, fmt.Errorf("add up rollups: %w", err)
 		}
-		view.Points = append(view.Points, apitypes.StatsPoint{At: instant(span.start(step[0].At)), StatsNumbers: viewNumbers(&sum)})
+		view.Points = append(view.Points, apitypes.StatsPoint{At: render.Instant(span.start(step[0].At)), StatsNumbers: viewNumbers(&sum)})
 	}
 	view.Total = viewNumbers(&total)
-	return respond(view), nil
+	return rest.Respond(view), nil
 }
 
 // statsSpan is a range of whole steps.
@@ -143,18 +145,18 @@ var defaultSpans = map[string]time.Duration{"minute": time.Hour, "hour": 24 * ti
 // steps are no longer kept.
 func (in StatsQuery) span(now time.Time) (statsSpan, error) {
 	span := statsSpan{step: in.Step, zone: time.UTC, from: in.From, to: in.To}
-	if err := checkTypeFilter("type", in.Type); err != nil {
+	if err := rest.CheckTypeFilter("type", in.Type); err != nil {
 		return span, err
 	}
 	if in.TZ != "" {
 		zone, err := time.LoadLocation(in.TZ)
 		if err != nil || in.TZ == "Local" {
-			return span, invalid("tz", postrider.FaultMalformed, "must be a time zone by its IANA name, such as Europe/Berlin")
+			return span, rest.Invalid("tz", postrider.FaultMalformed, "must be a time zone by its IANA name, such as Europe/Berlin")
 		}
 		span.zone = zone
 	}
 	if in.Step != "day" && in.TZ != "" {
-		return span, invalid("tz", postrider.FaultContradictory, "works only with step=day; times of shorter steps are UTC")
+		return span, rest.Invalid("tz", postrider.FaultContradictory, "works only with step=day; times of shorter steps are UTC")
 	}
 	if end := now.Add(1); span.to.IsZero() || span.to.After(end) {
 		span.to = end // the range ends with the step of now
@@ -163,7 +165,7 @@ func (in StatsQuery) span(now time.Time) (statsSpan, error) {
 		span.from = span.to.Add(-defaultSpans[in.Step])
 	}
 	if !span.from.Before(span.to) {
-		return span, invalid("from", postrider.FaultContradictory, "must be earlier than to")
+		return span, rest.Invalid("from", postrider.FaultContradictory, "must be earlier than to")
 	}
 	span.stored = map[string]store.Step{"minute": store.Minutes, "hour": store.Hours, "day": store.Days}[in.Step]
 	if in.Step == "day" && span.zone != time.UTC {
@@ -182,11 +184,11 @@ func (p statsSpan) refuse(now time.Time) error {
 	case !p.from.Before(p.start(now.Add(-p.stored.Kept()))):
 		return nil
 	case p.stored == store.Days:
-		return invalid("from", postrider.FaultOutOfRange, fmt.Sprintf("must be at most %d days ago: days are kept for so long", days))
+		return rest.Invalid("from", postrider.FaultOutOfRange, fmt.Sprintf("must be at most %d days ago: days are kept for so long", days))
 	case p.step == "day":
-		return invalid("tz", postrider.FaultOutOfRange, fmt.Sprintf("is for the last %d days, for which hours are kept; leave it out for UTC days", days))
+		return rest.Invalid("tz", postrider.FaultOutOfRange, fmt.Sprintf("is for the last %d days, for which hours are kept; leave it out for UTC days", days))
 	}
-	return invalid("step", postrider.FaultOutOfRange, fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
+	return rest.Invalid("step", postrider.FaultOutOfRange, fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
 }
 
 // start returns the beginning of the step of a time. An hour of UTC in which a day of the

@@ -6,11 +6,12 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // Register registers the routes that change the status of an endpoint.
-func (s *endpointsRoutes) registerStatusChanges(rt *router) {
+func (s *endpointsRoutes) registerStatusChanges(rt *rest.Router) {
 	for _, c := range statusChanges {
 		codes := []string{"endpoint_deleted", "conflict"}
 		for _, status := range []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled} {
@@ -21,11 +22,11 @@ func (s *endpointsRoutes) registerStatusChanges(rt *router) {
 		if c.to == postrider.EndpointEnabled {
 			codes = append(codes, "unverified")
 		}
-		handle(rt, route{
-			name: c.verb + "-endpoint", path: "POST /endpoints/{endpoint}/" + c.verb,
-			summary: c.summary, description: c.description,
-			codes: codes,
-			scope: c.scope, body: apitypes.EndpointReason{}, empty: true, withdraws: c.to != postrider.EndpointEnabled,
+		rest.Handle(rt, rest.Route{
+			Name: c.verb + "-endpoint", Path: "POST /endpoints/{endpoint}/" + c.verb,
+			Summary: c.summary, Description: c.description,
+			Codes: codes,
+			Scope: c.scope, Body: apitypes.EndpointReason{}, Empty: true, Withdraws: c.to != postrider.EndpointEnabled,
 		}, s.changeStatus(c))
 	}
 }
@@ -74,20 +75,22 @@ var statusChanges = []statusChange{{
 
 // changeStatus returns the handler of a status change. The status and the
 // circuit change in one transaction.
-func (s *endpointsRoutes) changeStatus(c statusChange) func(context.Context, *EndpointPath) (*reply[apitypes.Endpoint], error) {
-	return func(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
+	return func(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
 		var body apitypes.EndpointReason
-		if err := decodeIfAny(ctx, &body); err != nil {
+		if err := rest.DecodeIfAny(ctx, &body); err != nil {
 			return nil, err
 		}
 		wait := s.awaited(ctx)
 		if c.to == postrider.EndpointEnabled { // nothing is taken away
-			wait = func(r *reply[apitypes.Endpoint], err error) (*reply[apitypes.Endpoint], error) { return r, err }
+			wait = func(r *rest.Reply[apitypes.Endpoint], err error) (*rest.Reply[apitypes.Endpoint], error) {
+				return r, err
+			}
 		}
 		return wait(s.put(ctx, in.Endpoint, func(p *store.PutEndpoint) error {
 			e := &p.Endpoint
 			if !slices.Contains(c.from, e.Status) {
-				return conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
+				return rest.Conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
 			}
 			if err := s.requireVerified(*e, c.to); err != nil {
 				return err
@@ -97,7 +100,7 @@ func (s *endpointsRoutes) changeStatus(c statusChange) func(context.Context, *En
 			if c.to == postrider.EndpointEnabled {
 				e.StatusReason = ""
 			}
-			return checkText("reason", body.Reason, maxDescription)
+			return rest.CheckText("reason", body.Reason, rest.MaxDescription)
 		}))
 	}
 }

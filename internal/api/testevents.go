@@ -8,15 +8,16 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
 // testEndpoint publishes a test event to an enabled endpoint, whatever its
 // event types are.
-func (s *endpointsRoutes) testEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Receipt], error) {
+func (s *endpointsRoutes) testEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Receipt], error) {
 	var body apitypes.EndpointTest
-	if err := decodeIfAny(ctx, &body); err != nil {
+	if err := rest.DecodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
 	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
@@ -25,20 +26,20 @@ func (s *endpointsRoutes) testEndpoint(ctx context.Context, in *EndpointPath) (*
 	}
 	if e.Status != postrider.EndpointEnabled {
 		// The test would be skipped or wait.
-		return nil, conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
+		return nil, rest.Conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
 	}
 	event, err := s.testEvent(ctx, e, body.Type)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.manualSends.allow(e.ID); err != nil {
+	if err := s.manualSends.Allow(e.ID); err != nil {
 		return nil, err
 	}
 	receipt, err := s.Publisher.PublishTo(observe.WithRoute(ctx, "/v1/webhooks/endpoints/{endpoint}/test"), event, e.ID)
 	if err == nil {
 		s.Circuits.Probe(ctx, e)
 	}
-	return respondWith(viewReceipt)(receipt, err)
+	return rest.RespondWith(viewReceipt)(receipt, err)
 }
 
 // testEvent returns a test event of the type for the endpoint. A type of the catalogue
@@ -56,7 +57,7 @@ func (s *endpointsRoutes) testEvent(ctx context.Context, e postrider.Endpoint, n
 	}
 	t, err := s.Catalogue.Find(ctx, named)
 	if errors.Is(err, postrider.ErrNotFound) {
-		return postrider.Event{}, invalid("type", postrider.FaultNotFound, "must be in the catalogue of event types, or "+apitypes.TestType)
+		return postrider.Event{}, rest.Invalid("type", postrider.FaultNotFound, "must be in the catalogue of event types, or "+apitypes.TestType)
 	}
 	if len(t.Example) > 0 {
 		event.Data = t.Example

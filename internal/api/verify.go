@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -32,9 +33,9 @@ func (s *endpointsRoutes) requireVerified(e postrider.Endpoint, to postrider.End
 	if s.Verify == "" || e.Kind == postrider.KindInspector || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
 		return nil
 	}
-	return &apiError{
-		class: postrider.ErrConflict, code: "unverified",
-		detail: "its receiver has not agreed to events at this URL; see POST /endpoints/{endpoint}/verify",
+	return &rest.Error{
+		Class: postrider.ErrConflict, Code: "unverified",
+		Detail: "its receiver has not agreed to events at this URL; see POST /endpoints/{endpoint}/verify",
 	}
 }
 
@@ -48,9 +49,9 @@ const handshakeTime = 10 * time.Second
 //
 // An agreement enables the endpoint only if it is paused for this reason. An endpoint
 // that a person has paused or disabled stays so.
-func (s *endpointsRoutes) verifyEndpoint(ctx context.Context, in *EndpointPath) (*reply[apitypes.Endpoint], error) {
+func (s *endpointsRoutes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
 	var body apitypes.EndpointVerification
-	if err := decodeIfAny(ctx, &body); err != nil {
+	if err := rest.DecodeIfAny(ctx, &body); err != nil {
 		return nil, err
 	}
 	asked, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
@@ -58,7 +59,7 @@ func (s *endpointsRoutes) verifyEndpoint(ctx context.Context, in *EndpointPath) 
 		return nil, err
 	}
 	if asked.Kind == postrider.KindInspector {
-		return nil, conflict("endpoint_is_inspector", "an inspector has no receiver that could agree")
+		return nil, rest.Conflict("endpoint_is_inspector", "an inspector has no receiver that could agree")
 	}
 	method, err := s.verifyMethod(body)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *endpointsRoutes) verifyEndpoint(ctx context.Context, in *EndpointPath) 
 	}
 	// The limit is checked after the validation, so an invalid request does not
 	// use it up.
-	if err := s.manualSends.allow(asked.ID); err != nil {
+	if err := s.manualSends.Allow(asked.ID); err != nil {
 		return nil, err
 	}
 	secrets, err := s.Store.Secrets(ctx, asked.ID)
@@ -82,7 +83,7 @@ func (s *endpointsRoutes) verifyEndpoint(ctx context.Context, in *EndpointPath) 
 	}
 	return s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		if e.URL != asked.URL {
-			return conflict("url_changed", "the url changed while its receiver was being verified")
+			return rest.Conflict("url_changed", "the url changed while its receiver was being verified")
 		}
 		e.VerifiedAt = now
 		if e.Status == postrider.EndpointPaused && e.StatusReason == reasonUnverified {
@@ -100,11 +101,11 @@ func (s *endpointsRoutes) verifyMethod(body apitypes.EndpointVerification) (stri
 	case s.Verify != "" && (method == "" || method == s.Verify):
 		return s.Verify, nil
 	case s.Verify != "":
-		return "", invalid("method", postrider.FaultNotAChoice, fmt.Sprintf("must be %s, the operator's choice", s.Verify))
+		return "", rest.Invalid("method", postrider.FaultNotAChoice, fmt.Sprintf("must be %s, the operator's choice", s.Verify))
 	case method == "":
-		return "", invalid("method", postrider.FaultRequired, "is required")
+		return "", rest.Invalid("method", postrider.FaultRequired, "is required")
 	case !slices.Contains(VerifyMethods, method):
-		return "", invalid("method", postrider.FaultNotAChoice, "must be challenge or cloudevents")
+		return "", rest.Invalid("method", postrider.FaultNotAChoice, "must be challenge or cloudevents")
 	}
 	return method, nil
 }
@@ -122,7 +123,7 @@ func noConsent(method string, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) {
 		return err
 	}
-	return &apiError{
-		class: err, code: "verification_failed", detail: fmt.Sprintf("%s; %v", consents[method], err),
+	return &rest.Error{
+		Class: err, Code: "verification_failed", Detail: fmt.Sprintf("%s; %v", consents[method], err),
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -15,7 +17,7 @@ import (
 const wellKnownKeys = "/.well-known/webhook-keys"
 
 // registerPublicKeys registers the route of the public keys.
-func (s *secretsRoutes) registerPublicKeys(rt *router) {
+func (s *secretsRoutes) registerPublicKeys(rt *rest.Router) {
 	rt.HandlePublic("GET "+wellKnownKeys, func(ctx context.Context, r *http.Request) (any, error) { return s.publicKeys(ctx, r) })
 }
 
@@ -29,11 +31,11 @@ func (s *secretsRoutes) publicKeys(ctx context.Context, r *http.Request) (apityp
 	if err != nil {
 		return apitypes.PublicKeys{}, err
 	}
-	view := apitypes.PublicKeys{Keys: []apitypes.PublicKey{}, NextCursor: orNull(page.Next)}
+	view := apitypes.PublicKeys{Keys: []apitypes.PublicKey{}, NextCursor: render.OrNull(page.Next)}
 	for _, secret := range page.Items {
 		view.Keys = append(view.Keys, apitypes.PublicKey{
 			ID: secret.ID, PublicKey: secret.Public,
-			CreatedAt: instant(secret.CreatedAt), ExpiresAt: timeOrNull(secret.ExpiresAt),
+			CreatedAt: render.Instant(secret.CreatedAt), ExpiresAt: render.TimeOrNull(secret.ExpiresAt),
 		})
 	}
 	return view, nil
@@ -42,13 +44,13 @@ func (s *secretsRoutes) publicKeys(ctx context.Context, r *http.Request) (apityp
 // publicKeyQuery parses the query parameters. It is as strict as huma is for
 // the other routes: an unknown parameter is a fault.
 func publicKeyQuery(r *http.Request) (q store.PublicKeyQuery, err error) {
-	if err := checkURL(r.URL); err != nil {
+	if err := rest.CheckURL(r.URL); err != nil {
 		return q, err
 	}
 	for name, values := range r.URL.Query() {
 		switch text := values[0]; name {
 		case "endpoint":
-			if q.Endpoint, err = filtered[postrider.EndpointID]("endpoint", text); err != nil {
+			if q.Endpoint, err = rest.Filtered[postrider.EndpointID]("endpoint", text); err != nil {
 				return q, err
 			}
 		case "cursor":
@@ -58,7 +60,7 @@ func publicKeyQuery(r *http.Request) (q store.PublicKeyQuery, err error) {
 				return q, postrider.OutOfRange("limit", 1, store.MaxLimit)
 			}
 		default:
-			return q, invalid(name, postrider.FaultUnknown, "unknown query parameter")
+			return q, rest.Invalid(name, postrider.FaultUnknown, "unknown query parameter")
 		}
 	}
 	return q, nil

@@ -37,6 +37,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/egress"
 	"github.com/postrider/postrider/internal/expunge"
@@ -127,12 +128,12 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*App, error) {
 	own := observe.Hooks{Committed: a.disk.committed, QuotaUsed: a.quotaUsed, Postponed: a.readiness.postponed.add}
 	all := observe.Join(hooks(log), own, a.rollup.Hooks(), a.live.Hooks(), a.telemetry.Hooks(), traced)
 	a.observer = observe.New(all, logOf(log, "observe"))
-	a.gate.set(starting{api.Starting(logOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: logOf(log, "web")})})
+	a.gate.set(starting{rest.Starting(logOf(log, "api")), web.Starting(web.Options{Version: Version(), Log: logOf(log, "web")})})
 	var err error
 	if a.api, err = listen(ctx, c.Listen, &a.gate, log.With("server", "api")); err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
-	a.api.http.ReadTimeout = api.RequestTime // its handler moves it on while a body arrives
+	a.api.http.ReadTimeout = rest.RequestTime // its handler moves it on while a body arrives
 	a.ops, err = listen(ctx, c.OpsListen, opsHandler(a.readiness, a.telemetry.Handler()), log.With("server", "ops"))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--ops-listen: %w", err), a.api.Close())

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"maps"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limiter limits how often something may happen, for each key apart. It applies to
+// Limiter limits how often something may happen, for each key apart. It applies to
 // each node separately.
-type limiter[K comparable] struct {
+type Limiter[K comparable] struct {
 	// every is the time after which one more use is allowed, once the burst is used up.
 	every time.Duration
 	// burst is how many uses are allowed at once.
@@ -25,23 +25,23 @@ type limiter[K comparable] struct {
 	of map[K]*rate.Limiter
 }
 
-// newLimiter returns a limiter that has counted nothing.
-func newLimiter[K comparable](every time.Duration, burst int, detail string) *limiter[K] {
-	return &limiter[K]{every: every, burst: burst, detail: detail, of: map[K]*rate.Limiter{}}
+// NewLimiter returns a limiter that has counted nothing.
+func NewLimiter[K comparable](every time.Duration, burst int, detail string) *Limiter[K] {
+	return &Limiter[K]{every: every, burst: burst, detail: detail, of: map[K]*rate.Limiter{}}
 }
 
-// spent reports whether the limit of the key is reached. It counts nothing.
-func (l *limiter[K]) spent(key K) bool {
+// Spent reports whether the limit of the key is reached. It counts nothing.
+func (l *Limiter[K]) Spent(key K) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own, known := l.of[key]
 	return known && own.Tokens() < 1
 }
 
-// allow counts one use by the key, or returns a 429 with the wait if the limit is
+// Allow counts one use by the key, or returns a 429 with the wait if the limit is
 // reached. A refused use does not count, so a client that keeps asking is not refused
 // for ever.
-func (l *limiter[K]) allow(key K) error {
+func (l *Limiter[K]) Allow(key K) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own, known := l.of[key]
@@ -54,7 +54,7 @@ func (l *limiter[K]) allow(key K) error {
 	use := own.Reserve()
 	if wait := use.Delay(); wait > 0 {
 		use.Cancel()
-		return &apiError{class: errTooOften, detail: l.detail, after: wait}
+		return &Error{Class: errTooOften, Detail: l.detail, after: wait}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func (s *Effects) Await(ctx context.Context, w postrider.Withdrawal) {
 		return
 	}
 	if n := s.Awaiter.Await(ctx, w); n.Any() {
-		infoOf(ctx).notEffective = n
+		InfoOf(ctx).notEffective = n
 	}
 }
 
@@ -62,7 +62,7 @@ const deletedSoon = time.Minute
 
 // Soon notes that the change of the request will be in effect when the janitor has made it.
 func (s *Effects) Soon(ctx context.Context) {
-	infoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
+	InfoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
 }
 
 // AwaitDeleted deletes the endpoints of deleted accounts and waits until no node serves or matches them.

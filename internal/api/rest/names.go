@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"cmp"
@@ -65,7 +65,7 @@ func (s *Names) ResolveAccount(ctx context.Context, name string) (postrider.Acco
 func (s *Names) ResolveLiveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	account, err := s.resolveName(ctx, field, name)
 	if err == nil && account.deleted {
-		return postrider.AccountID{}, invalid(field, postrider.FaultNotFound, "names no account")
+		return postrider.AccountID{}, Invalid(field, postrider.FaultNotFound, "names no account")
 	}
 	return account.id, err
 }
@@ -74,20 +74,20 @@ func (s *Names) ResolveLiveAccount(ctx context.Context, field, name string) (pos
 // the log. An account outside of the key's binding gives the same error as one
 // that does not exist, so that a key cannot probe for other accounts.
 func (s *Names) resolveName(ctx context.Context, field, name string) (accountName, error) {
-	c := infoOf(ctx)
-	bound := c.caller.Account
+	c := InfoOf(ctx)
+	bound := c.Caller.Account
 	if name == "" {
-		c.account = bound
+		c.Account = bound
 		return accountName{id: bound}, nil
 	}
 	account, err := s.accountNamed(ctx, name)
-	c.account = account.id
+	c.Account = account.id
 	// Another account's name must look like a name that does not exist.
 	if err == nil && !bound.IsZero() && account.id != bound {
 		err = postrider.ErrNotFound
 	}
 	if errors.Is(err, postrider.ErrNotFound) {
-		return accountName{}, invalid(field, postrider.FaultNotFound, "names no account")
+		return accountName{}, Invalid(field, postrider.FaultNotFound, "names no account")
 	}
 	return account, err
 }
@@ -97,7 +97,7 @@ func (s *Names) resolveName(ctx context.Context, field, name string) (accountNam
 func (s *Names) RequireAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	id, err := s.ResolveLiveAccount(ctx, field, name)
 	if err == nil && id.IsZero() {
-		return id, invalid(field, postrider.FaultRequired, "is required")
+		return id, Invalid(field, postrider.FaultRequired, "is required")
 	}
 	return id, err
 }
@@ -136,14 +136,14 @@ func (s *Names) Account(ctx context.Context, name string) (postrider.Account, er
 		return postrider.Account{}, postrider.ErrNotFound
 	}
 	account, err := store.First(s.store.Accounts(ctx, query))
-	infoOf(ctx).account = account.ID
+	InfoOf(ctx).Account = account.ID
 	return account, err
 }
 
 // VisibleAccount returns the account with this id or uid if the caller may see it.
 func (s *Names) VisibleAccount(ctx context.Context, name string) (postrider.Account, error) {
 	account, err := s.Account(ctx, name)
-	if bound := infoOf(ctx).caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
+	if bound := InfoOf(ctx).Caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
 		return postrider.Account{}, postrider.ErrNotFound
 	}
 	return account, err
@@ -159,7 +159,7 @@ func (s *Names) Scope(ctx context.Context, account, endpoint string) (postrider.
 	}
 	found, err := s.endpointOf(ctx, accountID, endpoint)
 	if errors.Is(err, postrider.ErrNotFound) {
-		err = invalid("endpoint", postrider.FaultNotFound, "names nothing")
+		err = Invalid("endpoint", postrider.FaultNotFound, "names nothing")
 	}
 	return accountID, found.ID, err
 }
@@ -167,16 +167,16 @@ func (s *Names) Scope(ctx context.Context, account, endpoint string) (postrider.
 // Endpoint returns the endpoint if the caller may see it, also a deleted one, and
 // notes it for the log and the audit log.
 func (s *Names) Endpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
-	c := infoOf(ctx)
-	e, err := s.endpointOf(ctx, c.caller.Account, text)
-	c.endpoint, c.account = e.ID, cmp.Or(c.account, e.Account)
+	c := InfoOf(ctx)
+	e, err := s.endpointOf(ctx, c.Caller.Account, text)
+	c.endpoint, c.Account = e.ID, cmp.Or(c.Account, e.Account)
 	return e, err
 }
 
 // endpointOf returns the endpoint with this id or uid. A uid is unique only within its
 // account: if that is not known, the name must be ACCOUNT:UID.
 func (s *Names) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
-	if id, err := parseID[postrider.EndpointID](name); err == nil {
+	if id, err := ParseID[postrider.EndpointID](name); err == nil {
 		return store.First(s.store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
 	}
 	if account.IsZero() {
@@ -197,7 +197,7 @@ func (s *Names) endpointOf(ctx context.Context, account postrider.AccountID, nam
 func (s *Names) ReadableEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.ChangeableEndpoint(ctx, text)
 	if err == nil && e.PolicyError != "" {
-		return e, conflict("endpoint_set_aside", "the endpoint is set aside until its policy is set again: "+e.PolicyError)
+		return e, Conflict("endpoint_set_aside", "the endpoint is set aside until its policy is set again: "+e.PolicyError)
 	}
 	return e, err
 }
@@ -213,7 +213,7 @@ func (s *Names) ChangeableEndpoint(ctx context.Context, text string) (postrider.
 }
 
 // ErrDeleted is the response to operations on a deleted endpoint.
-var ErrDeleted = conflict("endpoint_deleted", "the endpoint is deleted")
+var ErrDeleted = Conflict("endpoint_deleted", "the endpoint is deleted")
 
 // LiveEndpoint is Endpoint for reading what only an endpoint has that is not deleted: its
 // secrets, circuit and ordering keys. Of a deleted one they are not found.
@@ -228,18 +228,18 @@ func (s *Names) LiveEndpoint(ctx context.Context, text string) (postrider.Endpoi
 // Event returns the event if the key may see it. An event that retention has deleted,
 // while deliveries of it are still listed, has no data, and only what they know of it.
 func (s *Names) Event(ctx context.Context, text string) (postrider.Event, error) {
-	id, err := parseID[postrider.EventID](text)
+	id, err := ParseID[postrider.EventID](text)
 	if err != nil {
 		return postrider.Event{}, err
 	}
-	c := infoOf(ctx)
-	e, err := store.First(s.store.Events(ctx, store.EventQuery{Account: c.caller.Account, ID: id}))
+	c := InfoOf(ctx)
+	e, err := store.First(s.store.Events(ctx, store.EventQuery{Account: c.Caller.Account, ID: id}))
 	if errors.Is(err, postrider.ErrNotFound) {
-		d, err := store.First(s.store.Deliveries(ctx, store.DeliveryQuery{Account: c.caller.Account, Event: id, Paging: store.Paging{Limit: 1}}))
-		c.account = cmp.Or(c.account, d.Account)
+		d, err := store.First(s.store.Deliveries(ctx, store.DeliveryQuery{Account: c.Caller.Account, Event: id, Paging: store.Paging{Limit: 1}}))
+		c.Account = cmp.Or(c.Account, d.Account)
 		return GoneEvent(d), err
 	}
-	c.account = cmp.Or(c.account, e.Account)
+	c.Account = cmp.Or(c.Account, e.Account)
 	return e, err
 }
 
@@ -250,9 +250,9 @@ func GoneEvent(d postrider.Delivery) postrider.Event {
 
 // Delivery returns the delivery if the key may see it.
 func (s *Names) Delivery(ctx context.Context, text string) (postrider.Delivery, error) {
-	id, err := parseID[postrider.DeliveryID](text)
+	id, err := ParseID[postrider.DeliveryID](text)
 	if err != nil {
 		return postrider.Delivery{}, err
 	}
-	return store.First(s.store.Deliveries(ctx, store.DeliveryQuery{Account: infoOf(ctx).caller.Account, ID: id}))
+	return store.First(s.store.Deliveries(ctx, store.DeliveryQuery{Account: InfoOf(ctx).Caller.Account, ID: id}))
 }

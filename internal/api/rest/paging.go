@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"time"
@@ -6,19 +6,20 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// respondPage is respondWith for a page of the store. An empty page has an empty
+// RespondPage is RespondWith for a page of the store. An empty page has an empty
 // list, not null. The cursor is the store's and opaque to clients; null: it was the
 // last page.
-func respondPage[T, V any](view func(T) V) func(store.Page[T], error) (*reply[apitypes.Page[V]], error) {
-	return respondWith(func(p store.Page[T]) apitypes.Page[V] {
+func RespondPage[T, V any](view func(T) V) func(store.Page[T], error) (*Reply[apitypes.Page[V]], error) {
+	return RespondWith(func(p store.Page[T]) apitypes.Page[V] {
 		data := make([]V, 0, len(p.Items))
 		for _, item := range p.Items {
 			data = append(data, view(item))
 		}
-		return apitypes.Page[V]{Data: data, NextCursor: orNull(p.Next)}
+		return apitypes.Page[V]{Data: data, NextCursor: render.OrNull(p.Next)}
 	})
 }
 
@@ -30,17 +31,17 @@ type Paging struct {
 	Cursor string `query:"cursor" maxLength:"512" doc:"The next_cursor of the previous page."`
 }
 
-// of returns the store's form, newest first.
-func (p Paging) of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: p.Cursor} }
+// Of returns the store's form, newest first.
+func (p Paging) Of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: p.Cursor} }
 
 // Order is the query parameter of lists that can be read in both directions.
 type Order struct {
 	Order string `query:"order" enum:"asc,desc" default:"desc" doc:"desc: newest first. asc: oldest first."`
 }
 
-// page returns the store's form of the page in this order.
-func (o Order) page(p Paging) store.Paging {
-	page := p.of()
+// Page returns the store's form of the page in this order.
+func (o Order) Page(p Paging) store.Paging {
+	page := p.Of()
 	page.OldestFirst = o.Order == "asc"
 	return page
 }
@@ -60,5 +61,5 @@ func (s *Span) Resolve(huma.Context) []error {
 	return nil
 }
 
-// of returns the store's form, in UTC.
-func (s Span) of() store.Span { return store.Span{From: s.From.UTC(), To: s.To.UTC()} }
+// Of returns the store's form, in UTC.
+func (s Span) Of() store.Span { return store.Span{From: s.From.UTC(), To: s.To.UTC()} }

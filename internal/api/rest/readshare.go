@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -104,7 +104,7 @@ func (s *readShares) enter(ctx context.Context, account postrider.AccountID) (co
 }
 
 // errReadShare is the response to a read beyond the share of its account.
-var errReadShare = &apiError{class: postrider.ErrTooManyReads, after: readAgain}
+var errReadShare = &Error{Class: postrider.ErrTooManyReads, after: readAgain}
 
 // has reports whether the context has a slot that was not given back.
 func (s *readShares) has(ctx context.Context) bool {
@@ -205,11 +205,11 @@ func (s *readShares) drop(account postrider.AccountID) {
 // function gives the turn back; call it before anything is written to the browser. The calls
 // of the API with the returned context have the page's turn. The error matches
 // postrider.ErrTooManyReads if the turn did not come in time.
-func (h *restHandler) Share(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
+func (h *Handler) Share(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
 	return h.routes.reads.enter(ctx, caller.Account)
 }
 
 // onlyReads reports whether the route changes nothing.
-func (r route) onlyReads() bool {
-	return strings.HasPrefix(r.path, http.MethodGet) || r.reads
+func (r Route) onlyReads() bool {
+	return strings.HasPrefix(r.Path, http.MethodGet) || r.Reads
 }

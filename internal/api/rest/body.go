@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -17,12 +17,6 @@ import (
 
 	"github.com/postrider/postrider/internal/jsonx"
 )
-
-// RequestTime is the ReadTimeout that the [http.Server] of a [Handler] must
-// have. A request is refused if none of its body has arrived after this time.
-// The server sets the deadline once for each connection, which is cheaper than
-// a deadline for each body.
-const RequestTime = 10 * time.Second
 
 const (
 	// bodyRate is the slowest rate at which a body may arrive, in bytes per
@@ -90,7 +84,7 @@ func recycle(buf *bytes.Buffer) {
 // body says how the body of a request is read, and into which buffer.
 type body struct {
 	// route is the operation of the request. It has the scope and the limit.
-	route route
+	route Route
 	// buf receives the body; nil: the operation has no body.
 	buf *bytes.Buffer
 }
@@ -103,7 +97,7 @@ type intake struct {
 	// deadline. Set by readBody.
 	writer http.ResponseWriter
 	// payer has the share of the budget that the body uses. Set by readBody.
-	payer payer
+	payer Payer
 	// held counts the bytes that the body has taken from the budget. Only the
 	// request's goroutine writes it. 0 again after release.
 	held int64
@@ -124,7 +118,7 @@ type intake struct {
 // byte is read. The caller must release a.intake after the response.
 func (s *server) readBody(a *responseWriter, b body) error {
 	r := a.request
-	limit := cmp.Or(b.route.limit, manageBody)
+	limit := cmp.Or(b.route.Limit, manageBody)
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
@@ -144,7 +138,7 @@ func (s *server) readBody(a *responseWriter, b body) error {
 		limit = r.ContentLength // net/http reads no more than this
 	}
 	in := &a.intake
-	in.writer, in.payer = a.ResponseWriter, payerOf(a.info.caller)
+	in.writer, in.payer = a.ResponseWriter, PayerOf(a.info.Caller)
 	if err := s.bodies.begin(in); err != nil {
 		return err
 	}
@@ -194,7 +188,7 @@ func isCut(err error) bool {
 
 // tooLarge returns the 413 that states the limit of the route, in bytes.
 func tooLarge(limit int64) error {
-	return &apiError{class: errTooLarge, detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
+	return &Error{Class: ErrTooLarge, Detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
 }
 
 // expire sets the read deadline of the connection. It ignores the error of a

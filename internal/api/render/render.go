@@ -1,4 +1,6 @@
-package api
+// Package render turns values of the domain into those of responses, where several features show
+// the same. What one feature alone shows is in its own folder.
+package render
 
 import (
 	"context"
@@ -11,21 +13,21 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// instant returns a time in the form of a response.
-func instant(t time.Time) apitypes.Time { return apitypes.Time{Time: t} }
+// Instant returns a time in the form of a response.
+func Instant(t time.Time) apitypes.Time { return apitypes.Time{Time: t} }
 
-// timeOrNull is instant for an optional time: the zero time becomes null.
-func timeOrNull(t time.Time) *apitypes.Time {
+// TimeOrNull is instant for an optional time: the zero time becomes null.
+func TimeOrNull(t time.Time) *apitypes.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &apitypes.Time{Time: t}
 }
 
-// orNull returns a pointer to the value; nil, which is null in JSON, for the
+// OrNull returns a pointer to the value; nil, which is null in JSON, for the
 // zero value. Responses have all their fields, so that a client can tell "none" from
 // "this server does not know the field".
-func orNull[T comparable](v T) *T {
+func OrNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
 		return nil
@@ -33,8 +35,8 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// viewHeader returns header fields in the form of a response.
-func viewHeader(fields []postrider.HeaderField) []apitypes.RequestHeader {
+// Header returns header fields in the form of a response.
+func Header(fields []postrider.HeaderField) []apitypes.RequestHeader {
 	view := make([]apitypes.RequestHeader, 0, len(fields))
 	for _, f := range fields {
 		view = append(view, apitypes.RequestHeader{Name: f.Name, Value: f.Value, Masked: f.Value == postrider.Masked})
@@ -45,18 +47,18 @@ func viewHeader(fields []postrider.HeaderField) []apitypes.RequestHeader {
 // failureBody is how many bytes of a response body a last failure shows.
 const failureBody = 200
 
-// viewFailure returns a failed request in the form of a response; null: it is zero.
-func viewFailure(a postrider.Attempt) *apitypes.LastFailure {
+// Failure returns a failed request in the form of a response; null: it is zero.
+func Failure(a postrider.Attempt) *apitypes.LastFailure {
 	if a.Delivery.IsZero() {
 		return nil
 	}
 	view := &apitypes.LastFailure{
-		Delivery: a.Delivery, Attempt: a.Number, StartedAt: instant(a.StartedAt), Outcome: a.Outcome,
-		StatusCode: orNull(a.StatusCode), Error: orNull(a.Error),
+		Delivery: a.Delivery, Attempt: a.Number, StartedAt: Instant(a.StartedAt), Outcome: a.Outcome,
+		StatusCode: OrNull(a.StatusCode), Error: OrNull(a.Error),
 	}
 	a.ResponseBody = whole(a.ResponseBody[:min(len(a.ResponseBody), failureBody)])
-	if text, ok := bodyText(a); ok {
-		view.Body = orNull(text)
+	if text, ok := BodyText(a); ok {
+		view.Body = OrNull(text)
 	}
 	return view
 }
@@ -71,28 +73,28 @@ func whole(text []byte) []byte {
 	return text
 }
 
-// Failures is the part of the store that has the last failures of endpoints.
-type Failures interface {
+// FailureStore is the part of the store that has the last failures of endpoints.
+type FailureStore interface {
 	// LastFailures is the method of store.Rollups.
 	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
 }
 
-// failuresOf returns the last failures of endpoints, by their ids.
-func failuresOf(ctx context.Context, s Failures, ids ...postrider.EndpointID) (map[postrider.EndpointID]*apitypes.LastFailure, error) {
+// LastFailures returns the last failures of endpoints, by their ids.
+func LastFailures(ctx context.Context, s FailureStore, ids ...postrider.EndpointID) (map[postrider.EndpointID]*apitypes.LastFailure, error) {
 	of := map[postrider.EndpointID]*apitypes.LastFailure{}
 	if len(ids) == 0 {
 		return of, nil
 	}
 	failures, err := s.LastFailures(ctx, ids...)
 	for _, a := range failures {
-		of[a.Endpoint] = viewFailure(a)
+		of[a.Endpoint] = Failure(a)
 	}
 	return of, err
 }
 
-// bodyText returns the response body of an attempt as text, and whether it is text: UTF-8, or
+// BodyText returns the response body of an attempt as text, and whether it is text: UTF-8, or
 // in the charset that its head declares.
-func bodyText(a postrider.Attempt) (string, bool) {
+func BodyText(a postrider.Attempt) (string, bool) {
 	if utf8.Valid(a.ResponseBody) {
 		return string(a.ResponseBody), true
 	}

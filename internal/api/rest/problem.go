@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"cmp"
@@ -17,30 +17,31 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxFaults is the largest number of faults in a response. A batch may have
+// MaxFaults is the largest number of faults in a response. A batch may have
 // thousands.
-const maxFaults = 100
+const MaxFaults = 100
 
 // The errors that only the HTTP API has.
 var (
-	errForbidden    = errors.New("the key may not do this")
-	errTooLarge     = errors.New("the request is too large")
+	ErrForbidden    = errors.New("the key may not do this")
+	ErrTooLarge     = errors.New("the request is too large")
 	errMediaType    = errors.New("the body must be application/json in UTF-8")
 	errEncoding     = errors.New("the body must not be compressed")
 	errNoRoute      = errors.New("no such route")
 	errNoMethod     = errors.New("no such method on this route")
 	errSlowBody     = errors.New("the body took too long to arrive")
 	errOverBudget   = errors.New("the budget for request bodies is used up")
-	errStoreTimeout = errors.New("the store did not respond in time")
+	ErrStoreTimeout = errors.New("the store did not respond in time")
 	errBroken       = errors.New("the body did not arrive")
 	errBadChunks    = errors.New("the chunks of the body are malformed")
 	errDraining     = errors.New("the server is stopping")
 	errStarting     = errors.New("the server is starting")
-	errLoop         = errors.New("the event is in a loop of webhook senders")
+	ErrLoop         = errors.New("the event is in a loop of webhook senders")
 	errUnaudited    = errors.New("the audit entry was not stored")
 	errTooOften     = errors.New("the same was done too often")
 )
@@ -60,21 +61,21 @@ type errorClass struct {
 
 // errorClasses is the only table that maps errors to HTTP statuses. The first
 // class that matches decides. So an error that matches two classes, such as
-// errTooLarge and ErrInvalid, gets the status of the earlier one.
+// ErrTooLarge and ErrInvalid, gets the status of the earlier one.
 var errorClasses = []errorClass{
 	{errBadChunks, 400, "malformed", "the chunks of the body are malformed"},
 	{apikeys.ErrUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
-	{errForbidden, 403, "forbidden", "the key lacks the required scope"},
+	{ErrForbidden, 403, "forbidden", "the key lacks the required scope"},
 	{errUnaudited, 503, "unavailable", "what was done could not be recorded in the audit log, so it is not confirmed. The request may have taken effect"},
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
-	{errTooLarge, 413, "too_large", "the request is too large"},
+	{ErrTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json in UTF-8"},
 	{errEncoding, 415, "unsupported_media_type", "the body must not be compressed: send it without a Content-Encoding"},
 	{errTooOften, 429, "too_often", "the same was done too often; the detail names the limit, and Retry-After the wait"},
 	{postrider.ErrTooManyReads, 429, "too_many_reads", "too many reads of the account are under way; see Retry-After"},
 	{errOverBudget, 429, "overloaded", "the server has no memory for the body of this request; see Retry-After"},
-	{errLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
+	{ErrLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is no resource with this id or name"},
 	{errNoRoute, 404, "not_found", "there is no such route"},
 	{postrider.ErrGone, 410, "gone", "the data of the event was deleted"},
@@ -82,7 +83,7 @@ var errorClasses = []errorClass{
 	{postrider.ErrConflict, 409, "conflict", "the request contradicts the stored state"},
 	{postrider.ErrExpungeList, 503, "expunge_list_unwritable", "the list of expunges (--expunge-list) cannot be written, so nothing was expunged; the log has the cause"},
 	{postrider.ErrBusy, 503, "unavailable", "the server cannot do this now; the same request may succeed later"},
-	{errStoreTimeout, 503, "unavailable", "the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key"},
+	{ErrStoreTimeout, 503, "unavailable", "the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key"},
 	{errDraining, 503, "unavailable", "the server is stopping and did not read the whole request; repeat it"},
 	{errStarting, 503, "unavailable", "the server is starting, and its store is not open yet"},
 	{errBroken, 503, "unavailable", "the body did not arrive"},
@@ -93,55 +94,57 @@ var errorClasses = []errorClass{
 // internalClass is the response to every error without a class.
 var internalClass = errorClass{nil, 500, "internal", "the server failed; its log has the cause under this request_id"}
 
-// apiError is an error with a text for the client.
-type apiError struct {
-	// class is the error that it matches; the response has the class's status.
-	class error
-	// detail replaces the detail of the class. Empty: the class's.
-	detail string
-	// code replaces the code of the class. Empty: the class's.
-	code string
+// Error is an error with a text for the client.
+type Error struct {
+	// Class is the error that it matches; the response has the class's status.
+	Class error
+	// Detail replaces the detail of the class. Empty: the class's.
+	Detail string
+	// Code replaces the code of the class. Empty: the class's.
+	Code string
 	// after is the least Retry-After. 0: the class decides.
 	after time.Duration
 }
 
 // Error returns the detail, which is safe for the client.
-func (r *apiError) Error() string { return cmp.Or(r.detail, r.class.Error()) }
-func (r *apiError) Unwrap() error { return r.class }
+func (r *Error) Error() string { return cmp.Or(r.Detail, r.Class.Error()) }
 
-// conflict returns a 409 with a code of exactClasses and a text for the client.
-func conflict(code, detail string) error {
-	return &apiError{class: postrider.ErrConflict, code: code, detail: detail}
+// Unwrap returns the class.
+func (r *Error) Unwrap() error { return r.Class }
+
+// Conflict returns a 409 with a code of exactClasses and a text for the client.
+func Conflict(code, detail string) error {
+	return &Error{Class: postrider.ErrConflict, Code: code, Detail: detail}
 }
 
-// errKeyTaken is the response to a reused idempotency key. Publishing one event
+// ErrKeyTaken is the response to a reused idempotency key. Publishing one event
 // returns it; problemOf uses its texts for a batch.
-var errKeyTaken = &apiError{
-	class: postrider.ErrConflict, code: "idempotency_conflict", detail: "the idempotency key was used for other content",
+var ErrKeyTaken = &Error{
+	Class: postrider.ErrConflict, Code: "idempotency_conflict", Detail: "the idempotency key was used for other content",
 }
 
-// errNoPublicURL is the response to a link without a setting that it needs. The Host of
+// ErrNoPublicURL is the response to a link without a setting that it needs. The Host of
 // the request is no substitute, because the client chooses it.
-var errNoPublicURL = &apiError{
-	class: postrider.ErrInvalid, code: "public_url_missing",
-	detail: "links need the server's public URL, which is not set: start the server with --public-url https://… (POSTRIDER_PUBLIC_URL)",
+var ErrNoPublicURL = &Error{
+	Class: postrider.ErrInvalid, Code: "public_url_missing",
+	Detail: "links need the server's public URL, which is not set: start the server with --public-url https://… (POSTRIDER_PUBLIC_URL)",
 }
 
-// invalid returns a fault of one field of the request. A name in a body or a query that
+// Invalid returns a fault of one field of the request. A name in a body or a query that
 // names nothing is one, too: a 404 is only about the path, so it never leaves open what
 // was not found.
-func invalid(field string, code postrider.FaultCode, reason string) error {
+func Invalid(field string, code postrider.FaultCode, reason string) error {
 	return &postrider.InvalidError{Field: field, Code: code, Reason: reason}
 }
 
-// tooLong returns the fault of a text of more than so many bytes.
-func tooLong(field string, most int, reason string) error {
+// TooLong returns the fault of a text of more than so many bytes.
+func TooLong(field string, most int, reason string) error {
 	return &postrider.InvalidError{Field: field, Code: postrider.FaultTooLong, Reason: reason, Max: int64(most)}
 }
 
-// wrongCount returns the fault of a list that does not have least to most elements,
+// WrongCount returns the fault of a list that does not have least to most elements,
 // which are the noun.
-func wrongCount(field string, least, most int, noun string) error {
+func WrongCount(field string, least, most int, noun string) error {
 	return &postrider.InvalidError{
 		Field: field, Code: postrider.FaultWrongCount, Reason: fmt.Sprintf("must have %d to %d %s", least, most, noun), Min: int64(least), Max: int64(most),
 	}
@@ -199,13 +202,13 @@ func (p *problem) ContentType(string) string { return "application/problem+json"
 // error in the request's info, for the log.
 func problemOf(ctx context.Context, err error) *problem {
 	k := classOf(err)
-	c := infoOf(ctx)
+	c := InfoOf(ctx)
 	p := &problem{Problem: apitypes.Problem{
 		Type: "about:blank", Title: http.StatusText(k.status), Status: k.status,
 		Detail: k.detail, Code: k.code, RequestID: c.id,
 	}}
-	if !c.trace.IsZero() {
-		p.TraceID = c.trace.Trace().String()
+	if !c.Trace.IsZero() {
+		p.TraceID = c.Trace.Trace().String()
 	}
 	// These states pass soon, so Retry-After asks the client to repeat the request in a
 	// second.
@@ -213,7 +216,7 @@ func problemOf(ctx context.Context, err error) *problem {
 		p.retryAfter = time.Second
 	}
 	faults := postrider.Faults(err)
-	for _, f := range faults[:min(len(faults), maxFaults)] {
+	for _, f := range faults[:min(len(faults), MaxFaults)] {
 		p.Errors = append(p.Errors, faultOf(f))
 	}
 	p.fillDetails(err)
@@ -244,17 +247,17 @@ func classOf(err error) errorClass {
 }
 
 // fillDetails adds the details of errors that carry some: the text of an
-// apiError, the index of a taken or locked key, the pending replay, the wait of an
+// Error, the index of a taken or locked key, the pending replay, the wait of an
 // overload, the quota that is used up.
 func (p *problem) fillDetails(err error) {
-	if r, ok := errors.AsType[*apiError](err); ok {
-		p.Code, p.Detail, p.retryAfter = cmp.Or(r.code, p.Code), cmp.Or(r.detail, p.Detail), max(r.after, p.retryAfter)
+	if r, ok := errors.AsType[*Error](err); ok {
+		p.Code, p.Detail, p.retryAfter = cmp.Or(r.Code, p.Code), cmp.Or(r.Detail, p.Detail), max(r.after, p.retryAfter)
 	}
 	if taken, ok := errors.AsType[*postrider.KeyTakenError](err); ok {
-		p.Code, p.Detail, p.Index = errKeyTaken.code, errKeyTaken.detail, &taken.Index
+		p.Code, p.Detail, p.Index = ErrKeyTaken.Code, ErrKeyTaken.Detail, &taken.Index
 	}
 	if locked, ok := errors.AsType[*postrider.LockedError](err); ok {
-		p.Detail, p.Index = lockedDetail(locked), &locked.Index
+		p.Detail, p.Index = LockedDetail(locked), &locked.Index
 	}
 	if pending, ok := errors.AsType[*store.ReplayPendingError](err); ok {
 		p.Code, p.Detail, p.Replay = "replay_pending", "a replay of this dead letter is under way", pending.Replay.String()
@@ -280,7 +283,7 @@ var quotaCodes = map[postrider.QuotaName]string{
 // are a 429, with the time at which they do; the number of endpoints is a 409.
 func (p *problem) fillQuota(e *postrider.QuotaError) {
 	p.Status, p.Code, p.retryAfter = http.StatusTooManyRequests, quotaCodes[e.Quota], e.RetryAfter
-	p.Quota = &apitypes.QuotaProblem{Name: string(e.Quota), Limit: e.Limit, EndsAt: timeOrNull(e.EndsAt)}
+	p.Quota = &apitypes.QuotaProblem{Name: string(e.Quota), Limit: e.Limit, EndsAt: render.TimeOrNull(e.EndsAt)}
 	switch e.Quota {
 	case postrider.QuotaEvents:
 		p.Detail = fmt.Sprintf("the account may publish %d events a second, and has published more; see Retry-After", e.Limit)
@@ -293,8 +296,8 @@ func (p *problem) fillQuota(e *postrider.QuotaError) {
 	p.Title = http.StatusText(p.Status)
 }
 
-// lockedDetail names the key that is locked: it is the client's own.
-func lockedDetail(locked *postrider.LockedError) string {
+// LockedDetail names the key that is locked: it is the client's own.
+func LockedDetail(locked *postrider.LockedError) string {
 	return fmt.Sprintf("the %s %q is locked by another transaction of the database, so nothing was stored; the same request may succeed later",
 		locked.Field, locked.Key)
 }
@@ -344,7 +347,7 @@ func translate(ctx huma.Context, _ string, v any) (any, error) {
 	var faults []error
 	for _, e := range model.Errors {
 		_, field, _ := strings.Cut(e.Location, ".") // query.limit
-		faults = append(faults, invalid(field, postrider.FaultMalformed, reasonOf(e.Message)))
+		faults = append(faults, Invalid(field, postrider.FaultMalformed, reasonOf(e.Message)))
 	}
 	return problemOf(ctx.Context(), errors.Join(faults...)), nil
 }

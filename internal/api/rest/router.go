@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +21,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
-	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/jsonx"
-	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -34,95 +30,11 @@ const (
 	// manageBody is the default limit of a request body, in bytes. Only the two
 	// publish routes have other limits.
 	manageBody = 256 << 10
-	// envelopeSize is the space in a publish body for the fields besides data,
-	// in bytes.
-	envelopeSize = 16 << 10
 
 	// listTime is the least time limit of a GET. Lists may take longer than
 	// other requests, because no publisher waits for them.
 	listTime = 30 * time.Second
 )
-
-// restOptions are what the API sets of all routes.
-type restOptions struct {
-	// MaxBatch is the largest body, in bytes, and BodyBudget the limit for all bodies in
-	// memory. One key may use at most a quarter.
-	MaxBatch, BodyBudget int64
-	// AnswerTime is the time limit of the store for one request.
-	AnswerTime time.Duration
-	// AccountReads is how many reads of all callers that are bound to an account run at a
-	// time.
-	AccountReads int
-	Hooks        observe.Hooks
-	Log          *slog.Logger
-}
-
-// server has the state that all requests share. Its fields are never replaced.
-type server struct {
-	opts restOptions
-	// keys authenticates requests.
-	keys *apikeys.Checker
-	// auditLog gets the entries of requests.
-	auditLog *Audit
-	// reads bounds the reads of accounts.
-	reads *readShares
-	// bodies is the memory budget of request bodies.
-	bodies *bodies
-	// decoding is a semaphore for the decoding of large bodies. Its capacity is
-	// the number of processors.
-	decoding chan struct{}
-}
-
-// newRest returns a router without routes.
-func newRest(keys *apikeys.Checker, audit *Audit, opts restOptions) *router {
-	mux := http.NewServeMux()
-	config := huma.Config{
-		OpenAPI:                      description(newRegistry()),
-		Formats:                      huma.DefaultFormats,
-		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true, // a misspelt filter must not list everything
-		Transformers:                 []huma.Transformer{translate},
-	}
-	s := &server{
-		opts: opts, keys: keys, auditLog: audit, reads: newReadShares(opts.AccountReads, opts.Hooks.ReadRefused),
-		bodies: newBodies(opts.BodyBudget, opts.MaxBatch), decoding: make(chan struct{}, runtime.GOMAXPROCS(0)),
-	}
-	return &router{server: s, mux: mux, methods: newMethods(mux), api: humago.New(mux, config), described: humago.New(discardMux{}, config)}
-}
-
-// restHandler serves the routes of a router.
-type restHandler struct {
-	*requestLogger
-
-	routes *router
-}
-
-// Handler returns the handler of all routes that were registered. It adds the document. methods
-// must be closed last, because it compares every path with every other.
-func (rt *router) Handler() *restHandler {
-	rt.describeParameters()
-	finishDocument(rt.api.OpenAPI())
-	rt.mux.HandleFunc("GET "+root+"/openapi.json", serveDocument(rt.api.OpenAPI()))
-	rt.methods.add("GET " + root + "/openapi.json")
-	rt.methods.close()
-	return &restHandler{newRequestLogger(rt.methods, rt.opts.Log, rt.opts.Hooks), rt}
-}
-
-// Actions returns the actions of routes in the audit log.
-func (h *restHandler) Actions() []string { return slices.Clone(h.routes.actions) }
-
-// EndBodies aborts the read of every body that has not arrived, and of the
-// bodies of later requests. These requests get a 503 and their
-// connections are closed. Call it when the server shuts down.
-func (h *restHandler) EndBodies() { h.routes.bodies.end() }
-
-// Starting returns the handler of a server whose store is not open yet. It
-// responds to every request with 503 and Retry-After.
-func Starting(log *slog.Logger) http.Handler {
-	return newRequestLogger(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
-	}), log, observe.Hooks{})
-}
 
 // serveDocument serves the document. The first request encodes it, because that takes a third of
 // the time in which the API is made.
@@ -134,10 +46,10 @@ func serveDocument(openAPI *huma.OpenAPI) http.HandlerFunc {
 	}
 }
 
-// router registers routes with huma. Huma parses and validates path and query
+// Router registers routes with huma. Huma parses and validates path and query
 // parameters, writes responses and describes all operations in the OpenAPI
 // document. Request bodies are decoded by this package, not by huma.
-type router struct {
+type Router struct {
 	*server
 	// mux serves the routes of both kinds.
 	mux *http.ServeMux
@@ -159,53 +71,53 @@ type discardMux struct{ http.Handler }
 // HandleFunc does nothing.
 func (discardMux) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
 
-// route describes one operation, for the mux and for the OpenAPI document.
-type route struct {
-	// name is the operation id, such as publish-event.
-	name string
-	// path is the method and the path below root.
-	path string
-	// summary is the summary of the operation in the document, a few words.
-	summary string
-	// description is the text below the summary. Empty: the summary says all.
-	description string
-	// scope is the scope that the caller's key must have.
-	scope postrider.Scope
-	// codes are the problem codes of this operation, besides the codes that
-	// [router.problems] derives for all operations.
-	codes []string
-	// status is the status of success. 0: 200, or 204 without a response body.
-	status int
-	// body is a value of the request body's type. nil: no body is read.
-	body any
-	// empty is true if the request body may be omitted.
-	empty bool
-	// limit is the largest request body, in bytes. 0: manageBody.
-	limit int64
-	// receiverTime is how long the handler may wait for a receiver. It is added to
+// Route describes one operation, for the mux and for the OpenAPI document.
+type Route struct {
+	// Name is the operation id, such as publish-event.
+	Name string
+	// Path is the method and the path below root.
+	Path string
+	// Summary is the summary of the operation in the document, a few words.
+	Summary string
+	// Description is the text below the summary. Empty: the summary says all.
+	Description string
+	// Scope is the scope that the caller's key must have.
+	Scope postrider.Scope
+	// Codes are the problem codes of this operation, besides the codes that
+	// [Router.problems] derives for all operations.
+	Codes []string
+	// Status is the status of success. 0: 200, or 204 without a response body.
+	Status int
+	// Body is a value of the request body's type. nil: no body is read.
+	Body any
+	// Empty is true if the request body may be omitted.
+	Empty bool
+	// Limit is the largest request body, in bytes. 0: manageBody.
+	Limit int64
+	// ReceiverTime is how long the handler may wait for a receiver. It is added to
 	// the time limit of the response. 0: the handler calls no receiver.
-	receiverTime time.Duration
-	// repeatable is true if a repeated request gets a 200 with the same body as the
+	ReceiverTime time.Duration
+	// Repeatable is true if a repeated request gets a 200 with the same body as the
 	// first one.
-	repeatable bool
-	// withdraws is true if the operation takes something away from an endpoint, so that its
+	Repeatable bool
+	// Withdraws is true if the operation takes something away from an endpoint, so that its
 	// handler calls await.
-	withdraws bool
-	// reveals is true for a GET that shows secrets: its requests are audited.
-	reveals bool
-	// reads is true for a POST that changes nothing: its requests are not audited.
-	reads bool
-	// headers are the request headers that the handler reads itself.
-	headers []*huma.Param
+	Withdraws bool
+	// Reveals is true for a GET that shows secrets: its requests are audited.
+	Reveals bool
+	// Reads is true for a POST that changes nothing: its requests are not audited.
+	Reads bool
+	// Headers are the request headers that the handler reads itself.
+	Headers []*huma.Param
 }
 
-// handle registers a handler that huma calls. All errors go through
+// Handle registers a handler that huma calls. All errors go through
 // [problemOf], so huma never chooses the text of a response. I has the path and query
-// parameters as tagged fields, which huma fills and checks; O is a [reply] with the
+// parameters as tagged fields, which huma fills and checks; O is a [Reply] with the
 // body, or none.
-func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O, error)) {
+func Handle[I, O any](rt *Router, r Route, handler func(context.Context, *I) (*O, error)) {
 	if r.audited() {
-		rt.actions = append(rt.actions, r.name)
+		rt.actions = append(rt.actions, r.Name)
 	}
 	op := rt.operation(r)
 	op.Middlewares = huma.Middlewares{rt.middleware(r)}
@@ -216,23 +128,23 @@ func handle[I, O any](rt *router, r route, handler func(context.Context, *I) (*O
 		}
 		return out, nil
 	})
-	if r.withdraws {
+	if r.Withdraws {
 		describeEffect(op)
 	}
 	// Huma has registered the operation without a body by now, so it does not
 	// read the body.
-	if r.body != nil {
+	if r.Body != nil {
 		rt.describeBody(op, r)
 	}
 }
 
-// handleRaw registers a handler that is called without huma, for the routes
+// HandleRaw registers a handler that is called without huma, for the routes
 // that carry most of the load. Huma only describes it, with the response type
 // A. The handler decodes the body, replaces it by the response, and
 // returns the status.
-func handleRaw[A any](rt *router, r route, handler func(ctx context.Context, b Raw) (int, error)) {
+func HandleRaw[A any](rt *Router, r Route, handler func(ctx context.Context, b Raw) (int, error)) {
 	op := rt.operation(r)
-	huma.Register(rt.described, op, func(context.Context, *none) (*reply[A], error) { return nil, nil })
+	huma.Register(rt.described, op, func(context.Context, *None) (*Reply[A], error) { return nil, nil })
 	rt.describeBody(op, r)
 	rt.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
 		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
@@ -267,11 +179,11 @@ type Raw struct {
 
 // HandlePublic registers a route that anybody may read, and that is not in the document. Reads
 // without a key take turns. Caches may keep the response for five minutes.
-func (rt *router) HandlePublic(pattern string, handler func(ctx context.Context, r *http.Request) (any, error)) {
+func (rt *Router) HandlePublic(pattern string, handler func(ctx context.Context, r *http.Request) (any, error)) {
 	rt.methods.add(pattern)
 	rt.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
-		ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, errStoreTimeout)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, ErrStoreTimeout)
 		defer cancel()
 		ctx, err := rt.reading(ctx, a, strangers)
 		if err != nil {
@@ -296,30 +208,30 @@ func (rt *router) HandlePublic(pattern string, handler func(ctx context.Context,
 
 // operation returns huma's description of a route, and adds the route to
 // methods. The first segment of the path becomes its tag.
-func (rt *router) operation(r route) huma.Operation {
-	method, path, _ := strings.Cut(r.path, " ")
+func (rt *Router) operation(r Route) huma.Operation {
+	method, path, _ := strings.Cut(r.Path, " ")
 	rt.methods.add(method + " " + root + path)
 	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	description := fmt.Sprintf("Requires an API key with the scope `%s`.", r.scope)
-	if r.description != "" {
-		description = r.description + " " + description
+	description := fmt.Sprintf("Requires an API key with the scope `%s`.", r.Scope)
+	if r.Description != "" {
+		description = r.Description + " " + description
 	}
-	if r.withdraws {
+	if r.Withdraws {
 		description += takesEffect
 	}
 	op := huma.Operation{
-		OperationID:   r.name,
+		OperationID:   r.Name,
 		Method:        method,
 		Path:          root + path,
-		Summary:       r.summary,
+		Summary:       r.Summary,
 		Description:   description,
 		Tags:          []string{tag},
 		Security:      []map[string][]string{{"key": {}}},
-		DefaultStatus: r.status,
+		DefaultStatus: r.Status,
 		Responses:     rt.problems(r),
 	}
-	op.Parameters = r.headers
-	if r.repeatable {
+	op.Parameters = r.Headers
+	if r.Repeatable {
 		op.Responses["200"] = &huma.Response{
 			Description: "The event was published before. The response has the id of the first event.",
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[apitypes.Receipt]())}},
@@ -330,22 +242,22 @@ func (rt *router) operation(r route) huma.Operation {
 
 // describeBody adds the request body to the document after huma has registered
 // the operation. If the body were known before, huma would read it too.
-func (rt *router) describeBody(op huma.Operation, r route) {
+func (rt *Router) describeBody(op huma.Operation, r Route) {
 	item := rt.api.OpenAPI().Paths[op.Path]
 	for _, registered := range []*huma.Operation{item.Post, item.Put, item.Patch} {
 		if registered == nil || registered.OperationID != op.OperationID {
 			continue
 		}
 		registered.RequestBody = &huma.RequestBody{
-			Required: !r.empty,
-			Content:  map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeOf(r.body))}},
+			Required: !r.Empty,
+			Content:  map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeOf(r.Body))}},
 		}
 	}
 }
 
-// describeParameters says of every text in a query that it must not be empty, as [checkURL]
+// describeParameters says of every text in a query that it must not be empty, as [CheckURL]
 // holds it. huma has no such rule.
-func (rt *router) describeParameters() {
+func (rt *Router) describeParameters() {
 	least := 1
 	for _, item := range rt.api.OpenAPI().Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
@@ -363,26 +275,26 @@ func (rt *router) describeParameters() {
 
 // schema returns a reference to the schema of the type, and adds the schema to
 // the document's components.
-func (rt *router) schema(t reflect.Type) *huma.Schema {
+func (rt *Router) schema(t reflect.Type) *huma.Schema {
 	return rt.api.OpenAPI().Components.Schemas.Schema(t, true, "")
 }
 
 // middleware authenticates a request and reads its body, for a handler that
 // huma calls. The buffer and its share of the budget are released after the
 // response.
-func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
+func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
 	return func(hctx huma.Context, next func(huma.Context)) {
 		_, w := humago.Unwrap(hctx)
 		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
 		a.info.request = a.request
 		b := body{route: r}
-		if r.body != nil {
+		if r.Body != nil {
 			b.buf = bufferOf(smallBuffer)
 			defer recycle(b.buf)
 			defer s.bodies.release(&a.intake)
 		}
 		if err := s.authorizeAndRead(a, b); err != nil {
-			if errors.Is(err, errForbidden) { // other refusals of this stage have no caller, or changed nothing
+			if errors.Is(err, ErrForbidden) { // other refusals of this stage have no caller, or changed nothing
 				err = s.audit(a.info.in(hctx.Context()), r, nil, err)
 			}
 			a.refuse(err)
@@ -395,7 +307,7 @@ func (s *server) middleware(r route) func(huma.Context, func(huma.Context)) {
 		defer cancel()
 		if r.onlyReads() {
 			var err error
-			if ctx, err = s.reading(ctx, a, a.info.caller.Account); err != nil {
+			if ctx, err = s.reading(ctx, a, a.info.Caller.Account); err != nil {
 				a.refuse(err)
 				return
 			}
@@ -418,7 +330,7 @@ func (s *server) reading(ctx context.Context, a *responseWriter, account postrid
 
 // inTime returns ctx with the deadline of the response. The time limit is for the
 // store, so the time in which the client sent the body is added.
-func (s *server) inTime(ctx context.Context, a *responseWriter, r route) (context.Context, context.CancelFunc) {
+func (s *server) inTime(ctx context.Context, a *responseWriter, r Route) (context.Context, context.CancelFunc) {
 	until := a.info.start.Add(a.info.reading + s.responseTime(r))
 	// The connection still has the read deadline of the body. When it passes,
 	// net/http cancels the handler's context, although the body has arrived. A
@@ -426,14 +338,14 @@ func (s *server) inTime(ctx context.Context, a *responseWriter, r route) (contex
 	if until.After(a.info.start.Add(RequestTime)) {
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
 	}
-	return context.WithDeadlineCause(ctx, until, errStoreTimeout)
+	return context.WithDeadlineCause(ctx, until, ErrStoreTimeout)
 }
 
 // responseTime returns the time limit of the response, without the time for the
 // body.
-func (s *server) responseTime(r route) time.Duration {
-	within := s.opts.AnswerTime + r.receiverTime
-	if strings.HasPrefix(r.path, http.MethodGet) {
+func (s *server) responseTime(r Route) time.Duration {
+	within := s.opts.AnswerTime + r.ReceiverTime
+	if strings.HasPrefix(r.Path, http.MethodGet) {
 		within = max(within, listTime)
 	}
 	return within
@@ -452,10 +364,10 @@ func (s *server) responseTime(r route) time.Duration {
 // 401. [requestLogger] has made the request id before, so a refused request is in the log,
 // too.
 func (s *server) authorizeAndRead(a *responseWriter, b body) error {
-	if err := s.authorize(a, b.route.scope); err != nil {
+	if err := s.authorize(a, b.route.Scope); err != nil {
 		return err
 	}
-	if err := checkURL(a.request.URL); err != nil || b.buf == nil {
+	if err := CheckURL(a.request.URL); err != nil || b.buf == nil {
 		return err
 	}
 	return s.readBody(a, b)
@@ -472,21 +384,21 @@ func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
 			return err
 		}
 	}
-	a.info.caller = caller
+	a.info.Caller = caller
 	switch {
 	case caller.Allows(scope):
 		return nil
 	case scope == postrider.ScopeAdmin && !caller.Account.IsZero():
-		return &apiError{class: errForbidden, detail: "a key that is bound to an account may not do this"}
+		return &Error{Class: ErrForbidden, Detail: "a key that is bound to an account may not do this"}
 	}
-	return &apiError{class: errForbidden, detail: "the key lacks the scope " + string(scope)}
+	return &Error{Class: ErrForbidden, Detail: "the key lacks the scope " + string(scope)}
 }
 
-// checkURL refuses invalid UTF-8 and control characters in the path and the
+// CheckURL refuses invalid UTF-8 and control characters in the path and the
 // query, because no stored text can contain them. It also refuses repeated and
 // empty query parameters.
-func checkURL(u *url.URL) error {
-	if !isText(u.Path) {
+func CheckURL(u *url.URL) error {
+	if !IsText(u.Path) {
 		return postrider.ErrNotFound
 	}
 	if u.RawQuery == "" {
@@ -494,17 +406,17 @@ func checkURL(u *url.URL) error {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return invalid("query", postrider.FaultMalformed, "must be a query string")
+		return Invalid("query", postrider.FaultMalformed, "must be a query string")
 	}
 	for name, values := range query {
-		if !isText(name) || !isText(strings.Join(values, "")) {
-			return invalid(strings.ToValidUTF8(name, "?"), postrider.FaultMalformed, "must be UTF-8 without control characters")
+		if !IsText(name) || !IsText(strings.Join(values, "")) {
+			return Invalid(strings.ToValidUTF8(name, "?"), postrider.FaultMalformed, "must be UTF-8 without control characters")
 		}
 		if len(values) > 1 {
-			return invalid(name, postrider.FaultRepeated, "must be there once")
+			return Invalid(name, postrider.FaultRepeated, "must be there once")
 		}
 		if values[0] == "" { // an empty filter must not list everything
-			return invalid(name, postrider.FaultRequired, "must not be empty")
+			return Invalid(name, postrider.FaultRequired, "must not be empty")
 		}
 	}
 	return nil
@@ -518,7 +430,7 @@ func noQuery(u *url.URL) error {
 	}
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
-		faults = append(faults, invalid(name, postrider.FaultUnknown, "unknown query parameter"))
+		faults = append(faults, Invalid(name, postrider.FaultUnknown, "unknown query parameter"))
 	}
 	return errors.Join(faults...)
 }
@@ -538,20 +450,17 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	_, _ = w.Write(text) // an error means that the client is gone
 }
 
-// decode decodes the body of the request into v, which must be a pointer to an
+// Decode decodes the body of the request into v, which must be a pointer to an
 // empty struct.
-func decode(ctx context.Context, v any) error {
-	return jsonx.Decode(infoOf(ctx).body, v)
+func Decode(ctx context.Context, v any) error {
+	return jsonx.Decode(InfoOf(ctx).body, v)
 }
 
-// decodeIfAny is decode for a body that may be omitted. An omitted body leaves
+// DecodeIfAny is decode for a body that may be omitted. An omitted body leaves
 // v unchanged.
-func decodeIfAny(ctx context.Context, v any) error {
-	if len(infoOf(ctx).body) == 0 {
+func DecodeIfAny(ctx context.Context, v any) error {
+	if len(InfoOf(ctx).body) == 0 {
 		return nil
 	}
-	return decode(ctx, v)
+	return Decode(ctx, v)
 }
-
-// ArchiveTime is the time limit of what reads the archive, besides that of the store.
-const ArchiveTime = 30 * time.Second

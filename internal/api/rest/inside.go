@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ type callerKey struct{}
 // level debug, and the caller's Request as their id if it is not empty.
 //
 // The caller must be authenticated and not expired: the API does not check that again.
-func (h *restHandler) As(caller postrider.Caller) http.RoundTripper {
+func (h *Handler) As(caller postrider.Caller) http.RoundTripper {
 	return &inside{handler: h, caller: &caller}
 }
 
@@ -32,7 +32,7 @@ func insider(r *http.Request) *postrider.Caller {
 	return caller
 }
 
-// inside is the transport of [restHandler.As].
+// inside is the transport of [Handler.As].
 type inside struct {
 	handler http.Handler
 	caller  *postrider.Caller

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"sync"
@@ -42,23 +42,23 @@ type bodies struct {
 	// last is the body that has the last part of whole; nil: no body.
 	last *intake
 	// keys has the share of each key that sent a body. See share for its limit.
-	keys map[payer]*share
+	keys map[Payer]*share
 	// reading has the bodies between begin and finish.
 	reading map[*intake]struct{}
 	// ended is true after end: no further body is read.
 	ended bool
 }
 
-// payer is a caller as the budget tells callers apart: by the session or, without one,
+// Payer is a caller as the budget tells callers apart: by the session or, without one,
 // by the API key.
-type payer [16]byte
+type Payer [16]byte
 
-// payerOf returns whose share the bodies of the caller use.
-func payerOf(c *postrider.Caller) payer {
+// PayerOf returns whose share the bodies of the caller use.
+func PayerOf(c *postrider.Caller) Payer {
 	if !c.Session.IsZero() {
-		return payer(c.Session)
+		return Payer(c.Session)
 	}
-	return payer(c.Key)
+	return Payer(c.Key)
 }
 
 // maxShares is how many callers have a share before those that use nothing are forgotten.
@@ -79,7 +79,7 @@ func newBodies(whole, largest int64) *bodies {
 	most := whole / 4
 	return &bodies{
 		whole: whole, most: most, largest: min(largest, most*3/4), reserve: whole / 8, modest: most / 16,
-		keys: map[payer]*share{}, reading: map[*intake]struct{}{},
+		keys: map[Payer]*share{}, reading: map[*intake]struct{}{},
 	}
 }
 
@@ -157,7 +157,7 @@ func claim(last **intake, in *intake) bool {
 // share returns the share of the key, and creates it if necessary. The map is
 // trimmed when it has maxShares keys: keys without bytes and without a last
 // part are removed. It needs b.mu.
-func (b *bodies) share(key payer) *share {
+func (b *bodies) share(key Payer) *share {
 	s := b.keys[key]
 	if s != nil {
 		return s

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"cmp"
@@ -34,26 +34,26 @@ func newRequestLogger(next http.Handler, log *slog.Logger, hooks observe.Hooks) 
 	return &requestLogger{next: next, log: log, hooks: hooks, refusals: &refusals{log: log}}
 }
 
-// requestInfo has the facts about a request that its handler and its log line
+// Info has the facts about a request that its handler and its log line
 // need. The request's goroutine owns it.
-type requestInfo struct {
+type Info struct {
 	// id is the request id, set by ServeHTTP.
 	id string
 	// start is the time of arrival, by this machine's clock.
 	start time.Time
-	// caller is nobody until authorize has set it. Read-only, because it belongs to a
+	// Caller is nobody until authorize has set it. Read-only, because it belongs to a
 	// cache.
-	caller *postrider.Caller
-	// account is the account that the request names. Zero: none, or not yet
+	Caller *postrider.Caller
+	// Account is the account that the request names. Zero: none, or not yet
 	// resolved.
-	account postrider.AccountID
+	Account postrider.AccountID
 	// endpoint is the endpoint that the request names. Zero: none, or not yet found.
 	endpoint postrider.EndpointID
-	// event is the event that the request published, of a batch the first. Zero: it published
+	// Event is the event that the request published, of a batch the first. Zero: it published
 	// none.
-	event postrider.EventID
-	// trace is the trace of the header traceparent. Zero: the request has no valid one.
-	trace postrider.TraceParent
+	Event postrider.EventID
+	// Trace is the trace of the header traceparent. Zero: the request has no valid one.
+	Trace postrider.TraceParent
 	// details are added to the audit entry of the request. Written by the handler, with note.
 	details map[string]string
 	// notEffective has the nodes on which the request's change is not in effect yet. Set by await.
@@ -66,8 +66,8 @@ type requestInfo struct {
 	// request is the request, if huma serves the route. nil: the route does not use huma,
 	// or the context belongs to no request.
 	request *http.Request
-	// header has the request's headers.
-	header http.Header
+	// Header has the request's headers.
+	Header http.Header
 	// body is the request body, for handlers of huma. It is valid until the
 	// handler returns, because its buffer is reused.
 	body []byte
@@ -79,34 +79,34 @@ type requestInfo struct {
 // nobody is the caller of an unauthenticated request. It has no scopes.
 var nobody postrider.Caller
 
-// infoKey is the context key of requestInfo.
+// infoKey is the context key of Info.
 type infoKey struct{}
 
-// in returns ctx with the request's info, for infoOf.
-func (c *requestInfo) in(ctx context.Context) context.Context {
+// in returns ctx with the request's info, for InfoOf.
+func (c *Info) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, infoKey{}, c)
 }
 
-// infoOf returns the info of the request that ctx belongs to. For a context of
+// InfoOf returns the info of the request that ctx belongs to. For a context of
 // no request it returns an empty info with nobody, never nil.
-func infoOf(ctx context.Context) *requestInfo {
-	c, ok := ctx.Value(infoKey{}).(*requestInfo)
+func InfoOf(ctx context.Context) *Info {
+	c, ok := ctx.Value(infoKey{}).(*Info)
 	if !ok {
-		return &requestInfo{caller: &nobody}
+		return &Info{Caller: &nobody}
 	}
 	return c
 }
 
 // ServeHTTP serves one request and logs it.
 func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := &responseWriter{ResponseWriter: w, request: r, info: requestInfo{
-		id: requestID(), start: time.Now(), caller: &nobody, header: r.Header,
+	a := &responseWriter{ResponseWriter: w, request: r, info: Info{
+		id: requestID(), start: time.Now(), Caller: &nobody, Header: r.Header,
 	}}
 	if caller := insider(r); caller != nil {
 		a.info.id = cmp.Or(caller.Request, a.info.id)
 	}
 	if header := r.Header[traceHeader]; len(header) == 1 {
-		a.info.trace, _ = postrider.ParseTraceParent(header[0]) // the zero value where it is not valid
+		a.info.Trace, _ = postrider.ParseTraceParent(header[0]) // the zero value where it is not valid
 	}
 	// The name is canonical already, so a direct assignment saves the work of
 	// Set.
@@ -186,13 +186,13 @@ func (b *requestLogger) record(a *responseWriter) {
 	attrs := append(make([]slog.Attr, 0, 13),
 		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", a.status),
 		slog.Int64("duration_ms", time.Since(c.start).Milliseconds()), slog.String("request", c.id))
-	if !c.caller.Key.IsZero() {
-		attrs = append(attrs, slog.String("key", c.caller.Key.String()))
+	if !c.Caller.Key.IsZero() {
+		attrs = append(attrs, slog.String("key", c.Caller.Key.String()))
 	}
-	if !c.caller.Session.IsZero() {
-		attrs = append(attrs, slog.String("session", c.caller.Session.String()))
+	if !c.Caller.Session.IsZero() {
+		attrs = append(attrs, slog.String("session", c.Caller.Session.String()))
 	}
-	if account := cmp.Or(c.account, c.caller.Account); !account.IsZero() {
+	if account := cmp.Or(c.Account, c.Caller.Account); !account.IsZero() {
 		attrs = append(attrs, slog.String("account", account.String()))
 	}
 	attrs = c.appendSubject(attrs, r)
@@ -205,8 +205,8 @@ func (b *requestLogger) record(a *responseWriter) {
 // appendSubject appends what the request is about: its event, delivery, endpoint and trace, so
 // that its line is found together with those of attempts. A path may hold any text; only ids
 // are logged of it.
-func (c *requestInfo) appendSubject(attrs []slog.Attr, r *http.Request) []slog.Attr {
-	event := c.event
+func (c *Info) appendSubject(attrs []slog.Attr, r *http.Request) []slog.Attr {
+	event := c.Event
 	if event.IsZero() {
 		event, _ = postrider.ParseID[postrider.EventID](r.PathValue("event"))
 	}
@@ -219,8 +219,8 @@ func (c *requestInfo) appendSubject(attrs []slog.Attr, r *http.Request) []slog.A
 	if !c.endpoint.IsZero() {
 		attrs = append(attrs, slog.String("endpoint", c.endpoint.String()))
 	}
-	if !c.trace.IsZero() {
-		attrs = append(attrs, slog.String("trace", c.trace.Trace().String()))
+	if !c.Trace.IsZero() {
+		attrs = append(attrs, slog.String("trace", c.Trace.Trace().String()))
 	}
 	return attrs
 }
@@ -251,7 +251,7 @@ const (
 type responseWriter struct {
 	http.ResponseWriter
 	// info is embedded by value, so that a request allocates only once.
-	info    requestInfo
+	info    Info
 	request *http.Request
 	// intake is the state of the request's body. Zero: the body is not read.
 	intake intake
@@ -336,3 +336,6 @@ func (a *responseWriter) refuse(err error) {
 
 // Unwrap returns the writer of net/http, for [http.ResponseController].
 func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// traceHeader is the request header with the producer's trace, as net/http spells it.
+const traceHeader = "Traceparent"

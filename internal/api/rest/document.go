@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -143,15 +143,15 @@ var exactClasses = []errorClass{
 // path parameter adds not_found, and a body adds the codes of reading it. The route
 // adds the codes of its own rules. The contract tests compare each response of a
 // running server with this list, so a code that is missing here is found.
-func (rt *router) problems(r route) map[string]*huma.Response {
-	codes := append([]string{"unauthorized", "forbidden", "invalid", "internal", "unavailable"}, r.codes...)
-	if strings.Contains(r.path, "{") {
+func (rt *Router) problems(r Route) map[string]*huma.Response {
+	codes := append([]string{"unauthorized", "forbidden", "invalid", "internal", "unavailable"}, r.Codes...)
+	if strings.Contains(r.Path, "{") {
 		codes = append(codes, "not_found")
 	}
-	if r.body != nil {
+	if r.Body != nil {
 		codes = append(codes, "malformed", "timeout", "too_large", "unsupported_media_type", "overloaded")
 	}
-	if r.onlyReads() && r.scope != postrider.ScopeAdmin { // callers of that scope are bound to no account
+	if r.onlyReads() && r.Scope != postrider.ScopeAdmin { // callers of that scope are bound to no account
 		codes = append(codes, "too_many_reads")
 	}
 	byStatus := map[int][]errorClass{}
@@ -169,7 +169,7 @@ func (rt *router) problems(r route) map[string]*huma.Response {
 
 // problem returns a reference to the component for these classes, which must
 // have one status. Operations with the same classes share the component.
-func (rt *router) problem(errorClasses []errorClass) *huma.Response {
+func (rt *Router) problem(errorClasses []errorClass) *huma.Response {
 	var names, codes, texts []string
 	for _, k := range errorClasses {
 		names = append(names, camelCase(k.code))

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -33,16 +33,16 @@ import (
 // log.
 
 const (
-	// outcomeOK is the outcome of what succeeded.
-	outcomeOK = "ok"
+	// OutcomeOK is the outcome of what succeeded.
+	OutcomeOK = "ok"
 	// auditTime is the time limit of the write of an entry. The write does not end with
 	// the request: what was done must be recorded when its client is gone.
 	auditTime = 2 * time.Second
 )
 
 // audited reports whether the requests of the route have audit entries.
-func (r route) audited() bool {
-	return r.reveals || !strings.HasPrefix(r.path, http.MethodGet) && !r.reads
+func (r Route) audited() bool {
+	return r.Reveals || !strings.HasPrefix(r.Path, http.MethodGet) && !r.Reads
 }
 
 // objectKinds has the kinds of objects by the path parameter or, where a path has none,
@@ -54,8 +54,8 @@ var objectKinds = map[string]string{
 
 // object returns the kind of the object that the route is about, and the path parameter
 // that names it; empty: the response has its id.
-func (r route) object() (kind, parameter string) {
-	_, path, _ := strings.Cut(r.path, " ")
+func (r Route) object() (kind, parameter string) {
+	_, path, _ := strings.Cut(r.Path, " ")
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for _, segment := range slices.Backward(segments) {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
@@ -69,18 +69,18 @@ func (r route) object() (kind, parameter string) {
 // audit writes the entry of a request, if it has one. out is the response, nil if there
 // is none. The error is the one that the request ends with: err, or the one of the
 // write.
-func (s *server) audit(ctx context.Context, r route, out any, err error) error {
+func (s *server) audit(ctx context.Context, r Route, out any, err error) error {
 	if !r.audited() {
 		return err
 	}
-	c := infoOf(ctx)
+	c := InfoOf(ctx)
 	k := classOf(err)
 	if err != nil && k.status < 500 && k.status != http.StatusForbidden {
 		return err
 	}
 	entry := postrider.AuditEntry{
-		Action: r.name, Outcome: outcomeOK, Key: c.caller.Key, Session: c.caller.Session, Name: c.caller.Name,
-		Account: cmp.Or(c.account, c.caller.Account), Request: c.id, Details: maps.Clone(c.details),
+		Action: r.Name, Outcome: OutcomeOK, Key: c.Caller.Key, Session: c.Caller.Session, Name: c.Caller.Name,
+		Account: cmp.Or(c.Account, c.Caller.Account), Request: c.id, Details: maps.Clone(c.details),
 	}
 	if err != nil {
 		entry.Outcome = k.code
@@ -91,8 +91,8 @@ func (s *server) audit(ctx context.Context, r route, out any, err error) error {
 	switch { // these may be named by their uid
 	case entry.Object == "endpoint" && !c.endpoint.IsZero():
 		entry.ObjectID = c.endpoint.String()
-	case entry.Object == "account" && !c.account.IsZero():
-		entry.ObjectID = c.account.String()
+	case entry.Object == "account" && !c.Account.IsZero():
+		entry.ObjectID = c.Account.String()
 	}
 	about := describeReply(out)
 	entry.ObjectID, entry.Account = cmp.Or(entry.ObjectID, about.id), cmp.Or(entry.Account, about.account)
@@ -121,8 +121,8 @@ type Audit struct {
 // Record writes an entry of the audit log. The error matches errUnaudited.
 func (s *Audit) Record(ctx context.Context, e postrider.AuditEntry) error {
 	e.ID = store.NewID[postrider.AuditID](s.IDs)
-	e.Request = cmp.Or(e.Request, infoOf(ctx).id)
-	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), auditTime, errStoreTimeout)
+	e.Request = cmp.Or(e.Request, InfoOf(ctx).id)
+	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), auditTime, ErrStoreTimeout)
 	defer cancel()
 	err := s.Store.AppendAudit(within, e)
 	if err == nil {
@@ -133,21 +133,21 @@ func (s *Audit) Record(ctx context.Context, e postrider.AuditEntry) error {
 	return fmt.Errorf("%w: %w", errUnaudited, err)
 }
 
-// clientOf returns the details of an audit entry with the address of a client.
-func clientOf(from netip.Addr) map[string]string { return map[string]string{"client": from.String()} }
+// ClientOf returns the details of an audit entry with the address of a client.
+func ClientOf(from netip.Addr) map[string]string { return map[string]string{"client": from.String()} }
 
-// path returns the first maxName bytes of a path parameter of the request, in whole
+// path returns the first MaxName bytes of a path parameter of the request, in whole
 // characters. Control characters cannot be stored.
-func (c *requestInfo) path(parameter string) string {
-	if c.request == nil || parameter == "" || !isText(c.request.URL.Path) {
+func (c *Info) path(parameter string) string {
+	if c.request == nil || parameter == "" || !IsText(c.request.URL.Path) {
 		return ""
 	}
 	value := c.request.PathValue(parameter)
-	return strings.ToValidUTF8(value[:min(len(value), maxName)], "")
+	return strings.ToValidUTF8(value[:min(len(value), MaxName)], "")
 }
 
-// note adds a detail to the audit entry of the request. It must not be a secret.
-func (c *requestInfo) note(name, detail string) {
+// Note adds a detail to the audit entry of the request. It must not be a secret.
+func (c *Info) Note(name, detail string) {
 	if c.details == nil {
 		c.details = map[string]string{}
 	}
@@ -165,10 +165,10 @@ const (
 // into headers and into the query of URLs.
 var hiddenFields = []string{"url", "headers", "auth", "tls"}
 
-// changed notes what a request changes, by the fields of the object as responses show it
+// Changed notes what a request changes, by the fields of the object as responses show it
 // before and after: timeout_ms: 10000 → 20000. A request that is tried again is noted
 // anew.
-func (c *requestInfo) changed(was, is any) {
+func (c *Info) Changed(was, is any) {
 	before, after := fieldValues(was), fieldValues(is)
 	for field, value := range after {
 		switch {
@@ -176,9 +176,9 @@ func (c *requestInfo) changed(was, is any) {
 		case bytes.Equal(before[field], value):
 			delete(c.details, field)
 		case slices.Contains(hiddenFields, field):
-			c.note(field, hiddenChange)
+			c.Note(field, hiddenChange)
 		default:
-			c.note(field, shorten(before[field])+" → "+shorten(value))
+			c.Note(field, shorten(before[field])+" → "+shorten(value))
 		}
 	}
 }

@@ -1,0 +1,26 @@
+package rest
+
+// Reply is a response with a body, in the form that huma expects.
+type Reply[B any] struct {
+	Body B
+}
+
+// Respond returns a response with the body b.
+func Respond[B any](b B) *Reply[B] { return &Reply[B]{Body: b} }
+
+// RespondWith returns a function that turns the result of a call into a response:
+// the view of the value, or the error. It takes both results of the call, so a
+// handler ends with
+//
+//	return RespondWith(viewDelivery)(s.findDelivery(ctx, in.Delivery))
+func RespondWith[V, B any](view func(V) B) func(V, error) (*Reply[B], error) {
+	return func(value V, err error) (*Reply[B], error) {
+		if err != nil {
+			return nil, err
+		}
+		return Respond(view(value)), nil
+	}
+}
+
+// None is a request without parameters, or a response without a body.
+type None struct{}

@@ -35,7 +35,27 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api/accounts"
+	"github.com/postrider/postrider/internal/api/archives"
+	"github.com/postrider/postrider/internal/api/audit"
+	"github.com/postrider/postrider/internal/api/circuits"
+	"github.com/postrider/postrider/internal/api/deliveries"
+	"github.com/postrider/postrider/internal/api/endpoints"
+	"github.com/postrider/postrider/internal/api/events"
+	"github.com/postrider/postrider/internal/api/eventtypes"
+	"github.com/postrider/postrider/internal/api/expunges"
+	"github.com/postrider/postrider/internal/api/hold"
+	"github.com/postrider/postrider/internal/api/inspections"
+	"github.com/postrider/postrider/internal/api/keys"
+	"github.com/postrider/postrider/internal/api/notices"
+	"github.com/postrider/postrider/internal/api/operations"
+	"github.com/postrider/postrider/internal/api/portal"
+	"github.com/postrider/postrider/internal/api/replays"
 	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/api/search"
+	"github.com/postrider/postrider/internal/api/secrets"
+	"github.com/postrider/postrider/internal/api/sessions"
+	"github.com/postrider/postrider/internal/api/stats"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -47,46 +67,46 @@ type Stores struct {
 	Names       rest.NameStore
 	Callers     apikeys.Store
 	AuditLog    rest.AuditStore
-	Accounts    accountsStore
-	Archives    archivesStore
-	Audit       auditStore
-	Circuits    circuitsStore
-	DeadLetters LetterStore
-	Deliveries  deliveriesStore
-	Endpoints   endpointsStore
-	Events      eventsStore
-	EventTypes  eventtypesStore
-	Expunges    expungesStore
-	Hold        holdStore
-	Inspections inspectionsStore
-	Keys        keysStore
-	Notices     noticesStore
-	Operations  operationsStore
-	Portal      portalStore
-	Replays     replaysStore
-	Search      searchStore
-	Secrets     secretsStore
-	Sessions    sessionsStore
-	Stats       statsStore
+	Accounts    accounts.Store
+	Archives    archives.Store
+	Audit       audit.Store
+	Circuits    circuits.Store
+	DeadLetters deliveries.LetterStore
+	Deliveries  deliveries.Store
+	Endpoints   endpoints.Store
+	Events      events.Store
+	EventTypes  eventtypes.Store
+	Expunges    expunges.Store
+	Hold        hold.Store
+	Inspections inspections.Store
+	Keys        keys.Store
+	Notices     notices.Store
+	Operations  operations.Store
+	Portal      portal.Store
+	Replays     replays.Store
+	Search      search.Store
+	Secrets     secrets.Store
+	Sessions    sessions.Store
+	Stats       stats.Store
 }
 
 // Publisher publishes events, and test events to one endpoint.
 type Publisher interface {
-	eventsPublisher
-	endpointsPublisher
+	events.Publisher
+	endpoints.Publisher
 }
 
 // Vault encrypts, decrypts and knows what this installation signed.
 type Vault interface {
-	endpointsVault
-	secretsVault
-	noticesVault
+	endpoints.Vault
+	secrets.Vault
+	notices.Vault
 }
 
 // Expunger begins expunges, and knows those that a restored store makes again.
-type depsExpunger interface {
-	Expunger
-	holdExpunger
+type Expunger interface {
+	expunges.Expunger
+	hold.Expunger
 }
 
 // Deps has the parts that the API depends on. None but those that say so may be nil.
@@ -95,19 +115,19 @@ type Deps struct {
 	Clock       *store.Clock // of the store
 	IDs         *store.IDs
 	Publisher   Publisher
-	Guard       Guard
-	Verifier    Verifier
-	Describer   Describer
+	Guard       endpoints.Guard
+	Verifier    endpoints.Verifier
+	Describer   deliveries.Describer
 	Vault       Vault
-	Reencrypter Reencrypter
+	Reencrypter secrets.Reencrypter
 	Notifier    rest.Notifier
-	Effects     rest.Awaiter // nil: every change is in effect when it is stored
-	Pacer       Pacer        // nil: nobody knows
+	Effects     rest.Awaiter   // nil: every change is in effect when it is stored
+	Pacer       circuits.Pacer // nil: nobody knows
 	Canceller   rest.Canceller
-	Expunger    depsExpunger
-	Archive     Archive // nil: none is set
-	Replayer    Replayer
-	Cluster     Cluster // nil: one process uses the store
+	Expunger    Expunger
+	Archive     archives.Archive // nil: none is set
+	Replayer    replays.Replayer
+	Cluster     operations.Cluster // nil: one process uses the store
 }
 
 // Options tunes the API. The zero value is the production default.
@@ -169,21 +189,21 @@ func (o Options) withDefaults() Options {
 type Handler struct {
 	*rest.Handler
 
-	sessions *Sessions
-	readers  *Readers
+	sessions *sessions.Sessions
+	readers  *notices.Readers
 }
 
 // Sessions returns what logs people in and out.
-func (h *Handler) Sessions() *Sessions { return h.sessions }
+func (h *Handler) Sessions() *sessions.Sessions { return h.sessions }
 
 // Readers returns what acts on the links in emails.
-func (h *Handler) Readers() *Readers { return h.readers }
+func (h *Handler) Readers() *notices.Readers { return h.readers }
 
 // Actions returns every action that an audit entry may have.
 func (h *Handler) Actions() []string {
-	return slices.Concat(h.Handler.Actions(), sessionActions, []string{
+	return slices.Concat(h.Handler.Actions(), sessions.Actions, []string{
 		postrider.ActionExpunged,
-		ReaderAction(postrider.LinkConfirm), ReaderAction(postrider.LinkUnsubscribe),
+		notices.ReaderAction(postrider.LinkConfirm), notices.ReaderAction(postrider.LinkUnsubscribe),
 	})
 }
 
@@ -195,7 +215,7 @@ func New(deps Deps, opts Options) *Handler {
 	for _, f := range a.features() {
 		f.Register(a.rest)
 	}
-	return &Handler{a.rest.Handler(), a.sessions, &Readers{deps.Stores.Notices, deps.Clock, a.audit, deps.Vault}}
+	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Store: deps.Stores.Notices, Clock: deps.Clock, Audit: a.audit, Vault: deps.Vault}}
 }
 
 // feature is one folder of the API.
@@ -210,7 +230,7 @@ type assembly struct {
 	names    *rest.Names
 	effects  *rest.Effects
 	audit    *rest.Audit
-	sessions *Sessions
+	sessions *sessions.Sessions
 	// forget lets this node see at once that keys and sessions ended.
 	forget func()
 }
@@ -224,7 +244,7 @@ func newAssembly(d Deps, opts Options) assembly {
 	a.rest = rest.New(keys, a.audit, rest.Options{
 		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks, Log: opts.Log,
 	})
-	a.sessions = newSessions(sessionsDeps{
+	a.sessions = sessions.New(sessions.Deps{
 		Store: d.Stores.Sessions, Clock: d.Clock, IDs: d.IDs, Names: a.names, Keys: keys, Audit: a.audit,
 		AnswerTime: opts.AnswerTime, PublicURL: opts.PublicURL, Log: opts.Log,
 	})
@@ -235,33 +255,33 @@ func newAssembly(d Deps, opts Options) assembly {
 // features returns all features. One that needs another has a small interface, which gets it here.
 func (a *assembly) features() []feature {
 	s, o := a.Stores, a.opts
-	accounts := &accountsRoutes{Store: s.Accounts, IDs: a.IDs, Names: a.names, Effects: a.effects, Retention: o.Retention, Quotas: o.Quotas, Forget: a.forget}
-	eventTypes := &eventtypesRoutes{s.EventTypes}
-	circuits := &circuitsRoutes{Store: s.Circuits, Clock: a.Clock, Names: a.names, Effects: a.effects, Pacer: a.Pacer, Hooks: o.Hooks}
-	secrets := &secretsRoutes{Store: s.Secrets, IDs: a.IDs, Names: a.names, Effects: a.effects, Vault: a.Vault, Reencrypter: a.Reencrypter}
-	archives := &archivesRoutes{s.Archives, a.Archive, a.names}
+	accounts := &accounts.Routes{Store: s.Accounts, IDs: a.IDs, Names: a.names, Effects: a.effects, Retention: o.Retention, Quotas: o.Quotas, Forget: a.forget}
+	eventTypes := &eventtypes.Routes{Store: s.EventTypes}
+	circuits := &circuits.Routes{Store: s.Circuits, Clock: a.Clock, Names: a.names, Effects: a.effects, Pacer: a.Pacer, Hooks: o.Hooks}
+	secrets := &secrets.Routes{Store: s.Secrets, IDs: a.IDs, Names: a.names, Effects: a.effects, Vault: a.Vault, Reencrypter: a.Reencrypter}
+	archives := &archives.Routes{Store: s.Archives, Archive: a.Archive, Names: a.names}
 	return []feature{
 		accounts, eventTypes, circuits, secrets, archives, a.sessions,
-		newEndpoints(endpointsDeps{
+		endpoints.New(endpoints.Deps{
 			Store: s.Endpoints, Clock: a.Clock, IDs: a.IDs, Names: a.names, Effects: a.effects, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault,
 			Publisher: a.Publisher, Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify, Hooks: o.Hooks,
 		}),
-		&eventsRoutes{Store: s.Events, Names: a.names, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
-		&deliveriesRoutes{
+		&events.Routes{Store: s.Events, Names: a.names, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
+		&deliveries.Routes{
 			Store: s.Deliveries, Letters: s.DeadLetters, IDs: a.IDs, Names: a.names, Effects: a.effects, Circuits: circuits, Describer: a.Describer, Hooks: o.Hooks,
 		},
-		&replaysRoutes{Store: s.Replays, Clock: a.Clock, IDs: a.IDs, Names: a.names, Replayer: a.Replayer, Retention: o.Retention},
-		&expungesRoutes{
+		&replays.Routes{Store: s.Replays, Clock: a.Clock, IDs: a.IDs, Names: a.names, Replayer: a.Replayer, Retention: o.Retention},
+		&expunges.Routes{
 			Store: s.Expunges, Clock: a.Clock, IDs: a.IDs, Names: a.names, Effects: a.effects, Archive: archives, Expunger: a.Expunger, FilesHeld: o.FilesHeld,
 		},
-		newNotices(noticesDeps{Store: s.Notices, Clock: a.Clock, IDs: a.IDs, Names: a.names, Guard: a.Guard, PublicURL: o.PublicURL, Mail: o.Mail}),
-		&operationsRoutes{s.Operations, a.Clock, a.Cluster, o.Host},
-		&keysRoutes{s.Keys, a.IDs, a.names, a.forget},
-		&holdRoutes{s.Hold, a.Expunger},
-		&inspectionsRoutes{s.Inspections, a.names},
-		&statsRoutes{s.Stats, a.names},
-		&portalRoutes{s.Portal},
-		&auditRoutes{s.Audit, a.names},
-		&searchRoutes{s.Search, a.names},
+		notices.New(notices.Deps{Store: s.Notices, Clock: a.Clock, IDs: a.IDs, Names: a.names, Guard: a.Guard, PublicURL: o.PublicURL, Mail: o.Mail}),
+		&operations.Routes{Store: s.Operations, Clock: a.Clock, Cluster: a.Cluster, Host: o.Host},
+		&keys.Routes{Store: s.Keys, IDs: a.IDs, Names: a.names, Forget: a.forget},
+		&hold.Routes{Store: s.Hold, Expunger: a.Expunger},
+		&inspections.Routes{Store: s.Inspections, Names: a.names},
+		&stats.Routes{Store: s.Stats, Names: a.names},
+		&portal.Routes{Store: s.Portal},
+		&audit.Routes{Store: s.Audit, Names: a.names},
+		&search.Routes{Store: s.Search, Names: a.names},
 	}
 }

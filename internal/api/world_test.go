@@ -20,6 +20,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/archives"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/store"
@@ -57,7 +58,7 @@ func newWorldOver(tb testing.TB, over store.Store, opts api.Options) *world {
 }
 
 // newWorldWith returns an API over a store and an archive; nil: there is none.
-func newWorldWith(tb testing.TB, over store.Store, archive api.Archive, opts api.Options) *world {
+func newWorldWith(tb testing.TB, over store.Store, archive archives.Archive, opts api.Options) *world {
 	tb.Helper()
 	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), log: new(buffer), receiver: new(receiver)}
 	w.publisher = &publisher{store: w.store, ids: w.ids}

@@ -37,6 +37,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/operations"
 	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/dispatch"
 	"github.com/postrider/postrider/internal/egress"
@@ -93,7 +94,7 @@ type App struct {
 	backlogs   *quota.Backlogs
 	disk       *disk
 	dispatcher *dispatch.Dispatcher
-	cluster    api.Cluster // nil: one process uses the store
+	cluster    operations.Cluster // nil: one process uses the store
 	janitor    *janitor.Janitor
 	archive    keptArchive
 	replays    *replay.Runner

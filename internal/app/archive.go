@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/archives"
 	"github.com/postrider/postrider/internal/archive"
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/janitor"
@@ -118,7 +118,7 @@ func (k keptArchive) expunger() expunge.Archive {
 }
 
 // reader returns the archive for the API; nil: there is none.
-func (k keptArchive) reader() api.Archive {
+func (k keptArchive) reader() archives.Archive {
 	if k.Archive == nil {
 		return nil
 	}

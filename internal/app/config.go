@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/api"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/egress"
 )
 
@@ -70,7 +70,7 @@ type Config struct {
 	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports that requests may go to, separated by commas, or any."`
 	EgressProxy string         `name:"egress-proxy" setting:"" group:"Egress" placeholder:"URL" help:"Proxy for all connections to receivers: an http, https or socks5 URL. Postrider still resolves and checks the addresses itself and gives the proxy an address, not a name. A password in the flag is refused; set it in the environment or the file of --config. Default: no proxy."`
 
-	// "off" or one of [api.VerifyMethods]; see verify.
+	// "off" or one of [apiendpoints.VerifyMethods]; see verify.
 	VerifyEndpoints string `name:"verify-endpoints" setting:"" group:"Egress" default:"off" help:"How a receiver at a new URL must agree before events are sent to it: challenge (it echoes a signed POST), cloudevents (an OPTIONS handshake), or off for no such check."`
 
 	// Empty: text in dev mode, else JSON; see format.
@@ -134,7 +134,7 @@ func (c Config) Validate(named func(setting string) string) error {
 	refuse(err != nil, "egress-proxy", reasonOf(err))
 	refuse(named("egress-proxy") == "--egress-proxy" && holdsPassword(c.EgressProxy), "egress-proxy",
 		"must not hold a password, which every user of this machine can read; use POSTRIDER_EGRESS_PROXY or the file")
-	refuse(!slices.Contains(append([]string{verifyOff}, api.VerifyMethods...), c.VerifyEndpoints), "verify-endpoints", "must be off, challenge or cloudevents")
+	refuse(!slices.Contains(append([]string{verifyOff}, apiendpoints.VerifyMethods...), c.VerifyEndpoints), "verify-endpoints", "must be off, challenge or cloudevents")
 	refuse(!slices.Contains([]string{"", "json", "text"}, c.LogFormat), "log-format", "must be json or text")
 	_, err = parseLevels(c.LogLevel)
 	refuse(err != nil, "log-level", reasonOf(err))

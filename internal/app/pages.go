@@ -8,6 +8,9 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
+	"github.com/postrider/postrider/internal/api/notices"
+	"github.com/postrider/postrider/internal/api/sessions"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -27,7 +30,7 @@ func (a *App) newFront(handler *api.Handler) *front {
 	sessions := people{handler.Sessions(), a.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
 		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: a.store,
-		Standard: api.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
+		Standard: apiendpoints.StandardPolicy(), Now: a.store.Clock().Wall, Live: liveAttempts{a.live},
 		Identity: a.config.identity(a.config.publicURL(a.Addr()), sessions),
 	}, web.Options{
 		PublicURL: a.config.publicURL(a.Addr()), AllowHTTP: a.config.allowsHTTP(), Emails: a.config.sendsEmails(a.Addr()),
@@ -79,7 +82,7 @@ func (l liveAttempts) Subscribe(ctx context.Context, w observe.Watch) func() ([]
 }
 
 // readers gives the pages the links of emails in their own form.
-type readers struct{ *api.Readers }
+type readers struct{ *notices.Readers }
 
 // Find implements [web.Readers].
 func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (web.Reader, error) {
@@ -89,7 +92,7 @@ func (r readers) Find(ctx context.Context, action postrider.LinkAction, text str
 
 // people gives the pages the sessions of the API in their own form.
 type people struct {
-	sessions *api.Sessions
+	sessions *sessions.Sessions
 	settings store.PortalSettings
 }
 

@@ -61,7 +61,7 @@ func ExportKeys(ctx context.Context, c StoreConfig, path string) error {
 // type of the result.
 type reencrypter struct{ *secrets.Secrets }
 
-// Reencrypt implements [api.Reencrypter].
+// Reencrypt implements [secrets.Reencrypter].
 func (r reencrypter) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
 	done, err := r.Secrets.Reencrypt(ctx)
 	return apitypes.Reencrypted(done), err

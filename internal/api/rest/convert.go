@@ -1,5 +1,7 @@
 package rest
 
+import "github.com/postrider/postrider/apitypes"
+
 // Reply is a response with a body, in the form that huma expects.
 type Reply[B any] struct {
 	Body B
@@ -24,3 +26,13 @@ func RespondWith[V, B any](view func(V) B) func(V, error) (*Reply[B], error) {
 
 // None is a request without parameters, or a response without a body.
 type None struct{}
+
+// Set sets a field to the value of the request, or to the default if the
+// request has null. An omitted field is unchanged.
+func Set[T any](field *T, to apitypes.Optional[T], standard T) {
+	if value, ok := to.Get(); ok {
+		*field = value
+	} else if to.IsNull() {
+		*field = standard
+	}
+}

@@ -82,7 +82,7 @@ type Stores struct {
 	Keys        keys.Store
 	Notices     notices.Store
 	Operations  operations.Store
-	Portal      portal.Store
+	Portal      store.PortalSettings
 	Replays     replays.Store
 	Search      search.Store
 	Secrets     secrets.Store
@@ -148,7 +148,7 @@ type Options struct {
 	// AccountReads is how many reads of all callers that are bound to an account run at a
 	// time. Default: half of the processors, at least 1 and at most 4.
 	AccountReads int
-	// Verify is the method of [VerifyMethods] by which new URLs must be
+	// Verify is the method of [endpoints.VerifyMethods] by which new URLs must be
 	// verified. Empty: endpoints need no verification.
 	Verify string
 	// PublicURL is the URL by which people reach this server, without a path. One-time

@@ -19,20 +19,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewAccount returns an account in the form of a response. The uid is null if
-// there is none; a deleted account has the time of its deletion.
-func viewAccount(a postrider.Account) apitypes.Account {
-	return apitypes.Account{
-		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, CreatedAt: render.Instant(a.CreatedAt),
-		DeletedAt: render.TimeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
-	}
-}
-
-// accountPath has the path parameter that names an account.
-type accountPath struct {
-	Account string `path:"account" doc:"Id or uid of the account."`
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Accounts is the method of store.Access.
@@ -47,7 +33,7 @@ type Store interface {
 	PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) error
 	// QuotaUse is the method of store.Quotas.
 	QuotaUse(ctx context.Context, account postrider.AccountID) (postrider.QuotaUse, error)
-	// Now is the method of store.Upkeep.
+	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -99,6 +85,20 @@ func (s *Routes) Register(rt *rest.Router) {
 		Scope:       admin, Status: 204, Withdraws: true,
 	}, s.deleteAccount)
 	s.registerQuotas(rt)
+}
+
+// viewAccount returns an account in the form of a response. The uid is null if
+// there is none; a deleted account has the time of its deletion.
+func viewAccount(a postrider.Account) apitypes.Account {
+	return apitypes.Account{
+		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, CreatedAt: render.Instant(a.CreatedAt),
+		DeletedAt: render.TimeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
+	}
+}
+
+// accountPath has the path parameter that names an account.
+type accountPath struct {
+	Account string `path:"account" doc:"Id or uid of the account."`
 }
 
 // createAccount creates an account. The creation time is the store's, so that

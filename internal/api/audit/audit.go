@@ -12,18 +12,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewAudit returns an audit entry in the form of a response.
-func viewAudit(e postrider.AuditEntry) apitypes.AuditEntry {
-	details := e.Details
-	if details == nil {
-		details = map[string]string{}
-	}
-	return apitypes.AuditEntry{
-		ID: e.ID, At: render.Instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: render.OrNull(e.Key), Session: render.OrNull(e.Session), Name: e.Name,
-		Account: render.OrNull(e.Account), Object: render.OrNull(e.Object), ObjectID: render.OrNull(e.ObjectID), Request: e.Request, Details: details,
-	}
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// AuditEntries is the method of store.Audit.
@@ -44,6 +32,18 @@ func (s *Routes) Register(rt *rest.Router) {
 		Description: "It has every change, replay, test and look at secrets, every login, and every request that was refused for its scopes.",
 		Scope:       postrider.ScopeAdmin,
 	}, s.listAudit)
+}
+
+// viewAudit returns an audit entry in the form of a response.
+func viewAudit(e postrider.AuditEntry) apitypes.AuditEntry {
+	details := e.Details
+	if details == nil {
+		details = map[string]string{}
+	}
+	return apitypes.AuditEntry{
+		ID: e.ID, At: render.Instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: render.OrNull(e.Key), Session: render.OrNull(e.Session), Name: e.Name,
+		Account: render.OrNull(e.Account), Object: render.OrNull(e.Object), ObjectID: render.OrNull(e.ObjectID), Request: e.Request, Details: details,
+	}
 }
 
 // listAudit lists the entries that all given filters select.

@@ -1,5 +1,6 @@
 // Package circuits is the part of the API that shows the circuits of endpoints, and opens, closes
-// and probes them for people. What a person sets holds, whatever the attempts do meanwhile.
+// and probes them for people. A change that attempts make at the same time is no
+// obstacle to that of a person.
 package circuits
 
 import (
@@ -14,43 +15,6 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
-
-// circuitTries is how many times a manual change of a circuit is tried.
-// Attempts of the endpoint may change the circuit between the read and the
-// write.
-const circuitTries = 5
-
-// viewCircuit returns a circuit in the form of a response. It converts the times of the store's
-// clock to wall-clock time. Zero times become null.
-func (s *Routes) viewCircuit(c postrider.Circuit) apitypes.Circuit {
-	c = s.Clock.ShownCircuit(c)
-	return apitypes.Circuit{
-		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: render.OrNull(c.Reason),
-		OpenedAt: render.TimeOrNull(c.OpenedAt), ProbeAt: render.TimeOrNull(c.ProbeAt), CooldownMS: c.Cooldown.Milliseconds(),
-		FailingSince: render.TimeOrNull(c.FailingSince), PacedUntil: render.TimeOrNull(c.PacedUntil), Failures: c.Failures,
-		LastAttemptAt: render.TimeOrNull(c.LastAttemptAt), LastOutcome: render.OrNull(c.LastOutcome), Generation: c.Generation,
-	}
-}
-
-// fullCircuit returns viewCircuit with how much is sent to the endpoint now, and its last
-// failure.
-func (s *Routes) fullCircuit(ctx context.Context, c postrider.Circuit) (*rest.Reply[apitypes.Circuit], error) {
-	view := s.viewCircuit(c)
-	failures, err := render.LastFailures(ctx, s.Store, c.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	view.LastFailure = failures[c.Endpoint]
-	if s.Pacer == nil {
-		return rest.Respond(view), nil
-	}
-	if p, ok := s.Pacer.Pace(ctx, c.Endpoint); ok {
-		view.Pace = &apitypes.Pace{
-			Slots: p.Slots, Limit: p.Limit, InFlight: p.InFlight, Reason: render.OrNull(string(p.Reason)), ResumesAt: render.TimeOrNull(p.ResumesAt),
-		}
-	}
-	return rest.Respond(view), nil
-}
 
 // Store is the part of the store that this package reads and changes.
 type Store interface {
@@ -93,6 +57,43 @@ func (s *Routes) Register(rt *rest.Router) {
 		Codes:   []string{"endpoint_deleted", "endpoint_set_aside", "conflict"},
 		Scope:   postrider.ScopeWebhooksOperate, Body: apitypes.CircuitUpdate{}, Withdraws: true,
 	}, s.setCircuit)
+}
+
+// circuitTries is how many times a manual change of a circuit is tried.
+// Attempts of the endpoint may change the circuit between the read and the
+// write.
+const circuitTries = 5
+
+// viewCircuit returns a circuit in the form of a response. It converts the times of the store's
+// clock to wall-clock time. Zero times become null.
+func (s *Routes) viewCircuit(c postrider.Circuit) apitypes.Circuit {
+	c = s.Clock.ShownCircuit(c)
+	return apitypes.Circuit{
+		Status: cmp.Or(c.Status, postrider.CircuitClosed), Reason: render.OrNull(c.Reason),
+		OpenedAt: render.TimeOrNull(c.OpenedAt), ProbeAt: render.TimeOrNull(c.ProbeAt), CooldownMS: c.Cooldown.Milliseconds(),
+		FailingSince: render.TimeOrNull(c.FailingSince), PacedUntil: render.TimeOrNull(c.PacedUntil), Failures: c.Failures,
+		LastAttemptAt: render.TimeOrNull(c.LastAttemptAt), LastOutcome: render.OrNull(c.LastOutcome), Generation: c.Generation,
+	}
+}
+
+// fullCircuit returns viewCircuit with how much is sent to the endpoint now, and its last
+// failure.
+func (s *Routes) fullCircuit(ctx context.Context, c postrider.Circuit) (*rest.Reply[apitypes.Circuit], error) {
+	view := s.viewCircuit(c)
+	failures, err := render.LastFailures(ctx, s.Store, c.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	view.LastFailure = failures[c.Endpoint]
+	if s.Pacer == nil {
+		return rest.Respond(view), nil
+	}
+	if p, ok := s.Pacer.Pace(ctx, c.Endpoint); ok {
+		view.Pace = &apitypes.Pace{
+			Slots: p.Slots, Limit: p.Limit, InFlight: p.InFlight, Reason: render.OrNull(string(p.Reason)), ResumesAt: render.TimeOrNull(p.ResumesAt),
+		}
+	}
+	return rest.Respond(view), nil
 }
 
 // getCircuit returns the circuit of an endpoint that is not deleted.

@@ -16,89 +16,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewWaiting returns the reason for which a delivery waits; null: it does not
-// wait.
-func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
-	if w.Reason == "" {
-		return nil
-	}
-	return &apitypes.Waiting{Reason: w.Reason, Until: render.TimeOrNull(w.Until), Delivery: render.OrNull(w.For)}
-}
-
-// nextAttempt returns the time of the next attempt as far as it is known; zero:
-// it is not. It is in the past only for a delivery that is due. The stored time alone
-// would mislead: a delivery that is due at an endpoint with an open circuit is sent
-// after the probe, and at a paused endpoint nobody knows when.
-func nextAttempt(d postrider.Delivery) time.Time {
-	if d.Waiting.Reason == postrider.WaitDue {
-		return d.NextAttemptAt
-	}
-	return d.Waiting.Until
-}
-
-// viewDelivery returns a delivery in the form of a response. The creation time
-// is that of its id.
-func viewDelivery(d postrider.Delivery) apitypes.Delivery {
-	return apitypes.Delivery{
-		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
-		EventType: d.EventType, Test: postrider.IsTest(d.Event), Status: d.Status, Reason: render.OrNull(d.Reason), Attempts: d.Attempts,
-		NextAttemptAt: render.TimeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: render.Instant(d.ID.Time()), FinishedAt: render.TimeOrNull(d.FinishedAt),
-		LastStatusCode: render.OrNull(d.LastStatusCode), LastError: render.OrNull(d.LastError), ReplayedFrom: render.OrNull(d.ReplayedFrom),
-		ReplayJob: render.OrNull(d.ReplayJob),
-	}
-}
-
-// viewAttempt returns an attempt in the form of a response. A response body
-// that is not UTF-8 is returned as base64 in another field, because JSON text
-// cannot hold it.
-func viewAttempt(a postrider.Attempt) apitypes.Attempt {
-	view := apitypes.Attempt{
-		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number,
-		Outcome: a.Outcome, StatusCode: render.OrNull(a.StatusCode), RetryAfterMS: render.OrNull(a.RetryAfter.Milliseconds()),
-		StartedAt: render.Instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Timing: viewTiming(a), Error: render.OrNull(a.Error), FinalURL: render.OrNull(a.FinalURL),
-		RequestHead: render.OrNull(string(a.RequestHead)), ResponseHead: render.OrNull(string(a.ResponseHead)), Stale: a.Stale,
-		StatusAfter: a.StatusAfter, NextAttemptAt: render.TimeOrNull(a.NextAt),
-	}
-	if text, ok := render.BodyText(a); ok {
-		view.ResponseBody = render.OrNull(text)
-	}
-	if !utf8.Valid(a.ResponseBody) {
-		view.ResponseBytes = a.ResponseBody
-	}
-	return view
-}
-
-// viewTiming returns what the duration of an attempt was spent on; null: nobody knows.
-func viewTiming(a postrider.Attempt) *apitypes.Timing {
-	t := a.Timing
-	if t == (postrider.Timing{}) {
-		return nil
-	}
-	return &apitypes.Timing{
-		Reused: t.Reused, DNSUS: t.DNS.Microseconds(), ConnectUS: t.Connect.Microseconds(), TLSUS: t.TLS.Microseconds(),
-		FirstByteUS: t.FirstByte.Microseconds(), RestUS: t.Rest(a.Duration).Microseconds(),
-	}
-}
-
-// DeliveryPath names a delivery.
-type DeliveryPath struct {
-	Delivery string `path:"delivery"`
-}
-
-// endedCodes are the problem codes of the routes that need a pending delivery.
-var endedCodes = []string{"delivery_delivered", "delivery_dead", "delivery_cancelled", "delivery_skipped"}
-
-// replayCodes are the problem codes of the routes that replay one delivery. A dead letter
-// is never delivery_pending.
-var (
-	replayCodes     = append([]string{"delivery_pending"}, deadReplayCodes...)
-	deadReplayCodes = []string{"conflict", "dead_letter_discarded", "endpoint_deleted", "replay_pending", "gone"}
-)
-
-// replayDescription says what is replayed and how often. All routes that replay one
-// delivery have it.
-const replayDescription = "The receiver gets the event once more, with the same event id. It is a conflict while the last replay of the dead letter is pending, and once the dead letter is discarded. After the last replay has ended, however it ended, the dead letter can be replayed again."
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Deliveries is the method of store.Ledger.
@@ -200,7 +117,90 @@ func (s *Routes) Register(rt *rest.Router) {
 	s.registerDeadLetters(rt)
 }
 
-// Register registers the routes that replay, cancel, retry and release deliveries.
+// viewWaiting returns the reason for which a delivery waits; null: it does not
+// wait.
+func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
+	if w.Reason == "" {
+		return nil
+	}
+	return &apitypes.Waiting{Reason: w.Reason, Until: render.TimeOrNull(w.Until), Delivery: render.OrNull(w.For)}
+}
+
+// nextAttempt returns the time of the next attempt as far as it is known; zero:
+// it is not. It is in the past only for a delivery that is due. The stored time alone
+// would mislead: a delivery that is due at an endpoint with an open circuit is sent
+// after the probe, and at a paused endpoint nobody knows when.
+func nextAttempt(d postrider.Delivery) time.Time {
+	if d.Waiting.Reason == postrider.WaitDue {
+		return d.NextAttemptAt
+	}
+	return d.Waiting.Until
+}
+
+// viewDelivery returns a delivery in the form of a response. The creation time
+// is that of its id.
+func viewDelivery(d postrider.Delivery) apitypes.Delivery {
+	return apitypes.Delivery{
+		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
+		EventType: d.EventType, Test: postrider.IsTest(d.Event), Status: d.Status, Reason: render.OrNull(d.Reason), Attempts: d.Attempts,
+		NextAttemptAt: render.TimeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: render.Instant(d.ID.Time()), FinishedAt: render.TimeOrNull(d.FinishedAt),
+		LastStatusCode: render.OrNull(d.LastStatusCode), LastError: render.OrNull(d.LastError), ReplayedFrom: render.OrNull(d.ReplayedFrom),
+		ReplayJob: render.OrNull(d.ReplayJob),
+	}
+}
+
+// viewAttempt returns an attempt in the form of a response. A response body
+// that is not UTF-8 is returned as base64 in another field, because JSON text
+// cannot hold it.
+func viewAttempt(a postrider.Attempt) apitypes.Attempt {
+	view := apitypes.Attempt{
+		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number,
+		Outcome: a.Outcome, StatusCode: render.OrNull(a.StatusCode), RetryAfterMS: render.OrNull(a.RetryAfter.Milliseconds()),
+		StartedAt: render.Instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Timing: viewTiming(a), Error: render.OrNull(a.Error), FinalURL: render.OrNull(a.FinalURL),
+		RequestHead: render.OrNull(string(a.RequestHead)), ResponseHead: render.OrNull(string(a.ResponseHead)), Stale: a.Stale,
+		StatusAfter: a.StatusAfter, NextAttemptAt: render.TimeOrNull(a.NextAt),
+	}
+	if text, ok := render.BodyText(a); ok {
+		view.ResponseBody = render.OrNull(text)
+	}
+	if !utf8.Valid(a.ResponseBody) {
+		view.ResponseBytes = a.ResponseBody
+	}
+	return view
+}
+
+// viewTiming returns what the duration of an attempt was spent on; null: nobody knows.
+func viewTiming(a postrider.Attempt) *apitypes.Timing {
+	t := a.Timing
+	if t == (postrider.Timing{}) {
+		return nil
+	}
+	return &apitypes.Timing{
+		Reused: t.Reused, DNSUS: t.DNS.Microseconds(), ConnectUS: t.Connect.Microseconds(), TLSUS: t.TLS.Microseconds(),
+		FirstByteUS: t.FirstByte.Microseconds(), RestUS: t.Rest(a.Duration).Microseconds(),
+	}
+}
+
+// DeliveryPath names a delivery.
+type DeliveryPath struct {
+	Delivery string `path:"delivery"`
+}
+
+// endedCodes are the problem codes of the routes that need a pending delivery.
+var endedCodes = []string{"delivery_delivered", "delivery_dead", "delivery_cancelled", "delivery_skipped"}
+
+// replayCodes are the problem codes of the routes that replay one delivery. A dead letter
+// is never delivery_pending.
+var (
+	replayCodes     = append([]string{"delivery_pending"}, deadReplayCodes...)
+	deadReplayCodes = []string{"conflict", "dead_letter_discarded", "endpoint_deleted", "replay_pending", "gone"}
+)
+
+// replayDescription says what is replayed and how often. All routes that replay one
+// delivery have it.
+const replayDescription = "The receiver gets the event once more, with the same event id. It is a conflict while the last replay of the dead letter is pending, and once the dead letter is discarded. After the last replay has ended, however it ended, the dead letter can be replayed again."
+
+// registerActions registers the routes that replay, cancel, retry and release deliveries.
 func (s *Routes) registerActions(rt *rest.Router) {
 	operate := postrider.ScopeWebhooksOperate
 	rest.Handle(rt, rest.Route{

@@ -22,50 +22,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewEndpoint returns an endpoint in the form of a response. The secrets serve
-// only for the warnings.
-func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
-	patterns := make([]string, 0, len(e.EventTypes))
-	for _, p := range e.EventTypes {
-		patterns = append(patterns, string(p))
-	}
-	view := apitypes.Endpoint{
-		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: render.OrNull(e.UID), URL: e.URL, Description: e.Description,
-		EventTypes: patterns, Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince), FullSince: render.TimeOrNull(e.FullSince), PolicyError: render.OrNull(e.PolicyError),
-		Warnings: s.warnings(e, secrets), VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
-	}
-	if e.PolicyError == "" {
-		view.Policy = viewPolicy(e.Policy)
-	}
-	return view
-}
-
-// warnings returns the reasons for which nothing is sent to the endpoint, will not be
-// after the last secret expires, or for which new events are skipped. The list is empty,
-// not null, if there are none.
-func (s *Routes) warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
-	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
-	texts := []string{}
-	if e.Status == postrider.EndpointDeleted {
-		return texts
-	}
-	switch {
-	case e.PolicyError != "":
-		texts = append(texts, "policy_unreadable")
-	case len(secrets) == 0:
-		texts = append(texts, "no_secret")
-	case !slices.ContainsFunc(secrets, lasts):
-		texts = append(texts, "secrets_expire")
-	}
-	if s.requireVerified(e, postrider.EndpointEnabled) != nil {
-		texts = append(texts, reasonUnverified)
-	}
-	if !e.FullSince.IsZero() {
-		texts = append(texts, postrider.ReasonBacklogFull)
-	}
-	return texts
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Endpoints is the method of store.Directory.
@@ -82,7 +38,7 @@ type Store interface {
 	OrderedKeys(ctx context.Context, q store.OrderedKeyQuery) (store.Page[store.OrderedKey], error)
 	// HealthHistory is the method of store.Ledger.
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
-	// Now is the method of store.Upkeep.
+	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -240,6 +196,50 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.testEndpoint)
 	s.registerOrdering(rt)
 	s.registerHealth(rt)
+}
+
+// viewEndpoint returns an endpoint in the form of a response. The secrets serve
+// only for the warnings.
+func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
+	patterns := make([]string, 0, len(e.EventTypes))
+	for _, p := range e.EventTypes {
+		patterns = append(patterns, string(p))
+	}
+	view := apitypes.Endpoint{
+		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: render.OrNull(e.UID), URL: e.URL, Description: e.Description,
+		EventTypes: patterns, Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince), FullSince: render.TimeOrNull(e.FullSince), PolicyError: render.OrNull(e.PolicyError),
+		Warnings: s.warnings(e, secrets), VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
+	}
+	if e.PolicyError == "" {
+		view.Policy = viewPolicy(e.Policy)
+	}
+	return view
+}
+
+// warnings returns the reasons for which nothing is sent to the endpoint, will not be
+// after the last secret expires, or for which new events are skipped. The list is empty,
+// not null, if there are none.
+func (s *Routes) warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
+	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
+	texts := []string{}
+	if e.Status == postrider.EndpointDeleted {
+		return texts
+	}
+	switch {
+	case e.PolicyError != "":
+		texts = append(texts, "policy_unreadable")
+	case len(secrets) == 0:
+		texts = append(texts, "no_secret")
+	case !slices.ContainsFunc(secrets, lasts):
+		texts = append(texts, "secrets_expire")
+	}
+	if s.requireVerified(e, postrider.EndpointEnabled) != nil {
+		texts = append(texts, reasonUnverified)
+	}
+	if !e.FullSince.IsZero() {
+		texts = append(texts, postrider.ReasonBacklogFull)
+	}
+	return texts
 }
 
 // createEndpoint creates an endpoint with its secrets. All faults of the

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Register registers the routes that change the status of an endpoint.
+// registerStatusChanges registers the routes that change the status of an endpoint.
 func (s *Routes) registerStatusChanges(rt *rest.Router) {
 	for _, c := range statusChanges {
 		codes := []string{"endpoint_deleted", "conflict"}

@@ -13,16 +13,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewEvent returns an event in the form of a response. The data is copied
-// verbatim.
-func viewEvent(e postrider.Event) apitypes.Event {
-	return apitypes.Event{
-		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
-		OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
-		Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID), CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
-	}
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Events is the method of store.Ledger.
@@ -65,6 +55,16 @@ func (s *Routes) Register(rt *rest.Router) {
 		Scope:   read,
 	}, s.getEvent)
 	s.registerPublishing(rt)
+}
+
+// viewEvent returns an event in the form of a response. The data is copied
+// verbatim.
+func viewEvent(e postrider.Event) apitypes.Event {
+	return apitypes.Event{
+		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
+		OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
+		Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID), CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
+	}
 }
 
 // listEvents lists the events that all given filters select. Idempotency keys

@@ -16,41 +16,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewEventType returns an event type in the form of a response.
-func viewEventType(t postrider.EventType) apitypes.EventType {
-	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt)}
-	if len(t.Example) > 0 { // no bytes are no JSON, nil is null
-		view.Example = t.Example
-	}
-	return view
-}
-
-// maxExample is the largest example of an event type, in bytes. Lists have the examples,
-// so it keeps a page of the largest size below 2 MiB.
-const maxExample = 8 << 10
-
-// checkExample returns the fault of an example that is too large.
-func checkExample(example []byte) error {
-	if len(example) > maxExample {
-		return rest.TooLong("example", maxExample, "must have at most "+strconv.Itoa(maxExample)+" bytes")
-	}
-	return nil
-}
-
-// eventTypePath has the path parameter that names an event type.
-type eventTypePath struct {
-	Name string `path:"name"`
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
-	// EventTypes is the method of store.Catalogue.
-	EventTypes(ctx context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error)
-	// PutEventType is the method of store.Catalogue.
-	PutEventType(ctx context.Context, t postrider.EventType) error
-	// DeleteEventType is the method of store.Catalogue.
-	DeleteEventType(ctx context.Context, name string) error
-	// Now is the method of store.Upkeep.
+	store.Catalogue
+
+	// Now returns the store's time.
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -88,6 +58,32 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Delete an event type from the catalogue",
 		Scope:   admin, Status: 204,
 	}, s.deleteEventType)
+}
+
+// viewEventType returns an event type in the form of a response.
+func viewEventType(t postrider.EventType) apitypes.EventType {
+	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt)}
+	if len(t.Example) > 0 { // no bytes are no JSON, nil is null
+		view.Example = t.Example
+	}
+	return view
+}
+
+// maxExample is the largest example of an event type, in bytes. Lists have the examples,
+// so it keeps a page of the largest size below 2 MiB.
+const maxExample = 8 << 10
+
+// checkExample returns the fault of an example that is too large.
+func checkExample(example []byte) error {
+	if len(example) > maxExample {
+		return rest.TooLong("example", maxExample, "must have at most "+strconv.Itoa(maxExample)+" bytes")
+	}
+	return nil
+}
+
+// eventTypePath has the path parameter that names an event type.
+type eventTypePath struct {
+	Name string `path:"name"`
 }
 
 // createEventType adds an event type to the catalogue. A name that exists is a

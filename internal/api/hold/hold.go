@@ -1,5 +1,5 @@
 // Package hold is the part of the API that shows and ends the hold of a store that was restored. It is
-// the smallest feature: copy it to begin another one.
+// a small feature with all parts that one has: copy it to begin another.
 package hold
 
 import (

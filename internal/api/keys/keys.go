@@ -18,20 +18,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewKey returns an API key in the form of a response, without its text.
-// Without scopes the list is empty, not null.
-func viewKey(k postrider.APIKey) apitypes.Key {
-	return apitypes.Key{
-		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: render.OrNull(k.Account), CreatedAt: render.Instant(k.CreatedAt),
-		ExpiresAt: render.TimeOrNull(k.ExpiresAt), RevokedAt: render.TimeOrNull(k.RevokedAt), LastUsedAt: render.TimeOrNull(k.LastUsedAt),
-	}
-}
-
-// keyPath has the path parameter that names an API key.
-type keyPath struct {
-	Key string `path:"key"`
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Keys is the method of store.Access.
@@ -40,7 +26,7 @@ type Store interface {
 	PutKey(ctx context.Context, k postrider.APIKey) error
 	// RevokeKey is the method of store.Access.
 	RevokeKey(ctx context.Context, key postrider.KeyID) error
-	// Now is the method of store.Upkeep.
+	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -76,6 +62,20 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Revoke an API key",
 		Scope:   admin, Status: 204,
 	}, s.revokeKey)
+}
+
+// viewKey returns an API key in the form of a response, without its text.
+// Without scopes the list is empty, not null.
+func viewKey(k postrider.APIKey) apitypes.Key {
+	return apitypes.Key{
+		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: render.OrNull(k.Account), CreatedAt: render.Instant(k.CreatedAt),
+		ExpiresAt: render.TimeOrNull(k.ExpiresAt), RevokedAt: render.TimeOrNull(k.RevokedAt), LastUsedAt: render.TimeOrNull(k.LastUsedAt),
+	}
+}
+
+// keyPath has the path parameter that names an API key.
+type keyPath struct {
+	Key string `path:"key"`
 }
 
 // createKey creates a key. Its response is the only one with the key's text;

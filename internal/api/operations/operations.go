@@ -38,7 +38,7 @@ type Store interface {
 	Due(ctx context.Context, d store.Due) ([]store.DueLane, error)
 	// DeadLetterGroups is the method of store.Finder.
 	DeadLetterGroups(ctx context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error)
-	// Now is the method of store.Upkeep.
+	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 }
 

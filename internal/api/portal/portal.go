@@ -23,44 +23,11 @@ import (
 	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/shape"
+	"github.com/postrider/postrider/internal/store"
 )
-
-const (
-	// The limits of the portal's settings.
-	maxPortalName   = 64
-	maxFrameOrigins = 16
-	maxLogo         = 64 << 10 // bytes
-	maxLogoSide     = 512      // pixels
-	// minContrast is the contrast that text needs (WCAG 2.2, 1.4.3).
-	minContrast = 4.5
-)
-
-// viewPortal returns the settings in the form of a response.
-func viewPortal(p postrider.Portal) apitypes.Portal {
-	view := apitypes.Portal{
-		Name: p.Name, Colour: render.OrNull(p.Colour), FrameOrigins: append([]string{}, p.FrameOrigins...),
-		Options: p.SessionOptions(), UpdatedAt: render.TimeOrNull(p.UpdatedAt),
-	}
-	if p.Logo != [32]byte{} {
-		view.Logo = new(hex.EncodeToString(p.Logo[:]))
-	}
-	return view
-}
-
-// Store is the part of the store that this package reads and changes.
-type Store interface {
-	// Portal is the method of store.PortalSettings.
-	Portal(ctx context.Context) (postrider.Portal, error)
-	// PutPortal is the method of store.PortalSettings.
-	PutPortal(ctx context.Context, p postrider.Portal) error
-	// Logo is the method of store.PortalSettings.
-	Logo(ctx context.Context) ([]byte, error)
-	// PutLogo is the method of store.PortalSettings.
-	PutLogo(ctx context.Context, png []byte) error
-}
 
 // Routes serves the settings of the customer portal.
-type Routes struct{ Store Store }
+type Routes struct{ Store store.PortalSettings }
 
 // Register registers the routes of the portal's settings. Every caller that sees a page
 // may read them.
@@ -93,6 +60,28 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Delete the logo of the customer portal",
 		Scope:   admin, Status: 204,
 	}, s.deleteLogo)
+}
+
+const (
+	// The limits of the portal's settings.
+	maxPortalName   = 64
+	maxFrameOrigins = 16
+	maxLogo         = 64 << 10 // bytes
+	maxLogoSide     = 512      // pixels
+	// minContrast is the contrast that text needs (WCAG 2.2, 1.4.3).
+	minContrast = 4.5
+)
+
+// viewPortal returns the settings in the form of a response.
+func viewPortal(p postrider.Portal) apitypes.Portal {
+	view := apitypes.Portal{
+		Name: p.Name, Colour: render.OrNull(p.Colour), FrameOrigins: append([]string{}, p.FrameOrigins...),
+		Options: p.SessionOptions(), UpdatedAt: render.TimeOrNull(p.UpdatedAt),
+	}
+	if p.Logo != [32]byte{} {
+		view.Logo = new(hex.EncodeToString(p.Logo[:]))
+	}
+	return view
 }
 
 func (s *Routes) getPortal(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Portal], error) {

@@ -17,6 +17,86 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
+// Store is the part of the store that this package reads and changes.
+type Store interface {
+	// ReplayJobs is the method of store.Replays.
+	ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error)
+	// PutReplayJob is the method of store.Replays.
+	PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
+	// SetReplayJob is the method of store.Replays.
+	SetReplayJob(ctx context.Context, r store.SetReplayJob) error
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+	// Endpoints is the method of store.Directory.
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// Events is the method of store.Ledger.
+	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
+	// Deliveries is the method of store.Ledger.
+	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
+	// DeadLetters is the method of store.Ledger.
+	DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error)
+}
+
+// Replayer runs replay jobs.
+type Replayer interface {
+	// Wake is called after a job was created or resumed. It must not block.
+	Wake()
+}
+
+// Routes serves replay jobs.
+type Routes struct {
+	Store    Store
+	Clock    *store.Clock
+	IDs      *store.IDs
+	Names    *rest.Names
+	Replayer Replayer
+	// Retention is for how long the server keeps what accounts may keep for a shorter time.
+	Retention postrider.AccountRetention
+}
+
+// Register registers the routes of replay jobs.
+func (s *Routes) Register(rt *rest.Router) {
+	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
+	rest.Handle(rt, rest.Route{
+		Name: "create-replay", Path: "POST /replays",
+		Summary:     "Replay or discard all deliveries that a filter selects",
+		Description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
+		Codes:       []string{"too_many_replays"},
+		Scope:       operate, Status: 201, Body: apitypes.ReplayCreate{}, Empty: true,
+	}, s.createReplay)
+	rest.Handle(rt, rest.Route{
+		Name: "count-replay", Path: "POST /replays/dry-run",
+		Summary: "Count the deliveries that a replay would select",
+		Scope:   read, Body: apitypes.ReplayCreate{}, Empty: true, Reads: true,
+	}, s.countReplay)
+	rest.Handle(rt, rest.Route{
+		Name: "list-replays", Path: "GET /replays",
+		Summary: "List replays, newest first",
+		Scope:   read,
+	}, s.listReplays)
+	rest.Handle(rt, rest.Route{
+		Name: "get-replay", Path: "GET /replays/{replay}",
+		Summary: "Get a replay, with what became of its deliveries",
+		Scope:   read,
+	}, s.getReplay)
+	for verb, status := range map[string]postrider.ReplayStatus{
+		"pause": postrider.ReplayPaused, "resume": postrider.ReplayRunning, "cancel": postrider.ReplayCancelled,
+	} {
+		codes := []string{"replay_done", "replay_failed", "replay_cancelled"}
+		if verb == "cancel" {
+			codes = codes[:2] // cancelled twice is no fault
+		}
+		rest.Handle(rt, rest.Route{
+			Name: verb + "-replay", Path: "POST /replays/{replay}/" + verb,
+			Summary:     map[string]string{"pause": "Pause a replay", "resume": "Resume a paused replay", "cancel": "Cancel a replay"}[verb],
+			Description: "The deliveries that it has made are not affected.",
+			Codes:       codes,
+			Scope:       operate,
+		}, s.setReplay(status))
+	}
+	s.registerEventReplays(rt)
+}
+
 const (
 	// defaultReplayRate and maxReplayRate are deliveries a second.
 	defaultReplayRate = 100
@@ -110,86 +190,6 @@ func (s *Routes) keptSince(ctx context.Context, job postrider.ReplayJob) (*apity
 // ReplayPath names a replay job.
 type ReplayPath struct {
 	Replay string `path:"replay"`
-}
-
-// Store is the part of the store that this package reads and changes.
-type Store interface {
-	// ReplayJobs is the method of store.Replays.
-	ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error)
-	// PutReplayJob is the method of store.Replays.
-	PutReplayJob(ctx context.Context, job postrider.ReplayJob) error
-	// SetReplayJob is the method of store.Replays.
-	SetReplayJob(ctx context.Context, r store.SetReplayJob) error
-	// Accounts is the method of store.Access.
-	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
-	// Endpoints is the method of store.Directory.
-	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
-	// Events is the method of store.Ledger.
-	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
-	// Deliveries is the method of store.Ledger.
-	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
-	// DeadLetters is the method of store.Ledger.
-	DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error)
-}
-
-// Replayer runs replay jobs.
-type Replayer interface {
-	// Wake is called after a job was created or resumed. It must not block.
-	Wake()
-}
-
-// Routes serves replay jobs.
-type Routes struct {
-	Store    Store
-	Clock    *store.Clock
-	IDs      *store.IDs
-	Names    *rest.Names
-	Replayer Replayer
-	// Retention is for how long the server keeps what accounts may keep for a shorter time.
-	Retention postrider.AccountRetention
-}
-
-// Register registers the routes of replay jobs.
-func (s *Routes) Register(rt *rest.Router) {
-	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
-	rest.Handle(rt, rest.Route{
-		Name: "create-replay", Path: "POST /replays",
-		Summary:     "Replay or discard all deliveries that a filter selects",
-		Description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
-		Codes:       []string{"too_many_replays"},
-		Scope:       operate, Status: 201, Body: apitypes.ReplayCreate{}, Empty: true,
-	}, s.createReplay)
-	rest.Handle(rt, rest.Route{
-		Name: "count-replay", Path: "POST /replays/dry-run",
-		Summary: "Count the deliveries that a replay would select",
-		Scope:   read, Body: apitypes.ReplayCreate{}, Empty: true, Reads: true,
-	}, s.countReplay)
-	rest.Handle(rt, rest.Route{
-		Name: "list-replays", Path: "GET /replays",
-		Summary: "List replays, newest first",
-		Scope:   read,
-	}, s.listReplays)
-	rest.Handle(rt, rest.Route{
-		Name: "get-replay", Path: "GET /replays/{replay}",
-		Summary: "Get a replay, with what became of its deliveries",
-		Scope:   read,
-	}, s.getReplay)
-	for verb, status := range map[string]postrider.ReplayStatus{
-		"pause": postrider.ReplayPaused, "resume": postrider.ReplayRunning, "cancel": postrider.ReplayCancelled,
-	} {
-		codes := []string{"replay_done", "replay_failed", "replay_cancelled"}
-		if verb == "cancel" {
-			codes = codes[:2] // cancelled twice is no fault
-		}
-		rest.Handle(rt, rest.Route{
-			Name: verb + "-replay", Path: "POST /replays/{replay}/" + verb,
-			Summary:     map[string]string{"pause": "Pause a replay", "resume": "Resume a paused replay", "cancel": "Cancel a replay"}[verb],
-			Description: "The deliveries that it has made are not affected.",
-			Codes:       codes,
-			Scope:       operate,
-		}, s.setReplay(status))
-	}
-	s.registerEventReplays(rt)
 }
 
 // createReplay stores a new job, and wakes the runner of this node.

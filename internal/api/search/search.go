@@ -16,9 +16,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxHits is the largest number of hits of a search.
-const maxHits = 20
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Find is the method of store.Finder.
@@ -48,6 +45,9 @@ func (s *Routes) Register(rt *rest.Router) {
 		Scope:       postrider.ScopeWebhooksRead,
 	}, s.listHits)
 }
+
+// maxHits is the largest number of hits of a search.
+const maxHits = 20
 
 // listHits searches. An id names one object, so there is nothing else to look for.
 func (s *Routes) listHits(ctx context.Context, in *struct {

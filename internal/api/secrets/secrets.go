@@ -22,49 +22,6 @@ import (
 	"github.com/postrider/postrider/signature"
 )
 
-const (
-	// After a rotation the old secrets stay valid for the overlap.
-	defaultOverlap = 24 * time.Hour
-	// maxSecrets is the largest number of secrets that a request can give a new
-	// endpoint.
-	maxSecrets = 5
-	// maxValid is the largest number of valid secrets of one endpoint. Each of
-	// them signs every request, so each makes the requests larger.
-	maxValid = 10
-)
-
-// The types of a secret. The key of a text secret is its characters, and it
-// signs by HMAC too.
-const (
-	typeHMAC    = "hmac"
-	typeText    = "text"
-	typeEd25519 = "ed25519"
-)
-
-// viewSecret returns a secret in the form of a response. The text is its plain
-// text. It is not used for a private key: a response shows only the public
-// half.
-func viewSecret(s postrider.Secret, text string) apitypes.Secret {
-	view := apitypes.Secret{
-		ID: s.ID, Type: typeEd25519, PublicKey: render.OrNull(s.Public),
-		CreatedAt: render.Instant(s.CreatedAt), ExpiresAt: render.TimeOrNull(s.ExpiresAt),
-	}
-	if s.Public == "" {
-		view.Type, view.Secret = typeText, &text
-		if strings.HasPrefix(text, "whsec_") {
-			view.Type = typeHMAC
-		}
-	}
-	return view
-}
-
-// SecretPath names a secret of an endpoint.
-type SecretPath struct {
-	rest.EndpointPath
-
-	Secret string `path:"secret"`
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Secrets is the method of store.Directory.
@@ -140,6 +97,49 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.revokeSecret)
 	s.registerReencryption(rt)
 	s.registerPublicKeys(rt)
+}
+
+const (
+	// After a rotation the old secrets stay valid for the overlap.
+	defaultOverlap = 24 * time.Hour
+	// maxSecrets is the largest number of secrets that a request can give a new
+	// endpoint.
+	maxSecrets = 5
+	// maxValid is the largest number of valid secrets of one endpoint. Each of
+	// them signs every request, so each makes the requests larger.
+	maxValid = 10
+)
+
+// The types of a secret. The key of a text secret is its characters, and it
+// signs by HMAC too.
+const (
+	typeHMAC    = "hmac"
+	typeText    = "text"
+	typeEd25519 = "ed25519"
+)
+
+// viewSecret returns a secret in the form of a response. The text is its plain
+// text. It is not used for a private key: a response shows only the public
+// half.
+func viewSecret(s postrider.Secret, text string) apitypes.Secret {
+	view := apitypes.Secret{
+		ID: s.ID, Type: typeEd25519, PublicKey: render.OrNull(s.Public),
+		CreatedAt: render.Instant(s.CreatedAt), ExpiresAt: render.TimeOrNull(s.ExpiresAt),
+	}
+	if s.Public == "" {
+		view.Type, view.Secret = typeText, &text
+		if strings.HasPrefix(text, "whsec_") {
+			view.Type = typeHMAC
+		}
+	}
+	return view
+}
+
+// SecretPath names a secret of an endpoint.
+type SecretPath struct {
+	rest.EndpointPath
+
+	Secret string `path:"secret"`
 }
 
 // listSecrets shows the secrets of an endpoint with their texts, so that an

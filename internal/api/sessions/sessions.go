@@ -62,7 +62,7 @@ type Store interface {
 	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
 	// Portal is the method of store.PortalSettings.
 	Portal(ctx context.Context) (postrider.Portal, error)
-	// Now is the method of store.Upkeep.
+	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 }
 

@@ -15,22 +15,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Query has the query parameters of stats.
-type Query struct {
-	From time.Time `query:"from" doc:"Beginning of the range; it is moved back to the beginning of its step. Default: an hour before to, by hours a day, by days 30 days."`
-	To   time.Time `query:"to" doc:"End of the range; it is moved on to the end of its step. Default, and latest: now."`
-	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the steps. Minutes are kept for 2 days, hours for 90 days, days for 2 years."`
-	Type string    `query:"type" doc:"Only this event type. Of an endpoint 100 types are counted apart, of an account 1000; all others together have the type other. Default: all types."`
-	TZ   string    `query:"tz" doc:"With days: the time zone of the days, by its IANA name, such as Europe/Berlin. They are made of hours, which are kept for 90 days. Default: UTC."`
-}
-
 // Store is the part of the store that this package reads and changes.
 type Store interface {
 	// Rollups is the method of store.Rollups.
 	Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error)
 	// Backlog is the method of store.Rollups.
 	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
-	// Now is the method of store.Upkeep.
+	// Now returns the store's time, read from the store itself.
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -60,6 +51,15 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Get the numbers of an endpoint", Description: description,
 		Scope: read,
 	}, s.getEndpointStats)
+}
+
+// Query has the query parameters of stats.
+type Query struct {
+	From time.Time `query:"from" doc:"Beginning of the range; it is moved back to the beginning of its step. Default: an hour before to, by hours a day, by days 30 days."`
+	To   time.Time `query:"to" doc:"End of the range; it is moved on to the end of its step. Default, and latest: now."`
+	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the steps. Minutes are kept for 2 days, hours for 90 days, days for 2 years."`
+	Type string    `query:"type" doc:"Only this event type. Of an endpoint 100 types are counted apart, of an account 1000; all others together have the type other. Default: all types."`
+	TZ   string    `query:"tz" doc:"With days: the time zone of the days, by its IANA name, such as Europe/Berlin. They are made of hours, which are kept for 90 days. Default: UTC."`
 }
 
 func (s *Routes) getStats(ctx context.Context, in *Query) (*rest.Reply[apitypes.Stats], error) {

@@ -154,7 +154,8 @@ func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Opti
 }
 
 // Publish stores the events, all or none, and returns a receipt for each. It
-// sets their ids and times. A [postrider.KeyTakenError] names the event
+// sets their ids and times. The caller has checked those of producers by
+// [postrider.Event.Check]. A [postrider.KeyTakenError] names the event
 // whose idempotency key stands for other content; a [postrider.OverloadError]
 // means that too many events wait already, and says when to try again. When ctx ends
 // first, the error wraps its cause. If the commit had not begun, nothing is stored, and

@@ -17,12 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// The limits of an event, in bytes, and of a batch, in events.
-const (
-	maxEventKey   = 256 // of an idempotency key and of an ordering key
-	maxAPIVersion = 64
-	maxBatch      = 1000
-)
+// maxBatch is the largest number of events of a batch.
+const maxBatch = 1000
 
 // envelopeSize is the space in a publish body for the fields besides data, in bytes.
 const envelopeSize = 16 << 10
@@ -30,21 +26,17 @@ const envelopeSize = 16 << 10
 // keyHeader is the request header with the idempotency key of a single event.
 const keyHeader = "Idempotency-Key"
 
-// hopsHeader is the header that counts how many webhook senders an event has
-// passed. A receiver that publishes because of a webhook copies the header, and
-// each sender adds one. So a loop of senders ends at maxHops.
+// hopsHeader is the header that counts how many webhook senders an event has passed; see
+// [postrider.MaxHops].
 const hopsHeader = "Webhook-Hops"
 
 // traceStateHeader is the request header that tools for traces add to it.
 const traceStateHeader = "Tracestate"
 
-// maxHops is the count from which on a publish is refused as a loop.
-const maxHops = 8
-
 // registerPublishing registers the two publish routes. They are served without huma,
 // because they carry most of the load.
 func (s *Routes) registerPublishing(rt *rest.Router) {
-	shortest, longest := 1, maxEventKey
+	shortest, longest := 1, postrider.MaxEventKey
 	key := &huma.Param{
 		Name: keyHeader, In: "header", Description: "Replaces idempotency_key in the body. If both are sent, they must be equal.",
 		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest},
@@ -161,7 +153,7 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	case e.IdempotencyKey != "":
 		return nil // checked with the body
 	}
-	if err := rest.CheckText(keyHeader, keys[0], maxEventKey); err != nil {
+	if err := rest.CheckText(keyHeader, keys[0], postrider.MaxEventKey); err != nil {
 		return err
 	}
 	e.IdempotencyKey = keys[0]
@@ -169,7 +161,7 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 }
 
 // readHops returns the hop count of the request, 0 without the header. It
-// returns ErrLoop from maxHops on.
+// returns [postrider.ErrLoop] from [postrider.MaxHops] on.
 func readHops(header http.Header) (int, error) {
 	values := header[hopsHeader]
 	if len(values) == 0 {
@@ -180,8 +172,8 @@ func readHops(header http.Header) (int, error) {
 		return 0, rest.Invalid(hopsHeader, postrider.FaultMalformed, "must be one number of at most 9 digits")
 	}
 	hops, err := strconv.Atoi(values[0])
-	if err == nil && hops >= maxHops {
-		err = rest.ErrLoop
+	if err == nil && hops >= postrider.MaxHops {
+		err = postrider.ErrLoop
 	}
 	return hops, err
 }
@@ -278,45 +270,19 @@ func within(at string, err error) error {
 	return err
 }
 
-// event converts a publish body to an event, or returns all its faults.
+// event converts a publish body to an event, or returns all its faults. Data that is too large is
+// a fault of the field, and a 413. A max_attempts of 0 is a fault, as a negative one is.
 func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
 	account, err := s.Names.RequireAccount(ctx, "account", b.Account)
-	err = errors.Join(err,
-		checkPublishedType(b.Type),
-		rest.CheckText("idempotency_key", b.IdempotencyKey, maxEventKey),
-		rest.CheckText("ordering_key", b.OrderingKey, maxEventKey),
-		rest.CheckText("api_version", b.APIVersion, maxAPIVersion),
-		checkMaxAttempts(b.MaxAttempts),
-		s.checkData("data", b.Data))
-	return postrider.Event{
-		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion,
-		OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey, MaxAttempts: *cmp.Or(b.MaxAttempts, new(int)),
-	}, err
-}
-
-// checkMaxAttempts refuses a number of attempts that no retry schedule can have; nil: the
-// event has none.
-func checkMaxAttempts(n *int) error {
-	if n != nil && (*n < 1 || *n > postrider.MaxRetryAttempts) {
-		return postrider.OutOfRange("max_attempts", 1, postrider.MaxRetryAttempts)
+	e := postrider.Event{
+		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion, OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
 	}
-	return nil
-}
-
-// checkPublishedType refuses what is no event type, and the types that only the server
-// publishes, so that a receiver can trust them: nobody else can send a postrider.test.
-func checkPublishedType(name string) error {
-	if postrider.IsOperational(name) {
-		return rest.Invalid("type", postrider.FaultNotAllowed, "must not begin with postrider., which is for the server's own events")
+	if b.MaxAttempts != nil {
+		e.MaxAttempts = cmp.Or(*b.MaxAttempts, -1)
 	}
-	return postrider.CheckType("type", name)
-}
-
-// checkData refuses data above MaxData. The error is both ErrTooLarge, for the
-// status 413, and a fault of the field.
-func (s *Routes) checkData(field string, data []byte) error {
-	if len(data) <= s.MaxData {
-		return nil
+	err = errors.Join(err, e.Check(s.MaxData))
+	if len(e.Data) > s.MaxData {
+		err = errors.Join(rest.ErrTooLarge, err)
 	}
-	return errors.Join(rest.ErrTooLarge, rest.TooLong(field, s.MaxData, fmt.Sprintf("must be at most %d bytes", s.MaxData)))
+	return e, err
 }

@@ -41,7 +41,6 @@ var (
 	errBadChunks    = errors.New("the chunks of the body are malformed")
 	errDraining     = errors.New("the server is stopping")
 	errStarting     = errors.New("the server is starting")
-	ErrLoop         = errors.New("the event is in a loop of webhook senders")
 	errUnaudited    = errors.New("the audit entry was not stored")
 	errTooOften     = errors.New("the same was done too often")
 )
@@ -75,7 +74,7 @@ var errorClasses = []errorClass{
 	{errTooOften, 429, "too_often", "the same was done too often; the detail names the limit, and Retry-After the wait"},
 	{postrider.ErrTooManyReads, 429, "too_many_reads", "too many reads of the account are under way; see Retry-After"},
 	{errOverBudget, 429, "overloaded", "the server has no memory for the body of this request; see Retry-After"},
-	{ErrLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
+	{postrider.ErrLoop, 422, "loop_detected", "the event has passed 8 or more webhook senders, so they form a loop; see Webhook-Hops"},
 	{postrider.ErrNotFound, 404, "not_found", "there is no resource with this id or name"},
 	{errNoRoute, 404, "not_found", "there is no such route"},
 	{postrider.ErrGone, 410, "gone", "the data of the event was deleted"},

@@ -1,7 +1,6 @@
 package postrider
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -65,7 +64,7 @@ func (e *Event) Check(maxData int) error {
 	if e.Hops >= MaxHops {
 		f.join(ErrLoop)
 	}
-	return errors.Join(f...)
+	return f.joined()
 }
 
 // TestEventID returns the id as that of a test event: an event that was made to try out an

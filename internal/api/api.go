@@ -245,8 +245,7 @@ func newAssembly(d Deps, opts Options) assembly {
 		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks, Log: opts.Log,
 	})
 	a.sessions = sessions.New(sessions.Deps{
-		Store: d.Stores.Sessions, Clock: d.Clock, IDs: d.IDs, Names: a.names, Keys: keys, Audit: a.audit,
-		AnswerTime: opts.AnswerTime, PublicURL: opts.PublicURL, Log: opts.Log,
+		Store: d.Stores.Sessions, Clock: d.Clock, IDs: d.IDs, Names: a.names, Keys: keys, Audit: a.audit, PublicURL: opts.PublicURL, Log: opts.Log,
 	})
 	a.forget = func() { keys.Forget(); a.sessions.Forget() }
 	return a

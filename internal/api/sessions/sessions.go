@@ -74,8 +74,6 @@ type Deps struct {
 	Names *rest.Names
 	Keys  *apikeys.Checker
 	Audit *rest.Audit
-	// AnswerTime is the time limit of the lookup of a session.
-	AnswerTime time.Duration
 	// PublicURL is the URL by which people reach this server. Empty: no links are made.
 	PublicURL string
 	Log       *slog.Logger
@@ -92,11 +90,8 @@ type Sessions struct {
 
 	// links limits the one-time links that a caller makes.
 	links *rest.Limiter[rest.Payer]
-	// known has the sessions in use, by the hash of their tokens. Cached sessions are
-	// shared and never modified.
-	known *cache.TTL[[32]byte, *postrider.Session]
-	// unknown has the hashes that no session has.
-	unknown *cache.TTL[[32]byte, struct{}]
+	// found has the sessions in use.
+	found apikeys.Found[postrider.Session]
 	// seen has the sessions whose LastSeenAt this node wrote within apikeys.Touched.
 	seen *cache.TTL[postrider.SessionID, struct{}]
 	// logins limits the tries to log in, begins those to begin a login at the identity
@@ -162,12 +157,13 @@ func New(d Deps) *Sessions {
 		Deps: d,
 		links: rest.NewLimiter[rest.Payer](100*time.Millisecond, 100,
 			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
-		known:   cache.NewTTL[[32]byte, *postrider.Session](apikeys.Fresh),
-		unknown: cache.NewTTL[[32]byte, struct{}](apikeys.UnknownFresh),
-		seen:    cache.NewTTL[postrider.SessionID, struct{}](apikeys.Touched),
-		logins:  door{rest.NewLimiter[netip.Prefix](6*time.Second, 10, ""), rest.NewLimiter[struct{}](50*time.Millisecond, 200, "")},
-		begins:  door{rest.NewLimiter[netip.Prefix](6*time.Second, 10, ""), rest.NewLimiter[struct{}](50*time.Millisecond, 200, "")},
-		opens:   door{rest.NewLimiter[netip.Prefix](time.Second, 60, ""), rest.NewLimiter[struct{}](10*time.Millisecond, 1000, "")},
+		found: apikeys.NewFound(d.Keys.Lookups, func(ctx context.Context, hash [32]byte) (postrider.Session, error) {
+			return store.First(d.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
+		}),
+		seen:   cache.NewTTL[postrider.SessionID, struct{}](apikeys.Touched),
+		logins: door{rest.NewLimiter[netip.Prefix](6*time.Second, 10, ""), rest.NewLimiter[struct{}](50*time.Millisecond, 200, "")},
+		begins: door{rest.NewLimiter[netip.Prefix](6*time.Second, 10, ""), rest.NewLimiter[struct{}](50*time.Millisecond, 200, "")},
+		opens:  door{rest.NewLimiter[netip.Prefix](time.Second, 60, ""), rest.NewLimiter[struct{}](10*time.Millisecond, 1000, "")},
 	}
 }
 
@@ -353,7 +349,7 @@ func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, e
 	if !apikeys.Issuable(sessionPrefix, token) {
 		return postrider.Session{}, postrider.ErrNotFound
 	}
-	session, err := s.find(ctx, sha256.Sum256([]byte(token)), time.Now())
+	session, err := s.found.Find(ctx, sha256.Sum256([]byte(token)), time.Now())
 	if err != nil {
 		return postrider.Session{}, err
 	}
@@ -363,34 +359,6 @@ func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, e
 	}
 	s.touch(ctx, session, now)
 	return *session, nil
-}
-
-// find returns the session with the hash, from a cache or the store. An error of the
-// store is not cached.
-func (s *Sessions) find(ctx context.Context, hash [32]byte, now time.Time) (*postrider.Session, error) {
-	session, ok, epoch := s.known.Get(hash, now)
-	if ok {
-		return session, nil
-	}
-	_, ok, unknownEpoch := s.unknown.Get(hash, now)
-	if ok {
-		return nil, postrider.ErrNotFound
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.AnswerTime, rest.ErrStoreTimeout)
-	defer cancel()
-	var found postrider.Session
-	err := s.Keys.Look(ctx, hash, func(ctx context.Context) (err error) {
-		found, err = store.First(s.Store.Sessions(ctx, store.SessionQuery{Hash: hash}))
-		return err
-	})
-	if err != nil {
-		if errors.Is(err, postrider.ErrNotFound) {
-			s.unknown.Put(hash, struct{}{}, now, unknownEpoch)
-		}
-		return nil, err
-	}
-	s.known.Put(hash, &found, now, epoch)
-	return &found, nil
 }
 
 // touch records the use of a session, at most once a minute, as [apikeys.Checker] does.
@@ -419,10 +387,7 @@ func (s *Sessions) Logout(ctx context.Context, token string) error {
 }
 
 // Forget empties the caches, so that this node sees at once that sessions ended.
-func (s *Sessions) Forget() {
-	s.known.Forget()
-	s.unknown.Forget()
-}
+func (s *Sessions) Forget() { s.found.Forget() }
 
 // entryOf returns the audit entry of an action of a session that is no request of the API.
 func entryOf(session postrider.Session, action string, details map[string]string) postrider.AuditEntry {

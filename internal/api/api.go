@@ -215,7 +215,7 @@ func New(deps Deps, opts Options) *Handler {
 	for _, f := range a.features() {
 		f.Register(a.rest)
 	}
-	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Store: deps.Stores.Notices, Clock: deps.Clock, Audit: a.audit, Vault: deps.Vault}}
+	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}}
 }
 
 // feature is one folder of the API.
@@ -227,60 +227,53 @@ type assembly struct {
 
 	opts     Options
 	rest     *rest.Router
-	names    *rest.Names
-	effects  *rest.Effects
-	audit    *rest.Audit
+	shared   *rest.Shared
 	sessions *sessions.Sessions
 	// forget lets this node see at once that keys and sessions ended.
 	forget func()
 }
 
 func newAssembly(d Deps, opts Options) assembly {
-	a := assembly{
-		Deps: d, opts: opts, names: rest.NewNames(d.Stores.Names), audit: &rest.Audit{Store: d.Stores.AuditLog, IDs: d.IDs, Log: opts.Log},
-		effects: &rest.Effects{Notifier: d.Notifier, Awaiter: d.Effects, Canceller: d.Canceller, Host: opts.Host, Clock: d.Clock},
-	}
 	keys := apikeys.New(d.Stores.Callers, d.Clock, apikeys.Options{Within: opts.AnswerTime, TooLate: rest.ErrStoreTimeout, Log: opts.Log})
-	a.rest = rest.New(keys, a.audit, rest.Options{
+	shared := &rest.Shared{
+		Names: rest.NewNames(d.Stores.Names), Audit: &rest.Audit{Store: d.Stores.AuditLog, IDs: d.IDs, Log: opts.Log},
+		Effects: &rest.Effects{Notifier: d.Notifier, Awaiter: d.Effects, Canceller: d.Canceller, Host: opts.Host, Clock: d.Clock},
+		Clock:   d.Clock, IDs: d.IDs, Hooks: opts.Hooks, Log: opts.Log,
+	}
+	a := assembly{Deps: d, opts: opts, shared: shared, rest: rest.New(keys, shared.Audit, rest.Options{
 		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks, Log: opts.Log,
-	})
-	a.sessions = sessions.New(sessions.Deps{
-		Store: d.Stores.Sessions, Clock: d.Clock, IDs: d.IDs, Names: a.names, Keys: keys, Audit: a.audit, PublicURL: opts.PublicURL, Log: opts.Log,
-	})
+	})}
+	a.sessions = sessions.New(sessions.Deps{Shared: shared, Store: d.Stores.Sessions, Keys: keys, PublicURL: opts.PublicURL})
 	a.forget = func() { keys.Forget(); a.sessions.Forget() }
 	return a
 }
 
 // features returns all features. One that needs another has a small interface, which gets it here.
 func (a *assembly) features() []feature {
-	s, o := a.Stores, a.opts
-	accounts := &accounts.Routes{Store: s.Accounts, IDs: a.IDs, Names: a.names, Effects: a.effects, Retention: o.Retention, Quotas: o.Quotas, Forget: a.forget}
+	shared, s, o := a.shared, a.Stores, a.opts
+	accounts := &accounts.Routes{Shared: shared, Store: s.Accounts, Retention: o.Retention, Quotas: o.Quotas, Forget: a.forget}
 	eventTypes := &eventtypes.Routes{Store: s.EventTypes}
-	circuits := &circuits.Routes{Store: s.Circuits, Clock: a.Clock, Names: a.names, Effects: a.effects, Pacer: a.Pacer, Hooks: o.Hooks}
-	secrets := &secrets.Routes{Store: s.Secrets, IDs: a.IDs, Names: a.names, Effects: a.effects, Vault: a.Vault, Reencrypter: a.Reencrypter}
-	archives := &archives.Routes{Store: s.Archives, Archive: a.Archive, Names: a.names}
+	circuits := &circuits.Routes{Shared: shared, Store: s.Circuits, Pacer: a.Pacer}
+	secrets := &secrets.Routes{Shared: shared, Store: s.Secrets, Vault: a.Vault, Reencrypter: a.Reencrypter}
+	archives := &archives.Routes{Shared: shared, Store: s.Archives, Archive: a.Archive}
 	return []feature{
 		accounts, eventTypes, circuits, secrets, archives, a.sessions,
 		endpoints.New(endpoints.Deps{
-			Store: s.Endpoints, Clock: a.Clock, IDs: a.IDs, Names: a.names, Effects: a.effects, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault,
-			Publisher: a.Publisher, Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify, Hooks: o.Hooks,
+			Shared: shared, Store: s.Endpoints, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault, Publisher: a.Publisher,
+			Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify,
 		}),
-		&events.Routes{Store: s.Events, Names: a.names, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
-		&deliveries.Routes{
-			Store: s.Deliveries, Letters: s.DeadLetters, IDs: a.IDs, Names: a.names, Effects: a.effects, Circuits: circuits, Describer: a.Describer, Hooks: o.Hooks,
-		},
-		&replays.Routes{Store: s.Replays, Clock: a.Clock, IDs: a.IDs, Names: a.names, Replayer: a.Replayer, Retention: o.Retention},
-		&expunges.Routes{
-			Store: s.Expunges, Clock: a.Clock, IDs: a.IDs, Names: a.names, Effects: a.effects, Archive: archives, Expunger: a.Expunger, FilesHeld: o.FilesHeld,
-		},
-		notices.New(notices.Deps{Store: s.Notices, Clock: a.Clock, IDs: a.IDs, Names: a.names, Guard: a.Guard, PublicURL: o.PublicURL, Mail: o.Mail}),
-		&operations.Routes{Store: s.Operations, Clock: a.Clock, Cluster: a.Cluster, Host: o.Host},
-		&keys.Routes{Store: s.Keys, IDs: a.IDs, Names: a.names, Forget: a.forget},
+		&events.Routes{Shared: shared, Store: s.Events, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
+		&deliveries.Routes{Shared: shared, Store: s.Deliveries, Letters: s.DeadLetters, Circuits: circuits, Describer: a.Describer},
+		&replays.Routes{Shared: shared, Store: s.Replays, Replayer: a.Replayer, Retention: o.Retention},
+		&expunges.Routes{Shared: shared, Store: s.Expunges, Archive: archives, Expunger: a.Expunger, FilesHeld: o.FilesHeld},
+		notices.New(notices.Deps{Shared: shared, Store: s.Notices, Guard: a.Guard, PublicURL: o.PublicURL, Mail: o.Mail}),
+		&operations.Routes{Shared: shared, Store: s.Operations, Cluster: a.Cluster, Host: o.Host},
+		&keys.Routes{Shared: shared, Store: s.Keys, Forget: a.forget},
 		&hold.Routes{Store: s.Hold, Expunger: a.Expunger},
-		&inspections.Routes{Store: s.Inspections, Names: a.names},
-		&stats.Routes{Store: s.Stats, Names: a.names},
+		&inspections.Routes{Shared: shared, Store: s.Inspections},
+		&stats.Routes{Shared: shared, Store: s.Stats},
 		&portal.Routes{Store: s.Portal},
-		&audit.Routes{Store: s.Audit, Names: a.names},
-		&search.Routes{Store: s.Search, Names: a.names},
+		&audit.Routes{Shared: shared, Store: s.Audit},
+		&search.Routes{Shared: shared, Store: s.Search},
 	}
 }

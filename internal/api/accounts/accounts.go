@@ -39,10 +39,9 @@ type Store interface {
 
 // Routes serves accounts and their quotas.
 type Routes struct {
-	Store   Store
-	IDs     *store.IDs
-	Names   *rest.Names
-	Effects *rest.Effects
+	*rest.Shared
+
+	Store Store
 	// Retention is for how long the server keeps what accounts may keep for a shorter time.
 	Retention postrider.AccountRetention
 	// Quotas are the limits of accounts that have none of their own.

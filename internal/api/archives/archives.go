@@ -41,9 +41,10 @@ type Store interface {
 
 // Routes serves the archive.
 type Routes struct {
+	*rest.Shared
+
 	Store   Store
 	Archive Archive // nil: none is set
-	Names   *rest.Names
 }
 
 // Register registers the routes of the archive.

@@ -20,8 +20,9 @@ type Store interface {
 
 // Routes serves the audit log.
 type Routes struct {
+	*rest.Shared
+
 	Store Store
-	Names *rest.Names
 }
 
 // Register registers the route of the audit log.

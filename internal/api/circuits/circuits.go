@@ -12,7 +12,6 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/api/rest"
-	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -35,12 +34,10 @@ type Pacer interface {
 
 // Routes serves the circuits of endpoints.
 type Routes struct {
-	Store   Store
-	Clock   *store.Clock
-	Names   *rest.Names
-	Effects *rest.Effects
-	Pacer   Pacer // nil: nobody knows
-	Hooks   observe.Hooks
+	*rest.Shared
+
+	Store Store
+	Pacer Pacer // nil: nobody knows
 }
 
 // Register registers the routes of an endpoint's circuit.

@@ -63,14 +63,12 @@ type Circuits interface {
 
 // Routes serves deliveries, their attempts and dead letters.
 type Routes struct {
+	*rest.Shared
+
 	Store     Store
 	Letters   LetterStore
-	IDs       *store.IDs
-	Names     *rest.Names
-	Effects   *rest.Effects
 	Circuits  Circuits
 	Describer Describer
-	Hooks     observe.Hooks
 }
 
 // Register registers the routes of deliveries.

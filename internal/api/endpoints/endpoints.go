@@ -18,7 +18,6 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/api/rest"
-	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -110,11 +109,9 @@ type Catalogue interface {
 
 // Deps has what the routes of endpoints need.
 type Deps struct {
+	*rest.Shared
+
 	Store     Store
-	Clock     *store.Clock
-	IDs       *store.IDs
-	Names     *rest.Names
-	Effects   *rest.Effects
 	Guard     Guard
 	Verifier  Verifier
 	Vault     Vault
@@ -126,7 +123,6 @@ type Deps struct {
 	// Verify is the method of [VerifyMethods] by which new URLs must be verified. Empty:
 	// endpoints need no verification.
 	Verify string
-	Hooks  observe.Hooks
 }
 
 // Routes serves endpoints.

@@ -32,8 +32,9 @@ type Publisher interface {
 
 // Routes publishes and reads events.
 type Routes struct {
+	*rest.Shared
+
 	Store     Store
-	Names     *rest.Names
 	Publisher Publisher
 	// MaxData is the largest data of one event, and MaxBatch the largest body of a batch, in
 	// bytes.

@@ -40,11 +40,9 @@ type Archive interface {
 
 // Routes serves expunges.
 type Routes struct {
+	*rest.Shared
+
 	Store    Store
-	Clock    *store.Clock
-	IDs      *store.IDs
-	Names    *rest.Names
-	Effects  *rest.Effects
 	Archive  Archive
 	Expunger Expunger
 	// FilesHeld is true if the store cannot clear its own files of deleted rows.

@@ -20,8 +20,9 @@ type Store interface {
 
 // Routes serves what inspector endpoints got.
 type Routes struct {
+	*rest.Shared
+
 	Store Store
-	Names *rest.Names
 }
 
 // Register registers the routes that read what inspector endpoints got.

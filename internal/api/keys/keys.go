@@ -32,9 +32,9 @@ type Store interface {
 
 // Routes serves API keys.
 type Routes struct {
+	*rest.Shared
+
 	Store Store
-	IDs   *store.IDs
-	Names *rest.Names
 	// Forget lets this node see at once that keys and sessions ended.
 	Forget func()
 }

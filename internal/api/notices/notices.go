@@ -36,10 +36,9 @@ type Guard interface {
 
 // Deps has what the routes of notices need.
 type Deps struct {
+	*rest.Shared
+
 	Store Store
-	Clock *store.Clock
-	IDs   *store.IDs
-	Names *rest.Names
 	Guard Guard
 	// PublicURL is the URL by which people reach this server. Empty: no links are made.
 	PublicURL string

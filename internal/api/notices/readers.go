@@ -18,9 +18,9 @@ import (
 // The errors match postrider.ErrNotFound for a text that this installation did not sign, that
 // has expired, or whose destination is gone.
 type Readers struct {
+	*rest.Shared
+
 	Store Store
-	Clock *store.Clock
-	Audit *rest.Audit
 	Vault Vault
 }
 

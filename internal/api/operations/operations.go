@@ -44,8 +44,9 @@ type Store interface {
 
 // Routes says how the server and its endpoints fare.
 type Routes struct {
+	*rest.Shared
+
 	Store   Store
-	Clock   *store.Clock
 	Cluster Cluster // nil: one process uses the store
 	Host    string  // the name of this server's machine
 }

@@ -45,10 +45,9 @@ type Replayer interface {
 
 // Routes serves replay jobs.
 type Routes struct {
+	*rest.Shared
+
 	Store    Store
-	Clock    *store.Clock
-	IDs      *store.IDs
-	Names    *rest.Names
 	Replayer Replayer
 	// Retention is for how long the server keeps what accounts may keep for a shorter time.
 	Retention postrider.AccountRetention

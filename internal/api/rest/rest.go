@@ -22,6 +22,7 @@ import (
 
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // RequestTime is the ReadTimeout that the [http.Server] of a [Handler] must
@@ -32,6 +33,18 @@ const RequestTime = 10 * time.Second
 
 // ArchiveTime is the time limit of what reads the archive, besides that of the store.
 const ArchiveTime = 30 * time.Second
+
+// Shared has what most features need: a feature embeds it, and adds its store and what it alone
+// needs.
+type Shared struct {
+	Names   *Names
+	Effects *Effects
+	Audit   *Audit
+	Clock   *store.Clock // of the store
+	IDs     *store.IDs
+	Hooks   observe.Hooks
+	Log     *slog.Logger
+}
 
 // Options are what the API sets of all routes.
 type Options struct {

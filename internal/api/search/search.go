@@ -32,8 +32,9 @@ type Store interface {
 
 // Routes finds objects.
 type Routes struct {
+	*rest.Shared
+
 	Store Store
-	Names *rest.Names
 }
 
 // Register registers the route that finds an object by any of its names.

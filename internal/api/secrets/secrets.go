@@ -54,10 +54,9 @@ type Reencrypter interface {
 
 // Routes serves the secrets of endpoints.
 type Routes struct {
+	*rest.Shared
+
 	Store       Store
-	IDs         *store.IDs
-	Names       *rest.Names
-	Effects     *rest.Effects
 	Vault       Vault
 	Reencrypter Reencrypter
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"log/slog"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -68,15 +67,12 @@ type Store interface {
 
 // Deps has what sessions need.
 type Deps struct {
+	*rest.Shared
+
 	Store Store
-	Clock *store.Clock
-	IDs   *store.IDs
-	Names *rest.Names
 	Keys  *apikeys.Checker
-	Audit *rest.Audit
 	// PublicURL is the URL by which people reach this server. Empty: no links are made.
 	PublicURL string
-	Log       *slog.Logger
 }
 
 // Sessions logs people in and out. Tokens and codes are secrets as apikeys.MakeSecret makes them;

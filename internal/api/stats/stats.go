@@ -27,8 +27,9 @@ type Store interface {
 
 // Routes serves statistics.
 type Routes struct {
+	*rest.Shared
+
 	Store Store
-	Names *rest.Names
 }
 
 // Register registers the routes of stats.

@@ -16,9 +16,9 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. An ADR raises
 // one, and says why.
 const (
-	budgetLines   = 68_490  // of product code, without blanks and comments
-	budgetTokens  = 522_020 // of product code, without comments
-	budgetColumns = 1_630   // lines of Go that are longer than columns
+	budgetLines   = 68_451  // of product code, without blanks and comments
+	budgetTokens  = 521_460 // of product code, without comments
+	budgetColumns = 1_599   // lines of Go that are longer than columns
 )
 
 // longestFunction is how many lines a function of the product may have.

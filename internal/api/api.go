@@ -241,7 +241,8 @@ func newAssembly(d Deps, opts Options) assembly {
 		Clock:   d.Clock, IDs: d.IDs, Hooks: opts.Hooks, Log: opts.Log,
 	}
 	a := assembly{Deps: d, opts: opts, shared: shared, rest: rest.New(keys, shared.Audit, rest.Options{
-		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks, Log: opts.Log,
+		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks,
+		Log: opts.Log,
 	})}
 	a.sessions = sessions.New(sessions.Deps{Shared: shared, Store: d.Stores.Sessions, Keys: keys, PublicURL: opts.PublicURL})
 	a.forget = func() { keys.Forget(); a.sessions.Forget() }

@@ -13,8 +13,8 @@ const ttlLimit = 4096
 // concurrent use. When it is full, a new entry evicts an arbitrary one.
 //
 // A value that was read before [TTL.Forget] must not be cached after it,
-// because the read may have missed the change that forget announces. So get
-// returns an epoch, and put ignores a value with an older epoch.
+// because the read may have missed the change that Forget announces. So Get
+// returns an epoch, and Put ignores a value with an older epoch.
 type TTL[K comparable, V any] struct {
 	// ttl is how long an entry is used after it was read from the store. It is
 	// also the longest time for which another node's change is not seen.
@@ -22,7 +22,7 @@ type TTL[K comparable, V any] struct {
 
 	// mu guards the fields below. No call holds it during a read of the store.
 	mu sync.Mutex
-	// epoch counts the calls of forget.
+	// epoch counts the calls of Forget.
 	epoch int
 	// entries has at most ttlLimit entries. Expired ones stay until they are
 	// replaced or evicted.
@@ -43,7 +43,7 @@ func NewTTL[K comparable, V any](ttl time.Duration) *TTL[K, V] {
 }
 
 // Get returns the value of the key and whether the cache has it. If it does
-// not, the caller reads the store and passes the epoch to put. The epoch must
+// not, the caller reads the store and passes the epoch to Put. The epoch must
 // come from before that read.
 func (c *TTL[K, V]) Get(key K, now time.Time) (value V, ok bool, epoch int) {
 	c.mu.Lock()
@@ -56,7 +56,7 @@ func (c *TTL[K, V]) Get(key K, now time.Time) (value V, ok bool, epoch int) {
 }
 
 // Put caches a value that was read from the store. The time now and the epoch
-// are those of the get before the read. A call of forget in between makes put
+// are those of the Get before the read. A call of Forget in between makes Put
 // do nothing.
 func (c *TTL[K, V]) Put(key K, value V, now time.Time, epoch int) {
 	c.mu.Lock()

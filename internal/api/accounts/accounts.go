@@ -53,11 +53,11 @@ type Routes struct {
 // Register registers the routes of accounts. Changes need the scope admin.
 func (s *Routes) Register(rt *rest.Router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "create-account", Path: "POST /accounts",
 		Summary: "Create an account",
 		Codes:   []string{"uid_taken"},
-		Scope:   admin, Status: 201, Body: apitypes.AccountCreate{},
+		Scope:   admin, Status: 201,
 	}, s.createAccount)
 	rest.Handle(rt, rest.Route{
 		Name: "list-accounts", Path: "GET /accounts",
@@ -70,12 +70,12 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Get an account",
 		Scope:   read,
 	}, s.getAccount)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "update-account", Path: "PATCH /accounts/{account}",
 		Summary:     "Change an account",
 		Description: "A field that is left out keeps its value. Null removes it.",
 		Codes:       []string{"uid_taken"},
-		Scope:       admin, Body: apitypes.AccountUpdate{},
+		Scope:       admin,
 	}, s.changeAccount)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-account", Path: "DELETE /accounts/{account}",
@@ -102,11 +102,7 @@ type accountPath struct {
 
 // createAccount creates an account. The creation time is the store's, so that
 // all nodes agree on the order of accounts.
-func (s *Routes) createAccount(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Account], error) {
-	var body apitypes.AccountCreate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) createAccount(ctx context.Context, _ *rest.None, body apitypes.AccountCreate) (*rest.Reply[apitypes.Account], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -134,11 +130,7 @@ func (s *Routes) getAccount(ctx context.Context, in *accountPath) (*rest.Reply[a
 
 // changeAccount changes an account. An omitted field keeps its value, and null
 // removes it. A deleted account cannot be changed.
-func (s *Routes) changeAccount(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.Account], error) {
-	var body apitypes.AccountUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) changeAccount(ctx context.Context, in *accountPath, body apitypes.AccountUpdate) (*rest.Reply[apitypes.Account], error) {
 	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err
@@ -222,7 +214,8 @@ func (s *Routes) checkRetention(r postrider.AccountRetention, change apitypes.Re
 		checkDays("keep_bodies_days", change.KeepBodiesDays, longest.Bodies),
 		checkDays("keep_idempotency_keys_days", change.KeepIdempotencyKeysDays, longest.IdempotencyKeys))
 	if r.IdempotencyKeys > cmp.Or(r.Events, longest.Events) {
-		err = errors.Join(err, rest.Invalid("keep_idempotency_keys_days", postrider.FaultContradictory, "must not be longer than events are kept"))
+		err = errors.Join(err, rest.Invalid("keep_idempotency_keys_days", postrider.FaultContradictory,
+			"must not be longer than events are kept"))
 	}
 	return err
 }

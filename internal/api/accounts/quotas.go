@@ -20,11 +20,11 @@ func (s *Routes) registerQuotas(rt *rest.Router) {
 		Summary: "Show the limits of an account and what it uses",
 		Scope:   postrider.ScopeWebhooksRead,
 	}, s.getQuotas)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "update-account-quotas", Path: "PATCH /accounts/{account}/quotas",
 		Summary:     "Change the limits of an account",
 		Description: "A field that is left out keeps its value. All servers know the change within about a second.",
-		Scope:       postrider.ScopeAdmin, Body: apitypes.QuotasUpdate{},
+		Scope:       postrider.ScopeAdmin,
 	}, s.changeQuotas)
 }
 
@@ -49,11 +49,7 @@ func (s *Routes) quotasOf(ctx context.Context, account postrider.AccountID) (pos
 	return found[0].Quotas, nil
 }
 
-func (s *Routes) changeQuotas(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.AccountQuotas], error) {
-	var body apitypes.QuotasUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) changeQuotas(ctx context.Context, in *accountPath, body apitypes.QuotasUpdate) (*rest.Reply[apitypes.AccountQuotas], error) {
 	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err

@@ -71,13 +71,13 @@ func (s *Routes) Register(rt *rest.Router) {
 		Codes:       codes,
 		Scope:       postrider.ScopeAdmin,
 	}, s.searchArchive)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "restore-archive", Path: "POST /archive/restores",
 		Summary: "Copy records of the archive back into the database, to look at",
 		Description: steps + "Nothing sends the records, and they are in no list of events or deliveries. They are deleted after --keep-restored. " +
 			"A step may be repeated.",
 		Codes: codes, ReceiverTime: rest.ArchiveTime,
-		Scope: postrider.ScopeAdmin, Body: apitypes.ArchiveRestore{},
+		Scope: postrider.ScopeAdmin,
 	}, s.restoreArchive)
 	rest.Handle(rt, rest.Route{
 		Name: "list-restored-records", Path: "GET /archive/restored",
@@ -229,7 +229,8 @@ func ViewVerified(v store.ArchiveVerified, err error) *apitypes.ArchiveVerificat
 func viewRecord(r store.RestoredRecord) apitypes.ArchiveRecord {
 	view := apitypes.ArchiveRecord{
 		Kind: string(r.Kind), ID: postrider.DeliveryID(r.ID).String(), Number: render.OrNull(r.Number), Account: render.OrNull(r.Account),
-		Event: render.OrNull(r.Event), Endpoint: render.OrNull(r.Endpoint), EventType: r.Type, RestoredAt: render.TimeOrNull(r.At), Record: r.Record,
+		Event: render.OrNull(r.Event), Endpoint: render.OrNull(r.Endpoint), EventType: r.Type, RestoredAt: render.TimeOrNull(r.At),
+		Record: r.Record,
 	}
 	if r.Kind == store.OldEvents {
 		view.ID = r.Event.String()
@@ -259,7 +260,8 @@ func (s *Routes) searchArchive(ctx context.Context, in *struct {
 		return nil, archiveFailed(err)
 	}
 	view := apitypes.ArchiveFound{
-		Data: make([]apitypes.ArchiveRecord, 0, len(found.Records)), NextCursor: render.OrNull(found.Next), PartsRead: found.Parts, RowsExpunged: found.Expunged,
+		Data: make([]apitypes.ArchiveRecord, 0, len(found.Records)), NextCursor: render.OrNull(found.Next), PartsRead: found.Parts,
+		RowsExpunged: found.Expunged,
 	}
 	for _, r := range found.Records {
 		view.Data = append(view.Data, viewRecord(r))
@@ -282,11 +284,7 @@ func (s *Routes) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (
 }
 
 // restoreArchive makes a step of a restore.
-func (s *Routes) restoreArchive(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.ArchiveRestored], error) {
-	var body apitypes.ArchiveRestore
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) restoreArchive(ctx context.Context, _ *struct{}, body apitypes.ArchiveRestore) (*rest.Reply[apitypes.ArchiveRestored], error) {
 	q, err := s.archiveQuery(ctx, body)
 	if err != nil {
 		return nil, err

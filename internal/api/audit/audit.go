@@ -42,8 +42,9 @@ func viewAudit(e postrider.AuditEntry) apitypes.AuditEntry {
 		details = map[string]string{}
 	}
 	return apitypes.AuditEntry{
-		ID: e.ID, At: render.Instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: render.OrNull(e.Key), Session: render.OrNull(e.Session), Name: e.Name,
-		Account: render.OrNull(e.Account), Object: render.OrNull(e.Object), ObjectID: render.OrNull(e.ObjectID), Request: e.Request, Details: details,
+		ID: e.ID, At: render.Instant(e.At), Action: e.Action, Outcome: e.Outcome, Key: render.OrNull(e.Key),
+		Session: render.OrNull(e.Session), Name: e.Name, Account: render.OrNull(e.Account), Object: render.OrNull(e.Object),
+		ObjectID: render.OrNull(e.ObjectID), Request: e.Request, Details: details,
 	}
 }
 

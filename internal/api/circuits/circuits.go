@@ -48,11 +48,11 @@ func (s *Routes) Register(rt *rest.Router) {
 		Description: "A circuit that never changed is closed, with generation 0.",
 		Scope:       postrider.ScopeWebhooksRead,
 	}, s.getCircuit)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "set-circuit", Path: "POST /endpoints/{endpoint}/circuit",
 		Summary: "Open, close or probe an endpoint's circuit by hand",
 		Codes:   []string{"endpoint_deleted", "endpoint_set_aside", "conflict"},
-		Scope:   postrider.ScopeWebhooksOperate, Body: apitypes.CircuitUpdate{}, Withdraws: true,
+		Scope:   postrider.ScopeWebhooksOperate, Withdraws: true,
 	}, s.setCircuit)
 }
 
@@ -118,11 +118,7 @@ func (s *Routes) Circuit(ctx context.Context, id postrider.EndpointID) (postride
 
 // setCircuit opens, closes or probes a circuit by hand. The status is checked
 // before the endpoint is read, so an invalid request costs no query.
-func (s *Routes) setCircuit(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Circuit], error) {
-	var body apitypes.CircuitUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) setCircuit(ctx context.Context, in *rest.EndpointPath, body apitypes.CircuitUpdate) (*rest.Reply[apitypes.Circuit], error) {
 	to := body.Status
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
 		return nil, rest.Invalid("status", postrider.FaultNotAChoice, "must be closed, open or half_open")

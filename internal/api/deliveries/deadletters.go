@@ -15,10 +15,10 @@ import (
 // its resolution are null while it is unresolved.
 func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 	return apitypes.DeadLetter{
-		Delivery: d.Delivery, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
-		EventType: d.EventType, Test: postrider.IsTest(d.Event), Reason: d.Reason, Attempts: d.Attempts, LastStatusCode: render.OrNull(d.LastStatusCode),
-		LastError: render.OrNull(d.LastError), ReplayedFrom: render.OrNull(d.ReplayedFrom), CreatedAt: render.Instant(d.Delivery.Time()), DiedAt: render.Instant(d.DiedAt),
-		ResolvedAt: render.TimeOrNull(d.ResolvedAt), Resolution: render.OrNull(d.Resolution),
+		Delivery: d.Delivery, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account, EventType: d.EventType,
+		Test: postrider.IsTest(d.Event), Reason: d.Reason, Attempts: d.Attempts, LastStatusCode: render.OrNull(d.LastStatusCode),
+		LastError: render.OrNull(d.LastError), ReplayedFrom: render.OrNull(d.ReplayedFrom), CreatedAt: render.Instant(d.Delivery.Time()),
+		DiedAt: render.Instant(d.DiedAt), ResolvedAt: render.TimeOrNull(d.ResolvedAt), Resolution: render.OrNull(d.Resolution),
 		ResolvedBy: render.OrNull(d.ResolvedBy), Note: render.OrNull(d.Note), Replay: render.OrNull(d.Replay),
 	}
 }
@@ -51,12 +51,12 @@ func (s *Routes) registerDeadLetters(rt *rest.Router) {
 		Codes:       deadReplayCodes,
 		Scope:       operate, Status: 202,
 	}, s.replayDeadLetter)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "discard-dead-letter", Path: "POST /dead-letters/{delivery}/discard",
 		Summary:     "Discard a dead letter",
 		Description: "It is final: the dead letter can no longer be replayed.",
 		Codes:       []string{"dead_letter_replayed", "dead_letter_discarded"},
-		Scope:       operate, Body: apitypes.DeadLetterDiscard{}, Empty: true,
+		Scope:       operate, Empty: true,
 	}, s.discardDeadLetter)
 }
 
@@ -108,8 +108,9 @@ func (s *Routes) listDeadLetterGroups(ctx context.Context, in *struct {
 // viewDeadLetterGroup returns a group in the form of a response.
 func viewDeadLetterGroup(g store.DeadLetterGroup) apitypes.DeadLetterGroup {
 	return apitypes.DeadLetterGroup{
-		Account: g.Account, Endpoint: g.Endpoint, Reason: g.Reason, LastStatusCode: render.OrNull(g.LastStatusCode), LastError: render.OrNull(g.LastError),
-		Count: g.Count, Oldest: g.Oldest, OldestAt: render.Instant(g.Oldest.Time()), Newest: g.Newest, NewestAt: render.Instant(g.Newest.Time()),
+		Account: g.Account, Endpoint: g.Endpoint, Reason: g.Reason, LastStatusCode: render.OrNull(g.LastStatusCode),
+		LastError: render.OrNull(g.LastError), Count: g.Count, Oldest: g.Oldest, OldestAt: render.Instant(g.Oldest.Time()),
+		Newest: g.Newest, NewestAt: render.Instant(g.Newest.Time()),
 	}
 }
 
@@ -143,11 +144,7 @@ func (s *Routes) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.
 // discardDeadLetter resolves a dead letter without a replay. It stores the name
 // of the caller's key and the reason. The conflict for a resolved dead letter
 // names its resolution.
-func (s *Routes) discardDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.DeadLetter], error) {
-	var body apitypes.DeadLetterDiscard
-	if err := rest.DecodeIfAny(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) discardDeadLetter(ctx context.Context, in *DeliveryPath, body apitypes.DeadLetterDiscard) (*rest.Reply[apitypes.DeadLetter], error) {
 	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err

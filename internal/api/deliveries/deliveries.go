@@ -139,9 +139,9 @@ func nextAttempt(d postrider.Delivery) time.Time {
 // is that of its id.
 func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 	return apitypes.Delivery{
-		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account,
-		EventType: d.EventType, Test: postrider.IsTest(d.Event), Status: d.Status, Reason: render.OrNull(d.Reason), Attempts: d.Attempts,
-		NextAttemptAt: render.TimeOrNull(nextAttempt(d)), Waiting: viewWaiting(d.Waiting), CreatedAt: render.Instant(d.ID.Time()), FinishedAt: render.TimeOrNull(d.FinishedAt),
+		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account, EventType: d.EventType, Test: postrider.IsTest(d.Event),
+		Status: d.Status, Reason: render.OrNull(d.Reason), Attempts: d.Attempts, NextAttemptAt: render.TimeOrNull(nextAttempt(d)),
+		Waiting: viewWaiting(d.Waiting), CreatedAt: render.Instant(d.ID.Time()), FinishedAt: render.TimeOrNull(d.FinishedAt),
 		LastStatusCode: render.OrNull(d.LastStatusCode), LastError: render.OrNull(d.LastError), ReplayedFrom: render.OrNull(d.ReplayedFrom),
 		ReplayJob: render.OrNull(d.ReplayJob),
 	}
@@ -152,11 +152,12 @@ func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 // cannot hold it.
 func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 	view := apitypes.Attempt{
-		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number,
-		Outcome: a.Outcome, StatusCode: render.OrNull(a.StatusCode), RetryAfterMS: render.OrNull(a.RetryAfter.Milliseconds()),
-		StartedAt: render.Instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Timing: viewTiming(a), Error: render.OrNull(a.Error), FinalURL: render.OrNull(a.FinalURL),
-		RequestHead: render.OrNull(string(a.RequestHead)), ResponseHead: render.OrNull(string(a.ResponseHead)), Stale: a.Stale,
-		StatusAfter: a.StatusAfter, NextAttemptAt: render.TimeOrNull(a.NextAt),
+		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number, Outcome: a.Outcome,
+		StatusCode: render.OrNull(a.StatusCode), RetryAfterMS: render.OrNull(a.RetryAfter.Milliseconds()),
+		StartedAt: render.Instant(a.StartedAt), DurationMS: a.Duration.Milliseconds(), Timing: viewTiming(a), Error: render.OrNull(a.Error),
+		FinalURL: render.OrNull(a.FinalURL), RequestHead: render.OrNull(string(a.RequestHead)),
+		ResponseHead: render.OrNull(string(a.ResponseHead)), Stale: a.Stale, StatusAfter: a.StatusAfter,
+		NextAttemptAt: render.TimeOrNull(a.NextAt),
 	}
 	if text, ok := render.BodyText(a); ok {
 		view.ResponseBody = render.OrNull(text)
@@ -353,8 +354,8 @@ func (s *Routes) explain(ctx context.Context, d postrider.Delivery) (postrider.E
 // viewExplanation returns an explanation in the form of a response.
 func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
 	return &apitypes.Explanation{
-		Text: x.String(), Why: x.Why, Next: x.Next, At: render.TimeOrNull(x.At), Action: x.Action, Attempt: x.Attempt, Note: render.OrNull(x.Note),
-		Failure: render.Failure(x.Failure), Others: render.OrNull(x.Others),
+		Text: x.String(), Why: x.Why, Next: x.Next, At: render.TimeOrNull(x.At), Action: x.Action, Attempt: x.Attempt,
+		Note: render.OrNull(x.Note), Failure: render.Failure(x.Failure), Others: render.OrNull(x.Others),
 	}
 }
 
@@ -430,7 +431,8 @@ func (s *Routes) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 		return err
 	}
 	if errors.Is(err, store.ErrDiscarded) {
-		return rest.Conflict("dead_letter_discarded", "the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
+		return rest.Conflict("dead_letter_discarded",
+			"the dead letter was discarded, and stays so; publish the event again if its receiver needs it")
 	}
 	now, findErr := store.First(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: d.Account, ID: d.ID}))
 	if findErr == nil && now.Status == postrider.Pending {
@@ -525,7 +527,9 @@ func (s *Routes) listEventDeliveries(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return rest.RespondPage(viewDelivery)(s.Store.Deliveries(ctx, store.DeliveryQuery{Account: e.Account, Event: e.ID, Paging: in.Page(in.Paging)}))
+	return rest.RespondPage(viewDelivery)(s.Store.Deliveries(ctx, store.DeliveryQuery{
+		Account: e.Account, Event: e.ID, Paging: in.Page(in.Paging),
+	}))
 }
 
 // listEventAttempts lists the attempts of all deliveries of one event.

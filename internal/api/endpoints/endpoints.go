@@ -145,11 +145,11 @@ func New(d Deps) *Routes {
 // Register registers the routes of endpoints.
 func (s *Routes) Register(rt *rest.Router) {
 	read, write, operate := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite, postrider.ScopeWebhooksOperate
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "create-endpoint", Path: "POST /endpoints",
 		Summary: "Create an endpoint",
 		Codes:   []string{"uid_taken", "endpoint_quota_used"},
-		Scope:   write, Status: 201, Body: apitypes.EndpointCreate{},
+		Scope:   write, Status: 201,
 	}, s.createEndpoint)
 	rest.Handle(rt, rest.Route{
 		Name: "list-endpoints", Path: "GET /endpoints",
@@ -162,12 +162,12 @@ func (s *Routes) Register(rt *rest.Router) {
 		Description: "A deleted endpoint is found too.",
 		Scope:       read,
 	}, s.getEndpoint)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "update-endpoint", Path: "PATCH /endpoints/{endpoint}",
 		Summary:     "Change an endpoint",
 		Description: "A field that is left out keeps its value. Null sets a field back to its default.",
 		Codes:       []string{"endpoint_deleted", "uid_taken", "conflict"},
-		Scope:       write, Body: apitypes.EndpointUpdate{}, Withdraws: true,
+		Scope:       write, Withdraws: true,
 	}, s.changeEndpoint)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-endpoint", Path: "DELETE /endpoints/{endpoint}",
@@ -176,19 +176,19 @@ func (s *Routes) Register(rt *rest.Router) {
 		Scope:   write, Status: 204, Withdraws: true,
 	}, s.deleteEndpoint)
 	s.registerStatusChanges(rt)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "verify-endpoint", Path: "POST /endpoints/{endpoint}/verify",
 		Summary:     "Verify that an endpoint's receiver wants events",
 		Description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
 		Codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
-		Scope:       operate, Body: apitypes.EndpointVerification{}, Empty: true, ReceiverTime: handshakeTime,
+		Scope:       operate, Empty: true, ReceiverTime: handshakeTime,
 	}, s.verifyEndpoint)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "test-endpoint", Path: "POST /endpoints/{endpoint}/test",
 		Summary:     "Send a test event to this endpoint alone",
 		Description: "The endpoint's event types do not matter.",
 		Codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_paused", "endpoint_disabled", "too_often"},
-		Scope:       operate, Status: 202, Body: apitypes.EndpointTest{}, Empty: true,
+		Scope:       operate, Status: 202, Empty: true,
 	}, s.testEndpoint)
 	s.registerOrdering(rt)
 	s.registerHealth(rt)
@@ -202,9 +202,10 @@ func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 		patterns = append(patterns, string(p))
 	}
 	view := apitypes.Endpoint{
-		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: render.OrNull(e.UID), URL: e.URL, Description: e.Description,
-		EventTypes: patterns, Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince), FullSince: render.TimeOrNull(e.FullSince), PolicyError: render.OrNull(e.PolicyError),
-		Warnings: s.warnings(e, secrets), VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
+		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: render.OrNull(e.UID), URL: e.URL, Description: e.Description, EventTypes: patterns,
+		Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince),
+		FullSince: render.TimeOrNull(e.FullSince), PolicyError: render.OrNull(e.PolicyError), Warnings: s.warnings(e, secrets),
+		VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
 	}
 	if e.PolicyError == "" {
 		view.Policy = viewPolicy(e.Policy)
@@ -243,11 +244,7 @@ func (s *Routes) warnings(e postrider.Endpoint, secrets []postrider.Secret) []st
 // signature schemes last: whether they fit is only known if both are valid. The
 // endpoint starts with the default policy, and the request is applied to it as a
 // change would be. The response shows the texts of the secrets.
-func (s *Routes) createEndpoint(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Endpoint], error) {
-	var body apitypes.EndpointCreate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) createEndpoint(ctx context.Context, _ *rest.None, body apitypes.EndpointCreate) (*rest.Reply[apitypes.Endpoint], error) {
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}
@@ -414,11 +411,7 @@ func (s *Routes) getEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.
 
 // changeEndpoint applies a PATCH: an omitted field keeps its value, and null
 // sets the default. A new URL must be verified again.
-func (s *Routes) changeEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
-	var body apitypes.EndpointUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) changeEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointUpdate) (*rest.Reply[apitypes.Endpoint], error) {
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}

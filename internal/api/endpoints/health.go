@@ -37,5 +37,7 @@ func (s *Routes) listHealth(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return rest.RespondPage(viewHealth)(s.Store.HealthHistory(ctx, store.HealthQuery{Account: e.Account, Endpoint: e.ID, Paging: in.Paging.Of()}))
+	return rest.RespondPage(viewHealth)(s.Store.HealthHistory(ctx, store.HealthQuery{
+		Account: e.Account, Endpoint: e.ID, Paging: in.Paging.Of(),
+	}))
 }

@@ -120,7 +120,8 @@ func viewState(s store.EndpointState) *apitypes.EndpointState {
 	view := &apitypes.EndpointState{
 		Health: cmp.Or(s.Health.Status, postrider.Healthy), HealthReason: render.OrNull(s.Health.Reason),
 		Circuit: cmp.Or(s.Circuit.Status, postrider.CircuitClosed), FailingSince: render.TimeOrNull(s.Circuit.FailingSince),
-		OldestDueMS: render.OrNull(s.DueFor.Milliseconds()), Pending: s.Pending, PendingMore: s.Pending == store.MaxPending, Delivered: s.Delivered, Dead: s.Dead,
+		OldestDueMS: render.OrNull(s.DueFor.Milliseconds()), Pending: s.Pending, PendingMore: s.Pending == store.MaxPending,
+		Delivered: s.Delivered, Dead: s.Dead,
 	}
 	if ended := s.Delivered + s.Dead; ended > 0 {
 		rate := float64(s.Delivered) / float64(ended)

@@ -58,7 +58,8 @@ func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func
 func viewPolicy(p postrider.Policy) apitypes.Policy {
 	view := apitypes.Policy{
 		Retry: apitypes.Of(viewRetry(p.Retry)), Signature: apitypes.Of(viewSignatures(p.Signatures)),
-		Circuit: apitypes.Of(viewCircuitPolicy(p.Circuit)), Headers: apitypes.Of(viewHeaders(p.Headers)), Rate: viewRate(p.Rate), Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
+		Circuit: apitypes.Of(viewCircuitPolicy(p.Circuit)), Headers: apitypes.Of(viewHeaders(p.Headers)), Rate: viewRate(p.Rate),
+		Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
 	}
 	fields := reflect.ValueOf(p)
 	for option := range shape.Options(&view, fields.Type()) {
@@ -164,7 +165,8 @@ func policyFields(to apitypes.Policy) (named int, missing error) {
 		if given {
 			named++
 		} else {
-			faults = append(faults, rest.Invalid(name, postrider.FaultRequired, "is required, because the stored policy cannot be read; null is the default"))
+			faults = append(faults, rest.Invalid(name, postrider.FaultRequired,
+				"is required, because the stored policy cannot be read; null is the default"))
 		}
 	}
 	return named, errors.Join(faults...)

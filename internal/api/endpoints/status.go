@@ -22,11 +22,11 @@ func (s *Routes) registerStatusChanges(rt *rest.Router) {
 		if c.to == postrider.EndpointEnabled {
 			codes = append(codes, "unverified")
 		}
-		rest.Handle(rt, rest.Route{
+		rest.HandleBody(rt, rest.Route{
 			Name: c.verb + "-endpoint", Path: "POST /endpoints/{endpoint}/" + c.verb,
 			Summary: c.summary, Description: c.description,
 			Codes: codes,
-			Scope: c.scope, Body: apitypes.EndpointReason{}, Empty: true, Withdraws: c.to != postrider.EndpointEnabled,
+			Scope: c.scope, Empty: true, Withdraws: c.to != postrider.EndpointEnabled,
 		}, s.changeStatus(c))
 	}
 }
@@ -75,12 +75,8 @@ var statusChanges = []statusChange{{
 
 // changeStatus returns the handler of a status change. The status and the
 // circuit change in one transaction.
-func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
-	return func(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
-		var body apitypes.EndpointReason
-		if err := rest.DecodeIfAny(ctx, &body); err != nil {
-			return nil, err
-		}
+func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath, apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
+	return func(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
 		wait := s.awaited(ctx)
 		if c.to == postrider.EndpointEnabled { // nothing is taken away
 			wait = func(r *rest.Reply[apitypes.Endpoint], err error) (*rest.Reply[apitypes.Endpoint], error) {

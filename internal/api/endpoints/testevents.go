@@ -15,11 +15,7 @@ import (
 
 // testEndpoint publishes a test event to an enabled endpoint, whatever its
 // event types are.
-func (s *Routes) testEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Receipt], error) {
-	var body apitypes.EndpointTest
-	if err := rest.DecodeIfAny(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) testEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointTest) (*rest.Reply[apitypes.Receipt], error) {
 	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err

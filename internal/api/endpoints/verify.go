@@ -49,11 +49,7 @@ const handshakeTime = 10 * time.Second
 //
 // An agreement enables the endpoint only if it is paused for this reason. An endpoint
 // that a person has paused or disabled stays so.
-func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
-	var body apitypes.EndpointVerification
-	if err := rest.DecodeIfAny(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointVerification) (*rest.Reply[apitypes.Endpoint], error) {
 	asked, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err

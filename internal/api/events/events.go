@@ -64,7 +64,8 @@ func viewEvent(e postrider.Event) apitypes.Event {
 	return apitypes.Event{
 		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
 		OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
-		Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID), CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
+		Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID),
+		CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
 	}
 }
 

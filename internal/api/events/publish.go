@@ -61,7 +61,8 @@ func (s *Routes) registerPublishing(rt *rest.Router) {
 		Description: "A 2xx means that the event is stored durably.",
 		Codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
 		Scope:       postrider.ScopeEventsWrite, Status: http.StatusAccepted,
-		Body: apitypes.EventCreate{}, Limit: int64(s.MaxData + envelopeSize), Repeatable: true, Headers: []*huma.Param{key, hops, trace, traceState},
+		Body: apitypes.EventCreate{}, Limit: int64(s.MaxData + envelopeSize), Repeatable: true,
+		Headers: []*huma.Param{key, hops, trace, traceState},
 	}, s.publish)
 	rest.HandleRaw[apitypes.List[apitypes.BatchReceipt]](rt, rest.Route{
 		Name: "publish-events", Path: "POST /events/batch",

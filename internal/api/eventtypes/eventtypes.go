@@ -31,11 +31,11 @@ type Routes struct{ Store Store }
 // documentation: a publish does not need a type to be in it.
 func (s *Routes) Register(rt *rest.Router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "create-event-type", Path: "POST /event-types",
 		Summary: "Add an event type to the catalogue",
 		Codes:   []string{"event_type_exists"},
-		Scope:   admin, Status: 201, Body: apitypes.EventTypeCreate{},
+		Scope:   admin, Status: 201,
 	}, s.createEventType)
 	rest.Handle(rt, rest.Route{
 		Name: "list-event-types", Path: "GET /event-types",
@@ -47,11 +47,11 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Get an event type",
 		Scope:   read,
 	}, s.getEventType)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "update-event-type", Path: "PATCH /event-types/{name}",
 		Summary:     "Change an event type",
 		Description: "A field that is left out keeps its value. Null removes it.",
-		Scope:       admin, Body: apitypes.EventTypeUpdate{},
+		Scope:       admin,
 	}, s.changeEventType)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-event-type", Path: "DELETE /event-types/{name}",
@@ -88,11 +88,7 @@ type eventTypePath struct {
 
 // createEventType adds an event type to the catalogue. A name that exists is a
 // conflict, because a POST must not replace a description.
-func (s *Routes) createEventType(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.EventType], error) {
-	var body apitypes.EventTypeCreate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) createEventType(ctx context.Context, _ *rest.None, body apitypes.EventTypeCreate) (*rest.Reply[apitypes.EventType], error) {
 	if err := postrider.CheckType("name", body.Name); err != nil {
 		return nil, errors.Join(err, rest.CheckText("description", body.Description, rest.MaxDescription), checkExample(body.Example))
 	}
@@ -121,11 +117,7 @@ func (s *Routes) getEventType(ctx context.Context, in *eventTypePath) (*rest.Rep
 }
 
 // changeEventType changes the description and the example. Null removes them.
-func (s *Routes) changeEventType(ctx context.Context, in *eventTypePath) (*rest.Reply[apitypes.EventType], error) {
-	var body apitypes.EventTypeUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) changeEventType(ctx context.Context, in *eventTypePath, body apitypes.EventTypeUpdate) (*rest.Reply[apitypes.EventType], error) {
 	t, err := s.Find(ctx, in.Name)
 	if err != nil {
 		return nil, err

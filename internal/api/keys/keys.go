@@ -42,10 +42,10 @@ type Routes struct {
 // Register registers the routes of API keys. All need the scope admin.
 func (s *Routes) Register(rt *rest.Router) {
 	admin := postrider.ScopeAdmin
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "create-api-key", Path: "POST /api-keys",
 		Summary: "Create an API key",
-		Scope:   admin, Status: 201, Body: apitypes.KeyCreate{},
+		Scope:   admin, Status: 201,
 	}, s.createKey)
 	rest.Handle(rt, rest.Route{
 		Name: "list-api-keys", Path: "GET /api-keys",
@@ -68,8 +68,9 @@ func (s *Routes) Register(rt *rest.Router) {
 // Without scopes the list is empty, not null.
 func viewKey(k postrider.APIKey) apitypes.Key {
 	return apitypes.Key{
-		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: render.OrNull(k.Account), CreatedAt: render.Instant(k.CreatedAt),
-		ExpiresAt: render.TimeOrNull(k.ExpiresAt), RevokedAt: render.TimeOrNull(k.RevokedAt), LastUsedAt: render.TimeOrNull(k.LastUsedAt),
+		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: render.OrNull(k.Account),
+		CreatedAt: render.Instant(k.CreatedAt), ExpiresAt: render.TimeOrNull(k.ExpiresAt), RevokedAt: render.TimeOrNull(k.RevokedAt),
+		LastUsedAt: render.TimeOrNull(k.LastUsedAt),
 	}
 }
 
@@ -81,11 +82,7 @@ type keyPath struct {
 // createKey creates a key. Its response is the only one with the key's text;
 // the store has only the hash. The expiry is cut to microseconds, the precision
 // of the databases.
-func (s *Routes) createKey(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Key], error) {
-	var body apitypes.KeyCreate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) createKey(ctx context.Context, _ *rest.None, body apitypes.KeyCreate) (*rest.Reply[apitypes.Key], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err

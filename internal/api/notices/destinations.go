@@ -29,12 +29,12 @@ const (
 func (s *Routes) registerDestinations(rt *rest.Router) {
 	read, write := postrider.ScopeWebhooksRead, postrider.ScopeEndpointsWrite
 	const limits = "An account may have 20 destinations."
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "create-notice-destination", Path: "POST /notice-destinations",
 		Summary:     "Add a destination of notices",
 		Description: "An email address gets a message with a link, and nothing else until its reader follows the link. " + limits,
 		Codes:       []string{"destination_exists", "too_many_destinations", "public_url_missing", "mail_missing", "too_often"},
-		Scope:       write, Status: 201, Body: apitypes.DestinationCreate{},
+		Scope:       write, Status: 201,
 	}, s.createDestination)
 	rest.Handle(rt, rest.Route{
 		Name: "list-notice-destinations", Path: "GET /notice-destinations",
@@ -46,11 +46,11 @@ func (s *Routes) registerDestinations(rt *rest.Router) {
 		Summary: "Get a destination of notices",
 		Scope:   read,
 	}, s.getDestination)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "update-notice-destination", Path: "PATCH /notice-destinations/{destination}",
 		Summary:     "Change a destination of notices",
 		Description: "A field that is left out keeps its value.",
-		Scope:       write, Body: apitypes.DestinationUpdate{},
+		Scope:       write,
 	}, s.changeDestination)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-notice-destination", Path: "DELETE /notice-destinations/{destination}",
@@ -120,11 +120,7 @@ func maskWebhook(raw string) string {
 // createDestination adds a destination. The scopes of a caller of all accounts say nothing of
 // the operator's destinations, which get the notices of the installation: these are an
 // admin's.
-func (s *Routes) createDestination(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Destination], error) {
-	var body apitypes.DestinationCreate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apitypes.DestinationCreate) (*rest.Reply[apitypes.Destination], error) {
 	account, err := s.Names.ResolveLiveAccount(ctx, "account", body.Account)
 	d := postrider.Destination{
 		ID: store.NewID[postrider.DestinationID](s.IDs), Account: account, Channel: body.Channel, Language: body.Language,
@@ -286,11 +282,7 @@ func (s *Routes) ownDestination(ctx context.Context, text string) (postrider.Des
 }
 
 // changeDestination changes the language and the kinds.
-func (s *Routes) changeDestination(ctx context.Context, in *destinationPath) (*rest.Reply[apitypes.Destination], error) {
-	var body apitypes.DestinationUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) changeDestination(ctx context.Context, in *destinationPath, body apitypes.DestinationUpdate) (*rest.Reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err != nil {
 		return nil, err
@@ -329,7 +321,9 @@ func (s *Routes) confirmDestination(ctx context.Context, in *destinationPath) (*
 	if err != nil {
 		return nil, err
 	}
-	return rest.RespondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskConfirmation}))
+	return rest.RespondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{
+		ID: d.ID, Ask: postrider.AskConfirmation,
+	}))
 }
 
 // testDestination asks the sender for a test message.

@@ -63,8 +63,10 @@ func New(d Deps) *Routes {
 		Deps: d,
 		confirmations: rest.NewLimiter[postrider.AccountID](confirmEvery, 10,
 			"an account can have ten confirmations sent at once, then one every six minutes; see Retry-After"),
-		addresses: rest.NewLimiter[string](addressEvery, 3, "an address gets at most three confirmations at once, then one an hour; see Retry-After"),
-		tests:     rest.NewLimiter[postrider.DestinationID](testEvery, 3, "a destination gets at most three tests at once, then one a minute; see Retry-After"),
+		addresses: rest.NewLimiter[string](addressEvery, 3,
+			"an address gets at most three confirmations at once, then one an hour; see Retry-After"),
+		tests: rest.NewLimiter[postrider.DestinationID](testEvery, 3,
+			"a destination gets at most three tests at once, then one a minute; see Retry-After"),
 	}
 }
 

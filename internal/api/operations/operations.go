@@ -150,7 +150,8 @@ func (s *Routes) listTroubled(ctx context.Context, _ *rest.None) (*rest.Reply[ap
 		return nil, err
 	}
 	urgent := slices.SortedFunc(maps.Values(found), func(a, b *troubled) int {
-		return cmp.Or(b.since.Compare(a.since), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
+		return cmp.Or(b.since.Compare(a.since), cmp.Compare(b.waiting, a.waiting),
+			cmp.Compare(b.letters, a.letters), b.endpoint.Compare(a.endpoint))
 	})
 	if err := s.answerTroubled(ctx, &answer, urgent); err != nil {
 		return nil, err
@@ -223,7 +224,8 @@ func (s *Routes) liveEndpoints(ctx context.Context, some []*troubled) (map[postr
 // viewTroubled returns an endpoint that needs a person in the form of a response.
 func viewTroubled(t *troubled, e postrider.Endpoint) apitypes.TroubledEndpoint {
 	return apitypes.TroubledEndpoint{
-		Endpoint: e.ID, Account: e.Account, URL: e.URL, Description: e.Description, Status: e.Status, Reasons: t.reasons, DeadLetters: t.letters, DeadMore: t.more,
+		Endpoint: e.ID, Account: e.Account, URL: e.URL, Description: e.Description, Status: e.Status, Reasons: t.reasons,
+		DeadLetters: t.letters, DeadMore: t.more,
 		FailingSince: render.TimeOrNull(t.circuit.FailingSince), Since: render.TimeOrNull(t.since), ProbeAt: render.TimeOrNull(t.circuit.ProbeAt),
 		OldestDueMS: render.OrNull(t.waiting.Milliseconds()),
 	}
@@ -318,7 +320,9 @@ func (s *Routes) dueFor(ctx context.Context, account postrider.AccountID) (map[p
 	if err != nil || all.DueFor < waitingForLong {
 		return nil, err
 	}
-	own, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, Status: postrider.EndpointEnabled, Paging: store.Paging{Limit: maxOwn}})
+	own, err := s.Store.Endpoints(ctx, store.EndpointQuery{
+		Account: account, Status: postrider.EndpointEnabled, Paging: store.Paging{Limit: maxOwn},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -38,11 +38,11 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Get the settings of the customer portal",
 		Scope:   read,
 	}, s.getPortal)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "set-portal", Path: "PUT /portal",
 		Summary:     "Replace the settings of the customer portal",
 		Description: "A field that is left out gets its default. The logo stays. Options apply to links that are made afterwards.",
-		Scope:       admin, Body: apitypes.PortalUpdate{},
+		Scope:       admin,
 	}, s.setPortal)
 	rest.Handle(rt, rest.Route{
 		Name: "get-portal-logo", Path: "GET /portal/logo",
@@ -50,10 +50,10 @@ func (s *Routes) Register(rt *rest.Router) {
 		Codes:   []string{"not_found"},
 		Scope:   read,
 	}, s.getLogo)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "set-portal-logo", Path: "PUT /portal/logo",
 		Summary: "Replace the logo of the customer portal",
-		Scope:   admin, Body: apitypes.LogoUpdate{},
+		Scope:   admin,
 	}, s.setLogo)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-portal-logo", Path: "DELETE /portal/logo",
@@ -89,11 +89,7 @@ func (s *Routes) getPortal(ctx context.Context, _ *rest.None) (*rest.Reply[apity
 }
 
 // setPortal replaces the settings. All faults are reported together.
-func (s *Routes) setPortal(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Portal], error) {
-	var body apitypes.PortalUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) setPortal(ctx context.Context, _ *rest.None, body apitypes.PortalUpdate) (*rest.Reply[apitypes.Portal], error) {
 	p := postrider.Portal{Name: body.Name, Colour: strings.ToLower(body.Colour)}
 	faults := []error{rest.CheckText("name", body.Name, maxPortalName), checkColour(p.Colour)}
 	if len(body.FrameOrigins) > maxFrameOrigins {
@@ -101,7 +97,8 @@ func (s *Routes) setPortal(ctx context.Context, _ *rest.None) (*rest.Reply[apity
 	}
 	for i, origin := range body.FrameOrigins {
 		if !isOrigin(origin) {
-			faults = append(faults, rest.Invalid(fmt.Sprintf("frame_origins[%d]", i), postrider.FaultMalformed, "must be an https origin in lower case without a path, like https://app.example"))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("frame_origins[%d]", i), postrider.FaultMalformed,
+				"must be an https origin in lower case without a path, like https://app.example"))
 		}
 		p.FrameOrigins = append(p.FrameOrigins, origin)
 	}
@@ -152,7 +149,8 @@ func checkOptions(names []string) error {
 			known = known || option.Name == name
 		}
 		if !known || slices.Contains(names[:i], name) {
-			faults = append(faults, rest.Invalid(fmt.Sprintf("options[%d]", i), postrider.FaultNotAChoice, "must be the name of an option of an endpoint, once"))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("options[%d]", i), postrider.FaultNotAChoice,
+				"must be the name of an option of an endpoint, once"))
 		}
 	}
 	return errors.Join(faults...)
@@ -186,11 +184,7 @@ func (s *Routes) getLogo(ctx context.Context, _ *rest.None) (*rest.Reply[apitype
 }
 
 // setLogo replaces the logo.
-func (s *Routes) setLogo(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Logo], error) {
-	var body apitypes.LogoUpdate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) setLogo(ctx context.Context, _ *rest.None, body apitypes.LogoUpdate) (*rest.Reply[apitypes.Logo], error) {
 	file, err := base64.StdEncoding.DecodeString(body.PNG)
 	if err != nil {
 		return nil, rest.Invalid("png", postrider.FaultMalformed, "must be base64")

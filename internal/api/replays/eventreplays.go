@@ -15,22 +15,18 @@ import (
 const eventReplayRate = 500
 
 func (s *Routes) registerEventReplays(rt *rest.Router) {
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "replay-event", Path: "POST /events/{event}/replay",
 		Summary:     "Replay an event's deliveries that have ended",
 		Description: "The last delivery to each endpoint is replayed as a new delivery, unless it is pending or a resolved dead letter. A replay job does it, so that it makes no difference how many endpoints there are; see its progress, and list its deliveries by replay_job.",
 		Codes:       []string{"too_many_replays", "gone"},
-		Scope:       postrider.ScopeWebhooksOperate, Status: 202, Body: apitypes.EventReplay{}, Empty: true,
+		Scope:       postrider.ScopeWebhooksOperate, Status: 202, Empty: true,
 	}, s.replayEvent)
 }
 
 // replayEvent creates a replay job for the last delivery of the event to each endpoint. An event
 // may have a hundred thousand of them, more than one request can replay in time.
-func (s *Routes) replayEvent(ctx context.Context, in *rest.EventPath) (*rest.Reply[apitypes.Replay], error) {
-	var body apitypes.EventReplay
-	if err := rest.DecodeIfAny(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) replayEvent(ctx context.Context, in *rest.EventPath, body apitypes.EventReplay) (*rest.Reply[apitypes.Replay], error) {
 	e, err := s.Names.Event(ctx, in.Event)
 	if err != nil {
 		return nil, err

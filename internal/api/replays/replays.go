@@ -56,17 +56,17 @@ type Routes struct {
 // Register registers the routes of replay jobs.
 func (s *Routes) Register(rt *rest.Router) {
 	read, operate := postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "create-replay", Path: "POST /replays",
 		Summary:     "Replay or discard all deliveries that a filter selects",
 		Description: "The deliveries are those that have ended at the time of the request. Each gets exactly one new delivery, oldest first and below live traffic, at the given pace or slower: while many of them wait for their endpoints, the job waits too. Deliveries with an ordering key are sent in sequence, and later events of the key wait for them. The job goes on after a restart of the server.",
 		Codes:       []string{"too_many_replays"},
-		Scope:       operate, Status: 201, Body: apitypes.ReplayCreate{}, Empty: true,
+		Scope:       operate, Status: 201, Empty: true,
 	}, s.createReplay)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "count-replay", Path: "POST /replays/dry-run",
 		Summary: "Count the deliveries that a replay would select",
-		Scope:   read, Body: apitypes.ReplayCreate{}, Empty: true, Reads: true,
+		Scope:   read, Empty: true, Reads: true,
 	}, s.countReplay)
 	rest.Handle(rt, rest.Route{
 		Name: "list-replays", Path: "GET /replays",
@@ -113,10 +113,9 @@ func viewReplay(j postrider.ReplayJob) apitypes.Replay {
 	view := apitypes.Replay{
 		ID: j.ID, Action: j.Action, Status: j.Status, Error: render.OrNull(j.Error), Account: render.OrNull(f.Account),
 		Endpoint: render.OrNull(f.Endpoint), Event: render.OrNull(f.Event), EventTypes: []string{}, Statuses: f.Statuses,
-		Reason: render.OrNull(f.Reason), From: render.TimeOrNull(f.From), To: render.TimeOrNull(f.To), PerSecond: j.PerSecond, Note: render.OrNull(j.Note),
-		CreatedBy: j.By, CreatedAt: render.Instant(j.CreatedAt), EndedAt: render.TimeOrNull(j.EndedAt),
-		Expected: viewCount(j.Expected, nil), Matched: j.Matched(), Handled: j.Handled,
-		Skipped: apitypes.ReplaySkips(j.Skipped),
+		Reason: render.OrNull(f.Reason), From: render.TimeOrNull(f.From), To: render.TimeOrNull(f.To), PerSecond: j.PerSecond,
+		Note: render.OrNull(j.Note), CreatedBy: j.By, CreatedAt: render.Instant(j.CreatedAt), EndedAt: render.TimeOrNull(j.EndedAt),
+		Expected: viewCount(j.Expected, nil), Matched: j.Matched(), Handled: j.Handled, Skipped: apitypes.ReplaySkips(j.Skipped),
 	}
 	for _, p := range f.EventTypes {
 		view.EventTypes = append(view.EventTypes, string(p))
@@ -192,8 +191,8 @@ type ReplayPath struct {
 }
 
 // createReplay stores a new job, and wakes the runner of this node.
-func (s *Routes) createReplay(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.Replay], error) {
-	job, err := s.requestedReplay(ctx)
+func (s *Routes) createReplay(ctx context.Context, _ *rest.None, body apitypes.ReplayCreate) (*rest.Reply[apitypes.Replay], error) {
+	job, err := s.requestedReplay(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -226,8 +225,8 @@ func (s *Routes) startReplay(ctx context.Context, job postrider.ReplayJob) (post
 }
 
 // countReplay counts what createReplay would select.
-func (s *Routes) countReplay(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.ReplayCount], error) {
-	job, err := s.requestedReplay(ctx)
+func (s *Routes) countReplay(ctx context.Context, _ *rest.None, body apitypes.ReplayCreate) (*rest.Reply[apitypes.ReplayCount], error) {
+	job, err := s.requestedReplay(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -243,11 +242,7 @@ func (s *Routes) countReplay(ctx context.Context, _ *struct{}) (*rest.Reply[apit
 }
 
 // requestedReplay returns the job that the body describes. It has an id and is not stored.
-func (s *Routes) requestedReplay(ctx context.Context) (job postrider.ReplayJob, err error) {
-	var body apitypes.ReplayCreate
-	if err := rest.DecodeIfAny(ctx, &body); err != nil {
-		return job, err
-	}
+func (s *Routes) requestedReplay(ctx context.Context, body apitypes.ReplayCreate) (job postrider.ReplayJob, err error) {
 	job = s.newReplay(ctx, body)
 	job.Filter, err = s.replayFilter(ctx, body)
 	err = errors.Join(err, rest.CheckText("note", body.Note, rest.MaxDescription), checkReplayRate(job.PerSecond))
@@ -385,7 +380,8 @@ func (s *Routes) findReplay(ctx context.Context, id postrider.ReplayID) (postrid
 // replayEnded is the conflict for a job that has ended. It says what to do instead.
 func replayEnded(status postrider.ReplayStatus) error {
 	if status == postrider.ReplayDone {
-		return rest.Conflict("replay_done", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself")
+		return rest.Conflict("replay_done",
+			"the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself")
 	}
 	return rest.Conflict("replay_"+string(status), fmt.Sprintf("the replay is %s: create one with the same filter to handle the rest", status))
 }

@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"math"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -48,22 +46,6 @@ func CheckUID(uid string) error {
 
 // isBidiControl reports whether the character sets the direction of the text after it.
 func isBidiControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
-
-// Patterns converts the texts without validation, which is checkEndpoint's.
-func Patterns(texts []string) []postrider.Pattern {
-	list := make([]postrider.Pattern, 0, len(texts))
-	for _, text := range texts {
-		list = append(list, postrider.Pattern(text))
-	}
-	return list
-}
-
-// Millis returns n milliseconds. A number that overflows becomes the longest or
-// the shortest duration, which every policy refuses.
-func Millis(n int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Millisecond)
-	return time.Duration(min(max(n, -most), most)) * time.Millisecond
-}
 
 // ParseID parses an id from a path. An invalid id is not found. So is the zero
 // id: in a query of the store it means no filter, and would select everything.

@@ -1,6 +1,12 @@
 package rest
 
-import "github.com/postrider/postrider/apitypes"
+import (
+	"math"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
 
 // Reply is a response with a body, in the form that huma expects.
 type Reply[B any] struct {
@@ -14,7 +20,7 @@ func Respond[B any](b B) *Reply[B] { return &Reply[B]{Body: b} }
 // the view of the value, or the error. It takes both results of the call, so a
 // handler ends with
 //
-//	return RespondWith(viewDelivery)(s.findDelivery(ctx, in.Delivery))
+//	return RespondWith(viewDelivery)(s.Names.Delivery(ctx, in.Delivery))
 func RespondWith[V, B any](view func(V) B) func(V, error) (*Reply[B], error) {
 	return func(value V, err error) (*Reply[B], error) {
 		if err != nil {
@@ -35,4 +41,20 @@ func Set[T any](field *T, to apitypes.Optional[T], standard T) {
 	} else if to.IsNull() {
 		*field = standard
 	}
+}
+
+// Millis returns n milliseconds. A number that overflows becomes the longest or
+// the shortest duration, which every policy refuses.
+func Millis(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
+// Patterns converts the texts. It does not validate them; [postrider.Pattern.Check] does.
+func Patterns(texts []string) []postrider.Pattern {
+	list := make([]postrider.Pattern, 0, len(texts))
+	for _, text := range texts {
+		list = append(list, postrider.Pattern(text))
+	}
+	return list
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -246,6 +247,16 @@ func finishDocument(openAPI *huma.OpenAPI) {
 		if s.Nullable && len(s.Enum) > 0 {
 			s.Enum = append(s.Enum, nil) // by JSON Schema an enum must list null too
 		}
+	}
+}
+
+// serveDocument serves the document. The first request encodes it, because that takes a third of
+// the time in which the API is made.
+func serveDocument(openAPI *huma.OpenAPI) http.HandlerFunc {
+	document := sync.OnceValue(func() []byte { return encodeDocument(openAPI) })
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document())
 	}
 }
 

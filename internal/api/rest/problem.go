@@ -145,7 +145,8 @@ func TooLong(field string, most int, reason string) error {
 // which are the noun.
 func WrongCount(field string, least, most int, noun string) error {
 	return &postrider.InvalidError{
-		Field: field, Code: postrider.FaultWrongCount, Reason: fmt.Sprintf("must have %d to %d %s", least, most, noun), Min: int64(least), Max: int64(most),
+		Field: field, Code: postrider.FaultWrongCount, Reason: fmt.Sprintf("must have %d to %d %s", least, most, noun), Min: int64(least),
+		Max: int64(most),
 	}
 }
 

@@ -54,9 +54,9 @@ type Info struct {
 	Event postrider.EventID
 	// Trace is the trace of the header traceparent. Zero: the request has no valid one.
 	Trace postrider.TraceParent
-	// details are added to the audit entry of the request. Written by the handler, with note.
+	// details are added to the audit entry of the request. Written by the handler, with Note.
 	details map[string]string
-	// notEffective has the nodes on which the request's change is not in effect yet. Set by await.
+	// notEffective has the nodes on which the request's change is not in effect yet. Set by Effects.
 	notEffective postrider.NotEffective
 	// err is the error behind a 5xx response, for the log only. Set by
 	// problemOf.

@@ -1,8 +1,8 @@
 // Package rest is what all routes of the API share: how a request is authenticated, read, refused,
 // limited, logged, audited and described in the OpenAPI document.
 //
-// A feature registers its routes with [Handle], or with [HandleRaw] where they carry most of the
-// load. Its handler gets the parsed parameters, decodes the body with [Decode], finds what the
+// A feature registers its routes with [Handle] and [HandleBody], or with [HandleRaw] where they carry
+// most of the load. Its handler gets the parsed parameters and the decoded body, finds what the
 // request names with [Names], and returns a response by [Respond] or an error. One table, in
 // problem.go, maps the errors to responses. A handler that takes something away from an endpoint
 // calls [Effects.Await].

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -35,16 +34,6 @@ const (
 	// other requests, because no publisher waits for them.
 	listTime = 30 * time.Second
 )
-
-// serveDocument serves the document. The first request encodes it, because that takes a third of
-// the time in which the API is made.
-func serveDocument(openAPI *huma.OpenAPI) http.HandlerFunc {
-	document := sync.OnceValue(func() []byte { return encodeDocument(openAPI) })
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(document())
-	}
-}
 
 // Router registers routes with huma. Huma parses and validates path and query
 // parameters, writes responses and describes all operations in the OpenAPI
@@ -88,7 +77,7 @@ type Route struct {
 	Codes []string
 	// Status is the status of success. 0: 200, or 204 without a response body.
 	Status int
-	// Body is a value of the request body's type. nil: no body is read.
+	// Body is a value of the request body's type. nil: no body is read. [HandleBody] sets it.
 	Body any
 	// Empty is true if the request body may be omitted.
 	Empty bool
@@ -101,7 +90,7 @@ type Route struct {
 	// first one.
 	Repeatable bool
 	// Withdraws is true if the operation takes something away from an endpoint, so that its
-	// handler calls await.
+	// handler calls [Effects.Await].
 	Withdraws bool
 	// Reveals is true for a GET that shows secrets: its requests are audited.
 	Reveals bool
@@ -136,6 +125,21 @@ func Handle[I, O any](rt *Router, r Route, handler func(context.Context, *I) (*O
 	if r.Body != nil {
 		rt.describeBody(op, r)
 	}
+}
+
+// HandleBody is [Handle] for a route with a body, which it decodes before it calls the handler. A
+// body that is left out, where it may be, is the zero value.
+func HandleBody[I, B, O any](rt *Router, r Route, handler func(context.Context, *I, B) (*O, error)) {
+	r.Body = *new(B)
+	Handle(rt, r, func(ctx context.Context, in *I) (*O, error) {
+		var body B
+		if !r.Empty || len(InfoOf(ctx).body) > 0 {
+			if err := Decode(ctx, &body); err != nil {
+				return nil, err
+			}
+		}
+		return handler(ctx, in, body)
+	})
 }
 
 // HandleRaw registers a handler that is called without huma, for the routes
@@ -454,13 +458,4 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 // empty struct.
 func Decode(ctx context.Context, v any) error {
 	return jsonx.Decode(InfoOf(ctx).body, v)
-}
-
-// DecodeIfAny is decode for a body that may be omitted. An omitted body leaves
-// v unchanged.
-func DecodeIfAny(ctx context.Context, v any) error {
-	if len(InfoOf(ctx).body) == 0 {
-		return nil
-	}
-	return Decode(ctx, v)
 }

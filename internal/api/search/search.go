@@ -101,7 +101,7 @@ func (s *Routes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, er
 	return apitypes.SearchHit{}, postrider.ErrNotFound
 }
 
-// hitWith is RespondWith for a hit.
+// hitWith is [rest.RespondWith] for a hit.
 func hitWith[V any](view func(V) apitypes.SearchHit) func(V, error) (apitypes.SearchHit, error) {
 	return func(v V, err error) (apitypes.SearchHit, error) {
 		if err != nil {
@@ -143,13 +143,15 @@ func deliveryHit(d postrider.Delivery) apitypes.SearchHit {
 
 func replayHit(r postrider.ReplayJob) apitypes.SearchHit {
 	return apitypes.SearchHit{
-		Kind: "replay", ID: r.ID.String(), Account: render.OrNull(r.Filter.Account), Title: string(r.Action), MatchedBy: "id", CreatedAt: render.Instant(r.CreatedAt),
+		Kind: "replay", ID: r.ID.String(), Account: render.OrNull(r.Filter.Account), Title: string(r.Action), MatchedBy: "id",
+		CreatedAt: render.Instant(r.CreatedAt),
 	}
 }
 
 func keyHit(k postrider.APIKey) apitypes.SearchHit {
 	return apitypes.SearchHit{
-		Kind: "api_key", ID: k.ID.String(), Account: render.OrNull(k.Account), Title: k.Name, MatchedBy: "id", CreatedAt: render.Instant(k.CreatedAt),
+		Kind: "api_key", ID: k.ID.String(), Account: render.OrNull(k.Account), Title: k.Name, MatchedBy: "id",
+		CreatedAt: render.Instant(k.CreatedAt),
 	}
 }
 
@@ -168,7 +170,9 @@ func (s *Routes) hitsOfText(ctx context.Context, text string) (apitypes.SearchHi
 	if err != nil {
 		secret = postrider.SecretID{}
 	}
-	found, err := s.Store.Find(ctx, store.FindQuery{Account: rest.InfoOf(ctx).Caller.Account, Text: text, Secret: secret, Limit: store.MaxLimit})
+	found, err := s.Store.Find(ctx, store.FindQuery{
+		Account: rest.InfoOf(ctx).Caller.Account, Text: text, Secret: secret, Limit: store.MaxLimit,
+	})
 	if err != nil {
 		return hits, err
 	}
@@ -299,7 +303,9 @@ func (s *Routes) typesLike(ctx context.Context, text string) (hits []apitypes.Se
 	behind, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: store.Paging{Cursor: store.EncodeCursor(text), Limit: maxHits}})
 	for _, t := range append(exact.Items, behind.Items...) {
 		if strings.HasPrefix(t.Name, text) {
-			hits = append(hits, apitypes.SearchHit{Kind: "event_type", ID: t.Name, Title: t.Name, MatchedBy: "name", CreatedAt: render.Instant(t.CreatedAt)})
+			hits = append(hits, apitypes.SearchHit{
+				Kind: "event_type", ID: t.Name, Title: t.Name, MatchedBy: "name", CreatedAt: render.Instant(t.CreatedAt),
+			})
 		}
 	}
 	return hits, err

@@ -82,11 +82,11 @@ func (s *Routes) Register(rt *rest.Router) {
 		Description: "Secrets that have expired or were revoked are left out.",
 		Scope:       postrider.ScopeSecretsRead, Reveals: true,
 	}, s.listSecrets)
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "rotate-secret", Path: "POST /endpoints/{endpoint}/secrets/rotate",
 		Summary: "Rotate an endpoint's secret",
 		Codes:   []string{"conflict", "endpoint_deleted", "endpoint_set_aside", "too_many_secrets", "secret_exists"},
-		Scope:   write, Body: apitypes.SecretRotation{}, Empty: true, Withdraws: true,
+		Scope:   write, Empty: true, Withdraws: true,
 	}, s.rotateSecret)
 	rest.Handle(rt, rest.Route{
 		Name: "revoke-secret", Path: "DELETE /endpoints/{endpoint}/secrets/{secret}",
@@ -232,11 +232,7 @@ func (s *Routes) revealSecret(ctx context.Context, in *SecretPath) (*rest.Reply[
 // the overlap it is the only one. The check comes before the write: a rotation that
 // ended in an endpoint without a usable secret could not be undone, since the old
 // secrets expire.
-func (s *Routes) rotateSecret(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Secret], error) {
-	var body apitypes.SecretRotation
-	if err := rest.DecodeIfAny(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Routes) rotateSecret(ctx context.Context, in *rest.EndpointPath, body apitypes.SecretRotation) (*rest.Reply[apitypes.Secret], error) {
 	overlap, key, err := readRotation(body)
 	if err != nil {
 		return nil, err
@@ -296,7 +292,8 @@ func (s *Routes) checkOthers(ctx context.Context, endpoint postrider.EndpointID,
 		return err
 	}
 	if overlap > 0 && len(secrets) >= maxValid { // an overlap of 0 revokes them
-		return rest.Conflict("too_many_secrets", fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
+		return rest.Conflict("too_many_secrets",
+			fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
 	}
 	for _, secret := range secrets {
 		// A secret that cannot be decrypted is no obstacle: a rotation replaces it.

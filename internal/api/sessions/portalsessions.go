@@ -34,8 +34,9 @@ var capabilities = []capability{
 func viewSession(s postrider.Session) apitypes.Session {
 	return apitypes.Session{
 		ID: s.ID, Kind: s.Kind, Name: s.Name, Subject: render.OrNull(s.Subject), Key: render.OrNull(s.Key), Account: render.OrNull(s.Account),
-		Scopes: append([]postrider.Scope{}, s.Scopes...), Embedded: s.Embedded, Opened: s.Hash != [32]byte{}, CreatedAt: render.Instant(s.CreatedAt),
-		ExpiresAt: render.Instant(s.ExpiresAt), LastSeenAt: render.TimeOrNull(s.LastSeenAt), RevokedAt: render.TimeOrNull(s.RevokedAt),
+		Scopes: append([]postrider.Scope{}, s.Scopes...), Embedded: s.Embedded, Opened: s.Hash != [32]byte{},
+		CreatedAt: render.Instant(s.CreatedAt), ExpiresAt: render.Instant(s.ExpiresAt), LastSeenAt: render.TimeOrNull(s.LastSeenAt),
+		RevokedAt: render.TimeOrNull(s.RevokedAt),
 	}
 }
 
@@ -47,12 +48,12 @@ type sessionPath struct {
 // Register registers the routes of sessions.
 func (s *Sessions) Register(rt *rest.Router) {
 	admin := postrider.ScopeAdmin
-	rest.Handle(rt, rest.Route{
+	rest.HandleBody(rt, rest.Route{
 		Name: "create-portal-session", Path: "POST /portal-sessions",
 		Summary:     "Create a one-time link to an account's customer portal",
 		Description: "The link must be opened within 60 s, works once, and begins with the server's --public-url. The session ends with the API key that made it, and with its account.",
 		Codes:       []string{"public_url_missing", "too_often"},
-		Scope:       postrider.ScopeWebhooksRead, Status: 201, Body: apitypes.PortalSessionCreate{},
+		Scope:       postrider.ScopeWebhooksRead, Status: 201,
 	}, s.createPortalSession)
 	rest.Handle(rt, rest.Route{
 		Name: "list-sessions", Path: "GET /sessions",
@@ -70,11 +71,7 @@ func (s *Sessions) Register(rt *rest.Router) {
 // createPortalSession makes a one-time link. The session has at most the scopes, the
 // account and the life of its caller. A session of one account makes no links, because
 // these would outlive it.
-func (s *Sessions) createPortalSession(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.PortalSession], error) {
-	var body apitypes.PortalSessionCreate
-	if err := rest.Decode(ctx, &body); err != nil {
-		return nil, err
-	}
+func (s *Sessions) createPortalSession(ctx context.Context, _ *rest.None, body apitypes.PortalSessionCreate) (*rest.Reply[apitypes.PortalSession], error) {
 	caller := rest.InfoOf(ctx).Caller
 	if !caller.Session.IsZero() && !caller.Account.IsZero() {
 		return nil, &rest.Error{Class: rest.ErrForbidden, Detail: "a session of one account makes no links"}
@@ -130,7 +127,8 @@ func portalScopes(caller *postrider.Caller, wanted []apitypes.Capability) ([]pos
 	}
 	for i, name := range wanted {
 		if !slices.ContainsFunc(capabilities, func(c capability) bool { return c.name == name }) {
-			faults = append(faults, rest.Invalid(fmt.Sprintf("capabilities[%d]", i), postrider.FaultNotAChoice, "must be view, operate, edit or secrets"))
+			faults = append(faults, rest.Invalid(fmt.Sprintf("capabilities[%d]", i), postrider.FaultNotAChoice,
+				"must be view, operate, edit or secrets"))
 		}
 	}
 	return scopes, errors.Join(faults...)

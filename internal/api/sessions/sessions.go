@@ -388,6 +388,7 @@ func (s *Sessions) Forget() { s.found.Forget() }
 // entryOf returns the audit entry of an action of a session that is no request of the API.
 func entryOf(session postrider.Session, action string, details map[string]string) postrider.AuditEntry {
 	return postrider.AuditEntry{
-		Action: action, Outcome: rest.OutcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account, Details: details,
+		Action: action, Outcome: rest.OutcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account,
+		Details: details,
 	}
 }

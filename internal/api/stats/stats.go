@@ -113,8 +113,8 @@ func (s *Routes) statsOf(ctx context.Context, scope store.BacklogQuery, in Query
 		return nil, err
 	}
 	view := apitypes.Stats{
-		From: render.Instant(span.start(span.from)), To: render.Instant(span.start(span.to)), Step: in.Step, TZ: span.zone.String(), DaysFit: span.fits(),
-		Points: []apitypes.StatsPoint{}, Now: viewBacklog(backlog),
+		From: render.Instant(span.start(span.from)), To: render.Instant(span.start(span.to)), Step: in.Step, TZ: span.zone.String(),
+		DaysFit: span.fits(), Points: []apitypes.StatsPoint{}, Now: viewBacklog(backlog),
 	}
 	var total store.RollupValue
 	for _, step := range span.steps(rollups) {
@@ -189,9 +189,11 @@ func (p statsSpan) refuse(now time.Time) error {
 	case p.stored == store.Days:
 		return rest.Invalid("from", postrider.FaultOutOfRange, fmt.Sprintf("must be at most %d days ago: days are kept for so long", days))
 	case p.step == "day":
-		return rest.Invalid("tz", postrider.FaultOutOfRange, fmt.Sprintf("is for the last %d days, for which hours are kept; leave it out for UTC days", days))
+		return rest.Invalid("tz", postrider.FaultOutOfRange,
+			fmt.Sprintf("is for the last %d days, for which hours are kept; leave it out for UTC days", days))
 	}
-	return rest.Invalid("step", postrider.FaultOutOfRange, fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
+	return rest.Invalid("step", postrider.FaultOutOfRange,
+		fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
 }
 
 // start returns the beginning of the step of a time. An hour of UTC in which a day of the

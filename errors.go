@@ -26,6 +26,8 @@ var (
 	// ErrTooManyReads: the account already has as many reads of the API or of pages under way as
 	// its share allows.
 	ErrTooManyReads = errors.New("too many reads of the account are under way")
+	// ErrLoop: the event has passed [MaxHops] webhook senders.
+	ErrLoop = errors.New("the event is in a loop of webhook senders")
 	// ErrExpungeList: the list of expunges cannot be written, so nothing is expunged.
 	ErrExpungeList = errors.New("the list of expunges cannot be written")
 )
@@ -115,8 +117,19 @@ func (f *faults) within(field string, n, least, most int64) {
 	}
 }
 
-// join appends err, which may be nil.
-func (f *faults) join(err error) { *f = append(*f, err) }
+// short appends an [InvalidError] for the field if the text has more than most bytes.
+func (f *faults) short(field, text string, most int) {
+	if len(text) > most {
+		*f = append(*f, &InvalidError{Field: field, Code: FaultTooLong, Reason: "is too long", Max: int64(most)})
+	}
+}
+
+// join appends err, unless it is nil.
+func (f *faults) join(err error) {
+	if err != nil {
+		*f = append(*f, err)
+	}
+}
 
 // lasts does what within does, for a duration. The error's limits are in milliseconds, as in the
 // API.

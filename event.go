@@ -33,6 +33,45 @@ type Event struct {
 	IdempotencyKey string
 }
 
+// The limits of an event, in bytes.
+const (
+	MaxEventKey   = 256 // of an idempotency key and of an ordering key
+	MaxAPIVersion = 64
+)
+
+// MaxHops is the count of senders from which on an event is in a loop. A receiver that
+// publishes because of a webhook copies the header Webhook-Hops, and each sender adds one.
+const MaxHops = 8
+
+// Check returns all faults of an event that is about to be published, joined: an [InvalidError]
+// for each field, by its name in the API, and [ErrLoop]. maxData is the largest data, in bytes.
+//
+// Every way to publish checks its events so, whether they come by HTTP or not, so that all have
+// the same limits and texts. That the data is JSON, whoever decodes it has checked. The types of
+// the server's own events are refused: a receiver can trust that nobody else sends a
+// postrider.test.
+func (e *Event) Check(maxData int) error {
+	var f faults
+	if IsOperational(e.Type) {
+		f.add(true, "type", FaultNotAllowed, "must not begin with "+OperationalPrefix+", which is for the server's own events")
+	} else {
+		f.join(CheckType("type", e.Type))
+	}
+	f.short("idempotency_key", e.IdempotencyKey, MaxEventKey)
+	f.short("ordering_key", e.OrderingKey, MaxEventKey)
+	f.short("api_version", e.APIVersion, MaxAPIVersion)
+	if e.MaxAttempts != 0 {
+		f.within("max_attempts", int64(e.MaxAttempts), 1, MaxRetryAttempts)
+	}
+	if len(e.Data) > maxData {
+		f.join(&InvalidError{Field: "data", Code: FaultTooLong, Reason: fmt.Sprintf("must be at most %d bytes", maxData), Max: int64(maxData)})
+	}
+	if e.Hops >= MaxHops {
+		f.join(ErrLoop)
+	}
+	return f.joined()
+}
+
 // TestEventID turns the id into that of a test event: an event that no producer published and that
 // was made to try out an endpoint. The UUID gets version 8 instead of 7. Therefore a delivery, an
 // attempt or a dead letter, which has the event's id, shows whether it belongs to a test.

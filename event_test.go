@@ -35,6 +35,41 @@ func TestCheckType(t *testing.T) {
 	}
 }
 
+// TestEventCheck holds the limits and the texts that every way to publish has.
+func TestEventCheck(t *testing.T) {
+	t.Parallel()
+	valid := postrider.Event{Type: "order.created", Data: []byte("{}")}
+	long := func(n int) string { return strings.Repeat("a", n) }
+	for _, tt := range []struct {
+		name   string
+		change func(e *postrider.Event)
+		want   string
+	}{
+		{"all that it needs", func(*postrider.Event) {}, ""},
+		{"the longest texts", func(e *postrider.Event) {
+			e.IdempotencyKey, e.OrderingKey, e.APIVersion = long(postrider.MaxEventKey), long(postrider.MaxEventKey), long(postrider.MaxAPIVersion)
+			e.Data, e.MaxAttempts, e.Hops = []byte(long(100)), postrider.MaxRetryAttempts, postrider.MaxHops-1
+		}, ""},
+		{"a type of the server", func(e *postrider.Event) { e.Type = "postrider.test" }, "type must not begin with postrider., which is for the server's own events"},
+		{"no type", func(e *postrider.Event) { e.Type = "" }, "type must be segments of letters, digits, _ and - joined by dots, at most 128 bytes"},
+		{"long texts", func(e *postrider.Event) {
+			e.IdempotencyKey, e.OrderingKey, e.APIVersion = long(257), long(257), long(65)
+		}, "idempotency_key is too long\nordering_key is too long\napi_version is too long"},
+		{"attempts below one", func(e *postrider.Event) { e.MaxAttempts = -1 }, "max_attempts must be 1 to 100"},
+		{"large data", func(e *postrider.Event) { e.Data = []byte(long(101)) }, "data must be at most 100 bytes"},
+		{"a loop", func(e *postrider.Event) { e.Hops = postrider.MaxHops }, "the event is in a loop of webhook senders"},
+	} {
+		e, got := valid, ""
+		tt.change(&e)
+		if err := e.Check(100); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: Check = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestPatternMatches(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

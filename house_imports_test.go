@@ -8,6 +8,10 @@ import (
 	"testing"
 )
 
+// featureImports are what every feature of the API may import: what all features share, and no
+// other feature.
+const featureImports = "~ ~/apitypes ~/internal/api/rest ~/internal/api/render ~/internal/store"
+
 // houseImports lists what each package may import besides the standard library, and why. "~" is
 // this module. A path includes the packages below it. The test fails for a package without a row,
 // and for a row without a package.
@@ -22,7 +26,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"internal/app", "~ ~/apitypes ~/internal", "the only one that knows all the others"},
 	{
-		"internal/offline", "~ ~/apitypes ~/internal/api ~/internal/archive ~/internal/config ~/internal/drivers ~/internal/secrets ~/internal/store",
+		"internal/offline", "~ ~/apitypes ~/internal/api ~/internal/apikeys ~/internal/archive ~/internal/config ~/internal/drivers ~/internal/secrets ~/internal/store",
 		"does to a store what its API would; so it shows and makes things as the API does",
 	},
 	{
@@ -40,7 +44,30 @@ var houseImports = []struct{ folder, allowed, why string }{
 	},
 	{"internal/health", "~ ~/internal/batch ~/internal/doctor ~/internal/observe ~/internal/store", "knows the store as interfaces of its own"},
 	{"internal/config", "~ ~/internal/archive ~/internal/egress ~/internal/messenger ~/internal/secrets ~/internal/traces github.com/alecthomas/kong go.yaml.in/yaml/v3", "every setting: knows the packages that a command needs with no server, whose options it fills"},
-	{"internal/api", "~ ~/apitypes ~/signature ~/internal/store ~/internal/jsonx ~/internal/shape ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "REST in; what it calls of ingest is an interface of its own"},
+	{"internal/apikeys", "~ ~/internal/store ~/internal/cache", "who calls: knows no API, so that a second one can have the same keys"},
+	{"internal/api", "~ ~/internal/api ~/internal/apikeys ~/internal/observe ~/internal/store", "assembles the features, and is the only one that knows them all"},
+	{"internal/api/rest", "~ ~/apitypes ~/internal/api/render ~/internal/apikeys ~/internal/cache ~/internal/store ~/internal/jsonx ~/internal/observe github.com/danielgtaylor/huma/v2 golang.org/x/time/rate", "what all routes share: knows no feature"},
+	{"internal/api/render", "~ ~/apitypes", "values of the domain in the form of responses, and nothing of HTTP"},
+	{"internal/api/accounts", featureImports, "accounts and quotas: a feature knows what features share, and no other feature; what it needs of one is an interface of its own"},
+	{"internal/api/archives", featureImports, "a feature of the API"},
+	{"internal/api/audit", featureImports, "a feature of the API"},
+	{"internal/api/circuits", featureImports + " ~/internal/observe", "a feature of the API, with the hooks of circuits"},
+	{"internal/api/deliveries", featureImports + " ~/internal/observe", "a feature of the API, with the hooks of what ended"},
+	{"internal/api/endpoints", featureImports + " ~/internal/observe ~/internal/shape", "a feature of the API; shape carries a policy from one form into another"},
+	{"internal/api/events", featureImports + " github.com/danielgtaylor/huma/v2 ~/internal/observe", "a feature of the API; huma describes the headers of a publish"},
+	{"internal/api/eventtypes", featureImports, "a feature of the API"},
+	{"internal/api/expunges", featureImports, "a feature of the API"},
+	{"internal/api/hold", featureImports, "a feature of the API"},
+	{"internal/api/inspections", featureImports, "a feature of the API"},
+	{"internal/api/keys", featureImports + " ~/internal/apikeys", "a feature of the API"},
+	{"internal/api/notices", featureImports, "a feature of the API"},
+	{"internal/api/operations", featureImports, "a feature of the API"},
+	{"internal/api/portal", featureImports + " ~/internal/shape", "a feature of the API; shape knows the names of options"},
+	{"internal/api/replays", featureImports, "a feature of the API"},
+	{"internal/api/search", featureImports, "a feature of the API"},
+	{"internal/api/secrets", featureImports + " ~/signature", "a feature of the API; signature makes keys"},
+	{"internal/api/sessions", featureImports + " ~/internal/apikeys ~/internal/cache", "a feature of the API; looks up keys and sessions"},
+	{"internal/api/stats", featureImports, "a feature of the API"},
 	{"internal/web", "~ ~/apitypes ~/client ~/signature ~/internal/shape ~/internal/snippets ~/internal/observe golang.org/x/time/rate", "HTML out: a client of the API inside the process, which app passes to it; it knows no store, and of observe the attempts that people watch; rate gives streams their turns"},
 	{"internal/observe", "~", "knows no library of metrics: hooks bring theirs"},
 	{"internal/live", "~ ~/internal/batch ~/internal/observe", "observes; what other nodes send it, app passes in"},

@@ -16,8 +16,8 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
 // ADR with the reason.
 const (
-	budgetLines   = 67_915  // of product code, without blanks and comments
-	budgetTokens  = 515_700 // of product code, without comments
+	budgetLines   = 68_452  // of product code, without blanks and comments
+	budgetTokens  = 521_460 // of product code, without comments
 	budgetColumns = 1_599   // lines of Go that are longer than columns
 )
 
@@ -129,7 +129,6 @@ var wide = map[string]int{
 	"internal/store.Store":               125,
 	"internal/store/storetest.NodeStore": 131,
 
-	"internal/api.Store":     82,
 	"internal/janitor.Store": 27,
 	"internal/expunge.Store": 17,
 	"internal/archive.Store": 15,

@@ -2,6 +2,7 @@ package postrider
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -88,3 +89,12 @@ type Portal struct {
 // others. Options that use the operator's own capacity are not among them: concurrency, circuit,
 // expiry, retries and timeouts.
 var PortalOptions = []string{"client_errors", "signature", "payload", "order", "on_dead", "headers", "compression", "rate", "auth"}
+
+// SessionOptions returns the options that portal sessions may set: a list, which may be
+// empty, and never nil.
+func (p Portal) SessionOptions() []string {
+	if p.Options == nil {
+		return slices.Clone(PortalOptions)
+	}
+	return append([]string{}, p.Options...)
+}

@@ -2,7 +2,7 @@
 //
 // [New] returns the handler of all routes under /v1/webhooks. The routes, their
 // request bodies and their responses are in docs/api/openapi.json, which a test
-// keeps equal to the code. Handlers return errors. One table, in problem.go,
+// keeps equal to the code. Handlers return errors. One table, in rest/problem.go,
 // maps the errors to responses of the type problem+json (RFC 9457).
 //
 // The following holds for every route:
@@ -29,174 +29,105 @@ package api
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
-	"net/http"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api/accounts"
+	"github.com/postrider/postrider/internal/api/archives"
+	"github.com/postrider/postrider/internal/api/audit"
+	"github.com/postrider/postrider/internal/api/circuits"
+	"github.com/postrider/postrider/internal/api/deliveries"
+	"github.com/postrider/postrider/internal/api/endpoints"
+	"github.com/postrider/postrider/internal/api/events"
+	"github.com/postrider/postrider/internal/api/eventtypes"
+	"github.com/postrider/postrider/internal/api/expunges"
+	"github.com/postrider/postrider/internal/api/hold"
+	"github.com/postrider/postrider/internal/api/inspections"
+	"github.com/postrider/postrider/internal/api/keys"
+	"github.com/postrider/postrider/internal/api/notices"
+	"github.com/postrider/postrider/internal/api/operations"
+	"github.com/postrider/postrider/internal/api/portal"
+	"github.com/postrider/postrider/internal/api/replays"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/api/search"
+	"github.com/postrider/postrider/internal/api/secrets"
+	"github.com/postrider/postrider/internal/api/sessions"
+	"github.com/postrider/postrider/internal/api/stats"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Store is the part of the store that the API reads and changes directly.
-// Publishing goes through [Publisher].
-type Store interface {
-	store.Directory
-	store.Access
-	store.Sessions
-	store.Audit
-	store.PortalSettings
-	store.Destinations
-	store.Catalogue
-	store.Ledger
-	store.Finder
-	store.Inspections
-	store.Replays
-	store.Holding
-	store.Quotas
-	store.Expunges
-
-	// Notices is the method of store.Notices.
-	Notices(ctx context.Context, q store.NoticeQuery) (store.Page[postrider.Notice], error)
-	// Circuits is the method of store.Queue.
-	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
-	// Due is the method of store.Queue.
-	Due(ctx context.Context, d store.Due) ([]store.DueLane, error)
-	// MakeDue is the method of store.Queue.
-	MakeDue(ctx context.Context, m store.MakeDue) (postrider.Delivery, error)
-	// PutCircuit is the method of store.Queue.
-	PutCircuit(ctx context.Context, p store.PutCircuit) (postrider.Circuit, error)
-	// Rollups is the method of store.Rollups.
-	Rollups(ctx context.Context, q store.RollupQuery) ([]store.Rollup, error)
-	// Backlog is the method of store.Rollups.
-	Backlog(ctx context.Context, q store.BacklogQuery) (store.Backlog, error)
-	// EndpointStates is the method of store.Rollups.
-	EndpointStates(ctx context.Context, ids ...postrider.EndpointID) ([]store.EndpointState, error)
-	// LastFailures is the method of store.Rollups.
-	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
-
-	// RestoredRecords is the method of store.Restored.
-	RestoredRecords(ctx context.Context, q store.RestoredQuery) (store.Page[store.RestoredRecord], error)
-
-	// Now returns the store's time, read from the store itself.
-	Now(ctx context.Context) (time.Time, error)
-	// Clock returns this process's estimate of the store's time. It costs no
-	// query.
-	Clock() *store.Clock
+// Stores has the store as each feature sees it. New calls none of them, so those of the features
+// that are not used may be nil.
+type Stores struct {
+	Names       rest.NameStore
+	Callers     apikeys.Store
+	AuditLog    rest.AuditStore
+	Accounts    accounts.Store
+	Archives    archives.Store
+	Audit       audit.Store
+	Circuits    circuits.Store
+	DeadLetters deliveries.LetterStore
+	Deliveries  deliveries.Store
+	Endpoints   endpoints.Store
+	Events      events.Store
+	EventTypes  eventtypes.Store
+	Expunges    expunges.Store
+	Hold        hold.Store
+	Inspections inspections.Store
+	Keys        keys.Store
+	Notices     notices.Store
+	Operations  operations.Store
+	Portal      store.PortalSettings
+	Replays     replays.Store
+	Search      search.Store
+	Secrets     secrets.Store
+	Sessions    sessions.Store
+	Stats       stats.Store
 }
 
-// Publisher stores published events and assigns their ids. When a method
-// returns without an error, the events are stored durably.
+// Publisher publishes events, and test events to one endpoint.
 type Publisher interface {
-	// Publish stores all of the events or none. It returns a
-	// *postrider.KeyTakenError if an idempotency key was used for other
-	// content, a *postrider.OverloadError if events arrive faster than they
-	// can be delivered, and a *postrider.QuotaError if a quota of an account is
-	// used up.
-	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
-
-	// PublishTo stores the event with one delivery, to the given endpoint. The
-	// endpoint's event types are ignored.
-	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
+	events.Publisher
+	endpoints.Publisher
 }
 
-// Guard checks the URLs and the TLS settings of endpoints.
-type Guard interface {
-	// CheckURL returns the canonical form of raw, or a *postrider.InvalidError
-	// for the field "url".
-	CheckURL(raw string) (string, error)
-
-	// CheckTLS checks the TLS settings of an endpoint and the private key of
-	// its certificate. It returns all faults joined, each a
-	// *postrider.InvalidError for a field of "tls".
-	CheckTLS(t postrider.TLS, key string) error
-}
-
-// Verifier asks receivers whether they want events.
-type Verifier interface {
-	// Verify performs the handshake with the endpoint, by a method of
-	// [VerifyMethods]. If the receiver does not agree, or if no secret can sign
-	// the handshake, the error matches postrider.ErrConflict. The text of that
-	// error is shown to the client.
-	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
-}
-
-// Describer says what requests look like.
-type Describer interface {
-	// Describe returns the request of an attempt that begins at the given time, for
-	// the endpoint as it is. It decrypts nothing, and masks signatures and credentials.
-	Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error)
-}
-
-// VerifyMethods lists the handshakes that ask a receiver for its consent.
-var VerifyMethods = []string{"challenge", "cloudevents"}
-
-// Vault encrypts and decrypts the values that the store keeps encrypted.
+// Vault encrypts, decrypts and knows what this installation signed.
 type Vault interface {
-	// EncryptSecret encrypts the text into the secret. The secret's id must be
-	// set.
-	EncryptSecret(ctx context.Context, s *postrider.Secret, text string) error
-	// DecryptSecret returns the plain text of a secret.
-	DecryptSecret(ctx context.Context, s postrider.Secret) (string, error)
-	// EncryptCredentials encrypts the credentials into the endpoint. The
-	// endpoint's id must be set. Empty credentials are stored as nil.
-	EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error
-	// DecryptCredentials returns the endpoint's credentials. Zero: it has none.
-	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
-	// Unsign returns the payload of a text that this installation signed, or an error.
-	Unsign(text string) ([]byte, error)
+	endpoints.Vault
+	secrets.Vault
+	notices.Vault
 }
 
-// Notifier learns which endpoints changed.
-type Notifier interface {
-	// Notify is called after an endpoint or its circuit changed, and after
-	// deliveries may have become due for it. It must not block.
-	Notify(endpoint postrider.EndpointID)
-}
-
-// Pacer knows how much endpoints are sent.
-type Pacer interface {
-	// Pace returns how much this node may send to the endpoint now; false: it does not
-	// send to it.
-	Pace(ctx context.Context, endpoint postrider.EndpointID) (postrider.Pace, bool)
-}
-
-// Canceller deletes the endpoints of deleted accounts, and cancels the pending
-// deliveries of deleted endpoints.
-type Canceller interface {
-	// DeleteEndpoints deletes all endpoints of deleted accounts.
-	DeleteEndpoints(ctx context.Context) error
-	// CancelDeleted starts this work. It must not block.
-	CancelDeleted()
-}
-
-// Replayer runs replay jobs.
-type Replayer interface {
-	// Wake is called after a job was created or resumed. It must not block.
-	Wake()
+// Expunger begins expunges, and knows those that a restored store makes again.
+type Expunger interface {
+	expunges.Expunger
+	hold.Expunger
 }
 
 // Deps has the parts that the API depends on. None but those that say so may be nil.
 type Deps struct {
-	Store       Store
-	Publisher   Publisher
-	Guard       Guard
-	Verifier    Verifier
-	Describer   Describer
-	Vault       Vault
-	Reencrypter Reencrypter
-	Notifier    Notifier
-	Effects     Effects // nil: every change is in effect when it is stored
-	Pacer       Pacer   // nil: nobody knows
-	Canceller   Canceller
-	Expunger    Expunger
-	Archive     Archive // nil: none is set
-	Replayer    Replayer
-	Cluster     Cluster // nil: one process uses the store
+	Stores      Stores
+	Clock       *store.Clock // of the store
 	IDs         *store.IDs
+	Publisher   Publisher
+	Guard       endpoints.Guard
+	Verifier    endpoints.Verifier
+	Describer   deliveries.Describer
+	Vault       Vault
+	Reencrypter secrets.Reencrypter
+	Notifier    rest.Notifier
+	Effects     rest.Awaiter   // nil: every change is in effect when it is stored
+	Pacer       circuits.Pacer // nil: nobody knows
+	Canceller   rest.Canceller
+	Expunger    Expunger
+	Archive     archives.Archive // nil: none is set
+	Replayer    replays.Replayer
+	Cluster     operations.Cluster // nil: one process uses the store
 }
 
 // Options tunes the API. The zero value is the production default.
@@ -217,7 +148,7 @@ type Options struct {
 	// AccountReads is how many reads of all callers that are bound to an account run at a
 	// time. Default: half of the processors, at least 1 and at most 4.
 	AccountReads int
-	// Verify is the method of [VerifyMethods] by which new URLs must be
+	// Verify is the method of [endpoints.VerifyMethods] by which new URLs must be
 	// verified. Empty: endpoints need no verification.
 	Verify string
 	// PublicURL is the URL by which people reach this server, without a path. One-time
@@ -256,92 +187,94 @@ func (o Options) withDefaults() Options {
 
 // Handler serves all routes under /v1/webhooks. It is safe for concurrent use.
 type Handler struct {
-	*requestLogger
+	*rest.Handler
 
-	bodies   *bodies
-	sessions *Sessions
-	readers  *Readers
-	reads    *readShares
+	sessions *sessions.Sessions
+	readers  *notices.Readers
 }
 
 // Sessions returns what logs people in and out.
-func (h *Handler) Sessions() *Sessions { return h.sessions }
+func (h *Handler) Sessions() *sessions.Sessions { return h.sessions }
+
+// Readers returns what acts on the links in emails.
+func (h *Handler) Readers() *notices.Readers { return h.readers }
 
 // Actions returns every action that an audit entry may have.
 func (h *Handler) Actions() []string {
-	return append(slices.Clone(h.sessions.actions), actionLogin, actionLogout, actionOpenPortal, postrider.ActionExpunged,
-		readerAction(postrider.LinkConfirm), readerAction(postrider.LinkUnsubscribe))
+	return slices.Concat(h.Handler.Actions(), sessions.Actions, []string{
+		postrider.ActionExpunged,
+		notices.ReaderAction(postrider.LinkConfirm), notices.ReaderAction(postrider.LinkUnsubscribe),
+	})
 }
-
-// EndBodies aborts the read of every body that has not arrived, and of the
-// bodies of later requests. These requests get a 503 and their
-// connections are closed. Call it when the server shuts down.
-func (h *Handler) EndBodies() { h.bodies.end() }
 
 // New returns the handler of all routes under /v1/webhooks. It panics if the
 // OpenAPI document cannot be encoded.
 func New(deps Deps, opts Options) *Handler {
-	s := &server{
-		Deps:  deps,
-		opts:  opts.withDefaults(),
-		names: newTTLCache[string, accountName](keyFresh),
-		// A burst of five and one every 12 s: at most ten in any minute.
-		manualSends: newLimiter[postrider.EndpointID](12*time.Second, 5,
-			"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"),
-		links: newLimiter[payer](100*time.Millisecond, 100,
-			"a caller makes at most 100 links to the portal at once, then ten a second; see Retry-After"),
-		confirmations: newLimiter[postrider.AccountID](confirmEvery, 10,
-			"an account can have ten confirmations sent at once, then one every six minutes; see Retry-After"),
-		addresses: newLimiter[string](addressEvery, 3, "an address gets at most three confirmations at once, then one an hour; see Retry-After"),
-		tests:     newLimiter[postrider.DestinationID](testEvery, 3, "a destination gets at most three tests at once, then one a minute; see Retry-After"),
+	opts = opts.withDefaults()
+	a := newAssembly(deps, opts)
+	for _, f := range a.features() {
+		f.Register(a.rest)
 	}
-	s.bodies = newBodies(s.opts.BodyBudget, s.opts.MaxBatch)
-	s.decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
-	s.reads = newReadShares(s.opts.AccountReads, s.opts.Hooks.ReadRefused)
-	s.keys = newKeyring(deps.Store, s.opts)
-	s.sessions = newSessions(s)
-	return &Handler{requestLogger: newRequestLogger(s.router(), s.opts.Log, s.opts.Hooks), bodies: s.bodies, sessions: s.sessions, readers: &Readers{s}, reads: s.reads}
+	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}}
 }
 
-// Starting returns the handler of a server whose store is not open yet. It
-// responds to every request with 503 and Retry-After.
-func Starting(log *slog.Logger) http.Handler {
-	return newRequestLogger(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
-	}), log, observe.Hooks{})
-}
+// feature is one folder of the API.
+type feature interface{ Register(rt *rest.Router) }
 
-// server has the state that all routes share. New sets its fields, which are
-// never replaced afterwards.
-type server struct {
+// assembly has what the features share.
+type assembly struct {
 	Deps
-	opts Options
-	// keys authenticates requests.
-	keys *keyring
-	// names caches the account of an id or uid for keyFresh. A change of an
-	// account on this node empties it.
-	names *ttlCache[string, accountName]
-	// manualSends limits tests and verifications, per endpoint. Without it, anyone who
-	// may create endpoints could make the node send requests to a third party without
-	// end.
-	manualSends *limiter[postrider.EndpointID]
-	// links limits the one-time links that a caller makes.
-	links *limiter[payer]
-	// confirmations limits the messages that ask readers of email addresses to agree, of an
-	// account; addresses those to one address; tests the test messages of a destination.
-	confirmations *limiter[postrider.AccountID]
-	addresses     *limiter[string]
-	tests         *limiter[postrider.DestinationID]
-	// sessions logs people in and out.
-	sessions *Sessions
-	// reads bounds the reads of accounts.
-	reads *readShares
-	// bodies is the memory budget of request bodies.
-	bodies *bodies
-	// decoding is a semaphore for the decoding of large bodies. Its capacity is
-	// the number of processors.
-	decoding chan struct{}
-	// actions are the operations that are audited. The routes add them when they are
-	// registered.
-	actions []string
+
+	opts     Options
+	rest     *rest.Router
+	shared   *rest.Shared
+	sessions *sessions.Sessions
+	// forget lets this node see at once that keys and sessions ended.
+	forget func()
+}
+
+func newAssembly(d Deps, opts Options) assembly {
+	keys := apikeys.New(d.Stores.Callers, d.Clock, apikeys.Options{Within: opts.AnswerTime, TooLate: rest.ErrStoreTimeout, Log: opts.Log})
+	shared := &rest.Shared{
+		Names: rest.NewNames(d.Stores.Names), Audit: &rest.Audit{Store: d.Stores.AuditLog, IDs: d.IDs, Log: opts.Log},
+		Effects: &rest.Effects{Notifier: d.Notifier, Awaiter: d.Effects, Canceller: d.Canceller, Host: opts.Host, Clock: d.Clock},
+		Clock:   d.Clock, IDs: d.IDs, Hooks: opts.Hooks, Log: opts.Log,
+	}
+	a := assembly{Deps: d, opts: opts, shared: shared, rest: rest.New(keys, shared.Audit, rest.Options{
+		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks,
+		Log: opts.Log,
+	})}
+	a.sessions = sessions.New(sessions.Deps{Shared: shared, Store: d.Stores.Sessions, Keys: keys, PublicURL: opts.PublicURL})
+	a.forget = func() { keys.Forget(); a.sessions.Forget() }
+	return a
+}
+
+// features returns all features. One that needs another has a small interface, which gets it here.
+func (a *assembly) features() []feature {
+	shared, s, o := a.shared, a.Stores, a.opts
+	accounts := &accounts.Routes{Shared: shared, Store: s.Accounts, Retention: o.Retention, Quotas: o.Quotas, Forget: a.forget}
+	eventTypes := &eventtypes.Routes{Store: s.EventTypes}
+	circuits := &circuits.Routes{Shared: shared, Store: s.Circuits, Pacer: a.Pacer}
+	secrets := &secrets.Routes{Shared: shared, Store: s.Secrets, Vault: a.Vault, Reencrypter: a.Reencrypter}
+	archives := &archives.Routes{Shared: shared, Store: s.Archives, Archive: a.Archive}
+	return []feature{
+		accounts, eventTypes, circuits, secrets, archives, a.sessions,
+		endpoints.New(endpoints.Deps{
+			Shared: shared, Store: s.Endpoints, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault, Publisher: a.Publisher,
+			Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify,
+		}),
+		&events.Routes{Shared: shared, Store: s.Events, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
+		&deliveries.Routes{Shared: shared, Store: s.Deliveries, Letters: s.DeadLetters, Circuits: circuits, Describer: a.Describer},
+		&replays.Routes{Shared: shared, Store: s.Replays, Replayer: a.Replayer, Retention: o.Retention},
+		&expunges.Routes{Shared: shared, Store: s.Expunges, Archive: archives, Expunger: a.Expunger, FilesHeld: o.FilesHeld},
+		notices.New(notices.Deps{Shared: shared, Store: s.Notices, Guard: a.Guard, PublicURL: o.PublicURL, Mail: o.Mail}),
+		&operations.Routes{Shared: shared, Store: s.Operations, Cluster: a.Cluster, Host: o.Host},
+		&keys.Routes{Shared: shared, Store: s.Keys, Forget: a.forget},
+		&hold.Routes{Store: s.Hold, Expunger: a.Expunger},
+		&inspections.Routes{Shared: shared, Store: s.Inspections},
+		&stats.Routes{Shared: shared, Store: s.Stats},
+		&portal.Routes{Store: s.Portal},
+		&audit.Routes{Shared: shared, Store: s.Audit},
+		&search.Routes{Shared: shared, Store: s.Search},
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/notices"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -18,7 +19,7 @@ func newMail(t *testing.T) *world {
 	return newWorldOf(t, api.Options{PublicURL: "https://hooks.example", Mail: true})
 }
 
-func (w *world) readers() *api.Readers {
+func (w *world) readers() *notices.Readers {
 	w.Helper()
 	h, ok := w.handler.(*api.Handler)
 	if !ok {

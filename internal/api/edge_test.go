@@ -17,6 +17,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/rest"
 )
 
 // edge is an API behind a server of net/http, in a synctest bubble: connections
@@ -33,9 +34,9 @@ func newEdge(t *testing.T, opts api.Options) *edge {
 	w := newWorld(t)
 	e := &edge{world: w, dialed: make(chan net.Conn), publish: instantly{}.Publish}
 	e.handler = api.New(api.Deps{
-		Store: w.store, Publisher: e, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Notifier: deaf{}, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: e, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Notifier: deaf{}, IDs: w.ids,
 	}, opts)
-	server := &http.Server{Handler: e.handler, ReadTimeout: api.RequestTime}
+	server := &http.Server{Handler: e.handler, ReadTimeout: rest.RequestTime}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(pipes{e.dialed, make(chan struct{})}) })
 	t.Cleanup(func() {

@@ -41,7 +41,7 @@ func TestReceiptsAreAnsweredAsDocumented(t *testing.T) {
 		{"a batch", "POST /events/batch", `{"events": [` + event + `]}`, []postrider.Receipt{made, again}, 202, `{"data":[{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":false},{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true}]}` + "\n"},
 	} {
 		w.handler = api.New(api.Deps{
-			Store: w.store, Publisher: answering{receipts: tt.receipts}, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+			Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: answering{receipts: tt.receipts}, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 		}, api.Options{})
 		got := w.do(w.admin, tt.route, tt.body)
 		if got.status != tt.status || got.text != tt.want || got.header.Get("Content-Type") != "application/json" {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/rest"
 )
 
 func TestBadInputIsNamed(t *testing.T) {
@@ -367,7 +368,7 @@ func TestRefusalsOfOneKindShareALineASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		h := api.Starting(slog.New(slog.NewTextHandler(&log, nil)))
+		h := rest.Starting(slog.New(slog.NewTextHandler(&log, nil)))
 		for range 5000 { // 700 a second
 			time.Sleep(time.Second / 700)
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/webhooks/events", http.NoBody))

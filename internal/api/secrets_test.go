@@ -398,7 +398,7 @@ func TestOnlyAnAdminReencrypts(t *testing.T) {
 	w := newWorld(t)
 	with := func(s reencrypter) {
 		w.handler = api.New(api.Deps{
-			Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+			Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 		}, api.Options{})
 	}
 	with(reencrypter{done: apitypes.Reencrypted{Key: "0102030405060708", Checked: 3, Reencrypted: 2, Done: true}})
@@ -427,7 +427,7 @@ func TestASecretThatCannotBeDecryptedIsListed(t *testing.T) {
 	w := newWorld(t)
 	path := "/endpoints/" + w.tenant("acme").endpoint
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: keyless{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: keyless{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{})
 	states := w.want(200, "GET "+path+"/secret-states", "").data()
 	has(t, "the secret", states[0], map[string]any{"state": "unreadable", "type": nil, "public_key": nil, "expires_at": nil})
@@ -444,7 +444,7 @@ func TestAPanicShowsNoSecret(t *testing.T) {
 	w := newWorld(t)
 	w.want(201, "POST /accounts", `{"uid": "acme"}`)
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{Log: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	got := w.want(500, "POST /endpoints", `{"account": "acme", "url": "https://a.example/?key=hush-hush", "event_types": ["*"],
 		"secret": "hush-hush-hush-hush-hush-hush", "auth": {"type": "bearer", "token": "hush-hush"}}`)

@@ -15,13 +15,14 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/sessions"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-func (w *world) sessions() *api.Sessions {
+func (w *world) sessions() *sessions.Sessions {
 	w.Helper()
 	h, ok := w.handler.(*api.Handler)
 	if !ok {

@@ -20,6 +20,8 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/archives"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/expunge"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
@@ -56,13 +58,13 @@ func newWorldOver(tb testing.TB, over store.Store, opts api.Options) *world {
 }
 
 // newWorldWith returns an API over a store and an archive; nil: there is none.
-func newWorldWith(tb testing.TB, over store.Store, archive api.Archive, opts api.Options) *world {
+func newWorldWith(tb testing.TB, over store.Store, archive archives.Archive, opts api.Options) *world {
 	tb.Helper()
 	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), log: new(buffer), receiver: new(receiver)}
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	w.handler = api.New(api.Deps{
-		Store: w.store, Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -79,7 +81,7 @@ func (w *world) in(t *testing.T) *world {
 // key stores a key and returns its text.
 func (w *world) key(k postrider.APIKey) string {
 	w.Helper()
-	text, hash := api.MakeKey()
+	text, hash := apikeys.Make()
 	k.ID, k.Hash, k.Name, k.CreatedAt = store.NewID[postrider.KeyID](w.ids), hash, "test", time.Now().UTC()
 	if err := w.store.PutKey(w.Context(), k); err != nil {
 		w.Fatal(err)
@@ -497,4 +499,13 @@ func (w *world) body(key, route string, reader io.Reader) *http.Request {
 	r := w.request(key, route, "{}")
 	r.Body, r.ContentLength = io.NopCloser(reader), -1
 	return r
+}
+
+// storesOf returns a store as the API sees it.
+func storesOf(s store.Store) api.Stores {
+	return api.Stores{
+		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
+		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s,
+	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/api"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/drivers"
@@ -271,7 +271,7 @@ func configure(t *testing.T, env map[string]string, args ...string) (config.Conf
 // TestEveryHandshakeOfTheAPICanBeSet guards the names of the setting, which package config writes out.
 func TestEveryHandshakeOfTheAPICanBeSet(t *testing.T) {
 	t.Parallel()
-	for _, method := range api.VerifyMethods {
+	for _, method := range apiendpoints.VerifyMethods {
 		if set, sources := configure(t, nil, "--verify-endpoints", method); sources.Check(set.Validate) != nil || set.VerifyMethod() != method {
 			t.Errorf("--verify-endpoints %s is refused", method)
 		}

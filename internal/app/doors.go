@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/health"
 	"github.com/postrider/postrider/internal/web"
 )
@@ -30,11 +30,11 @@ type doors struct {
 
 // bind binds both listeners, or none.
 func (d *doors) bind(ctx context.Context, b base) (err error) {
-	d.gate.set(starting{api.Starting(b.logOf("api")), web.Starting(web.Options{Version: Version(), Log: b.logOf("web")})})
+	d.gate.set(starting{rest.Starting(b.logOf("api")), web.Starting(web.Options{Version: Version(), Log: b.logOf("web")})})
 	if d.api, err = listen(ctx, b.config.Listen, &d.gate, b.log.With("server", "api")); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	d.api.http.ReadTimeout = api.RequestTime // its handler moves it on while a body arrives
+	d.api.http.ReadTimeout = rest.RequestTime // its handler moves it on while a body arrives
 	ops := opsHandler(&b.vitals.readiness, b.watchers.telemetry.Handler())
 	if d.ops, err = listen(ctx, b.config.OpsListen, ops, b.log.With("server", "ops")); err != nil {
 		return errors.Join(fmt.Errorf("--ops-listen: %w", err), d.api.Close())

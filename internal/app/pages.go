@@ -10,6 +10,9 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
+	"github.com/postrider/postrider/internal/api/notices"
+	"github.com/postrider/postrider/internal/api/sessions"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/identity"
 	"github.com/postrider/postrider/internal/live"
@@ -32,7 +35,7 @@ func newFront(b base, k *kept, handler *api.Handler) *front {
 	sessions := people{handler.Sessions(), k.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
 		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: k.store,
-		Standard: api.StandardPolicy(), Now: k.store.Clock().Wall, Live: liveAttempts{b.watchers.live},
+		Standard: apiendpoints.StandardPolicy(), Now: k.store.Clock().Wall, Live: liveAttempts{b.watchers.live},
 		Identity: identityOf(b.config.OIDCConfig, b.publicURL, sessions),
 	}, web.Options{
 		PublicURL: b.publicURL, AllowHTTP: b.config.AllowsHTTP(), Emails: b.sendsEmails(),
@@ -43,7 +46,7 @@ func newFront(b base, k *kept, handler *api.Handler) *front {
 // newAPI returns the handler of the API.
 func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 	deps := api.Deps{
-		Store: k.store, Publisher: p.quotas, Guard: s.egress, Verifier: s.sender, Describer: s.sender, Vault: k.secrets,
+		Stores: storesOf(k.store), Clock: k.store.Clock(), Publisher: p.quotas, Guard: s.egress, Verifier: s.sender, Describer: s.sender, Vault: k.secrets,
 		Reencrypter: reencrypter{k.secrets}, Notifier: s.table, Effects: s.dispatcher, Pacer: s.dispatcher, Canceller: k.janitor,
 		Expunger: k.expunger, Replayer: p.replays, Cluster: k.nodes, IDs: k.ids,
 	}
@@ -101,7 +104,7 @@ func (l liveAttempts) Subscribe(ctx context.Context, w observe.Watch) func() ([]
 }
 
 // readers gives the pages the links of emails in their own form.
-type readers struct{ *api.Readers }
+type readers struct{ *notices.Readers }
 
 // Find implements [web.Readers].
 func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (web.Reader, error) {
@@ -111,7 +114,7 @@ func (r readers) Find(ctx context.Context, action postrider.LinkAction, text str
 
 // people gives the pages the sessions of the API in their own form.
 type people struct {
-	*api.Sessions
+	*sessions.Sessions
 
 	settings store.PortalSettings
 }
@@ -198,7 +201,7 @@ func (d directory) Finish(ctx context.Context, attempt string, query url.Values,
 // type of the result.
 type reencrypter struct{ *secrets.Secrets }
 
-// Reencrypt implements [api.Reencrypter].
+// Reencrypt implements the Reencrypter of the API.
 func (r reencrypter) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
 	done, err := r.Secrets.Reencrypt(ctx)
 	return apitypes.Reencrypted(done), err

@@ -1,4 +1,4 @@
-// Package cache has a map with a limit.
+// Package cache has maps with a limit: [Cache], and [TTL] for values that become old.
 //
 // A [Cache] keeps values that can be computed again. It never holds more than its limit: in a full
 // cache, a new key replaces an arbitrary other key. The cache does not record when an entry was

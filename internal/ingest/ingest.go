@@ -156,7 +156,8 @@ func New(inbox store.Inbox, table *routing.Table, dispatch Dispatcher, opts Opti
 }
 
 // Publish stores the events, all or none, and returns a receipt for each. It sets their ids and
-// times. A [postrider.KeyTakenError] names the event whose idempotency key was used for other
+// times. The caller has checked the events of producers by [postrider.Event.Check]. A
+// [postrider.KeyTakenError] names the event whose idempotency key was used for other
 // content. A [postrider.OverloadError] means that too many events wait already, and says when to
 // try again. If ctx ends first, the error wraps its cause. If the commit had not begun by then,
 // nothing is stored, and the error says so. Otherwise the events may be stored; publishing them

@@ -8,7 +8,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
-	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/archives"
 	"github.com/postrider/postrider/internal/archive"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/drivers"
@@ -65,10 +65,10 @@ func (r *ArchiveReader) Parts(ctx context.Context, f ArchiveFilter, verify bool,
 			return err
 		}
 		for _, p := range parts {
-			shown := api.ViewArchivePart(p)
+			shown := archives.ViewPart(p)
 			if verify {
 				found, err := r.archive.Verify(ctx, p)
-				shown.Verification = api.ViewArchiveVerified(found, err)
+				shown.Verification = archives.ViewVerified(found, err)
 			}
 			if err := errors.Join(ctx.Err(), do(shown)); err != nil {
 				return err

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/store"
@@ -87,7 +87,7 @@ func makeKey(ctx context.Context, to Store, n NewKey) (postrider.APIKey, string,
 	if err != nil {
 		return postrider.APIKey{}, "", fmt.Errorf("make API key: %w", err)
 	}
-	text, hash := api.MakeKey()
+	text, hash := apikeys.Make()
 	key := postrider.APIKey{
 		ID:        store.NewID[postrider.KeyID](store.NewIDs(func() time.Time { return now }, nil)),
 		Name:      n.Name,

@@ -147,3 +147,15 @@ func Cut[T any](items []T, p Paging, key func(T) string) Page[T] {
 func EncodeCursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
 
 var errCursor error = &postrider.InvalidError{Field: "cursor", Reason: "must be a next_cursor of the same list"}
+
+// First returns the only item of a page that was queried by id or name, and
+// postrider.ErrNotFound if the page is empty.
+func First[T any](p Page[T], err error) (item T, _ error) {
+	switch {
+	case err != nil:
+		return item, err
+	case len(p.Items) == 0:
+		return item, postrider.ErrNotFound
+	}
+	return p.Items[0], nil
+}

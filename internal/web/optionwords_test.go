@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/apitypes"
-	"github.com/postrider/postrider/internal/api"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/web"
 )
 
@@ -77,7 +77,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 		}
 		checkHTML(t, review)
 	}
-	if got := w.options(e.ID); !reflect.DeepEqual(got, api.StandardPolicy()) {
+	if got := w.options(e.ID); !reflect.DeepEqual(got, apiendpoints.StandardPolicy()) {
 		t.Error("the review has saved the change")
 	}
 	secret := w.see("operator", path).fields()
@@ -153,7 +153,7 @@ func TestTheCircuitHasAFieldForEachNumber(t *testing.T) {
 		t.Errorf("%d options differ from the default, want the circuit alone", n)
 	}
 	w.undo(done)
-	if got := w.options(e.ID); !reflect.DeepEqual(got, api.StandardPolicy()) {
+	if got := w.options(e.ID); !reflect.DeepEqual(got, apiendpoints.StandardPolicy()) {
 		t.Errorf("the options after the undo are %+v", got)
 	}
 	created := w.see("operator", "/dashboard/endpoints/new")

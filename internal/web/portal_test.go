@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
-	"github.com/postrider/postrider/internal/api"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
@@ -444,7 +444,7 @@ func TestThePortalReadsListsAndNoSingleEvents(t *testing.T) {
 	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
 	calls := &callCounter{next: w.api.As(w.sessions.of["customer"].Caller)}
 	pages := web.New(web.Deps{
-		API: func(postrider.Caller) http.RoundTripper { return calls }, Sessions: w.sessions, Standard: api.StandardPolicy(),
+		API: func(postrider.Caller) http.RoundTripper { return calls }, Sessions: w.sessions, Standard: apiendpoints.StandardPolicy(),
 	}, web.Options{AllowHTTP: true})
 	see := func(path string) string {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, http.NoBody)

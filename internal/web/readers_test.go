@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/api"
+	"github.com/postrider/postrider/internal/api/notices"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
 )
 
 // readers are those of a real API, in the form of the pages.
-type readers struct{ *api.Readers }
+type readers struct{ *notices.Readers }
 
 func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (web.Reader, error) {
 	d, link, err := r.Readers.Find(ctx, action, text)

@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/api"
+	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/archive"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
@@ -43,7 +44,7 @@ type world struct {
 	paces    map[postrider.EndpointID]postrider.Pace // of the endpoints that this node sends to
 }
 
-// Pace implements [api.Pacer].
+// Pace implements [circuits.Pacer].
 func (w *world) Pace(_ context.Context, id postrider.EndpointID) (postrider.Pace, bool) {
 	pace, ok := w.paces[id]
 	return pace, ok
@@ -72,14 +73,14 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	w.folder = tb.TempDir()
 	w.archive = archive.New(archive.Folder(w.folder), over, secrets.New(keyring), archive.Options{})
 	deps := api.Deps{
-		Store: over, Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
+		Stores: storesOf(over), Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
 	}
 	if archived {
 		deps.Archive = w.archive
 	}
 	w.api = api.New(deps, of)
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
-	w.web = web.New(web.Deps{API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Readers: readers{w.api.Readers()}, Brand: over, Standard: api.StandardPolicy(), Now: over.Clock().Wall}, opts)
+	w.web = web.New(web.Deps{API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Readers: readers{w.api.Readers()}, Brand: over, Standard: apiendpoints.StandardPolicy(), Now: over.Clock().Wall}, opts)
 	web.OnMissingText(w.web, func(key string) { tb.Errorf("there is no text %q", key) })
 	w.admin = client.New("http://api.internal", "", client.Options{Attempts: 1, Transport: w.api.As(w.sessions.of["operator"].Caller)})
 	account, err := w.admin.CreateAccount(tb.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"})
@@ -411,4 +412,13 @@ func (describer) Describe(_ context.Context, c *postrider.Claimed, e postrider.E
 		Header: []postrider.HeaderField{{Name: "X-Tenant", Value: hostile}, {Name: "Webhook-Signature", Value: postrider.Masked}},
 		Signed: []postrider.SignedContent{{Scheme: postrider.SchemeStandard, Header: "Webhook-Signature", Prefix: "evt.1."}},
 	}, nil
+}
+
+// storesOf returns a store as the API sees it.
+func storesOf(s store.Store) api.Stores {
+	return api.Stores{
+		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
+		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s,
+	}
 }

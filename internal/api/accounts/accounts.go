@@ -1,0 +1,237 @@
+// Package accounts is the part of the API that serves accounts and their quotas.
+//
+// Every caller reads the account that it is bound to, and only the scope admin changes one. When a
+// response says that an account is deleted, its keys and sessions have ended on this node and its
+// endpoints get nothing more.
+package accounts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is the part of the store that this package reads and changes.
+type Store interface {
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+	// PutAccount is the method of store.Access.
+	PutAccount(ctx context.Context, a postrider.Account) error
+	// DeleteAccount is the method of store.Access.
+	DeleteAccount(ctx context.Context, account postrider.AccountID) error
+	// Quotas is the method of store.Quotas.
+	Quotas(ctx context.Context, q store.QuotaQuery) ([]store.AccountQuotas, error)
+	// PutQuotas is the method of store.Quotas.
+	PutQuotas(ctx context.Context, account postrider.AccountID, q postrider.Quotas) error
+	// QuotaUse is the method of store.Quotas.
+	QuotaUse(ctx context.Context, account postrider.AccountID) (postrider.QuotaUse, error)
+	// Now returns the store's time, read from the store itself.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes serves accounts and their quotas.
+type Routes struct {
+	*rest.Shared
+
+	Store Store
+	// Retention is for how long the server keeps what accounts may keep for a shorter time.
+	Retention postrider.AccountRetention
+	// Quotas are the limits of accounts that have none of their own.
+	Quotas postrider.Quotas
+	// Forget lets this node see at once that keys and sessions ended.
+	Forget func()
+}
+
+// Register registers the routes of accounts. Changes need the scope admin.
+func (s *Routes) Register(rt *rest.Router) {
+	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
+	rest.HandleBody(rt, rest.Route{
+		Name: "create-account", Path: "POST /accounts",
+		Summary: "Create an account",
+		Codes:   []string{"uid_taken"},
+		Scope:   admin, Status: 201,
+	}, s.createAccount)
+	rest.Handle(rt, rest.Route{
+		Name: "list-accounts", Path: "GET /accounts",
+		Summary:     "List accounts, newest first",
+		Description: "A key that is bound to an account sees this account alone.",
+		Scope:       read,
+	}, s.listAccounts)
+	rest.Handle(rt, rest.Route{
+		Name: "get-account", Path: "GET /accounts/{account}",
+		Summary: "Get an account",
+		Scope:   read,
+	}, s.getAccount)
+	rest.HandleBody(rt, rest.Route{
+		Name: "update-account", Path: "PATCH /accounts/{account}",
+		Summary:     "Change an account",
+		Description: "A field that is left out keeps its value. Null removes it.",
+		Codes:       []string{"uid_taken"},
+		Scope:       admin,
+	}, s.changeAccount)
+	rest.Handle(rt, rest.Route{
+		Name: "delete-account", Path: "DELETE /accounts/{account}",
+		Summary:     "Delete an account",
+		Description: "Its API keys are revoked, its endpoints deleted and their pending deliveries cancelled. Its events, deliveries and dead letters stay, and are listed by the id of the account. Its uid is free.",
+		Scope:       admin, Status: 204, Withdraws: true,
+	}, s.deleteAccount)
+	s.registerQuotas(rt)
+}
+
+// viewAccount returns an account in the form of a response. The uid is null if
+// there is none; a deleted account has the time of its deletion.
+func viewAccount(a postrider.Account) apitypes.Account {
+	return apitypes.Account{
+		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, CreatedAt: render.Instant(a.CreatedAt),
+		DeletedAt: render.TimeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
+	}
+}
+
+// accountPath has the path parameter that names an account.
+type accountPath struct {
+	Account string `path:"account" doc:"Id or uid of the account."`
+}
+
+// createAccount creates an account. The creation time is the store's, so that
+// all nodes agree on the order of accounts.
+func (s *Routes) createAccount(ctx context.Context, _ *rest.None, body apitypes.AccountCreate) (*rest.Reply[apitypes.Account], error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	account := postrider.Account{ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, CreatedAt: now}
+	return s.putAccount(ctx, account, body.Retention)
+}
+
+// listAccounts lists accounts, or finds the one with a uid. Of a bound key it lists the one
+// account, if the uid is not another's.
+func (s *Routes) listAccounts(ctx context.Context, in *struct {
+	rest.Paging
+	UID string `query:"uid"`
+},
+) (*rest.Reply[apitypes.Page[apitypes.Account]], error) {
+	return rest.RespondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{
+		ID: rest.InfoOf(ctx).Caller.Account, UID: in.UID, Paging: in.Paging.Of(),
+	}))
+}
+
+// getAccount returns a deleted account too, if it is named by its id.
+func (s *Routes) getAccount(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.Account], error) {
+	return rest.RespondWith(viewAccount)(s.Names.VisibleAccount(ctx, in.Account))
+}
+
+// changeAccount changes an account. An omitted field keeps its value, and null
+// removes it. A deleted account cannot be changed.
+func (s *Routes) changeAccount(ctx context.Context, in *accountPath, body apitypes.AccountUpdate) (*rest.Reply[apitypes.Account], error) {
+	account, err := s.Names.Account(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	if !account.DeletedAt.IsZero() {
+		return nil, postrider.ErrNotFound
+	}
+	was := account
+	rest.Set(&account.UID, body.UID, "")
+	rest.Set(&account.Name, body.Name, "")
+	after := account
+	setRetention(&after.Retention, body.Retention)
+	rest.InfoOf(ctx).Changed(viewAccount(was), viewAccount(after))
+	return s.putAccount(ctx, account, body.Retention)
+}
+
+// deleteAccount deletes the account and its endpoints. Their deliveries, which may be many, are
+// cancelled in the background. Both caches are emptied, because
+// the account's name is free and its keys are revoked.
+func (s *Routes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None, error) {
+	account, err := s.Names.Account(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.DeleteAccount(ctx, account.ID); err != nil {
+		return nil, err
+	}
+	s.Names.Forget()
+	s.Forget()
+	s.Effects.AwaitDeleted(ctx)
+	return nil, nil // 204
+}
+
+// putAccount validates and stores an account with a change of its retention, and returns the
+// stored state. It empties the cache of names, because a uid may have changed its
+// owner.
+func (s *Routes) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*rest.Reply[apitypes.Account], error) {
+	setRetention(&a.Retention, r)
+	err := errors.Join(rest.CheckUID(a.UID), rest.CheckText("name", a.Name, rest.MaxName), s.checkRetention(a.Retention, r))
+	if a.UID == "" && a.Name == "" {
+		err = rest.Invalid("name", postrider.FaultRequired, "is required where there is no uid")
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.PutAccount(ctx, a)
+	if errors.Is(err, postrider.ErrConflict) {
+		return nil, errors.Join(rest.Conflict("uid_taken", "another account has this uid"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Names.Forget()
+	return rest.RespondWith(viewAccount)(s.Names.Account(ctx, a.ID.String()))
+}
+
+// viewRetention returns the retention of an account in the form of a response.
+func viewRetention(r postrider.AccountRetention) apitypes.Retention {
+	days := func(n int) apitypes.Optional[int] { return apitypes.NullUnless(n > 0, n) }
+	return apitypes.Retention{
+		KeepEventsDays: days(r.Events), KeepAttemptsDays: days(r.Attempts), KeepBodiesDays: days(r.Bodies),
+		KeepIdempotencyKeysDays: days(r.IdempotencyKeys),
+	}
+}
+
+// setRetention changes a retention.
+func setRetention(r *postrider.AccountRetention, to apitypes.Retention) {
+	rest.Set(&r.Events, to.KeepEventsDays, 0)
+	rest.Set(&r.Attempts, to.KeepAttemptsDays, 0)
+	rest.Set(&r.Bodies, to.KeepBodiesDays, 0)
+	rest.Set(&r.IdempotencyKeys, to.KeepIdempotencyKeysDays, 0)
+}
+
+// checkRetention checks the days that a change has, and that idempotency keys go before the
+// events by which they are found.
+func (s *Routes) checkRetention(r postrider.AccountRetention, change apitypes.Retention) error {
+	longest := s.Retention
+	err := errors.Join(
+		checkDays("keep_events_days", change.KeepEventsDays, longest.Events),
+		checkDays("keep_attempts_days", change.KeepAttemptsDays, longest.Attempts),
+		checkDays("keep_bodies_days", change.KeepBodiesDays, longest.Bodies),
+		checkDays("keep_idempotency_keys_days", change.KeepIdempotencyKeysDays, longest.IdempotencyKeys))
+	if r.IdempotencyKeys > cmp.Or(r.Events, longest.Events) {
+		err = errors.Join(err, rest.Invalid("keep_idempotency_keys_days", postrider.FaultContradictory,
+			"must not be longer than events are kept"))
+	}
+	return err
+}
+
+// checkDays checks days that something is kept, for which the server keeps it for so many whole
+// days.
+func checkDays(field string, days apitypes.Optional[int], longest int) error {
+	n, ok := days.Get()
+	switch {
+	case !ok || n >= 1 && n <= longest:
+		return nil
+	case longest < 1:
+		return rest.Invalid(field, postrider.FaultNotAllowed, "must be left out, because the server keeps them for less than a day")
+	}
+	return &postrider.InvalidError{
+		Field: field, Code: postrider.FaultOutOfRange, Min: 1, Max: int64(longest),
+		Reason: fmt.Sprintf("must be 1 to %d, for which the server keeps them", longest),
+	}
+}

@@ -1,0 +1,102 @@
+package endpoints
+
+import (
+	"context"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// registerStatusChanges registers the routes that change the status of an endpoint.
+func (s *Routes) registerStatusChanges(rt *rest.Router) {
+	for _, c := range statusChanges {
+		codes := []string{"endpoint_deleted", "conflict"}
+		for _, status := range []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled} {
+			if !slices.Contains(c.from, status) {
+				codes = append(codes, "endpoint_"+string(status))
+			}
+		}
+		if c.to == postrider.EndpointEnabled {
+			codes = append(codes, "unverified")
+		}
+		rest.HandleBody(rt, rest.Route{
+			Name: c.verb + "-endpoint", Path: "POST /endpoints/{endpoint}/" + c.verb,
+			Summary: c.summary, Description: c.description,
+			Codes: codes,
+			Scope: c.scope, Empty: true, Withdraws: c.to != postrider.EndpointEnabled,
+		}, s.changeStatus(c))
+	}
+}
+
+// statusChange is one of the changes of an endpoint's status that the API
+// offers.
+type statusChange struct {
+	// verb is the last segment of the path. For the other two see route.
+	verb, summary, description string
+
+	// scope is the scope that the change needs.
+	scope postrider.Scope
+	// to is the status after the change.
+	to postrider.EndpointStatus
+	// from are the statuses that allow the change. If the endpoint already has
+	// the status to, a repeated request succeeds.
+	from []postrider.EndpointStatus
+	// closes is true if the change also closes the circuit, so that deliveries
+	// start again at once.
+	closes bool
+}
+
+// statusChanges has the four changes. Pause and resume are meant for
+// maintenance; disable and enable also for endpoints that Postrider disabled
+// for their failures. A disabled endpoint loses events, so disabling needs another scope
+// than the rest.
+var statusChanges = []statusChange{{
+	verb: "pause", summary: "Pause an endpoint", description: "Its deliveries wait until it is resumed.",
+	scope: postrider.ScopeWebhooksOperate,
+	to:    postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
+}, {
+	verb: "resume", summary: "Resume a paused endpoint", description: "Deliveries that are due are sent. Those that wait for a retry keep their time.",
+	scope: postrider.ScopeWebhooksOperate,
+	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
+}, {
+	verb: "enable", summary: "Enable a disabled endpoint", description: "Its circuit is closed, too. Deliveries that are due are sent; those that wait for a retry keep their time. Repeated, it changes nothing more.",
+	scope: postrider.ScopeWebhooksOperate,
+	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
+	closes: true,
+}, {
+	verb: "disable", summary: "Disable an endpoint", description: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
+	scope: postrider.ScopeEndpointsWrite,
+	to:    postrider.EndpointDisabled,
+	from:  []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
+}}
+
+// changeStatus returns the handler of a status change. The status and the
+// circuit change in one transaction.
+func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath, apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
+	return func(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
+		wait := s.awaited(ctx)
+		if c.to == postrider.EndpointEnabled { // nothing is taken away
+			wait = func(r *rest.Reply[apitypes.Endpoint], err error) (*rest.Reply[apitypes.Endpoint], error) {
+				return r, err
+			}
+		}
+		return wait(s.put(ctx, in.Endpoint, func(p *store.PutEndpoint) error {
+			e := &p.Endpoint
+			if !slices.Contains(c.from, e.Status) {
+				return rest.Conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
+			}
+			if err := s.requireVerified(*e, c.to); err != nil {
+				return err
+			}
+			e.Status, e.StatusReason = c.to, body.Reason
+			p.CloseCircuit = c.closes
+			if c.to == postrider.EndpointEnabled {
+				e.StatusReason = ""
+			}
+			return rest.CheckText("reason", body.Reason, rest.MaxDescription)
+		}))
+	}
+}

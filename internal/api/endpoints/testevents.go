@@ -1,0 +1,74 @@
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/observe"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// testEndpoint publishes a test event to an enabled endpoint, whatever its
+// event types are.
+func (s *Routes) testEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointTest) (*rest.Reply[apitypes.Receipt], error) {
+	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if e.Status != postrider.EndpointEnabled {
+		// The test would be skipped or wait.
+		return nil, rest.Conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
+	}
+	event, err := s.testEvent(ctx, e, body.Type)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.manualSends.Allow(e.ID); err != nil {
+		return nil, err
+	}
+	receipt, err := s.Publisher.PublishTo(observe.WithRoute(ctx, "/v1/webhooks/endpoints/{endpoint}/test"), event, e.ID)
+	if err == nil {
+		s.Circuits.Probe(ctx, e)
+	}
+	return rest.RespondWith(viewReceipt)(receipt, err)
+}
+
+// testEvent returns a test event of the type for the endpoint. A type of the catalogue
+// has the data of its example. A type that the endpoint's account invented would let
+// it send itself anything under the operator's name, so it is refused.
+func (s *Routes) testEvent(ctx context.Context, e postrider.Endpoint, named string) (postrider.Event, error) {
+	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
+	if err != nil {
+		return postrider.Event{}, fmt.Errorf("encode test event: %w", err)
+	}
+	id := postrider.TestEventID(store.NewID[postrider.EventID](s.IDs))
+	event := postrider.Event{ID: id, Account: e.Account, Type: apitypes.TestType, Data: data, CreatedAt: id.Time()}
+	if named == "" || named == apitypes.TestType {
+		return event, nil
+	}
+	t, err := s.Catalogue.Find(ctx, named)
+	if errors.Is(err, postrider.ErrNotFound) {
+		return postrider.Event{}, rest.Invalid("type", postrider.FaultNotFound, "must be in the catalogue of event types, or "+apitypes.TestType)
+	}
+	if len(t.Example) > 0 {
+		event.Data = t.Example
+	}
+	event.Type = t.Name
+	return event, err
+}
+
+// viewReceipt returns a receipt in the form of a response. The number of deliveries
+// is null where it is unknown: of a duplicate, which creates none and does not look
+// for those of the first event, and while a fan-out job creates them.
+func viewReceipt(r postrider.Receipt) apitypes.Receipt {
+	view := apitypes.Receipt{ID: r.ID, Duplicate: r.Duplicate, FanOut: r.FanOut}
+	if !r.FanOut && !r.Duplicate {
+		view.Deliveries = &r.Deliveries
+	}
+	return view
+}

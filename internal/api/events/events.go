@@ -1,0 +1,103 @@
+// Package events is the part of the API that publishes and reads events. A 2xx for a publish means
+// that the event is stored, and a refusal that nothing is.
+package events
+
+import (
+	"context"
+	"errors"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is the part of the store that this package reads and changes.
+type Store interface {
+	// Events is the method of store.Ledger.
+	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
+}
+
+// Publisher stores published events and assigns their ids. When a method
+// returns without an error, the events are stored durably.
+type Publisher interface {
+	// Publish stores all of the events or none. It returns a
+	// *postrider.KeyTakenError if an idempotency key was used for other
+	// content, a *postrider.OverloadError if events arrive faster than they
+	// can be delivered, and a *postrider.QuotaError if a quota of an account is
+	// used up.
+	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
+}
+
+// Routes publishes and reads events.
+type Routes struct {
+	*rest.Shared
+
+	Store     Store
+	Publisher Publisher
+	// MaxData is the largest data of one event, and MaxBatch the largest body of a batch, in
+	// bytes.
+	MaxData  int
+	MaxBatch int64
+}
+
+// Register registers the routes that read and replay events.
+func (s *Routes) Register(rt *rest.Router) {
+	read := postrider.ScopeWebhooksRead
+	rest.Handle(rt, rest.Route{
+		Name: "list-events", Path: "GET /events",
+		Summary: "List events",
+		Scope:   read,
+	}, s.listEvents)
+	rest.Handle(rt, rest.Route{
+		Name: "get-event", Path: "GET /events/{event}",
+		Summary: "Get an event with its data",
+		Scope:   read,
+	}, s.getEvent)
+	s.registerPublishing(rt)
+}
+
+// viewEvent returns an event in the form of a response. The data is copied
+// verbatim.
+func viewEvent(e postrider.Event) apitypes.Event {
+	return apitypes.Event{
+		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
+		OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
+		Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID),
+		CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
+	}
+}
+
+// listEvents lists the events that all given filters select. Idempotency keys
+// are unique only within an account, so the filter for them needs one.
+func (s *Routes) listEvents(ctx context.Context, in *struct {
+	Account        string `query:"account" doc:"Id or uid of the account."`
+	Type           string `query:"type"`
+	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"Only the event that was published with this idempotency key, while the key is remembered. It needs the account."`
+	OrderingKey    string `query:"ordering_key" maxLength:"256" doc:"Only events with this ordering key. It needs the account."`
+	rest.Span
+	rest.Order
+	rest.Paging
+},
+) (*rest.Reply[apitypes.Page[apitypes.Event]], error) {
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
+	if err := errors.Join(err, rest.CheckTypeFilter("type", in.Type)); err != nil {
+		return nil, err
+	}
+	if in.IdempotencyKey != "" && account.IsZero() {
+		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with idempotency_key")
+	}
+	if in.OrderingKey != "" && account.IsZero() {
+		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with ordering_key")
+	}
+	return rest.RespondPage(viewEvent)(s.Store.Events(ctx, store.EventQuery{
+		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, OrderingKey: in.OrderingKey,
+		Span: in.Span.Of(), Paging: in.Page(in.Paging),
+	}))
+}
+
+// getEvent returns one event and its data.
+func (s *Routes) getEvent(ctx context.Context, in *rest.EventPath) (*rest.Reply[apitypes.Event], error) {
+	return rest.RespondWith(viewEvent)(s.Names.Event(ctx, in.Event))
+}

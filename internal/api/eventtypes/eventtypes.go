@@ -1,0 +1,160 @@
+// Package eventtypes is the part of the API that serves the catalogue of event types. The catalogue
+// is documentation: nothing refuses an event for it.
+package eventtypes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is the part of the store that this package reads and changes.
+type Store interface {
+	store.Catalogue
+
+	// Now returns the store's time.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes serves the catalogue of event types.
+type Routes struct{ Store Store }
+
+// Register registers the routes of the catalogue. The catalogue is
+// documentation: a publish does not need a type to be in it.
+func (s *Routes) Register(rt *rest.Router) {
+	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
+	rest.HandleBody(rt, rest.Route{
+		Name: "create-event-type", Path: "POST /event-types",
+		Summary: "Add an event type to the catalogue",
+		Codes:   []string{"event_type_exists"},
+		Scope:   admin, Status: 201,
+	}, s.createEventType)
+	rest.Handle(rt, rest.Route{
+		Name: "list-event-types", Path: "GET /event-types",
+		Summary: "List the catalogue of event types, by name",
+		Scope:   read,
+	}, s.listEventTypes)
+	rest.Handle(rt, rest.Route{
+		Name: "get-event-type", Path: "GET /event-types/{name}",
+		Summary: "Get an event type",
+		Scope:   read,
+	}, s.getEventType)
+	rest.HandleBody(rt, rest.Route{
+		Name: "update-event-type", Path: "PATCH /event-types/{name}",
+		Summary:     "Change an event type",
+		Description: "A field that is left out keeps its value. Null removes it.",
+		Scope:       admin,
+	}, s.changeEventType)
+	rest.Handle(rt, rest.Route{
+		Name: "delete-event-type", Path: "DELETE /event-types/{name}",
+		Summary: "Delete an event type from the catalogue",
+		Scope:   admin, Status: 204,
+	}, s.deleteEventType)
+}
+
+// viewEventType returns an event type in the form of a response.
+func viewEventType(t postrider.EventType) apitypes.EventType {
+	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt)}
+	if len(t.Example) > 0 { // no bytes are no JSON, nil is null
+		view.Example = t.Example
+	}
+	return view
+}
+
+// maxExample is the largest example of an event type, in bytes. Lists have the examples,
+// so it keeps a page of the largest size below 2 MiB.
+const maxExample = 8 << 10
+
+// checkExample returns the fault of an example that is too large.
+func checkExample(example []byte) error {
+	if len(example) > maxExample {
+		return rest.TooLong("example", maxExample, "must have at most "+strconv.Itoa(maxExample)+" bytes")
+	}
+	return nil
+}
+
+// eventTypePath has the path parameter that names an event type.
+type eventTypePath struct {
+	Name string `path:"name"`
+}
+
+// createEventType adds an event type to the catalogue. A name that exists is a
+// conflict, because a POST must not replace a description.
+func (s *Routes) createEventType(ctx context.Context, _ *rest.None, body apitypes.EventTypeCreate) (*rest.Reply[apitypes.EventType], error) {
+	if err := postrider.CheckType("name", body.Name); err != nil {
+		return nil, errors.Join(err, rest.CheckText("description", body.Description, rest.MaxDescription), checkExample(body.Example))
+	}
+	if string(body.Example) == "null" {
+		body.Example = nil
+	}
+	switch _, err := s.Find(ctx, body.Name); {
+	case err == nil:
+		return nil, rest.Conflict("event_type_exists", "the catalogue has this event type already")
+	case !errors.Is(err, postrider.ErrNotFound):
+		return nil, err
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, Example: body.Example, CreatedAt: now})
+}
+
+func (s *Routes) listEventTypes(ctx context.Context, in *rest.Paging) (*rest.Reply[apitypes.Page[apitypes.EventType]], error) {
+	return rest.RespondPage(viewEventType)(s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: in.Of()}))
+}
+
+func (s *Routes) getEventType(ctx context.Context, in *eventTypePath) (*rest.Reply[apitypes.EventType], error) {
+	return rest.RespondWith(viewEventType)(s.Find(ctx, in.Name))
+}
+
+// changeEventType changes the description and the example. Null removes them.
+func (s *Routes) changeEventType(ctx context.Context, in *eventTypePath, body apitypes.EventTypeUpdate) (*rest.Reply[apitypes.EventType], error) {
+	t, err := s.Find(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	was := t
+	rest.Set(&t.Description, body.Description, "")
+	rest.Set((*json.RawMessage)(&t.Example), body.Example, nil)
+	rest.InfoOf(ctx).Changed(viewEventType(was), viewEventType(t))
+	return s.putEventType(ctx, t)
+}
+
+// deleteEventType removes an event type from the catalogue. Events of the type
+// are not affected.
+func (s *Routes) deleteEventType(ctx context.Context, in *eventTypePath) (*rest.None, error) {
+	if _, err := s.Find(ctx, in.Name); err != nil {
+		return nil, err
+	}
+	return nil, s.Store.DeleteEventType(ctx, in.Name)
+}
+
+// putEventType validates and stores an event type, and returns the stored
+// state.
+func (s *Routes) putEventType(ctx context.Context, t postrider.EventType) (*rest.Reply[apitypes.EventType], error) {
+	if err := errors.Join(rest.CheckText("description", t.Description, rest.MaxDescription), checkExample(t.Example)); err != nil {
+		return nil, err
+	}
+	if err := s.Store.PutEventType(ctx, t); err != nil {
+		return nil, err
+	}
+	return rest.RespondWith(viewEventType)(s.Find(ctx, t.Name))
+}
+
+// Find returns the event type with this name. An invalid name is not
+// found. It never reaches the store, where an empty name would be no filter.
+func (s *Routes) Find(ctx context.Context, name string) (postrider.EventType, error) {
+	if postrider.CheckType("name", name) != nil {
+		return postrider.EventType{}, postrider.ErrNotFound
+	}
+	return store.First(s.Store.EventTypes(ctx, store.EventTypeQuery{Name: name}))
+}

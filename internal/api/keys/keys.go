@@ -1,0 +1,182 @@
+// Package keys is the part of the API that makes, lists and revokes API keys. The text of a key is in
+// one response only, and a revoked key stops working on this node before the response.
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/apikeys"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is the part of the store that this package reads and changes.
+type Store interface {
+	// Keys is the method of store.Access.
+	Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error)
+	// PutKey is the method of store.Access.
+	PutKey(ctx context.Context, k postrider.APIKey) error
+	// RevokeKey is the method of store.Access.
+	RevokeKey(ctx context.Context, key postrider.KeyID) error
+	// Now returns the store's time, read from the store itself.
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Routes serves API keys.
+type Routes struct {
+	*rest.Shared
+
+	Store Store
+	// Forget lets this node see at once that keys and sessions ended.
+	Forget func()
+}
+
+// Register registers the routes of API keys. All need the scope admin.
+func (s *Routes) Register(rt *rest.Router) {
+	admin := postrider.ScopeAdmin
+	rest.HandleBody(rt, rest.Route{
+		Name: "create-api-key", Path: "POST /api-keys",
+		Summary: "Create an API key",
+		Scope:   admin, Status: 201,
+	}, s.createKey)
+	rest.Handle(rt, rest.Route{
+		Name: "list-api-keys", Path: "GET /api-keys",
+		Summary: "List API keys, newest first",
+		Scope:   admin,
+	}, s.listKeys)
+	rest.Handle(rt, rest.Route{
+		Name: "get-api-key", Path: "GET /api-keys/{key}",
+		Summary: "Get an API key",
+		Scope:   admin,
+	}, s.getKey)
+	rest.Handle(rt, rest.Route{
+		Name: "revoke-api-key", Path: "DELETE /api-keys/{key}",
+		Summary: "Revoke an API key",
+		Scope:   admin, Status: 204,
+	}, s.revokeKey)
+}
+
+// viewKey returns an API key in the form of a response, without its text.
+// Without scopes the list is empty, not null.
+func viewKey(k postrider.APIKey) apitypes.Key {
+	return apitypes.Key{
+		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: render.OrNull(k.Account),
+		CreatedAt: render.Instant(k.CreatedAt), ExpiresAt: render.TimeOrNull(k.ExpiresAt), RevokedAt: render.TimeOrNull(k.RevokedAt),
+		LastUsedAt: render.TimeOrNull(k.LastUsedAt),
+	}
+}
+
+// keyPath has the path parameter that names an API key.
+type keyPath struct {
+	Key string `path:"key"`
+}
+
+// createKey creates a key. Its response is the only one with the key's text;
+// the store has only the hash. The expiry is cut to microseconds, the precision
+// of the databases.
+func (s *Routes) createKey(ctx context.Context, _ *rest.None, body apitypes.KeyCreate) (*rest.Reply[apitypes.Key], error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, hash := apikeys.Make()
+	key := postrider.APIKey{ID: store.NewID[postrider.KeyID](s.IDs), Name: body.Name, Scopes: body.Scopes, Hash: hash, CreatedAt: now}
+	if body.ExpiresAt != nil {
+		key.ExpiresAt = body.ExpiresAt.UTC().Truncate(time.Microsecond)
+	}
+	if err := checkKeyCreate(body, now); err != nil {
+		return nil, err
+	}
+	if key.Account, err = s.Names.ResolveLiveAccount(ctx, "account", body.Account); err != nil {
+		return nil, err
+	}
+	if err := s.Store.PutKey(ctx, key); err != nil {
+		return nil, err
+	}
+	view := viewKey(key)
+	view.Key = text
+	return rest.Respond(view), nil
+}
+
+// checkKeyCreate returns all faults of a request for a key, apart from its
+// account. The time now is the store's.
+func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
+	faults := []error{rest.CheckText("name", b.Name, rest.MaxName)}
+	if b.Name == "" {
+		faults = append(faults, rest.Invalid("name", postrider.FaultRequired, "is required"))
+	}
+	if len(b.Scopes) == 0 {
+		faults = append(faults, rest.Invalid("scopes", postrider.FaultRequired, "must name at least one scope"))
+	}
+	for i, scope := range b.Scopes {
+		field := fmt.Sprintf("scopes[%d]", i)
+		if !slices.Contains(postrider.Scopes, scope) {
+			faults = append(faults, rest.Invalid(field, postrider.FaultNotAChoice, "must be one of "+scopeNames()))
+		}
+		if scope == postrider.ScopeAdmin && b.Account != "" {
+			faults = append(faults, rest.Invalid(field, postrider.FaultNotAllowed, "must not be admin for a key that is bound to an account"))
+		}
+	}
+	if b.ExpiresAt != nil && !b.ExpiresAt.After(now) {
+		faults = append(faults, rest.Invalid("expires_at", postrider.FaultMalformed, "must be a time in the future, by RFC 3339"))
+	}
+	return errors.Join(faults...)
+}
+
+// scopeNames returns all scopes, for people.
+func scopeNames() string {
+	names := make([]string, 0, len(postrider.Scopes))
+	for _, scope := range postrider.Scopes {
+		names = append(names, string(scope))
+	}
+	return strings.Join(names, ", ")
+}
+
+// listKeys lists API keys, also expired and revoked ones.
+func (s *Routes) listKeys(ctx context.Context, in *struct {
+	Account string `query:"account" doc:"Id or uid of an account: only the keys that are bound to it."`
+	rest.Paging
+},
+) (*rest.Reply[apitypes.Page[apitypes.Key]], error) {
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
+	return rest.RespondPage(viewKey)(s.Store.Keys(ctx, store.KeyQuery{Account: account, Paging: in.Paging.Of()}))
+}
+
+func (s *Routes) getKey(ctx context.Context, in *keyPath) (*rest.Reply[apitypes.Key], error) {
+	return rest.RespondWith(viewKey)(s.findKey(ctx, in.Key))
+}
+
+// findKey returns the key with the id.
+func (s *Routes) findKey(ctx context.Context, text string) (postrider.APIKey, error) {
+	id, err := rest.ParseID[postrider.KeyID](text)
+	if err != nil {
+		return postrider.APIKey{}, err
+	}
+	return store.First(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
+}
+
+// revokeKey revokes a key and empties this node's key cache, so that the key
+// stops working here before the response. Other nodes may accept it for apikeys.Fresh; they
+// are not notified, because a bound of five seconds needs no message that can be lost.
+func (s *Routes) revokeKey(ctx context.Context, in *keyPath) (*rest.None, error) {
+	id, err := rest.ParseID[postrider.KeyID](in.Key)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Store.RevokeKey(ctx, id); err != nil {
+		return nil, err
+	}
+	s.Forget()
+	return nil, nil // 204
+}

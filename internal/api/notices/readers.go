@@ -1,0 +1,74 @@
+package notices
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Readers lets the readers of emails confirm their address and unsubscribe. They have no
+// session: the text of the link in the email is their permission, and it is good for one
+// destination and one action.
+//
+// The errors match postrider.ErrNotFound for a text that this installation did not sign, that
+// has expired, or whose destination is gone.
+type Readers struct {
+	*rest.Shared
+
+	Store Store
+	Vault Vault
+}
+
+// Vault knows what this installation signed.
+type Vault interface {
+	// Unsign returns the payload of a text that this installation signed, or an error.
+	Unsign(text string) ([]byte, error)
+}
+
+// Find returns the destination of a link, and the link. It changes nothing.
+func (r *Readers) Find(ctx context.Context, action postrider.LinkAction, text string) (postrider.Destination, postrider.DestinationLink, error) {
+	gone := fmt.Errorf("follow link: %w", postrider.ErrNotFound)
+	payload, err := r.Vault.Unsign(text)
+	if err != nil {
+		return postrider.Destination{}, postrider.DestinationLink{}, gone
+	}
+	link, ok := postrider.DecodeDestinationLink(payload)
+	if !ok || link.Action != action || !link.ExpiresAt.IsZero() && !r.Clock.Wall().Before(link.ExpiresAt) {
+		return postrider.Destination{}, link, gone
+	}
+	d, err := store.First(r.Store.Destinations(ctx, store.DestinationQuery{ID: link.Destination}))
+	return d, link, err
+}
+
+// ReaderAction returns the name of an action in the audit log.
+func ReaderAction(action postrider.LinkAction) string { return string(action) + "-notice-destination" }
+
+// Follow does what the link says, and writes it into the audit log. A link that was used before
+// changes nothing, and writes nothing.
+func (r *Readers) Follow(ctx context.Context, action postrider.LinkAction, text string, from netip.Addr) error {
+	d, link, err := r.Find(ctx, action, text)
+	if err != nil {
+		return err
+	}
+	entry := postrider.AuditEntry{
+		Action: ReaderAction(action), Outcome: rest.OutcomeOK, Account: d.Account, Object: "notice_destination", ObjectID: d.ID.String(),
+		Details: rest.ClientOf(from),
+	}
+	c := store.ChangeDestination{ID: d.ID, Confirm: action == postrider.LinkConfirm}
+	if action == postrider.LinkUnsubscribe {
+		c.Unsubscribe, entry.Details["kind"] = link.Kind, string(link.Kind)
+	}
+	after := d
+	if c.Apply(&after, r.Clock.Wall()); reflect.DeepEqual(after, d) {
+		return nil
+	}
+	if _, err := r.Store.ChangeDestination(ctx, c); err != nil {
+		return err
+	}
+	return r.Audit.Record(ctx, entry)
+}

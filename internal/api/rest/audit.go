@@ -1,0 +1,251 @@
+package rest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// This file writes and lists the audit log.
+//
+// Every route that changes something has an entry for each request that succeeded, was
+// refused for its scopes, or failed with a 5xx, after which the change may have been made.
+// Other refusals changed nothing and have no entry. Routes that publish have none either:
+// the event is its own record.
+//
+// The entry is written after the change and before the response. If it cannot be
+// written, the response is a 503, which promises nothing, and the log has the entry. So
+// every change that a response confirms, and every secret that it shows, is in the audit
+// log.
+
+const (
+	// OutcomeOK is the outcome of what succeeded.
+	OutcomeOK = "ok"
+	// auditTime is the time limit of the write of an entry. The write does not end with
+	// the request: what was done must be recorded when its client is gone.
+	auditTime = 2 * time.Second
+)
+
+// audited reports whether the requests of the route have audit entries.
+func (r Route) audited() bool {
+	return r.Reveals || !strings.HasPrefix(r.Path, http.MethodGet) && !r.Reads
+}
+
+// objectKinds has the kinds of objects by the path parameter or, where a path has none,
+// by the first segment of the path.
+var objectKinds = map[string]string{
+	"name": "event_type", "accounts": "account", "api-keys": "key", "endpoints": "endpoint", "event-types": "event_type",
+	"events": "event", "hold": "store", "notice-destinations": "notice_destination", "destination": "notice_destination", "portal": "portal", "portal-sessions": "session", "replays": "replay",
+}
+
+// object returns the kind of the object that the route is about, and the path parameter
+// that names it; empty: the response has its id.
+func (r Route) object() (kind, parameter string) {
+	_, path, _ := strings.Cut(r.Path, " ")
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for _, segment := range slices.Backward(segments) {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			parameter = strings.TrimSuffix(name, "}")
+			return cmp.Or(objectKinds[parameter], parameter), parameter
+		}
+	}
+	return objectKinds[segments[0]], ""
+}
+
+// audit writes the entry of a request, if it has one. out is the response, nil if there
+// is none. The error is the one that the request ends with: err, or the one of the
+// write.
+func (s *server) audit(ctx context.Context, r Route, out any, err error) error {
+	if !r.audited() {
+		return err
+	}
+	c := InfoOf(ctx)
+	k := classOf(err)
+	if err != nil && k.status < 500 && k.status != http.StatusForbidden {
+		return err
+	}
+	entry := postrider.AuditEntry{
+		Action: r.Name, Outcome: OutcomeOK, Key: c.Caller.Key, Session: c.Caller.Session, Name: c.Caller.Name,
+		Account: cmp.Or(c.Account, c.Caller.Account), Request: c.id, Details: maps.Clone(c.details),
+	}
+	if err != nil {
+		entry.Outcome = k.code
+	}
+	var parameter string
+	entry.Object, parameter = r.object()
+	entry.ObjectID = c.path(parameter)
+	switch { // these may be named by their uid
+	case entry.Object == "endpoint" && !c.endpoint.IsZero():
+		entry.ObjectID = c.endpoint.String()
+	case entry.Object == "account" && !c.Account.IsZero():
+		entry.ObjectID = c.Account.String()
+	}
+	about := describeReply(out)
+	entry.ObjectID, entry.Account = cmp.Or(entry.ObjectID, about.id), cmp.Or(entry.Account, about.account)
+	if fields := fieldsOf(c.body); fields != "" {
+		if entry.Details == nil {
+			entry.Details = map[string]string{}
+		}
+		entry.Details["fields"] = fields
+	}
+	return cmp.Or(s.auditLog.Record(ctx, entry), err)
+}
+
+// AuditStore is the part of the store that has the audit log.
+type AuditStore interface {
+	// AppendAudit is the method of store.Audit.
+	AppendAudit(ctx context.Context, e postrider.AuditEntry) error
+}
+
+// Audit writes the audit log.
+type Audit struct {
+	Store AuditStore
+	IDs   *store.IDs
+	Log   *slog.Logger // receives the entries that could not be stored
+}
+
+// Record writes an entry of the audit log. The error matches errUnaudited.
+func (s *Audit) Record(ctx context.Context, e postrider.AuditEntry) error {
+	e.ID = store.NewID[postrider.AuditID](s.IDs)
+	e.Request = cmp.Or(e.Request, InfoOf(ctx).id)
+	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), auditTime, ErrStoreTimeout)
+	defer cancel()
+	err := s.Store.AppendAudit(within, e)
+	if err == nil {
+		return nil
+	}
+	s.Log.ErrorContext(ctx, "audit entry was not stored", "action", e.Action, "outcome", e.Outcome, "key", e.Key.String(),
+		"session", e.Session.String(), "account", e.Account.String(), "object", e.ObjectID, "request", e.Request, "error", err)
+	return fmt.Errorf("%w: %w", errUnaudited, err)
+}
+
+// ClientOf returns the details of an audit entry with the address of a client.
+func ClientOf(from netip.Addr) map[string]string { return map[string]string{"client": from.String()} }
+
+// path returns the first MaxName bytes of a path parameter of the request, in whole
+// characters. Control characters cannot be stored.
+func (c *Info) path(parameter string) string {
+	if c.request == nil || parameter == "" || !IsText(c.request.URL.Path) {
+		return ""
+	}
+	value := c.request.PathValue(parameter)
+	return strings.ToValidUTF8(value[:min(len(value), MaxName)], "")
+}
+
+// Note adds a detail to the audit entry of the request. It must not be a secret.
+func (c *Info) Note(name, detail string) {
+	if c.details == nil {
+		c.details = map[string]string{}
+	}
+	c.details[name] = detail
+}
+
+const (
+	// maxChange is the largest old or new value of a field in an audit entry, in bytes.
+	maxChange = 100
+	// hiddenChange stands for the values of fields that may have secrets.
+	hiddenChange = "changed"
+)
+
+// hiddenFields are the fields whose values are in no audit entry: people put credentials
+// into headers and into the query of URLs.
+var hiddenFields = []string{"url", "headers", "auth", "tls"}
+
+// Changed notes what a request changes, by the fields of the object as responses show it
+// before and after: timeout_ms: 10000 → 20000. A request that is tried again is noted
+// anew.
+func (c *Info) Changed(was, is any) {
+	before, after := fieldValues(was), fieldValues(is)
+	for field, value := range after {
+		switch {
+		case field == "updated_at", field == "status_since", field == "backlog_full_since", field == "warnings": // the server made these
+		case bytes.Equal(before[field], value):
+			delete(c.details, field)
+		case slices.Contains(hiddenFields, field):
+			c.Note(field, hiddenChange)
+		default:
+			c.Note(field, shorten(before[field])+" → "+shorten(value))
+		}
+	}
+}
+
+// fieldValues returns the fields of an object as JSON. An object of apitypes is always
+// encoded.
+func fieldValues(object any) (fields map[string]json.RawMessage) {
+	text, err := json.Marshal(object)
+	if err != nil || json.Unmarshal(text, &fields) != nil {
+		return nil
+	}
+	return fields
+}
+
+// shorten returns the beginning of a value that is too large for an audit entry. A field
+// that is left out is null.
+func shorten(value json.RawMessage) string {
+	switch {
+	case len(value) == 0:
+		return "null"
+	case len(value) > maxChange:
+		return strings.ToValidUTF8(string(value[:maxChange]), "") + "…"
+	}
+	return string(value)
+}
+
+// described has the fields of an audit entry that come from the response.
+type described struct {
+	id      string
+	account postrider.AccountID
+}
+
+// describeReply returns the id and the account of the object in a response. All shapes
+// of objects have the fields ID and, if they belong to an account, Account.
+func describeReply(out any) (d described) {
+	value := reflect.ValueOf(out)
+	if value.Kind() != reflect.Pointer || value.IsNil() {
+		return d
+	}
+	body := value.Elem().FieldByName("Body")
+	if body.Kind() != reflect.Struct {
+		return d
+	}
+	if id := body.FieldByName("ID"); id.IsValid() {
+		d.id = fmt.Sprint(id.Interface())
+	} else if t, ok := reflect.TypeAssert[apitypes.EventType](body); ok { // it is named by its name
+		d.id = t.Name
+	}
+	if account := body.FieldByName("Account"); account.IsValid() {
+		switch a := account.Interface().(type) {
+		case postrider.AccountID:
+			d.account = a
+		case *postrider.AccountID:
+			if a != nil {
+				d.account = *a
+			}
+		}
+	}
+	return d
+}
+
+// fieldsOf returns the names of the fields of a body, without their values, which may be
+// secrets.
+func fieldsOf(body []byte) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		return ""
+	}
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+}

@@ -1,0 +1,218 @@
+package rest
+
+import (
+	"sync"
+
+	"github.com/postrider/postrider"
+)
+
+// bodies limits the memory that request bodies use, for the whole server and
+// for each API key. It also tracks the bodies that are being read, so that a
+// stop of the server can abort them.
+//
+// A byte counts from its arrival until the response: first as part of the body,
+// later as part of the events that were decoded from it. An announced
+// Content-Length does not count. So a client that announces much and sends
+// little takes nothing from other clients.
+//
+// Without a further rule, many half-read bodies could use up a key's whole
+// share, and none of them could finish. So the last part of the share, large
+// enough for the largest body, is reserved for one body at a time. The first
+// body that needs it has it until that body is read. The same rule holds for
+// the whole budget.
+type bodies struct {
+	// whole is the limit for all keys together, in bytes.
+	whole int64
+	// most is the limit for one key, in bytes: a quarter of whole.
+	most int64
+	// largest is the size of the last part of whole, and of each key's share,
+	// in bytes. One body at a time may use a last part.
+	largest int64
+	// reserve is the part of whole that only keys with little use may take, in
+	// bytes. It keeps a few busy keys from blocking every other key.
+	reserve int64
+	// modest is the most that a key with little use holds, in bytes. Up to it
+	// only the limit of whole applies.
+	modest int64
+
+	// mu guards the fields below and the field held of every intake.
+	mu sync.Mutex
+	// held counts the bytes of all keys.
+	held int64
+	// last is the body that has the last part of whole; nil: no body.
+	last *intake
+	// keys has the share of each key that sent a body. See share for its limit.
+	keys map[Payer]*share
+	// reading has the bodies between begin and finish.
+	reading map[*intake]struct{}
+	// ended is true after end: no further body is read.
+	ended bool
+}
+
+// Payer is a caller as the budget tells callers apart: by the session or, without one,
+// by the API key.
+type Payer [16]byte
+
+// PayerOf returns whose share the bodies of the caller use.
+func PayerOf(c *postrider.Caller) Payer {
+	if !c.Session.IsZero() {
+		return Payer(c.Session)
+	}
+	return Payer(c.Key)
+}
+
+// maxShares is how many callers have a share before those that use nothing are forgotten.
+const maxShares = 4096
+
+// share is the use of the budget by one key or session.
+type share struct {
+	// held counts the bytes of the key's bodies until their responses.
+	held int64
+	// last is the body that has the last part of the share; nil: no body.
+	last *intake
+}
+
+// newBodies returns a budget of whole bytes for bodies of at most largest
+// bytes. A last part is at most three quarters of a key's share, so that small
+// bodies of the key are read beside a large one.
+func newBodies(whole, largest int64) *bodies {
+	most := whole / 4
+	return &bodies{
+		whole: whole, most: most, largest: min(largest, most*3/4), reserve: whole / 8, modest: most / 16,
+		keys: map[Payer]*share{}, reading: map[*intake]struct{}{},
+	}
+}
+
+// begin registers a body before its first read. It returns errDraining if the
+// server is stopping, and errOverBudget if the budget cannot hold one more byte. That
+// check refuses a request before its body uses the network.
+func (b *bodies) begin(in *intake) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		in.end()
+		return errDraining
+	}
+	fits := b.fits(in, 1)
+	b.leave(in) // fits may have claimed a last part, which charge claims again when needed
+	if !fits {
+		return errOverBudget
+	}
+	b.reading[in] = struct{}{}
+	return nil
+}
+
+// charge adds n more bytes to the budget, or returns errOverBudget and charges
+// nothing.
+func (b *bodies) charge(in *intake, n int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.fits(in, n) {
+		return errOverBudget
+	}
+	in.held += n
+	b.held += n
+	b.share(in.payer).held += n
+	return nil
+}
+
+// fits reports whether n more bytes of the body fit into the budget. It may
+// claim a last part for the body. It needs b.mu. With the defaults, 48 MiB for all and
+// bodies of up to 8 MiB:
+//
+//	a key, 12 MiB    │ 4 MiB for any of its bodies │ 8 MiB for one of its bodies │
+//	all keys, 48 MiB │ 34 MiB for any │ 8 MiB for one body │ 6 MiB for modest keys │
+//
+// A key is modest while it holds at most 768 KiB. Such a key passes whatever others
+// have used, up to the whole 48 MiB, so that a few busy publishers cannot shut out
+// one that sends an event now and then.
+func (b *bodies) fits(in *intake, n int64) bool {
+	s := b.share(in.payer)
+	own, all := s.held+n, b.held+n
+	// The hard limits: no claim passes them.
+	if own > b.most || all > b.whole {
+		return false
+	}
+	// Beyond this point lies the last part of the key's share.
+	if own > b.most-b.largest && !claim(&s.last, in) {
+		return false
+	}
+	if own <= b.modest {
+		return true
+	}
+	// Keys above modest leave the reserve free. Just before the reserve lies
+	// the last part of the whole budget, for one body at a time.
+	return all <= b.whole-b.reserve-b.largest || all <= b.whole-b.reserve && claim(&b.last, in)
+}
+
+// claim reserves a last part for the body if it is free. It reports whether the
+// body has that part.
+func claim(last **intake, in *intake) bool {
+	if *last == nil {
+		*last = in
+	}
+	return *last == in
+}
+
+// share returns the share of the key, and creates it if necessary. The map is
+// trimmed when it has maxShares keys: keys without bytes and without a last
+// part are removed. It needs b.mu.
+func (b *bodies) share(key Payer) *share {
+	s := b.keys[key]
+	if s != nil {
+		return s
+	}
+	if len(b.keys) >= maxShares {
+		for other, idle := range b.keys {
+			if *idle == (share{}) {
+				delete(b.keys, other)
+			}
+		}
+	}
+	s = &share{}
+	b.keys[key] = s
+	return s
+}
+
+// finish ends the read of a body, whether it succeeded or not. The body's bytes
+// still count until release.
+func (b *bodies) finish(in *intake) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.reading, in)
+	b.leave(in)
+}
+
+// leave frees the last parts that the body has. It needs b.mu.
+func (b *bodies) leave(in *intake) {
+	if s := b.share(in.payer); s.last == in {
+		s.last = nil
+	}
+	if b.last == in {
+		b.last = nil
+	}
+}
+
+// release returns the bytes of an answered request to the budget. A repeated
+// call does nothing.
+func (b *bodies) release(in *intake) {
+	if in.held == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= in.held
+	b.share(in.payer).held -= in.held
+	in.held = 0
+}
+
+// end aborts every body that is being read, and makes begin refuse later ones.
+// Bodies that have been read are not affected: their requests get a response.
+func (b *bodies) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	for in := range b.reading {
+		in.end()
+	}
+}

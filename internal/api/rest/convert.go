@@ -1,0 +1,60 @@
+package rest
+
+import (
+	"math"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+)
+
+// Reply is a response with a body, in the form that huma expects.
+type Reply[B any] struct {
+	Body B
+}
+
+// Respond returns a response with the body b.
+func Respond[B any](b B) *Reply[B] { return &Reply[B]{Body: b} }
+
+// RespondWith returns a function that turns the result of a call into a response:
+// the view of the value, or the error. It takes both results of the call, so a
+// handler ends with
+//
+//	return RespondWith(viewDelivery)(s.Names.Delivery(ctx, in.Delivery))
+func RespondWith[V, B any](view func(V) B) func(V, error) (*Reply[B], error) {
+	return func(value V, err error) (*Reply[B], error) {
+		if err != nil {
+			return nil, err
+		}
+		return Respond(view(value)), nil
+	}
+}
+
+// None is a request without parameters, or a response without a body.
+type None struct{}
+
+// Set sets a field to the value of the request, or to the default if the
+// request has null. An omitted field is unchanged.
+func Set[T any](field *T, to apitypes.Optional[T], standard T) {
+	if value, ok := to.Get(); ok {
+		*field = value
+	} else if to.IsNull() {
+		*field = standard
+	}
+}
+
+// Millis returns n milliseconds. A number that overflows becomes the longest or
+// the shortest duration, which every policy refuses.
+func Millis(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
+// Patterns converts the texts. It does not validate them; [postrider.Pattern.Check] does.
+func Patterns(texts []string) []postrider.Pattern {
+	list := make([]postrider.Pattern, 0, len(texts))
+	for _, text := range texts {
+		list = append(list, postrider.Pattern(text))
+	}
+	return list
+}

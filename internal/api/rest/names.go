@@ -1,0 +1,258 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/apikeys"
+	"github.com/postrider/postrider/internal/cache"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// NameStore is the part of the store in which names are looked up.
+type NameStore interface {
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+	// Endpoints is the method of store.Directory.
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// Events is the method of store.Ledger.
+	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
+	// Deliveries is the method of store.Ledger.
+	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
+}
+
+// Names finds what requests name by an id or a uid, if the caller may see it. It notes the
+// account and the endpoint of a request for the log and the audit log.
+type Names struct {
+	store NameStore
+	// accounts caches the account of an id or uid for apikeys.Fresh.
+	accounts *cache.TTL[string, accountName]
+}
+
+// NewNames returns names with an empty cache over the store.
+func NewNames(s NameStore) *Names {
+	return &Names{store: s, accounts: cache.NewTTL[string, accountName](apikeys.Fresh)}
+}
+
+// Forget empties the cache, after an account was changed on this node.
+func (s *Names) Forget() { s.accounts.Forget() }
+
+// EndpointPath names an endpoint.
+type EndpointPath struct {
+	Endpoint string `path:"endpoint" doc:"Id of the endpoint, or its uid: the uid with a key that is bound to an account, otherwise ACCOUNT:UID with the id or the uid of its account."`
+}
+
+// EventPath names an event.
+type EventPath struct {
+	Event string `path:"event"`
+}
+
+// ResolveAccount returns the account that a request is about: the account that
+// the field account names by id or uid, or the account of the caller's key. Zero means
+// all accounts. An account that the key may not see is reported as missing. A
+// deleted account is found by its id, because its history can still be read.
+func (s *Names) ResolveAccount(ctx context.Context, name string) (postrider.AccountID, error) {
+	account, err := s.resolveName(ctx, "account", name)
+	return account.id, err
+}
+
+// ResolveLiveAccount is ResolveAccount for operations that a deleted account
+// does not support. It reports a deleted account as missing.
+func (s *Names) ResolveLiveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
+	account, err := s.resolveName(ctx, field, name)
+	if err == nil && account.deleted {
+		return postrider.AccountID{}, Invalid(field, postrider.FaultNotFound, "names no account")
+	}
+	return account.id, err
+}
+
+// resolveName finds the account and notes it in the request's info, for
+// the log. An account outside of the key's binding gives the same error as one
+// that does not exist, so that a key cannot probe for other accounts.
+func (s *Names) resolveName(ctx context.Context, field, name string) (accountName, error) {
+	c := InfoOf(ctx)
+	bound := c.Caller.Account
+	if name == "" {
+		c.Account = bound
+		return accountName{id: bound}, nil
+	}
+	account, err := s.accountNamed(ctx, name)
+	c.Account = account.id
+	// Another account's name must look like a name that does not exist.
+	if err == nil && !bound.IsZero() && account.id != bound {
+		err = postrider.ErrNotFound
+	}
+	if errors.Is(err, postrider.ErrNotFound) {
+		return accountName{}, Invalid(field, postrider.FaultNotFound, "names no account")
+	}
+	return account, err
+}
+
+// RequireAccount is ResolveLiveAccount for a request that must be about exactly
+// one account.
+func (s *Names) RequireAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
+	id, err := s.ResolveLiveAccount(ctx, field, name)
+	if err == nil && id.IsZero() {
+		return id, Invalid(field, postrider.FaultRequired, "is required")
+	}
+	return id, err
+}
+
+// accountName is the cached account of an id or uid.
+type accountName struct {
+	id      postrider.AccountID
+	deleted bool
+}
+
+// accountNamed returns the account of the name. The cache saves each publish a
+// query. An error, and so a missing account, is not cached: a new account can
+// be used at once.
+func (s *Names) accountNamed(ctx context.Context, name string) (accountName, error) {
+	now := time.Now()
+	known, ok, epoch := s.accounts.Get(name, now)
+	if ok {
+		return known, nil
+	}
+	account, err := s.Account(ctx, name)
+	if err != nil {
+		return accountName{}, err
+	}
+	found := accountName{account.ID, !account.DeletedAt.IsZero()}
+	s.accounts.Put(name, found, now, epoch)
+	return found, nil
+}
+
+// Account returns the account with this id or uid.
+func (s *Names) Account(ctx context.Context, name string) (postrider.Account, error) {
+	query := store.AccountQuery{UID: name}
+	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
+		query = store.AccountQuery{ID: id}
+	}
+	if name == "" { // the query would have no filter
+		return postrider.Account{}, postrider.ErrNotFound
+	}
+	account, err := store.First(s.store.Accounts(ctx, query))
+	InfoOf(ctx).Account = account.ID
+	return account, err
+}
+
+// VisibleAccount returns the account with this id or uid if the caller may see it.
+func (s *Names) VisibleAccount(ctx context.Context, name string) (postrider.Account, error) {
+	account, err := s.Account(ctx, name)
+	if bound := InfoOf(ctx).Caller.Account; err == nil && !bound.IsZero() && account.ID != bound {
+		return postrider.Account{}, postrider.ErrNotFound
+	}
+	return account, err
+}
+
+// Scope resolves the account and the endpoint of a filter. Both must exist and
+// be visible to the caller's key; otherwise the error is a fault of the
+// parameter.
+func (s *Names) Scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
+	accountID, err := s.ResolveAccount(ctx, account)
+	if err != nil || endpoint == "" {
+		return accountID, postrider.EndpointID{}, err
+	}
+	found, err := s.endpointOf(ctx, accountID, endpoint)
+	if errors.Is(err, postrider.ErrNotFound) {
+		err = Invalid("endpoint", postrider.FaultNotFound, "names nothing")
+	}
+	return accountID, found.ID, err
+}
+
+// Endpoint returns the endpoint if the caller may see it, also a deleted one, and
+// notes it for the log and the audit log.
+func (s *Names) Endpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
+	c := InfoOf(ctx)
+	e, err := s.endpointOf(ctx, c.Caller.Account, text)
+	c.endpoint, c.Account = e.ID, cmp.Or(c.Account, e.Account)
+	return e, err
+}
+
+// endpointOf returns the endpoint with this id or uid. A uid is unique only within its
+// account: if that is not known, the name must be ACCOUNT:UID.
+func (s *Names) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
+	if id, err := ParseID[postrider.EndpointID](name); err == nil {
+		return store.First(s.store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
+	}
+	if account.IsZero() {
+		of, uid, _ := strings.Cut(name, ":")
+		named, err := s.accountNamed(ctx, of)
+		if err != nil {
+			return postrider.Endpoint{}, err
+		}
+		account, name = named.id, uid
+	}
+	if name == "" { // the query would have no filter
+		return postrider.Endpoint{}, postrider.ErrNotFound
+	}
+	return store.First(s.store.Endpoints(ctx, store.EndpointQuery{Account: account, UID: name}))
+}
+
+// ReadableEndpoint is ChangeableEndpoint for operations that need the endpoint's policy.
+func (s *Names) ReadableEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.ChangeableEndpoint(ctx, text)
+	if err == nil && e.PolicyError != "" {
+		return e, Conflict("endpoint_set_aside", "the endpoint is set aside until its policy is set again: "+e.PolicyError)
+	}
+	return e, err
+}
+
+// ChangeableEndpoint is Endpoint for operations that a deleted endpoint does not
+// support. It is a conflict and not a 404, because a GET finds the endpoint.
+func (s *Names) ChangeableEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.Endpoint(ctx, text)
+	if err == nil && e.Status == postrider.EndpointDeleted {
+		return e, ErrDeleted
+	}
+	return e, err
+}
+
+// ErrDeleted is the response to operations on a deleted endpoint.
+var ErrDeleted = Conflict("endpoint_deleted", "the endpoint is deleted")
+
+// LiveEndpoint is Endpoint for reading what only an endpoint has that is not deleted: its
+// secrets, circuit and ordering keys. Of a deleted one they are not found.
+func (s *Names) LiveEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
+	e, err := s.Endpoint(ctx, text)
+	if err == nil && e.Status == postrider.EndpointDeleted {
+		return e, postrider.ErrNotFound
+	}
+	return e, err
+}
+
+// Event returns the event if the key may see it. An event that retention has deleted,
+// while deliveries of it are still listed, has no data, and only what they know of it.
+func (s *Names) Event(ctx context.Context, text string) (postrider.Event, error) {
+	id, err := ParseID[postrider.EventID](text)
+	if err != nil {
+		return postrider.Event{}, err
+	}
+	c := InfoOf(ctx)
+	e, err := store.First(s.store.Events(ctx, store.EventQuery{Account: c.Caller.Account, ID: id}))
+	if errors.Is(err, postrider.ErrNotFound) {
+		d, err := store.First(s.store.Deliveries(ctx, store.DeliveryQuery{Account: c.Caller.Account, Event: id, Paging: store.Paging{Limit: 1}}))
+		c.Account = cmp.Or(c.Account, d.Account)
+		return GoneEvent(d), err
+	}
+	c.Account = cmp.Or(c.Account, e.Account)
+	return e, err
+}
+
+// GoneEvent returns what a delivery knows of its event.
+func GoneEvent(d postrider.Delivery) postrider.Event {
+	return postrider.Event{ID: d.Event, Account: d.Account, Type: d.EventType, CreatedAt: d.Event.Time()}
+}
+
+// Delivery returns the delivery if the key may see it.
+func (s *Names) Delivery(ctx context.Context, text string) (postrider.Delivery, error) {
+	id, err := ParseID[postrider.DeliveryID](text)
+	if err != nil {
+		return postrider.Delivery{}, err
+	}
+	return store.First(s.store.Deliveries(ctx, store.DeliveryQuery{Account: InfoOf(ctx).Caller.Account, ID: id}))
+}

@@ -1,0 +1,341 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/observe"
+)
+
+// requestLogger is the outermost middleware. It assigns the request id,
+// recovers panics, and writes one log line for each request; refusals share lines.
+// Everything that happens to a request happens inside of it, so no response is without
+// an id and no request without its line.
+type requestLogger struct {
+	next http.Handler
+	log  *slog.Logger
+	// hooks hear of each response, of panics too.
+	hooks    observe.Hooks
+	refusals *refusals
+}
+
+// newRequestLogger returns a middleware that logs the requests of next.
+func newRequestLogger(next http.Handler, log *slog.Logger, hooks observe.Hooks) *requestLogger {
+	return &requestLogger{next: next, log: log, hooks: hooks, refusals: &refusals{log: log}}
+}
+
+// Info has the facts about a request that its handler and its log line
+// need. The request's goroutine owns it.
+type Info struct {
+	// id is the request id, set by ServeHTTP.
+	id string
+	// start is the time of arrival, by this machine's clock.
+	start time.Time
+	// Caller is nobody until authorize has set it. Read-only, because it belongs to a
+	// cache.
+	Caller *postrider.Caller
+	// Account is the account that the request names. Zero: none, or not yet
+	// resolved.
+	Account postrider.AccountID
+	// endpoint is the endpoint that the request names. Zero: none, or not yet found.
+	endpoint postrider.EndpointID
+	// Event is the event that the request published, of a batch the first. Zero: it published
+	// none.
+	Event postrider.EventID
+	// Trace is the trace of the header traceparent. Zero: the request has no valid one.
+	Trace postrider.TraceParent
+	// details are added to the audit entry of the request. Written by the handler, with Note.
+	details map[string]string
+	// notEffective has the nodes on which the request's change is not in effect yet. Set by Effects.
+	notEffective postrider.NotEffective
+	// err is the error behind a 5xx response, for the log only. Set by
+	// problemOf.
+	err error
+	// problem is the code of the response, where it is a problem. Set by problemOf.
+	problem string
+	// request is the request, if huma serves the route. nil: the route does not use huma,
+	// or the context belongs to no request.
+	request *http.Request
+	// Header has the request's headers.
+	Header http.Header
+	// body is the request body, for handlers of huma. It is valid until the
+	// handler returns, because its buffer is reused.
+	body []byte
+	// reading is how long the body took to arrive. Set by readBody; it extends
+	// the deadline of the response.
+	reading time.Duration
+}
+
+// nobody is the caller of an unauthenticated request. It has no scopes.
+var nobody postrider.Caller
+
+// infoKey is the context key of Info.
+type infoKey struct{}
+
+// in returns ctx with the request's info, for InfoOf.
+func (c *Info) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, infoKey{}, c)
+}
+
+// InfoOf returns the info of the request that ctx belongs to. For a context of
+// no request it returns an empty info with nobody, never nil.
+func InfoOf(ctx context.Context) *Info {
+	c, ok := ctx.Value(infoKey{}).(*Info)
+	if !ok {
+		return &Info{Caller: &nobody}
+	}
+	return c
+}
+
+// ServeHTTP serves one request and logs it.
+func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a := &responseWriter{ResponseWriter: w, request: r, info: Info{
+		id: requestID(), start: time.Now(), Caller: &nobody, Header: r.Header,
+	}}
+	if caller := insider(r); caller != nil {
+		a.info.id = cmp.Or(caller.Request, a.info.id)
+	}
+	if header := r.Header[traceHeader]; len(header) == 1 {
+		a.info.Trace, _ = postrider.ParseTraceParent(header[0]) // the zero value where it is not valid
+	}
+	// The name is canonical already, so a direct assignment saves the work of
+	// Set.
+	header := a.Header()
+	header["Request-Id"] = []string{a.info.id}
+	header["Cache-Control"], header["X-Content-Type-Options"] = noStore, noSniff
+	defer b.record(a) // also after http.ErrAbortHandler
+	b.serve(a)
+}
+
+// The headers of every response: responses have secrets and data of customers, which no cache
+// may keep and no browser may take for a page. Responses share the values, because none of them
+// changes them; a handler may set others.
+var (
+	noStore = []string{"no-store"}
+	noSniff = []string{"nosniff"}
+)
+
+// requestID returns req_ and 64 random bits in hex. It need not be secret, so
+// the fast generator suffices.
+func requestID() string {
+	var random [8]byte
+	binary.BigEndian.PutUint64(random[:], rand.Uint64())
+	return string(hex.AppendEncode(append(make([]byte, 0, 20), "req_"...), random[:]))
+}
+
+// serve calls the next handler and recovers its panic. http.ErrAbortHandler is
+// passed on: it is the way to close the connection. A request without a route
+// gets its problem here, because the mux's own response was suppressed.
+func (b *requestLogger) serve(a *responseWriter) {
+	defer func() {
+		switch cause := recover(); cause {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(cause)
+		default:
+			b.recovered(a, cause)
+		}
+	}()
+	b.next.ServeHTTP(a, a.request)
+	if a.unrouted {
+		a.refuse(unrouted(a.status))
+	}
+}
+
+// recovered logs a panic with its stack and responds with 500.
+func (b *requestLogger) recovered(a *responseWriter, cause any) {
+	err := fmt.Errorf("panic: %v", cause)
+	b.hooks.Violated.Call("request_panicked")
+	b.log.ErrorContext(a.request.Context(), "handler panicked", "request", a.info.id, "error", err, "stack", string(debug.Stack()))
+	if a.status != 0 { // the status is sent: only a closed connection shows the failure
+		a.info.err = err
+		panic(http.ErrAbortHandler)
+	}
+	a.refuse(err)
+}
+
+// record tells observers of the response and writes the log line of the request. The level is error only for a
+// fault of this server. A client that disconnects is not one.
+func (b *requestLogger) record(a *responseWriter) {
+	c, r := &a.info, a.request
+	b.hooks.Responded.Call(observe.Responded{Route: r.Pattern, Status: a.status, Problem: c.problem, Took: time.Since(c.start)})
+	level := slog.LevelInfo
+	if insider(r) != nil { // the request for the page has a line of its own
+		level = slog.LevelDebug
+	}
+	if c.err != nil && !isClients(c.err) {
+		level = slog.LevelError
+	}
+	// The attributes are not built for a level that is not logged.
+	if !b.log.Enabled(r.Context(), level) {
+		return
+	}
+	if refuses(a.status) && !b.refusals.first(r.Context(), refusal{r.Pattern, c.problem, classOf(c.err).detail, level}) {
+		return
+	}
+	attrs := append(make([]slog.Attr, 0, 13),
+		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", a.status),
+		slog.Int64("duration_ms", time.Since(c.start).Milliseconds()), slog.String("request", c.id))
+	if !c.Caller.Key.IsZero() {
+		attrs = append(attrs, slog.String("key", c.Caller.Key.String()))
+	}
+	if !c.Caller.Session.IsZero() {
+		attrs = append(attrs, slog.String("session", c.Caller.Session.String()))
+	}
+	if account := cmp.Or(c.Account, c.Caller.Account); !account.IsZero() {
+		attrs = append(attrs, slog.String("account", account.String()))
+	}
+	attrs = c.appendSubject(attrs, r)
+	if c.err != nil {
+		attrs = append(attrs, slog.Any("error", c.err))
+	}
+	b.log.LogAttrs(r.Context(), level, "request answered", attrs...)
+}
+
+// appendSubject appends what the request is about: its event, delivery, endpoint and trace, so
+// that its line is found together with those of attempts. A path may hold any text; only ids
+// are logged of it.
+func (c *Info) appendSubject(attrs []slog.Attr, r *http.Request) []slog.Attr {
+	event := c.Event
+	if event.IsZero() {
+		event, _ = postrider.ParseID[postrider.EventID](r.PathValue("event"))
+	}
+	if !event.IsZero() {
+		attrs = append(attrs, slog.String("event", event.String()))
+	}
+	if delivery, err := postrider.ParseID[postrider.DeliveryID](r.PathValue("delivery")); err == nil {
+		attrs = append(attrs, slog.String("delivery", delivery.String()))
+	}
+	if !c.endpoint.IsZero() {
+		attrs = append(attrs, slog.String("endpoint", c.endpoint.String()))
+	}
+	if !c.Trace.IsZero() {
+		attrs = append(attrs, slog.String("trace", c.Trace.Trace().String()))
+	}
+	return attrs
+}
+
+// isClients reports whether err, the cause of a 5xx response, is no fault of
+// this server: the client disconnected, or the server is starting or stopping.
+func isClients(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, errBroken) || errors.Is(err, errDraining) || errors.Is(err, errStarting)
+}
+
+const (
+	// responseSlack is the time that a client may take for a response of any
+	// size. The time that the size takes at responseRate is added.
+	responseSlack = 30 * time.Second
+	// responseRate is the slowest rate at which a client may receive a response,
+	// in bytes per second.
+	responseRate = 64 << 10
+	// smallResponse is the size, in bytes, up to which the WriteTimeout of the
+	// server applies. The socket's buffer takes such a response at once, unless
+	// the client reads nothing.
+	smallResponse = 4 << 10
+)
+
+// responseWriter records the status of the response and sets write deadlines by
+// its size. It suppresses the responses that the mux makes itself, plain text
+// for a missing route and redirects to cleaned paths, so that serve can send
+// problems instead.
+type responseWriter struct {
+	http.ResponseWriter
+	// info is embedded by value, so that a request allocates only once.
+	info    Info
+	request *http.Request
+	// intake is the state of the request's body. Zero: the body is not read.
+	intake intake
+	// status is the status of the response. 0: none was written yet.
+	status int
+	// unrouted is true if the mux wrote a response of its own, which is
+	// suppressed.
+	unrouted bool
+	// began is the time of the write that exceeded smallResponse. Zero: none has.
+	began time.Time
+	// size counts the bytes written to the response body.
+	size int
+	// giveBack ends the turn of a request that only reads: another read may then start. Write
+	// calls it before the first byte is sent, because the whole body is encoded by then. So a
+	// client that does not read its response keeps no turn. nil: the request needs no turn.
+	giveBack func()
+}
+
+// WriteHeader sends the status, unless the mux wrote it: no pattern matched, or
+// it is a redirect, which no handler of this package sends.
+func (a *responseWriter) WriteHeader(status int) {
+	first := a.status == 0
+	status = a.noteEffect(status)
+	a.status = status
+	if first && (a.request.Pattern == "" || status/100 == 3) {
+		a.unrouted = true
+		return
+	}
+	a.head(status)
+}
+
+// head sends the status. Before that, net/http reads the unread rest of the
+// body. The deadline limits this to restTime.
+func (a *responseWriter) head(status int) {
+	if a.request.ContentLength != 0 && !a.intake.over && !a.intake.cut.Load() {
+		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Now().Add(restTime))
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends bytes of the response, and discards those of the mux.
+func (a *responseWriter) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.WriteHeader(http.StatusOK)
+	}
+	if a.unrouted {
+		return len(p), nil
+	}
+	if a.giveBack != nil {
+		a.giveBack()
+	}
+	a.sends(len(p))
+	return a.ResponseWriter.Write(p)
+}
+
+// sends moves the write deadline on for n more bytes of the response. It
+// ignores the error of a writer without deadlines; only tests have one.
+func (a *responseWriter) sends(n int) {
+	a.size += n
+	if a.size <= smallResponse {
+		return
+	}
+	if a.began.IsZero() {
+		a.began = time.Now()
+	}
+	within := responseSlack + time.Duration(a.size)*time.Second/responseRate
+	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
+}
+
+// refuse responds with the problem of the error. If the server stops while the
+// body is arriving, it also closes the connection at once. Otherwise net/http
+// would keep the connection for half a second when much of the body is unread,
+// and delay the shutdown.
+func (a *responseWriter) refuse(err error) {
+	writeProblem(a, problemOf(a.info.in(a.request.Context()), err))
+	if a.intake.cut.Load() {
+		// Only writers of tests cannot flush.
+		_ = http.NewResponseController(a.ResponseWriter).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Unwrap returns the writer of net/http, for [http.ResponseController].
+func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// traceHeader is the request header with the producer's trace, as net/http spells it.
+const traceHeader = "Traceparent"

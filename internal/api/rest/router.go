@@ -1,0 +1,461 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/jsonx"
+	"github.com/postrider/postrider/internal/store"
+)
+
+const (
+	root = "/v1/webhooks"
+	// manageBody is the default limit of a request body, in bytes. Only the two
+	// publish routes have other limits.
+	manageBody = 256 << 10
+
+	// listTime is the least time limit of a GET. Lists may take longer than
+	// other requests, because no publisher waits for them.
+	listTime = 30 * time.Second
+)
+
+// Router registers routes with huma. Huma parses and validates path and query
+// parameters, writes responses and describes all operations in the OpenAPI
+// document. Request bodies are decoded by this package, not by huma.
+type Router struct {
+	*server
+	// mux serves the routes of both kinds.
+	mux *http.ServeMux
+	// methods responds with 405 for the methods that a path does not have.
+	methods *methods
+	// api registers an operation with mux and with the document.
+	api huma.API
+	// described registers an operation with the same document only.
+	described huma.API
+	// actions are the operations that are audited. The routes add them when they are
+	// registered.
+	actions []string
+}
+
+// discardMux is a mux that ignores its routes. It lets huma describe an operation
+// without serving it.
+type discardMux struct{ http.Handler }
+
+// HandleFunc does nothing.
+func (discardMux) HandleFunc(string, func(http.ResponseWriter, *http.Request)) {}
+
+// Route describes one operation, for the mux and for the OpenAPI document.
+type Route struct {
+	// Name is the operation id, such as publish-event.
+	Name string
+	// Path is the method and the path below root.
+	Path string
+	// Summary is the summary of the operation in the document, a few words.
+	Summary string
+	// Description is the text below the summary. Empty: the summary says all.
+	Description string
+	// Scope is the scope that the caller's key must have.
+	Scope postrider.Scope
+	// Codes are the problem codes of this operation, besides the codes that
+	// [Router.problems] derives for all operations.
+	Codes []string
+	// Status is the status of success. 0: 200, or 204 without a response body.
+	Status int
+	// Body is a value of the request body's type. nil: no body is read. [HandleBody] sets it.
+	Body any
+	// Empty is true if the request body may be omitted.
+	Empty bool
+	// Limit is the largest request body, in bytes. 0: manageBody.
+	Limit int64
+	// ReceiverTime is how long the handler may wait for a receiver. It is added to
+	// the time limit of the response. 0: the handler calls no receiver.
+	ReceiverTime time.Duration
+	// Repeatable is true if a repeated request gets a 200 with the same body as the
+	// first one.
+	Repeatable bool
+	// Withdraws is true if the operation takes something away from an endpoint, so that its
+	// handler calls [Effects.Await].
+	Withdraws bool
+	// Reveals is true for a GET that shows secrets: its requests are audited.
+	Reveals bool
+	// Reads is true for a POST that changes nothing: its requests are not audited.
+	Reads bool
+	// Headers are the request headers that the handler reads itself.
+	Headers []*huma.Param
+}
+
+// Handle registers a handler that huma calls. All errors go through
+// [problemOf], so huma never chooses the text of a response. I has the path and query
+// parameters as tagged fields, which huma fills and checks; O is a [Reply] with the
+// body, or none.
+func Handle[I, O any](rt *Router, r Route, handler func(context.Context, *I) (*O, error)) {
+	if r.audited() {
+		rt.actions = append(rt.actions, r.Name)
+	}
+	op := rt.operation(r)
+	op.Middlewares = huma.Middlewares{rt.middleware(r)}
+	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, in)
+		if err = rt.audit(ctx, r, out, err); err != nil {
+			return nil, problemOf(ctx, err)
+		}
+		return out, nil
+	})
+	if r.Withdraws {
+		describeEffect(op)
+	}
+	// Huma has registered the operation without a body by now, so it does not
+	// read the body.
+	if r.Body != nil {
+		rt.describeBody(op, r)
+	}
+}
+
+// HandleBody is [Handle] for a route with a body, which it decodes before it calls the handler. A
+// body that is left out, where it may be, is the zero value.
+func HandleBody[I, B, O any](rt *Router, r Route, handler func(context.Context, *I, B) (*O, error)) {
+	r.Body = *new(B)
+	Handle(rt, r, func(ctx context.Context, in *I) (*O, error) {
+		var body B
+		if !r.Empty || len(InfoOf(ctx).body) > 0 {
+			if err := Decode(ctx, &body); err != nil {
+				return nil, err
+			}
+		}
+		return handler(ctx, in, body)
+	})
+}
+
+// HandleRaw registers a handler that is called without huma, for the routes
+// that carry most of the load. Huma only describes it, with the response type
+// A. The handler decodes the body, replaces it by the response, and
+// returns the status.
+func HandleRaw[A any](rt *Router, r Route, handler func(ctx context.Context, b Raw) (int, error)) {
+	op := rt.operation(r)
+	huma.Register(rt.described, op, func(context.Context, *None) (*Reply[A], error) { return nil, nil })
+	rt.describeBody(op, r)
+	rt.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		// The deferred calls run in reverse order: the budget is released
+		// first, then the buffer returns to its pool.
+		buf := bufferOf(smallBuffer)
+		defer recycle(buf)
+		defer rt.bodies.release(&a.intake)
+		var status int
+		err := rt.authorizeAndRead(a, body{r, buf})
+		if err == nil {
+			err = noQuery(req.URL)
+		}
+		if err == nil {
+			ctx, cancel := rt.inTime(req.Context(), a, r)
+			defer cancel()
+			status, err = handler(a.info.in(ctx), Raw{buf, rt.server})
+		}
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		writeJSON(a, status, buf.Bytes())
+	})
+}
+
+// Raw is the body of a request, and then of its response, for a handler without huma.
+type Raw struct {
+	*bytes.Buffer
+	server *server
+}
+
+// HandlePublic registers a route that anybody may read, and that is not in the document. Reads
+// without a key take turns. Caches may keep the response for five minutes.
+func (rt *Router) HandlePublic(pattern string, handler func(ctx context.Context, r *http.Request) (any, error)) {
+	rt.methods.add(pattern)
+	rt.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, ErrStoreTimeout)
+		defer cancel()
+		ctx, err := rt.reading(ctx, a, strangers)
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		defer a.giveBack()
+		view, err := handler(ctx, r)
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		text, err := json.Marshal(view)
+		if err != nil {
+			a.refuse(err)
+			return
+		}
+		a.Header().Set("Cache-Control", "public, max-age=300")
+		writeJSON(a, http.StatusOK, text)
+	})
+}
+
+// operation returns huma's description of a route, and adds the route to
+// methods. The first segment of the path becomes its tag.
+func (rt *Router) operation(r Route) huma.Operation {
+	method, path, _ := strings.Cut(r.Path, " ")
+	rt.methods.add(method + " " + root + path)
+	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	description := fmt.Sprintf("Requires an API key with the scope `%s`.", r.Scope)
+	if r.Description != "" {
+		description = r.Description + " " + description
+	}
+	if r.Withdraws {
+		description += takesEffect
+	}
+	op := huma.Operation{
+		OperationID:   r.Name,
+		Method:        method,
+		Path:          root + path,
+		Summary:       r.Summary,
+		Description:   description,
+		Tags:          []string{tag},
+		Security:      []map[string][]string{{"key": {}}},
+		DefaultStatus: r.Status,
+		Responses:     rt.problems(r),
+	}
+	op.Parameters = r.Headers
+	if r.Repeatable {
+		op.Responses["200"] = &huma.Response{
+			Description: "The event was published before. The response has the id of the first event.",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeFor[apitypes.Receipt]())}},
+		}
+	}
+	return op
+}
+
+// describeBody adds the request body to the document after huma has registered
+// the operation. If the body were known before, huma would read it too.
+func (rt *Router) describeBody(op huma.Operation, r Route) {
+	item := rt.api.OpenAPI().Paths[op.Path]
+	for _, registered := range []*huma.Operation{item.Post, item.Put, item.Patch} {
+		if registered == nil || registered.OperationID != op.OperationID {
+			continue
+		}
+		registered.RequestBody = &huma.RequestBody{
+			Required: !r.Empty,
+			Content:  map[string]*huma.MediaType{"application/json": {Schema: rt.schema(reflect.TypeOf(r.Body))}},
+		}
+	}
+}
+
+// describeParameters says of every text in a query that it must not be empty, as [CheckURL]
+// holds it. huma has no such rule.
+func (rt *Router) describeParameters() {
+	least := 1
+	for _, item := range rt.api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if op == nil {
+				continue
+			}
+			for _, p := range op.Parameters {
+				if p.In == "query" && p.Schema.Type == huma.TypeString && len(p.Schema.Enum) == 0 {
+					p.Schema.MinLength = &least
+				}
+			}
+		}
+	}
+}
+
+// schema returns a reference to the schema of the type, and adds the schema to
+// the document's components.
+func (rt *Router) schema(t reflect.Type) *huma.Schema {
+	return rt.api.OpenAPI().Components.Schemas.Schema(t, true, "")
+}
+
+// middleware authenticates a request and reads its body, for a handler that
+// huma calls. The buffer and its share of the budget are released after the
+// response.
+func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
+	return func(hctx huma.Context, next func(huma.Context)) {
+		_, w := humago.Unwrap(hctx)
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		a.info.request = a.request
+		b := body{route: r}
+		if r.Body != nil {
+			b.buf = bufferOf(smallBuffer)
+			defer recycle(b.buf)
+			defer s.bodies.release(&a.intake)
+		}
+		if err := s.authorizeAndRead(a, b); err != nil {
+			if errors.Is(err, ErrForbidden) { // other refusals of this stage have no caller, or changed nothing
+				err = s.audit(a.info.in(hctx.Context()), r, nil, err)
+			}
+			a.refuse(err)
+			return
+		}
+		if b.buf != nil {
+			a.info.body = b.buf.Bytes()
+		}
+		ctx, cancel := s.inTime(hctx.Context(), a, r)
+		defer cancel()
+		if r.onlyReads() {
+			var err error
+			if ctx, err = s.reading(ctx, a, a.info.Caller.Account); err != nil {
+				a.refuse(err)
+				return
+			}
+			defer a.giveBack()
+		}
+		next(huma.WithContext(hctx, a.info.in(ctx)))
+	}
+}
+
+// reading returns the context of a request that only reads, when it is the turn of the
+// account. The turn ends with a.giveBack.
+func (s *server) reading(ctx context.Context, a *responseWriter, account postrider.AccountID) (context.Context, error) {
+	ctx, giveBack, err := s.reads.enter(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	a.giveBack = giveBack
+	return store.ForReader(ctx), nil
+}
+
+// inTime returns ctx with the deadline of the response. The time limit is for the
+// store, so the time in which the client sent the body is added.
+func (s *server) inTime(ctx context.Context, a *responseWriter, r Route) (context.Context, context.CancelFunc) {
+	until := a.info.start.Add(a.info.reading + s.responseTime(r))
+	// The connection still has the read deadline of the body. When it passes,
+	// net/http cancels the handler's context, although the body has arrived. A
+	// handler that may take longer needs the deadline removed.
+	if until.After(a.info.start.Add(RequestTime)) {
+		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
+	}
+	return context.WithDeadlineCause(ctx, until, ErrStoreTimeout)
+}
+
+// responseTime returns the time limit of the response, without the time for the
+// body.
+func (s *server) responseTime(r Route) time.Duration {
+	within := s.opts.AnswerTime + r.ReceiverTime
+	if strings.HasPrefix(r.Path, http.MethodGet) {
+		within = max(within, listTime)
+	}
+	return within
+}
+
+// authorizeAndRead checks a request before its handler, in this order:
+//
+//  1. the API key and its scope, only from the headers;
+//  2. the text of the URL;
+//  3. the headers of the body: its announced length, its media type, its encoding;
+//  4. the body itself, against the budget of memory, while it arrives.
+//
+// Each check is cheaper than the next one and spares it. So a client without a valid
+// key can cause no work beyond a hash and a checksum and, if the checksum is right, a lookup
+// in its turn (see [apikeys.Lookups]). It learns nothing: every path and every body get the same
+// 401. [requestLogger] has made the request id before, so a refused request is in the log,
+// too.
+func (s *server) authorizeAndRead(a *responseWriter, b body) error {
+	if err := s.authorize(a, b.route.Scope); err != nil {
+		return err
+	}
+	if err := CheckURL(a.request.URL); err != nil || b.buf == nil {
+		return err
+	}
+	return s.readBody(a, b)
+}
+
+// authorize authenticates the caller, unless it calls inside the process, and checks
+// the scope. Resources of the scope admin belong to no account. So a caller that is
+// bound to an account is refused there, whatever its scopes are.
+func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
+	caller := insider(a.request)
+	if caller == nil {
+		var err error
+		if caller, err = s.keys.Check(a.request.Context(), a.request.Header); err != nil {
+			return err
+		}
+	}
+	a.info.Caller = caller
+	switch {
+	case caller.Allows(scope):
+		return nil
+	case scope == postrider.ScopeAdmin && !caller.Account.IsZero():
+		return &Error{Class: ErrForbidden, Detail: "a key that is bound to an account may not do this"}
+	}
+	return &Error{Class: ErrForbidden, Detail: "the key lacks the scope " + string(scope)}
+}
+
+// CheckURL refuses invalid UTF-8 and control characters in the path and the
+// query, because no stored text can contain them. It also refuses repeated and
+// empty query parameters.
+func CheckURL(u *url.URL) error {
+	if !IsText(u.Path) {
+		return postrider.ErrNotFound
+	}
+	if u.RawQuery == "" {
+		return nil
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return Invalid("query", postrider.FaultMalformed, "must be a query string")
+	}
+	for name, values := range query {
+		if !IsText(name) || !IsText(strings.Join(values, "")) {
+			return Invalid(strings.ToValidUTF8(name, "?"), postrider.FaultMalformed, "must be UTF-8 without control characters")
+		}
+		if len(values) > 1 {
+			return Invalid(name, postrider.FaultRepeated, "must be there once")
+		}
+		if values[0] == "" { // an empty filter must not list everything
+			return Invalid(name, postrider.FaultRequired, "must not be empty")
+		}
+	}
+	return nil
+}
+
+// noQuery refuses all query parameters, for the routes that huma does not
+// serve.
+func noQuery(u *url.URL) error {
+	if u.RawQuery == "" {
+		return nil
+	}
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		faults = append(faults, Invalid(name, postrider.FaultUnknown, "unknown query parameter"))
+	}
+	return errors.Join(faults...)
+}
+
+// jsonType is the Content-Type of raw responses. They share it, because none of
+// them modifies it.
+var jsonType = []string{"application/json"}
+
+// writeJSON answers with an encoded JSON text, in one write. For a response of
+// at most 2 KiB, net/http computes the Content-Length itself.
+func writeJSON(w http.ResponseWriter, status int, text []byte) {
+	w.Header()["Content-Type"] = jsonType
+	if len(text) > 2<<10 {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // an error means that the client is gone
+}
+
+// Decode decodes the body of the request into v, which must be a pointer to an
+// empty struct.
+func Decode(ctx context.Context, v any) error {
+	return jsonx.Decode(InfoOf(ctx).body, v)
+}

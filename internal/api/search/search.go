@@ -1,0 +1,312 @@
+// Package search is the part of the API that finds objects by an id, a key or a part of a name. It
+// finds nothing that the caller may not see.
+package search
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/api/render"
+	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// Store is the part of the store that this package reads and changes.
+type Store interface {
+	// Find is the method of store.Finder.
+	Find(ctx context.Context, q store.FindQuery) ([]store.Found, error)
+	// EventTypes is the method of store.Catalogue.
+	EventTypes(ctx context.Context, q store.EventTypeQuery) (store.Page[postrider.EventType], error)
+	// ReplayJobs is the method of store.Replays.
+	ReplayJobs(ctx context.Context, q store.ReplayJobQuery) (store.Page[postrider.ReplayJob], error)
+	// Keys is the method of store.Access.
+	Keys(ctx context.Context, q store.KeyQuery) (store.Page[postrider.APIKey], error)
+	// Accounts is the method of store.Access.
+	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
+}
+
+// Routes finds objects.
+type Routes struct {
+	*rest.Shared
+
+	Store Store
+}
+
+// Register registers the route that finds an object by any of its names.
+func (s *Routes) Register(rt *rest.Router) {
+	rest.Handle(rt, rest.Route{
+		Name: "search", Path: "GET /search",
+		Summary:     "Find objects by an id, a key or a part of a name",
+		Description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Payloads are not searched.",
+		Scope:       postrider.ScopeWebhooksRead,
+	}, s.listHits)
+}
+
+// maxHits is the largest number of hits of a search.
+const maxHits = 20
+
+// listHits searches. An id names one object, so there is nothing else to look for.
+func (s *Routes) listHits(ctx context.Context, in *struct {
+	Q string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
+},
+) (*rest.Reply[apitypes.SearchHits], error) {
+	text := strings.TrimSpace(in.Q)
+	if text == "" {
+		return nil, rest.Invalid("q", postrider.FaultRequired, "must not be empty")
+	}
+	hit, err := s.hitOfID(ctx, text)
+	switch {
+	case err == nil:
+		return rest.Respond(apitypes.SearchHits{Data: []apitypes.SearchHit{hit}, Total: 1}), nil
+	case !errors.Is(err, postrider.ErrNotFound):
+		return nil, err
+	}
+	hits, err := s.hitsOfText(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Respond(hits), nil
+}
+
+// hitOfID finds the object of an id. The functions that find objects check that the
+// caller may see them.
+func (s *Routes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, error) {
+	prefix, _, _ := strings.Cut(id, "_")
+	switch prefix {
+	case "acc":
+		return hitWith(accountHit("id"))(s.Names.VisibleAccount(ctx, id))
+	case "evt":
+		return hitWith(eventHit("id"))(s.Names.Event(ctx, id))
+	case "ep":
+		return hitWith(endpointHit("id"))(s.Names.Endpoint(ctx, id))
+	case "dlv":
+		return hitWith(deliveryHit)(s.Names.Delivery(ctx, id))
+	case "rpl":
+		job, err := rest.ParseID[postrider.ReplayID](id)
+		if err != nil {
+			return apitypes.SearchHit{}, err
+		}
+		return hitWith(replayHit)(store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: rest.InfoOf(ctx).Caller.Account, ID: job})))
+	case "key":
+		key, err := rest.ParseID[postrider.KeyID](id)
+		if err == nil && rest.InfoOf(ctx).Caller.Allows(postrider.ScopeAdmin) {
+			return hitWith(keyHit)(store.First(s.Store.Keys(ctx, store.KeyQuery{ID: key})))
+		}
+	}
+	return apitypes.SearchHit{}, postrider.ErrNotFound
+}
+
+// hitWith is [rest.RespondWith] for a hit.
+func hitWith[V any](view func(V) apitypes.SearchHit) func(V, error) (apitypes.SearchHit, error) {
+	return func(v V, err error) (apitypes.SearchHit, error) {
+		if err != nil {
+			return apitypes.SearchHit{}, err
+		}
+		return view(v), nil
+	}
+}
+
+func accountHit(by string) func(postrider.Account) apitypes.SearchHit {
+	return func(a postrider.Account) apitypes.SearchHit {
+		return apitypes.SearchHit{
+			Kind: "account", ID: a.ID.String(), Account: &a.ID, Title: cmp.Or(a.Name, a.UID), MatchedBy: by, CreatedAt: render.Instant(a.CreatedAt),
+		}
+	}
+}
+
+func endpointHit(by string) func(postrider.Endpoint) apitypes.SearchHit {
+	return func(e postrider.Endpoint) apitypes.SearchHit {
+		return apitypes.SearchHit{
+			Kind: "endpoint", ID: e.ID.String(), Account: &e.Account, Title: e.TargetURL(), MatchedBy: by, CreatedAt: render.Instant(e.CreatedAt),
+		}
+	}
+}
+
+func eventHit(by string) func(postrider.Event) apitypes.SearchHit {
+	return func(e postrider.Event) apitypes.SearchHit {
+		return apitypes.SearchHit{
+			Kind: "event", ID: e.ID.String(), Account: &e.Account, Title: e.Type, MatchedBy: by, CreatedAt: render.Instant(e.CreatedAt),
+		}
+	}
+}
+
+func deliveryHit(d postrider.Delivery) apitypes.SearchHit {
+	return apitypes.SearchHit{
+		Kind: "delivery", ID: d.ID.String(), Account: &d.Account, Title: d.EventType, MatchedBy: "id", CreatedAt: render.Instant(d.ID.Time()),
+	}
+}
+
+func replayHit(r postrider.ReplayJob) apitypes.SearchHit {
+	return apitypes.SearchHit{
+		Kind: "replay", ID: r.ID.String(), Account: render.OrNull(r.Filter.Account), Title: string(r.Action), MatchedBy: "id",
+		CreatedAt: render.Instant(r.CreatedAt),
+	}
+}
+
+func keyHit(k postrider.APIKey) apitypes.SearchHit {
+	return apitypes.SearchHit{
+		Kind: "api_key", ID: k.ID.String(), Account: render.OrNull(k.Account), Title: k.Name, MatchedBy: "id",
+		CreatedAt: render.Instant(k.CreatedAt),
+	}
+}
+
+// foundBy has the name of each [store.FoundBy].
+var foundBy = map[store.FoundBy]string{
+	store.FoundBySecret: "secret", store.FoundByIdempotencyKey: "idempotency_key",
+	store.FoundByOrderingKey: "ordering_key", store.FoundByName: "name",
+}
+
+// hitsOfText finds objects by other texts than their own id: first by a key or the id of a
+// secret, then the account with this uid, then other accounts, event types and endpoints by a
+// name. Many endpoints may have a customer's name in their URL, so accounts go before them.
+func (s *Routes) hitsOfText(ctx context.Context, text string) (apitypes.SearchHits, error) {
+	hits := apitypes.SearchHits{Data: []apitypes.SearchHit{}}
+	secret, err := postrider.ParseID[postrider.SecretID](text)
+	if err != nil {
+		secret = postrider.SecretID{}
+	}
+	found, err := s.Store.Find(ctx, store.FindQuery{
+		Account: rest.InfoOf(ctx).Caller.Account, Text: text, Secret: secret, Limit: store.MaxLimit,
+	})
+	if err != nil {
+		return hits, err
+	}
+	paths, err := s.findPaths(ctx, text, found)
+	if err != nil {
+		return hits, err
+	}
+	types, err := s.typesLike(ctx, text)
+	if err != nil {
+		return hits, err
+	}
+	var keys, accounts, endpoints []store.Found
+	for _, f := range append(found, paths...) {
+		switch {
+		case f.By != store.FoundByName:
+			keys = append(keys, f)
+		case f.Endpoint.IsZero():
+			accounts = append(accounts, f)
+		default:
+			endpoints = append(endpoints, f)
+		}
+	}
+	hits.Total = len(found) + len(paths) + len(types)
+	if hits.Data, err = s.hitsOf(ctx, keys); err != nil {
+		return hits, err
+	}
+	named, err := s.hitsOf(ctx, accounts[:min(len(accounts), maxHits)])
+	if err != nil {
+		return hits, err
+	}
+	if named, err = s.exactFirst(ctx, text, named); err != nil {
+		return hits, err
+	}
+	rest, err := s.hitsOf(ctx, endpoints[:min(len(endpoints), maxHits)])
+	if err != nil {
+		return hits, err
+	}
+	hits.Data = append(hits.Data, divide(maxHits-len(hits.Data), named, types, rest)...)
+	return hits, nil
+}
+
+// exactFirst puts the account whose uid is the text before the other accounts.
+func (s *Routes) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
+	exact, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
+	caller := rest.InfoOf(ctx).Caller.Account
+	if errors.Is(err, postrider.ErrNotFound) || err == nil && !caller.IsZero() && exact.ID != caller {
+		return accounts, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	accounts = slices.DeleteFunc(accounts, func(h apitypes.SearchHit) bool { return h.ID == exact.ID.String() })
+	return slices.Insert(accounts, 0, accountHit("uid")(exact)), nil
+}
+
+// divide returns at most n hits of several kinds. While there is too little room, a kind gets no
+// more than a third of it that others can use.
+func divide(n int, kinds ...[]apitypes.SearchHit) (hits []apitypes.SearchHit) {
+	n = max(n, 0)
+	taken := make([]int, len(kinds))
+	for range n {
+		least := -1
+		for i, kind := range kinds {
+			if taken[i] < len(kind) && (least < 0 || taken[i] < taken[least]) {
+				least = i
+			}
+		}
+		if least < 0 {
+			break
+		}
+		taken[least]++
+	}
+	for i, kind := range kinds {
+		hits = append(hits, kind[:taken[i]]...)
+	}
+	return hits
+}
+
+// hitsOf reads the objects that the store found. Those whose partition has been dropped are
+// left out.
+func (s *Routes) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.SearchHit, error) {
+	hits := []apitypes.SearchHit{}
+	for _, f := range found[:min(len(found), maxHits)] {
+		hit, err := s.hitOf(ctx, f)
+		if errors.Is(err, postrider.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		hits = append(hits, hit)
+	}
+	return hits, nil
+}
+
+// findPaths finds the endpoints whose path has the text from a slash on, without those that
+// were found already. A text that begins with a slash was looked for as a path.
+func (s *Routes) findPaths(ctx context.Context, text string, found []store.Found) ([]store.Found, error) {
+	if strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
+		return nil, nil
+	}
+	paths, err := s.Store.Find(ctx, store.FindQuery{Account: rest.InfoOf(ctx).Caller.Account, Text: "/" + text, Limit: store.MaxLimit})
+	return slices.DeleteFunc(paths, func(f store.Found) bool { return f.By != store.FoundByName || slices.Contains(found, f) }), err
+}
+
+// hitOf reads the object that the store found.
+func (s *Routes) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, error) {
+	switch by := foundBy[f.By]; {
+	case !f.Event.IsZero():
+		return hitWith(eventHit(by))(s.Names.Event(ctx, f.Event.String()))
+	case !f.Endpoint.IsZero():
+		return hitWith(endpointHit(by))(s.Names.Endpoint(ctx, f.Endpoint.String()))
+	default:
+		return hitWith(accountHit(by))(s.Names.Account(ctx, f.Account.String()))
+	}
+}
+
+// typesLike finds the event types of the catalogue that begin with the text. The list is
+// sorted by name, so they follow the text without a gap.
+func (s *Routes) typesLike(ctx context.Context, text string) (hits []apitypes.SearchHit, err error) {
+	if len(text) > 128 {
+		return nil, nil
+	}
+	exact, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Name: text})
+	if err != nil {
+		return nil, err
+	}
+	behind, err := s.Store.EventTypes(ctx, store.EventTypeQuery{Paging: store.Paging{Cursor: store.EncodeCursor(text), Limit: maxHits}})
+	for _, t := range append(exact.Items, behind.Items...) {
+		if strings.HasPrefix(t.Name, text) {
+			hits = append(hits, apitypes.SearchHit{
+				Kind: "event_type", ID: t.Name, Title: t.Name, MatchedBy: "name", CreatedAt: render.Instant(t.CreatedAt),
+			})
+		}
+	}
+	return hits, err
+}

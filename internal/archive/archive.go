@@ -23,8 +23,8 @@
 //   - What is expunged is removed from objects that are there already ([Archive.Expunge]): each
 //     is replaced by one without it, with the records of others byte for byte as they were. The
 //     old object or the new one is recorded, never both.
-//   - A part expects as many rows as are stored: what an expunge deletes from the store counts
-//     as deleted by retention.
+//   - The store counts the rows of the parts that are still stored, whoever deletes them, retention
+//     or an expunge ([store.ArchiveDay]).
 //   - Without the key of an account nobody can read its segments; those of others stay readable
 //     (store.DeleteArchiveKey, which an expunge of the account calls).
 package archive
@@ -188,23 +188,23 @@ func (a *Archive) next(ctx context.Context, kind store.Kind, before time.Time) (
 	if len(p.rows) == 0 {
 		return true, a.finish(ctx, kind, d)
 	}
-	made, err := a.write(ctx, store.ArchivePart{Kind: kind, Day: d.Day, Number: d.Next, After: d.After()}, p)
-	if err == nil {
-		err = a.record(ctx, made)
-	}
+	made, err := a.write(ctx, store.ArchivePart{Kind: kind, Day: d.Day, Number: d.Next(), After: d.After()}, p)
 	if err != nil {
 		return false, err
 	}
-	d.Parts, d.Next = append(d.Parts, made), d.Next+1
-	return true, nil
+	made.Left = made.Rows
+	return true, a.record(ctx, &d.ArchiveDay, made)
 }
 
-// record records a part that was written.
-func (a *Archive) record(ctx context.Context, p store.ArchivePart) error {
+// record records a part of a day that was written, in the store and in d.
+func (a *Archive) record(ctx context.Context, d *store.ArchiveDay, p store.ArchivePart) error {
 	if err := a.lease.held(); err != nil {
 		return err
 	}
-	return a.store.PutArchivePart(ctx, p)
+	if err := a.store.PutArchivePart(ctx, p); err != nil {
+		return err
+	}
+	return d.Record(p)
 }
 
 // day returns the day of a kind that is being archived; nil: there is none.
@@ -229,10 +229,9 @@ func (a *Archive) day(ctx context.Context, kind store.Kind, before time.Time) (*
 	return d, nil
 }
 
-// finish ends the work on a day of which no more rows are found. If its parts have another
-// number of rows than are stored now, rows were added behind a part: the attempts of a
-// delivery that was still pending. The day is then archived again, and the old objects go.
-// Twice in a row is an error, so that it cannot go on forever.
+// finish ends the work on a day of which no more rows are found. If it is not complete, rows were
+// added behind a part: the attempts of a delivery that was still pending. The day is then archived
+// again, and the old objects go. Twice in a row is an error, so that it cannot go on forever.
 func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
 	now, err := a.store.ArchiveDay(ctx, kind, d.Day.AddDate(0, 0, 1))
 	if err != nil {
@@ -270,7 +269,7 @@ func (a *Archive) adopt(ctx context.Context, kind store.Kind, d *day) error {
 	if err = cmp.Or(err, a.lease.held()); err != nil {
 		return err
 	}
-	next := partPrefix(kind, d.Day, d.Next)
+	next := partPrefix(kind, d.Day, d.Next())
 	for _, name := range names {
 		switch object, isManifest := strings.CutSuffix(name, manifestSuffix); {
 		case !isManifest && !slices.Contains(names, manifestName(name)) && strings.HasPrefix(name, next):
@@ -309,11 +308,7 @@ func (a *Archive) adoptPart(ctx context.Context, kind store.Kind, d *day, object
 	if err != nil || stored != p.Rows {
 		return err
 	}
-	if err := a.record(ctx, p); err != nil {
-		return err
-	}
-	d.Parts, d.Next = append(d.Parts, p), d.Next+1
-	return nil
+	return a.record(ctx, &d.ArchiveDay, p)
 }
 
 // ctxErr returns the error if it says that the time is over: otherwise an object that cannot

@@ -144,9 +144,9 @@ func decodeManifest(text []byte) (m manifest, err error) {
 	return m, nil
 }
 
-// part returns the record of the part that the manifest describes.
+// part returns the record of the part that the manifest describes, with all rows left.
 func (m manifest) part() (p store.ArchivePart, err error) {
-	p = store.ArchivePart{Kind: m.Kind, Number: m.Number, Object: m.Object, Rows: m.Rows, Bytes: m.Bytes, MadeAt: m.MadeAt}
+	p = store.ArchivePart{Kind: m.Kind, Number: m.Number, Object: m.Object, Rows: m.Rows, Left: m.Rows, Bytes: m.Bytes, MadeAt: m.MadeAt}
 	var errs [4]error
 	p.Day, errs[0] = time.Parse(time.DateOnly, m.Day)
 	p.After, errs[1] = idOf(m.Kind, m.After)

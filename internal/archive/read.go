@@ -81,7 +81,7 @@ func (a *Archive) load(ctx context.Context, p store.ArchivePart) (m manifest, co
 		err = fmt.Errorf("it has %d bytes in place of %d", len(content), m.Bytes)
 	case hex.EncodeToString(sum[:]) != m.SHA256, p.SHA256 != [32]byte{} && p.SHA256 != sum:
 		err = errors.New("its checksum is another one")
-	case p.Rows != 0 && p.Deleted < p.Rows && p.Rows != m.Rows:
+	case p.Left > 0 && p.Rows != m.Rows: // else Redo has given some of its rows to other parts, perhaps
 		err = fmt.Errorf("its manifest says %d rows in place of %d", m.Rows, p.Rows)
 	}
 	if err != nil {

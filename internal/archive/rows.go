@@ -18,8 +18,8 @@ import (
 // be deleted then, and which are left to do, after it has rested as long as that took. If another
 // node archives, all are left.
 //
-// Such a part has some of the rows of its ids. It is recorded with Deleted = Rows, so that the
-// later archive of the whole day does not count these rows. A row that survives is archived twice.
+// Such a part has some of the rows of its ids, and the day does not count them: the caller deletes
+// them by their names ([store.ArchiveDay].Record). A row that survives is archived twice.
 //
 // A day may have parts already, if the server was told to keep its rows for longer after they were
 // archived. Rows of such a day are neither archived nor deleted here: its parts may have them.
@@ -46,7 +46,8 @@ func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRo
 	day := store.DayOf(rows[0].ID.Time())
 	ofDay, left := cut(rows, func(r store.OldRow) bool { return !store.DayOf(r.ID.Time()).Equal(day) })
 	parts, err := a.store.ArchiveParts(ctx, store.ArchiveParts{Kind: kind, From: day, To: day.AddDate(0, 0, 1), Limit: maxParts})
-	if err != nil || slices.ContainsFunc(parts, func(p store.ArchivePart) bool { return p.Deleted < p.Rows }) {
+	d := store.ArchiveDay{Day: day, Parts: parts}
+	if err != nil || d.Left() > 0 {
 		return nil, left, err
 	}
 	p, err := a.read(ctx, store.ArchiveRows{Kind: kind, Day: day, Only: ofDay})
@@ -56,15 +57,11 @@ func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRo
 	if p.full {
 		_, left = cut(rows, func(r store.OldRow) bool { return bytes.Compare(r.ID[:], p.last[:]) > 0 })
 	}
-	part := store.ArchivePart{Kind: kind, Day: day, Number: 1, After: before(p.rows[0].ID)}
-	if len(parts) > 0 {
-		part.Number = parts[len(parts)-1].Number + 1
-	}
-	if part, err = a.write(ctx, part, p); err != nil {
+	part, err := a.write(ctx, store.ArchivePart{Kind: kind, Day: day, Number: d.Next(), After: before(p.rows[0].ID)}, p)
+	if err != nil {
 		return nil, nil, err
 	}
-	part.Deleted = part.Rows
-	return p.rows, left, a.record(ctx, part)
+	return p.rows, left, a.record(ctx, &d, part)
 }
 
 // cut splits rows before the first one that is beyond the end.

@@ -62,8 +62,8 @@ func TestRowsAreArchivedApartFromTheirDay(t *testing.T) {
 			if v, err := a.Verify(t.Context(), p); err != nil || v.Rows != p.Rows {
 				t.Errorf("verify %s: %+v, %v, want %d rows", p.Object, v, err, p.Rows)
 			}
-			if p.Deleted != p.Rows {
-				t.Errorf("of the part %s %d of %d rows are deleted", p.Object, p.Deleted, p.Rows)
+			if p.Left != 0 {
+				t.Errorf("of the part %s %d of %d rows are left", p.Object, p.Left, p.Rows)
 			}
 		}
 		for i, want := range []int{20 * 5, 10 * 5} {

@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Archive keeps the books of what is copied to the archive before [Retention.DeleteOld]
+// Archive keeps the parts of what is copied to the archive before [Retention.DeleteOld]
 // deletes it, and the keys that the copies are encrypted with. Package archive makes the
-// copies. See docs/operate/archive.md.
+// copies; [ArchiveDay] counts their rows. See docs/operate/archive.md.
 //
 // Three kinds are archived: OldEvents, OldAttempts and OldBodies. A day of a kind is copied in
 // parts, each the rows of a range of ids. Day is the day of UTC in which the ids were made.
@@ -20,24 +20,19 @@ type Archive interface {
 	// returns false while the lease of another node lasts.
 	LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error)
 
-	// ArchiveDay returns the oldest day, ended by before, whose stored rows are not as many as its
-	// parts have left; with the parts. A zero Day: there is none.
+	// ArchiveDay returns the oldest day, ended by before, that is not complete: whose stored rows are
+	// not all archived. A zero Day: there is none.
 	ArchiveDay(ctx context.Context, kind Kind, before time.Time) (ArchiveDay, error)
 
 	// ArchiveRows calls yield with rows of a kind in the order of their ids, those of a delivery
 	// by number, until it returns false or there are no more. yield must not call the store.
 	ArchiveRows(ctx context.Context, q ArchiveRows, yield func(ArchivedRow) bool) error
 
-	// PutArchivePart records a part that is written and was read back. It is
-	// postrider.ErrConflict unless Number and After are those that ArchiveDay says.
-	//
-	// A part that is put with all its rows deleted has those that DeleteRows deletes next: some
-	// of the rows of its ids. Its After may be any, and DeleteOld does not count it. It is
-	// postrider.ErrConflict while rows of another part of its day are left.
+	// PutArchivePart records a part that is written and was read back; see [ArchiveDay].Record.
 	PutArchivePart(ctx context.Context, p ArchivePart) error
 
-	// RedoArchiveDay forgets the parts of a day of which no row is deleted yet, and returns them:
-	// the rows that are stored are archived again, those of parts that are deleted in part too.
+	// RedoArchiveDay has the rows of a day archived again that are left, and returns the parts that
+	// are forgotten by that; see [ArchiveDay].Redo.
 	RedoArchiveDay(ctx context.Context, kind Kind, day time.Time) ([]ArchivePart, error)
 
 	// ArchiveParts lists parts by kind, day and number, from the one after q.After.
@@ -54,30 +49,6 @@ type Archive interface {
 	// DeleteArchiveKey deletes the key of an account, and reports whether there was one. Nobody
 	// can read the account's archives then.
 	DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (bool, error)
-}
-
-// ArchiveDay is a day whose rows are to be archived.
-type ArchiveDay struct {
-	Day   time.Time
-	Rows  int64         // that are stored now
-	Parts []ArchivePart // of which not all rows are deleted, by number
-	Next  int           // number of the next part
-}
-
-// Archived returns how many of the day's rows its parts have.
-func (d ArchiveDay) Archived() (rows int64) {
-	for _, p := range d.Parts {
-		rows += p.Rows - p.Deleted
-	}
-	return rows
-}
-
-// After returns the position of the next part.
-func (d ArchiveDay) After() RowID {
-	if len(d.Parts) == 0 {
-		return RowID{}
-	}
-	return d.Parts[len(d.Parts)-1].Last
 }
 
 // RowID is the id of an archived row: an event's, or the delivery's of an attempt.
@@ -123,30 +94,6 @@ func (r ArchivedRow) Name() OldRow {
 		return OldRow{ID: r.ID(), Number: r.Attempt.Number}
 	}
 	return OldRow{ID: r.ID()}
-}
-
-// ArchivePart is the record of a part of a day: an object of the archive.
-type ArchivePart struct {
-	Kind    Kind
-	Day     time.Time
-	Number  int    // from 1, in the order in which the parts of the day were made
-	Object  string // name in the archive
-	Rows    int64
-	Deleted int64 // rows that were deleted since; DeleteOld counts the others
-	Bytes   int64 // size of the object
-	SHA256  [32]byte
-	After   RowID // the part has the rows after this id,
-	Last    RowID // up to this one
-	MadeAt  time.Time
-}
-
-// Follows returns the id at which the remaining rows of the day's other parts must end when this
-// part is put; zero: no rows may remain.
-func (p ArchivePart) Follows() RowID {
-	if p.Deleted > 0 {
-		return RowID{}
-	}
-	return p.After
 }
 
 // ArchiveParts asks for parts. A zero Kind or time does not filter.

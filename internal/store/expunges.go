@@ -25,8 +25,8 @@ type Expunges interface {
 	// circuit, pauses and statistics. Its row stays, deleted, without URL, texts and policy.
 	// Of an account it removes all that of its events and endpoints, and its sessions,
 	// replay jobs, ordering keys and statistics. Its row and its API keys stay, without names.
-	// Records that were restored from the archive go as well. The archive itself stays; rows
-	// that a part has count as deleted from the store, so that the part has as many as are left.
+	// Records that were restored from the archive go as well. The archive itself stays; [ArchiveDay]
+	// counts the rows that a part has.
 	// Audit entries stay, and so does what belongs to others.
 	//
 	// Pending deliveries stay, and the unresolved dead letters of an event: the caller ends
@@ -46,10 +46,8 @@ type Expunges interface {
 	// if the expunge has found rows since e.EmptySince, or has ended.
 	NoteExpunge(ctx context.Context, e postrider.Expunge) error
 
-	// ReplaceArchivePart records a part in place of another one that has more records, and adds
-	// their number to the count of an expunge, in one step. As many rows as before are then
-	// expected to be stored. It is postrider.ErrConflict if the part is not recorded with this
-	// object.
+	// ReplaceArchivePart records an object in place of another one that has more records, and adds
+	// their number to the count of an expunge, in one step; see [ArchiveDay].Replace.
 	ReplaceArchivePart(ctx context.Context, r ReplaceArchivePart) error
 }
 

@@ -27,8 +27,8 @@ type Retention interface {
 	// resolved, ended, made or expired then. Unresolved dead letters, jobs that have not ended
 	// and the last change of each endpoint stay.
 	//
-	// With f.Archived it deletes only what is archived: rows of parts that have as many rows as
-	// are stored now of their ids. The attempts of a day go after its bodies, which are archived
+	// With f.Archived it deletes only what is archived: rows of parts that have as many rows Left as
+	// are stored now of their ids; see [ArchiveDay]. The attempts of a day go after its bodies, which are archived
 	// with the account of their attempt.
 	//
 	// A store with partitions deletes events, attempts and bodies by whole days, and

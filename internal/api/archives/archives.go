@@ -152,7 +152,7 @@ func parsePart(id string) (p store.ArchivePart, err error) {
 func ViewPart(p store.ArchivePart) apitypes.ArchivePart {
 	return apitypes.ArchivePart{
 		ID: partID(p), Kind: string(p.Kind), Day: p.Day.UTC().Format(time.DateOnly), Number: p.Number, Object: p.Object,
-		Rows: p.Rows, RowsDeleted: p.Deleted, Bytes: p.Bytes, SHA256: hex.EncodeToString(p.SHA256[:]), MadeAt: render.Instant(p.MadeAt),
+		Rows: p.Rows, RowsDeleted: p.Rows - p.Left, Bytes: p.Bytes, SHA256: hex.EncodeToString(p.SHA256[:]), MadeAt: render.Instant(p.MadeAt),
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *Store) ArchiveDay(_ context.Context, kind store.Kind, before time.Time)
 	for _, day := range slices.SortedFunc(maps.Keys(stored), time.Time.Compare) {
 		found := s.archiveDayLocked(kind, day)
 		found.Rows = stored[day]
-		if !day.AddDate(0, 0, 1).After(before) && found.Archived() != found.Rows {
+		if !day.AddDate(0, 0, 1).After(before) && !found.Complete() {
 			return found, nil
 		}
 	}
@@ -76,18 +76,26 @@ func (s *Store) ArchiveDay(_ context.Context, kind store.Kind, before time.Time)
 }
 
 // archiveDayLocked returns a day with its parts.
-func (s *Store) archiveDayLocked(kind store.Kind, day time.Time) store.ArchiveDay {
-	found := store.ArchiveDay{Day: day, Next: 1}
+func (s *Store) archiveDayLocked(kind store.Kind, at time.Time) store.ArchiveDay {
+	day := store.ArchiveDay{Day: at}
 	for _, p := range s.parts {
-		if p.Kind != kind || !p.Day.Equal(day) {
-			continue
-		}
-		found.Next = p.Number + 1
-		if p.Deleted < p.Rows {
-			found.Parts = append(found.Parts, p)
+		if p.Kind == kind && p.Day.Equal(at) {
+			day.Parts = append(day.Parts, p)
 		}
 	}
-	return found
+	return day
+}
+
+// changeDayLocked changes the parts of a day.
+func (s *Store) changeDayLocked(kind store.Kind, at time.Time, change func(*store.ArchiveDay) error) error {
+	day := s.archiveDayLocked(kind, at)
+	if err := change(&day); err != nil {
+		return err
+	}
+	s.parts = slices.DeleteFunc(s.parts, func(p store.ArchivePart) bool { return p.Kind == kind && p.Day.Equal(at) })
+	s.parts = append(s.parts, day.Parts...)
+	slices.SortFunc(s.parts, comparePartIDs)
+	return nil
 }
 
 // ArchiveRows implements [store.Archive].
@@ -112,13 +120,8 @@ func named(row store.ArchivedRow) func(store.OldRow) bool {
 func (s *Store) PutArchivePart(_ context.Context, p store.ArchivePart) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if day := s.archiveDayLocked(p.Kind, p.Day); p.Number != day.Next || p.Follows() != day.After() {
-		return postrider.ErrConflict
-	}
 	p.MadeAt = stored(p.MadeAt)
-	s.parts = append(s.parts, p)
-	slices.SortFunc(s.parts, comparePartIDs)
-	return nil
+	return s.changeDayLocked(p.Kind, p.Day, func(d *store.ArchiveDay) error { return d.Record(p) })
 }
 
 func comparePartIDs(a, b store.ArchivePart) int {
@@ -129,19 +132,11 @@ func comparePartIDs(a, b store.ArchivePart) int {
 func (s *Store) RedoArchiveDay(_ context.Context, kind store.Kind, day time.Time) (forgotten []store.ArchivePart, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parts = slices.DeleteFunc(s.parts, func(p store.ArchivePart) bool {
-		forget := p.Kind == kind && p.Day.Equal(day) && p.Deleted == 0
-		if forget {
-			forgotten = append(forgotten, p)
-		}
-		return forget
+	err = s.changeDayLocked(kind, day, func(d *store.ArchiveDay) error {
+		forgotten = d.Redo()
+		return nil
 	})
-	for i, p := range s.parts {
-		if p.Kind == kind && p.Day.Equal(day) {
-			s.parts[i].Rows = p.Deleted
-		}
-	}
-	return forgotten, nil
+	return forgotten, err
 }
 
 // ArchiveParts implements [store.Archive].
@@ -156,56 +151,60 @@ func (s *Store) ArchiveParts(_ context.Context, q store.ArchiveParts) (parts []s
 	return parts, nil
 }
 
-// deletable are the parts that DeleteOld may delete rows of; nil: it may delete any.
-type deletable []*store.ArchivePart
+// deletable are the parts that DeleteOld may delete rows of.
+type deletable struct {
+	store *Store
+	any   bool // it may delete any row
+	parts []store.ArchivePart
+}
 
-// deletableLocked returns the parts of which as many rows are stored as they have.
-func (s *Store) deletableLocked(f store.DeleteOld) (parts deletable) {
-	if !f.Archived {
-		return nil
+// deletableLocked returns the parts of which as many rows are stored as are left.
+func (s *Store) deletableLocked(f store.DeleteOld) *deletable {
+	may := &deletable{store: s, any: !f.Archived}
+	if may.any {
+		return may
 	}
-	parts = deletable{}
 	bodies := map[time.Time]bool{}
 	for _, row := range s.archivedRowsLocked(store.OldBodies) {
 		bodies[store.DayOf(row.ID().Time())] = f.Kind == store.OldAttempts
 	}
-	for i := range s.parts {
-		p, found := &s.parts[i], int64(0)
+	for _, p := range s.parts {
+		found := int64(0)
 		for _, row := range s.archivedRowsLocked(f.Kind) {
-			if has(*p, row.ID()) {
+			if p.Has(row.ID()) {
 				found++
 			}
 		}
-		if p.Kind == f.Kind && found > 0 && found == p.Rows-p.Deleted && !bodies[p.Day] && !p.Day.AddDate(0, 0, 1).After(f.Before) {
-			parts = append(parts, p)
+		if p.Kind == f.Kind && found > 0 && found == p.Left && !bodies[p.Day] && !p.Day.AddDate(0, 0, 1).After(f.Before) {
+			may.parts = append(may.parts, p)
 		}
 	}
-	return parts
+	return may
 }
 
-// has reports whether the id is one of the part's.
-func has(p store.ArchivePart, id store.RowID) bool {
-	return store.DayOf(id.Time()).Equal(p.Day) && bytes.Compare(id[:], p.After[:]) > 0 && bytes.Compare(id[:], p.Last[:]) <= 0
-}
-
-// part returns the part that has the id; nil: no row of it may be deleted.
-func (d deletable) part(id store.RowID) *store.ArchivePart {
-	for _, p := range d {
-		if p.Deleted < p.Rows && has(*p, id) {
-			return p
+// part returns the part that has the id; nil: none of these.
+func (d *deletable) part(id store.RowID) *store.ArchivePart {
+	for i, p := range d.parts {
+		if p.Left > 0 && p.Has(id) {
+			return &d.parts[i]
 		}
 	}
 	return nil
 }
 
 // allows reports whether a row with the id may be deleted.
-func (d deletable) allows(id store.RowID) bool { return d == nil || d.part(id) != nil }
+func (d *deletable) allows(id store.RowID) bool { return d.any || d.part(id) != nil }
 
 // deleted counts rows that were deleted.
-func (d deletable) deleted(id store.RowID, rows int) {
-	if p := d.part(id); p != nil {
-		p.Deleted += int64(rows)
+func (d *deletable) deleted(id store.RowID, rows int) {
+	p := d.part(id)
+	if p == nil {
+		return
 	}
+	_ = d.store.changeDayLocked(p.Kind, p.Day, func(day *store.ArchiveDay) error {
+		day.Deleted(p, int64(rows))
+		return nil
+	})
 }
 
 // ArchiveKey implements [store.Archive].

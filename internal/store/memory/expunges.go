@@ -67,17 +67,10 @@ func (s *Store) Scrub(context.Context) error { return nil }
 func (s *Store) ReplaceArchivePart(_ context.Context, r store.ReplaceArchivePart) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := slices.IndexFunc(s.parts, func(p store.ArchivePart) bool {
-		return comparePartIDs(p, r.Part) == 0 && p.Object == r.Part.Object
-	})
-	if at < 0 {
-		return fmt.Errorf("%w: another object is recorded", postrider.ErrConflict)
-	}
-	if p := &s.parts[at]; r.With.Object == "" {
-		s.parts = slices.Delete(s.parts, at, at+1)
-	} else {
-		p.Object, p.Bytes, p.SHA256, p.MadeAt = r.With.Object, r.With.Bytes, r.With.SHA256, stored(r.With.MadeAt)
-		p.Rows, p.Deleted = max(p.Rows-r.Fewer, 0), max(p.Deleted-r.Fewer, 0)
+	r.With.MadeAt = stored(r.With.MadeAt)
+	err := s.changeDayLocked(r.Part.Kind, r.Part.Day, func(d *store.ArchiveDay) error { return d.Replace(r) })
+	if err != nil {
+		return err
 	}
 	if e, ok := s.expunges.get(r.Expunge); ok {
 		e.Removed.Archived += int(r.Fewer)
@@ -86,14 +79,12 @@ func (s *Store) ReplaceArchivePart(_ context.Context, r store.ReplaceArchivePart
 	return nil
 }
 
-// countExpungedLocked counts a row that an expunge removes as deleted, if a part has it.
+// countExpungedLocked counts a row that an expunge removes.
 func (s *Store) countExpungedLocked(kind store.Kind, id store.RowID) {
-	for i, p := range s.parts {
-		if p.Kind == kind && p.Deleted < p.Rows && has(p, id) {
-			s.parts[i].Deleted++
-			return
-		}
-	}
+	_ = s.changeDayLocked(kind, store.DayOf(id.Time()), func(d *store.ArchiveDay) error {
+		d.Expunged(id)
+		return nil
+	})
 }
 
 // expungeHistoryLocked removes up to limit deliveries that have ended, then as many events,

@@ -117,7 +117,7 @@ func archiveDay(ctx context.Context, tx pgx.Tx, kind store.Kind, before time.Tim
 		return store.ArchiveDay{}, err
 	}
 	for _, d := range days {
-		if day, err := partsOfDay(ctx, tx, kind, d); err != nil || day.Rows != day.Archived() {
+		if day, err := partsOfDay(ctx, tx, kind, d); err != nil || !day.Complete() {
 			return day, err
 		}
 	}
@@ -127,17 +127,20 @@ func archiveDay(ctx context.Context, tx pgx.Tx, kind store.Kind, before time.Tim
 // A count of a day takes one processor, and not all, for which deliveries would wait.
 const countAloneSQL = `set local max_parallel_workers_per_gather = 0`
 
-// partsOfDay reads a day with its parts. It names the partition, so that the statement locks
-// no other one.
+// partsOfDay counts the rows of a day, and then reads its parts. In the other order, a row that an
+// expunge deletes in between could make up for one that was added behind a part. It names the
+// partition, so that the statement locks no other one.
 func partsOfDay(ctx context.Context, tx pgx.Tx, kind store.Kind, d partition) (day store.ArchiveDay, err error) {
-	day = store.ArchiveDay{Day: d.from.UTC()}
+	var rows int64
 	if _, err := tx.Exec(ctx, countAloneSQL); err != nil {
 		return day, err
 	}
-	if err := tx.QueryRow(ctx, `select count(*) from only `+d.table).Scan(&day.Rows); err != nil {
+	if err := tx.QueryRow(ctx, `select count(*) from only `+d.table).Scan(&rows); err != nil {
 		return day, err
 	}
-	return day, sqlstore.ReadParts(ctx, coldTx{tx: tx}, kind, &day)
+	day, err = sqlstore.ReadDay(ctx, coldTx{tx: tx}, sqlstore.PartsOf{Kind: kind, Day: d.from.UTC()})
+	day.Rows = rows
+	return day, err
 }
 
 // isArchived reports whether the parts of a day have all its rows. The caller holds a lock
@@ -154,19 +157,18 @@ func (s *Store) isArchived(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d 
 		}
 	}
 	day, err := partsOfDay(ctx, tx, f.Kind, d)
-	return err == nil && day.Rows == day.Archived(), err
+	return err == nil && day.Complete(), err
 }
 
 // Walks attempt_bodies_pkey.
 const bodiesLeftSQL = `select exists (select from attempt_bodies b where b.delivery >= @from and b.delivery < @below)`
 
-// Walks archive_parts_pkey.
-const partsDeletedSQL = `update archive_parts set deleted = row_count where kind = @kind and day = @day and deleted < row_count`
-
-// noteDeleted notes that all rows of a day were deleted.
-func noteDeleted(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) error {
-	_, err := tx.Exec(ctx, partsDeletedSQL, pgx.NamedArgs{"kind": string(f.Kind), "day": d.from})
-	return err
+// deletedAll counts all rows of a day as deleted.
+func deletedAll(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) error {
+	return sqlstore.ChangeDay(ctx, coldTx{tx: tx}, sqlstore.PartsOf{Kind: f.Kind, Day: d.from.UTC()}, func(day *store.ArchiveDay) error {
+		day.DeletedAll()
+		return nil
+	})
 }
 
 // A page of rows to archive has at most archivePage rows. Rows can have a kilobyte or a megabyte:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -96,33 +95,10 @@ func (x *expunging) attempts(ctx context.Context, counter *int) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(x.countInParts(ctx, store.OldAttempts, deliveries), x.countInParts(ctx, store.OldBodies, bodies))
-}
-
-// By archive_parts_pkey. Of the parts of a day, at most one that is not deleted has an id.
-const countExpungedSQL = `
-	update archive_parts p
-	set deleted = least(p.deleted + gone.n, p.row_count)
-	from (
-		select q.day, q.number, count(*) as n
-		from unnest(@days::timestamptz[], @ids::uuid[]) as r (day, id)
-		join archive_parts q on q.kind = @kind and q.day = r.day and q.after < r.id and q.last >= r.id and q.deleted < q.row_count
-		group by q.day, q.number
-	) gone
-	where p.kind = @kind and p.day = gone.day and p.number = gone.number`
-
-// countInParts counts rows that were removed as deleted, if parts of the archive have them:
-// otherwise rows that are added later could stand for them, and be deleted without a copy.
-func (x *expunging) countInParts(ctx context.Context, kind store.Kind, ids []store.RowID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	days, keys := make([]time.Time, len(ids)), make([]pgtype.UUID, len(ids))
-	for i, id := range ids {
-		days[i], keys[i] = store.DayOf(id.Time()), someUUID(id)
-	}
-	_, err := x.tx.Exec(ctx, countExpungedSQL, pgx.NamedArgs{"kind": string(kind), "days": days, "ids": keys})
-	return err
+	return errors.Join(
+		sqlstore.CountExpunged(ctx, coldTx{tx: x.tx}, store.OldAttempts, deliveries),
+		sqlstore.CountExpunged(ctx, coldTx{tx: x.tx}, store.OldBodies, bodies),
+	)
 }
 
 // expungeAttemptsSQL deletes attempts with their heads and bodies, each by its key. It returns
@@ -206,7 +182,7 @@ func (x *expunging) events(ctx context.Context, counter *int) error {
 			for i, e := range found {
 				ids[i] = store.RowID(e.ID)
 			}
-			if err := x.countInParts(ctx, store.OldEvents, ids); err != nil {
+			if err := sqlstore.CountExpunged(ctx, coldTx{tx: x.tx}, store.OldEvents, ids); err != nil {
 				return err
 			}
 		}

@@ -227,16 +227,17 @@ func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) 
 	if kept, err := keep(f.Limit); err != nil || kept == f.Limit {
 		return kept, err // the next call goes on
 	}
+	if err := deletedAll(ctx, tx, f, oldest); err != nil { // before the lock, under which publishes wait
+		return 0, err
+	}
 	if _, err := tx.Exec(ctx, `lock table only events, only `+oldest.table+` in access exclusive mode`); err != nil {
 		return 0, err
 	}
 	if _, err := keep(nil); err != nil {
 		return 0, err
 	}
-	if _, err = tx.Exec(ctx, `drop table `+oldest.table); err != nil {
-		return 0, err
-	}
-	return f.Limit, noteDeleted(ctx, tx, f, oldest)
+	_, err = tx.Exec(ctx, `drop table `+oldest.table)
+	return f.Limit, err
 }
 
 // Who reads an event to replay it, and who deletes kept events, wait for each other here. Else an
@@ -289,10 +290,11 @@ func (s *Store) forgetHistory(parent string) func(context.Context, pgx.Tx, store
 			if d.over {
 				empty = `lock table only ` + parent + `, only ` + d.table + ` in access exclusive mode; drop table ` + d.table
 			}
-			if _, err := tx.Exec(ctx, empty); err != nil {
+			if err := deletedAll(ctx, tx, f, d); err != nil {
 				return 0, err
 			}
-			return f.Limit, noteDeleted(ctx, tx, f, d)
+			_, err := tx.Exec(ctx, empty)
+			return f.Limit, err
 		}
 		return 0, nil
 	}

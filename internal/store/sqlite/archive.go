@@ -129,22 +129,23 @@ func (s *Store) archiveDay(ctx context.Context, kind store.Kind, before time.Tim
 			return store.ArchiveDay{}, nil
 		}
 		day, err := s.partsOfDay(ctx, kind, from)
-		if err != nil || day.Rows != day.Archived() {
+		if err != nil || !day.Complete() {
 			return day, err
 		}
 	}
 }
 
-// partsOfDay reads a day with its parts.
-func (s *Store) partsOfDay(ctx context.Context, kind store.Kind, at time.Time) (store.ArchiveDay, error) {
-	day := store.ArchiveDay{Day: at}
+// partsOfDay counts the rows of a day, and then reads its parts. In the other order, a row that an
+// expunge deletes in between could make up for one that was added behind a part.
+func (s *Store) partsOfDay(ctx context.Context, kind store.Kind, at time.Time) (day store.ArchiveDay, err error) {
 	counts, err := list(ctx, s, query{archivedKinds[kind].count, idsOf(at, store.RowID{}, last)},
 		func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
 	if err != nil {
 		return day, err
 	}
+	day, err = sqlstore.ReadDay(ctx, cold{s}, sqlstore.PartsOf{Kind: kind, Day: at})
 	day.Rows = counts[0]
-	return day, sqlstore.ReadParts(ctx, cold{s}, kind, &day)
+	return day, err
 }
 
 // archivePage is how many rows are read at once to be archived.

@@ -5,17 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
-
-// The parts of days that ended before a time, of which rows are left. By the key of
-// archive_parts.
-const deletablePartsSQL = `
-	select ` + sqlstore.PartColumns + ` from archive_parts
-	where kind = @kind and day <= @latest and deleted < row_count
-	order by day, number`
 
 // The rows that are stored of a part's ids, and whether each may go. By the keys of events,
 // attempts and attempt_bodies; what needs an event is probed as in forgottenEventsSQL.
@@ -24,12 +18,6 @@ const (
 	attemptsOfPartSQL = `select delivery, number, true from attempts` + ofDelivery + ` order by delivery, number`
 	bodiesOfPartSQL   = `select delivery, number, true from attempt_bodies` + ofDelivery + ` order by delivery, number`
 )
-
-// A part that was made again or changed meanwhile is not counted. By the key of archive_parts.
-const countDeletedSQL = `
-	update archive_parts set deleted = deleted + @n
-	where kind = @kind and day = @day and number = @number
-		and row_count = @rows and deleted = @deleted and made_at = @made_at`
 
 // archivedRows has, for each kind, the rows of the part that is being deleted. It lives from
 // one call to the next, because a part has tens of thousands of rows: counting them for
@@ -75,15 +63,12 @@ func (s *Store) forgetArchived(ctx context.Context, f store.DeleteOld) (int, err
 	taken := s.archived.take(f.Kind)
 	if len(taken.rows) == 0 || taken.part.Day.After(latest) {
 		var err error
-		if taken, err = s.nextPart(ctx, f.Kind, query{deletablePartsSQL, []any{
-			sql.Named("kind", string(f.Kind)), sql.Named("latest", micros(latest)),
-		}}); err != nil || len(taken.rows) == 0 {
+		if taken, err = s.nextPart(ctx, f.Kind, latest); err != nil || len(taken.rows) == 0 {
 			return 0, s.fault(err)
 		}
 	}
-	_, err := inPieces(ctx, min(f.Limit, len(taken.rows)), func(size int) (int, error) {
-		n, err := s.forgetOfPart(ctx, taken.part, taken.rows[:size])
-		taken.part.Deleted += int64(n)
+	_, err := inPieces(ctx, min(f.Limit, len(taken.rows)), func(size int) (_ int, err error) {
+		taken.part, err = s.forgetOfPart(ctx, taken.part, taken.rows[:size])
 		taken.rows = taken.rows[size:]
 		return size, err
 	})
@@ -97,10 +82,10 @@ func (s *Store) forgetArchived(ctx context.Context, f store.DeleteOld) (int, err
 	return f.Limit, nil
 }
 
-// nextPart returns the first part of which rows can go, with these rows. Without rows: there
-// is none.
-func (s *Store) nextPart(ctx context.Context, kind store.Kind, q query) (partRows, error) {
-	parts, err := list(ctx, s, q, func(rows *sql.Rows, p *store.ArchivePart) error { return sqlstore.ScanPart(coldRows{rows}, p) })
+// nextPart returns the first part, of a day up to the latest, of which rows can go, with these rows.
+// Without rows: there is none.
+func (s *Store) nextPart(ctx context.Context, kind store.Kind, latest time.Time) (partRows, error) {
+	parts, err := sqlstore.PartsLeft(ctx, cold{s}, kind, latest)
 	if err != nil {
 		return partRows{}, err
 	}
@@ -128,7 +113,7 @@ func (s *Store) rowsOfPart(ctx context.Context, kind store.Kind, p store.Archive
 		func(rows *sql.Rows, r *store.ExaminedRow) error {
 			return rows.Scan(toID(&r.ID), &r.Number, toFlag(&r.Goes))
 		})
-	if err != nil || int64(len(found)) != p.Rows-p.Deleted {
+	if err != nil || int64(len(found)) != p.Left {
 		return nil, err
 	}
 	var rows []store.OldRow
@@ -144,19 +129,22 @@ func (s *Store) rowsOfPart(ctx context.Context, kind store.Kind, p store.Archive
 // next call lists the rows of the parts that there are then.
 var errPartChanged = errors.New("the part has changed")
 
-// forgetOfPart deletes rows of a part in one transaction, and counts them in it.
-func (s *Store) forgetOfPart(ctx context.Context, p store.ArchivePart, rows []store.OldRow) (int, error) {
-	remove := removeOld(p.Kind)
-	return writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
+// forgetOfPart deletes rows of a part in one transaction, and counts them in it. It returns the part
+// as it is then.
+func (s *Store) forgetOfPart(ctx context.Context, p store.ArchivePart, rows []store.OldRow) (now store.ArchivePart, err error) {
+	remove, of := removeOld(p.Kind), sqlstore.PartsOf{Kind: p.Kind, Day: p.Day, Number: p.Number}
+	err = changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {
+		now = p
 		n, err := remove.each(ctx, tx, rows)
 		if err != nil || n == 0 {
-			return 0, err
+			return err
 		}
-		counted, err := tx.count(ctx, countDeletedSQL, sql.Named("n", n), sql.Named("kind", string(p.Kind)), sql.Named("day", micros(p.Day)),
-			sql.Named("number", p.Number), sql.Named("rows", p.Rows), sql.Named("deleted", p.Deleted), sql.Named("made_at", micros(p.MadeAt)))
-		if err == nil && counted == 0 {
-			err = errPartChanged
-		}
-		return n, err
+		return sqlstore.ChangeDay(ctx, coldTx{tx, &s.texts}, of, func(d *store.ArchiveDay) error {
+			if !d.Deleted(&now, int64(n)) {
+				return errPartChanged
+			}
+			return nil
+		})
 	})
+	return now, err
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/postrider/postrider"
@@ -14,9 +15,10 @@ import (
 func (s *Store) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrider.Expunge, err error) {
 	defer s.calls.Begin("ExpungeRows").End(&err, "expunge")
 	err = changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {
-		e, err = sqlstore.ExpungeChunk(ctx, coldTx{tx, &s.texts}, r,
+		cold := coldTx{tx, &s.texts}
+		e, err = sqlstore.ExpungeChunk(ctx, cold, r,
 			func(ctx context.Context, plan store.ExpungePlan, e *postrider.Expunge) (postrider.ExpungeCounts, error) {
-				x := expunging{tx: tx, ExpungePlan: plan, expunge: e, left: r.Limit}
+				x := expunging{tx: tx, cold: cold, ExpungePlan: plan, expunge: e, left: r.Limit}
 				return x.run(ctx)
 			})
 		return err
@@ -29,6 +31,7 @@ type expunging struct {
 	store.ExpungePlan
 
 	tx      *tx
+	cold    coldTx // the same
 	expunge *postrider.Expunge
 	left    int // rows that the chunk may still remove
 }
@@ -90,30 +93,19 @@ func (x *expunging) attempts(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	var deliveries, bodies []store.RowID
 	for _, a := range removed {
-		bodies, err := x.tx.count(ctx, expungeBodySQL, sql.Named("delivery", blob(a.delivery)), sql.Named("number", a.number))
-		if err == nil && bodies > 0 {
-			err = x.countInPart(ctx, store.OldBodies, store.RowID(a.delivery))
-		}
-		if err == nil {
-			err = x.countInPart(ctx, store.OldAttempts, store.RowID(a.delivery))
-		}
+		n, err := x.tx.count(ctx, expungeBodySQL, sql.Named("delivery", blob(a.delivery)), sql.Named("number", a.number))
 		if err != nil {
 			return 0, err
 		}
+		if deliveries = append(deliveries, store.RowID(a.delivery)); n > 0 {
+			bodies = append(bodies, store.RowID(a.delivery))
+		}
 	}
-	return len(removed), nil
-}
-
-// By the key of archive_parts. Of the parts of a day, at most one that is not deleted has an id.
-const countExpungedSQL = `
-	update archive_parts set deleted = deleted + 1
-	where kind = @kind and day = @day and after < @id and last >= @id and deleted < row_count`
-
-// countInPart counts a row that was removed as deleted, if a part of the archive has it:
-// otherwise rows that are added later could stand for it, and be deleted without a copy.
-func (x *expunging) countInPart(ctx context.Context, kind store.Kind, id store.RowID) error {
-	return x.tx.exec(ctx, countExpungedSQL, sql.Named("kind", string(kind)), sql.Named("day", micros(store.DayOf(id.Time()))), sql.Named("id", blob(id)))
+	return len(removed), errors.Join(
+		sqlstore.CountExpunged(ctx, x.cold, store.OldAttempts, deliveries), sqlstore.CountExpunged(ctx, x.cold, store.OldBodies, bodies),
+	)
 }
 
 // By the keys of idempotency_keys and ordering_keys.
@@ -137,11 +129,10 @@ func (x *expunging) events(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	account := sql.Named("account", blob(x.expunge.Account))
-	for _, e := range found {
+	ids := make([]store.RowID, len(found))
+	for i, e := range found {
+		ids[i] = store.RowID(e.ID)
 		err := x.tx.exec(ctx, `delete from events where id = @id`, sql.Named("id", blob(e.ID)))
-		if err == nil {
-			err = x.countInPart(ctx, store.OldEvents, store.RowID(e.ID))
-		}
 		if err == nil && e.IdempotencyKey != "" {
 			err = x.tx.exec(ctx, expungeKeySQL, sql.Named("key", e.IdempotencyKey), account, sql.Named("event", blob(e.ID)))
 		}
@@ -153,5 +144,5 @@ func (x *expunging) events(ctx context.Context) (int, error) {
 		}
 		x.expunge.Digest.Add(e.ID, e.Data)
 	}
-	return len(found), nil
+	return len(found), sqlstore.CountExpunged(ctx, x.cold, store.OldEvents, ids)
 }

@@ -94,7 +94,6 @@ var statements = map[string]string{
 	"archive_count_bodies":               countBodiesSQL,
 	"archive_count_events":               countEventsSQL,
 	"archive_keys":                       archiveKeysSQL,
-	"archive_count_expunged":             countExpungedSQL,
 	"archive_attempts_of_part":           attemptsOfPartSQL,
 	"archive_bodies_of_part":             bodiesOfPartSQL,
 	"archive_events_of_part":             eventsOfPartSQL,

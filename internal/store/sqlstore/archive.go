@@ -3,8 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -29,93 +27,30 @@ func (v Verbs) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (
 	return leased, err
 }
 
-// PartColumns are the columns of a part, in the order of [ScanPart].
-const PartColumns = `kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at`
-
-// ScanPart reads the columns of a part.
-func ScanPart(row Row, p *store.ArchivePart) error {
-	return row.Scan(&p.Kind, &p.Day, &p.Number, &p.Object, &p.Rows, &p.Deleted, &p.Bytes, &p.SHA256, &p.After, &p.Last, &p.MadeAt)
-}
-
-// Walks the primary key.
-const partsOfDaySQL = `
-	select ` + PartColumns + `
-	from archive_parts
-	where kind = @kind and day = @day
-	order by number`
-
-// ReadParts reads the parts of a day that are not deleted, and the number of the next one.
-func ReadParts(ctx context.Context, db Querier, kind store.Kind, day *store.ArchiveDay) error {
-	parts, err := all(ctx, db, Query{partsOfDaySQL, Args{"kind": kind, "day": day.Day}}, ScanPart)
-	day.Next = 1
-	for _, p := range parts {
-		day.Next = p.Number + 1
-		if p.Deleted < p.Rows {
-			day.Parts = append(day.Parts, p)
-		}
-	}
-	return err
-}
-
-// A part is stored if it is the next one of its day, and the rows that are left of others end at
-// @follows. Of two at once, the primary key keeps the first.
-const putPartSQL = `
-	insert into archive_parts (kind, day, number, object, row_count, deleted, bytes, sha256, after, last, made_at)
-	select @kind, @day, @number, @object, @rows, @deleted, @bytes, @sha256, @after, @last, @made_at
-	where @number::int = 1 + coalesce((select max(p.number) from archive_parts p where p.kind = @kind and p.day = @day), 0)
-		and @follows::uuid = coalesce((
-			select p.last
-			from archive_parts p
-			where p.kind = @kind and p.day = @day and p.deleted < p.row_count
-			order by p.number desc
-			limit 1), @zero::uuid)
-	on conflict do nothing`
-
 // PutArchivePart records a part; see [store.Archive].
 func (v Verbs) PutArchivePart(ctx context.Context, p store.ArchivePart) (err error) {
 	defer v.calls.Begin("PutArchivePart").End(&err, "put archive part")
-	n, err := v.db.Exec(ctx, Once, Query{putPartSQL, Args{
-		"kind": p.Kind, "day": p.Day, "number": p.Number, "object": p.Object, "rows": p.Rows, "deleted": p.Deleted, "bytes": p.Bytes,
-		"sha256": p.SHA256, "after": p.After, "last": p.Last, "made_at": p.MadeAt, "follows": p.Follows(), "zero": store.RowID{},
-	}})
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%w: another part is recorded", postrider.ErrConflict)
-	}
-	return err
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+		return ChangeDay(ctx, tx, PartsOf{Kind: p.Kind, Day: p.Day}, func(d *store.ArchiveDay) error { return d.Record(p) })
+	})
 }
-
-// Both walk the primary key.
-const (
-	forgetPartsSQL = `
-	delete from archive_parts
-	where kind = @kind and day = @day and deleted = 0
-	returning ` + PartColumns
-	endPartsSQL = `update archive_parts set row_count = deleted where kind = @kind and day = @day and deleted < row_count`
-)
 
 // RedoArchiveDay forgets parts of a day; see [store.Archive].
 func (v Verbs) RedoArchiveDay(ctx context.Context, kind store.Kind, day time.Time) (forgotten []store.ArchivePart, err error) {
 	defer v.calls.Begin("RedoArchiveDay").End(&err, "archive a day again")
-	args := Args{"kind": kind, "day": day}
 	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
-		if forgotten, err = all(ctx, tx, Query{forgetPartsSQL, args}, ScanPart); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, Query{endPartsSQL, args})
-		return err
+		return ChangeDay(ctx, tx, PartsOf{Kind: kind, Day: day}, func(d *store.ArchiveDay) error {
+			forgotten = d.Redo()
+			return nil
+		})
 	})
-	slices.SortFunc(forgotten, func(a, b store.ArchivePart) int { return cmp.Compare(a.Number, b.Number) })
 	return forgotten, err
 }
-
-const archivePartsSQL = `
-	select ` + PartColumns + `
-	from archive_parts`
 
 // ArchiveParts lists parts; see [store.Archive]. Walks the primary key.
 func (v Verbs) ArchiveParts(ctx context.Context, q store.ArchiveParts) (_ []store.ArchivePart, err error) {
 	defer v.calls.Begin("ArchiveParts").End(&err, "list archive parts")
-	l := newList(v.db, archivePartsSQL, "kind, day, number", q.Limit)
+	l := newList(v.db, partsSQL, "kind, day, number", q.Limit)
 	l.and("(kind, day, number) > (@kind_after::text, @day_after::timestamptz, @number_after::int)", Args{
 		"kind_after": q.After.Kind, "day_after": cmp.Or(q.After.Day, time.Unix(0, 0)), "number_after": q.After.Number,
 	})
@@ -128,7 +63,7 @@ func (v Verbs) ArchiveParts(ctx context.Context, q store.ArchiveParts) (_ []stor
 	if !q.To.IsZero() {
 		l.and("day < @to", Args{"to": q.To})
 	}
-	return all(ctx, v.db, l.query(), ScanPart)
+	return all(ctx, v.db, l.query(), scanPart)
 }
 
 // All walk the primary key.

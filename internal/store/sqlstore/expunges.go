@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -120,36 +119,15 @@ func ExpungeChunk(
 	return e, err
 }
 
-// Both walk the primary key.
-const (
-	replacePartSQL = `
-	update archive_parts
-	set object = @object, bytes = @bytes, sha256 = @sha256, made_at = @made_at,
-		row_count = greatest(row_count - @fewer::bigint, 0), deleted = greatest(deleted - @fewer::bigint, 0)
-	where kind = @kind and day = @day and number = @number and object = @old`
-	forgetPartSQL = `delete from archive_parts where kind = @kind and day = @day and number = @number and object = @old`
-)
-
-// ReplaceArchivePart records a part in place of another; see [store.Expunges]. It is not repeated
-// when its fate is unknown: the next look finds which object is recorded.
+// ReplaceArchivePart records an object in place of a part's; see [store.Expunges]. It is not repeated
+// when its fate is unknown: the next look finds which object is recorded. The expunge is locked
+// before the day, as ExpungeRows does.
 func (v Verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) (err error) {
 	defer v.calls.Begin("ReplaceArchivePart").End(&err, "replace archive part")
-	statement := replacePartSQL
-	if r.With.Object == "" {
-		statement = forgetPartSQL
-	}
 	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
-		n, err := tx.Exec(ctx, Query{statement, Args{
-			"kind": r.Part.Kind, "day": r.Part.Day, "number": r.Part.Number, "old": r.Part.Object, "object": r.With.Object,
-			"bytes": r.With.Bytes, "sha256": r.With.SHA256, "made_at": r.With.MadeAt, "fewer": r.Fewer,
-		}})
-		switch {
-		case err != nil:
+		if _, err := tx.Exec(ctx, Query{countArchivedSQL, Args{"fewer": r.Fewer, "id": r.Expunge}}); err != nil {
 			return err
-		case n == 0:
-			return fmt.Errorf("%w: another object is recorded", postrider.ErrConflict)
 		}
-		_, err = tx.Exec(ctx, Query{countArchivedSQL, Args{"fewer": r.Fewer, "id": r.Expunge}})
-		return err
+		return ChangeDay(ctx, tx, PartsOf{Kind: r.Part.Kind, Day: r.Part.Day}, func(d *store.ArchiveDay) error { return d.Replace(r) })
 	})
 }

@@ -28,8 +28,8 @@ var archive = []verb{
 	{"PutArchivePart", []sentence{
 		{"another number or position than ArchiveDay says is ErrConflict", putPartConflict},
 		{"of several at once, one is recorded", putPartInParallel},
-		{"a part that is put with all its rows deleted is not counted", putDeletedPart},
-		{"it is ErrConflict while rows of another part of its day are left", putDeletedPartConflict},
+		{"a part of single rows is not counted", putSingles},
+		{"a part of single rows is ErrConflict while rows of another part of its day are left", putSinglesConflict},
 	}},
 	{"RedoArchiveDay", []sentence{
 		{"the parts of which nothing is deleted are forgotten and returned", redoArchiveDay},
@@ -79,11 +79,11 @@ func (w *world) rows(kind store.Kind, day time.Time, after store.RowID) (rows []
 func (w *world) nextPart(kind store.Kind, day store.ArchiveDay, limit int) store.ArchivePart {
 	w.Helper()
 	p := store.ArchivePart{
-		Kind: kind, Day: day.Day, Number: day.Next, Object: "object", Bytes: 100, SHA256: [32]byte{1}, After: day.After(), MadeAt: w.now(),
+		Kind: kind, Day: day.Day, Number: day.Next(), Object: "object", Bytes: 100, SHA256: [32]byte{1}, After: day.After(), MadeAt: w.now(),
 	}
 	for _, row := range w.rows(kind, day.Day, day.After()) {
 		if p.Rows < int64(limit) || row.ID() == p.Last {
-			p.Rows, p.Last = p.Rows+1, row.ID()
+			p.Rows, p.Left, p.Last = p.Rows+1, p.Left+1, row.ID()
 		}
 	}
 	return p
@@ -143,13 +143,13 @@ func archiveDay(w *world) {
 	day := w.archiveDay(store.OldEvents)
 	w.same("the day", day.Day, store.DayOf(w.now()))
 	w.same("its rows", day.Rows, int64(3))
-	w.same("its next part", day.Next, 1)
+	w.same("its next part", day.Next(), 1)
 	part := w.nextPart(store.OldEvents, day, 2)
 	w.ok(w.PutArchivePart(w.Context(), part))
 	day = w.archiveDay(store.OldEvents)
 	w.same("its parts", day.Parts, []store.ArchivePart{part})
-	w.same("its next part", day.Next, 2)
-	w.same("archived rows", day.Archived(), int64(2))
+	w.same("its next part", day.Next(), 2)
+	w.same("archived rows", day.Left(), int64(2))
 	w.same("where the next one begins", day.After(), part.Last)
 	w.ok(w.PutArchivePart(w.Context(), w.nextPart(store.OldEvents, day, 2)))
 	w.same("all rows are archived", w.archiveDay(store.OldEvents).Day.IsZero(), true)
@@ -236,15 +236,15 @@ func archiveRowsOnly(w *world) {
 	}
 }
 
-func putDeletedPart(w *world) {
+func putSingles(w *world) {
 	e := w.endpoint()
 	w.pending(e, 3)
 	apart := w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 2)
-	apart.After, apart.Deleted = newID[store.RowID](w), apart.Rows
+	apart.After, apart.Left = newID[store.RowID](w), 0
 	w.ok(w.PutArchivePart(w.Context(), apart))
 	day := w.archiveDay(store.OldEvents)
-	w.same("the parts of which rows are left", len(day.Parts), 0)
-	w.same("the next part", day.Next, 2)
+	w.same("rows that are left", day.Left(), int64(0))
+	w.same("the next part", day.Next(), 2)
 	w.same("where it begins", day.After(), store.RowID{})
 	w.ok(w.PutArchivePart(w.Context(), w.nextPart(store.OldEvents, day, 10)))
 	w.same("all rows are archived", w.archiveDay(store.OldEvents).Day.IsZero(), true)
@@ -256,11 +256,11 @@ func putDeletedPart(w *world) {
 	w.same("the parts", parts, []store.ArchivePart{apart})
 }
 
-func putDeletedPartConflict(w *world) {
+func putSinglesConflict(w *world) {
 	w.pending(w.endpoint(), 3)
 	part := w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 1)
 	w.ok(w.PutArchivePart(w.Context(), part))
-	part.Number, part.Deleted, part.After = 2, part.Rows, part.Last
+	part.Number, part.Left, part.After = 2, 0, part.Last
 	w.refuses(w.PutArchivePart(w.Context(), part), postrider.ErrConflict)
 }
 
@@ -323,7 +323,7 @@ func redoArchiveDay(w *world) {
 	w.ok(err)
 	w.same("the forgotten parts", forgotten, parts)
 	day := w.archiveDay(store.OldEvents)
-	w.same("the next part", day.Next, 1)
+	w.same("the next part", day.Next(), 1)
 	w.same("the rows", day.Rows, int64(4))
 	w.archiveAll(store.OldEvents, 10)
 	w.forgetArchived(store.OldEvents)

@@ -23,7 +23,7 @@ var expunges = []verb{
 		{"it removes up to r.Limit rows at a time, and adds them to the counts and the digest", expungeChunks},
 		{"it ends when nothing was found for as long as r.Settled, and removes nothing then", expungeEnds},
 		{"of an event or endpoint it ends when NoteExpunge has said that the archive is done", expungeEndsWithTheArchive},
-		{"rows that a part of the archive has count as deleted", expungeCounted},
+		{"rows that a part of the archive has are not left", expungeCounted},
 		{"what was added behind a part is not deleted before it is archived, whatever was expunged", expungeLate},
 		{"an expunge that does not exist is ErrNotFound", expungeMissing},
 	}},
@@ -346,8 +346,8 @@ func expungeCounted(w *world) {
 	for _, kind := range archivedKinds {
 		day := w.archiveDay(kind)
 		w.same("rows of "+string(kind), day.Rows, int64(2))
-		w.same("rows that parts have", day.Archived(), int64(1))
-		w.same("deleted rows", day.Parts[0].Deleted, int64(1))
+		w.same("rows that parts have", day.Left(), int64(1))
+		w.same("rows of the part", day.Parts[0].Rows, int64(2))
 		w.archiveAll(kind, 10)
 		w.forgetArchived(kind)
 		w.same("there is more to archive", !w.archiveDay(kind).Day.IsZero(), false)
@@ -405,7 +405,7 @@ func replacePart(w *world) {
 	r.Expunge = x.ID
 	w.ok(w.ReplaceArchivePart(w.Context(), r))
 	want := r.With
-	want.Rows, want.Deleted = 1, 0
+	want.Rows, want.Left = 1, 1
 	w.same("the part", w.eventsPart(), want)
 	w.same("archived records that were removed", w.readExpunge(x.ID).Removed.Archived, 1)
 	w.same("there is more to archive", !w.archiveDay(store.OldEvents).Day.IsZero(), false)

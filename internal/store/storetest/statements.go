@@ -283,7 +283,7 @@ func (r *recorder) callReplays(ctx context.Context) {
 
 func (r *recorder) callArchive(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
-	part := store.ArchivePart{Kind: store.OldEvents, Day: askedSpan.From, Number: 1, Rows: 1, Last: id, MadeAt: askedSpan.To}
+	part := store.ArchivePart{Kind: store.OldEvents, Day: askedSpan.From, Number: 1, Rows: 1, Left: 1, Last: id, MadeAt: askedSpan.To}
 	r.verb = "LeaseArchive"
 	_, _ = v.LeaseArchive(ctx, 1, time.Second)
 	r.verb = "PutArchivePart"

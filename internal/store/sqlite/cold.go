@@ -42,13 +42,16 @@ func (c cold) Exec(ctx context.Context, fate sqlstore.Fate, q sqlstore.Query) (n
 }
 
 // Change runs do as a job of the writer.
-func (c cold) Change(ctx context.Context, _ sqlstore.Fate, do func(context.Context, sqlstore.Tx) error) error {
-	return explained(c.writer.do(ctx, &job{run: func(ctx context.Context, tx *tx) error { return do(ctx, coldTx{tx, &c.texts}) }}))
+func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Context, sqlstore.Tx) error) error {
+	return explained(c.writer.do(ctx, &job{bulk: fate == sqlstore.Bulk, run: func(ctx context.Context, tx *tx) error { return do(ctx, coldTx{tx, &c.texts}) }}))
 }
 
 // Unindexed returns the column with a plus sign. For such an expression the planner walks no
 // index.
 func (c cold) Unindexed(column string) string { return "+" + column }
+
+// EventTables is the only table.
+func (c cold) EventTables() []string { return []string{"events"} }
 
 // texts has the statements of package sqlstore, translated for SQLite, by their original text.
 type texts struct{ known sync.Map }

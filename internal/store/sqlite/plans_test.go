@@ -280,6 +280,14 @@ var maySort = map[string]string{
 	"ReplaysPending":    "groups the pending deliveries of one replay job, a thousand",
 }
 
+// mayScan are the verbs of package sqlstore that walk small tables, with the reason. The history is
+// never walked.
+var mayScan = map[string]string{
+	"ExpungeRows": "an expunge is rare, and some tables have no index of the account, endpoint or event",
+}
+
+var ofHistory = regexp.MustCompile(`SCAN (attempts|attempt_bodies|events|kept_events)\b`)
+
 // largeScan matches a walk over a whole table. Tables of one row, values, and indexes of few rows
 // are excepted.
 var largeScan = regexp.MustCompile(`SCAN (h\b|hold\b|portal\b|keyring\b|subscriptions\b|notices_published\b|CONSTANT ROW|\w+ VIRTUAL TABLE|due\b|d USING INDEX notice_destinations_operator|replay_jobs USING INDEX replay_jobs_running)?`)
@@ -291,7 +299,7 @@ func TestNoColdStatementWalksAWholeTable(t *testing.T) {
 		text := sqlstore.SQLite(statement.SQL)
 		plan := plan(t, s.reads.DB, text)
 		for _, scan := range largeScan.FindAllStringSubmatch(plan, -1) {
-			if scan[1] == "" {
+			if scan[1] == "" && (mayScan[statement.Verb] == "" || ofHistory.MatchString(plan)) {
 				t.Errorf("%s walks a whole table:\n%s\n%s", statement.Verb, text, plan)
 			}
 		}

@@ -85,41 +85,46 @@ func (v Verbs) NoteExpunge(ctx context.Context, e postrider.Expunge) (err error)
 	return v.exec(ctx, Repeatable, noteExpunge(e))
 }
 
-// ExpungeChunk goes on with an expunge, unless it has ended; see [store.Expunges]. remove removes
-// rows by a plan, and adds the events to the expunge's digest.
-func ExpungeChunk(
-	ctx context.Context, tx Tx, r store.ExpungeRows,
-	remove func(context.Context, store.ExpungePlan, *postrider.Expunge) (postrider.ExpungeCounts, error),
-) (postrider.Expunge, error) {
-	e, err := one(ctx, tx, Query{lockExpungeSQL, Args{"id": r.ID}}, scanExpunge)
-	if err != nil || !e.EndedAt.IsZero() {
-		return e, err
-	}
-	plan := store.PlanExpunge(e)
-	removed, err := remove(ctx, plan, &e)
-	if err != nil {
-		return e, err
-	}
-	var waits bool
-	if removed.Total() == 0 {
-		waits, err = one(ctx, tx, Query{`select exists (` + plan.Waits + `)`, Args{"object": plan.Object}},
-			func(row Row, waits *bool) error { return row.Scan(waits) })
-		if err != nil {
-			return e, err
+// ExpungeRows removes rows of what an expunge is about; see [store.Expunges]. It is not repeated when
+// its fate is unknown: the next call goes on from what is stored.
+func (v Verbs) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postrider.Expunge, err error) {
+	defer v.calls.Begin("ExpungeRows").End(&err, "expunge %s", r.ID)
+	err = v.db.Change(ctx, Bulk, func(ctx context.Context, tx Tx) error {
+		e, err = one(ctx, tx, Query{lockExpungeSQL, Args{"id": r.ID}}, scanExpunge)
+		if err != nil || !e.EndedAt.IsZero() {
+			return err
 		}
-	}
-	e.Found(removed, waits, tx.Wall(), r.Settled)
-	_, err = tx.Exec(ctx, Query{updateExpungeSQL, Args{
-		"id": r.ID, "events": e.Removed.Events, "attempts": e.Removed.Attempts, "dead_letters": e.Removed.DeadLetters,
+		x := expunging{expungePlan: planExpunge(e), tx: tx, eventTables: v.db.EventTables(), expunge: &e, left: r.Limit}
+		if err := x.run(ctx); err != nil {
+			return err
+		}
+		var waits bool
+		if x.removed.Total() == 0 {
+			waits, err = one(ctx, tx, Query{`select exists (` + x.waits + `)`, Args{"object": x.object}},
+				func(row Row, waits *bool) error { return row.Scan(waits) })
+			if err != nil {
+				return err
+			}
+		}
+		e.Found(x.removed, waits, tx.Wall(), r.Settled)
+		return putExpunged(ctx, tx, e)
+	})
+	return e, err
+}
+
+// putExpunged stores what an expunge has removed.
+func putExpunged(ctx context.Context, tx Tx, e postrider.Expunge) error {
+	_, err := tx.Exec(ctx, Query{updateExpungeSQL, Args{
+		"id": e.ID, "events": e.Removed.Events, "attempts": e.Removed.Attempts, "dead_letters": e.Removed.DeadLetters,
 		"other": e.Removed.Other, "digest": e.Digest, "empty_since": e.EmptySince, "ended_at": e.EndedAt,
 	}})
 	if err == nil && e.EndedAt.IsZero() {
 		_, err = tx.Exec(ctx, noteExpunge(e))
 	}
-	return e, err
+	return err
 }
 
-// ReplaceArchivePart records an object in place of a part's; see [store.Expunges]. It is not repeated
+// ReplaceArchivePart records an object in place of a part's; see [store.Archive]. It is not repeated
 // when its fate is unknown: the next look finds which object is recorded. The expunge is locked
 // before the day, as ExpungeRows does.
 func (v Verbs) ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) (err error) {

@@ -48,6 +48,9 @@ type Database interface {
 	// the column.
 	Unindexed(column string) string
 
+	// EventTables returns the tables that have events.
+	EventTables() []string
+
 	// Clock returns the time of the store.
 	Clock() *store.Clock
 }
@@ -83,10 +86,11 @@ type Tx interface {
 // knows whether it was stored.
 type Fate int
 
-// There are two fates.
+// There are three fates.
 const (
 	Once       Fate = iota // the transaction must not run again: the caller gets postrider.ErrBusy
 	Repeatable             // the transaction may run again, with the same effect and result as one run
+	Bulk                   // as Once; it has many rows, and lets publishes and settlements go first
 )
 
 // Query is a statement and its arguments.

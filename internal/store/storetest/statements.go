@@ -311,6 +311,12 @@ func (r *recorder) callExpunges(ctx context.Context) {
 	r.verb = "Expunges"
 	callVerb(ctx, v.Expunges, store.ExpungeQuery{}, store.ExpungeQuery{ID: id}, store.ExpungeQuery{Running: true},
 		store.ExpungeQuery{ID: id, Running: true})
+	r.verb = "ExpungeRows"
+	for i, e := range []postrider.Expunge{{Event: id}, {Endpoint: id}, {}} {
+		e.ID, e.Account, e.CreatedAt = postrider.ExpungeID{14: byte(i), 15: 2}, id, askedSpan.From
+		doVerb(ctx, v.PutExpunge, e)
+		callVerb(ctx, v.ExpungeRows, store.ExpungeRows{ID: e.ID, Limit: 10})
+	}
 	r.verb = "NoteExpunge"
 	doVerb(ctx, v.NoteExpunge, postrider.Expunge{ID: id})
 }

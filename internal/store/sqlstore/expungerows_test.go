@@ -1,4 +1,4 @@
-package store_test
+package sqlstore
 
 import (
 	"os"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/store"
 )
 
 // keptByExpunges are the tables with rows of an account that stay, and why.
@@ -30,14 +29,14 @@ var keptByExpunges = map[string]string{
 // A table that is added later with rows of an account must be removed too.
 func TestTheExpungeOfAnAccountKnowsEveryTable(t *testing.T) {
 	t.Parallel()
-	schema, err := os.ReadFile("postgres/migrations/0001_tables.sql")
+	schema, err := os.ReadFile("../postgres/migrations/0001_tables.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := store.PlanExpunge(postrider.Expunge{Account: postrider.AccountID{1}})
+	plan := planExpunge(postrider.Expunge{Account: postrider.AccountID{1}})
 	removed := map[string]bool{}
-	for _, step := range plan.Steps {
-		removed[step.Table] = true
+	for _, step := range plan.steps {
+		removed[step.table] = true
 	}
 	ofAccounts := regexp.MustCompile(`(?m)^\s+(account|accounts|endpoint|endpoints|event)\s+(uuid|bytea)`)
 	tables := regexp.MustCompile(`(?s)create table (\w+) \((.*?)\n\)`).FindAllSubmatch(schema, -1)

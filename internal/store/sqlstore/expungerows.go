@@ -1,0 +1,229 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// expungeStep names rows that an expunge removes.
+type expungeStep struct {
+	table string
+	key   string // its columns, with commas
+	where string // with the parameters @object and @name: the id of what is removed, and its text
+	count func(*postrider.ExpungeCounts) *int
+}
+
+func letters(c *postrider.ExpungeCounts) *int { return &c.DeadLetters }
+
+func others(c *postrider.ExpungeCounts) *int { return &c.Other }
+
+// expungePlan is how the rows of an expunge are removed, in this order. Each step is
+// done when it finds nothing, and the steps after it follow.
+type expungePlan struct {
+	object   [16]byte // the value of @object
+	name     string   // its text: the value of @name
+	attempts string   // condition of the attempts, whose heads and bodies go with them
+	events   string   // condition of the events, whose keys go with them; empty: none
+	steps    []expungeStep
+	blank    []string // statements that remove texts of rows that stay; each changes only rows that have some
+	waits    string   // condition for exists: the caller has something to end before
+}
+
+// blankEndpointsSQL removes the texts of deleted endpoints. The policy is that of a new one.
+const blankEndpointsSQL = `
+	update endpoints
+	set url = case kind when 'http' then '` + postrider.ExpungedURL + `' else '' end,
+		uid = null, description = '', status_reason = '', event_types = @no_types, policy = @policy, credentials = null
+	where status = 'deleted' and (url not in ('', '` + postrider.ExpungedURL + `') or uid is not null or description <> '' or event_types <> @no_types) and `
+
+// planExpunge returns the plan of an expunge.
+func planExpunge(e postrider.Expunge) expungePlan {
+	switch {
+	case !e.Event.IsZero():
+		return expungePlan{
+			object: e.Event, name: e.Event.String(), attempts: "event = @object", events: "id = @object",
+			steps: []expungeStep{
+				{"dead_letters", "delivery", "event = @object and resolved_at is not null", letters},
+				{"inspections", "id", "event = @object", others},
+				{"fanouts", "event", "event = @object", others},
+				{"restored_records", "id, number, kind", "event = @object", others},
+			},
+			waits: `select 1 from queue where event = @object
+				union all select 1 from dead_letters where event = @object and resolved_at is null`,
+		}
+	case !e.Endpoint.IsZero():
+		return expungePlan{
+			object: e.Endpoint, name: e.Endpoint.String(), attempts: "endpoint = @object",
+			steps: append(
+				ofEndpoints("= @object"), expungeStep{"dead_letters", "delivery", "endpoint = @object", letters},
+				expungeStep{"notices", "id", "object = @name", others},
+				expungeStep{"restored_records", "id, number, kind", "endpoint = @object", others},
+			),
+			blank: []string{blankEndpointsSQL + "id = @object"},
+			waits: `select 1 from queue where endpoint = @object union all select 1 from endpoints where id = @object and status <> 'deleted'`,
+		}
+	}
+	return expungePlan{
+		object: e.Account, name: e.Account.String(), attempts: "account = @object", events: "account = @object",
+		steps: append([]expungeStep{
+			{"dead_letters", "delivery", "account = @object", letters},
+			{"fanouts", "event", "account = @object", others},
+			{"notices", "id", "account = @object", others},
+			{"notice_destinations", "id", "account = @object", others},
+			{"quotas", "account", "account = @object", others},
+			{"quota_use", "account", "account = @object", others},
+			{"restored_records", "id, number, kind", "account = @object", others},
+			{"sessions", "id", "account = @object", others},
+			{"replay_jobs", "id", "account = @object", others},
+			{"search_terms", "term, id", "account = @object", others},
+			{"rollups", "scope, type, step, at", "scope = @object", others},
+		}, ofEndpoints("in (select id from endpoints where account = @object)")...),
+		blank: []string{
+			blankEndpointsSQL + "account = @object",
+			`update api_keys set name = '' where account = @object and name <> ''`,
+			`update accounts set name = '', uid = null where id = @object and deleted_at is not null and (name <> '' or uid is not null)`,
+		},
+		waits: `select 1 from queue where endpoint in (select id from endpoints where account = @object)
+			union all select 1 from endpoints where account = @object and status <> 'deleted'
+			union all select 1 from accounts where id = @object and deleted_at is null`,
+	}
+}
+
+// ofEndpoints returns the steps of the tables that have rows of endpoints.
+func ofEndpoints(are string) []expungeStep {
+	return []expungeStep{
+		{"inspections", "id", "endpoint " + are, others},
+		{"endpoint_health", "endpoint, number", "endpoint " + are, others},
+		{"endpoint_secrets", "id", "endpoint " + are, others},
+		{"circuits", "endpoint", "endpoint " + are, others},
+		{"paused_keys", "endpoint, ordering_key", "endpoint " + are, others},
+		{"search_terms", "term, id", "id " + are, others},
+		{"rollups", "scope, type, step, at", "scope " + are, others},
+	}
+}
+
+// expunging is one chunk of an expunge.
+type expunging struct {
+	expungePlan
+
+	tx          Tx
+	eventTables []string
+	expunge     *postrider.Expunge
+	removed     postrider.ExpungeCounts
+	left        int // rows that the chunk may still remove
+}
+
+// args are the arguments of the plan's statements.
+func (x *expunging) args() Args { return Args{"object": x.object, "name": x.name, "limit": x.left} }
+
+// first returns the condition of the first rows of a table that a condition chooses.
+func first(table, key, where string) string {
+	return ` where (` + key + `) in (select ` + key + ` from ` + table + ` where ` + where + ` limit @limit)`
+}
+
+// count counts rows that were removed.
+func (x *expunging) count(counter *int, n int) {
+	*counter += n
+	x.left -= n
+}
+
+// run removes rows until the chunk is full.
+func (x *expunging) run(ctx context.Context) error {
+	policy, err := store.EncodePolicy(postrider.DefaultPolicy())
+	if err != nil {
+		return err
+	}
+	steps := []func() error{func() error { return x.deleteAttempts(ctx) }}
+	for _, s := range x.steps {
+		steps = append(steps, func() error {
+			n, err := x.tx.Exec(ctx, Query{`delete from ` + s.table + first(s.table, s.key, s.where), x.args()})
+			x.count(s.count(&x.removed), int(n))
+			return err
+		})
+	}
+	if x.events != "" {
+		for _, table := range x.eventTables {
+			steps = append(steps, func() error { return x.deleteEvents(ctx, table) })
+		}
+	}
+	for _, statement := range x.blank {
+		steps = append(steps, func() error {
+			n, err := x.tx.Exec(ctx, Query{statement, Args{"object": x.object, "policy": string(policy), "no_types": []string{}}})
+			x.count(&x.removed.Other, int(n))
+			return err
+		})
+	}
+	for _, step := range steps {
+		if err := step(); err != nil || x.left <= 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// Walks the primary key. All attempts of a delivery are removed, so their heads and bodies may go
+// together, before some of them.
+const expungeBodiesSQL = `delete from attempt_bodies where delivery = any(@deliveries::uuid[]) returning delivery`
+
+// deleteAttempts removes attempts with their heads and bodies.
+func (x *expunging) deleteAttempts(ctx context.Context) error {
+	id := func(row Row, id *store.RowID) error { return row.Scan(id) }
+	statement := `delete from attempts` + first("attempts", "delivery, number", x.attempts) + ` returning delivery`
+	deliveries, err := all(ctx, x.tx, Query{statement, x.args()}, id)
+	if err != nil || len(deliveries) == 0 {
+		return err
+	}
+	x.count(&x.removed.Attempts, len(deliveries))
+	bodies, err := all(ctx, x.tx, Query{expungeBodiesSQL, Args{"deliveries": deliveries}}, id)
+	if err == nil {
+		err = CountExpunged(ctx, x.tx, store.OldAttempts, deliveries)
+	}
+	if err == nil {
+		err = CountExpunged(ctx, x.tx, store.OldBodies, bodies)
+	}
+	return err
+}
+
+// Both walk the primary key.
+const (
+	expungeKeysSQL = `
+	delete from idempotency_keys
+	where key = any(@keys::text[]) and account = @account and event = any(@events::uuid[])`
+	expungeSequencesSQL = `delete from ordering_keys where ordering_key = any(@sequences::text[]) and account = @account`
+)
+
+// deleteEvents removes events with their idempotency keys, and with those of an account their
+// ordering keys. The digest has them in the order of their ids.
+func (x *expunging) deleteEvents(ctx context.Context, table string) error {
+	statement := `delete from ` + table + first(table, "id", x.events+` order by id`) + `
+	returning id, data, coalesce(idempotency_key, ''), ordering_key`
+	found, err := all(ctx, x.tx, Query{statement, x.args()}, func(row Row, e *postrider.Event) error {
+		return row.Scan(&e.ID, &e.Data, &e.IdempotencyKey, &e.OrderingKey)
+	})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	x.count(&x.removed.Events, len(found))
+	slices.SortFunc(found, func(a, b postrider.Event) int { return a.ID.Compare(b.ID) })
+	var ids []store.RowID
+	var keys, sequences []string
+	for _, e := range found {
+		x.expunge.Digest.Add(e.ID, e.Data)
+		ids, keys = append(ids, store.RowID(e.ID)), append(keys, e.IdempotencyKey)
+		if e.OrderingKey != "" && x.expunge.Event.IsZero() {
+			sequences = append(sequences, e.OrderingKey)
+		}
+	}
+	args := Args{"keys": keys, "events": ids, "account": x.expunge.Account, "sequences": sequences}
+	_, err = x.tx.Exec(ctx, Query{expungeKeysSQL, args})
+	if err == nil && len(sequences) > 0 {
+		_, err = x.tx.Exec(ctx, Query{expungeSequencesSQL, args})
+	}
+	if err == nil && table == "events" { // kept events were counted when their day was deleted
+		err = CountExpunged(ctx, x.tx, store.OldEvents, ids)
+	}
+	return err
+}

@@ -129,10 +129,6 @@ var wide = map[string]int{
 	"internal/store.Store":               125,
 	"internal/store/storetest.NodeStore": 131,
 
-	"internal/janitor.Store": 27,
-	"internal/expunge.Store": 17,
-	"internal/archive.Store": 15,
-	"internal/store.Upkeep":  10,
 }
 
 // TestHouseInterfacesAreSmall counts the methods of each interface, including methods of embedded

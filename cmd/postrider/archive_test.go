@@ -42,7 +42,8 @@ func forgotten(t *testing.T, dir, folder string) postrider.EventID {
 	event := postrider.Event{ID: store.NewID[postrider.EventID](ids), Account: account.ID, Type: "order.created", Data: []byte(`{"n": 1}`)}
 	_, err = s.Publish(t.Context(), store.Publish{Batches: []store.Batch{{{Event: event}}}})
 	ok(err)
-	a, before := archive.New(archive.Folder(folder), s, vault.Vault, archive.Options{}), time.Now().AddDate(0, 0, -30)
+	roles := archive.Store{Archive: s, ArchiveKeys: s, Restored: s, Time: s, Progress: s}
+	a, before := archive.New(archive.Folder(folder), roles, vault.Vault, archive.Options{}), time.Now().AddDate(0, 0, -30)
 	for more := true; more; {
 		more, err = a.Archive(t.Context(), store.OldEvents, before)
 		ok(err)

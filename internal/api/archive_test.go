@@ -31,7 +31,8 @@ func newArchived(t *testing.T) (w *world, acme tenant, folder string) {
 	folder = filepath.Join(t.TempDir(), "archive")
 	ok(os.Mkdir(folder, 0o700))
 	over := memory.New(memory.Options{})
-	a := archive.New(archive.Folder(folder), over, secrets.New(keyring), archive.Options{})
+	roles := archive.Store{Archive: over, ArchiveKeys: over, Restored: over, Time: over, Progress: over}
+	a := archive.New(archive.Folder(folder), roles, secrets.New(keyring), archive.Options{})
 	w = newWorldWith(t, over, a, api.Options{})
 	acme = w.tenant("acme")
 	w.want(200, "POST /deliveries/"+acme.delivery+"/cancel", "")

@@ -63,8 +63,9 @@ func newWorldWith(tb testing.TB, over store.Store, archive archives.Archive, opt
 	w := &world{TB: tb, store: over, ids: store.NewIDs(over.Clock().Wall, nil), log: new(buffer), receiver: new(receiver)}
 	w.publisher = &publisher{store: w.store, ids: w.ids}
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
+	roles := expunge.Store{Expunges: over, Ledger: over, Directory: over, Archived: over, Audit: over, Time: over}
 	w.handler = api.New(api.Deps{
-		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(w.store, expunge.Options{}), Archive: archive, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(roles, expunge.Options{}), Archive: archive, IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w

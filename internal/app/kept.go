@@ -48,9 +48,12 @@ func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err erro
 	if a := k.archive.Archive; a != nil { // as an interface, a nil pointer would be an archive
 		toJanitor.Archive, toExpunger.Archive = a, a
 	}
-	k.janitor = janitor.New(k.store, toJanitor)
+	s := k.store
+	k.janitor = janitor.New(janitor.Store{
+		Upkeep: s, Retention: s, Health: s, Time: s, Queue: s, Directory: s, History: s, NoticeLog: s, Rollups: s,
+	}, toJanitor)
 	toExpunger.CancelDeleted = k.janitor.CancelDeleted
-	k.expunger = expunge.New(k.store, toExpunger)
+	k.expunger = expunge.New(expunge.Store{Expunges: s, Ledger: s, Directory: s, Archived: s, Audit: s, Time: s}, toExpunger)
 	return k, nil
 }
 

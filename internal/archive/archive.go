@@ -71,17 +71,19 @@ type Vault interface {
 	DecryptArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) (key [32]byte, err error)
 }
 
-// Store is what an archive needs of a store.
-type Store interface {
+// Store has the roles of a store that an archive works with.
+type Store struct {
 	store.Archive
+	store.ArchiveKeys
 	store.Restored
+	store.Time
+	Progress
+}
 
+// Progress is what an archive needs of [store.Expunges].
+type Progress interface {
 	// NoteExpunge is [store.Expunges]'s.
 	NoteExpunge(ctx context.Context, e postrider.Expunge) error
-	// ReplaceArchivePart is [store.Expunges]'s.
-	ReplaceArchivePart(ctx context.Context, r store.ReplaceArchivePart) error
-	// Now is [store.Upkeep]'s.
-	Now(ctx context.Context) (time.Time, error)
 }
 
 // Options tunes an [Archive]. The zero value is the production default.

@@ -118,7 +118,12 @@ func (w *world) attempt(e postrider.Endpoint, lane postrider.Lane, next postride
 }
 
 func (w *world) open(target archive.Target, opts archive.Options) *archive.Archive {
-	return archive.New(target, w.Store, w.vault, opts)
+	return archive.New(target, of(w.Store), w.vault, opts)
+}
+
+// of returns the roles of a store.
+func of(s store.Store) archive.Store {
+	return archive.Store{Archive: s, ArchiveKeys: s, Restored: s, Time: s, Progress: s}
 }
 
 // later is a time at which today is over.
@@ -385,7 +390,7 @@ func TestAPartThatADyingNodeLeftIsAdopted(t *testing.T) {
 	targets(t, func(t *testing.T, target archive.Target) {
 		w := newWorld(t)
 		w.deliver(0, 10)
-		dying := archive.New(target, &forgetful{w.Store, 1}, w.vault, archive.Options{PartBytes: 1 << 10})
+		dying := archive.New(target, of(&forgetful{w.Store, 1}), w.vault, archive.Options{PartBytes: 1 << 10})
 		if err := all(t.Context(), dying, store.OldEvents); !errors.Is(err, errDied) {
 			t.Fatalf("archive = %v, want that the node died", err)
 		}

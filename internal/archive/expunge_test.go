@@ -248,7 +248,7 @@ func TestAnExpungeGoesOnWhereANodeDied(t *testing.T) {
 			w.deliver(0, 3)
 			w.deliver(1, 3)
 			m := &mortal{target, w.Store, 1000}
-			dying := archive.New(m, m, w.vault, archive.Options{})
+			dying := archive.New(m, of(m), w.vault, archive.Options{})
 			w.archiveAll(dying)
 			e := w.expunge(w.newExpunge(w.events[0][1], postrider.EndpointID{}))
 			m.left = n
@@ -362,7 +362,7 @@ func TestAPartThatADyingNodeLeftIsExpungedToo(t *testing.T) {
 	targets(t, func(t *testing.T, target archive.Target) {
 		w := newWorld(t)
 		w.deliver(0, 10)
-		dying := archive.New(target, &forgetful{w.Store, 1}, w.vault, archive.Options{})
+		dying := archive.New(target, of(&forgetful{w.Store, 1}), w.vault, archive.Options{})
 		if err := all(t.Context(), dying, store.OldEvents); !errors.Is(err, errDied) {
 			t.Fatalf("archive = %v, want that the node died", err)
 		}

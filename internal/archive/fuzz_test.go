@@ -27,7 +27,7 @@ func (k oneKey) DecryptArchiveKey(context.Context, postrider.AccountID, []byte) 
 // read has the size that the manifest says.
 func FuzzManifest(f *testing.F) {
 	key := oneKey{1}
-	a := New(Folder(f.TempDir()), memory.New(memory.Options{}), key, Options{})
+	a := New(Folder(f.TempDir()), Store{ArchiveKeys: memory.New(memory.Options{})}, key, Options{})
 	account := postrider.AccountID{1}
 	p := &pending{accounts: map[postrider.AccountID]*lines{}}
 	event := &postrider.Event{ID: postrider.EventID{1}, Account: account, Type: "order.created", Data: []byte(`{}`)}

@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/store"
 )
 
 // keys opens the keys of accounts. It holds none: the store is asked for each segment, so that
 // a key that was destroyed is gone on every node at once.
 type keys struct {
-	store Store
+	store store.ArchiveKeys
 	vault Vault
 }
 

@@ -99,7 +99,7 @@ func TestANodeThatStoodStillRecordsNoPart(t *testing.T) {
 		w.deliver(0, 10)
 		folder := archive.Folder(t.TempDir())
 		frozen, over := &hung{folder, make(chan struct{}), 1}, &still{Store: w.Store} // its object is written, its manifest is not
-		first, second := archive.New(frozen, over, w.vault, archive.Options{}), w.open(folder, archive.Options{})
+		first, second := archive.New(frozen, of(over), w.vault, archive.Options{}), w.open(folder, archive.Options{})
 		var working sync.WaitGroup
 		var err error
 		working.Go(func() { err = all(t.Context(), first, store.OldEvents) })

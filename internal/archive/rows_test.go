@@ -84,7 +84,7 @@ func TestAPartOfSomeRowsIsNotAdoptedForTheDay(t *testing.T) {
 	w := newWorld(t)
 	w.deliver(1, 5)
 	w.deliver(0, 5)
-	a := archive.New(archive.Folder(t.TempDir()), &forgetful{w.Store, 1}, w.vault, archive.Options{})
+	a := archive.New(archive.Folder(t.TempDir()), of(&forgetful{w.Store, 1}), w.vault, archive.Options{})
 	rows := w.old(0, store.OldEvents)
 	if going, _, err := a.ArchiveRows(t.Context(), store.OldEvents, rows); !errors.Is(err, errDied) || len(going) > 0 {
 		t.Fatalf("archive rows = %d rows, %v, want none, and that the node died", len(going), err)

@@ -42,20 +42,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Store is what a [Runner] needs of a store.
-type Store interface {
-	store.Expunges
+// Store has the roles of a store that a [Runner] works with.
+type Store struct {
+	Expunges store.Expunges // not embedded: one of its verbs has the same name
+	Ledger
+	Directory
+	Archived
+	Audit
+	store.Time
+}
 
-	// Endpoints is [store.Directory]'s.
-	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
-	// PutEndpoint is [store.Directory]'s.
-	PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error)
-	// DeleteAccount is [store.Access]'s.
-	DeleteAccount(ctx context.Context, account postrider.AccountID) error
-	// ArchiveParts is [store.Archive]'s.
-	ArchiveParts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error)
-	// DeleteArchiveKey is [store.Archive]'s.
-	DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (bool, error)
+// Ledger is what a runner needs of [store.Ledger].
+type Ledger interface {
 	// Deliveries is [store.Ledger]'s.
 	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
 	// DeadLetters is [store.Ledger]'s.
@@ -64,10 +62,30 @@ type Store interface {
 	Cancel(ctx context.Context, c store.Cancel) (postrider.Delivery, error)
 	// Discard is [store.Ledger]'s.
 	Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error)
+}
+
+// Directory is what a runner needs of [store.Directory] and [store.Access].
+type Directory interface {
+	// Endpoints is [store.Directory]'s.
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
+	// PutEndpoint is [store.Directory]'s.
+	PutEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error)
+	// DeleteAccount is [store.Access]'s.
+	DeleteAccount(ctx context.Context, account postrider.AccountID) error
+}
+
+// Archived is what a runner needs of [store.Archive] and [store.ArchiveKeys].
+type Archived interface {
+	// ArchiveParts is [store.Archive]'s.
+	ArchiveParts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error)
+	// DeleteArchiveKey is [store.ArchiveKeys]'s.
+	DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (bool, error)
+}
+
+// Audit is what a runner needs of [store.Audit].
+type Audit interface {
 	// AppendAudit is [store.Audit]'s.
 	AppendAudit(ctx context.Context, e postrider.AuditEntry) error
-	// Now returns the store's time.
-	Now(ctx context.Context) (time.Time, error)
 }
 
 // Options tunes a [Runner]. The zero value is the production default, without a list.
@@ -125,7 +143,7 @@ func (r *Runner) Begin(ctx context.Context, e postrider.Expunge) error {
 	if err != nil {
 		return err
 	}
-	if err := r.store.PutExpunge(ctx, e); err != nil {
+	if err := r.store.Expunges.PutExpunge(ctx, e); err != nil {
 		return err
 	}
 	r.begun.Set()
@@ -140,7 +158,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 		return err
 	}
 	for _, e := range listed {
-		if err := r.store.PutExpunge(ctx, e); err != nil {
+		if err := r.store.Expunges.PutExpunge(ctx, e); err != nil {
 			return fmt.Errorf("expunge again what %s lists: %w", r.opts.List, err)
 		}
 	}
@@ -162,7 +180,7 @@ func (r *Runner) Unfinished(ctx context.Context) (n int, err error) {
 // each calls do for every expunge that has not ended.
 func (r *Runner) each(ctx context.Context, do func(postrider.Expunge) error) error {
 	for q := (store.ExpungeQuery{Running: true}); ; {
-		page, err := r.store.Expunges(ctx, q)
+		page, err := r.store.Expunges.Expunges(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -220,7 +238,7 @@ func (r *Runner) goOn(ctx context.Context, e postrider.Expunge, away *error) (mo
 	switch {
 	case *away != nil:
 		e.Archive.Fault = (*away).Error()
-		return false, errors.Join(*away, r.store.NoteExpunge(ctx, e))
+		return false, errors.Join(*away, r.store.Expunges.NoteExpunge(ctx, e))
 	case e.Archive.Done:
 		_, _, err = r.remove(ctx, e) // ends it
 	}
@@ -235,7 +253,7 @@ func (r *Runner) archived(ctx context.Context, e postrider.Expunge) (postrider.E
 			return e, err
 		}
 		e.Archive = postrider.ExpungeArchive{Day: e.Archive.Day, Done: true, Held: len(parts) > 0}
-		return e, r.store.NoteExpunge(ctx, e)
+		return e, r.store.Expunges.NoteExpunge(ctx, e)
 	}
 	begun := time.Now()
 	e, err := r.opts.Archive.Expunge(ctx, e)
@@ -253,13 +271,13 @@ func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.E
 	}
 	if ends := e.Archive.Day.IsZero() || e.Archive.Done; ends && !e.EmptySince.IsZero() {
 		// Nothing was found the last time. If nothing is found now, that was the last row.
-		if err := r.store.Scrub(ctx); err != nil {
+		if err := r.store.Expunges.Scrub(ctx); err != nil {
 			return e, false, err
 		}
 	}
 	for {
 		begun, before := time.Now(), e.Removed.Total()
-		e, err = r.store.ExpungeRows(ctx, store.ExpungeRows{ID: e.ID, Limit: r.opts.Chunk, Settled: postrider.ExpungeSettled})
+		e, err = r.store.Expunges.ExpungeRows(ctx, store.ExpungeRows{ID: e.ID, Limit: r.opts.Chunk, Settled: postrider.ExpungeSettled})
 		switch {
 		case err != nil:
 			return e, false, err

@@ -25,6 +25,11 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
+// of returns the roles of a store.
+func of(s store.Store) expunge.Store {
+	return expunge.Store{Expunges: s, Ledger: s, Directory: s, Archived: s, Audit: s, Time: s}
+}
+
 // world is a store with an account, an endpoint and some events, one of which was delivered.
 type world struct {
 	*testing.T
@@ -104,7 +109,7 @@ func (w *world) run(opts expunge.Options) (r *expunge.Runner, end func()) {
 		_, _, err = w.Store.CancelDeleted(w.Context(), 100)
 		w.ok(err)
 	}
-	r = expunge.New(w.Store, opts)
+	r = expunge.New(of(w.Store), opts)
 	ctx, cancel := context.WithCancel(w.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx) })
@@ -216,7 +221,7 @@ func TestAnExpungeEndsWhenTheFilesOfTheStoreAreCleared(t *testing.T) {
 		w := newWorld(t)
 		held := &reader{Store: w.Store}
 		held.holds.Store(true)
-		r := expunge.New(held, expunge.Options{CancelDeleted: func() {
+		r := expunge.New(of(held), expunge.Options{CancelDeleted: func() {
 			_, err := w.DeleteEndpoints(t.Context(), 100)
 			w.ok(err)
 			_, _, err = w.Store.CancelDeleted(t.Context(), 100)
@@ -246,7 +251,7 @@ func TestARestoredStoreExpungesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		e := w.expunge()
-		w.ok(expunge.New(w.Store, expunge.Options{List: list}).Begin(t.Context(), e))
+		w.ok(expunge.New(of(w.Store), expunge.Options{List: list}).Begin(t.Context(), e))
 		text, err := os.ReadFile(list)
 		w.ok(err)
 		// A crash has cut the write of another one.
@@ -281,10 +286,11 @@ func TestListsThatCannotBeUsed(t *testing.T) {
 	folder := t.TempDir()
 	faulty := filepath.Join(folder, "faulty")
 	w.ok(os.WriteFile(faulty, []byte("{\"id\":\"xpg_01h455vb4pex5vsknk084sn02q\"}\n"), 0o600))
-	if err := expunge.New(w.Store, expunge.Options{List: faulty}).Recover(t.Context()); err == nil || !strings.Contains(err.Error(), "line 1") {
+	err := expunge.New(of(w.Store), expunge.Options{List: faulty}).Recover(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("a line without account: %v", err)
 	}
-	r := expunge.New(w.Store, expunge.Options{List: folder})
+	r := expunge.New(of(w.Store), expunge.Options{List: folder})
 	if err := r.Begin(t.Context(), w.expunge()); !errors.Is(err, postrider.ErrExpungeList) {
 		t.Errorf("a folder was taken for a list: %v", err)
 	}
@@ -302,7 +308,7 @@ func TestObserversHearOfAListThatCannotBeWritten(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "lists")
 		var mu sync.Mutex
 		var failed, succeeded int
-		r := expunge.New(w.Store, expunge.Options{List: filepath.Join(folder, "expunged"), ChoreDone: func(c observe.ChoreDone) {
+		r := expunge.New(of(w.Store), expunge.Options{List: filepath.Join(folder, "expunged"), ChoreDone: func(c observe.ChoreDone) {
 			mu.Lock()
 			defer mu.Unlock()
 			if c.Name == "check expunge list" && c.Err != nil {
@@ -345,7 +351,8 @@ func (w *world) archived() (a *archive.Archive, folder string) {
 	w.ok(err)
 	folder = filepath.Join(w.TempDir(), "archive")
 	w.ok(os.Mkdir(folder, 0o700))
-	a = archive.New(archive.Folder(folder), w.Store, secrets.New(keyring), archive.Options{})
+	roles := archive.Store{Archive: w.Store, ArchiveKeys: w.Store, Restored: w.Store, Time: w.Store, Progress: w.Store}
+	a = archive.New(archive.Folder(folder), roles, secrets.New(keyring), archive.Options{})
 	for _, kind := range []store.Kind{store.OldBodies, store.OldAttempts, store.OldEvents} {
 		for more := true; more; {
 			more, err = a.Archive(w.Context(), kind, time.Now().Add(48*time.Hour))
@@ -445,7 +452,7 @@ func FuzzList(f *testing.F) {
 			t.Fatal(err)
 		}
 		s := memory.New(memory.Options{})
-		if err := expunge.New(s, expunge.Options{List: list}).Recover(t.Context()); err != nil {
+		if err := expunge.New(of(s), expunge.Options{List: list}).Recover(t.Context()); err != nil {
 			return
 		}
 		page, err := s.Expunges(t.Context(), store.ExpungeQuery{})

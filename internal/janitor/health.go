@@ -13,7 +13,7 @@ import (
 )
 
 // assessor is the chore that assesses endpoints whose health may have to change
-// ([store.Upkeep].HealthInputs), in the order of their ids, Options.Chunk of them at a
+// ([store.Health].HealthInputs), in the order of their ids, Options.Chunk of them at a
 // time. After an error it goes on with the endpoint that failed, so that one that cannot
 // be read does not keep the round from ever getting further than the first chunk.
 type assessor struct {

@@ -22,6 +22,11 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
+// of returns the roles of a store.
+func of(s store.Store) janitor.Store {
+	return janitor.Store{Upkeep: s, Retention: s, Health: s, Time: s, Queue: s, Directory: s, History: s, NoticeLog: s, Rollups: s}
+}
+
 // harness is a store with endpoints in trouble, and what janitors of it said.
 type harness struct {
 	*testing.T
@@ -109,7 +114,7 @@ func (w *harness) failing(e postrider.Endpoint) {
 }
 
 // work runs so many janitors at once for d of virtual time.
-func (w *harness) work(janitors int, d time.Duration, s janitor.Store) {
+func (w *harness) work(janitors int, d time.Duration, s store.Store) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
@@ -117,7 +122,7 @@ func (w *harness) work(janitors int, d time.Duration, s janitor.Store) {
 	var all sync.WaitGroup
 	for range janitors {
 		all.Go(func() {
-			if err := janitor.New(s, opts).Run(ctx); err != nil {
+			if err := janitor.New(of(s), opts).Run(ctx); err != nil {
 				w.Errorf("Run = %v, want nil", err)
 			}
 		})
@@ -245,7 +250,7 @@ func TestOfTwoJanitorsOneRecordsAChange(t *testing.T) {
 
 // flakyStore is a store of which one verb fails until a time.
 type flakyStore struct {
-	janitor.Store
+	store.Store
 
 	failing string
 	until   time.Time
@@ -302,7 +307,7 @@ func TestDisableRecordsLogsAndCallsTheHookOnce(t *testing.T) {
 		e := w.endpoint()
 		w.deadLetters(e, 30)
 		w.work(1, time.Minute, w.Store) // which warns
-		j := janitor.New(w.Store, janitor.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear}})
+		j := janitor.New(of(w.Store), janitor.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear}})
 		for range 2 { // the second one finds it disabled
 			w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
 		}
@@ -326,7 +331,7 @@ func TestDisableReachesAPausedEndpointAfterA410Alone(t *testing.T) {
 		e.Status, e.StatusReason = postrider.EndpointPaused, "maintenance"
 		_, err := w.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e})
 		w.ok(err)
-		j := janitor.New(w.Store, janitor.Options{})
+		j := janitor.New(of(w.Store), janitor.Options{})
 		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonFailing))
 		w.same("the status after failures", w.found(e.ID).Status, postrider.EndpointPaused)
 		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
@@ -340,7 +345,7 @@ func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
 		e := w.endpoint()
-		j := janitor.New(overtakenStore{w.Store}, janitor.Options{Hooks: observe.Hooks{HealthChanged: w.hear}})
+		j := janitor.New(of(overtakenStore{w.Store}), janitor.Options{Hooks: observe.Hooks{HealthChanged: w.hear}})
 		w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
 		w.same("what was recorded", w.recorded(e), []string{"0s disabled gone 0"})
 		if w.heard != nil {
@@ -352,7 +357,7 @@ func TestDisableRepeatsWhenAnotherNodeRecordedFirst(t *testing.T) {
 }
 
 // overtakenStore is a store in which another node records every health just before.
-type overtakenStore struct{ janitor.Store }
+type overtakenStore struct{ store.Store }
 
 func (o overtakenStore) PutHealth(ctx context.Context, s postrider.EndpointHealth, notices ...postrider.Notice) error {
 	if err := o.Store.PutHealth(ctx, s, notices...); err != nil {

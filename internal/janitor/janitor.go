@@ -89,31 +89,55 @@ type Archive interface {
 	ArchiveRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error)
 }
 
-// Store is what a [Janitor] needs of a store.
-type Store interface {
+// Store has the roles of a store that a [Janitor] works with.
+type Store struct {
 	store.Upkeep
 	store.Retention
+	store.Health
+	store.Time
+	Queue
+	Directory
+	History
+	NoticeLog
+	Rollups
+}
 
+// Queue is what a janitor needs of [store.Queue].
+type Queue interface {
 	// Clock is [store.Queue]'s.
 	Clock() *store.Clock
+	// Circuits is [store.Queue]'s.
+	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
+}
+
+// Directory is what a janitor needs of [store.Access] and [store.Directory].
+type Directory interface {
 	// Accounts is [store.Access]'s.
 	Accounts(ctx context.Context, q store.AccountQuery) (store.Page[postrider.Account], error)
 	// Endpoints is [store.Directory]'s.
 	Endpoints(ctx context.Context, q store.EndpointQuery) (store.Page[postrider.Endpoint], error)
-	// Circuits is [store.Queue]'s.
-	Circuits(ctx context.Context, q store.CircuitQuery) ([]postrider.Circuit, error)
-	// PutNotices is [store.Notices]'s.
-	PutNotices(ctx context.Context, notices []postrider.Notice) ([]postrider.Notice, error)
-	// Notices is [store.Notices]'s.
-	Notices(ctx context.Context, q store.NoticeQuery) (store.Page[postrider.Notice], error)
+}
+
+// History is what a janitor needs of [store.Ledger].
+type History interface {
 	// HealthHistory is [store.Ledger]'s.
 	HealthHistory(ctx context.Context, q store.HealthQuery) (store.Page[postrider.EndpointHealth], error)
 	// DeadLetters is [store.Ledger]'s.
 	DeadLetters(ctx context.Context, q store.DeadLetterQuery) (store.Page[postrider.DeadLetter], error)
 	// Discard is [store.Ledger]'s.
 	Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error)
-	// ForgetRestored is [store.Restored]'s.
-	ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// NoticeLog is what a janitor needs of [store.Notices].
+type NoticeLog interface {
+	// PutNotices is [store.Notices]'s.
+	PutNotices(ctx context.Context, notices []postrider.Notice) ([]postrider.Notice, error)
+	// Notices is [store.Notices]'s.
+	Notices(ctx context.Context, q store.NoticeQuery) (store.Page[postrider.Notice], error)
+}
+
+// Rollups is what a janitor needs of [store.Rollups].
+type Rollups interface {
 	// RollUp is [store.Rollups]'s.
 	RollUp(ctx context.Context, limit int) (int, error)
 	// ForgetRollups is [store.Rollups]'s.

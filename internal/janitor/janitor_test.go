@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // upkeep is a store with work to do. It notes when each chore was done, in
 // seconds since it was made.
 type upkeep struct {
-	janitor.Store // nil: no other verb is called
+	store.Store // nil: no other verb is called
 
 	start time.Time
 
@@ -196,7 +196,7 @@ func work(t *testing.T, u *upkeep, d time.Duration) {
 			}
 		},
 	}
-	if err := janitor.New(u, janitor.Options{Hooks: hooks}).Run(ctx); err != nil {
+	if err := janitor.New(of(u), janitor.Options{Hooks: hooks}).Run(ctx); err != nil {
 		t.Errorf("Run = %v, want nil", err)
 	}
 }
@@ -277,7 +277,7 @@ func TestADeletedEndpointsDeliveriesAreCancelledAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpkeep()
-		j := janitor.New(u, janitor.Options{})
+		j := janitor.New(of(u), janitor.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), 70*time.Second)
 		defer cancel()
 		var running sync.WaitGroup

@@ -22,7 +22,7 @@ func (p *percent) used() postrider.DiskUse { return postrider.DiskUse(p.Load()) 
 
 // failingNotices is a store in which the first notices cannot be written.
 type failingNotices struct {
-	janitor.Store
+	store.Store
 
 	left atomic.Int64
 }
@@ -78,7 +78,7 @@ func TestAUsedQuotaHasANoticeADay(t *testing.T) {
 		defer cancel()
 		var nodes sync.WaitGroup
 		for range 2 {
-			j := janitor.New(failing, janitor.Options{})
+			j := janitor.New(of(failing), janitor.Options{})
 			nodes.Go(func() {
 				if err := j.Run(ctx); err != nil {
 					w.Errorf("Run = %v", err)

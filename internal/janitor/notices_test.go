@@ -29,14 +29,14 @@ func (w *harness) notified(q store.NoticeQuery) (all []string) {
 }
 
 // run runs so many janitors at once for d of virtual time.
-func (w *harness) run(janitors int, d time.Duration, s janitor.Store, opts janitor.Options) {
+func (w *harness) run(janitors int, d time.Duration, s store.Store, opts janitor.Options) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
 	var all sync.WaitGroup
 	for range janitors {
 		all.Go(func() {
-			if err := janitor.New(s, opts).Run(ctx); err != nil {
+			if err := janitor.New(of(s), opts).Run(ctx); err != nil {
 				w.Errorf("Run = %v, want nil", err)
 			}
 		})
@@ -85,7 +85,7 @@ func TestA410HasANoticeAndSoHasARecovery(t *testing.T) {
 			defer mu.Unlock()
 			heard = append(heard, string(n.Kind))
 		}}}
-		j := janitor.New(w.Store, opts)
+		j := janitor.New(of(w.Store), opts)
 		for range 2 {
 			w.ok(j.Disable(t.Context(), gone.ID, postrider.ReasonGone))
 		}
@@ -189,7 +189,7 @@ func TestDeadLettersThatAreDiscardedAreToldOfBefore(t *testing.T) {
 
 // lockedStore is a store of which one verb fails for some time.
 type lockedStore struct {
-	janitor.Store
+	store.Store
 
 	until time.Time
 }
@@ -226,7 +226,7 @@ func TestAChoreThatKeepsFailingHasANoticeADay(t *testing.T) {
 }
 
 // hangingStore is a store in which notices hang.
-type hangingStore struct{ janitor.Store }
+type hangingStore struct{ store.Store }
 
 func (hangingStore) PutNotices(ctx context.Context, _ []postrider.Notice) ([]postrider.Notice, error) {
 	<-ctx.Done()
@@ -262,7 +262,7 @@ func TestNothingWaitsForANoticeThatHangs(t *testing.T) {
 
 // countingStore counts the rows that calls of the chores read and write.
 type countingStore struct {
-	janitor.Store
+	store.Store
 
 	mu      sync.Mutex
 	written map[time.Duration]int // notices and changes of health, by the 10 ms in which they were written

@@ -215,7 +215,7 @@ func (m *month) clean(chores int) {
 	if m.archive != nil {
 		to = m.archive
 	}
-	j := janitor.New(m, janitor.Options{
+	j := janitor.New(of(m), janitor.Options{
 		Archive: to,
 		Keep:    janitor.Keep{Events: 5 * aDay, Attempts: 10 * aDay, Bodies: 5 * aDay, DeadLetters: 12 * aDay},
 		Hooks: observe.Hooks{ChoreDone: func(c observe.ChoreDone) {
@@ -331,7 +331,8 @@ func TestOverAMonthNothingIsDeletedThatIsNotArchived(t *testing.T) {
 			t.Parallel()
 			m := newMonth(t, open(t), days)
 			defer func() { m.ok(m.Close()) }()
-			m.archive = archive.New(archive.Folder(t.TempDir()), m, secrets.New(keyring), archive.Options{PartBytes: 4 << 10})
+			roles := archive.Store{Archive: m, ArchiveKeys: m, Restored: m, Time: m, Progress: m}
+			m.archive = archive.New(archive.Folder(t.TempDir()), roles, secrets.New(keyring), archive.Options{PartBytes: 4 << 10})
 			for range days - 2 {
 				m.live()
 				m.clean(chores)
@@ -394,7 +395,7 @@ func TestADeadLetterThatNobodyResolvesIsDiscardedInTime(t *testing.T) {
 		work := func(d time.Duration) {
 			ctx, cancel := context.WithTimeout(w.Context(), d)
 			defer cancel()
-			j := janitor.New(w.Store, janitor.Options{Every: time.Hour, Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil))})
+			j := janitor.New(of(w.Store), janitor.Options{Every: time.Hour, Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil))})
 			w.ok(j.Run(ctx))
 		}
 		unresolved := func() int {

@@ -10,8 +10,8 @@ import (
 )
 
 // Archive keeps the parts of what is copied to the archive before [Retention.DeleteOld]
-// deletes it, and the keys that the copies are encrypted with. Package archive makes the
-// copies; [ArchiveDay] counts their rows. See docs/operate/archive.md.
+// deletes it. Package archive makes the copies; [ArchiveDay] counts their rows. See
+// docs/operate/archive.md.
 //
 // Three kinds are archived: OldEvents, OldAttempts and OldBodies. A day of a kind is copied in
 // parts, each the rows of a range of ids. Day is the day of UTC in which the ids were made.
@@ -31,13 +31,20 @@ type Archive interface {
 	// PutArchivePart records a part that is written and was read back; see [ArchiveDay].Record.
 	PutArchivePart(ctx context.Context, p ArchivePart) error
 
+	// ReplaceArchivePart records an object in place of another one that has more records, and adds
+	// their number to the count of an expunge, in one step; see [ArchiveDay].Replace.
+	ReplaceArchivePart(ctx context.Context, r ReplaceArchivePart) error
+
 	// RedoArchiveDay has the rows of a day archived again that are left, and returns the parts that
 	// are forgotten by that; see [ArchiveDay].Redo.
 	RedoArchiveDay(ctx context.Context, kind Kind, day time.Time) ([]ArchivePart, error)
 
 	// ArchiveParts lists parts by kind, day and number, from the one after q.After.
 	ArchiveParts(ctx context.Context, q ArchiveParts) ([]ArchivePart, error)
+}
 
+// ArchiveKeys keeps the keys that archives are encrypted with.
+type ArchiveKeys interface {
 	// ArchiveKey returns the encrypted key of an account's archives, or postrider.ErrNotFound.
 	// EncryptedValues lists these keys too.
 	ArchiveKey(ctx context.Context, account postrider.AccountID) ([]byte, error)
@@ -96,6 +103,15 @@ func (r ArchivedRow) Name() OldRow {
 	return OldRow{ID: r.ID()}
 }
 
+// ReplaceArchivePart asks for another record of a part. Both have the same Kind, Day, Number,
+// After and Last.
+type ReplaceArchivePart struct {
+	Part    ArchivePart         // as it is recorded
+	With    ArchivePart         // in its place; without an Object: no record is left, and the part is forgotten
+	Fewer   int64               // records that With has not
+	Expunge postrider.ExpungeID // whose count grows by that; zero: none
+}
+
 // ArchiveParts asks for parts. A zero Kind or time does not filter.
 type ArchiveParts struct {
 	Kind     Kind
@@ -145,10 +161,6 @@ type Restored interface {
 
 	// RestoredRecords lists restored records by id and then by number, oldest first.
 	RestoredRecords(ctx context.Context, q RestoredQuery) (Page[RestoredRecord], error)
-
-	// ForgetRestored deletes up to limit records that were restored before the time, and returns
-	// how many.
-	ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // RestoredRecord is a record that was read from the archive.

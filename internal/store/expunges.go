@@ -45,19 +45,6 @@ type Expunges interface {
 	// NoteExpunge stores e.Archive: how far an expunge has got in the archive. It changes nothing
 	// if the expunge has found rows since e.EmptySince, or has ended.
 	NoteExpunge(ctx context.Context, e postrider.Expunge) error
-
-	// ReplaceArchivePart records an object in place of another one that has more records, and adds
-	// their number to the count of an expunge, in one step; see [ArchiveDay].Replace.
-	ReplaceArchivePart(ctx context.Context, r ReplaceArchivePart) error
-}
-
-// ReplaceArchivePart asks for another record of a part. Both have the same Kind, Day, Number,
-// After and Last.
-type ReplaceArchivePart struct {
-	Part    ArchivePart         // as it is recorded
-	With    ArchivePart         // in its place; without an Object: no record is left, and the part is forgotten
-	Fewer   int64               // records that With has not
-	Expunge postrider.ExpungeID // whose count grows by that; zero: none
 }
 
 // ExpungeQuery filters expunges; a zero field does not filter.

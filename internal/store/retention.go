@@ -60,6 +60,10 @@ type Retention interface {
 	// A key that a publish uses meanwhile stays.
 	ForgetOrderingKeys(ctx context.Context, after OrderingKey, limit int) (OrderingKey, error)
 
+	// ForgetRestored deletes up to limit records that were restored before the time, and returns
+	// how many.
+	ForgetRestored(ctx context.Context, before time.Time, limit int) (int, error)
+
 	// Shrink gives up to limit free pages of the store's file back to the file system, and
 	// returns how many. As long as less than a quarter of the file is free, it keeps the
 	// pages for new rows.

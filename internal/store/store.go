@@ -65,11 +65,15 @@ type Store interface {
 	Replays
 	Rollups
 	Upkeep
+	Health
+	Probes
+	Time
 	Holding
 	Retention
 	Notices
 	Quotas
 	Archive
+	ArchiveKeys
 	Restored
 	Expunges
 
@@ -486,7 +490,10 @@ type Upkeep interface {
 
 	// MakePartitions creates the partitions of the coming days, if the store has partitions.
 	MakePartitions(ctx context.Context) error
+}
 
+// Probes tell whether a store works.
+type Probes interface {
 	// CheckTables returns an error unless the tables are those of this program, or of a later
 	// program that allows this one beside it.
 	CheckTables(ctx context.Context) error
@@ -495,7 +502,10 @@ type Upkeep interface {
 	// space is not 0 and the database is on another machine, the disk there must have room for that
 	// many bytes; otherwise the error is ErrFull.
 	ProbeWrite(ctx context.Context, space int) error
+}
 
+// Health keeps what the failures of endpoints have led to.
+type Health interface {
 	// HealthInputs returns the inputs of [postrider.HealthInput.Assess] for the endpoints whose
 	// health may have to change. These are the endpoints that are not deleted and have a dead letter
 	// of the last [postrider.HealthSpan], a failing circuit, or a health other than healthy. The
@@ -513,7 +523,10 @@ type Upkeep interface {
 	// postrider.ErrConflict.
 	// The notices of the change are stored in the same transaction, as PutNotices does.
 	PutHealth(ctx context.Context, h postrider.EndpointHealth, notices ...postrider.Notice) error
+}
 
+// Time is the time of a store.
+type Time interface {
 	// Now returns the store's time of day, and corrects the Clock by it.
 	Now(ctx context.Context) (time.Time, error)
 }

@@ -71,7 +71,8 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 		tb.Fatal(err)
 	}
 	w.folder = tb.TempDir()
-	w.archive = archive.New(archive.Folder(w.folder), over, secrets.New(keyring), archive.Options{})
+	roles := archive.Store{Archive: over, ArchiveKeys: over, Restored: over, Time: over, Progress: over}
+	w.archive = archive.New(archive.Folder(w.folder), roles, secrets.New(keyring), archive.Options{})
 	deps := api.Deps{
 		Stores: storesOf(over), Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
 	}

@@ -207,7 +207,7 @@ func (d *deletable) deleted(id store.RowID, rows int) {
 	})
 }
 
-// ArchiveKey implements [store.Archive].
+// ArchiveKey implements [store.ArchiveKeys].
 func (s *Store) ArchiveKey(_ context.Context, account postrider.AccountID) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Store) ArchiveKey(_ context.Context, account postrider.AccountID) ([]by
 	return bytes.Clone(*key), nil
 }
 
-// PutArchiveKey implements [store.Archive].
+// PutArchiveKey implements [store.ArchiveKeys].
 func (s *Store) PutArchiveKey(_ context.Context, account postrider.AccountID, encrypted []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *Store) PutArchiveKey(_ context.Context, account postrider.AccountID, en
 	return encrypted, nil
 }
 
-// DeleteArchiveKey implements [store.Archive].
+// DeleteArchiveKey implements [store.ArchiveKeys].
 func (s *Store) DeleteArchiveKey(_ context.Context, account postrider.AccountID) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *Store) RestoredRecords(_ context.Context, q store.RestoredQuery) (store
 	return store.Cut(found, q.Paging, store.RestoredKey), nil
 }
 
-// ForgetRestored implements [store.Restored].
+// ForgetRestored implements [store.Retention].
 func (s *Store) ForgetRestored(_ context.Context, before time.Time, limit int) (forgotten int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,7 +63,7 @@ func (s *Store) NoteExpunge(_ context.Context, e postrider.Expunge) error {
 // Scrub does nothing: memory has no files.
 func (s *Store) Scrub(context.Context) error { return nil }
 
-// ReplaceArchivePart implements [store.Expunges].
+// ReplaceArchivePart implements [store.Archive].
 func (s *Store) ReplaceArchivePart(_ context.Context, r store.ReplaceArchivePart) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

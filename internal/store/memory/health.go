@@ -38,7 +38,7 @@ func (e *endpoint) health() (now postrider.EndpointHealth) {
 	return now
 }
 
-// PutHealth implements [store.Upkeep].
+// PutHealth implements [store.Health].
 func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth, notices ...postrider.Notice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Store) PutHealth(_ context.Context, health postrider.EndpointHealth, no
 	return nil
 }
 
-// HealthInputs implements [store.Upkeep].
+// HealthInputs implements [store.Health].
 func (s *Store) HealthInputs(_ context.Context, after postrider.EndpointID, limit int) (inputs []postrider.HealthInput, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -120,5 +120,5 @@ func (s *Store) CheckTables(context.Context) error { return nil }
 // ProbeWrite does nothing, because memory can always be written.
 func (s *Store) ProbeWrite(context.Context, int) error { return nil }
 
-// Now implements [store.Upkeep].
+// Now implements [store.Time].
 func (s *Store) Now(context.Context) (time.Time, error) { return s.wall(), nil }

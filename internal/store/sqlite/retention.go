@@ -202,7 +202,7 @@ const forgetRestoredSQL = `
 	delete from restored_records where (id, number, kind) in (
 		select id, number, kind from restored_records where at < @before order by at limit @limit)`
 
-// ForgetRestored deletes restored records; see [store.Restored].
+// ForgetRestored deletes restored records; see [store.Retention].
 func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (_ int, err error) {
 	defer s.calls.Begin("ForgetRestored").End(&err, "forget restored records")
 	return s.forget(ctx, limit, query{forgetRestoredSQL, []any{sql.Named("before", micros(before))}})

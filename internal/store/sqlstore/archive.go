@@ -73,7 +73,7 @@ const (
 	deleteArchiveKeySQL = `delete from archive_keys where account = @account`
 )
 
-// ArchiveKey returns the key of an account's archives; see [store.Archive].
+// ArchiveKey returns the key of an account's archives; see [store.ArchiveKeys].
 func (v Verbs) ArchiveKey(ctx context.Context, account postrider.AccountID) (_ []byte, err error) {
 	defer v.calls.Begin("ArchiveKey").End(&err, "read archive key")
 	key, err := archiveKey(ctx, v.db, account)
@@ -84,7 +84,7 @@ func archiveKey(ctx context.Context, db Querier, account postrider.AccountID) ([
 	return one(ctx, db, Query{archiveKeySQL, Args{"account": account}}, func(row Row, key *[]byte) error { return row.Scan(key) })
 }
 
-// PutArchiveKey stores the first key of an account's archives; see [store.Archive]. It reads
+// PutArchiveKey stores the first key of an account's archives; see [store.ArchiveKeys]. It reads
 // after the insert has waited for a concurrent one.
 func (v Verbs) PutArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) (stored []byte, err error) {
 	defer v.calls.Begin("PutArchiveKey").End(&err, "put archive key")
@@ -98,7 +98,7 @@ func (v Verbs) PutArchiveKey(ctx context.Context, account postrider.AccountID, e
 	return stored, err
 }
 
-// DeleteArchiveKey deletes the key of an account's archives; see [store.Archive].
+// DeleteArchiveKey deletes the key of an account's archives; see [store.ArchiveKeys].
 func (v Verbs) DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (deleted bool, err error) {
 	defer v.calls.Begin("DeleteArchiveKey").End(&err, "delete archive key")
 	n, err := v.db.Exec(ctx, Once, Query{deleteArchiveKeySQL, Args{"account": account}})

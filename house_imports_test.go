@@ -140,7 +140,7 @@ var moreTestImports = []struct{ folder, allowed, why string }{
 	{"internal/notify", "~/internal/ingest ~/internal/routing ~/internal/schedule", "publishes through a real ingest"},
 	{"internal/inspect", "~/internal/webhook ~/internal/egress", "signs as production does"},
 	{"internal/messenger", "~/internal/secrets github.com/emersion/go-smtp", "signs with a real vault, and says what a mail server refuses"},
-	{"internal/archive", "~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5 github.com/johannesboyne/gofakes3", "encrypts as production does, to a server that speaks S3"},
+	{"internal/archive", "~/internal/expunge ~/internal/janitor ~/internal/secrets ~/internal/store/postgres ~/internal/store/sqlite github.com/jackc/pgx/v5 github.com/johannesboyne/gofakes3", "lives through days with retention and expunges, encrypts as production does, to a server that speaks S3"},
 	{"internal/app", "~/client github.com/alecthomas/kong github.com/emersion/go-smtp github.com/jackc/pgx/v5 github.com/johannesboyne/gofakes3 go.opentelemetry.io/proto/otlp golang.org/x/sync google.golang.org/protobuf", "calls the server that it runs, changes tables under it, reads the spans that it sends, and has doctor ask a mail server and one that speaks S3"},
 	{
 		"internal/doctor/facts", "github.com/alecthomas/kong github.com/emersion/go-smtp github.com/johannesboyne/gofakes3 go.opentelemetry.io/proto/otlp google.golang.org/protobuf",

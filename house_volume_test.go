@@ -16,9 +16,9 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
 // ADR with the reason.
 const (
-	budgetLines   = 68_452  // of product code, without blanks and comments
-	budgetTokens  = 521_460 // of product code, without comments
-	budgetColumns = 1_599   // lines of Go that are longer than columns
+	budgetLines   = 68_390  // of product code, without blanks and comments
+	budgetTokens  = 520_851 // of product code, without comments
+	budgetColumns = 1_577   // lines of Go that are longer than columns
 )
 
 // longestFunction is the greatest number of lines of a function of the product.
@@ -128,7 +128,6 @@ const width = 9
 var wide = map[string]int{
 	"internal/store.Store":               125,
 	"internal/store/storetest.NodeStore": 131,
-
 }
 
 // TestHouseInterfacesAreSmall counts the methods of each interface, including methods of embedded

@@ -102,6 +102,12 @@ func (w *world) expunge() postrider.Expunge {
 
 // run runs a runner until the end of the returned function.
 func (w *world) run(opts expunge.Options) (r *expunge.Runner, end func()) {
+	r = w.runner(opts)
+	return r, w.start(r)
+}
+
+// runner returns a runner that does not run yet.
+func (w *world) runner(opts expunge.Options) *expunge.Runner {
 	opts.Log = slog.New(slog.NewTextHandler(&w.log, nil))
 	opts.CancelDeleted = func() {
 		_, err := w.DeleteEndpoints(w.Context(), 100)
@@ -109,11 +115,15 @@ func (w *world) run(opts expunge.Options) (r *expunge.Runner, end func()) {
 		_, _, err = w.Store.CancelDeleted(w.Context(), 100)
 		w.ok(err)
 	}
-	r = expunge.New(of(w.Store), opts)
+	return expunge.New(of(w.Store), opts)
+}
+
+// start lets the runner run, and returns a function that ends it.
+func (w *world) start(r *expunge.Runner) (end func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx) })
-	return r, func() { cancel(); running.Wait() }
+	return func() { cancel(); running.Wait() }
 }
 
 // left returns how many events and deliveries are stored, and the expunges.
@@ -260,13 +270,13 @@ func TestARestoredStoreExpungesAgain(t *testing.T) {
 		restored := newWorld(t) // it has the same objects
 		restored.endpoint.Account = e.Account
 		w.ok(restored.PutAccount(t.Context(), postrider.Account{ID: e.Account, Name: "Eve Ltd."}))
-		r, end := restored.run(expunge.Options{List: list})
-		defer end()
+		r := restored.runner(expunge.Options{List: list})
 		w.ok(r.Recover(t.Context()))
 		w.ok(r.Recover(t.Context())) // at each start
 		if n, err := r.Unfinished(t.Context()); n != 1 || err != nil {
 			t.Fatalf("unfinished: %d, %v, want 1", n, err)
 		}
+		defer restored.start(r)()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if n, err := r.Unfinished(t.Context()); n != 0 || err != nil {

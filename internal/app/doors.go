@@ -19,7 +19,7 @@ import (
 
 	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/health"
-	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/page"
 )
 
 // doors are the two listeners of a server.
@@ -30,7 +30,7 @@ type doors struct {
 
 // bind binds both listeners, or none.
 func (d *doors) bind(ctx context.Context, b base) (err error) {
-	d.gate.set(starting{rest.Starting(b.logOf("api")), web.Starting(web.Options{Version: Version(), Log: b.logOf("web")})})
+	d.gate.set(starting{rest.Starting(b.logOf("api")), page.Starting(page.Options{Version: Version(), Log: b.logOf("web")})})
 	if d.api, err = listen(ctx, b.config.Listen, &d.gate, b.log.With("server", "api")); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}

@@ -11,15 +11,17 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api"
 	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
-	"github.com/postrider/postrider/internal/api/notices"
+	apinotices "github.com/postrider/postrider/internal/api/notices"
 	"github.com/postrider/postrider/internal/api/sessions"
 	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/identity"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/secrets"
-	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/access"
+	"github.com/postrider/postrider/internal/web/notices"
+	"github.com/postrider/postrider/internal/web/page"
 )
 
 // front is the handler of the API listener: the API, and the pages at all other paths.
@@ -32,11 +34,13 @@ type front struct {
 // newFront returns the handler of the API and of the pages, which call it inside the
 // process.
 func newFront(b base, k *kept, handler *api.Handler) *front {
-	sessions := people{handler.Sessions(), k.store}
 	return &front{Handler: handler, pages: web.New(web.Deps{
-		API: handler.As, Share: handler.Share, Sessions: sessions, Readers: readers{handler.Readers()}, Brand: k.store,
-		Standard: apiendpoints.StandardPolicy(), Now: k.store.Clock().Wall, Live: liveAttempts{b.watchers.live},
-		Identity: identityOf(b.config.OIDCConfig, b.publicURL, sessions),
+		Deps: page.Deps{
+			API: handler.As, Share: handler.Share, Sessions: handler.Sessions(), Brand: k.store,
+			Standard: apiendpoints.StandardPolicy(), Now: k.store.Clock().Wall,
+		},
+		Readers: readers{handler.Readers()}, Live: liveAttempts{b.watchers.live},
+		Identity: identityOf(b.config.OIDCConfig, b.publicURL, handler.Sessions()),
 	}, web.Options{
 		PublicURL: b.publicURL, AllowHTTP: b.config.AllowsHTTP(), Emails: b.sendsEmails(),
 		TrustedProxies: b.config.TrustedProxies, Version: Version(), Log: b.logOf("web"),
@@ -97,73 +101,23 @@ func (s starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // liveAttempts is a hub in the form that the pages need.
 type liveAttempts struct{ hub *live.Hub }
 
-// Subscribe implements [web.Live].
+// Subscribe implements [web.Deps].Live.
 func (l liveAttempts) Subscribe(ctx context.Context, w observe.Watch) func() ([]observe.Attempted, int, error) {
 	s := l.hub.Subscribe(ctx, w)
 	return func() ([]observe.Attempted, int, error) { return s.Next(ctx) }
 }
 
 // readers gives the pages the links of emails in their own form.
-type readers struct{ *notices.Readers }
+type readers struct{ *apinotices.Readers }
 
-// Find implements [web.Readers].
-func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (web.Reader, error) {
+// Find implements [notices.Readers].
+func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (notices.Reader, error) {
 	d, link, err := r.Readers.Find(ctx, action, text)
-	return web.Reader{Address: d.Address, Kind: link.Kind, Language: d.Language, Operator: d.Account.IsZero()}, err
-}
-
-// people gives the pages the sessions of the API in their own form.
-type people struct {
-	*sessions.Sessions
-
-	settings store.PortalSettings
-}
-
-// Login implements [web.Sessions].
-func (p people) Login(ctx context.Context, key string, from netip.Addr) (string, web.Session, error) {
-	token, made, err := p.Sessions.Login(ctx, key, from)
-	session, err := p.view(ctx, made, err)
-	return token, session, err
-}
-
-// Entry implements [web.Sessions].
-func (p people) Entry(ctx context.Context, code string) (web.Session, error) {
-	made, err := p.Sessions.Entry(ctx, code)
-	return p.view(ctx, made, err)
-}
-
-// Redeem implements [web.Sessions].
-func (p people) Redeem(ctx context.Context, code string, from netip.Addr) (string, web.Session, error) {
-	token, made, err := p.Sessions.Redeem(ctx, code, from)
-	session, err := p.view(ctx, made, err)
-	return token, session, err
-}
-
-// Find implements [web.Sessions].
-func (p people) Find(ctx context.Context, token string) (web.Session, error) {
-	found, err := p.Sessions.Find(ctx, token)
-	return p.view(ctx, found, err)
-}
-
-// view turns the result of a call into a session for the pages. The embedders are the present
-// ones: an origin that the operator removes can no longer show sessions that are open.
-func (p people) view(ctx context.Context, s postrider.Session, err error) (web.Session, error) {
-	if err != nil {
-		return web.Session{}, err
-	}
-	session := web.Session{Caller: s.Caller(), ExpiresAt: s.ExpiresAt, Language: s.Locale, Portal: s.Kind == postrider.SessionPortal}
-	if s.Embedded {
-		settings, err := p.settings.Portal(ctx)
-		if err != nil {
-			return web.Session{}, err
-		}
-		session.Embedders = settings.FrameOrigins
-	}
-	return session, nil
+	return notices.Reader{Address: d.Address, Kind: link.Kind, Language: d.Language, Operator: d.Account.IsZero()}, err
 }
 
 // identityOf returns the login by the identity provider. nil: there is no provider.
-func identityOf(c config.OIDCConfig, publicURL string, sessions people) web.Identity {
+func identityOf(c config.OIDCConfig, publicURL string, sessions *sessions.Sessions) access.Identity {
 	if c.OIDCIssuer == "" {
 		return nil
 	}
@@ -176,25 +130,23 @@ func identityOf(c config.OIDCConfig, publicURL string, sessions people) web.Iden
 
 // directory gives the pages the identity provider, with sessions for its people.
 type directory struct {
-	people   people
+	sessions *sessions.Sessions
 	provider *identity.Provider
 }
 
-// Begin implements [web.Identity].
+// Begin implements [access.Identity].
 func (d directory) Begin(ctx context.Context, from netip.Addr) (to, attempt string, err error) {
-	if err := d.people.BeginLogin(from); err != nil {
+	if err := d.sessions.BeginLogin(from); err != nil {
 		return "", "", err
 	}
 	return d.provider.Begin(ctx)
 }
 
-// Finish implements [web.Identity].
-func (d directory) Finish(ctx context.Context, attempt string, query url.Values, from netip.Addr) (string, web.Session, error) {
-	token, made, err := d.people.LoginAs(ctx, from, func(ctx context.Context) (postrider.Session, error) {
+// Finish implements [access.Identity].
+func (d directory) Finish(ctx context.Context, attempt string, query url.Values, from netip.Addr) (string, postrider.Session, error) {
+	return d.sessions.LoginAs(ctx, from, func(ctx context.Context) (postrider.Session, error) {
 		return d.provider.Finish(ctx, attempt, query)
 	})
-	session, err := d.people.view(ctx, made, err)
-	return token, session, err
 }
 
 // reencrypter gives the API the re-encryption of [secrets.Secrets] with the API's

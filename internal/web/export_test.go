@@ -1,32 +1,24 @@
 package web
 
+import "github.com/postrider/postrider/internal/web/live"
+
 // OnMissingText sets what is called for a key that a catalogue does not have.
 func OnMissingText(h *Handler, missing func(key string)) {
-	for _, c := range h.texts.catalogues {
-		c.missing = missing
+	for _, c := range h.Texts.Catalogues {
+		c.Missing = missing
 	}
 }
 
-// Patterns lists the routes of all pages.
-func (h *Handler) Patterns() []string { return h.patterns }
+// Watch sets what hands out the attempts.
+func (h *Handler) Watch(from live.Attempts) { h.live.From = from }
 
 // Catalogues returns the keys of each language.
 func (h *Handler) Catalogues() map[string][]string {
 	keys := map[string][]string{}
-	for language, c := range h.texts.catalogues {
-		for key := range c.texts {
+	for language, c := range h.Texts.Catalogues {
+		for key := range c.Under("") {
 			keys[language] = append(keys[language], key)
 		}
 	}
 	return keys
-}
-
-// OptionNames lists the options of the form of an endpoint.
-func OptionNames() (names []string) {
-	for _, group := range optionGroups {
-		for _, o := range group.options {
-			names = append(names, o.name)
-		}
-	}
-	return names
 }

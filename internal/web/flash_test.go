@@ -19,7 +19,7 @@ func TestOnlyThePageOfAFormShowsItsMessage(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	const message = "The endpoint is paused. Its deliveries wait."
 	form := w.as("operator", "POST /dashboard/endpoints/"+e.ID.String()+"/pause", nil)
-	get := func(path string, header http.Header) page {
+	get := func(path string, header http.Header) response {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
 		r.AddCookie(&http.Cookie{Name: "postrider-dashboard", Value: "operator"})
 		for _, c := range form.cookie {
@@ -29,7 +29,7 @@ func TestOnlyThePageOfAFormShowsItsMessage(t *testing.T) {
 		return w.send(r)
 	}
 	leads := form.header.Get("Location")
-	for name, other := range map[string]page{
+	for name, other := range map[string]response{
 		"the page of another tab":             get("/dashboard/endpoints", nil),
 		"the same page, which renews itself,": get(leads, http.Header{"Postrider-Renewal": {"yes"}}),
 	} {

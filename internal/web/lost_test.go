@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/page"
 )
 
 // A path that no page has keeps the menu of a person who is logged in, and shows nothing
@@ -66,13 +67,13 @@ func TestASlashLeadsToTheFirstPage(t *testing.T) {
 // While the store is not open, every page is a 503 that says so, with its stylesheet.
 func TestEveryPageSaysThatTheServerStarts(t *testing.T) {
 	t.Parallel()
-	starting := web.Starting(web.Options{})
-	get := func(method, path, language string) page {
+	starting := page.Starting(web.Options{})
+	get := func(method, path, language string) response {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 		r.Header.Set("Accept-Language", language)
 		rec := httptest.NewRecorder()
 		starting.ServeHTTP(rec, r)
-		return page{status: rec.Code, header: rec.Header(), html: rec.Body.String()}
+		return response{status: rec.Code, header: rec.Header(), html: rec.Body.String()}
 	}
 	for _, route := range []string{"GET /", "GET /dashboard/endpoints", "GET /portal", "POST /login", "GET /portal/enter/code"} {
 		method, path, _ := strings.Cut(route, " ")

@@ -17,7 +17,7 @@ import (
 )
 
 // reviewed returns the lines of the review of changes, without their marks.
-func (p page) reviewed() []string {
+func (p response) reviewed() []string {
 	_, review, _ := strings.Cut(p.html, `<div class="flash busy"`)
 	review, _, _ = strings.Cut(review, "</ul>")
 	var lines []string

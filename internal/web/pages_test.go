@@ -136,7 +136,7 @@ var (
 )
 
 // checkHTML checks what holds for every page.
-func checkHTML(t *testing.T, p page) {
+func checkHTML(t *testing.T, p response) {
 	t.Helper()
 	for _, found := range append(inline.FindAllString(p.html, -1), script.FindAllString(p.html, -1)...) {
 		t.Errorf("the page has inline code: %s", found)
@@ -179,7 +179,7 @@ func TestPagesNeedASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	fill := regexp.MustCompile(`\{[a-z_]+\}`)
-	for _, pattern := range w.web.Patterns() {
+	for _, pattern := range w.web.Patterns {
 		method, path, _ := strings.Cut(fill.ReplaceAllString(pattern, "x"), " ")
 		if !strings.HasPrefix(path, "/dashboard") && (!strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter") || strings.HasPrefix(path, "/portal/brand")) {
 			continue
@@ -315,8 +315,11 @@ func TestPortalLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{PublicURL: "https://hooks.example"})
 	s := w.sessions.of["customer"]
-	s.Embedders = []string{"https://app.example"}
+	s.Embedded = true
 	w.sessions.of["customer"] = s
+	if err := w.store.PutPortal(t.Context(), postrider.Portal{FrameOrigins: []string{"https://app.example"}}); err != nil {
+		t.Fatal(err)
+	}
 	const link = "/portal/enter/code-of-customer"
 	for range 2 { // a scanner of mails opens it, too
 		got := w.see("nobody", link)

@@ -18,6 +18,7 @@ import (
 	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/page"
 )
 
 // catalogue adds types to the catalogue, one without an example.
@@ -244,7 +245,7 @@ func TestASecondAccountSeesNothing(t *testing.T) {
 		"{account}": w.account.ID.String(), "{replay}": replay.ID.String(), "{request}": w.hostileInspector("{request}"),
 	}
 	before, _ := w.admin.Endpoint(t.Context(), e.ID)
-	for _, pattern := range w.web.Patterns() {
+	for _, pattern := range w.web.Patterns {
 		method, path, _ := strings.Cut(pattern, " ")
 		if !strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter") || strings.HasPrefix(path, "/portal/brand") {
 			continue
@@ -442,10 +443,10 @@ func TestThePortalReadsListsAndNoSingleEvents(t *testing.T) {
 	}
 	paid := w.publish("invoice.paid", `{}`)
 	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
-	calls := &callCounter{next: w.api.As(w.sessions.of["customer"].Caller)}
-	pages := web.New(web.Deps{
+	calls := &callCounter{next: w.api.As(w.sessions.of["customer"].Caller())}
+	pages := web.New(web.Deps{Deps: page.Deps{
 		API: func(postrider.Caller) http.RoundTripper { return calls }, Sessions: w.sessions, Standard: apiendpoints.StandardPolicy(),
-	}, web.Options{AllowHTTP: true})
+	}}, web.Options{AllowHTTP: true})
 	see := func(path string) string {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, http.NoBody)
 		r.AddCookie(&http.Cookie{Name: "postrider-portal", Value: "customer"})

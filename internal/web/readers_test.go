@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/api/notices"
+	apinotices "github.com/postrider/postrider/internal/api/notices"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/notices"
 )
 
 // readers are those of a real API, in the form of the pages.
-type readers struct{ *notices.Readers }
+type readers struct{ *apinotices.Readers }
 
-func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (web.Reader, error) {
+func (r readers) Find(ctx context.Context, action postrider.LinkAction, text string) (notices.Reader, error) {
 	d, link, err := r.Readers.Find(ctx, action, text)
-	return web.Reader{Address: d.Address, Kind: link.Kind, Language: d.Language, Operator: d.Account.IsZero()}, err
+	return notices.Reader{Address: d.Address, Kind: link.Kind, Language: d.Language, Operator: d.Account.IsZero()}, err
 }
 
 // linked stores a destination of the world's account with a hostile address, and returns it

@@ -14,7 +14,7 @@ import (
 )
 
 // lacks ends with an error for each text that the page has.
-func (p page) lacks(t *testing.T, texts ...string) {
+func (p response) lacks(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if strings.Contains(p.html, text) {
@@ -131,7 +131,7 @@ func TestTheOverviewSaysHowWebhooksAre(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, web.Options{})
-		after := func(span time.Duration) page { // the overview keeps its numbers for a second
+		after := func(span time.Duration) response { // the overview keeps its numbers for a second
 			time.Sleep(span)
 			return w.see("operator", "/dashboard")
 		}

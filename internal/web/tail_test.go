@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store/memory"
 	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/page"
 )
 
 // oneAttempt hands out one attempt to each that watches.
@@ -99,7 +100,7 @@ type watching struct {
 func newWatching(t *testing.T) *watching {
 	t.Helper()
 	w := &watching{world: newWorld(t, web.Options{}), hub: hub{live.New()}}
-	w.web.Live = w.hub
+	w.web.Watch(w.hub)
 	return w
 }
 
@@ -231,7 +232,7 @@ func TestTailsOfOneKeyShareASubscriptionAndNoOthers(t *testing.T) {
 		other := postrider.AccountID{15: 9}
 		w.sessions.add("rival", postrider.Caller{Name: "Rita", Account: other, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
 		counted := &counting{hub: w.hub}
-		w.web.Live = counted
+		w.web.Watch(counted)
 		people := []string{"operator", "operator", "customer", "customer", "rival"}
 		shown := map[string][]*browser{}
 		for _, person := range people {
@@ -326,7 +327,7 @@ func testTheTailShowsAttemptsOfOneAccountAsRows(t *testing.T) {
 		Delivery: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account, EventType: hostile, Attempt: 2,
 		Outcome: postrider.OutcomeRejected, StatusCode: 503, Duration: 40 * time.Millisecond, Status: postrider.Pending, At: time.Now(),
 	}}
-	handler := web.New(web.Deps{API: w.api.As, Sessions: w.sessions, Brand: memory.New(memory.Options{}), Live: one}, web.Options{})
+	handler := web.New(web.Deps{Deps: page.Deps{API: w.api.As, Sessions: w.sessions, Brand: memory.New(memory.Options{})}, Live: one}, web.Options{})
 	for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+base+"/live/tail?outcome=rejected&event_type=order.*", nil)

@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/web/page"
 )
 
 // world is the pages over a real API over a memory store, with one account.
@@ -81,9 +82,9 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	}
 	w.api = api.New(deps, of)
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
-	w.web = web.New(web.Deps{API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Readers: readers{w.api.Readers()}, Brand: over, Standard: apiendpoints.StandardPolicy(), Now: over.Clock().Wall}, opts)
+	w.web = web.New(web.Deps{Deps: page.Deps{API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Brand: over, Standard: apiendpoints.StandardPolicy(), Now: over.Clock().Wall}, Readers: readers{w.api.Readers()}}, opts)
 	web.OnMissingText(w.web, func(key string) { tb.Errorf("there is no text %q", key) })
-	w.admin = client.New("http://api.internal", "", client.Options{Attempts: 1, Transport: w.api.As(w.sessions.of["operator"].Caller)})
+	w.admin = client.New("http://api.internal", "", client.Options{Attempts: 1, Transport: w.api.As(w.sessions.of["operator"].Caller())})
 	account, err := w.admin.CreateAccount(tb.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"})
 	if err != nil {
 		tb.Fatal(err)
@@ -93,8 +94,8 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	return w
 }
 
-// page is a response, as a browser gets it.
-type page struct {
+// response is what a request got, as a browser gets it.
+type response struct {
 	status int
 	header http.Header
 	html   string
@@ -103,7 +104,7 @@ type page struct {
 
 // as sends a request with the session of a person: operator, customer or nobody.
 // A POST has the form.
-func (w *world) as(person, route string, form url.Values, cookies ...*http.Cookie) page {
+func (w *world) as(person, route string, form url.Values, cookies ...*http.Cookie) response {
 	w.Helper()
 	method, path, _ := strings.Cut(route, " ")
 	r := httptest.NewRequestWithContext(w.Context(), method, "http://localhost"+path, strings.NewReader(form.Encode()))
@@ -119,16 +120,15 @@ func (w *world) as(person, route string, form url.Values, cookies ...*http.Cooki
 	return w.send(r)
 }
 
-func (w *world) send(r *http.Request) page {
+func (w *world) send(r *http.Request) response {
 	w.Helper()
 	rec := httptest.NewRecorder()
 	w.web.ServeHTTP(rec, r)
-	response := rec.Result()
-	return page{rec.Code, rec.Header(), rec.Body.String(), response.Cookies()}
+	return response{rec.Code, rec.Header(), rec.Body.String(), rec.Result().Cookies()}
 }
 
 // see sends a GET as a person and ends the test unless it gets a page.
-func (w *world) see(person, path string) page {
+func (w *world) see(person, path string) response {
 	w.Helper()
 	got := w.as(person, "GET "+path, nil)
 	if got.status != http.StatusOK {
@@ -138,7 +138,7 @@ func (w *world) see(person, path string) page {
 }
 
 // submit sends a form as a person, and returns the page that the browser is led to.
-func (w *world) submit(person, path string, form url.Values) page {
+func (w *world) submit(person, path string, form url.Values) response {
 	w.Helper()
 	got := w.as(person, "POST "+path, form)
 	if got.status != http.StatusSeeOther {
@@ -208,13 +208,13 @@ func (w *world) settle(endpoint postrider.EndpointID, a postrider.Attempt, polic
 type sessions struct {
 	from netip.Addr // of the last login
 	mu   sync.Mutex
-	of   map[string]web.Session
+	of   map[string]postrider.Session
 	gone map[string]bool // codes and keys that are used up
 	fail error           // of Find
 }
 
 func newSessions() *sessions {
-	s := &sessions{of: map[string]web.Session{}, gone: map[string]bool{}}
+	s := &sessions{of: map[string]postrider.Session{}, gone: map[string]bool{}}
 	s.add("operator", postrider.Caller{Name: "Olga", Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	s.add("viewer", postrider.Caller{Name: "Viktor", Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
 	return s
@@ -223,7 +223,13 @@ func newSessions() *sessions {
 func (s *sessions) add(token string, c postrider.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.of[token] = web.Session{Caller: c, ExpiresAt: time.Now().Add(time.Hour), Portal: !c.Account.IsZero()}
+	kind := postrider.SessionOperator
+	if !c.Account.IsZero() {
+		kind = postrider.SessionPortal
+	}
+	s.of[token] = postrider.Session{
+		ID: c.Session, Kind: kind, Key: c.Key, Name: c.Name, Account: c.Account, Scopes: c.Scopes, Options: c.Options, ExpiresAt: time.Now().Add(time.Hour),
+	}
 }
 
 // speak sets the language that the operator chose for a session.
@@ -231,15 +237,15 @@ func (s *sessions) speak(token, language string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.of[token]
-	found.Language = language
+	found.Locale = language
 	s.of[token] = found
 }
 
-func (s *sessions) Find(_ context.Context, token string) (web.Session, error) {
+func (s *sessions) Find(_ context.Context, token string) (postrider.Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
-		return web.Session{}, s.fail
+		return postrider.Session{}, s.fail
 	}
 	found, ok := s.of[token]
 	if !ok {
@@ -248,29 +254,29 @@ func (s *sessions) Find(_ context.Context, token string) (web.Session, error) {
 	return found, nil
 }
 
-func (s *sessions) Login(ctx context.Context, key string, from netip.Addr) (string, web.Session, error) {
+func (s *sessions) Login(ctx context.Context, key string, from netip.Addr) (string, postrider.Session, error) {
 	s.mu.Lock()
 	s.from = from
 	s.mu.Unlock()
 	if key == "too often" {
-		return "", web.Session{}, postrider.ErrTooManyTries
+		return "", postrider.Session{}, postrider.ErrTooManyTries
 	}
 	token := strings.TrimPrefix(key, "key of ")
 	found, err := s.Find(ctx, token)
 	return token, found, err
 }
 
-func (s *sessions) Entry(ctx context.Context, code string) (web.Session, error) {
+func (s *sessions) Entry(ctx context.Context, code string) (postrider.Session, error) {
 	s.mu.Lock()
 	used := s.gone[code]
 	s.mu.Unlock()
 	if used {
-		return web.Session{}, postrider.ErrNotFound
+		return postrider.Session{}, postrider.ErrNotFound
 	}
 	return s.Find(ctx, strings.TrimPrefix(code, "code-of-"))
 }
 
-func (s *sessions) Redeem(ctx context.Context, code string, _ netip.Addr) (string, web.Session, error) {
+func (s *sessions) Redeem(ctx context.Context, code string, _ netip.Addr) (string, postrider.Session, error) {
 	found, err := s.Entry(ctx, code)
 	s.mu.Lock()
 	defer s.mu.Unlock()

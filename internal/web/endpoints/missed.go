@@ -1,0 +1,101 @@
+package endpoints
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/web/page"
+)
+
+// missedPage is the data of the page that replays what an endpoint has missed: a form
+// for the time and the pace, then the number, then the button.
+type missedPage struct {
+	Endpoint apitypes.Endpoint
+	Tab      string
+	From     string    // as the person typed it
+	since    time.Time // the same as a time; zero: it cannot be read
+	Pace     int       // deliveries in a second
+	Paces    []int
+	Count    *apitypes.ReplayCount // nil: not counted yet
+	Took     time.Duration         // that the replay takes at least
+	Fault    string
+}
+
+// missedPaces are the paces to choose from. A receiver that was down is easily brought
+// down again, so the first is slow.
+var missedPaces = []int{10, 50, 100, 500}
+
+// missedStatuses are the statuses of the deliveries that never reached the receiver.
+var missedStatuses = []postrider.Status{postrider.Dead, postrider.Cancelled, postrider.Skipped}
+
+// missedOf returns the page with what the person chose, and the replay that it means. A
+// time that is left out is a day ago.
+func missedOf(v *page.Visit, e apitypes.Endpoint) (missedPage, apitypes.ReplayCreate) {
+	p := missedPage{Endpoint: e, Tab: "missed", Pace: missedPaces[0], Paces: missedPaces}
+	if n, err := strconv.Atoi(v.Param("pace")); err == nil {
+		p.Pace = n
+	}
+	from := v.Now.Add(-24 * time.Hour)
+	p.From = from.In(v.Zone).Format(page.LocalTime)
+	if typed := v.Param("from"); typed != "" {
+		p.From = typed
+		at, err := time.ParseInLocation(page.LocalTime, typed, v.Zone)
+		if err != nil {
+			at, err = time.ParseInLocation(page.LocalTime+":05", typed, v.Zone)
+		}
+		if err != nil {
+			p.Fault = v.T("missed.no_time")
+		}
+		from = at
+	}
+	p.since = from
+	return p, apitypes.ReplayCreate{
+		Endpoint: e.ID.String(), Statuses: missedStatuses, From: &apitypes.Time{Time: from}, PerSecond: &p.Pace,
+		Note: v.T("missed.note"),
+	}
+}
+
+// showMissed shows the form. When a time is chosen, it counts.
+func showMissed(v *page.Visit, e apitypes.Endpoint) error {
+	p, replay := missedOf(v, e)
+	if v.Query("from") == "" || p.Fault != "" {
+		return p.show(v)
+	}
+	count, err := v.API.CountReplay(v.Context, replay)
+	if faults := v.Faulty(err); faults != nil {
+		p.Fault = page.AnyFault(faults)
+		return p.show(v)
+	}
+	if err != nil {
+		return err
+	}
+	p.Count, p.Took = &count, time.Duration(count.Matches)*time.Second/time.Duration(max(p.Pace, 1))
+	return p.show(v)
+}
+
+func (p missedPage) show(v *page.Visit) error {
+	command := "replays create --missed --dry-run --endpoint " + p.Endpoint.ID.String() + " --per-second " + strconv.Itoa(p.Pace)
+	if !p.since.IsZero() { // not as it was typed: a link could put a command of its author there
+		command += " --from " + p.since.UTC().Format(time.RFC3339)
+	}
+	return v.Show(page.View{Name: "endpoints-missed", Title: page.Where(v, p.Endpoint), Data: p, Refused: p.Fault != "", Commands: []string{command}})
+}
+
+// replayMissed starts the replay, and leads to its progress.
+func replayMissed(v *page.Visit, e apitypes.Endpoint) error {
+	p, replay := missedOf(v, e)
+	if p.Fault != "" {
+		return p.show(v)
+	}
+	job, err := v.API.CreateReplay(v.Context, replay)
+	if faults := v.Faulty(err); faults != nil {
+		p.Fault = page.AnyFault(faults)
+		return p.show(v)
+	}
+	if err != nil {
+		return err
+	}
+	return v.Done(v.Path("replays", job.ID), page.Flash{Text: v.T("missed.done", "n", job.Expected.Matches)})
+}

@@ -1,0 +1,168 @@
+// Package options has the forms of an endpoint: those that create one, and the one that changes its options.
+// A form shows and reads every option in the words of people; see [optionGroups]. It sends only what
+// differs from what the person saw, so a form that was open for long overwrites nothing.
+package options
+
+import (
+	"embed"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/web/page"
+)
+
+//go:embed *.html
+var templates embed.FS
+
+// Feature returns the forms of an endpoint: those that create one, and the one that changes its options. created
+// shows the next steps of an endpoint that was just created.
+func Feature(created func(*page.Visit, apitypes.Endpoint) error) page.Feature {
+	return page.Feature{
+		Templates: templates,
+		Operators: page.Routes{
+			"GET /endpoints/new":  newEndpoint,
+			"POST /endpoints/new": createEndpoint(created),
+		},
+		Customers: page.Routes{
+			"GET /endpoints/new":  showGuide,
+			"POST /endpoints/new": createGuided(created),
+		},
+		Everyone: page.Routes{
+			"GET /endpoints/{endpoint}/options":       page.OfEndpoint(showOptions),
+			"POST /endpoints/{endpoint}/options":      page.OfEndpoint(changeOptions),
+			"POST /endpoints/{endpoint}/options/undo": page.OfEndpoint(undoOptions),
+		},
+	}
+}
+
+// newEndpoint shows the form for a new endpoint.
+func newEndpoint(v *page.Visit) error {
+	return optionsOf(v, apitypes.Endpoint{}).show(v)
+}
+
+// showOptions shows the options of an endpoint in a form.
+func showOptions(v *page.Visit, e apitypes.Endpoint) error {
+	return optionsOf(v, e).show(v)
+}
+
+// changeOptions shows what a form would change, and saves it when the person has seen
+// that.
+func changeOptions(v *page.Visit, e apitypes.Endpoint) error {
+	f := optionsOf(v, e)
+	update := f.update(v)
+	switch {
+	case f.Faults != nil: // the API says what else is wrong, and saves nothing
+	case len(f.Changes) == 0:
+		return v.Done(v.Path("endpoints", e.ID, "options"), page.Flash{Text: v.T("options.unchanged")})
+	case v.Form("save") == "":
+		return f.show(v)
+	}
+	_, err := v.API.ChangeEndpoint(v.Context, e.ID, update)
+	if faults := v.Faulty(err); faults != nil {
+		f.refuse(v, faults)
+		return f.show(v)
+	}
+	if err != nil {
+		return err
+	}
+	text := "options.done"
+	if v.Form("undo") != "" {
+		text = "options.undone"
+	}
+	done := page.Flash{Text: v.T(text, "n", len(f.Changes))}
+	if undo, ok := f.undo(); ok {
+		done.Undo, done.Value = v.Path("endpoints", e.ID, "options", "undo"), undo
+	}
+	return v.Done(v.Path("endpoints", e.ID), done)
+}
+
+// undoOptions takes back what changeOptions did.
+func undoOptions(v *page.Visit, e apitypes.Endpoint) error {
+	back, err := url.ParseQuery(v.Form("value"))
+	if err != nil {
+		return page.ErrBadForm
+	}
+	for name, values := range back {
+		if !strings.HasPrefix(name, "was.") && len(values) == 1 && strings.Contains(values[0], " ") && checks(name) {
+			back[name] = strings.Fields(values[0])
+		}
+	}
+	back.Set("save", "yes")
+	back.Set("undo", "yes")
+	v.Posted = back
+	return changeOptions(v, e)
+}
+
+// checks reports whether a field of the form is a list of check boxes.
+func checks(name string) bool {
+	for _, group := range optionGroups {
+		for _, o := range group.options {
+			for i, in := range o.inputs {
+				if in.Kind == "checks" && o.field(i) == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// accountNamed returns what the API knows an account by: the text itself, or the id of the
+// account that has it as its name. Empty: more than one account has the name, as many as it
+// returns.
+func accountNamed(v *page.Visit, text string) (string, int, error) {
+	if _, err := v.API.Account(v.Context, text); text == "" || err == nil || page.StatusOf(err) != http.StatusNotFound {
+		return text, 0, nil // if the API cannot tell, it says so when the endpoint is created
+	}
+	hits, err := v.API.Search(v.Context, text)
+	if err != nil && v.Faulty(err) == nil {
+		return "", 0, err
+	}
+	hits = slices.DeleteFunc(hits, func(h apitypes.SearchHit) bool { return h.Kind != "account" || !strings.EqualFold(h.Title, text) })
+	switch len(hits) {
+	case 0:
+		return text, 0, nil
+	case 1:
+		return hits[0].ID, 0, nil
+	}
+	return "", len(hits), nil
+}
+
+// createEndpoint returns the handler that creates an endpoint.
+func createEndpoint(created func(*page.Visit, apitypes.Endpoint) error) func(*page.Visit) error {
+	return func(v *page.Visit) error {
+		f := optionsOf(v, apitypes.Endpoint{})
+		u := f.update(v)
+		account, namesakes, err := accountNamed(v, f.Account)
+		if err != nil {
+			return err
+		}
+		create := apitypes.EndpointCreate{
+			Account: account, UID: u.UID.Value(), Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
+		}
+		if create.EventTypes == nil {
+			create.EventTypes = []string{} // the API says that there must be some
+		}
+		f.apply(&create)
+		e, err := v.API.CreateEndpoint(v.Context, create)
+		if faults := v.Faulty(err); faults != nil {
+			switch {
+			case namesakes > 0:
+				faults["account"] = v.T("options.account.ambiguous", "n", namesakes)
+			case faults["account"] != "" && account == "":
+				faults["account"] = v.T("fault.required")
+			case faults["account"] != "":
+				faults["account"] = v.T("options.account.unknown")
+			}
+			f.refuse(v, faults)
+			return f.show(v)
+		}
+		if err != nil {
+			return err
+		}
+		return created(v, e)
+	}
+}

@@ -1,0 +1,40 @@
+package page
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/postrider/postrider/client"
+)
+
+// Faulty returns why the API refused the form, by field, in the language of the person; nil: it
+// did not. The handler then shows the form again, with what the person typed. The field "" is
+// what is wrong with the form as a whole.
+func (v *Visit) Faulty(err error) map[string]string {
+	problem, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return nil
+	}
+	faults := map[string]string{}
+	switch problem.Status {
+	case http.StatusUnprocessableEntity:
+		for _, f := range problem.Fields {
+			faults[f.Field] = v.Text.Reason(f)
+		}
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusRequestEntityTooLarge:
+	default:
+		return nil
+	}
+	if len(faults) == 0 {
+		faults[""] = v.Text.Detail(problem)
+	}
+	return faults
+}
+
+// AnyFault returns one of the reasons why a form was refused.
+func AnyFault(faults map[string]string) string {
+	for _, reason := range faults {
+		return reason
+	}
+	return ""
+}

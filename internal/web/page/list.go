@@ -1,0 +1,248 @@
+package page
+
+import (
+	"encoding"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
+)
+
+// List is one page of a list, with its filters. The partials "filters" and "pager"
+// show it.
+type List[T any] struct {
+	Items   []T
+	Filters Filters
+	Next    string // URL of the next page; empty: this is the last
+	First   string // URL of the first page; empty: this is it
+}
+
+// Filters are the filters of a list. They are fields of a GET form, so that a filtered
+// list is a URL.
+type Filters []Filter
+
+// Filter is one filter of a list. Its label is the text filter.NAME.
+type Filter struct {
+	Name    string // of the parameter of the URL
+	Value   string // from the URL; empty: no filter
+	Options []Choice
+	// Kind is text, select or time. A time is local to the zone of the person.
+	Kind string
+	None string // label of the choice without a value; empty: All
+}
+
+// Choice is a choice of a select.
+type Choice struct{ Value, Label string }
+
+// Active reports whether a filter is set, so that an empty list says that no item
+// matches and not that there are none.
+func (f Filters) Active() bool {
+	for _, one := range f {
+		if one.Value != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// firstFilters is how many filters stand in the row above a list. The others are folded, and
+// the times with them, which are long and come in pairs.
+const firstFilters = 4
+
+// First returns the filters that stand above the list.
+func (f Filters) First() Filters {
+	n := min(len(f), firstFilters)
+	for n < len(f) && n > 1 && f[n-1].Kind == "time" {
+		n--
+	}
+	return f[:n]
+}
+
+// Rest returns the filters that are folded until a filter is set.
+func (f Filters) Rest() Filters { return f[len(f.First()):] }
+
+// Shown returns the value of the filter as people know it: the label of a choice, a time with
+// a space.
+func (f Filter) Shown() string {
+	for _, c := range f.Options {
+		if c.Value == f.Value {
+			return c.Label
+		}
+	}
+	if f.Kind == "time" {
+		return strings.Replace(f.Value, "T", " ", 1)
+	}
+	return f.Value
+}
+
+// Size is the number of items of a list on one page.
+const Size = 20
+
+// Paging returns the page of the list that the URL asks for.
+func (v *Visit) Paging() client.Paging {
+	return client.Paging{Limit: Size, Cursor: v.Query("cursor")}
+}
+
+// ListOf returns a page of items from the API as a page of a list.
+func ListOf[T any](v *Visit, items apitypes.Page[T], f Filters) List[T] {
+	l := List[T]{Items: items.Data, Filters: f}
+	if next := items.Next(); next != "" {
+		l.Next = at(v, "cursor", next)
+	}
+	if v.Query("cursor") != "" {
+		l.First = at(v, "cursor", "")
+	}
+	return l
+}
+
+// at returns the URL of this page with another value of one parameter.
+func at(v *Visit, name, value string) string {
+	query := v.Request.URL.Query()
+	query.Set(name, value)
+	for name, values := range query {
+		if values[0] == "" {
+			query.Del(name)
+		}
+	}
+	return (&url.URL{Path: v.Request.URL.Path, RawQuery: query.Encode()}).RequestURI()
+}
+
+// TextFilter returns a filter by a text that a person types.
+func (v *Visit) TextFilter(name string) Filter {
+	return Filter{Name: name, Kind: "text", Value: v.Query(name)}
+}
+
+// Choice returns a filter by one of the values. Their labels are the texts
+// PREFIX.VALUE.
+func (v *Visit) Choice(name, prefix string, values ...string) Filter {
+	f := Filter{Name: name, Kind: "select", Value: v.Query(name)}
+	for _, value := range values {
+		f.Options = append(f.Options, Choice{value, v.T(prefix + "." + value)})
+	}
+	return f
+}
+
+// Without returns the filter with another text for the choice without a value, for a list
+// that leaves something out unless it is asked for.
+func (f Filter) Without(label string) Filter {
+	f.None = label
+	return f
+}
+
+// LocalTime is how browsers write a time in a field of the type datetime-local.
+const LocalTime = "2006-01-02T15:04"
+
+// TimeFilter returns a filter by a time, and the time. Zero: no filter. A time that
+// cannot be read is no filter.
+func (v *Visit) TimeFilter(name string) (Filter, time.Time) {
+	f := Filter{Name: name, Kind: "time"}
+	for _, layout := range []string{LocalTime, LocalTime + ":05", time.RFC3339} {
+		if at, err := time.ParseInLocation(layout, v.Query(name), v.Zone); err == nil {
+			f.Value = at.In(v.Zone).Format(LocalTime)
+			return f, at
+		}
+	}
+	return f, time.Time{}
+}
+
+// sinces are the spans that end now, by their names in the URL.
+var sinces = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+
+// SpanFilter returns the filters by the time of creation, and the span that they select. If
+// from or to is given, since is ignored.
+func (v *Visit) SpanFilter() (f Filters, from, to time.Time) {
+	since := v.Choice("since", "since", "1h", "24h", "7d")
+	fromFilter, from := v.TimeFilter("from")
+	toFilter, to := v.TimeFilter("to")
+	if ago := sinces[since.Value]; ago > 0 && from.IsZero() && to.IsZero() {
+		from = v.Now.Add(-ago)
+	}
+	return Filters{since, fromFilter, toFilter}, from, to
+}
+
+// Listed is the data of a page that is a list. Faults says which filters the API
+// refused; the person then mends them where they are.
+type Listed[T any] struct {
+	List[T]
+
+	Faults map[string]string
+}
+
+// RowsOf returns a page of items from the API as rows.
+func RowsOf[T, R any](items apitypes.Page[T], row func(T) R) apitypes.Page[R] {
+	rows := apitypes.Page[R]{NextCursor: items.NextCursor}
+	for _, item := range items.Data {
+		rows.Data = append(rows.Data, row(item))
+	}
+	return rows
+}
+
+// ShowList ends the handler of a list, with its items as the API returned them, or the error.
+func ShowList[T any](v *Visit, p View, items apitypes.Page[T], err error) error {
+	faults := v.Faulty(err)
+	if err != nil && faults == nil {
+		return err
+	}
+	p.Data = Listed[T]{ListOf(v, items, p.Filters), faults}
+	p.Refused = faults != nil
+	return v.Show(p)
+}
+
+// Command returns the command that makes the last call of the API, with a flag for each of
+// its parameters: the command line calls them alike. A page has a place and a size of its
+// own, so these are left out.
+func (v *Visit) Command(name string) string {
+	if len(v.calls.made) == 0 {
+		return name
+	}
+	_, raw, _ := strings.Cut(v.calls.made[len(v.calls.made)-1].Path, "?")
+	query, _ := url.ParseQuery(raw) // the client has written it
+	for _, parameter := range slices.Sorted(maps.Keys(query)) {
+		flag, value := " --"+strings.ReplaceAll(parameter, "_", "-"), query.Get(parameter)
+		switch {
+		case parameter == "limit", parameter == "cursor":
+		case value == "true":
+			name += flag
+		default:
+			name += flag + "=" + ShellWord(value)
+		}
+	}
+	return name
+}
+
+// plainWord matches what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w.:@/+-]+$`)
+
+// ShellWord returns a value as a word of a shell.
+func ShellWord(value string) string {
+	if plainWord.MatchString(value) {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}
+
+// textID is a pointer to an id that is written as a text.
+type textID[I any] interface {
+	*I
+	encoding.TextUnmarshaler
+}
+
+// IDFilter returns a filter by an id, and the id. The client takes ids and no texts, so a text
+// that is no id is refused here.
+func IDFilter[I any, P textID[I]](v *Visit, name string) (f Filter, id I, err error) {
+	f = v.TextFilter(name)
+	if f.Value == "" {
+		return f, id, nil
+	}
+	if id, err = postrider.ParseID[I, P](f.Value); err != nil {
+		err = &client.Error{Status: http.StatusUnprocessableEntity, Fields: []apitypes.Fault{{Field: name, Reason: v.T("filter.no_id")}}}
+	}
+	return f, id, err
+}

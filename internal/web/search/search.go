@@ -1,0 +1,104 @@
+// Package search finds objects by an id, a name or a part of a URL.
+package search
+
+import (
+	"embed"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/internal/web/page"
+)
+
+//go:embed *.html
+var templates embed.FS
+
+// Feature returns the page that searches.
+func Feature() page.Feature {
+	return page.Feature{Templates: templates, Everyone: page.Routes{"GET /search": showSearch}}
+}
+
+// searchPage is the data of the page that searches.
+type searchPage struct {
+	Text   string
+	Groups []searchGroup
+	Shown  int    // hits of the groups
+	Total  int    // of what was found
+	Type   string // the text, if it may be an event type: its events and deliveries are filters
+	ID     bool   // the text is an id, so nothing else can be meant
+
+	Faults map[string]string // why the API cannot search for the text
+}
+
+// searchGroup has the hits of one kind.
+type searchGroup struct {
+	Kind string
+	Hits []searchHit
+}
+
+// searchHit is a hit with the path of its page.
+type searchHit struct {
+	apitypes.SearchHit
+
+	Path string
+}
+
+// idText is how ids are written.
+var idText = regexp.MustCompile(`^[a-z]+_[0-9a-hjkmnp-tv-z]{26}$`)
+
+// showSearch shows what a text names. An id leads to its object at once.
+func showSearch(v *page.Visit) error {
+	p := searchPage{Text: v.Query("q")}
+	if p.Text == "" {
+		return v.Show(page.View{Name: "search", Data: p})
+	}
+	hits, err := v.API.SearchHits(v.Context, p.Text)
+	if p.Faults = v.Faulty(err); p.Faults != nil {
+		return v.Show(page.View{Name: "search", Status: page.StatusOf(err), Data: p})
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.group(v, hits); err != nil {
+		return err
+	}
+	if p.Shown == 1 && p.Groups[0].Hits[0].MatchedBy == "id" {
+		http.Redirect(v.Writer, v.Request, p.Groups[0].Hits[0].Path, http.StatusSeeOther)
+		return nil
+	}
+	p.ID = idText.MatchString(p.Text)
+	if !p.ID && postrider.CheckType("q", p.Text) == nil && !strings.ContainsAny(p.Text, "/:") {
+		p.Type = p.Text
+	}
+	return v.Show(page.View{Name: "search", Data: p, Commands: []string{"search " + page.ShellWord(p.Text)}})
+}
+
+// group groups the hits by their kinds, in the order of the first of each, and names their
+// endpoints and accounts. Customers have no page of their account.
+func (p *searchPage) group(v *page.Visit, found apitypes.SearchHits) error {
+	p.Total = found.Total
+	var endpoints []postrider.EndpointID
+	for _, hit := range found.Data {
+		section := page.Sections[hit.Kind]
+		if v.Who != page.Operators && section == "accounts" {
+			p.Total--
+			continue
+		}
+		if id, err := postrider.ParseID[postrider.EndpointID](hit.ID); err == nil {
+			endpoints = append(endpoints, id)
+		}
+		at := slices.IndexFunc(p.Groups, func(g searchGroup) bool { return g.Kind == hit.Kind })
+		if at < 0 {
+			at, p.Groups = len(p.Groups), append(p.Groups, searchGroup{Kind: hit.Kind})
+		}
+		p.Groups[at].Hits = append(p.Groups[at].Hits, searchHit{hit, v.Path(section, hit.ID)})
+		p.Shown++
+	}
+	if v.Names.Accounts == nil && p.Shown > 0 {
+		v.AccountFilter()
+	}
+	return v.NameEndpoints(v.Context, endpoints)
+}

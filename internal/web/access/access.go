@@ -21,13 +21,13 @@ func Feature(identity Identity) page.Feature {
 	l := logins{identity}
 	public := page.Routes{
 		"GET /login":                l.show,
-		"POST /login":               l.withKey,
+		"POST /login":               secure(l.withKey),
 		"POST /logout":              logout,
 		"GET /portal/enter/{code}":  showEntry,
-		"POST /portal/enter/{code}": enter,
+		"POST /portal/enter/{code}": secure(enter),
 	}
 	if identity != nil {
-		public["GET /login/oidc"], public["GET /login/oidc/callback"] = l.begin, l.finish
+		public["GET /login/oidc"], public["GET /login/oidc/callback"] = secure(l.begin), secure(l.finish)
 	}
 	return page.Feature{
 		Templates: templates,
@@ -35,10 +35,10 @@ func Feature(identity Identity) page.Feature {
 			"GET /api-keys":                   listKeys,
 			"GET /api-keys/new":               newKey,
 			"POST /api-keys":                  createKey,
-			"GET /api-keys/{key}":             showKey,
-			"POST /api-keys/{key}/revoke":     revokeKey,
+			"GET /api-keys/{key}":             page.OfID("key", showKey),
+			"POST /api-keys/{key}/revoke":     page.OfID("key", revokeKey),
 			"GET /sessions":                   listSessions,
-			"POST /sessions/{session}/revoke": revokeSession,
+			"POST /sessions/{session}/revoke": page.OfID("session", revokeSession),
 		},
 		Everyone: page.Routes{
 			"GET /preferences":  showPreferences,
@@ -50,6 +50,16 @@ func Feature(identity Identity) page.Feature {
 
 // logins are the pages by which operators log in.
 type logins struct{ identity Identity }
+
+// secure returns the handler of a page that refuses a login by plain HTTP.
+func secure(handle func(*page.Visit) error) func(*page.Visit) error {
+	return func(v *page.Visit) error {
+		if err := v.Secure(); err != nil {
+			return err
+		}
+		return handle(v)
+	}
+}
 
 // loginPage is the data of the login.
 type loginPage struct {
@@ -68,9 +78,6 @@ func (l logins) show(v *page.Visit) error {
 
 // withKey makes a session of an API key. The form is shown again if the key is wrong.
 func (l logins) withKey(v *page.Visit) error {
-	if err := v.Secure(); err != nil {
-		return err
-	}
 	token, s, err := v.Site.Sessions.Login(v.Context, strings.TrimSpace(v.Form("key")), v.Remote())
 	if err != nil {
 		return l.refuse(v, err, loginPage{Next: next(v)})
@@ -132,9 +139,6 @@ func showEntry(v *page.Visit) error {
 
 // enter makes a portal session from the code of a link.
 func enter(v *page.Visit) error {
-	if err := v.Secure(); err != nil {
-		return err
-	}
 	token, s, err := v.Site.Sessions.Redeem(v.Context, v.Request.PathValue("code"), v.Remote())
 	if err != nil {
 		return refuseEntry(v, err)

@@ -33,9 +33,6 @@ const (
 
 // begin sends the browser to the provider.
 func (l logins) begin(v *page.Visit) error {
-	if err := v.Secure(); err != nil {
-		return err
-	}
 	to, attempt, err := l.identity.Begin(v.Context, v.Remote())
 	if err != nil {
 		return l.refuse(v, err, loginPage{Next: next(v), Refused: true})
@@ -47,9 +44,6 @@ func (l logins) begin(v *page.Visit) error {
 
 // finish makes a session for the person whom the provider sends back.
 func (l logins) finish(v *page.Visit) error {
-	if err := v.Secure(); err != nil {
-		return err
-	}
 	attempt, next, _ := strings.Cut(v.Cookie(attemptCookie), "|")
 	v.SetCookie(attemptCookie, "", 0)
 	next, _ = url.QueryUnescape(next) // empty if it cannot be read

@@ -66,15 +66,6 @@ func createKey(v *page.Visit) error {
 	return v.Show(page.View{Name: "api_keys-made", Data: made, Commands: []string{"keys create"}})
 }
 
-// key returns the API key in the path of the request.
-func key(v *page.Visit) (apitypes.Key, error) {
-	id, err := page.PathID[postrider.KeyID](v, "key")
-	if err != nil {
-		return apitypes.Key{}, err
-	}
-	return v.API.Key(v.Context, id)
-}
-
 // keyPage is the data of the page of one API key.
 type keyPage struct {
 	page.KeyRow
@@ -83,8 +74,8 @@ type keyPage struct {
 }
 
 // showKey shows one API key.
-func showKey(v *page.Visit) error {
-	k, err := key(v)
+func showKey(v *page.Visit, id postrider.KeyID) error {
+	k, err := v.API.Key(v.Context, id)
 	if err != nil {
 		return err
 	}
@@ -94,8 +85,8 @@ func showKey(v *page.Visit) error {
 }
 
 // revokeKey ends an API key.
-func revokeKey(v *page.Visit) error {
-	k, err := key(v)
+func revokeKey(v *page.Visit, id postrider.KeyID) error {
+	k, err := v.API.Key(v.Context, id)
 	if err != nil {
 		return err
 	}

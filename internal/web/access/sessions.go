@@ -17,7 +17,9 @@ type sessionRow struct {
 
 // listSessions shows the sessions, newest first.
 func listSessions(v *page.Visit) error {
-	f := page.Filters{v.Choice("kind", "session.kind", "operator", "portal"), v.Choice("ended", "sessions.ended", "true"), v.TextFilter("account")}
+	f := page.Filters{
+		v.Choice("kind", "session.kind", "operator", "portal"), v.Choice("ended", "sessions.ended", "true"), v.TextFilter("account"),
+	}
 	sessions, err := v.API.Sessions(v.Context, client.SessionFilter{
 		Kind: postrider.SessionKind(v.Query("kind")), Account: v.Query("account"), Ended: v.Query("ended") == "true", Paging: v.Paging(),
 	})
@@ -37,11 +39,7 @@ func listSessions(v *page.Visit) error {
 }
 
 // revokeSession ends a session.
-func revokeSession(v *page.Visit) error {
-	id, err := page.PathID[postrider.SessionID](v, "session")
-	if err != nil {
-		return err
-	}
+func revokeSession(v *page.Visit, id postrider.SessionID) error {
 	if err := v.API.RevokeSession(v.Context, id); err != nil {
 		return err
 	}

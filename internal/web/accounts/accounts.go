@@ -32,7 +32,7 @@ func Feature() page.Feature {
 			"POST /accounts/{account}/quotas":      ofAccount(changeQuotas),
 			"POST /accounts/{account}/retention":   ofAccount(changeRetention),
 			"GET /accounts/{account}/delete":       ofAccount(confirmDeleteAccount),
-			"POST /accounts/{account}/delete":      deleteAccount,
+			"POST /accounts/{account}/delete":      page.OfID("account", deleteAccount),
 		},
 	}
 }
@@ -175,11 +175,7 @@ func confirmDeleteAccount(v *page.Visit, a apitypes.Account) error {
 }
 
 // deleteAccount deletes an account.
-func deleteAccount(v *page.Visit) error {
-	id, err := page.PathID[postrider.AccountID](v, "account")
-	if err != nil {
-		return err
-	}
+func deleteAccount(v *page.Visit, id postrider.AccountID) error {
 	if err := v.API.DeleteAccount(v.Context, id.String()); err != nil {
 		return err
 	}

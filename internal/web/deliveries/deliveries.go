@@ -29,12 +29,12 @@ func Feature() page.Feature {
 		Functions: template.FuncMap{"timing": timingParts},
 		Everyone: page.Routes{
 			"GET /deliveries":                     listDeliveries,
-			"GET /deliveries/{delivery}":          showDelivery,
-			"POST /deliveries/{delivery}/replay":  replayDelivery,
-			"POST /deliveries/{delivery}/cancel":  changeDelivery("cancel"),
-			"POST /deliveries/{delivery}/release": changeDelivery("release"),
-			"POST /deliveries/{delivery}/retry":   changeDelivery("retry"),
-			"POST /deliveries/{delivery}/discard": discardDelivery,
+			"GET /deliveries/{delivery}":          page.OfID("delivery", showDelivery),
+			"POST /deliveries/{delivery}/replay":  page.OfID("delivery", replayDelivery),
+			"POST /deliveries/{delivery}/cancel":  page.OfID("delivery", changeDelivery("cancel")),
+			"POST /deliveries/{delivery}/release": page.OfID("delivery", changeDelivery("release")),
+			"POST /deliveries/{delivery}/retry":   page.OfID("delivery", changeDelivery("retry")),
+			"POST /deliveries/{delivery}/discard": page.OfID("delivery", discardDelivery),
 			"GET /dead-letters":                   listDeadLetterGroups,
 			"GET /dead-letters/all":               listDeadLetters,
 			"POST /dead-letters/replay":           resolveSelected("replay"),
@@ -80,19 +80,10 @@ type deliveryPage struct {
 	Why        text.Explained
 }
 
-// delivery returns the delivery in the path of the request.
-func delivery(v *page.Visit) (apitypes.Delivery, error) {
-	id, err := page.PathID[postrider.DeliveryID](v, "delivery")
-	if err != nil {
-		return apitypes.Delivery{}, err
-	}
-	return v.API.Delivery(v.Context, id)
-}
-
 // showDelivery shows where one delivery is and why, and its attempts. The attempt that the
 // parameter attempt names is shown whole, else the last one of the page.
-func showDelivery(v *page.Visit) error {
-	d, err := delivery(v)
+func showDelivery(v *page.Visit, id postrider.DeliveryID) error {
+	d, err := v.API.Delivery(v.Context, id)
 	if err != nil {
 		return err
 	}
@@ -153,11 +144,7 @@ func (p deliveryPage) Replayable() bool {
 }
 
 // replayDelivery makes a new delivery from the old one, and leads to it.
-func replayDelivery(v *page.Visit) error {
-	id, err := page.PathID[postrider.DeliveryID](v, "delivery")
-	if err != nil {
-		return err
-	}
+func replayDelivery(v *page.Visit, id postrider.DeliveryID) error {
 	made, err := v.API.ReplayDelivery(v.Context, id)
 	if problem, ok := errors.AsType[*client.Error](err); ok && problem.Replay != "" {
 		return v.Done(v.Path("deliveries", problem.Replay), page.Flash{Text: v.T("delivery.done.replay_pending"), Warn: true})
@@ -176,12 +163,9 @@ func replayDelivery(v *page.Visit) error {
 
 // changeDelivery returns the handler of a form that cancels, retries or releases a delivery. If the
 // delivery has changed since the page was loaded, its page says what it is now.
-func changeDelivery(verb string) func(*page.Visit) error {
-	return func(v *page.Visit) error {
-		id, err := page.PathID[postrider.DeliveryID](v, "delivery")
-		if err != nil {
-			return err
-		}
+func changeDelivery(verb string) func(*page.Visit, postrider.DeliveryID) error {
+	return func(v *page.Visit, id postrider.DeliveryID) error {
+		var err error
 		switch verb {
 		case "cancel":
 			_, err = v.API.CancelDelivery(v.Context, id)
@@ -197,12 +181,8 @@ func changeDelivery(verb string) func(*page.Visit) error {
 }
 
 // discardDelivery resolves a dead letter without a replay.
-func discardDelivery(v *page.Visit) error {
-	id, err := page.PathID[postrider.DeliveryID](v, "delivery")
-	if err != nil {
-		return err
-	}
-	_, err = v.API.DiscardDeadLetter(v.Context, id, v.Form("reason"))
+func discardDelivery(v *page.Visit, id postrider.DeliveryID) error {
+	_, err := v.API.DiscardDeadLetter(v.Context, id, v.Form("reason"))
 	return v.DoneUnless(err, v.Path("deliveries", id), page.Flash{Text: v.T("delivery.done.discard"), Refusal: "delivery.refused"})
 }
 

@@ -46,7 +46,8 @@ func showEndpoint(v *page.Visit) error {
 		}
 	}
 	return v.Show(page.View{Name: "endpoints-one", Title: page.Where(v, e), Data: p, Commands: []string{
-		"endpoints get " + e.ID.String(), "stats --endpoint " + e.ID.String(), "endpoints circuit " + e.ID.String(), "deliveries list --endpoint " + e.ID.String(),
+		"endpoints get " + e.ID.String(), "stats --endpoint " + e.ID.String(), "endpoints circuit " + e.ID.String(),
+		"deliveries list --endpoint " + e.ID.String(),
 	}})
 }
 
@@ -114,13 +115,9 @@ var statusForms = map[string]struct {
 }
 
 // changeStatus returns the handler of one of statusForms.
-func changeStatus(verb string) func(*page.Visit) error {
+func changeStatus(verb string) func(*page.Visit, postrider.EndpointID) error {
 	form := statusForms[verb]
-	return func(v *page.Visit) error {
-		id, err := v.EndpointID()
-		if err != nil {
-			return err
-		}
+	return func(v *page.Visit, id postrider.EndpointID) error {
 		if _, err := form.change(v, id); err != nil {
 			return err
 		}
@@ -131,11 +128,7 @@ func changeStatus(verb string) func(*page.Visit) error {
 // setCircuit sets the circuit of an endpoint by hand. Open and closed take each other
 // back; a probe cannot be taken back. The API opens a closed circuit to probe it, which a
 // person who saw it open does not want: it may have closed since.
-func setCircuit(v *page.Visit) error {
-	id, err := v.EndpointID()
-	if err != nil {
-		return err
-	}
+func setCircuit(v *page.Visit, id postrider.EndpointID) error {
 	to, next := postrider.CircuitStatus(v.Form("value")), v.Path("endpoints", id)
 	if v.Form("back") != "" {
 		next = v.Back()
@@ -165,11 +158,7 @@ func setCircuit(v *page.Visit) error {
 }
 
 // testEndpoint sends a test event to an endpoint.
-func testEndpoint(v *page.Visit) error {
-	id, err := v.EndpointID()
-	if err != nil {
-		return err
-	}
+func testEndpoint(v *page.Visit, id postrider.EndpointID) error {
 	receipt, err := v.API.TestEndpoint(v.Context, id, apitypes.EndpointTest{Type: v.Form("type")})
 	return v.DoneUnless(err, v.Path("endpoints", id), page.Flash{
 		Text: v.T("endpoint.done.test"), Link: v.Path("events", receipt.ID), LinkText: v.T("endpoint.done.test_link"),
@@ -177,12 +166,8 @@ func testEndpoint(v *page.Visit) error {
 }
 
 // verifyEndpoint asks the receiver whether it wants events.
-func verifyEndpoint(v *page.Visit) error {
-	id, err := v.EndpointID()
-	if err != nil {
-		return err
-	}
-	_, err = v.API.VerifyEndpoint(v.Context, id, "")
+func verifyEndpoint(v *page.Visit, id postrider.EndpointID) error {
+	_, err := v.API.VerifyEndpoint(v.Context, id, "")
 	return v.DoneUnless(err, v.Path("endpoints", id), page.Flash{Text: v.T("endpoint.done.verify")})
 }
 

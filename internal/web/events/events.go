@@ -29,9 +29,9 @@ func Feature() page.Feature {
 		},
 		Everyone: page.Routes{
 			"GET /events":                 listEvents,
-			"GET /events/{event}":         showEvent,
-			"GET /events/{event}/data":    downloadEvent,
-			"POST /events/{event}/replay": replayEvent,
+			"GET /events/{event}":         page.OfID("event", showEvent),
+			"GET /events/{event}/data":    page.OfID("event", downloadEvent),
+			"POST /events/{event}/replay": page.OfID("event", replayEvent),
 			"GET /event-types":            listEventTypes,
 			"GET /event-types/{name}":     showEventType,
 		},
@@ -61,19 +61,10 @@ type eventPage struct {
 	Resolved map[postrider.DeliveryID]postrider.DeliveryID
 }
 
-// event returns the event in the path of the request.
-func event(v *page.Visit) (apitypes.Event, error) {
-	id, err := page.PathID[postrider.EventID](v, "event")
-	if err != nil {
-		return apitypes.Event{}, err
-	}
-	return v.API.Event(v.Context, id)
-}
-
 // showEvent shows one event: its payload, in which the parameter find is looked for, and
 // its deliveries.
-func showEvent(v *page.Visit) error {
-	e, err := event(v)
+func showEvent(v *page.Visit, id postrider.EventID) error {
+	e, err := v.API.Event(v.Context, id)
 	if err != nil {
 		return err
 	}
@@ -115,8 +106,8 @@ func deliveredBy(deliveries []apitypes.Delivery) map[postrider.DeliveryID]postri
 
 // downloadEvent sends the bytes of an event as a file. No browser shows or runs it: a
 // tenant wrote it.
-func downloadEvent(v *page.Visit) error {
-	e, err := event(v)
+func downloadEvent(v *page.Visit, id postrider.EventID) error {
+	e, err := v.API.Event(v.Context, id)
 	if err != nil {
 		return err
 	}
@@ -137,11 +128,7 @@ func downloadEvent(v *page.Visit) error {
 }
 
 // replayEvent replays the deliveries of an event that have ended, and leads to the progress.
-func replayEvent(v *page.Visit) error {
-	id, err := page.PathID[postrider.EventID](v, "event")
-	if err != nil {
-		return err
-	}
+func replayEvent(v *page.Visit, id postrider.EventID) error {
 	made, err := v.API.ReplayEvent(v.Context, id, apitypes.EventReplay{Status: postrider.Status(v.Form("status"))})
 	if faults := v.Faulty(err); faults != nil {
 		return v.Done(v.Path("events", id), page.Flash{Text: v.T("event.not_replayed", "why", page.AnyFault(faults)), Warn: true})

@@ -78,7 +78,9 @@ func showType(v *page.Visit, t apitypes.EventType, p eventTypePage) error {
 	} else if p.Example == "null" {
 		p.Example = ""
 	}
-	return v.Show(page.View{Name: "event_types-one", Title: t.Name, Data: p, Refused: p.Faults != nil, Commands: []string{"event-types get " + t.Name}})
+	return v.Show(page.View{Name: "event_types-one", Title: t.Name, Data: p, Refused: p.Faults != nil, Commands: []string{
+		"event-types get " + t.Name,
+	}})
 }
 
 // changeEventType changes the description and the example of an event type.

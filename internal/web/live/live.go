@@ -139,7 +139,8 @@ func (s *Streams) sendTicks(v *page.Visit) error { return s.send(v, observe.Watc
 // an error.
 func watch(v *page.Visit) (observe.Watch, error) {
 	w := observe.Watch{
-		EventType: postrider.Pattern(v.Query("event_type")), Status: postrider.Status(v.Query("status")), Outcome: postrider.Outcome(v.Query("outcome")),
+		EventType: postrider.Pattern(v.Query("event_type")), Status: postrider.Status(v.Query("status")),
+		Outcome: postrider.Outcome(v.Query("outcome")),
 	}
 	if account := v.Query("account"); account != "" {
 		found, err := v.API.Account(v.Context, account)

@@ -100,7 +100,8 @@ func (f destinationForm) Chosen(kind string) bool { return slices.Contains(f.Kin
 func destinationFormOf(v *page.Visit) destinationForm {
 	f := destinationForm{
 		Channel: string(postrider.ChannelEmail), Language: v.Text.Language, All: true,
-		AllKinds: v.Choice("kind", "notice.kind", noticeKinds(v)...).Options, Languages: v.Choice("language", "language", postrider.MessageLanguages...).Options,
+		AllKinds:  v.Choice("kind", "notice.kind", noticeKinds(v)...).Options,
+		Languages: v.Choice("language", "language", postrider.MessageLanguages...).Options,
 	}
 	if v.Who == page.Operators {
 		f.Account = v.Param("account")
@@ -163,15 +164,6 @@ func createDestination(v *page.Visit) error {
 	return v.Done(v.Path("notice-destinations", made.ID), page.Flash{Text: v.T(done, "address", made.Address)})
 }
 
-// destination returns the destination in the path of the request.
-func destination(v *page.Visit) (apitypes.Destination, error) {
-	id, err := page.PathID[postrider.DestinationID](v, "destination")
-	if err != nil {
-		return apitypes.Destination{}, err
-	}
-	return v.API.Destination(v.Context, id)
-}
-
 // destinationPage is the data of the page of one destination.
 type destinationPage struct {
 	destinationRow
@@ -180,8 +172,8 @@ type destinationPage struct {
 }
 
 // showDestination shows one destination, with the form that changes it.
-func showDestination(v *page.Visit) error {
-	d, err := destination(v)
+func showDestination(v *page.Visit, id postrider.DestinationID) error {
+	d, err := v.API.Destination(v.Context, id)
 	if err != nil {
 		return err
 	}
@@ -208,8 +200,8 @@ func showDestinationWith(v *page.Visit, d apitypes.Destination, f destinationFor
 }
 
 // changeDestination changes the language and the kinds.
-func changeDestination(v *page.Visit) error {
-	d, err := destination(v)
+func changeDestination(v *page.Visit, id postrider.DestinationID) error {
+	d, err := v.API.Destination(v.Context, id)
 	if err != nil {
 		return err
 	}
@@ -229,23 +221,15 @@ func changeDestination(v *page.Visit) error {
 
 // askDestination returns the handler of a button that asks for a message. Its text when that is
 // done is destination.asked.MESSAGE.
-func askDestination(message string, ask func(*client.Client, context.Context, postrider.DestinationID) (apitypes.Destination, error)) func(*page.Visit) error {
-	return func(v *page.Visit) error {
-		id, err := page.PathID[postrider.DestinationID](v, "destination")
-		if err != nil {
-			return err
-		}
-		_, err = ask(v.API, v.Context, id)
+func askDestination(message string, ask func(*client.Client, context.Context, postrider.DestinationID) (apitypes.Destination, error)) func(*page.Visit, postrider.DestinationID) error {
+	return func(v *page.Visit, id postrider.DestinationID) error {
+		_, err := ask(v.API, v.Context, id)
 		return v.DoneUnless(err, v.Path("notice-destinations", id), page.Flash{Text: v.T("destination.asked." + message)})
 	}
 }
 
 // deleteDestination deletes a destination.
-func deleteDestination(v *page.Visit) error {
-	id, err := page.PathID[postrider.DestinationID](v, "destination")
-	if err != nil {
-		return err
-	}
+func deleteDestination(v *page.Visit, id postrider.DestinationID) error {
 	if err := v.API.DeleteDestination(v.Context, id); err != nil {
 		return err
 	}

@@ -69,8 +69,9 @@ type optionChange struct{ Option, From, To string }
 func (f *form) show(v *page.Visit) error {
 	p := page.View{Name: "endpoints-options", Title: page.Where(v, f.Endpoint), Data: f, Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"}}
 	if f.New {
-		f.Accounts = v.AccountFilter()[0].Options                                                                         // only operators get here
-		f.Groups[0].Options = slices.DeleteFunc(f.Groups[0].Options, func(o shownOption) bool { return o.Name == "url" }) // it is a part of newPlace
+		f.Accounts = v.AccountFilter()[0].Options // only operators get here
+		// The URL is a part of newPlace.
+		f.Groups[0].Options = slices.DeleteFunc(f.Groups[0].Options, func(o shownOption) bool { return o.Name == "url" })
 		p = page.View{Name: "endpoints-new", Data: f, Commands: []string{"endpoints create --help"}}
 	}
 	p.Refused = f.Faults != nil

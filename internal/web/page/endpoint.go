@@ -10,14 +10,9 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// EndpointID returns the id of the endpoint in the path of the request.
-func (v *Visit) EndpointID() (postrider.EndpointID, error) {
-	return PathID[postrider.EndpointID](v, "endpoint")
-}
-
 // Endpoint returns the endpoint in the path of the request.
 func (v *Visit) Endpoint() (apitypes.Endpoint, error) {
-	id, err := v.EndpointID()
+	id, err := PathID[postrider.EndpointID](v, "endpoint")
 	if err != nil {
 		return apitypes.Endpoint{}, err
 	}

@@ -205,9 +205,9 @@ var tones = map[string]string{
 	"enabled": "good", "closed": "good", "healthy": "good", "delivered": "good", "accepted": "good", "active": "good", "done": "good",
 	"pending": "busy", "half_open": "busy", "running": "busy", "in_flight": "busy",
 	"alive": "good", "leaving": "warn", "circuit_open": "bad", "failing": "warn", "dead_letters": "bad",
-	"paused": "warn", "warned": "warn", "throttled": "warn", "waiting": "warn", "unsubscribed": "warn", "refused": "bad", "lost": "warn", "expiring": "warn",
-	"open": "bad", "dead": "bad", "disabled": "bad", "rejected": "bad", "gone": "bad", "unreachable": "bad", "timed_out": "bad", "broken": "bad",
-	"blocked": "bad", "revoked": "bad", "failed": "bad",
+	"paused": "warn", "warned": "warn", "throttled": "warn", "waiting": "warn", "unsubscribed": "warn", "lost": "warn", "expiring": "warn",
+	"refused": "bad", "open": "bad", "dead": "bad", "disabled": "bad", "rejected": "bad", "gone": "bad", "unreachable": "bad",
+	"timed_out": "bad", "broken": "bad", "blocked": "bad", "revoked": "bad", "failed": "bad",
 }
 
 // tone returns the colour of a status: good, busy, warn, bad or idle.

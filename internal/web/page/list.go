@@ -234,6 +234,18 @@ type textID[I any] interface {
 	encoding.TextUnmarshaler
 }
 
+// OfID returns the handler of a page of what the id in the path names. The error for another text
+// matches postrider.ErrNotFound.
+func OfID[I any, P textID[I]](name string, handle func(*Visit, I) error) func(*Visit) error {
+	return func(v *Visit) error {
+		id, err := PathID[I, P](v, name)
+		if err != nil {
+			return err
+		}
+		return handle(v, id)
+	}
+}
+
 // IDFilter returns a filter by an id, and the id. The client takes ids and no texts, so a text
 // that is no id is refused here.
 func IDFilter[I any, P textID[I]](v *Visit, name string) (f Filter, id I, err error) {

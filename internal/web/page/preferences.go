@@ -23,7 +23,8 @@ type preferences struct {
 // PreferencesOf returns the form with what counts now.
 func PreferencesOf(v *Visit) preferences {
 	return preferences{
-		Language: v.Text.Language, Zone: v.Zone.String(), Unset: v.Cookie("zone") == "", Languages: v.Site.Texts.Languages, Back: v.Request.URL.RequestURI(),
+		Language: v.Text.Language, Zone: v.Zone.String(), Unset: v.Cookie("zone") == "",
+		Languages: v.Site.Texts.Languages, Back: v.Request.URL.RequestURI(),
 	}
 }
 

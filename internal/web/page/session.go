@@ -50,7 +50,7 @@ func (v *Visit) Use(s postrider.Session) error {
 // embedders returns the origins that may show the session in a frame. They are the present ones: an
 // origin that the operator removes can no longer show sessions that are open.
 func (h *Site) embedders(ctx context.Context, s postrider.Session) ([]string, error) {
-	if !s.Embedded {
+	if !s.Embedded || h.Brand == nil {
 		return nil, nil
 	}
 	settings, err := h.Brand.Portal(ctx)

@@ -27,10 +27,10 @@ func Feature() page.Feature {
 			"GET /replays":                  listReplays,
 			"GET /replays/new":              newReplay,
 			"POST /replays":                 createReplay,
-			"GET /replays/{replay}":         showReplay,
-			"POST /replays/{replay}/pause":  changeReplay("pause"),
-			"POST /replays/{replay}/resume": changeReplay("resume"),
-			"POST /replays/{replay}/cancel": changeReplay("cancel"),
+			"GET /replays/{replay}":         page.OfID("replay", showReplay),
+			"POST /replays/{replay}/pause":  page.OfID("replay", changeReplay("pause")),
+			"POST /replays/{replay}/resume": page.OfID("replay", changeReplay("resume")),
+			"POST /replays/{replay}/cancel": page.OfID("replay", changeReplay("cancel")),
 		},
 	}
 }
@@ -107,8 +107,8 @@ func replayFormOf(values url.Values) replayForm {
 	get := func(name string) string { return strings.TrimSpace(values.Get(name)) }
 	f := replayForm{
 		Action: get("action"), Account: get("account"), Endpoint: get("endpoint"), Event: get("event"),
-		EventTypes: get("event_types"), Reason: get("reason"), From: get("from"), To: get("to"), Until: get("until"), Statuses: values["statuses"],
-		PerSecond: get("per_second"), Note: get("note"), All: page.Words(postrider.ReplayStatuses),
+		EventTypes: get("event_types"), Reason: get("reason"), From: get("from"), To: get("to"), Until: get("until"),
+		Statuses: values["statuses"], PerSecond: get("per_second"), Note: get("note"), All: page.Words(postrider.ReplayStatuses),
 		Reasons: []string{"exhausted", "gone", "client_error", "expired", "system", "endpoint_disabled", "backlog_full"},
 	}
 	if f.Action != string(postrider.ActionDiscard) {
@@ -209,17 +209,8 @@ func createReplay(v *page.Visit) error {
 	return v.Done(v.Path("replays", made.ID), page.Flash{Text: v.T("replay.done." + string(made.Action))})
 }
 
-// replayID returns the id of the replay in the path of the request.
-func replayID(v *page.Visit) (postrider.ReplayID, error) {
-	return page.PathID[postrider.ReplayID](v, "replay")
-}
-
 // showReplay shows one replay with its progress and what became of its deliveries.
-func showReplay(v *page.Visit) error {
-	id, err := replayID(v)
-	if err != nil {
-		return err
-	}
+func showReplay(v *page.Visit, id postrider.ReplayID) error {
 	r, err := v.API.Replay(v.Context, id)
 	if err != nil {
 		return err
@@ -230,13 +221,10 @@ func showReplay(v *page.Visit) error {
 }
 
 // changeReplay returns the handler of a form that pauses, resumes or cancels a replay.
-func changeReplay(verb string) func(*page.Visit) error {
-	return func(v *page.Visit) error {
-		id, err := replayID(v)
-		if err != nil {
-			return err
-		}
+func changeReplay(verb string) func(*page.Visit, postrider.ReplayID) error {
+	return func(v *page.Visit, id postrider.ReplayID) error {
 		f := page.Flash{Text: v.T("replay.done." + verb), Refusal: "delivery.refused"}
+		var err error
 		switch verb {
 		case "pause":
 			_, err = v.API.PauseReplay(v.Context, id)

@@ -32,7 +32,9 @@ func listInspections(v *page.Visit) error {
 	if p.Types, err = page.TestTypes(v, e); err != nil {
 		return err
 	}
-	return v.Show(page.View{Name: "endpoints-requests", Title: page.Where(v, e), Data: p, Commands: []string{"endpoints requests " + e.ID.String()}})
+	return v.Show(page.View{Name: "endpoints-requests", Title: page.Where(v, e), Data: p, Commands: []string{
+		"endpoints requests " + e.ID.String(),
+	}})
 }
 
 // inspectionPage is the data of one request.

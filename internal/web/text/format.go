@@ -115,7 +115,11 @@ const day = 24 * time.Hour
 // rounded rounds d to the precision that duration prints.
 func rounded(d time.Duration) time.Duration {
 	for _, from := range []struct{ length, to time.Duration }{
-		{day, time.Hour}, {time.Hour, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 10 * time.Millisecond}, {time.Millisecond, time.Millisecond},
+		{day, time.Hour},
+		{time.Hour, time.Minute},
+		{10 * time.Second, time.Second},
+		{time.Second, 10 * time.Millisecond},
+		{time.Millisecond, time.Millisecond},
 	} {
 		if d >= from.length {
 			return d.Round(from.to)

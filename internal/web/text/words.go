@@ -37,8 +37,9 @@ func (c *Catalogue) Explain(d apitypes.Delivery, to apitypes.Endpoint) Explained
 		note = " (" + *x.Note + ")"
 	}
 	e := Explained{
-		Why: c.Get("why."+x.Why, "attempt", x.Attempt, "last", x.Attempt-1, "result", result, "note", note, "limit", to.Concurrency.Value(), "rate", c.rate(to)),
-		At:  x.At, Failure: x.Failure,
+		Why: c.Get("why."+x.Why, "attempt", x.Attempt, "last", x.Attempt-1, "result", result, "note", note,
+			"limit", to.Concurrency.Value(), "rate", c.rate(to)),
+		At: x.At, Failure: x.Failure,
 	}
 	if x.Others != nil {
 		e.Why += " " + c.Get("why.others", "n", *x.Others)

@@ -66,7 +66,8 @@ func Read(v *page.Visit, scope string, ask func(context.Context, client.StatsQue
 		}
 	}
 	t.Range = chosen.Name
-	q := client.StatsQuery{From: v.Now.Add(-chosen.length).Truncate(time.Minute), To: v.Now.Truncate(time.Minute).Add(time.Minute), Step: chosen.step}
+	minute := v.Now.Truncate(time.Minute)
+	q := client.StatsQuery{From: minute.Add(-chosen.length), To: minute.Add(time.Minute), Step: chosen.step}
 	zone := v.Zone
 	if chosen.step == "day" {
 		if chosen.length > hoursKept {

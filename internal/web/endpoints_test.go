@@ -12,6 +12,20 @@ import (
 	"github.com/postrider/postrider/internal/web"
 )
 
+func TestAPausedEndpointSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, web.Options{})
+	for reason, shown := range map[string]string{"moving to another region": "moving to another region", postrider.ReasonGone: "it responded 410 Gone"} {
+		e := w.endpoint(apitypes.EndpointCreate{})
+		if _, err := w.admin.PauseEndpoint(t.Context(), e.ID, reason); err != nil {
+			t.Fatal(err)
+		}
+		if page := w.see("operator", "/dashboard/endpoints/"+e.ID.String()); !strings.Contains(page.html, shown) {
+			t.Errorf("paused because of %q, the page does not say %q", reason, shown)
+		}
+	}
+}
+
 func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})

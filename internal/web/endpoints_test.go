@@ -15,7 +15,10 @@ import (
 func TestAPausedEndpointSaysWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	for reason, shown := range map[string]string{"moving to another region": "moving to another region", postrider.ReasonGone: "it responded 410 Gone"} {
+	for reason, shown := range map[string]string{
+		"moving to another region": "moving to another region",
+		postrider.ReasonGone:       "it responded 410 Gone",
+	} {
 		e := w.endpoint(apitypes.EndpointCreate{})
 		if _, err := w.admin.PauseEndpoint(t.Context(), e.ID, reason); err != nil {
 			t.Fatal(err)

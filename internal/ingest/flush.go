@@ -226,14 +226,14 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 		asked.Endpoint.FullSince = time.Time{}
 		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.EndpointSnapshot{&asked})}, nil
 	}
-	matched, last := in.table.Match(e.Account, e.Type, max(0, min(in.opts.FanOutAbove, groupRows-rows)))
+	matched, last := in.table.Match(e, max(0, min(in.opts.FanOutAbove, groupRows-rows)))
 	if matched != nil || last.IsZero() {
 		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
 	}
-	if e.OrderingKey == "" || !in.table.WantsOrder(e.Account, e.Type) {
+	if e.OrderingKey == "" || !in.table.WantsOrder(e) {
 		return store.NewEvent{Event: *e, FanOutUpTo: last}, nil
 	}
-	if matched, _ = in.table.Match(e.Account, e.Type, max(0, min(groupRows, orderedRows-rows))); matched == nil {
+	if matched, _ = in.table.Match(e, max(0, min(groupRows, orderedRows-rows))); matched == nil {
 		return store.NewEvent{}, tooManyInOrder(p, j)
 	}
 	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil

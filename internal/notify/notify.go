@@ -54,7 +54,7 @@ type Endpoints interface {
 	Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool)
 	// Match returns at most `most` endpoints that subscribe to the event type, and the id of the
 	// last one; zero if none does.
-	Match(account postrider.AccountID, eventType string, most int) ([]*store.EndpointSnapshot, postrider.EndpointID)
+	Match(e *postrider.Event, most int) ([]*store.EndpointSnapshot, postrider.EndpointID)
 }
 
 // Options tunes a [Notify]. The zero value is the production default.
@@ -175,7 +175,7 @@ func (n *Notify) wanted(notice postrider.Notice) bool {
 	if notice.Account.IsZero() {
 		return false
 	}
-	if _, last := n.endpoints.Match(notice.Account, notice.Kind.EventType(), 0); last.IsZero() {
+	if _, last := n.endpoints.Match(&postrider.Event{Account: notice.Account, Type: notice.Kind.EventType()}, 0); last.IsZero() {
 		return false
 	}
 	id, err := postrider.ParseID[postrider.EndpointID](notice.Object)

@@ -286,14 +286,15 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 	return to, to != nil
 }
 
-// Match returns the endpoints that want the event type, ordered by id, and the id of the last one.
-// If there are more than most, it returns only that id and does not look at the others, so the cost
-// of a match is limited. The caller must not change the slice.
-func (x *Table) Match(account postrider.AccountID, eventType string, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
+// Match returns the endpoints that want the event, ordered by id, and the id of the last one. If
+// there are more than most, it returns only that id and does not look at the others, so the cost of
+// a match is limited. The caller must not change the slice. Today only the account and the type of
+// the event decide.
+func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var few [4][]*store.EndpointSnapshot // enough for most types, and allocated on the stack
-	lists := x.accounts[account].lists(few[:0], eventType)
+	lists := x.accounts[e.Account].lists(few[:0], e.Type)
 	for _, list := range lists {
 		if end := list[len(list)-1].Endpoint.ID; end.Compare(last) > 0 {
 			last = end
@@ -314,17 +315,17 @@ func (x *Table) Match(account postrider.AccountID, eventType string, most int) (
 	return matched, last
 }
 
-// WantsOrder reports whether at least one of the endpoints that want the event
-// type wants it in the order of its ordering key.
-func (x *Table) WantsOrder(account postrider.AccountID, eventType string) bool {
+// WantsOrder reports whether at least one of the endpoints that want the event wants it in the order
+// of its ordering key.
+func (x *Table) WantsOrder(e *postrider.Event) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	s := x.accounts[account]
+	s := x.accounts[e.Account]
 	if s == nil {
 		return false
 	}
 	for _, to := range s.ordered {
-		if to.Endpoint.Subscribes(eventType) {
+		if to.Endpoint.Subscribes(e.Type) {
 			return true
 		}
 	}

@@ -54,12 +54,12 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 						want = append(want, e.ID)
 					}
 				}
-				matched, last := x.Match(account, eventType, len(endpoints))
+				matched, last := x.Match(&postrider.Event{Account: account, Type: eventType}, len(endpoints))
 				for _, to := range matched {
 					got = append(got, to.Endpoint.ID)
 				}
 				if n := len(want); n > 0 {
-					if few, same := x.Match(account, eventType, n-1); few != nil || last != want[n-1] || same != last {
+					if few, same := x.Match(&postrider.Event{Account: account, Type: eventType}, n-1); few != nil || last != want[n-1] || same != last {
 						t.Fatalf("%s matches %v up to %v when %d are too many", eventType, few, same, n)
 					}
 				}
@@ -110,7 +110,7 @@ func BenchmarkMatch(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if matched, _ := x.Match(account, "order.created", 256); len(matched) != 10 {
+		if matched, _ := x.Match(&postrider.Event{Account: account, Type: "order.created"}, 256); len(matched) != 10 {
 			b.Fatal(len(matched))
 		}
 	}
@@ -134,7 +134,7 @@ func BenchmarkApply(b *testing.B) {
 		for changed := range slices.Chunk(endpoints, page) {
 			x.apply(store.Changes{Version: 1, Endpoints: changed})
 		}
-		if _, last := x.Match(account, "order.created", 256); last.IsZero() {
+		if _, last := x.Match(&postrider.Event{Account: account, Type: "order.created"}, 256); last.IsZero() {
 			b.Fatal("nothing matches")
 		}
 	}
@@ -157,7 +157,7 @@ func TestAMatchStaysAsItWas(t *testing.T) {
 		x.apply(store.Changes{Version: x.Version() + 1, Endpoints: endpoints[at : at+1]})
 	}
 	seen := func() (ids []postrider.EndpointID) {
-		matched, _ := x.Match(account, "order.created", 10)
+		matched, _ := x.Match(&postrider.Event{Account: account, Type: "order.created"}, 10)
 		for _, to := range matched {
 			ids = append(ids, to.Endpoint.ID)
 		}
@@ -166,7 +166,7 @@ func TestAMatchStaysAsItWas(t *testing.T) {
 	for _, at := range []int{0, 2, 4} {
 		put(at, postrider.EndpointEnabled)
 	}
-	matched, _ := x.Match(account, "order.created", 10)
+	matched, _ := x.Match(&postrider.Event{Account: account, Type: "order.created"}, 10)
 	before := seen()
 	put(0, postrider.EndpointDeleted)
 	put(1, postrider.EndpointEnabled)

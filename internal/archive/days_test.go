@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ type server struct {
 	*world
 	archive.Target
 
-	left   int                // operations until it dies
+	left   atomic.Int64       // operations until it dies
 	die    context.CancelFunc // of the run
 	during func()             // called once, while an object is written
 }
@@ -40,12 +41,14 @@ func newServer(t *testing.T) *server {
 	}))
 	w.deliver(0, 4)
 	w.deliver(1, 2)
-	return &server{world: w, Target: archive.Folder(t.TempDir()), left: forever}
+	s := &server{world: w, Target: archive.Folder(t.TempDir())}
+	s.left.Store(forever)
+	return s
 }
 
-// lives counts an operation.
+// lives counts an operation. The chores of a node run at the same time.
 func (s *server) lives() error {
-	if s.left--; s.left < 0 {
+	if s.left.Add(-1) < 0 {
 		s.die()
 		return errDied
 	}
@@ -239,11 +242,11 @@ func TestDaysOfRetentionWithDeaths(t *testing.T) {
 			s, day := newServer(t), store.DayOf(time.Now())
 			e := s.newExpunge(s.events[0][3], postrider.EndpointID{})
 			s.during = func() { s.ok(s.PutExpunge(t.Context(), e)) } // the expunge removes rows while the day is archived
-			s.left = n
+			s.left.Store(int64(n))
 			for died = false; time.Since(day) < 6*aDay; {
 				s.run(6 * aDay)
-				died = died || s.left < 0
-				s.left = forever
+				died = died || s.left.Load() < 0
+				s.left.Store(forever)
 			}
 			s.checks(e, day, died)
 			if t.Failed() {

@@ -22,21 +22,20 @@ import (
 
 // This file writes and lists the audit log.
 //
-// Every route that changes something has an entry for each request that succeeded, was
-// refused for its scopes, or failed with a 5xx, after which the change may have been made.
-// Other refusals changed nothing and have no entry. Routes that publish have none either:
-// the event is its own record.
+// A request to a route that changes something has an audit entry in three cases: the request
+// succeeded, it was refused with 403, or it failed with a 5xx. After a 5xx the change may have been
+// made. All other refusals changed nothing and have no entry. Routes that publish have no entries
+// either: the event itself is the record.
 //
-// The entry is written after the change and before the response. If it cannot be
-// written, the response is a 503, which promises nothing, and the log has the entry. So
-// every change that a response confirms, and every secret that it shows, is in the audit
-// log.
+// The server writes the entry after the change and before the response. If the write fails, the
+// response is a 503, which promises nothing, and the server's log gets the entry. So the audit log
+// has every change that a response confirms, and every secret that a response shows.
 
 const (
-	// OutcomeOK is the outcome of what succeeded.
+	// OutcomeOK is the outcome of an action that succeeded.
 	OutcomeOK = "ok"
-	// auditTime is the time limit of the write of an entry. The write does not end with
-	// the request: what was done must be recorded when its client is gone.
+	// auditTime is the time limit for the write of an entry. The write continues after its request
+	// has ended, because a change must be recorded even if the client is gone.
 	auditTime = 2 * time.Second
 )
 
@@ -45,15 +44,15 @@ func (r Route) audited() bool {
 	return r.Reveals || !strings.HasPrefix(r.Path, http.MethodGet) && !r.Reads
 }
 
-// objectKinds has the kinds of objects by the path parameter or, where a path has none,
-// by the first segment of the path.
+// objectKinds maps a path parameter to the kind of its object. For a path without a parameter, the
+// key is the first segment of the path.
 var objectKinds = map[string]string{
 	"name": "event_type", "accounts": "account", "api-keys": "key", "endpoints": "endpoint", "event-types": "event_type",
 	"events": "event", "hold": "store", "notice-destinations": "notice_destination", "destination": "notice_destination", "portal": "portal", "portal-sessions": "session", "replays": "replay",
 }
 
-// object returns the kind of the object that the route is about, and the path parameter
-// that names it; empty: the response has its id.
+// object returns the kind of the object that the route is about, and the path parameter that names
+// the object. If the parameter is empty, the response has the id.
 func (r Route) object() (kind, parameter string) {
 	_, path, _ := strings.Cut(r.Path, " ")
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -66,9 +65,9 @@ func (r Route) object() (kind, parameter string) {
 	return objectKinds[segments[0]], ""
 }
 
-// audit writes the entry of a request, if it has one. out is the response, nil if there
-// is none. The error is the one that the request ends with: err, or the one of the
-// write.
+// audit writes the audit entry of a request, if its route has audit entries. out is the response;
+// nil: the request has none. audit returns the error that the request ends with: the error of the
+// write if the write failed, otherwise err.
 func (s *server) audit(ctx context.Context, r Route, out any, err error) error {
 	if !r.audited() {
 		return err
@@ -88,7 +87,7 @@ func (s *server) audit(ctx context.Context, r Route, out any, err error) error {
 	var parameter string
 	entry.Object, parameter = r.object()
 	entry.ObjectID = c.path(parameter)
-	switch { // these may be named by their uid
+	switch { // a path may name these by uid
 	case entry.Object == "endpoint" && !c.endpoint.IsZero():
 		entry.ObjectID = c.endpoint.String()
 	case entry.Object == "account" && !c.Account.IsZero():
@@ -136,8 +135,8 @@ func (s *Audit) Record(ctx context.Context, e postrider.AuditEntry) error {
 // ClientOf returns the details of an audit entry with the address of a client.
 func ClientOf(from netip.Addr) map[string]string { return map[string]string{"client": from.String()} }
 
-// path returns the first MaxName bytes of a path parameter of the request, in whole
-// characters. Control characters cannot be stored.
+// path returns the first MaxName bytes of a path parameter of the request, without a cut-off
+// character at the end. If the path has control characters, which cannot be stored, it returns "".
 func (c *Info) path(parameter string) string {
 	if c.request == nil || parameter == "" || !IsText(c.request.URL.Path) {
 		return ""
@@ -146,7 +145,7 @@ func (c *Info) path(parameter string) string {
 	return strings.ToValidUTF8(value[:min(len(value), MaxName)], "")
 }
 
-// Note adds a detail to the audit entry of the request. It must not be a secret.
+// Note adds a detail to the audit entry of the request. The detail must not be a secret.
 func (c *Info) Note(name, detail string) {
 	if c.details == nil {
 		c.details = map[string]string{}
@@ -155,24 +154,25 @@ func (c *Info) Note(name, detail string) {
 }
 
 const (
-	// maxChange is the largest old or new value of a field in an audit entry, in bytes.
+	// maxChange is the largest size of an old or a new value in an audit entry, in bytes.
 	maxChange = 100
-	// hiddenChange stands for the values of fields that may have secrets.
+	// hiddenChange replaces the values of fields that may have secrets.
 	hiddenChange = "changed"
 )
 
-// hiddenFields are the fields whose values are in no audit entry: people put credentials
-// into headers and into the query of URLs.
+// hiddenFields are the fields whose values never appear in an audit entry, because people put
+// credentials into headers and into the query of URLs.
 var hiddenFields = []string{"url", "headers", "auth", "tls"}
 
-// Changed notes what a request changes, by the fields of the object as responses show it
-// before and after: timeout_ms: 10000 → 20000. A request that is tried again is noted
-// anew.
+// Changed notes each field that a request changed, with its old and new value: timeout_ms: 10000 →
+// 20000. The arguments are the object before and after, as responses show it. A handler that tries
+// a change again calls Changed again, which replaces the earlier notes.
 func (c *Info) Changed(was, is any) {
 	before, after := fieldValues(was), fieldValues(is)
 	for field, value := range after {
 		switch {
-		case field == "updated_at", field == "status_since", field == "backlog_full_since", field == "warnings": // the server made these
+		// the server sets these fields
+		case field == "updated_at", field == "status_since", field == "backlog_full_since", field == "warnings":
 		case bytes.Equal(before[field], value):
 			delete(c.details, field)
 		case slices.Contains(hiddenFields, field):
@@ -183,8 +183,7 @@ func (c *Info) Changed(was, is any) {
 	}
 }
 
-// fieldValues returns the fields of an object as JSON. An object of apitypes is always
-// encoded.
+// fieldValues returns the fields of an object as JSON. Objects of apitypes can always be encoded.
 func fieldValues(object any) (fields map[string]json.RawMessage) {
 	text, err := json.Marshal(object)
 	if err != nil || json.Unmarshal(text, &fields) != nil {
@@ -193,8 +192,7 @@ func fieldValues(object any) (fields map[string]json.RawMessage) {
 	return fields
 }
 
-// shorten returns the beginning of a value that is too large for an audit entry. A field
-// that is left out is null.
+// shorten returns at most maxChange bytes of a value. For a missing field it returns null.
 func shorten(value json.RawMessage) string {
 	switch {
 	case len(value) == 0:
@@ -205,14 +203,14 @@ func shorten(value json.RawMessage) string {
 	return string(value)
 }
 
-// described has the fields of an audit entry that come from the response.
+// described has the parts of an audit entry that come from the response.
 type described struct {
 	id      string
 	account postrider.AccountID
 }
 
-// describeReply returns the id and the account of the object in a response. All shapes
-// of objects have the fields ID and, if they belong to an account, Account.
+// describeReply returns the id and the account of the object in a response. The types of all
+// objects have a field ID and, if the objects belong to an account, a field Account.
 func describeReply(out any) (d described) {
 	value := reflect.ValueOf(out)
 	if value.Kind() != reflect.Pointer || value.IsNil() {
@@ -224,7 +222,7 @@ func describeReply(out any) (d described) {
 	}
 	if id := body.FieldByName("ID"); id.IsValid() {
 		d.id = fmt.Sprint(id.Interface())
-	} else if t, ok := reflect.TypeAssert[apitypes.EventType](body); ok { // it is named by its name
+	} else if t, ok := reflect.TypeAssert[apitypes.EventType](body); ok { // its name is its id
 		d.id = t.Name
 	}
 	if account := body.FieldByName("Account"); account.IsValid() {
@@ -240,7 +238,7 @@ func describeReply(out any) (d described) {
 	return d
 }
 
-// fieldsOf returns the names of the fields of a body, without their values, which may be
+// fieldsOf returns the names of the fields of a body. It omits the values, because they may be
 // secrets.
 func fieldsOf(body []byte) string {
 	var fields map[string]json.RawMessage

@@ -29,9 +29,9 @@ const (
 	// body. If the rest arrives within this time, the connection can be used
 	// again. Otherwise net/http closes the connection.
 	restTime = time.Second
-	// smallBuffer is the size of every request's first buffer, in bytes. A body
-	// that fits into it counts with its own length. A body that needs a larger
-	// buffer counts with the capacity of that buffer.
+	// smallBuffer is the size of the first buffer of every request, in bytes. The budget counts the
+	// length of a body that fits into this buffer. For a longer body it counts the capacity of the
+	// larger buffer.
 	smallBuffer = 4 << 10
 	// keptBuffer is the largest buffer that a request keeps until its response,
 	// in bytes. A larger buffer is released as soon as its body is decoded.
@@ -41,9 +41,8 @@ const (
 	largeBuffer = 1 << 20
 )
 
-// buffers is the pool of the memory that bodies are read into, one pool for
-// each size, smallest first. Decoding copies the values that it keeps, so a
-// buffer can be used again after it.
+// buffers has one pool for each buffer size, smallest first. Bodies are read into these buffers.
+// Decoding copies the values that it keeps, so the buffer can be used again afterwards.
 var buffers = [...]buffersOf{{size: smallBuffer}, {size: 16 << 10}, {size: keptBuffer}, {size: 256 << 10}, {size: largeBuffer}}
 
 // buffersOf is the pool of the free buffers of one size.
@@ -83,26 +82,25 @@ func recycle(buf *bytes.Buffer) {
 
 // body says how the body of a request is read, and into which buffer.
 type body struct {
-	// route is the operation of the request. It has the scope and the limit.
+	// route is the operation of the request. Its scope and its limit apply.
 	route Route
 	// buf receives the body; nil: the operation has no body.
 	buf *bytes.Buffer
 }
 
-// intake is the state of one body while it is read, and of its share of the
-// budget until the request is answered. The request's goroutine owns it. Only
-// cut is also written by another goroutine: the one that stops the server.
+// intake is the state of one body: its progress while it is read, and its bytes in the budget until
+// the response. The request's goroutine owns the intake. The goroutine that stops the server writes
+// only cut.
 type intake struct {
-	// writer is the response writer of the request. Its connection has the read
-	// deadline. Set by readBody.
+	// writer is the response writer of the request. The read deadline is set on its connection.
+	// readBody sets the field.
 	writer http.ResponseWriter
-	// payer has the share of the budget that the body uses. Set by readBody.
+	// payer is the caller whose share of the budget the body uses. readBody sets the field.
 	payer Payer
-	// held counts the bytes that the body has taken from the budget. Only the
-	// request's goroutine writes it. 0 again after release.
+	// held counts the bytes that the body has taken from the budget. Only the request's goroutine
+	// writes the field. release sets it to 0.
 	held int64
-	// deadline is the time at which reading fails. Each read that brings bytes
-	// moves it on.
+	// deadline is the time at which reading fails. Each read that returns bytes extends it.
 	deadline time.Time
 	// cut is set when the server stops while the body is being read. It is
 	// never reset.
@@ -112,10 +110,9 @@ type intake struct {
 	over bool
 }
 
-// readBody reads the body into b.buf, within the limits of size, rate and
-// memory. It checks the headers first, so that a request that is refused for
-// them costs no memory. A Content-Length above the limit is refused before a
-// byte is read. The caller must release a.intake after the response.
+// readBody reads the body into b.buf, within the limits of size, rate and memory. It checks the
+// headers first, so a request with refused headers costs no memory. It refuses a Content-Length
+// above the limit before it reads a byte. The caller must release a.intake after the response.
 func (s *server) readBody(a *responseWriter, b body) error {
 	r := a.request
 	limit := cmp.Or(b.route.Limit, manageBody)
@@ -156,9 +153,9 @@ func (s *server) readBody(a *responseWriter, b body) error {
 	return readFault(err, limit)
 }
 
-// readFault maps an error of reading to the error that decides the response:
-// too large, too slow, over the budget, server stopping, malformed chunks, or a broken
-// connection.
+// readFault maps an error of reading to the error that decides the response: the body is too large
+// or too slow, the budget is used up, the server stops, the chunks are malformed, or the connection
+// broke.
 func readFault(err error, limit int64) error {
 	switch {
 	case errors.Is(err, errOverBudget), errors.Is(err, errDraining):
@@ -179,8 +176,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isCut reports whether a read failed because the connection ended. net/http has no type for
-// its other errors: they say that a chunked body breaks the rules of RFC 9112, 7.1.
+// isCut reports whether a read failed because the connection ended. The remaining errors of
+// net/http have no type. They mean that a chunked body breaks the rules of RFC 9112, 7.1.
 func isCut(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, io.ErrClosedPipe) || errors.As(err, new(net.Error))
@@ -191,8 +188,8 @@ func tooLarge(limit int64) error {
 	return &Error{Class: ErrTooLarge, Detail: fmt.Sprintf("the body may have at most %d bytes", limit)}
 }
 
-// expire sets the read deadline of the connection. It ignores the error of a
-// response writer without deadlines; only tests have one.
+// expire sets the read deadline of the connection. It ignores the error of a response writer that
+// has no deadlines; only tests use such a writer.
 func (in *intake) expire(at time.Time) {
 	_ = http.NewResponseController(in.writer).SetReadDeadline(at)
 }
@@ -205,9 +202,9 @@ func (in *intake) end() {
 	in.expire(time.Unix(1, 0))
 }
 
-// arrived moves the deadline on for n bytes that arrived. The n bytes earn the
-// time that they take at bodyRate. The deadline is never more than bodySlack
-// from now, so a fast start does not pay for a later stall.
+// arrived extends the deadline for n bytes that arrived, by the time that n bytes take at bodyRate.
+// The deadline is never more than bodySlack from now. So a client that starts fast cannot stall for
+// longer later.
 func (in *intake) arrived(now time.Time, n int) {
 	in.deadline = in.deadline.Add(time.Duration(n) * time.Second / bodyRate)
 	if latest := now.Add(bodySlack); in.deadline.After(latest) {
@@ -216,17 +213,17 @@ func (in *intake) arrived(now time.Time, n int) {
 	in.expire(in.deadline)
 }
 
-// fill reads a body of at most limit bytes into buf. Each byte is taken from
-// the budget when it arrives. It returns errOverBudget if the budget is used up,
-// and errDraining if the server stops.
+// fill reads a body of at most limit bytes into buf. It takes each byte from the budget when the
+// byte arrives. It returns errOverBudget if the budget is used up, and errDraining if the server
+// stops.
 //
-// It reads into the free end of buf and grows buf when that is used up. So the memory
-// follows the bytes that have arrived and not the announced length: a client cannot
-// reserve 8 MiB with one header. The deadline moves with each read, so a slow client
-// keeps its connection as long as it sends bodyRate on average.
+// fill reads into the free end of buf, and grows buf when no space is left. So the memory in use
+// follows the bytes that have arrived, not the announced length: a client cannot reserve 8 MiB with
+// one header. Each read extends the deadline, so a slow client keeps its connection as long as it
+// sends bodyRate on average.
 func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64) error {
-	// The check must follow the last expire of this goroutine: expire may
-	// replace the past deadline that end has set, but it cannot reset cut.
+	// This check must come after this goroutine's last call of expire. That call may overwrite the
+	// past deadline that end has set, but it cannot reset cut.
 	for !in.cut.Load() {
 		if buf.Available() == 0 {
 			if err := b.grow(in, buf, limit); err != nil {
@@ -236,9 +233,8 @@ func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64
 		free := buf.AvailableBuffer()
 		n, err := from.Read(free[:cap(free)])
 		buf.Write(free[:n]) // copies nothing: the bytes are already in place
-		// While the buffer is small, the body is charged for each byte.
-		// Afterwards grow has charged the whole capacity, and more is not
-		// positive.
+		// While the body fits into the small buffer, each byte is charged here. Later, grow has
+		// already charged the whole capacity, so more is not positive.
 		if more := int64(buf.Len()) - in.held; more > 0 {
 			if full := b.charge(in, more); full != nil {
 				return full
@@ -258,11 +254,10 @@ func (b *bodies) fill(in *intake, buf *bytes.Buffer, from io.Reader, limit int64
 	return errDraining
 }
 
-// grow moves the body to a buffer of four times the size, from largeBuffer on
-// of twice the size. The buffer never has more than limit+1 bytes, unless the
-// pooled size is larger. The extra byte lets the next read find the end of the
-// body, or one byte too many. The budget is charged with the new capacity
-// before the copy.
+// grow moves the body to a larger buffer: four times the size, or twice the size from largeBuffer
+// on. The buffer has at most limit+1 bytes, unless the pooled size is larger. The extra byte lets
+// the next read find the end of the body, or one byte too many. grow charges the new capacity to
+// the budget before it copies.
 func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 	factor := 4
 	if buf.Cap() >= largeBuffer {
@@ -279,11 +274,11 @@ func (b *bodies) grow(in *intake, buf *bytes.Buffer, limit int64) error {
 	return nil
 }
 
-// Decode decodes a body that the handler does not need afterwards. It replaces
-// a large buffer by a small one, so that a request does not hold its body in
-// memory during the commit. While a body is decoded its bytes are in memory
-// twice, which the budget does not count. So at most one large body for each
-// processor is decoded at a time; more would not be faster.
+// Decode decodes the body into v, for a handler that does not need the body afterwards. It replaces
+// a large buffer by a small one, so that a request does not keep its body in memory during the
+// commit. While Decode runs, the bytes of the body are in memory twice, and the budget counts them
+// once. So only one large body for each processor is decoded at a time. More at a time would not be
+// faster.
 func (b Raw) Decode(v any) error {
 	if b.Cap() <= keptBuffer {
 		return jsonx.Decode(b.Bytes(), v)
@@ -297,9 +292,9 @@ func (b Raw) Decode(v any) error {
 	return err
 }
 
-// isJSON reports whether the media type is application/json. Of its parameters only
-// the charset counts: JSON is UTF-8, and text in another one would be stored as
-// other characters. The first comparison spares common requests the parser.
+// isJSON reports whether the media type is application/json in UTF-8. Of the parameters it checks
+// only the charset: JSON is UTF-8, and text in another charset would be stored as wrong characters.
+// The first comparison makes common requests skip the parser.
 func isJSON(contentType string) bool {
 	if contentType == "application/json" {
 		return true
@@ -309,9 +304,8 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// isPlain reports whether the Content-Encoding headers name no coding other
-// than identity. Compressed bodies are refused: their size in memory is unknown
-// in advance.
+// isPlain reports whether the Content-Encoding headers name only identity. Compressed bodies are
+// refused, because their size in memory is unknown in advance.
 func isPlain(codings []string) bool {
 	return !slices.ContainsFunc(codings, func(coding string) bool { return !strings.EqualFold(coding, "identity") })
 }

@@ -6,33 +6,30 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// bodies limits the memory that request bodies use, for the whole server and
-// for each API key. It also tracks the bodies that are being read, so that a
-// stop of the server can abort them.
+// bodies limits the memory that request bodies use, for the whole server and for each API key. It
+// also tracks the bodies that are being read, so that a stop of the server can abort them.
 //
-// A byte counts from its arrival until the response: first as part of the body,
-// later as part of the events that were decoded from it. An announced
-// Content-Length does not count. So a client that announces much and sends
-// little takes nothing from other clients.
+// A byte counts from its arrival until the response: first as part of the body, later as part of
+// the events decoded from the body. An announced Content-Length does not count. So a client that
+// announces much and sends little takes nothing from other clients.
 //
-// Without a further rule, many half-read bodies could use up a key's whole
-// share, and none of them could finish. So the last part of the share, large
-// enough for the largest body, is reserved for one body at a time. The first
-// body that needs it has it until that body is read. The same rule holds for
-// the whole budget.
+// Without a further rule, many half-read bodies could use up a key's whole share, and none of them
+// could finish. So the last part of the share is reserved for one body at a time, and it is large
+// enough for the largest body. The first body that needs the last part keeps it until that body is
+// read. The same rule holds for the whole budget.
 type bodies struct {
 	// whole is the limit for all keys together, in bytes.
 	whole int64
 	// most is the limit for one key, in bytes: a quarter of whole.
 	most int64
-	// largest is the size of the last part of whole, and of each key's share,
-	// in bytes. One body at a time may use a last part.
+	// largest is the size of the last part, in bytes: the last part of whole, and also of each
+	// key's share. One body at a time may use a last part.
 	largest int64
-	// reserve is the part of whole that only keys with little use may take, in
-	// bytes. It keeps a few busy keys from blocking every other key.
+	// reserve is the part of whole that only modest keys may use, in bytes. It keeps a few busy
+	// keys from blocking all other keys.
 	reserve int64
-	// modest is the most that a key with little use holds, in bytes. Up to it
-	// only the limit of whole applies.
+	// modest is the number of bytes up to which a key is modest. For a modest key only the limit
+	// whole applies.
 	modest int64
 
 	// mu guards the fields below and the field held of every intake.
@@ -49,11 +46,10 @@ type bodies struct {
 	ended bool
 }
 
-// Payer is a caller as the budget tells callers apart: by the session or, without one,
-// by the API key.
+// Payer identifies a caller for the budget: the session or, without a session, the API key.
 type Payer [16]byte
 
-// PayerOf returns whose share the bodies of the caller use.
+// PayerOf returns the payer of the bodies that the caller sends.
 func PayerOf(c *postrider.Caller) Payer {
 	if !c.Session.IsZero() {
 		return Payer(c.Session)
@@ -61,7 +57,7 @@ func PayerOf(c *postrider.Caller) Payer {
 	return Payer(c.Key)
 }
 
-// maxShares is how many callers have a share before those that use nothing are forgotten.
+// maxShares is the number of shares at which the shares without bytes are removed.
 const maxShares = 4096
 
 // share is the use of the budget by one key or session.
@@ -116,37 +112,37 @@ func (b *bodies) charge(in *intake, n int64) error {
 	return nil
 }
 
-// fits reports whether n more bytes of the body fit into the budget. It may
-// claim a last part for the body. It needs b.mu. With the defaults, 48 MiB for all and
-// bodies of up to 8 MiB:
+// fits reports whether n more bytes of the body fit into the budget. It may claim a last part for
+// the body. The caller must hold b.mu. The defaults are 48 MiB for all keys, and bodies of up to 8
+// MiB:
 //
 //	a key, 12 MiB    │ 4 MiB for any of its bodies │ 8 MiB for one of its bodies │
 //	all keys, 48 MiB │ 34 MiB for any │ 8 MiB for one body │ 6 MiB for modest keys │
 //
-// A key is modest while it holds at most 768 KiB. Such a key passes whatever others
-// have used, up to the whole 48 MiB, so that a few busy publishers cannot shut out
-// one that sends an event now and then.
+// A key is modest while it holds at most 768 KiB. A modest key may use the whole 48 MiB, however
+// much other keys hold. So a few busy publishers cannot shut out a key that sends an event now and
+// then.
 func (b *bodies) fits(in *intake, n int64) bool {
 	s := b.share(in.payer)
 	own, all := s.held+n, b.held+n
-	// The hard limits: no claim passes them.
+	// No claim exceeds these hard limits.
 	if own > b.most || all > b.whole {
 		return false
 	}
-	// Beyond this point lies the last part of the key's share.
+	// Above this number of bytes, the body needs the last part of the key's share.
 	if own > b.most-b.largest && !claim(&s.last, in) {
 		return false
 	}
 	if own <= b.modest {
 		return true
 	}
-	// Keys above modest leave the reserve free. Just before the reserve lies
-	// the last part of the whole budget, for one body at a time.
+	// Keys that are not modest leave the reserve free. The part before the reserve is the last part
+	// of the whole budget, for one body at a time.
 	return all <= b.whole-b.reserve-b.largest || all <= b.whole-b.reserve && claim(&b.last, in)
 }
 
-// claim reserves a last part for the body if it is free. It reports whether the
-// body has that part.
+// claim reserves a last part for the body if the part is free. It reports whether the body has the
+// part.
 func claim(last **intake, in *intake) bool {
 	if *last == nil {
 		*last = in
@@ -154,9 +150,8 @@ func claim(last **intake, in *intake) bool {
 	return *last == in
 }
 
-// share returns the share of the key, and creates it if necessary. The map is
-// trimmed when it has maxShares keys: keys without bytes and without a last
-// part are removed. It needs b.mu.
+// share returns the share of the key, and creates it if necessary. If there are maxShares shares,
+// it first removes those without bytes and without a last part. The caller must hold b.mu.
 func (b *bodies) share(key Payer) *share {
 	s := b.keys[key]
 	if s != nil {
@@ -183,7 +178,7 @@ func (b *bodies) finish(in *intake) {
 	b.leave(in)
 }
 
-// leave frees the last parts that the body has. It needs b.mu.
+// leave frees the last parts that the body has. The caller must hold b.mu.
 func (b *bodies) leave(in *intake) {
 	if s := b.share(in.payer); s.last == in {
 		s.last = nil

@@ -30,8 +30,9 @@ func IsText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// CheckUID refuses uids that could be mistaken for an id, that the path of a URL cannot have,
-// and that turn the text around them on a page.
+// CheckUID refuses three kinds of uids: those that could be mistaken for an id, those that cannot
+// stand in the path of a URL, and those with characters that change the direction of the text
+// around them.
 func CheckUID(uid string) error {
 	switch {
 	case strings.HasPrefix(uid, "acc_") || strings.HasPrefix(uid, "ep_"):
@@ -44,11 +45,11 @@ func CheckUID(uid string) error {
 	return CheckText("uid", uid, MaxName)
 }
 
-// isBidiControl reports whether the character sets the direction of the text after it.
+// isBidiControl reports whether the character changes the direction of the text after it.
 func isBidiControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
-// ParseID parses an id from a path. An invalid id is not found. So is the zero
-// id: in a query of the store it means no filter, and would select everything.
+// ParseID parses an id from a path. For an invalid id it returns ErrNotFound. It does so for the
+// zero id too: in a query of the store, the zero id means no filter and would select everything.
 func ParseID[I comparable, P interface {
 	*I
 	UnmarshalText(text []byte) error
@@ -61,8 +62,8 @@ func ParseID[I comparable, P interface {
 	return id, nil
 }
 
-// CheckTypeFilter refuses a filter that is no event type. A pattern would match no event,
-// and an empty list looks like "nothing found".
+// CheckTypeFilter refuses a filter that is not an event type. A pattern matches no event here, and
+// the empty list would look like "nothing found".
 func CheckTypeFilter(field, text string) error {
 	if text != "" && postrider.CheckType(field, text) != nil {
 		return Invalid(field, postrider.FaultMalformed, "must be one event type; patterns are for endpoints")
@@ -70,9 +71,9 @@ func CheckTypeFilter(field, text string) error {
 	return nil
 }
 
-// Filtered parses an id from a query parameter. Empty text is no filter and
-// gives the zero id. An id that is invalid is a fault of the parameter, and not
-// an empty list: a filter with a typing error must not look like "nothing found".
+// Filtered parses an id from a query parameter. For an empty text it returns the zero id, which
+// means no filter. For an invalid id it returns a fault of the parameter. An empty list would be
+// wrong: a typing error must not look like "nothing found".
 func Filtered[I comparable, P interface {
 	*I
 	UnmarshalText(text []byte) error

@@ -16,9 +16,9 @@ type Reply[B any] struct {
 // Respond returns a response with the body b.
 func Respond[B any](b B) *Reply[B] { return &Reply[B]{Body: b} }
 
-// RespondWith returns a function that turns the result of a call into a response:
-// the view of the value, or the error. It takes both results of the call, so a
-// handler ends with
+// RespondWith returns a function that turns the results of a call into a response. The response has
+// the view of the value, or the error is returned. The function takes both results of the call, so
+// a handler ends with
 //
 //	return RespondWith(viewDelivery)(s.Names.Delivery(ctx, in.Delivery))
 func RespondWith[V, B any](view func(V) B) func(V, error) (*Reply[B], error) {
@@ -33,8 +33,8 @@ func RespondWith[V, B any](view func(V) B) func(V, error) (*Reply[B], error) {
 // None is a request without parameters, or a response without a body.
 type None struct{}
 
-// Set sets a field to the value of the request, or to the default if the
-// request has null. An omitted field is unchanged.
+// Set sets a field to the value that the request has, or to the default if the request has null. If
+// the request omits the field, Set leaves the field unchanged.
 func Set[T any](field *T, to apitypes.Optional[T], standard T) {
 	if value, ok := to.Get(); ok {
 		*field = value
@@ -50,7 +50,8 @@ func Millis(n int64) time.Duration {
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// Patterns converts the texts. It does not validate them; [postrider.Pattern.Check] does.
+// Patterns converts the texts to patterns. It does not validate the patterns;
+// [postrider.Pattern.Check] does.
 func Patterns(texts []string) []postrider.Pattern {
 	list := make([]postrider.Pattern, 0, len(texts))
 	for _, text := range texts {

@@ -86,9 +86,8 @@ func description(registry huma.Registry) *huma.OpenAPI {
 	}
 }
 
-// exactClasses are problems with a code that is more specific than that of
-// their error's class. The handlers set these codes; the table serves only the
-// document.
+// exactClasses are the problems whose code is more specific than the code of their error's class.
+// The handlers set these codes. The table is used only for the document.
 var exactClasses = []errorClass{
 	{nil, 409, "idempotency_conflict", "the idempotency key was used for other content"},
 	{nil, 409, "endpoint_paused", "the endpoint is paused"},
@@ -139,11 +138,10 @@ var exactClasses = []errorClass{
 	{nil, 422, "public_url_missing", "links need the server's public URL, which is not set"},
 }
 
-// problems returns the error responses of an operation, by status. Every
-// operation has the codes for authentication, validation and server faults. A
-// path parameter adds not_found, and a body adds the codes of reading it. The route
-// adds the codes of its own rules. The contract tests compare each response of a
-// running server with this list, so a code that is missing here is found.
+// problems returns the error responses of an operation, by status. Every operation has the codes
+// for authentication, validation and server faults. A path parameter adds not_found. A body adds
+// the codes for reading a body. The route adds its own codes. The contract tests compare each
+// response of a running server with this list, so they find a code that is missing here.
 func (rt *Router) problems(r Route) map[string]*huma.Response {
 	codes := append([]string{"unauthorized", "forbidden", "invalid", "internal", "unavailable"}, r.Codes...)
 	if strings.Contains(r.Path, "{") {
@@ -152,7 +150,8 @@ func (rt *Router) problems(r Route) map[string]*huma.Response {
 	if r.Body != nil {
 		codes = append(codes, "malformed", "timeout", "too_large", "unsupported_media_type", "overloaded")
 	}
-	if r.onlyReads() && r.Scope != postrider.ScopeAdmin { // callers of that scope are bound to no account
+	// callers with this scope are bound to no account
+	if r.onlyReads() && r.Scope != postrider.ScopeAdmin {
 		codes = append(codes, "too_many_reads")
 	}
 	byStatus := map[int][]errorClass{}
@@ -168,8 +167,8 @@ func (rt *Router) problems(r Route) map[string]*huma.Response {
 	return responses
 }
 
-// problem returns a reference to the component for these classes, which must
-// have one status. Operations with the same classes share the component.
+// problem returns a reference to the component for these classes, which must have the same status.
+// Operations with the same classes share the component.
 func (rt *Router) problem(errorClasses []errorClass) *huma.Response {
 	var names, codes, texts []string
 	for _, k := range errorClasses {
@@ -187,8 +186,8 @@ func (rt *Router) problem(errorClasses []errorClass) *huma.Response {
 	return &huma.Response{Ref: "#/components/responses/" + name}
 }
 
-// headers describes the headers of a response with the status. Every response
-// has Request-Id, and may be kept by no cache and taken for no other media type.
+// headers describes the headers of a response with the status. All responses have Request-Id,
+// Cache-Control and X-Content-Type-Options.
 func headers(status int) map[string]*huma.Header {
 	described := map[string]*huma.Header{
 		"Request-Id":             {Ref: "#/components/headers/RequestID"},
@@ -217,11 +216,11 @@ func camelCase(name string) string {
 	return text.String()
 }
 
-// finishDocument gives the OpenAPI document what no route gives it. It removes huma's own error
-// schemas, which no response uses, and adds the codes of all problems to the schema Problem.
+// finishDocument adds to the OpenAPI document the parts that no route adds. It removes huma's own
+// error schemas, which no response uses, and adds the codes of all problems to the schema Problem.
 func finishDocument(openAPI *huma.OpenAPI) {
-	delete(openAPI.Components.Schemas.Map(), "ErrorModel")  // huma's error schemas,
-	delete(openAPI.Components.Schemas.Map(), "ErrorDetail") // which no response uses
+	delete(openAPI.Components.Schemas.Map(), "ErrorModel")
+	delete(openAPI.Components.Schemas.Map(), "ErrorDetail")
 	openResponses(openAPI)
 	for op := range operations(openAPI) {
 		for _, response := range op.Responses {
@@ -250,8 +249,8 @@ func finishDocument(openAPI *huma.OpenAPI) {
 	}
 }
 
-// serveDocument serves the document. The first request encodes it, because that takes a third of
-// the time in which the API is made.
+// serveDocument serves the document. The first request encodes it, because encoding takes a third
+// of the time in which the API is built.
 func serveDocument(openAPI *huma.OpenAPI) http.HandlerFunc {
 	document := sync.OnceValue(func() []byte { return encodeDocument(openAPI) })
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -260,11 +259,12 @@ func serveDocument(openAPI *huma.OpenAPI) http.HandlerFunc {
 	}
 }
 
-// encodeDocument returns the finished document, as it is served and committed.
+// encodeDocument returns the finished document as JSON, in the form that is served and committed to
+// the repository.
 func encodeDocument(openAPI *huma.OpenAPI) []byte {
 	compact, err := json.Marshal(openAPI)
 	if err != nil {
-		// A fault of the code: the input is constant.
+		// An error is a bug, because the input is constant.
 		panic("encode the OpenAPI document: " + err.Error())
 	}
 	var indented bytes.Buffer
@@ -273,9 +273,9 @@ func encodeDocument(openAPI *huma.OpenAPI) []byte {
 	return indented.Bytes()
 }
 
-// openResponses lets the schemas of responses have unknown fields. A new field in
-// a response then breaks no generated client. The schemas of requests stay
-// closed, because the server refuses unknown fields.
+// openResponses allows unknown fields in the schemas of responses, so a new field in a response
+// breaks no generated client. The schemas of requests forbid unknown fields, because the server
+// refuses them.
 func openResponses(openAPI *huma.OpenAPI) {
 	seen := map[*huma.Schema]bool{}
 	var open func(s *huma.Schema)

@@ -19,35 +19,38 @@ type Notifier interface {
 	Notify(endpoint postrider.EndpointID)
 }
 
-// Canceller deletes the endpoints of deleted accounts, and cancels the pending
-// deliveries of deleted endpoints.
+// Canceller deletes the endpoints of deleted accounts, and cancels the pending deliveries of
+// deleted endpoints.
 type Canceller interface {
 	// DeleteEndpoints deletes all endpoints of deleted accounts.
 	DeleteEndpoints(ctx context.Context) error
-	// CancelDeleted starts this work. It must not block.
+	// CancelDeleted starts to cancel the pending deliveries of deleted endpoints. It must not
+	// block.
 	CancelDeleted()
 }
 
-// Awaiter knows when a change has taken effect.
+// Awaiter knows when a change is in effect on all nodes.
 type Awaiter interface {
-	// Await waits until what the change took away is not sent any more, and returns the nodes
-	// that have not confirmed that within a few seconds.
+	// Await waits until no node sends what the change withdrew. It returns the nodes that have not
+	// confirmed that within a few seconds.
 	Await(ctx context.Context, w postrider.Withdrawal) postrider.NotEffective
 }
 
-// Effects tells the dispatcher of what a request has changed, and waits until that is in effect.
+// Effects tells the dispatcher which endpoint a request has changed, and waits until the change is
+// in effect.
 type Effects struct {
 	Notifier
 
-	Awaiter   Awaiter // nil: every change is in effect when it is stored
+	Awaiter   Awaiter // nil: every change is in effect as soon as it is stored
 	Canceller Canceller
 	Host      string       // the name of this server's machine
 	Clock     *store.Clock // of the store
 }
 
-// Await waits until a change that is stored has taken effect. Every operation that takes something
-// away from an endpoint calls it after its last write. If nodes have not confirmed it, the
-// response is a 202 that says so (responseWriter.head): the change is stored, so it is no error.
+// Await waits until a stored change is in effect. Every operation that takes something away from an
+// endpoint calls Await after its last write. If some nodes have not confirmed the change, the
+// response is a 202 that names them (responseWriter.noteEffect). This is not an error, because the
+// change is stored.
 func (s *Effects) Await(ctx context.Context, w postrider.Withdrawal) {
 	if s.Awaiter == nil {
 		return
@@ -57,10 +60,12 @@ func (s *Effects) Await(ctx context.Context, w postrider.Withdrawal) {
 	}
 }
 
-// deletedSoon is when the janitor has deleted the endpoints of an account, if the request could not.
+// deletedSoon is the time within which the janitor deletes the endpoints of an account, if the
+// request could not delete them.
 const deletedSoon = time.Minute
 
-// Soon notes that the change of the request will be in effect when the janitor has made it.
+// Soon notes that the change of the request takes effect only when the janitor makes it, within
+// deletedSoon.
 func (s *Effects) Soon(ctx context.Context) {
 	InfoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
 }
@@ -74,11 +79,12 @@ func (s *Effects) AwaitDeleted(ctx context.Context) {
 	}
 }
 
-// notEffectiveHeader says in a 202 which servers may still act as before the change.
+// notEffectiveHeader is the header of a 202 that names the servers that may still act as before the
+// change.
 const notEffectiveHeader = "Not-Yet-Effective"
 
-// noteEffect adds the header to the response of a change that is not in effect on all nodes, and
-// returns the status: 202 where it would be 200 or 204.
+// noteEffect returns the status of the response. If the change is not in effect on all nodes, it
+// replaces a 200 or 204 by 202 and adds the header notEffectiveHeader.
 func (a *responseWriter) noteEffect(status int) int {
 	n := a.info.notEffective
 	if !n.Any() || status/100 != 2 {
@@ -88,12 +94,14 @@ func (a *responseWriter) noteEffect(status int) int {
 	return http.StatusAccepted
 }
 
-// takesEffect is a part of the description of every operation that takes something away.
+// takesEffect is added to the description of every operation that takes something away from an
+// endpoint.
 const takesEffect = " The response comes when the change is in effect: what arrives at the receiver later than 100 ms after it was sent by the new state, " +
 	"except what a server sends that stood still in that moment. If a server does not confirm that within two seconds, the response is a 202: " +
 	"the change is stored, and the header `" + notEffectiveHeader + "` says which servers may still act as before, and until when at the latest."
 
-// describeEffect adds the 202 to the document of an operation. It has the body of the other success.
+// describeEffect adds the 202 to the document of an operation. The 202 has the same body as the 200
+// or 204.
 func describeEffect(op huma.Operation) {
 	header := map[string]*huma.Param{notEffectiveHeader: {
 		Description: "When the change is in effect at the latest, and on which servers it is not yet.",

@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// callerKey is the context key of the caller of a call inside the process. A request
-// from the network cannot set it, because it has no other context than the server's.
+// callerKey is the context key of the caller of a call inside the process. A request from the
+// network cannot set this key, because the server makes the context of such a request.
 type callerKey struct{}
 
-// As returns a transport that calls the API inside the process, as the caller: without a
-// key and without a connection. Its requests pass the same checks of scopes, accounts,
-// sizes and times as all others, and get the same responses. Their log lines have the
-// level debug, and the caller's Request as their id if it is not empty.
+// As returns a transport that calls the API inside the process as the caller, without a key and
+// without a connection. Its requests pass the same checks of scopes, accounts, sizes and times as
+// requests from the network, and get the same responses. Their log lines have the level debug.
+// Their request id is the caller's Request, unless that is empty.
 //
 // The caller must be authenticated and not expired: the API does not check that again.
 func (h *Handler) As(caller postrider.Caller) http.RoundTripper {
@@ -38,8 +38,8 @@ type inside struct {
 	caller  *postrider.Caller
 }
 
-// RoundTrip serves the request in the goroutine of its caller. The response is in
-// memory when it returns.
+// RoundTrip serves the request in the goroutine of its caller. When RoundTrip returns, the whole
+// response is in memory.
 func (t *inside) RoundTrip(r *http.Request) (_ *http.Response, err error) {
 	served := r.Clone(context.WithValue(r.Context(), callerKey{}, t.caller))
 	if served.Body == nil {
@@ -67,8 +67,8 @@ func (t *inside) RoundTrip(r *http.Request) (_ *http.Response, err error) {
 	}, nil
 }
 
-// insideWriter keeps a response in memory. It has no connection, and so ignores
-// deadlines: [http.ResponseController] returns errors for it.
+// insideWriter keeps a response in memory. It has no connection and no deadlines:
+// [http.ResponseController] returns errors for it.
 type insideWriter struct {
 	header http.Header
 	status int // 0: no header was written

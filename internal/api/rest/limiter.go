@@ -8,20 +8,20 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limiter limits how often something may happen, for each key apart. It applies to
-// each node separately.
+// Limiter limits how often something may happen. Each key has its own limit, and each node counts
+// separately.
 type Limiter[K comparable] struct {
-	// every is the time after which one more use is allowed, once the burst is used up.
+	// every is the time after which one more use is allowed when the burst is used up.
 	every time.Duration
-	// burst is how many uses are allowed at once.
+	// burst is the number of uses that are allowed at once.
 	burst int
 	// detail is the text of the 429.
 	detail string
 
-	// mu guards of.
+	// mu guards the field of.
 	mu sync.Mutex
-	// of has the keys that used some of their burst. Keys whose burst is full again are
-	// removed when a new key is added.
+	// of has the keys that have used part of their burst. When a new key is added, the keys whose
+	// burst is full again are removed.
 	of map[K]*rate.Limiter
 }
 
@@ -38,9 +38,8 @@ func (l *Limiter[K]) Spent(key K) bool {
 	return known && own.Tokens() < 1
 }
 
-// Allow counts one use by the key, or returns a 429 with the wait if the limit is
-// reached. A refused use does not count, so a client that keeps asking is not refused
-// for ever.
+// Allow counts one use by the key. If the limit is reached, it returns a 429 with the time to wait.
+// A refused use does not count, so a client that keeps asking is accepted again after that time.
 func (l *Limiter[K]) Allow(key K) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

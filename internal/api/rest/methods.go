@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// methods knows the methods of each path, and responds to the others with 405.
-// [http.ServeMux] alone is wrong for overlapping paths: for DELETE
-// /events/batch it would also list the methods of /events/{event}. It would
-// serve GET /events/batch as an event with the id "batch".
+// methods knows the allowed methods of each path, and responds to all other methods with 405.
+// [http.ServeMux] alone is wrong for overlapping paths: the Allow header for DELETE /events/batch
+// would also have the methods of /events/{event}, and GET /events/batch would be served as the
+// event with the id "batch".
 type methods struct {
 	// mux has the routes.
 	mux *http.ServeMux
-	// paths has the same paths without methods. It finds the path of a request.
+	// paths has the same paths as mux, without methods. It finds the path of a request.
 	paths *http.ServeMux
-	// allowed has the methods of each path. After close they are sorted, and
-	// HEAD is among them where GET is.
+	// allowed has the methods of each path. close sorts them, and adds HEAD to paths that have GET.
 	allowed map[string][]string
 }
 
-// newMethods returns methods for the routes of mux, which add must name.
+// newMethods returns methods for the routes of mux. The caller must call add for each route.
 func newMethods(mux *http.ServeMux) *methods {
 	return &methods{mux: mux, paths: http.NewServeMux(), allowed: map[string][]string{}}
 }
@@ -34,8 +33,8 @@ func (m *methods) add(pattern string) {
 	m.allowed[path] = append(m.allowed[path], method)
 }
 
-// close registers a 405 for each method that a path lacks and that the wildcard
-// of another path would serve instead. Call it once, after the last add.
+// close registers a 405 for each method that a path lacks and that the wildcard of another path
+// would serve instead. Call close once, after the last add.
 func (m *methods) close() {
 	refused := map[string]bool{}
 	for path, own := range m.allowed {
@@ -66,8 +65,8 @@ func covers(pattern, path string) bool {
 	return slices.EqualFunc(wide, narrow, func(w, n string) bool { return w == n || strings.HasPrefix(w, "{") })
 }
 
-// ServeHTTP serves the request. If the mux responds with 405, it replaces the Allow
-// header by the methods of the request's own path.
+// ServeHTTP serves the request. If the mux responds with 405, ServeHTTP replaces the Allow header
+// by the methods of the request's own path.
 func (m *methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mux.ServeHTTP(w, r)
 	if a, ok := w.(*responseWriter); ok && a.unrouted && a.status == http.StatusMethodNotAllowed {
@@ -78,7 +77,7 @@ func (m *methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refuse responds with 405 on a route that close registered.
 func (m *methods) refuse(w http.ResponseWriter, r *http.Request) {
 	m.allow(w, r)
-	w.(*responseWriter).refuse(errNoMethod) //nolint:errcheck // requestLogger passes one
+	w.(*responseWriter).refuse(errNoMethod) //nolint:errcheck // requestLogger passes a responseWriter
 }
 
 // allow sets the Allow header to the methods of the request's path.

@@ -25,11 +25,11 @@ type NameStore interface {
 	Deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error)
 }
 
-// Names finds what requests name by an id or a uid, if the caller may see it. It notes the
-// account and the endpoint of a request for the log and the audit log.
+// Names finds the object that a request names by an id or a uid, if the caller may see the object.
+// It notes the account and the endpoint of a request for the log and the audit log.
 type Names struct {
 	store NameStore
-	// accounts caches the account of an id or uid for apikeys.Fresh.
+	// accounts caches the account of an id or a uid, for the duration apikeys.Fresh.
 	accounts *cache.TTL[string, accountName]
 }
 
@@ -38,7 +38,7 @@ func NewNames(s NameStore) *Names {
 	return &Names{store: s, accounts: cache.NewTTL[string, accountName](apikeys.Fresh)}
 }
 
-// Forget empties the cache, after an account was changed on this node.
+// Forget empties the cache. Handlers call it after they have changed an account.
 func (s *Names) Forget() { s.accounts.Forget() }
 
 // EndpointPath names an endpoint.
@@ -51,17 +51,17 @@ type EventPath struct {
 	Event string `path:"event"`
 }
 
-// ResolveAccount returns the account that a request is about: the account that
-// the field account names by id or uid, or the account of the caller's key. Zero means
-// all accounts. An account that the key may not see is reported as missing. A
-// deleted account is found by its id, because its history can still be read.
+// ResolveAccount returns the account that a request is about. That is the account that name gives
+// by id or uid or, if name is empty, the account of the caller's key. The zero id means all
+// accounts. An account that the caller may not see is reported as missing. A deleted account is
+// found by its id, because its history can still be read.
 func (s *Names) ResolveAccount(ctx context.Context, name string) (postrider.AccountID, error) {
 	account, err := s.resolveName(ctx, "account", name)
 	return account.id, err
 }
 
-// ResolveLiveAccount is ResolveAccount for operations that a deleted account
-// does not support. It reports a deleted account as missing.
+// ResolveLiveAccount is ResolveAccount for operations that deleted accounts do not support. It
+// reports a deleted account as missing.
 func (s *Names) ResolveLiveAccount(ctx context.Context, field, name string) (postrider.AccountID, error) {
 	account, err := s.resolveName(ctx, field, name)
 	if err == nil && account.deleted {
@@ -70,9 +70,9 @@ func (s *Names) ResolveLiveAccount(ctx context.Context, field, name string) (pos
 	return account.id, err
 }
 
-// resolveName finds the account and notes it in the request's info, for
-// the log. An account outside of the key's binding gives the same error as one
-// that does not exist, so that a key cannot probe for other accounts.
+// resolveName finds the account and notes its id in the request's info, for the log. An account
+// that the key may not see gives the same error as a missing account, so a key cannot probe for
+// other accounts.
 func (s *Names) resolveName(ctx context.Context, field, name string) (accountName, error) {
 	c := InfoOf(ctx)
 	bound := c.Caller.Account
@@ -82,7 +82,7 @@ func (s *Names) resolveName(ctx context.Context, field, name string) (accountNam
 	}
 	account, err := s.accountNamed(ctx, name)
 	c.Account = account.id
-	// Another account's name must look like a name that does not exist.
+	// An account of another key must look like a missing account.
 	if err == nil && !bound.IsZero() && account.id != bound {
 		err = postrider.ErrNotFound
 	}
@@ -108,9 +108,8 @@ type accountName struct {
 	deleted bool
 }
 
-// accountNamed returns the account of the name. The cache saves each publish a
-// query. An error, and so a missing account, is not cached: a new account can
-// be used at once.
+// accountNamed returns the account of the name. The cache saves a query for each publish. Errors
+// are not cached, and so a missing account is not either: a new account can be used at once.
 func (s *Names) accountNamed(ctx context.Context, name string) (accountName, error) {
 	now := time.Now()
 	known, ok, epoch := s.accounts.Get(name, now)
@@ -149,9 +148,8 @@ func (s *Names) VisibleAccount(ctx context.Context, name string) (postrider.Acco
 	return account, err
 }
 
-// Scope resolves the account and the endpoint of a filter. Both must exist and
-// be visible to the caller's key; otherwise the error is a fault of the
-// parameter.
+// Scope resolves the account and the endpoint of a filter. Both must exist and be visible to the
+// caller. Otherwise the error is a fault of the parameter.
 func (s *Names) Scope(ctx context.Context, account, endpoint string) (postrider.AccountID, postrider.EndpointID, error) {
 	accountID, err := s.ResolveAccount(ctx, account)
 	if err != nil || endpoint == "" {
@@ -164,8 +162,8 @@ func (s *Names) Scope(ctx context.Context, account, endpoint string) (postrider.
 	return accountID, found.ID, err
 }
 
-// Endpoint returns the endpoint if the caller may see it, also a deleted one, and
-// notes it for the log and the audit log.
+// Endpoint returns the endpoint if the caller may see it, even if the endpoint is deleted. It notes
+// the endpoint for the log and the audit log.
 func (s *Names) Endpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
 	c := InfoOf(ctx)
 	e, err := s.endpointOf(ctx, c.Caller.Account, text)
@@ -173,8 +171,8 @@ func (s *Names) Endpoint(ctx context.Context, text string) (postrider.Endpoint, 
 	return e, err
 }
 
-// endpointOf returns the endpoint with this id or uid. A uid is unique only within its
-// account: if that is not known, the name must be ACCOUNT:UID.
+// endpointOf returns the endpoint with this id or uid. A uid is unique only within an account. So
+// if account is zero, the name must be an id or ACCOUNT:UID.
 func (s *Names) endpointOf(ctx context.Context, account postrider.AccountID, name string) (postrider.Endpoint, error) {
 	if id, err := ParseID[postrider.EndpointID](name); err == nil {
 		return store.First(s.store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
@@ -202,8 +200,8 @@ func (s *Names) ReadableEndpoint(ctx context.Context, text string) (postrider.En
 	return e, err
 }
 
-// ChangeableEndpoint is Endpoint for operations that a deleted endpoint does not
-// support. It is a conflict and not a 404, because a GET finds the endpoint.
+// ChangeableEndpoint is Endpoint for operations that deleted endpoints do not support. For a
+// deleted endpoint it returns a conflict and not a 404, because a GET finds the endpoint.
 func (s *Names) ChangeableEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.Endpoint(ctx, text)
 	if err == nil && e.Status == postrider.EndpointDeleted {
@@ -215,8 +213,8 @@ func (s *Names) ChangeableEndpoint(ctx context.Context, text string) (postrider.
 // ErrDeleted is the response to operations on a deleted endpoint.
 var ErrDeleted = Conflict("endpoint_deleted", "the endpoint is deleted")
 
-// LiveEndpoint is Endpoint for reading what only an endpoint has that is not deleted: its
-// secrets, circuit and ordering keys. Of a deleted one they are not found.
+// LiveEndpoint is Endpoint for reading the secrets, the circuit or the ordering keys of an
+// endpoint. A deleted endpoint has none of these, so it is reported as missing.
 func (s *Names) LiveEndpoint(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.Endpoint(ctx, text)
 	if err == nil && e.Status == postrider.EndpointDeleted {
@@ -225,8 +223,8 @@ func (s *Names) LiveEndpoint(ctx context.Context, text string) (postrider.Endpoi
 	return e, err
 }
 
-// Event returns the event if the key may see it. An event that retention has deleted,
-// while deliveries of it are still listed, has no data, and only what they know of it.
+// Event returns the event if the caller may see it. If retention has deleted the event, but a
+// delivery of the event is still stored, it returns the event of GoneEvent, which has no data.
 func (s *Names) Event(ctx context.Context, text string) (postrider.Event, error) {
 	id, err := ParseID[postrider.EventID](text)
 	if err != nil {
@@ -243,12 +241,12 @@ func (s *Names) Event(ctx context.Context, text string) (postrider.Event, error)
 	return e, err
 }
 
-// GoneEvent returns what a delivery knows of its event.
+// GoneEvent returns the fields of a deleted event that one of its deliveries has.
 func GoneEvent(d postrider.Delivery) postrider.Event {
 	return postrider.Event{ID: d.Event, Account: d.Account, Type: d.EventType, CreatedAt: d.Event.Time()}
 }
 
-// Delivery returns the delivery if the key may see it.
+// Delivery returns the delivery if the caller may see it.
 func (s *Names) Delivery(ctx context.Context, text string) (postrider.Delivery, error) {
 	id, err := ParseID[postrider.DeliveryID](text)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// RespondPage is RespondWith for a page of the store. An empty page has an empty
-// list, not null. The cursor is the store's and opaque to clients; null: it was the
-// last page.
+// RespondPage is RespondWith for a page of the store. An empty page has an empty list, not null.
+// The cursor is the store's, and clients must not interpret it. If it is null, the page is the last
+// one.
 func RespondPage[T, V any](view func(T) V) func(store.Page[T], error) (*Reply[apitypes.Page[V]], error) {
 	return RespondWith(func(p store.Page[T]) apitypes.Page[V] {
 		data := make([]V, 0, len(p.Items))
@@ -23,23 +23,22 @@ func RespondPage[T, V any](view func(T) V) func(store.Page[T], error) (*Reply[ap
 	})
 }
 
-// Paging has the query parameters of every list. The cursor continues a list
-// after the last item of the previous page, so items that are added or deleted
-// meanwhile shift nothing.
+// Paging has the query parameters of every list. The cursor continues a list after the last item of
+// the previous page. So items that are added or deleted in between do not shift the next page.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"250" default:"50"`
 	Cursor string `query:"cursor" maxLength:"512" doc:"The next_cursor of the previous page."`
 }
 
-// Of returns the store's form, newest first.
+// Of returns the paging as the store has it, newest first.
 func (p Paging) Of() store.Paging { return store.Paging{Limit: p.Limit, Cursor: p.Cursor} }
 
-// Order is the query parameter of lists that can be read in both directions.
+// Order is the query parameter of lists that can be read oldest first or newest first.
 type Order struct {
 	Order string `query:"order" enum:"asc,desc" default:"desc" doc:"desc: newest first. asc: oldest first."`
 }
 
-// Page returns the store's form of the page in this order.
+// Page returns the paging as the store has it, in this order.
 func (o Order) Page(p Paging) store.Paging {
 	page := p.Of()
 	page.OldestFirst = o.Order == "asc"
@@ -61,5 +60,5 @@ func (s *Span) Resolve(huma.Context) []error {
 	return nil
 }
 
-// Of returns the store's form, in UTC.
+// Of returns the span as the store has it, in UTC.
 func (s Span) Of() store.Span { return store.Span{From: s.From.UTC(), To: s.To.UTC()} }

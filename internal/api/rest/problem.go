@@ -22,8 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// MaxFaults is the largest number of faults in a response. A batch may have
-// thousands.
+// MaxFaults is the largest number of faults in a response. A batch may have thousands of faults.
 const MaxFaults = 100
 
 // The errors that only the HTTP API has.
@@ -53,8 +52,8 @@ type errorClass struct {
 	status int
 	// code is the problem's code. Clients depend on it, so it never changes.
 	code string
-	// detail is shown to the client. It is used in place of the error's own
-	// text, which may have internal facts.
+	// detail is shown to the client in place of the error's own text, which may have internal
+	// facts.
 	detail string
 }
 
@@ -95,13 +94,13 @@ var internalClass = errorClass{nil, 500, "internal", "the server failed; its log
 
 // Error is an error with a text for the client.
 type Error struct {
-	// Class is the error that it matches; the response has the class's status.
+	// Class is the error that this error matches. The response has the status of its errorClass.
 	Class error
-	// Detail replaces the detail of the class. Empty: the class's.
+	// Detail replaces the detail of the class. Empty: the detail of the class is used.
 	Detail string
-	// Code replaces the code of the class. Empty: the class's.
+	// Code replaces the code of the class. Empty: the code of the class is used.
 	Code string
-	// after is the least Retry-After. 0: the class decides.
+	// after is the smallest Retry-After of the response. 0: the class decides.
 	after time.Duration
 }
 
@@ -116,33 +115,34 @@ func Conflict(code, detail string) error {
 	return &Error{Class: postrider.ErrConflict, Code: code, Detail: detail}
 }
 
-// ErrKeyTaken is the response to a reused idempotency key. Publishing one event
-// returns it; problemOf uses its texts for a batch.
+// ErrKeyTaken is the response to a reused idempotency key. The route that publishes one event
+// returns it. For a batch, problemOf uses its code and detail.
 var ErrKeyTaken = &Error{
 	Class: postrider.ErrConflict, Code: "idempotency_conflict", Detail: "the idempotency key was used for other content",
 }
 
-// ErrNoPublicURL is the response to a link without a setting that it needs. The Host of
-// the request is no substitute, because the client chooses it.
+// ErrNoPublicURL is the response to a request for a link while the server's public URL is not set.
+// The Host header of the request cannot replace the public URL, because the client chooses that
+// header.
 var ErrNoPublicURL = &Error{
 	Class: postrider.ErrInvalid, Code: "public_url_missing",
 	Detail: "links need the server's public URL, which is not set: start the server with --public-url https://… (POSTRIDER_PUBLIC_URL)",
 }
 
-// Invalid returns a fault of one field of the request. A name in a body or a query that
-// names nothing is one, too: a 404 is only about the path, so it never leaves open what
+// Invalid returns a fault of one field of the request. A name in a body or a query that does not
+// exist is also such a fault. A 404 is only about the path, so a client always knows which object
 // was not found.
 func Invalid(field string, code postrider.FaultCode, reason string) error {
 	return &postrider.InvalidError{Field: field, Code: code, Reason: reason}
 }
 
-// TooLong returns the fault of a text of more than so many bytes.
+// TooLong returns the fault of a text that has more than most bytes.
 func TooLong(field string, most int, reason string) error {
 	return &postrider.InvalidError{Field: field, Code: postrider.FaultTooLong, Reason: reason, Max: int64(most)}
 }
 
-// WrongCount returns the fault of a list that does not have least to most elements,
-// which are the noun.
+// WrongCount returns the fault of a list that must have least to most elements. The noun names the
+// elements.
 func WrongCount(field string, least, most int, noun string) error {
 	return &postrider.InvalidError{
 		Field: field, Code: postrider.FaultWrongCount, Reason: fmt.Sprintf("must have %d to %d %s", least, most, noun), Min: int64(least),
@@ -150,7 +150,7 @@ func WrongCount(field string, least, most int, noun string) error {
 	}
 }
 
-// faultOf returns a fault as the response has it.
+// faultOf returns the fault in the form of the response.
 func faultOf(f *postrider.InvalidError) apitypes.Fault {
 	fault := apitypes.Fault{Field: f.Field, Code: cmp.Or(f.Code, postrider.FaultMalformed), Reason: f.Reason}
 	if f.Min != 0 || f.Max != 0 {
@@ -159,24 +159,24 @@ func faultOf(f *postrider.InvalidError) apitypes.Fault {
 	return fault
 }
 
-// problem is an error response: a body of RFC 9457, and headers. It implements
-// error and huma's StatusError, so that handlers can return it.
+// problem is an error response: a body as in RFC 9457, and headers. It implements error and huma's
+// StatusError, so handlers can return it.
 type problem struct {
 	apitypes.Problem
 
-	// retryAfter becomes Retry-After, rounded up to seconds. 0: no header.
+	// retryAfter is the value of the header Retry-After, rounded up to seconds. 0: no header.
 	retryAfter time.Duration
-	// accept has the headers that tell the client what the server accepts. nil
-	// unless the status is 415.
+	// accept has the headers that tell the client which bodies the server accepts. nil: the status
+	// is not 415.
 	accept http.Header
-	// hangUp closes the connection, because part of the body is unread.
+	// hangUp closes the connection, because part of the body was not read.
 	hangUp bool
 }
 
 // Error returns the problem's code.
 func (p *problem) Error() string { return p.Code }
 
-// GetStatus returns the status to answer with.
+// GetStatus returns the status of the response.
 func (p *problem) GetStatus() int { return p.Status }
 
 // GetHeaders returns the headers of the response besides the Content-Type.
@@ -198,8 +198,8 @@ func (p *problem) GetHeaders() http.Header {
 // ContentType returns the media type of problems.
 func (p *problem) ContentType(string) string { return "application/problem+json" }
 
-// problemOf maps an error to the response. If the status is 5xx, it stores the
-// error in the request's info, for the log.
+// problemOf maps an error to the response. If the status is 5xx, it stores the error in the
+// request's info, for the log.
 func problemOf(ctx context.Context, err error) *problem {
 	k := classOf(err)
 	c := InfoOf(ctx)
@@ -210,8 +210,7 @@ func problemOf(ctx context.Context, err error) *problem {
 	if !c.Trace.IsZero() {
 		p.TraceID = c.Trace.Trace().String()
 	}
-	// These states pass soon, so Retry-After asks the client to repeat the request in a
-	// second.
+	// These states soon end, so Retry-After asks the client to repeat the request in a second.
 	if k.status == http.StatusServiceUnavailable || k.err == errOverBudget { //nolint:errorlint // the table's own
 		p.retryAfter = time.Second
 	}
@@ -246,9 +245,8 @@ func classOf(err error) errorClass {
 	return internalClass
 }
 
-// fillDetails adds the details of errors that carry some: the text of an
-// Error, the index of a taken or locked key, the pending replay, the wait of an
-// overload, the quota that is used up.
+// fillDetails adds the details that some errors have: the text of an Error, the index of a taken or
+// locked key, the pending replay, the wait of an overload, or the quota that is used up.
 func (p *problem) fillDetails(err error) {
 	if r, ok := errors.AsType[*Error](err); ok {
 		p.Code, p.Detail, p.retryAfter = cmp.Or(r.Code, p.Code), cmp.Or(r.Detail, p.Detail), max(r.after, p.retryAfter)
@@ -274,13 +272,14 @@ func (p *problem) fillDetails(err error) {
 	}
 }
 
-// quotaCodes are the codes of problems by the quota that is used up.
+// quotaCodes has the problem code of each quota, for when the quota is used up.
 var quotaCodes = map[postrider.QuotaName]string{
 	postrider.QuotaEvents: "event_quota_used", postrider.QuotaBytes: "byte_quota_used", postrider.QuotaEndpoints: "endpoint_quota_used",
 }
 
-// fillQuota makes the problem that of a quota that is used up. Those that end by themselves
-// are a 429, with the time at which they do; the number of endpoints is a 409.
+// fillQuota turns the problem into that of a used quota. The quotas of events and bytes become free
+// again by themselves: they give a 429 with the time when they do. The quota of endpoints gives a
+// 409.
 func (p *problem) fillQuota(e *postrider.QuotaError) {
 	p.Status, p.Code, p.retryAfter = http.StatusTooManyRequests, quotaCodes[e.Quota], e.RetryAfter
 	p.Quota = &apitypes.QuotaProblem{Name: string(e.Quota), Limit: e.Limit, EndsAt: render.TimeOrNull(e.EndsAt)}
@@ -296,18 +295,19 @@ func (p *problem) fillQuota(e *postrider.QuotaError) {
 	p.Title = http.StatusText(p.Status)
 }
 
-// LockedDetail names the key that is locked: it is the client's own.
+// LockedDetail returns a text that names the locked key. The client may see the key, because the
+// client sent it.
 func LockedDetail(locked *postrider.LockedError) string {
 	return fmt.Sprintf("the %s %q is locked by another transaction of the database, so nothing was stored; the same request may succeed later",
 		locked.Field, locked.Key)
 }
 
-// writeProblem writes a problem as the response where huma does not. It removes
+// writeProblem writes a problem as the response of a request that huma does not answer. It removes
 // the Location header that the mux may have set for a redirect.
 func writeProblem(a *responseWriter, p *problem) {
 	header := a.Header()
 	maps.Copy(header, p.GetHeaders())
-	text, _ := json.Marshal(p) // cannot fail: it has only strings and numbers
+	text, _ := json.Marshal(p) // cannot fail: a problem has only strings and numbers
 	text = append(text, '\n')
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Del("Location")
@@ -320,16 +320,15 @@ func writeProblem(a *responseWriter, p *problem) {
 	}
 }
 
-// unrouted returns the error of a request without a route. The status is the
-// one that the mux chose.
+// unrouted returns the error of a request without a route. status is the status that the mux chose.
 func unrouted(status int) error {
 	if status == http.StatusMethodNotAllowed {
 		return errNoMethod
 	}
-	return errNoRoute // a redirect of the mux to a cleaned path counts as no route
+	return errNoRoute // a redirect of the mux to a cleaned path counts as a missing route
 }
 
-// reasonOf returns the fault's text for a message of huma about a parameter.
+// reasonOf returns the text of a fault for a message of huma about a parameter.
 func reasonOf(message string) string {
 	if strings.HasPrefix(message, "invalid date/time") { // the rest is Go's layout notation
 		return "must be a time like 2026-11-21T05:00:00Z"
@@ -337,8 +336,8 @@ func reasonOf(message string) string {
 	return message
 }
 
-// translate turns huma's own errors, which concern only query parameters, into
-// problems. The errors of handlers are problems already.
+// translate turns huma's own errors into problems. These errors are only about query parameters.
+// The errors of handlers are problems already.
 func translate(ctx huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {

@@ -13,70 +13,70 @@ import (
 )
 
 const (
-	// readsOfAccount is how many reads of one account run at a time, over all of its keys
+	// readsOfAccount is the number of reads of one account that run at a time, over all of its keys
 	// and sessions.
 	readsOfAccount = 4
-	// readWait is how long a read waits for its turn. The wait is also what slows down a
+	// readWait is the longest time for which a read waits for its turn. The wait also slows down a
 	// client that repeats a refused read at once.
 	readWait = 2 * time.Second
-	// maxReadsWaiting is how many reads of one account wait at most.
+	// maxReadsWaiting is the largest number of waiting reads of one account.
 	maxReadsWaiting = 1000
-	// readAgain is the Retry-After of a read that was refused.
+	// readAgain is the Retry-After of a refused read.
 	readAgain = 2 * time.Second
 )
 
-// readShares bounds the reads of callers that are bound to an account: those of one account,
-// and those of all accounts together. Accounts whose reads wait take turns. Reads of operators
-// are not counted.
+// readShares limits the reads of callers that are bound to an account: the reads of each account,
+// and the reads of all accounts together. Accounts with waiting reads take turns. Reads of
+// operators are not counted.
 //
-// The bound of all accounts is what protects the publishes and deliveries of others. A read
-// has the connections for readers, but it shares the processors with everybody, of which
-// accounts so get half at most.
+// The limit for all accounts protects publishes and deliveries. Reads have their own database
+// connections, but they share the processors with publishes and deliveries. The limit leaves
+// accounts at most half of the processors.
 type readShares struct {
-	// refused is called for each read that was refused.
+	// refused is called for each refused read.
 	refused observe.Hook[postrider.AccountID]
 
 	// mu guards the fields below, and all shares.
 	mu sync.Mutex
-	// free is how many more reads of accounts may run.
+	// free is the number of further reads of accounts that may start now.
 	free int
-	// of has the accounts with reads that run or wait.
+	// of has the accounts that have running or waiting reads.
 	of map[postrider.AccountID]*readShare
-	// turns has the accounts with reads that wait. The first one is next.
+	// turns has the accounts with waiting reads. The first account is next.
 	turns []*readShare
 }
 
 // readShare is the share of one account.
 type readShare struct {
 	running int
-	waiting []*readSlot // the longest wait first
+	waiting []*readSlot // the read that has waited longest is first
 }
 
-// readSlot is the right to make one read. The context of a read has it, so that the calls of
-// the API that a page makes need no slot of their own.
+// readSlot is the right to make one read. It is stored in the context of the read. So the API calls
+// that a page makes use the slot of the page and need no further slots.
 type readSlot struct {
 	shares  *readShares
 	account postrider.AccountID
 	granted chan struct{} // closed when the read may run
 
-	// shares.mu guards held: the slot is granted, and not given back.
+	// held is true from the grant of the slot until giveBack. shares.mu guards it.
 	held bool
 }
 
 // readSlotKey is the context key of a readSlot.
 type readSlotKey struct{}
 
-// newReadShares returns shares of which most may run.
+// newReadShares returns shares under which at most `most` reads run.
 func newReadShares(most int, refused observe.Hook[postrider.AccountID]) *readShares {
 	return &readShares{refused: refused, free: most, of: map[postrider.AccountID]*readShare{}}
 }
 
-// strangers is in the place of the account of those who read without a key.
+// strangers is the account that stands for callers without a key.
 var strangers = postrider.AccountID{0xff}
 
-// enter waits for a slot for a read of the account. The returned function gives it back; it
-// may be called repeatedly. A caller that is not bound to an account needs no slot. Nor does
-// a context that has one.
+// enter waits for a slot for a read of the account. The returned function gives the slot back; it
+// may be called repeatedly. No slot is needed if the caller is bound to no account, or if the
+// context already has a slot.
 func (s *readShares) enter(ctx context.Context, account postrider.AccountID) (context.Context, func(), error) {
 	if account.IsZero() || s.has(ctx) {
 		return ctx, func() {}, nil
@@ -106,7 +106,7 @@ func (s *readShares) enter(ctx context.Context, account postrider.AccountID) (co
 // errReadShare is the response to a read beyond the share of its account.
 var errReadShare = &Error{Class: postrider.ErrTooManyReads, after: readAgain}
 
-// has reports whether the context has a slot that was not given back.
+// has reports whether the context has a slot that is still held.
 func (s *readShares) has(ctx context.Context) bool {
 	slot, ok := ctx.Value(readSlotKey{}).(*readSlot)
 	if !ok {
@@ -117,8 +117,8 @@ func (s *readShares) has(ctx context.Context) bool {
 	return slot.held
 }
 
-// queue adds a slot to those that wait, and grants it if that is possible. It reports false if
-// too many wait.
+// queue adds a slot to the waiting slots of its account, and grants it at once if possible. It
+// returns false if too many slots wait.
 func (s *readShares) queue(slot *readSlot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *readShares) queue(slot *readSlot) bool {
 	if len(share.waiting) >= maxReadsWaiting {
 		return false
 	}
-	if len(share.waiting) == 0 { // before the accounts with more reads that run
+	if len(share.waiting) == 0 { // put the account before those with more running reads
 		place := slices.IndexFunc(s.turns, func(other *readShare) bool { return other.running > share.running })
 		if place < 0 {
 			place = len(s.turns)
@@ -142,7 +142,8 @@ func (s *readShares) queue(slot *readSlot) bool {
 	return true
 }
 
-// grant lets reads run while there is room, of each account one in turn. It needs s.mu.
+// grant starts waiting reads while the limits allow it, one of each account in turn. The caller
+// must hold s.mu.
 func (s *readShares) grant() {
 	for s.free > 0 {
 		next := slices.IndexFunc(s.turns, func(share *readShare) bool { return share.running < readsOfAccount })
@@ -163,7 +164,7 @@ func (s *readShares) grant() {
 	}
 }
 
-// withdraw ends the wait of a slot. It reports whether the slot was granted meanwhile.
+// withdraw ends the wait of a slot. It reports whether the slot has been granted in the meantime.
 func (s *readShares) withdraw(slot *readSlot) (granted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +180,7 @@ func (s *readShares) withdraw(slot *readSlot) (granted bool) {
 	return false
 }
 
-// giveBack ends the read of a slot, if it runs.
+// giveBack ends the read of a slot. If the slot is not held, it does nothing.
 func (slot *readSlot) giveBack() {
 	s := slot.shares
 	s.mu.Lock()
@@ -194,17 +195,16 @@ func (slot *readSlot) giveBack() {
 	s.drop(slot.account)
 }
 
-// drop forgets an account without reads. It needs s.mu.
+// drop removes an account that has no reads. The caller must hold s.mu.
 func (s *readShares) drop(account postrider.AccountID) {
 	if share := s.of[account]; share.running == 0 && len(share.waiting) == 0 {
 		delete(s.of, account)
 	}
 }
 
-// Share waits for the turn of a page of the caller, which reads and renders. The returned
-// function gives the turn back; call it before anything is written to the browser. The calls
-// of the API with the returned context have the page's turn. The error matches
-// postrider.ErrTooManyReads if the turn did not come in time.
+// Share waits for a turn to read, for a page that the caller requested. The returned function ends
+// the turn; call it before anything is written to the browser. API calls with the returned context
+// use the turn of the page. The error matches postrider.ErrTooManyReads if the wait took too long.
 func (h *Handler) Share(ctx context.Context, caller postrider.Caller) (context.Context, func(), error) {
 	return h.routes.reads.enter(ctx, caller.Account)
 }

@@ -11,15 +11,15 @@ import (
 // refusalsEvery is the interval between two lines about refusals of one kind.
 const refusalsEvery = time.Second
 
-// refusals keeps the log small while the server refuses nearly everything, for example because
-// the disk of the store is full: the first refusal of a kind has a line of its own, and those of
-// each second after it one line together.
+// refusals keeps the log small while the server refuses nearly all requests, for example because
+// the disk of the store is full. The first refusal of a kind gets its own log line. After that, all
+// refusals of the kind within a second share one line.
 type refusals struct {
 	log *slog.Logger
 
 	mu sync.Mutex
-	// How many refusals the last line of a kind did not count. No entry: none was refused in
-	// the last second.
+	// untold has, by kind, the number of refusals since the last log line of the kind. A kind
+	// without an entry had no refusal in the last second.
 	untold map[refusal]int
 }
 
@@ -35,8 +35,8 @@ func refuses(status int) bool {
 	return status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests
 }
 
-// first reports whether a refusal is the first of its kind, so that it gets its own line.
-// Others are counted.
+// first reports whether a refusal gets its own log line, because it is the first of its kind.
+// Otherwise first counts the refusal for the next shared line.
 func (r *refusals) first(ctx context.Context, kind refusal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,12 +48,13 @@ func (r *refusals) first(ctx context.Context, kind refusal) bool {
 		r.untold = map[refusal]int{}
 	}
 	r.untold[kind] = 0
-	ctx = context.WithoutCancel(ctx) // the request ends before its second
+	ctx = context.WithoutCancel(ctx) // the request ends before the line is written
 	time.AfterFunc(refusalsEvery, func() { r.tell(ctx, kind) })
 	return true
 }
 
-// tell writes the line of the last second, until a second passes without a refusal.
+// tell writes the line about the refusals of the last second. It repeats every second until a
+// second passes without a refusal.
 func (r *refusals) tell(ctx context.Context, kind refusal) {
 	r.mu.Lock()
 	n := r.untold[kind]

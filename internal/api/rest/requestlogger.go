@@ -17,14 +17,13 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// requestLogger is the outermost middleware. It assigns the request id,
-// recovers panics, and writes one log line for each request; refusals share lines.
-// Everything that happens to a request happens inside of it, so no response is without
-// an id and no request without its line.
+// requestLogger is the outermost middleware. It assigns the request id, recovers panics, and writes
+// one log line for each request, except that refusals share lines. Because it is outermost, every
+// response has an id and every request is logged.
 type requestLogger struct {
 	next http.Handler
 	log  *slog.Logger
-	// hooks hear of each response, of panics too.
+	// hooks are called for each response, also after a panic.
 	hooks    observe.Hooks
 	refusals *refusals
 }
@@ -34,45 +33,47 @@ func newRequestLogger(next http.Handler, log *slog.Logger, hooks observe.Hooks) 
 	return &requestLogger{next: next, log: log, hooks: hooks, refusals: &refusals{log: log}}
 }
 
-// Info has the facts about a request that its handler and its log line
-// need. The request's goroutine owns it.
+// Info has the facts about a request that the handler and the log line need. The request's
+// goroutine owns it.
 type Info struct {
 	// id is the request id, set by ServeHTTP.
 	id string
 	// start is the time of arrival, by this machine's clock.
 	start time.Time
-	// Caller is nobody until authorize has set it. Read-only, because it belongs to a
-	// cache.
+	// Caller is nobody until authorize sets the caller. It must not be changed, because it belongs
+	// to a cache.
 	Caller *postrider.Caller
-	// Account is the account that the request names. Zero: none, or not yet
-	// resolved.
+	// Account is the account that the request is about, for the log. Zero: none, or the account is
+	// not resolved yet. Set by Names and by some handlers.
 	Account postrider.AccountID
-	// endpoint is the endpoint that the request names. Zero: none, or not yet found.
+	// endpoint is the endpoint that the request names. Zero: the request names none, or the
+	// endpoint is not found yet. Set by Names.
 	endpoint postrider.EndpointID
-	// Event is the event that the request published, of a batch the first. Zero: it published
-	// none.
+	// Event is the event that the request published. For a batch it is the first event. Zero: the
+	// request published no event.
 	Event postrider.EventID
-	// Trace is the trace of the header traceparent. Zero: the request has no valid one.
+	// Trace is the trace from the header traceparent. Zero: the request has no valid header.
 	Trace postrider.TraceParent
-	// details are added to the audit entry of the request. Written by the handler, with Note.
+	// details are added to the audit entry of the request. The handler writes them with Note.
 	details map[string]string
-	// notEffective has the nodes on which the request's change is not in effect yet. Set by Effects.
+	// notEffective has the nodes on which the request's change is not in effect yet. Effects sets
+	// it.
 	notEffective postrider.NotEffective
-	// err is the error behind a 5xx response, for the log only. Set by
-	// problemOf.
+	// err is the error behind a 5xx response, for the log only. problemOf sets it.
 	err error
-	// problem is the code of the response, where it is a problem. Set by problemOf.
+	// problem is the code of the problem in the response. Empty: the response is no problem.
+	// problemOf sets it.
 	problem string
-	// request is the request, if huma serves the route. nil: the route does not use huma,
-	// or the context belongs to no request.
+	// request is the request, if huma serves the route. nil: the route does not use huma, or the
+	// context belongs to no request.
 	request *http.Request
 	// Header has the request's headers.
 	Header http.Header
-	// body is the request body, for handlers of huma. It is valid until the
-	// handler returns, because its buffer is reused.
+	// body is the request body, for handlers of huma. It is valid until the handler returns,
+	// because its buffer is reused.
 	body []byte
-	// reading is how long the body took to arrive. Set by readBody; it extends
-	// the deadline of the response.
+	// reading is the time that the body took to arrive. The deadline of the response is extended by
+	// it. readBody sets it.
 	reading time.Duration
 }
 
@@ -87,8 +88,8 @@ func (c *Info) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, infoKey{}, c)
 }
 
-// InfoOf returns the info of the request that ctx belongs to. For a context of
-// no request it returns an empty info with nobody, never nil.
+// InfoOf returns the info of the request that ctx belongs to. For any other context it returns an
+// empty info with the caller nobody, never nil.
 func InfoOf(ctx context.Context) *Info {
 	c, ok := ctx.Value(infoKey{}).(*Info)
 	if !ok {
@@ -106,10 +107,10 @@ func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.info.id = cmp.Or(caller.Request, a.info.id)
 	}
 	if header := r.Header[traceHeader]; len(header) == 1 {
-		a.info.Trace, _ = postrider.ParseTraceParent(header[0]) // the zero value where it is not valid
+		// the zero value if the header is invalid
+		a.info.Trace, _ = postrider.ParseTraceParent(header[0])
 	}
-	// The name is canonical already, so a direct assignment saves the work of
-	// Set.
+	// The name is canonical already, so direct assignment is cheaper than Set.
 	header := a.Header()
 	header["Request-Id"] = []string{a.info.id}
 	header["Cache-Control"], header["X-Content-Type-Options"] = noStore, noSniff
@@ -117,25 +118,25 @@ func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.serve(a)
 }
 
-// The headers of every response: responses have secrets and data of customers, which no cache
-// may keep and no browser may take for a page. Responses share the values, because none of them
-// changes them; a handler may set others.
+// Every response has these headers. Responses have secrets and data of customers, so no cache may
+// keep a response and no browser may guess its media type. All responses share these slices,
+// because no code changes the slices. A handler may set another value.
 var (
 	noStore = []string{"no-store"}
 	noSniff = []string{"nosniff"}
 )
 
-// requestID returns req_ and 64 random bits in hex. It need not be secret, so
-// the fast generator suffices.
+// requestID returns req_ and 64 random bits in hex. The id need not be secret, so the fast random
+// generator is good enough.
 func requestID() string {
 	var random [8]byte
 	binary.BigEndian.PutUint64(random[:], rand.Uint64())
 	return string(hex.AppendEncode(append(make([]byte, 0, 20), "req_"...), random[:]))
 }
 
-// serve calls the next handler and recovers its panic. http.ErrAbortHandler is
-// passed on: it is the way to close the connection. A request without a route
-// gets its problem here, because the mux's own response was suppressed.
+// serve calls the next handler and recovers its panic. It does not stop the panic
+// http.ErrAbortHandler, which closes the connection. It sends the problem for a request without a
+// route, because responseWriter suppressed the response of the mux.
 func (b *requestLogger) serve(a *responseWriter) {
 	defer func() {
 		switch cause := recover(); cause {
@@ -164,19 +165,19 @@ func (b *requestLogger) recovered(a *responseWriter, cause any) {
 	a.refuse(err)
 }
 
-// record tells observers of the response and writes the log line of the request. The level is error only for a
-// fault of this server. A client that disconnects is not one.
+// record calls the hooks for the response and writes the log line of the request. The level is
+// error only for a fault of this server. A client that disconnects is not such a fault.
 func (b *requestLogger) record(a *responseWriter) {
 	c, r := &a.info, a.request
 	b.hooks.Responded.Call(observe.Responded{Route: r.Pattern, Status: a.status, Problem: c.problem, Took: time.Since(c.start)})
 	level := slog.LevelInfo
-	if insider(r) != nil { // the request for the page has a line of its own
+	if insider(r) != nil { // the request for the page has its own line
 		level = slog.LevelDebug
 	}
 	if c.err != nil && !isClients(c.err) {
 		level = slog.LevelError
 	}
-	// The attributes are not built for a level that is not logged.
+	// Skip building the attributes for a level that is not logged.
 	if !b.log.Enabled(r.Context(), level) {
 		return
 	}
@@ -202,9 +203,9 @@ func (b *requestLogger) record(a *responseWriter) {
 	b.log.LogAttrs(r.Context(), level, "request answered", attrs...)
 }
 
-// appendSubject appends what the request is about: its event, delivery, endpoint and trace, so
-// that its line is found together with those of attempts. A path may hold any text; only ids
-// are logged of it.
+// appendSubject appends the event, delivery, endpoint and trace that the request is about. With
+// these, a search finds the log line together with the lines of attempts. A path may hold any text,
+// so only valid ids of a path are logged.
 func (c *Info) appendSubject(attrs []slog.Attr, r *http.Request) []slog.Attr {
 	event := c.Event
 	if event.IsZero() {
@@ -225,53 +226,51 @@ func (c *Info) appendSubject(attrs []slog.Attr, r *http.Request) []slog.Attr {
 	return attrs
 }
 
-// isClients reports whether err, the cause of a 5xx response, is no fault of
-// this server: the client disconnected, or the server is starting or stopping.
+// isClients reports whether err, the cause of a 5xx response, is no fault of this server. That is
+// so if the client disconnected, or if the server is starting or stopping.
 func isClients(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, errBroken) || errors.Is(err, errDraining) || errors.Is(err, errStarting)
 }
 
 const (
-	// responseSlack is the time that a client may take for a response of any
-	// size. The time that the size takes at responseRate is added.
+	// responseSlack is the time that a client may take for a response of any size. A response
+	// larger than smallResponse gets more time, by its size and responseRate.
 	responseSlack = 30 * time.Second
 	// responseRate is the slowest rate at which a client may receive a response,
 	// in bytes per second.
 	responseRate = 64 << 10
-	// smallResponse is the size, in bytes, up to which the WriteTimeout of the
-	// server applies. The socket's buffer takes such a response at once, unless
-	// the client reads nothing.
+	// smallResponse is the size, in bytes, up to which the server's WriteTimeout applies. The
+	// socket's buffer takes such a response at once, unless the client reads nothing.
 	smallResponse = 4 << 10
 )
 
-// responseWriter records the status of the response and sets write deadlines by
-// its size. It suppresses the responses that the mux makes itself, plain text
-// for a missing route and redirects to cleaned paths, so that serve can send
-// problems instead.
+// responseWriter records the status of the response and sets write deadlines by the size of the
+// response. It suppresses the responses of the mux itself: plain text for a missing route, and
+// redirects to cleaned paths. requestLogger.serve sends problems instead.
 type responseWriter struct {
 	http.ResponseWriter
 	// info is embedded by value, so that a request allocates only once.
 	info    Info
 	request *http.Request
-	// intake is the state of the request's body. Zero: the body is not read.
+	// intake is the state of the request's body. Zero: no body was read.
 	intake intake
-	// status is the status of the response. 0: none was written yet.
+	// status is the status of the response. 0: no status has been written yet.
 	status int
-	// unrouted is true if the mux wrote a response of its own, which is
-	// suppressed.
+	// unrouted is true if the mux wrote its own response, which is suppressed.
 	unrouted bool
-	// began is the time of the write that exceeded smallResponse. Zero: none has.
+	// began is the time of the write with which the response exceeded smallResponse. Zero: the
+	// response is not larger than that.
 	began time.Time
 	// size counts the bytes written to the response body.
 	size int
-	// giveBack ends the turn of a request that only reads: another read may then start. Write
+	// giveBack ends the turn of a request that only reads, so that another read may start. Write
 	// calls it before the first byte is sent, because the whole body is encoded by then. So a
 	// client that does not read its response keeps no turn. nil: the request needs no turn.
 	giveBack func()
 }
 
-// WriteHeader sends the status, unless the mux wrote it: no pattern matched, or
-// it is a redirect, which no handler of this package sends.
+// WriteHeader sends the status. It suppresses a status that the mux chose itself: no pattern
+// matched, or the status is a redirect, which no handler of the API sends.
 func (a *responseWriter) WriteHeader(status int) {
 	first := a.status == 0
 	status = a.noteEffect(status)
@@ -283,8 +282,8 @@ func (a *responseWriter) WriteHeader(status int) {
 	a.head(status)
 }
 
-// head sends the status. Before that, net/http reads the unread rest of the
-// body. The deadline limits this to restTime.
+// head sends the status. Before net/http sends it, net/http reads the unread rest of the body. The
+// read deadline limits this to restTime.
 func (a *responseWriter) head(status int) {
 	if a.request.ContentLength != 0 && !a.intake.over && !a.intake.cut.Load() {
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Now().Add(restTime))
@@ -292,7 +291,7 @@ func (a *responseWriter) head(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends bytes of the response, and discards those of the mux.
+// Write sends bytes of the response. It discards the bytes of a suppressed response.
 func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
@@ -307,8 +306,8 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// sends moves the write deadline on for n more bytes of the response. It
-// ignores the error of a writer without deadlines; only tests have one.
+// sends extends the write deadline for n more bytes of the response. It ignores the error of a
+// writer that has no deadlines; only tests use such a writer.
 func (a *responseWriter) sends(n int) {
 	a.size += n
 	if a.size <= smallResponse {
@@ -321,14 +320,13 @@ func (a *responseWriter) sends(n int) {
 	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(a.began.Add(within))
 }
 
-// refuse responds with the problem of the error. If the server stops while the
-// body is arriving, it also closes the connection at once. Otherwise net/http
-// would keep the connection for half a second when much of the body is unread,
-// and delay the shutdown.
+// refuse responds with the problem of the error. If the server stopped while the body was arriving,
+// it also closes the connection at once. Otherwise, when much of the body is unread, net/http would
+// keep the connection for half a second and delay the shutdown.
 func (a *responseWriter) refuse(err error) {
 	writeProblem(a, problemOf(a.info.in(a.request.Context()), err))
 	if a.intake.cut.Load() {
-		// Only writers of tests cannot flush.
+		// An error is ignored, because only writers of tests cannot flush.
 		_ = http.NewResponseController(a.ResponseWriter).Flush()
 		panic(http.ErrAbortHandler)
 	}

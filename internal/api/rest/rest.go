@@ -1,13 +1,14 @@
-// Package rest is what all routes of the API share: how a request is authenticated, read, refused,
-// limited, logged, audited and described in the OpenAPI document.
+// Package rest has the code that all routes of the API share: how a request is authenticated, read,
+// refused, limited, logged, audited and described in the OpenAPI document.
 //
-// A feature registers its routes with [Handle] and [HandleBody], or with [HandleRaw] where they carry
-// most of the load. Its handler gets the parsed parameters and the decoded body, finds what the
-// request names with [Names], and returns a response by [Respond] or an error. One table, in
-// problem.go, maps the errors to responses. A handler that takes something away from an endpoint
-// calls [Effects.Await].
+// A feature registers its routes with [Handle] and [HandleBody]. The routes that carry most of the
+// load use [HandleRaw]. A handler gets the parsed parameters and the decoded body, finds the
+// objects that the request names with [Names], and returns a response by [Respond] or an error. One
+// table, in problem.go, maps errors to responses. A handler that takes something away from an
+// endpoint calls [Effects.Await].
 //
-// The package promises what the comment of package api says of every route. It knows no feature.
+// The package keeps the promises that the comment of package api makes for every route. It knows no
+// feature.
 package rest
 
 import (
@@ -25,17 +26,17 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// RequestTime is the ReadTimeout that the [http.Server] of a [Handler] must
-// have. A request is refused if none of its body has arrived after this time.
-// The server sets the deadline once for each connection, which is cheaper than
-// a deadline for each body.
+// RequestTime is the ReadTimeout that the [http.Server] of a [Handler] must have. If no byte of a
+// body arrives within this time, the request is refused. The server sets the deadline once for each
+// connection, which is cheaper than a deadline for each body.
 const RequestTime = 10 * time.Second
 
-// ArchiveTime is the time limit of what reads the archive, besides that of the store.
+// ArchiveTime is the time limit for reading the archive. It is added to the time limit of the
+// store.
 const ArchiveTime = 30 * time.Second
 
-// Shared has what most features need: a feature embeds it, and adds its store and what it alone
-// needs.
+// Shared has the fields that most features need. A feature embeds Shared and adds its own store and
+// fields.
 type Shared struct {
 	Names   *Names
 	Effects *Effects
@@ -46,30 +47,31 @@ type Shared struct {
 	Log     *slog.Logger
 }
 
-// Options are what the API sets of all routes.
+// Options are the settings that all routes of the API share.
 type Options struct {
-	// MaxBatch is the largest body, in bytes, and BodyBudget the limit for all bodies in
-	// memory. One key may use at most a quarter.
+	// MaxBatch is the size of the largest body, in bytes. BodyBudget is the limit for all bodies in
+	// memory, in bytes. One key may use at most a quarter of BodyBudget.
 	MaxBatch, BodyBudget int64
-	// AnswerTime is the time limit of the store for one request.
+	// AnswerTime is the time that the store has for one request.
 	AnswerTime time.Duration
-	// AccountReads is how many reads of all callers that are bound to an account run at a
-	// time.
+	// AccountReads is the number of reads that run at a time, over all callers that are bound to an
+	// account.
 	AccountReads int
 	Hooks        observe.Hooks
 	Log          *slog.Logger
 }
 
-// server has the state that all requests share. Its fields are never replaced.
+// server has the state that all requests share. Its fields are set once, by New.
 type server struct {
 	opts Options
 	// keys authenticates requests.
 	keys *apikeys.Checker
-	// auditLog gets the entries of requests.
+	// auditLog stores the audit entries of requests.
 	auditLog *Audit
-	// reads bounds the reads of accounts.
+	// reads limits the reads of accounts.
 	reads *readShares
-	// bodies is the memory budget of request bodies.
+	// decoding is a semaphore that limits the decoding of large bodies. Its capacity is the number
+	// of processors.
 	bodies *bodies
 	// decoding is a semaphore for the decoding of large bodies. Its capacity is
 	// the number of processors.
@@ -83,7 +85,7 @@ func New(keys *apikeys.Checker, audit *Audit, opts Options) *Router {
 		OpenAPI:                      description(newRegistry()),
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true, // a misspelt filter must not list everything
+		RejectUnknownQueryParameters: true, // a misspelt filter would list everything
 		Transformers:                 []huma.Transformer{translate},
 	}
 	s := &server{
@@ -100,8 +102,8 @@ type Handler struct {
 	routes *Router
 }
 
-// Handler returns the handler of all routes that were registered. It adds the document. methods
-// must be closed last, because it compares every path with every other.
+// Handler returns the handler of all registered routes. It adds the route of the OpenAPI document.
+// It closes methods last, because close compares every path with every other path.
 func (rt *Router) Handler() *Handler {
 	rt.describeParameters()
 	finishDocument(rt.api.OpenAPI())
@@ -111,18 +113,18 @@ func (rt *Router) Handler() *Handler {
 	return &Handler{newRequestLogger(rt.methods, rt.opts.Log, rt.opts.Hooks), rt}
 }
 
-// Actions returns the actions of routes in the audit log.
+// Actions returns the names of all audited operations, as the audit log has them.
 func (h *Handler) Actions() []string { return slices.Clone(h.routes.actions) }
 
-// EndBodies aborts the read of every body that has not arrived, and of the
-// bodies of later requests. These requests get a 503 and their
-// connections are closed. Call it when the server shuts down.
+// EndBodies aborts the read of every body that has not arrived, and of the bodies of later
+// requests. Such a request gets a 503, and its connection is closed. Call EndBodies when the server
+// shuts down.
 func (h *Handler) EndBodies() { h.routes.bodies.end() }
 
 // Starting returns the handler of a server whose store is not open yet. It
 // responds to every request with 503 and Retry-After.
 func Starting(log *slog.Logger) http.Handler {
 	return newRequestLogger(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes one
+		w.(*responseWriter).refuse(errStarting) //nolint:errcheck // requestLogger passes a responseWriter
 	}), log, observe.Hooks{})
 }

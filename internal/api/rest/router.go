@@ -30,17 +30,17 @@ const (
 	// publish routes have other limits.
 	manageBody = 256 << 10
 
-	// listTime is the least time limit of a GET. Lists may take longer than
-	// other requests, because no publisher waits for them.
+	// listTime is the smallest time limit of a GET. Lists may take longer than other requests,
+	// because no publisher waits for them.
 	listTime = 30 * time.Second
 )
 
-// Router registers routes with huma. Huma parses and validates path and query
-// parameters, writes responses and describes all operations in the OpenAPI
-// document. Request bodies are decoded by this package, not by huma.
+// Router registers routes with huma. Huma parses and validates path and query parameters, writes
+// responses, and describes all operations in the OpenAPI document. This package decodes the request
+// bodies, not huma.
 type Router struct {
 	*server
-	// mux serves the routes of both kinds.
+	// mux serves the routes of [Handle] and of [HandleRaw].
 	mux *http.ServeMux
 	// methods responds with 405 for the methods that a path does not have.
 	methods *methods
@@ -48,8 +48,8 @@ type Router struct {
 	api huma.API
 	// described registers an operation with the same document only.
 	described huma.API
-	// actions are the operations that are audited. The routes add them when they are
-	// registered.
+	// actions has the names of the audited operations. [Handle] adds a name when it registers an
+	// audited route.
 	actions []string
 }
 
@@ -68,26 +68,26 @@ type Route struct {
 	Path string
 	// Summary is the summary of the operation in the document, a few words.
 	Summary string
-	// Description is the text below the summary. Empty: the summary says all.
+	// Description is the text below the summary in the document. Empty: the document has only the
+	// summary.
 	Description string
 	// Scope is the scope that the caller's key must have.
 	Scope postrider.Scope
-	// Codes are the problem codes of this operation, besides the codes that
-	// [Router.problems] derives for all operations.
+	// Codes are the problem codes of this operation, without the codes that [Router.problems] adds
+	// to operations.
 	Codes []string
-	// Status is the status of success. 0: 200, or 204 without a response body.
+	// Status is the status of success. 0: 200 with a response body, 204 without.
 	Status int
-	// Body is a value of the request body's type. nil: no body is read. [HandleBody] sets it.
+	// Body is a value of the type of the request body. nil: no body is read. [HandleBody] sets it.
 	Body any
 	// Empty is true if the request body may be omitted.
 	Empty bool
 	// Limit is the largest request body, in bytes. 0: manageBody.
 	Limit int64
-	// ReceiverTime is how long the handler may wait for a receiver. It is added to
-	// the time limit of the response. 0: the handler calls no receiver.
+	// ReceiverTime is the time for which the handler may wait for a receiver. It is added to the
+	// time limit of the response. 0: the handler calls no receiver.
 	ReceiverTime time.Duration
-	// Repeatable is true if a repeated request gets a 200 with the same body as the
-	// first one.
+	// Repeatable is true if a repeated request gets a 200 with the same body as the first request.
 	Repeatable bool
 	// Withdraws is true if the operation takes something away from an endpoint, so that its
 	// handler calls [Effects.Await].
@@ -100,10 +100,9 @@ type Route struct {
 	Headers []*huma.Param
 }
 
-// Handle registers a handler that huma calls. All errors go through
-// [problemOf], so huma never chooses the text of a response. I has the path and query
-// parameters as tagged fields, which huma fills and checks; O is a [Reply] with the
-// body, or none.
+// Handle registers a handler that huma calls. All errors go through [problemOf], so huma never
+// chooses the text of an error. The type I has the path and query parameters as tagged fields,
+// which huma fills and checks. The type O is a [Reply], or [None] for a response without a body.
 func Handle[I, O any](rt *Router, r Route, handler func(context.Context, *I) (*O, error)) {
 	if r.audited() {
 		rt.actions = append(rt.actions, r.Name)
@@ -120,15 +119,14 @@ func Handle[I, O any](rt *Router, r Route, handler func(context.Context, *I) (*O
 	if r.Withdraws {
 		describeEffect(op)
 	}
-	// Huma has registered the operation without a body by now, so it does not
-	// read the body.
+	// Huma has now registered the operation without a body, so huma does not read the body.
 	if r.Body != nil {
 		rt.describeBody(op, r)
 	}
 }
 
-// HandleBody is [Handle] for a route with a body, which it decodes before it calls the handler. A
-// body that is left out, where it may be, is the zero value.
+// HandleBody is [Handle] for a route with a body. It decodes the body before it calls the handler.
+// If the route allows an empty body and the request has none, the handler gets the zero value.
 func HandleBody[I, B, O any](rt *Router, r Route, handler func(context.Context, *I, B) (*O, error)) {
 	r.Body = *new(B)
 	Handle(rt, r, func(ctx context.Context, in *I) (*O, error) {
@@ -142,18 +140,17 @@ func HandleBody[I, B, O any](rt *Router, r Route, handler func(context.Context, 
 	})
 }
 
-// HandleRaw registers a handler that is called without huma, for the routes
-// that carry most of the load. Huma only describes it, with the response type
-// A. The handler decodes the body, replaces it by the response, and
-// returns the status.
+// HandleRaw registers a handler that is called without huma, for the routes that carry most of the
+// load. Huma only describes the route, with the response type A. The handler decodes the body,
+// replaces the body by the response, and returns the status.
 func HandleRaw[A any](rt *Router, r Route, handler func(ctx context.Context, b Raw) (int, error)) {
 	op := rt.operation(r)
 	huma.Register(rt.described, op, func(context.Context, *None) (*Reply[A], error) { return nil, nil })
 	rt.describeBody(op, r)
 	rt.mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, req *http.Request) {
-		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
-		// The deferred calls run in reverse order: the budget is released
-		// first, then the buffer returns to its pool.
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes a responseWriter
+		// The deferred calls run in reverse order: first the budget is released, then the buffer
+		// returns to its pool.
 		buf := bufferOf(smallBuffer)
 		defer recycle(buf)
 		defer rt.bodies.release(&a.intake)
@@ -175,18 +172,19 @@ func HandleRaw[A any](rt *Router, r Route, handler func(ctx context.Context, b R
 	})
 }
 
-// Raw is the body of a request, and then of its response, for a handler without huma.
+// Raw is a buffer for a handler without huma. It has the request body first, and the response body
+// later.
 type Raw struct {
 	*bytes.Buffer
 	server *server
 }
 
-// HandlePublic registers a route that anybody may read, and that is not in the document. Reads
-// without a key take turns. Caches may keep the response for five minutes.
+// HandlePublic registers a route that anybody may read without a key. The route is not in the
+// document. Its reads share the turns of strangers. Caches may keep the response for five minutes.
 func (rt *Router) HandlePublic(pattern string, handler func(ctx context.Context, r *http.Request) (any, error)) {
 	rt.methods.add(pattern)
 	rt.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes a responseWriter
 		ctx, cancel := context.WithTimeoutCause(r.Context(), listTime, ErrStoreTimeout)
 		defer cancel()
 		ctx, err := rt.reading(ctx, a, strangers)
@@ -210,8 +208,8 @@ func (rt *Router) HandlePublic(pattern string, handler func(ctx context.Context,
 	})
 }
 
-// operation returns huma's description of a route, and adds the route to
-// methods. The first segment of the path becomes its tag.
+// operation returns huma's description of a route, and adds the route to methods. The first segment
+// of the path is the tag.
 func (rt *Router) operation(r Route) huma.Operation {
 	method, path, _ := strings.Cut(r.Path, " ")
 	rt.methods.add(method + " " + root + path)
@@ -244,8 +242,8 @@ func (rt *Router) operation(r Route) huma.Operation {
 	return op
 }
 
-// describeBody adds the request body to the document after huma has registered
-// the operation. If the body were known before, huma would read it too.
+// describeBody adds the request body to the document after huma has registered the operation. If
+// huma knew the body before, huma would read it.
 func (rt *Router) describeBody(op huma.Operation, r Route) {
 	item := rt.api.OpenAPI().Paths[op.Path]
 	for _, registered := range []*huma.Operation{item.Post, item.Put, item.Patch} {
@@ -259,8 +257,8 @@ func (rt *Router) describeBody(op huma.Operation, r Route) {
 	}
 }
 
-// describeParameters says of every text in a query that it must not be empty, as [CheckURL]
-// holds it. huma has no such rule.
+// describeParameters adds to the document that texts in the query must not be empty. [CheckURL]
+// refuses empty texts; huma has no such rule.
 func (rt *Router) describeParameters() {
 	least := 1
 	for _, item := range rt.api.OpenAPI().Paths {
@@ -283,13 +281,12 @@ func (rt *Router) schema(t reflect.Type) *huma.Schema {
 	return rt.api.OpenAPI().Components.Schemas.Schema(t, true, "")
 }
 
-// middleware authenticates a request and reads its body, for a handler that
-// huma calls. The buffer and its share of the budget are released after the
-// response.
+// middleware authenticates a request and reads its body, for a handler that huma calls. After the
+// response it releases the buffer and its bytes in the budget.
 func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
 	return func(hctx huma.Context, next func(huma.Context)) {
 		_, w := humago.Unwrap(hctx)
-		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes one
+		a := w.(*responseWriter) //nolint:errcheck // requestLogger passes a responseWriter
 		a.info.request = a.request
 		b := body{route: r}
 		if r.Body != nil {
@@ -298,7 +295,8 @@ func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
 			defer s.bodies.release(&a.intake)
 		}
 		if err := s.authorizeAndRead(a, b); err != nil {
-			if errors.Is(err, ErrForbidden) { // other refusals of this stage have no caller, or changed nothing
+			// other refusals at this stage have no caller, or changed nothing
+			if errors.Is(err, ErrForbidden) {
 				err = s.audit(a.info.in(hctx.Context()), r, nil, err)
 			}
 			a.refuse(err)
@@ -321,8 +319,8 @@ func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// reading returns the context of a request that only reads, when it is the turn of the
-// account. The turn ends with a.giveBack.
+// reading waits until the account may read, and returns the context for the read. The turn of the
+// account ends with a.giveBack.
 func (s *server) reading(ctx context.Context, a *responseWriter, account postrider.AccountID) (context.Context, error) {
 	ctx, giveBack, err := s.reads.enter(ctx, account)
 	if err != nil {
@@ -332,21 +330,20 @@ func (s *server) reading(ctx context.Context, a *responseWriter, account postrid
 	return store.ForReader(ctx), nil
 }
 
-// inTime returns ctx with the deadline of the response. The time limit is for the
-// store, so the time in which the client sent the body is added.
+// inTime returns ctx with the deadline of the response. The time limit is meant for the store, so
+// the time in which the client sent the body is added.
 func (s *server) inTime(ctx context.Context, a *responseWriter, r Route) (context.Context, context.CancelFunc) {
 	until := a.info.start.Add(a.info.reading + s.responseTime(r))
-	// The connection still has the read deadline of the body. When it passes,
-	// net/http cancels the handler's context, although the body has arrived. A
-	// handler that may take longer needs the deadline removed.
+	// The connection still has the read deadline of the body. When that deadline passes, net/http
+	// cancels the handler's context, although the body has arrived. So a handler that may take
+	// longer removes the deadline.
 	if until.After(a.info.start.Add(RequestTime)) {
 		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
 	}
 	return context.WithDeadlineCause(ctx, until, ErrStoreTimeout)
 }
 
-// responseTime returns the time limit of the response, without the time for the
-// body.
+// responseTime returns the time limit of the response. It does not include the time for the body.
 func (s *server) responseTime(r Route) time.Duration {
 	within := s.opts.AnswerTime + r.ReceiverTime
 	if strings.HasPrefix(r.Path, http.MethodGet) {
@@ -355,18 +352,17 @@ func (s *server) responseTime(r Route) time.Duration {
 	return within
 }
 
-// authorizeAndRead checks a request before its handler, in this order:
+// authorizeAndRead checks a request before its handler runs, in this order:
 //
-//  1. the API key and its scope, only from the headers;
+//  1. the API key and its scope, from the headers only;
 //  2. the text of the URL;
-//  3. the headers of the body: its announced length, its media type, its encoding;
-//  4. the body itself, against the budget of memory, while it arrives.
+//  3. the headers of the body: announced length, media type, encoding;
+//  4. the body itself, against the memory budget, while it arrives.
 //
-// Each check is cheaper than the next one and spares it. So a client without a valid
-// key can cause no work beyond a hash and a checksum and, if the checksum is right, a lookup
-// in its turn (see [apikeys.Lookups]). It learns nothing: every path and every body get the same
-// 401. [requestLogger] has made the request id before, so a refused request is in the log,
-// too.
+// Each check is cheaper than the next one. So a client without a valid key can cause little work: a
+// hash, a checksum and, if the checksum is right, a lookup that waits its turn (see
+// [apikeys.Lookups]). Such a client learns nothing, because every path and every body get the same
+// 401. [requestLogger] has already assigned the request id, so a refused request is in the log too.
 func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	if err := s.authorize(a, b.route.Scope); err != nil {
 		return err
@@ -377,9 +373,9 @@ func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 	return s.readBody(a, b)
 }
 
-// authorize authenticates the caller, unless it calls inside the process, and checks
-// the scope. Resources of the scope admin belong to no account. So a caller that is
-// bound to an account is refused there, whatever its scopes are.
+// authorize authenticates the caller, unless the call comes from inside the process, and checks the
+// scope. Objects of the scope admin belong to no account. So a caller that is bound to an account
+// is refused there, whatever scopes it has.
 func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
 	caller := insider(a.request)
 	if caller == nil {
@@ -419,15 +415,14 @@ func CheckURL(u *url.URL) error {
 		if len(values) > 1 {
 			return Invalid(name, postrider.FaultRepeated, "must be there once")
 		}
-		if values[0] == "" { // an empty filter must not list everything
+		if values[0] == "" { // an empty filter would list everything
 			return Invalid(name, postrider.FaultRequired, "must not be empty")
 		}
 	}
 	return nil
 }
 
-// noQuery refuses all query parameters, for the routes that huma does not
-// serve.
+// noQuery refuses all query parameters. It is for the routes that huma does not serve.
 func noQuery(u *url.URL) error {
 	if u.RawQuery == "" {
 		return nil
@@ -439,12 +434,12 @@ func noQuery(u *url.URL) error {
 	return errors.Join(faults...)
 }
 
-// jsonType is the Content-Type of raw responses. They share it, because none of
-// them modifies it.
+// jsonType is the Content-Type of raw responses. All responses share this slice, because no code
+// changes it.
 var jsonType = []string{"application/json"}
 
-// writeJSON answers with an encoded JSON text, in one write. For a response of
-// at most 2 KiB, net/http computes the Content-Length itself.
+// writeJSON writes a response with a JSON text, in one write. For a text of at most 2 KiB, net/http
+// computes the Content-Length itself.
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Header()["Content-Type"] = jsonType
 	if len(text) > 2<<10 {

@@ -11,15 +11,14 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// The types below describe shapes of package apitypes to huma where the Go types
-// do not say enough. They are not methods of the shapes, because then programs
-// that use package client would have to compile huma.
+// The types below describe types of package apitypes to huma, where the Go types alone do not say
+// enough. They are not methods of the types in apitypes, because then every program that uses
+// package client would compile huma.
 
-// newRegistry returns the registry of the document's schemas. If an Optional of
-// a shape is missing here, its field appears in the document as an empty
-// object, since huma sees a struct without exported fields. The golden file of the
-// document shows that. Named string types are described as strings; the tag enum of
-// the field lists their values.
+// newRegistry returns the registry of the document's schemas. Each Optional type that apitypes uses
+// must be listed here. If one is missing, the document shows its field as an empty object, because
+// huma sees a struct without exported fields. The golden file of the document shows such a mistake.
+// Named string types are described as strings; the tag enum of the field lists their values.
 func newRegistry() huma.Registry {
 	r := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	describe[apitypes.Endpoint, endpointSchema](r)
@@ -69,7 +68,7 @@ func (optionalSchema[T]) Schema(r huma.Registry) *huma.Schema {
 	return value
 }
 
-// orNullSchema lets a reference be null, which a reference alone cannot.
+// orNullSchema returns a schema that is the reference or null. A reference alone cannot be null.
 func orNullSchema(s *huma.Schema) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{{Ref: s.Ref}, {Type: "null"}}, Description: s.Description}
 }
@@ -77,9 +76,8 @@ func orNullSchema(s *huma.Schema) *huma.Schema {
 // endpointSchema has the schema of an endpoint in a response.
 type endpointSchema struct{ apitypes.Endpoint }
 
-// TransformSchema describes the policy of a response: only three of its fields
-// can be null. They are not required, since an endpoint with a policy_error has
-// none of them.
+// TransformSchema describes the policy of a response: only the fields rate, auth and tls can be
+// null. No field is required, because an endpoint with a policy_error has none of them.
 func (endpointSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	for field := range reflect.TypeFor[apitypes.Policy]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -138,11 +136,11 @@ func (circuitSchema) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sche
 	return s
 }
 
-// schemeSchema has the schema of a signature scheme, which is a name or an
-// object.
+// schemeSchema has the schema of a signature scheme, which is a name or an object.
 type schemeSchema struct{}
 
-// object has the fields of [apitypes.Scheme]. Unlike it, it has no alias.
+// object has the fields of [apitypes.Scheme]. Unlike [apitypes.Scheme], it is not replaced by
+// schemeSchema in the registry.
 type object apitypes.Scheme
 
 // Schema implements [huma.SchemaProvider]: a scheme is a name or an object.
@@ -159,5 +157,6 @@ func (schemeSchema) Schema(r huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{name, form}}
 }
 
-// tls keeps the name that the schema of [apitypes.TLS] has in the document.
+// tls gives the schema of [apitypes.TLS] its name in the document, which comes from the name of
+// this type.
 type tls struct{ apitypes.TLS }

@@ -1,30 +1,29 @@
 // Package api is the REST API of Postrider.
 //
-// [New] returns the handler of all routes under /v1/webhooks. The routes, their
-// request bodies and their responses are in docs/api/openapi.json, which a test
-// keeps equal to the code. Handlers return errors. One table, in rest/problem.go,
-// maps the errors to responses of the type problem+json (RFC 9457).
+// [New] returns the handler of all routes under /v1/webhooks. The routes, their request bodies and
+// their responses are in docs/api/openapi.json, which a test keeps equal to the code. Handlers
+// return errors. One table, in rest/problem.go, maps the errors to responses of the type
+// problem+json (RFC 9457).
 //
 // The following holds for every route:
 //
 //   - The API key is checked before a byte of the body is read.
-//   - A key that is bound to an account sees only this account. Resources of
-//     other accounts are a 404, in paths, bodies and filters alike.
-//   - A body is read once and decoded strictly, by [jsonx.Decode], within
-//     limits of size and time. The response names all faults of the body at
-//     once. The bodies in memory have at most Options.BodyBudget bytes
-//     together, and those of one key at most a quarter of it.
-//   - The reads of callers that are bound to an account have a share of the server, and
-//     wait for their turn. The rest gets a 429.
-//   - If the store does not respond within Options.AnswerTime, the response is a
-//     503.
+//   - A key that is bound to an account sees only this account. An object of another
+//     account is a 404 in a path, and looks like a missing object in a body or a filter.
+//   - A body is read once and decoded strictly, by [jsonx.Decode], within limits of size
+//     and time. The response names all faults of the body at once. All bodies in memory
+//     together have at most Options.BodyBudget bytes, and the bodies of one key at most
+//     a quarter of that.
+//   - The reads of callers that are bound to an account get a share of the server and
+//     wait for their turn. A read that waits too long gets a 429.
+//   - If the store does not respond within Options.AnswerTime, the response is a 503.
 //   - The bytes of an event's data are stored and delivered unchanged.
-//   - No response contains the text of an internal error. The log has it, under
-//     the request id that the response carries.
+//   - No response contains the text of an internal error. The log has that text under the
+//     request id of the response.
 //   - A panic causes a 500 and ends only its own request.
 //
-// A revoked key stops working at once on the node that revoked it, and within
-// five seconds on the other nodes.
+// A revoked key stops working at once on the node that revoked it, and within five seconds on the
+// other nodes.
 package api
 
 import (
@@ -61,8 +60,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Stores has the store as each feature sees it. New calls none of them, so those of the features
-// that are not used may be nil.
+// Stores has the store, once for each feature, as the interface that the feature needs. New calls
+// no store, so the stores of features that are not used may be nil.
 type Stores struct {
 	Names       rest.NameStore
 	Callers     apikeys.Store
@@ -90,26 +89,27 @@ type Stores struct {
 	Stats       stats.Store
 }
 
-// Publisher publishes events, and test events to one endpoint.
+// Publisher publishes events, and sends test events to one endpoint.
 type Publisher interface {
 	events.Publisher
 	endpoints.Publisher
 }
 
-// Vault encrypts, decrypts and knows what this installation signed.
+// Vault encrypts and decrypts secrets and credentials, and verifies texts that this installation
+// signed.
 type Vault interface {
 	endpoints.Vault
 	secrets.Vault
 	notices.Vault
 }
 
-// Expunger begins expunges, and knows those that a restored store makes again.
+// Expunger begins expunges, and knows the expunges that a restored store makes again.
 type Expunger interface {
 	expunges.Expunger
 	hold.Expunger
 }
 
-// Deps has the parts that the API depends on. None but those that say so may be nil.
+// Deps has the parts that the API depends on. A field may be nil only if its comment says so.
 type Deps struct {
 	Stores      Stores
 	Clock       *store.Clock // of the store
@@ -121,16 +121,16 @@ type Deps struct {
 	Vault       Vault
 	Reencrypter secrets.Reencrypter
 	Notifier    rest.Notifier
-	Effects     rest.Awaiter   // nil: every change is in effect when it is stored
-	Pacer       circuits.Pacer // nil: nobody knows
+	Effects     rest.Awaiter   // nil: every change is in effect as soon as it is stored
+	Pacer       circuits.Pacer // nil: the pace of endpoints is unknown
 	Canceller   rest.Canceller
 	Expunger    Expunger
-	Archive     archives.Archive // nil: none is set
+	Archive     archives.Archive // nil: the server has no archive
 	Replayer    replays.Replayer
-	Cluster     operations.Cluster // nil: one process uses the store
+	Cluster     operations.Cluster // nil: only this process uses the store
 }
 
-// Options tunes the API. The zero value is the production default.
+// Options has the settings of the API. The zero value has the defaults for production.
 type Options struct {
 	// MaxData is the largest data of one event, in bytes. Default 256 KiB, at
 	// most 1 MiB.
@@ -141,37 +141,38 @@ type Options struct {
 	// counts until the response to its request. One key may use at most a quarter.
 	// Default 48 MiB.
 	BodyBudget int64
-	// AnswerTime is the time limit of the store for one request. It starts when
-	// the request arrives, and the time in which the body arrives is added.
-	// After it the response is a 503. Default 5 s.
+	// AnswerTime is the time limit of the store for one request. It starts when the request
+	// arrives, and the time in which the body arrives is added. When it has passed, the response is
+	// a 503. Default 5 s.
 	AnswerTime time.Duration
-	// AccountReads is how many reads of all callers that are bound to an account run at a
-	// time. Default: half of the processors, at least 1 and at most 4.
+	// AccountReads is the number of reads that run at a time, over all callers that are bound to an
+	// account. Default: half of the processors, at least 1 and at most 4.
 	AccountReads int
-	// Verify is the method of [endpoints.VerifyMethods] by which new URLs must be
-	// verified. Empty: endpoints need no verification.
+	// Verify is the method of [endpoints.VerifyMethods] with which every new URL must be verified.
+	// Empty: URLs need no verification.
 	Verify string
-	// PublicURL is the URL by which people reach this server, without a path. One-time
-	// links begin with it. Empty: no links are made.
+	// PublicURL is the URL at which people reach this server, without a path. One-time links begin
+	// with it. Empty: no links can be made.
 	PublicURL string
-	// Host is the name of this server's machine, for people. Empty: it has none.
+	// Host is the name of this server's machine, to show to people. Empty: the machine has no name.
 	Host string
-	// Quotas are the limits of accounts that have none of their own. Default: none.
+	// Quotas are the limits of accounts that have no limits of their own. Default: no limits.
 	Quotas postrider.Quotas
-	// FilesHeld is true if the store cannot clear its own files of deleted rows.
+	// FilesHeld is true if the store cannot remove deleted rows from its own files.
 	FilesHeld bool
-	// Mail is true if there is a mail server. Without one, no email address can be added.
+	// Mail is true if the server has a mail server. Without one, no email address can be added.
 	Mail bool
-	// Retention has the whole days that the server keeps what accounts may keep for a
-	// shorter time. Default: ten years each.
+	// Retention has the days for which the server keeps events, attempts, bodies and idempotency
+	// keys. An account may set fewer days. Default: 3650 days each.
 	Retention postrider.AccountRetention
-	// Hooks are called for the circuits that people set. Default: none.
+	// Hooks are called when people change circuits, and for other facts about requests. Default:
+	// none.
 	Hooks observe.Hooks
-	// Log receives one line for each request. Default: discard.
+	// Log receives one line for each request. Default: the lines are discarded.
 	Log *slog.Logger
 }
 
-// withDefaults replaces the zero fields by their defaults, and caps MaxData.
+// withDefaults replaces zero fields by their defaults, and limits MaxData to 1 MiB.
 func (o Options) withDefaults() Options {
 	o.MaxData = min(cmp.Or(o.MaxData, 256<<10), 1<<20)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 8<<20)
@@ -193,13 +194,13 @@ type Handler struct {
 	readers  *notices.Readers
 }
 
-// Sessions returns what logs people in and out.
+// Sessions returns the sessions, which log people in and out.
 func (h *Handler) Sessions() *sessions.Sessions { return h.sessions }
 
-// Readers returns what acts on the links in emails.
+// Readers returns the handler of the links in emails.
 func (h *Handler) Readers() *notices.Readers { return h.readers }
 
-// Actions returns every action that an audit entry may have.
+// Actions returns every action that an audit entry can have.
 func (h *Handler) Actions() []string {
 	return slices.Concat(h.Handler.Actions(), sessions.Actions, []string{
 		postrider.ActionExpunged,
@@ -218,10 +219,10 @@ func New(deps Deps, opts Options) *Handler {
 	return &Handler{a.rest.Handler(), a.sessions, &notices.Readers{Shared: a.shared, Store: deps.Stores.Notices, Vault: deps.Vault}}
 }
 
-// feature is one folder of the API.
+// feature is a part of the API that has its own folder.
 type feature interface{ Register(rt *rest.Router) }
 
-// assembly has what the features share.
+// assembly has the parts that the features share.
 type assembly struct {
 	Deps
 
@@ -229,7 +230,8 @@ type assembly struct {
 	rest     *rest.Router
 	shared   *rest.Shared
 	sessions *sessions.Sessions
-	// forget lets this node see at once that keys and sessions ended.
+	// forget empties this node's caches of keys and sessions, so that the node no longer accepts
+	// those that ended.
 	forget func()
 }
 
@@ -249,7 +251,8 @@ func newAssembly(d Deps, opts Options) assembly {
 	return a
 }
 
-// features returns all features. One that needs another has a small interface, which gets it here.
+// features returns all features. A feature that needs another feature declares a small interface,
+// and gets the other feature here.
 func (a *assembly) features() []feature {
 	shared, s, o := a.shared, a.Stores, a.opts
 	accounts := &accounts.Routes{Shared: shared, Store: s.Accounts, Retention: o.Retention, Quotas: o.Quotas, Forget: a.forget}

@@ -1,8 +1,8 @@
 // Package accounts is the part of the API that serves accounts and their quotas.
 //
-// Every caller reads the account that it is bound to, and only the scope admin changes one. When a
-// response says that an account is deleted, its keys and sessions have ended on this node and its
-// endpoints get nothing more.
+// A caller that is bound to an account can read that account. Only the scope admin can change an
+// account. When a response says that an account is deleted, its keys and sessions no longer work on
+// this node, and nothing more is sent to its endpoints.
 package accounts
 
 import (
@@ -42,11 +42,13 @@ type Routes struct {
 	*rest.Shared
 
 	Store Store
-	// Retention is for how long the server keeps what accounts may keep for a shorter time.
+	// Retention is the number of days for which the server keeps events, attempts, bodies and
+	// idempotency keys. An account may set fewer days.
 	Retention postrider.AccountRetention
-	// Quotas are the limits of accounts that have none of their own.
+	// Quotas are the limits of accounts that have no limits of their own.
 	Quotas postrider.Quotas
-	// Forget lets this node see at once that keys and sessions ended.
+	// Forget empties this node's caches of keys and sessions, so that the node no longer accepts
+	// those that ended.
 	Forget func()
 }
 
@@ -86,8 +88,8 @@ func (s *Routes) Register(rt *rest.Router) {
 	s.registerQuotas(rt)
 }
 
-// viewAccount returns an account in the form of a response. The uid is null if
-// there is none; a deleted account has the time of its deletion.
+// viewAccount returns an account in the form of a response. The uid is null if the account has
+// none. A deleted account has the time of its deletion.
 func viewAccount(a postrider.Account) apitypes.Account {
 	return apitypes.Account{
 		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, CreatedAt: render.Instant(a.CreatedAt),
@@ -100,8 +102,8 @@ type accountPath struct {
 	Account string `path:"account" doc:"Id or uid of the account."`
 }
 
-// createAccount creates an account. The creation time is the store's, so that
-// all nodes agree on the order of accounts.
+// createAccount creates an account. The creation time comes from the store, so that all nodes agree
+// on the order of accounts.
 func (s *Routes) createAccount(ctx context.Context, _ *rest.None, body apitypes.AccountCreate) (*rest.Reply[apitypes.Account], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -111,8 +113,8 @@ func (s *Routes) createAccount(ctx context.Context, _ *rest.None, body apitypes.
 	return s.putAccount(ctx, account, body.Retention)
 }
 
-// listAccounts lists accounts, or finds the one with a uid. Of a bound key it lists the one
-// account, if the uid is not another's.
+// listAccounts lists accounts, or finds the account with a uid. For a key that is bound to an
+// account, it lists only that account, and nothing if the uid is another one.
 func (s *Routes) listAccounts(ctx context.Context, in *struct {
 	rest.Paging
 	UID string `query:"uid"`
@@ -123,13 +125,13 @@ func (s *Routes) listAccounts(ctx context.Context, in *struct {
 	}))
 }
 
-// getAccount returns a deleted account too, if it is named by its id.
+// getAccount returns an account. It finds a deleted account by its id.
 func (s *Routes) getAccount(ctx context.Context, in *accountPath) (*rest.Reply[apitypes.Account], error) {
 	return rest.RespondWith(viewAccount)(s.Names.VisibleAccount(ctx, in.Account))
 }
 
-// changeAccount changes an account. An omitted field keeps its value, and null
-// removes it. A deleted account cannot be changed.
+// changeAccount changes an account. An omitted field keeps its value, and null removes the value. A
+// deleted account cannot be changed.
 func (s *Routes) changeAccount(ctx context.Context, in *accountPath, body apitypes.AccountUpdate) (*rest.Reply[apitypes.Account], error) {
 	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
@@ -147,9 +149,9 @@ func (s *Routes) changeAccount(ctx context.Context, in *accountPath, body apityp
 	return s.putAccount(ctx, account, body.Retention)
 }
 
-// deleteAccount deletes the account and its endpoints. Their deliveries, which may be many, are
-// cancelled in the background. Both caches are emptied, because
-// the account's name is free and its keys are revoked.
+// deleteAccount deletes the account and its endpoints. The pending deliveries, which may be many,
+// are cancelled in the background. It empties the cache of names and the caches of keys and
+// sessions, because the account's name is free and its keys are revoked.
 func (s *Routes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None, error) {
 	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
@@ -164,9 +166,8 @@ func (s *Routes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None
 	return nil, nil // 204
 }
 
-// putAccount validates and stores an account with a change of its retention, and returns the
-// stored state. It empties the cache of names, because a uid may have changed its
-// owner.
+// putAccount validates and stores an account with a changed retention, and returns the stored
+// account. It empties the cache of names, because a uid may now belong to another account.
 func (s *Routes) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*rest.Reply[apitypes.Account], error) {
 	setRetention(&a.Retention, r)
 	err := errors.Join(rest.CheckUID(a.UID), rest.CheckText("name", a.Name, rest.MaxName), s.checkRetention(a.Retention, r))
@@ -196,7 +197,7 @@ func viewRetention(r postrider.AccountRetention) apitypes.Retention {
 	}
 }
 
-// setRetention changes a retention.
+// setRetention applies the retention of a request.
 func setRetention(r *postrider.AccountRetention, to apitypes.Retention) {
 	rest.Set(&r.Events, to.KeepEventsDays, 0)
 	rest.Set(&r.Attempts, to.KeepAttemptsDays, 0)
@@ -204,8 +205,8 @@ func setRetention(r *postrider.AccountRetention, to apitypes.Retention) {
 	rest.Set(&r.IdempotencyKeys, to.KeepIdempotencyKeysDays, 0)
 }
 
-// checkRetention checks the days that a change has, and that idempotency keys go before the
-// events by which they are found.
+// checkRetention checks the days that a request sets. It also checks that idempotency keys are not
+// kept longer than events, because an idempotency key is found through its event.
 func (s *Routes) checkRetention(r postrider.AccountRetention, change apitypes.Retention) error {
 	longest := s.Retention
 	err := errors.Join(
@@ -220,8 +221,8 @@ func (s *Routes) checkRetention(r postrider.AccountRetention, change apitypes.Re
 	return err
 }
 
-// checkDays checks days that something is kept, for which the server keeps it for so many whole
-// days.
+// checkDays checks the number of days for which an account wants to keep something. longest is the
+// number of whole days for which the server keeps it.
 func checkDays(field string, days apitypes.Optional[int], longest int) error {
 	n, ok := days.Get()
 	switch {

@@ -13,7 +13,8 @@ import (
 )
 
 // registerQuotas registers the routes of the limits of accounts. A key that is bound to an account
-// reads the account's limits; only the scope admin, which no such key has, changes them.
+// can read the limits of that account. Changing limits needs the scope admin, which such a key
+// never has.
 func (s *Routes) registerQuotas(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "get-account-quotas", Path: "GET /accounts/{account}/quotas",
@@ -76,7 +77,7 @@ func (s *Routes) changeQuotas(ctx context.Context, in *accountPath, body apitype
 	return rest.RespondWith(s.viewQuotas(own))(s.Store.QuotaUse(ctx, account.ID))
 }
 
-// setLimit sets a limit from a request, in which 0 is no limit and null the default.
+// setLimit sets a limit from a request. In a request, 0 means no limit, and null means the default.
 func setLimit(field *int64, to apitypes.Optional[int64], name string) error {
 	rest.Set(field, to, 0)
 	n, given := to.Get()
@@ -90,7 +91,7 @@ func setLimit(field *int64, to apitypes.Optional[int64], name string) error {
 	return nil
 }
 
-// viewQuotas returns limits and use in the form of a response.
+// viewQuotas returns a function that turns limits and their use into a response.
 func (s *Routes) viewQuotas(own postrider.Quotas) func(postrider.QuotaUse) apitypes.AccountQuotas {
 	return func(used postrider.QuotaUse) apitypes.AccountQuotas {
 		holds := own.Or(s.Quotas)
@@ -108,7 +109,7 @@ func (s *Routes) viewQuotas(own postrider.Quotas) func(postrider.QuotaUse) apity
 	}
 }
 
-// viewLimits returns limits in the form of a response, each by view.
+// viewLimits returns limits in the form of a response. view converts each limit.
 func viewLimits(q postrider.Quotas, view func(int64) *int64) apitypes.QuotaLimits {
 	return apitypes.QuotaLimits{
 		EventsPerSecond: view(q.EventsPerSecond), Burst: view(q.Burst), BytesPerDay: view(q.BytesPerDay),
@@ -116,7 +117,7 @@ func viewLimits(q postrider.Quotas, view func(int64) *int64) apitypes.QuotaLimit
 	}
 }
 
-// heldLimit returns a limit that holds; nil: there is none.
+// heldLimit returns a limit that is in force; nil: there is no limit.
 func heldLimit(n int64) *int64 {
 	if n <= 0 {
 		return nil
@@ -124,7 +125,7 @@ func heldLimit(n int64) *int64 {
 	return &n
 }
 
-// ownLimit returns a limit that was set; nil: none was.
+// ownLimit returns a limit that was set for the account; nil: none was set.
 func ownLimit(n int64) *int64 {
 	if n == 0 {
 		return nil
@@ -132,7 +133,7 @@ func ownLimit(n int64) *int64 {
 	return new(max(0, n))
 }
 
-// MostEndpoints returns how many endpoints an account may have; 0: any number.
+// MostEndpoints returns the number of endpoints that an account may have; 0: any number.
 func (s *Routes) MostEndpoints(ctx context.Context, account postrider.AccountID) (int64, error) {
 	own, err := s.quotasOf(ctx, account)
 	return own.Or(s.Quotas).Endpoints, err

@@ -1,5 +1,5 @@
-// Package archives is the part of the API that lists, verifies, searches and restores what retention
-// has archived. Nothing sends what it restores.
+// Package archives is the part of the API that lists, verifies, searches and restores the archive
+// of retention. Restored records are only for reading: they are never sent.
 package archives
 
 import (
@@ -18,18 +18,19 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Archive reads what retention has archived. An error that is neither of the package postrider's
-// nor store.ErrArchiveDamaged says that it cannot be read now.
+// Archive reads the archive of retention. An error that is neither an error of package postrider
+// nor store.ErrArchiveDamaged means that the archive cannot be read now.
 type Archive interface {
 	// AccountOf returns the account of an archived event, or postrider.ErrNotFound.
 	AccountOf(ctx context.Context, event postrider.EventID) (postrider.AccountID, error)
 	// Parts lists parts by kind, day and number.
 	Parts(ctx context.Context, q store.ArchiveParts) ([]store.ArchivePart, error)
-	// Verify reads a part, and compares it with what was written.
+	// Verify reads a part, and compares it with the checksum and the number of rows that were
+	// recorded.
 	Verify(ctx context.Context, p store.ArchivePart) (store.ArchiveVerified, error)
-	// Search reads for about five seconds, and goes on from a cursor.
+	// Search reads for about five seconds. The cursor of its result continues the search.
 	Search(ctx context.Context, q store.ArchiveQuery) (store.ArchiveFound, error)
-	// Restore copies what Search finds into the store.
+	// Restore copies the records that Search finds into the store.
 	Restore(ctx context.Context, q store.ArchiveQuery) (store.ArchiveFound, error)
 }
 
@@ -44,7 +45,7 @@ type Routes struct {
 	*rest.Shared
 
 	Store   Store
-	Archive Archive // nil: none is set
+	Archive Archive // nil: the server has no archive
 }
 
 // Register registers the routes of the archive.
@@ -86,12 +87,13 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.listRestored)
 }
 
-// archiveFailed is the response to an error of the archive. The log has the error.
+// archiveFailed returns the response to an error of the archive. The log gets the original error.
 func archiveFailed(err error) error {
 	switch {
 	case errors.Is(err, store.ErrArchiveDamaged):
 		return rest.Conflict("archive_damaged", err.Error())
-	case err == nil, errors.Is(err, postrider.ErrNotFound), errors.Is(err, postrider.ErrInvalid), errors.Is(err, postrider.ErrBusy): // the store's
+	// errors of the store
+	case err == nil, errors.Is(err, postrider.ErrNotFound), errors.Is(err, postrider.ErrInvalid), errors.Is(err, postrider.ErrBusy):
 		return err
 	}
 	return errors.Join(&rest.Error{
@@ -99,16 +101,16 @@ func archiveFailed(err error) error {
 	}, err)
 }
 
-// errNoArchive is the response of a server without an archive.
+// errNoArchive is the response of a server that has no archive.
 var errNoArchive = rest.Conflict("no_archive", "the server has no archive: --archive names one")
 
-// Days has the query parameters that filter by the days of ids.
+// Days has the query parameters that filter by the day of an id.
 type Days struct {
 	From string `query:"from" format:"date" doc:"First day (UTC) of the events, or of the deliveries of attempts and bodies."`
 	To   string `query:"to" format:"date" doc:"Day before which to stop."`
 }
 
-// of returns the days; zero times are no limit.
+// of returns the days as times. A zero time is no limit.
 func (d Days) of() (from, to time.Time, err error) {
 	if from, err = parseDay("from", d.From); err == nil {
 		to, err = parseDay("to", d.To)
@@ -126,12 +128,12 @@ func parseDay(field, text string) (day time.Time, err error) {
 	return day, nil
 }
 
-// partID returns the id of a part: events-2026-11-23-1.
+// partID returns the id of a part, such as events-2026-11-23-1.
 func partID(p store.ArchivePart) string {
 	return fmt.Sprintf("%s-%s-%d", p.Kind, p.Day.UTC().Format(time.DateOnly), p.Number)
 }
 
-// parsePart returns the kind, day and number of a part's id, or postrider.ErrNotFound.
+// parsePart returns the kind, day and number from a part's id, or postrider.ErrNotFound.
 func parsePart(id string) (p store.ArchivePart, err error) {
 	kind, rest, _ := strings.Cut(id, "-")
 	at := strings.LastIndexByte(rest, '-')
@@ -156,7 +158,7 @@ func ViewPart(p store.ArchivePart) apitypes.ArchivePart {
 	}
 }
 
-// listArchiveParts lists parts. The cursor is the id of the last one.
+// listArchiveParts lists parts. The cursor is the id of the last part of the page.
 func (s *Routes) listArchiveParts(ctx context.Context, in *struct {
 	Kind string `query:"kind" enum:"events,attempts,bodies"`
 	Days
@@ -184,7 +186,7 @@ func (s *Routes) listArchiveParts(ctx context.Context, in *struct {
 	return rest.RespondPage(ViewPart)(page, err)
 }
 
-// verifyArchivePart reads a part.
+// verifyArchivePart reads a part and returns the result of its verification.
 func (s *Routes) verifyArchivePart(ctx context.Context, in *struct {
 	Part string `path:"part"`
 },
@@ -216,7 +218,7 @@ func (s *Routes) verifyArchivePart(ctx context.Context, in *struct {
 	return rest.Respond(view), nil
 }
 
-// ViewVerified returns what was found when a part was verified in the form of a response.
+// ViewVerified returns the result of a verification in the form of a response.
 func ViewVerified(v store.ArchiveVerified, err error) *apitypes.ArchiveVerification {
 	view := &apitypes.ArchiveVerification{Whole: err == nil, RowsRead: v.Rows, RowsExpunged: v.Expunged, AccountsRead: v.Accounts}
 	if err != nil {
@@ -238,7 +240,7 @@ func viewRecord(r store.RestoredRecord) apitypes.ArchiveRecord {
 	return view
 }
 
-// searchArchive makes a step of a search.
+// searchArchive makes one step of a search.
 func (s *Routes) searchArchive(ctx context.Context, in *struct {
 	Event     string `query:"event" doc:"Id of the event. Its deliveries are looked for on the day of the event and the next, unless to says more."`
 	Account   string `query:"account" doc:"Id or uid of the account."`
@@ -269,7 +271,7 @@ func (s *Routes) searchArchive(ctx context.Context, in *struct {
 	return rest.Respond(view), nil
 }
 
-// archiveQuery returns what a request selects of the archive.
+// archiveQuery returns the query for the records that a request selects.
 func (s *Routes) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (q store.ArchiveQuery, err error) {
 	if s.Archive == nil {
 		return q, errNoArchive
@@ -283,7 +285,7 @@ func (s *Routes) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (
 	return q, errors.Join(errs[:]...)
 }
 
-// restoreArchive makes a step of a restore.
+// restoreArchive makes one step of a restore.
 func (s *Routes) restoreArchive(ctx context.Context, _ *struct{}, body apitypes.ArchiveRestore) (*rest.Reply[apitypes.ArchiveRestored], error) {
 	q, err := s.archiveQuery(ctx, body)
 	if err != nil {
@@ -300,7 +302,7 @@ func (s *Routes) restoreArchive(ctx context.Context, _ *struct{}, body apitypes.
 	}), nil
 }
 
-// listRestored lists the records that were restored.
+// listRestored lists the restored records.
 func (s *Routes) listRestored(ctx context.Context, in *struct {
 	Event    string `query:"event"`
 	Account  string `query:"account" doc:"Id or uid of the account."`
@@ -319,7 +321,7 @@ func (s *Routes) listRestored(ctx context.Context, in *struct {
 	return rest.RespondPage(viewRecord)(s.Store.RestoredRecords(ctx, q))
 }
 
-// Event finds an event in the archive. It has only its id and its account.
+// Event finds an event in the archive. The result has only the id and the account.
 func (s *Routes) Event(ctx context.Context, text string) (postrider.Event, error) {
 	id, err := rest.ParseID[postrider.EventID](text)
 	if err != nil || s.Archive == nil {

@@ -1,4 +1,4 @@
-// Package audit is the part of the API that lists the audit log. Package rest writes it.
+// Package audit is the part of the API that lists the audit log. Package rest writes the entries.
 package audit
 
 import (

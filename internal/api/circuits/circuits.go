@@ -1,6 +1,6 @@
-// Package circuits is the part of the API that shows the circuits of endpoints, and opens, closes
-// and probes them for people. A change that attempts make at the same time is no
-// obstacle to that of a person.
+// Package circuits is the part of the API that shows the circuits of endpoints, and lets people
+// open, close and probe them. If an attempt changes the circuit at the same time, the change of the
+// person is applied on top.
 package circuits
 
 import (
@@ -25,10 +25,10 @@ type Store interface {
 	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
 }
 
-// Pacer knows how much endpoints are sent.
+// Pacer knows how much may be sent to an endpoint.
 type Pacer interface {
-	// Pace returns how much this node may send to the endpoint now; false: it does not
-	// send to it.
+	// Pace returns how much this node may send to the endpoint now; false: this node does not send
+	// to the endpoint.
 	Pace(ctx context.Context, endpoint postrider.EndpointID) (postrider.Pace, bool)
 }
 
@@ -37,7 +37,7 @@ type Routes struct {
 	*rest.Shared
 
 	Store Store
-	Pacer Pacer // nil: nobody knows
+	Pacer Pacer // nil: the pace of endpoints is unknown
 }
 
 // Register registers the routes of an endpoint's circuit.
@@ -56,12 +56,11 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.setCircuit)
 }
 
-// circuitTries is how many times a manual change of a circuit is tried.
-// Attempts of the endpoint may change the circuit between the read and the
-// write.
+// circuitTries is the number of times that a manual change of a circuit is tried. An attempt of the
+// endpoint may change the circuit between the read and the write.
 const circuitTries = 5
 
-// viewCircuit returns a circuit in the form of a response. It converts the times of the store's
+// viewCircuit returns a circuit in the form of a response. It converts the times from the store's
 // clock to wall-clock time. Zero times become null.
 func (s *Routes) viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	c = s.Clock.ShownCircuit(c)
@@ -73,7 +72,7 @@ func (s *Routes) viewCircuit(c postrider.Circuit) apitypes.Circuit {
 	}
 }
 
-// fullCircuit returns viewCircuit with how much is sent to the endpoint now, and its last
+// fullCircuit returns the response with a circuit, the endpoint's present pace and its last
 // failure.
 func (s *Routes) fullCircuit(ctx context.Context, c postrider.Circuit) (*rest.Reply[apitypes.Circuit], error) {
 	view := s.viewCircuit(c)
@@ -106,8 +105,8 @@ func (s *Routes) getCircuit(ctx context.Context, in *rest.EndpointPath) (*rest.R
 	return s.fullCircuit(ctx, c)
 }
 
-// Circuit returns an endpoint's circuit. The store has no row for a circuit
-// that never changed; such a circuit is closed.
+// Circuit returns an endpoint's circuit. The store has no row for a circuit that never changed.
+// Such a circuit is closed.
 func (s *Routes) Circuit(ctx context.Context, id postrider.EndpointID) (postrider.Circuit, error) {
 	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Endpoint: id, Limit: 1})
 	if err != nil || len(circuits) == 0 {
@@ -116,8 +115,8 @@ func (s *Routes) Circuit(ctx context.Context, id postrider.EndpointID) (postride
 	return circuits[0], nil
 }
 
-// setCircuit opens, closes or probes a circuit by hand. The status is checked
-// before the endpoint is read, so an invalid request costs no query.
+// setCircuit opens, closes or probes a circuit by hand. It checks the status before it reads the
+// endpoint, so an invalid request costs no query.
 func (s *Routes) setCircuit(ctx context.Context, in *rest.EndpointPath, body apitypes.CircuitUpdate) (*rest.Reply[apitypes.Circuit], error) {
 	to := body.Status
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
@@ -134,11 +133,10 @@ func (s *Routes) setCircuit(ctx context.Context, in *rest.EndpointPath, body api
 	return s.fullCircuit(ctx, c)
 }
 
-// putCircuit sets the status of an endpoint's circuit. The store detects a
-// concurrent change by the generation: the node that sends to the endpoint stores the
-// circuit, too, whenever an attempt changes it. After such a change, putCircuit reads
-// the circuit and tries again, up to circuitTries times. The person's wish is absolute,
-// so it is applied to whatever the circuit has become.
+// putCircuit sets the status of an endpoint's circuit. The store detects a concurrent change by the
+// generation, because the node that sends to the endpoint also stores the circuit whenever an
+// attempt changes it. After such a conflict, putCircuit reads the circuit again and applies the
+// person's status to it, up to circuitTries times.
 func (s *Routes) putCircuit(ctx context.Context, e postrider.Endpoint, to postrider.CircuitStatus) (postrider.Circuit, error) {
 	for range circuitTries {
 		c, err := s.Circuit(ctx, e.ID)
@@ -164,9 +162,9 @@ func (s *Routes) putCircuit(ctx context.Context, e postrider.Endpoint, to postri
 	return postrider.Circuit{}, rest.Conflict("conflict", "the circuit is being changed by others")
 }
 
-// Probe ends the cooldown of a circuit that failures opened: whoever tests wants to know
-// whether the endpoint works again. A circuit that a person opened stays open. The test event
-// is stored already, so an error is no failure of the test; it waits for the next probe then.
+// Probe ends the cooldown of a circuit that failures opened, because a person who tests an endpoint
+// wants to know whether the endpoint works again. A circuit that a person opened stays open. Probe
+// ignores errors: the test event is stored already, and waits for the next probe.
 func (s *Routes) Probe(ctx context.Context, e postrider.Endpoint) {
 	c, err := s.Circuit(ctx, e.ID)
 	if err != nil || c.Status != postrider.CircuitOpen || c.Reason == postrider.ReasonManual {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewDeadLetter returns a dead letter in the form of a response. The fields of
-// its resolution are null while it is unresolved.
+// viewDeadLetter returns a dead letter in the form of a response. The fields of the resolution are
+// null while the dead letter is unresolved.
 func viewDeadLetter(d postrider.DeadLetter) apitypes.DeadLetter {
 	return apitypes.DeadLetter{
 		Delivery: d.Delivery, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account, EventType: d.EventType,
@@ -122,14 +122,14 @@ func (s *Routes) getDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.Rep
 	return rest.RespondWith(viewDeadLetter)(s.findDeadLetter(ctx, id))
 }
 
-// findDeadLetter returns a dead letter that the key may see, resolved or not.
+// findDeadLetter returns a dead letter that the caller may see, resolved or not.
 func (s *Routes) findDeadLetter(ctx context.Context, id postrider.DeliveryID) (postrider.DeadLetter, error) {
 	query := store.DeadLetterQuery{Account: rest.InfoOf(ctx).Caller.Account, Delivery: id, Resolved: true}
 	return store.First(s.Letters.DeadLetters(ctx, query))
 }
 
-// replayDeadLetter replays the delivery of a dead letter. A delivery that is
-// not dead is not found, because it has no dead letter.
+// replayDeadLetter replays the delivery of a dead letter. A delivery that is not dead is reported
+// as missing, because it has no dead letter.
 func (s *Routes) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
@@ -141,9 +141,8 @@ func (s *Routes) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.
 	return rest.RespondWith(viewDelivery)(s.replay(ctx, d))
 }
 
-// discardDeadLetter resolves a dead letter without a replay. It stores the name
-// of the caller's key and the reason. The conflict for a resolved dead letter
-// names its resolution.
+// discardDeadLetter resolves a dead letter without a replay. It stores the caller's name and the
+// reason. If the dead letter is resolved already, the conflict names the resolution.
 func (s *Routes) discardDeadLetter(ctx context.Context, in *DeliveryPath, body apitypes.DeadLetterDiscard) (*rest.Reply[apitypes.DeadLetter], error) {
 	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
@@ -164,6 +163,6 @@ func (s *Routes) discardDeadLetter(ctx context.Context, in *DeliveryPath, body a
 	if err != nil {
 		return nil, err
 	}
-	s.Effects.Notify(letter.Endpoint) // its ordering key may continue
+	s.Effects.Notify(letter.Endpoint) // the next delivery of its ordering key may be due
 	return rest.Respond(viewDeadLetter(letter)), nil
 }

@@ -1,5 +1,6 @@
-// Package deliveries is the part of the API that serves deliveries, their attempts and requests, and
-// dead letters. A replay is a new delivery; nothing here changes one that has ended.
+// Package deliveries is the part of the API that serves deliveries, their attempts, the requests of
+// attempts, and dead letters. A replay is a new delivery. No route changes a delivery that has
+// ended.
 package deliveries
 
 import (
@@ -48,10 +49,10 @@ type LetterStore interface {
 	Discard(ctx context.Context, d store.Discard) (postrider.DeadLetter, error)
 }
 
-// Describer says what requests look like.
+// Describer describes the requests of attempts.
 type Describer interface {
-	// Describe returns the request of an attempt that begins at the given time, for
-	// the endpoint as it is. It decrypts nothing, and masks signatures and credentials.
+	// Describe returns the request of an attempt that begins at the given time, built for the
+	// endpoint as it is now. It decrypts nothing. It masks signatures and credentials.
 	Describe(ctx context.Context, c *postrider.Claimed, e postrider.Endpoint, at time.Time) (postrider.Request, error)
 }
 
@@ -115,8 +116,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	s.registerDeadLetters(rt)
 }
 
-// viewWaiting returns the reason for which a delivery waits; null: it does not
-// wait.
+// viewWaiting returns the reason why a delivery waits; null: the delivery does not wait.
 func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 	if w.Reason == "" {
 		return nil
@@ -124,10 +124,10 @@ func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 	return &apitypes.Waiting{Reason: w.Reason, Until: render.TimeOrNull(w.Until), Delivery: render.OrNull(w.For)}
 }
 
-// nextAttempt returns the time of the next attempt as far as it is known; zero:
-// it is not. It is in the past only for a delivery that is due. The stored time alone
-// would mislead: a delivery that is due at an endpoint with an open circuit is sent
-// after the probe, and at a paused endpoint nobody knows when.
+// nextAttempt returns the time of the next attempt; zero: the time is unknown. The time is in the
+// past only for a delivery that is due. The stored time alone would mislead. For example, a due
+// delivery at an endpoint with an open circuit is sent after the probe, and at a paused endpoint at
+// an unknown time.
 func nextAttempt(d postrider.Delivery) time.Time {
 	if d.Waiting.Reason == postrider.WaitDue {
 		return d.NextAttemptAt
@@ -135,8 +135,7 @@ func nextAttempt(d postrider.Delivery) time.Time {
 	return d.Waiting.Until
 }
 
-// viewDelivery returns a delivery in the form of a response. The creation time
-// is that of its id.
+// viewDelivery returns a delivery in the form of a response. The creation time comes from the id.
 func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 	return apitypes.Delivery{
 		ID: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account, EventType: d.EventType, Test: postrider.IsTest(d.Event),
@@ -147,9 +146,8 @@ func viewDelivery(d postrider.Delivery) apitypes.Delivery {
 	}
 }
 
-// viewAttempt returns an attempt in the form of a response. A response body
-// that is not UTF-8 is returned as base64 in another field, because JSON text
-// cannot hold it.
+// viewAttempt returns an attempt in the form of a response. JSON text cannot hold a response body
+// that is not UTF-8. Such a body is returned as base64 in another field.
 func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 	view := apitypes.Attempt{
 		Delivery: a.Delivery, Event: a.Event, Endpoint: a.Endpoint, Attempt: a.Number, Outcome: a.Outcome,
@@ -168,7 +166,7 @@ func viewAttempt(a postrider.Attempt) apitypes.Attempt {
 	return view
 }
 
-// viewTiming returns what the duration of an attempt was spent on; null: nobody knows.
+// viewTiming returns the phases of an attempt's duration; null: they are unknown.
 func viewTiming(a postrider.Attempt) *apitypes.Timing {
 	t := a.Timing
 	if t == (postrider.Timing{}) {
@@ -188,15 +186,15 @@ type DeliveryPath struct {
 // endedCodes are the problem codes of the routes that need a pending delivery.
 var endedCodes = []string{"delivery_delivered", "delivery_dead", "delivery_cancelled", "delivery_skipped"}
 
-// replayCodes are the problem codes of the routes that replay one delivery. A dead letter
-// is never delivery_pending.
+// replayCodes are the problem codes of the routes that replay one delivery. deadReplayCodes are
+// those of the routes for a dead letter, which can never be delivery_pending.
 var (
 	replayCodes     = append([]string{"delivery_pending"}, deadReplayCodes...)
 	deadReplayCodes = []string{"conflict", "dead_letter_discarded", "endpoint_deleted", "replay_pending", "gone"}
 )
 
-// replayDescription says what is replayed and how often. All routes that replay one
-// delivery have it.
+// replayDescription says what a replay sends, and how often a delivery can be replayed. All routes
+// that replay one delivery have this description.
 const replayDescription = "The receiver gets the event once more, with the same event id. It is a conflict while the last replay of the dead letter is pending, and once the dead letter is discarded. After the last replay has ended, however it ended, the dead letter can be replayed again."
 
 // registerActions registers the routes that replay, cancel, retry and release deliveries.
@@ -249,8 +247,8 @@ type DeliveryFilter struct {
 	rest.Paging
 }
 
-// of returns the store's query for the deliveries of an account, and of one
-// endpoint unless it is zero.
+// of returns the store's query for the deliveries of an account. If endpoint is not zero, the query
+// selects only the deliveries of that endpoint.
 func (f DeliveryFilter) of(account postrider.AccountID, endpoint postrider.EndpointID) (store.DeliveryQuery, error) {
 	event, err := rest.Filtered[postrider.EventID]("event", f.Event)
 	job, jobErr := rest.Filtered[postrider.ReplayID]("replay_job", f.ReplayJob)
@@ -261,8 +259,8 @@ func (f DeliveryFilter) of(account postrider.AccountID, endpoint postrider.Endpo
 	}, err
 }
 
-// listDeliveries lists the deliveries that all given filters select. A key that
-// is bound to an account lists only deliveries of that account.
+// listDeliveries lists the deliveries that all given filters select. A key that is bound to an
+// account lists only the deliveries of that account.
 func (s *Routes) listDeliveries(ctx context.Context, in *struct {
 	Account  string `query:"account" doc:"Id or uid of the account."`
 	Endpoint string `query:"endpoint" doc:"Id of the endpoint. With the account, its uid works too."`
@@ -280,8 +278,7 @@ func (s *Routes) listDeliveries(ctx context.Context, in *struct {
 	return rest.RespondPage(viewDelivery)(s.Store.Deliveries(ctx, query))
 }
 
-// listEndpointDeliveries lists the deliveries of an endpoint, also of a deleted
-// one.
+// listEndpointDeliveries lists the deliveries of an endpoint. The endpoint may be deleted.
 func (s *Routes) listEndpointDeliveries(ctx context.Context, in *struct {
 	rest.EndpointPath
 	DeliveryFilter
@@ -312,8 +309,9 @@ func (s *Routes) getDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply
 	return rest.Respond(view), nil
 }
 
-// explain reads what explains the delivery: its endpoint, how much its endpoint has to do
-// if the delivery is due, and what became of its dead letter.
+// explain explains the state of the delivery. It reads the endpoint and, depending on the state,
+// the circuit, the last failure, the number of pending deliveries, or the resolution of the dead
+// letter.
 func (s *Routes) explain(ctx context.Context, d postrider.Delivery) (postrider.Explanation, error) {
 	var f postrider.ExplainFacts
 	var err error
@@ -325,7 +323,7 @@ func (s *Routes) explain(ctx context.Context, d postrider.Delivery) (postrider.E
 			return postrider.Explanation{}, err
 		}
 	}
-	switch d.Waiting.Reason { //nolint:exhaustive // the others need no more
+	switch d.Waiting.Reason { //nolint:exhaustive // the other reasons need no further facts
 	case postrider.WaitCircuitOpen:
 		failures, err := s.Store.LastFailures(ctx, d.Endpoint)
 		if err != nil {
@@ -359,8 +357,8 @@ func viewExplanation(x postrider.Explanation) *apitypes.Explanation {
 	}
 }
 
-// listAttempts lists the attempts of one delivery. A delivery without attempts
-// has an empty list; an unknown delivery is a 404.
+// listAttempts lists the attempts of one delivery. For a delivery without attempts the list is
+// empty. For an unknown delivery the response is a 404.
 func (s *Routes) listAttempts(ctx context.Context, in *struct {
 	DeliveryPath
 	rest.Paging
@@ -373,7 +371,7 @@ func (s *Routes) listAttempts(ctx context.Context, in *struct {
 	return rest.RespondPage(viewAttempt)(s.Store.Attempts(ctx, store.AttemptQuery{Account: d.Account, Delivery: d.ID, Paging: in.Paging.Of()}))
 }
 
-// replayDelivery replays a delivery that has ended, whatever its status is.
+// replayDelivery replays a delivery that has ended with any status.
 func (s *Routes) replayDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
@@ -382,8 +380,8 @@ func (s *Routes) replayDelivery(ctx context.Context, in *DeliveryPath) (*rest.Re
 	return rest.RespondWith(viewDelivery)(s.replay(ctx, d))
 }
 
-// replayEndpointDelivery is replayDelivery for a path that also names the
-// endpoint. A delivery of another endpoint is not found.
+// replayEndpointDelivery is replayDelivery for a path that also names the endpoint. A delivery of
+// another endpoint is reported as missing.
 func (s *Routes) replayEndpointDelivery(ctx context.Context, in *struct {
 	rest.EndpointPath
 	DeliveryPath
@@ -403,10 +401,10 @@ func (s *Routes) replayEndpointDelivery(ctx context.Context, in *struct {
 	return rest.RespondWith(viewDelivery)(s.replay(ctx, d))
 }
 
-// replay creates a new delivery from an old one, which stays as it is: its history
-// must not change. The new delivery has its own attempts and schedule, and expires by
-// the endpoint's present policy. The store refuses a second replay while one is
-// pending, so that a person who clicks twice sends once.
+// replay creates a new delivery from an old one. The old delivery does not change, because history
+// must not change. The new delivery has its own attempts and schedule, and expires by the
+// endpoint's present policy. The store refuses a second replay while one is pending, so a person
+// who clicks twice sends once.
 func (s *Routes) replay(ctx context.Context, d postrider.Delivery) (postrider.Delivery, error) {
 	e, err := store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint}))
 	if err != nil {
@@ -423,9 +421,8 @@ func (s *Routes) replay(ctx context.Context, d postrider.Delivery) (postrider.De
 	return replay, nil
 }
 
-// whyNoReplay finds the reason for a replay's conflict, in words for the
-// client. It reads the delivery and the endpoint again, because the cause may
-// be newer than the first read.
+// whyNoReplay returns the reason of a replay's conflict, in words for the client. It reads the
+// delivery and the endpoint again, because they may have changed since the first read.
 func (s *Routes) whyNoReplay(ctx context.Context, d postrider.Delivery, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) || errors.As(err, new(*store.ReplayPendingError)) {
 		return err
@@ -445,8 +442,8 @@ func (s *Routes) whyNoReplay(ctx context.Context, d postrider.Delivery, err erro
 	return err
 }
 
-// retryDelivery makes the next attempt of a delivery due now. The conflict for one that does
-// not wait for its time says what it is or waits for.
+// retryDelivery makes the next attempt of a delivery due now. If the delivery does not wait for its
+// retry time, the conflict names its status or explains what it waits for.
 func (s *Routes) retryDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	d, err := s.Names.Delivery(ctx, in.Delivery)
 	if err != nil {
@@ -461,7 +458,8 @@ func (s *Routes) retryDelivery(ctx context.Context, in *DeliveryPath) (*rest.Rep
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err
 		}
-		if d, err = s.Names.Delivery(ctx, in.Delivery); err != nil { // it has changed since it was read
+		// it has changed since the first read
+		if d, err = s.Names.Delivery(ctx, in.Delivery); err != nil {
 			return nil, err
 		}
 	}
@@ -475,8 +473,7 @@ func (s *Routes) retryDelivery(ctx context.Context, in *DeliveryPath) (*rest.Rep
 	return nil, rest.Conflict("delivery_not_waiting", "the delivery does not wait for its retry. "+x.String())
 }
 
-// releaseDelivery releases a parked delivery. A delivery that is not parked is
-// a conflict.
+// releaseDelivery releases a parked delivery. For any other delivery the response is a conflict.
 func (s *Routes) releaseDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
@@ -493,8 +490,7 @@ func (s *Routes) releaseDelivery(ctx context.Context, in *DeliveryPath) (*rest.R
 	return rest.Respond(viewDelivery(d)), nil
 }
 
-// cancelDelivery cancels a pending delivery. The conflict for any other
-// delivery names its status.
+// cancelDelivery cancels a pending delivery. For any other delivery the conflict names its status.
 func (s *Routes) cancelDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply[apitypes.Delivery], error) {
 	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
@@ -515,8 +511,8 @@ func (s *Routes) cancelDelivery(ctx context.Context, in *DeliveryPath) (*rest.Re
 	return rest.Respond(viewDelivery(d)), nil
 }
 
-// listEventDeliveries lists the deliveries of one event. It reads the event
-// first, so that an unknown event is a 404 and not an empty list.
+// listEventDeliveries lists the deliveries of one event. It reads the event first, so that an
+// unknown event is a 404 and not an empty list.
 func (s *Routes) listEventDeliveries(ctx context.Context, in *struct {
 	rest.EventPath
 	rest.Order

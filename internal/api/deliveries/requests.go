@@ -17,11 +17,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// maxShownBody is the longest body that a response repeats.
+// maxShownBody is the size of the largest body that a response shows, in bytes.
 const maxShownBody = 16 << 10
 
-// getAttemptRequest describes the request of an attempt. It has the recorded header, if
-// one was recorded; the rest is made anew from the event and the endpoint.
+// getAttemptRequest describes the request of an attempt. If the request header was recorded, the
+// response has the recorded header. The rest is built again from the event and the endpoint.
 func (s *Routes) getAttemptRequest(ctx context.Context, in *struct {
 	DeliveryPath
 	Attempt string `path:"attempt" doc:"Number of the attempt, from 1."`
@@ -43,7 +43,7 @@ func (s *Routes) getAttemptRequest(ctx context.Context, in *struct {
 		return nil, err
 	}
 	event, err := store.First(s.Store.Events(ctx, store.EventQuery{Account: d.Account, ID: d.Event}))
-	if errors.Is(err, postrider.ErrNotFound) { // its record is deleted, too
+	if errors.Is(err, postrider.ErrNotFound) { // the event's record is deleted, too
 		event, err = rest.GoneEvent(d), nil
 	}
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Routes) getAttemptRequest(ctx context.Context, in *struct {
 	return rest.Respond(viewRequest(a, request, e.UpdatedAt)), nil
 }
 
-// findAttempt returns the attempt with the number, which is a text of the path.
+// findAttempt returns the attempt of the delivery whose number is the text from the path.
 func (s *Routes) findAttempt(ctx context.Context, d postrider.Delivery, text string) (postrider.Attempt, error) {
 	number, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || number < 1 {
@@ -76,8 +76,8 @@ func (s *Routes) findAttempt(ctx context.Context, d postrider.Delivery, text str
 	return a, err
 }
 
-// viewRequest returns the request of an attempt in the form of a response. The endpoint
-// was last changed at the given time.
+// viewRequest returns the request of an attempt in the form of a response. changed is the time when
+// the endpoint was last changed.
 func viewRequest(a postrider.Attempt, r postrider.Request, changed time.Time) apitypes.AttemptRequest {
 	if len(a.RequestHead) > 0 {
 		r.Header = recordedFields(string(a.RequestHead))
@@ -106,7 +106,7 @@ func viewRequest(a postrider.Attempt, r postrider.Request, changed time.Time) ap
 	return view
 }
 
-// recordedFields returns the fields of a header that was recorded.
+// recordedFields returns the fields of a recorded request header.
 func recordedFields(head string) (fields []postrider.HeaderField) {
 	_, head, _ = strings.Cut(head, "\r\n") // the request line
 	for line := range strings.SplitSeq(head, "\r\n") {
@@ -117,7 +117,7 @@ func recordedFields(head string) (fields []postrider.HeaderField) {
 	return fields
 }
 
-// digest returns the SHA-256 of b in hexadecimal digits.
+// digest returns the SHA-256 of b as hexadecimal text.
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

@@ -12,29 +12,28 @@ import (
 	"github.com/postrider/postrider/internal/api/rest"
 )
 
-// This file applies the secrets of headers, authentication and TLS. No response
-// shows them. A request that omits a secret keeps the stored one. For headers
-// and authentication this holds only while the host stays the same: otherwise
-// anyone who may change an endpoint could have its secrets sent to a host of
-// their own. The TLS key is kept for any host, because it is never sent.
+// This file applies the secrets of headers, authentication and TLS. No response shows these
+// secrets. If a request omits a secret, the stored secret is kept. For headers and authentication,
+// a secret is kept only while the host stays the same. Otherwise anyone who may change an endpoint
+// could have its secrets sent to a host of their own. The TLS key is kept for any host, because it
+// is never sent.
 
 const (
 	// The limits of credentials, in bytes.
-	maxHeaderBytes = 8 << 10 // all own headers of an endpoint, names and values
+	maxHeaderBytes = 8 << 10 // the endpoint's own headers together, names and values
 	maxSecretText  = 4 << 10 // a password or a client secret
 	maxTLS         = 64 << 10
 )
 
-// namesCredentials reports whether the request has a field that can contain
-// credentials.
+// namesCredentials reports whether the request has a field that can contain credentials.
 func namesCredentials(p apitypes.Policy) bool {
 	return !p.Headers.IsZero() || !p.Auth.IsZero() || !p.TLS.IsZero()
 }
 
-// applyHeaders replaces the headers of p by those of the request. An omitted
-// field changes nothing, and null removes all headers. On input c has the
-// stored values of secret headers; on return it has the values of the new ones.
-// A secret header without a value keeps the stored value.
+// applyHeaders replaces the headers of p by the headers of the request. An omitted field changes
+// nothing, and null removes all headers. On input, c has the stored values of secret headers. On
+// return, c has the values of the new secret headers. A secret header without a value keeps the
+// stored value.
 func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[[]apitypes.Header]) error {
 	if to.IsZero() {
 		return nil
@@ -47,8 +46,8 @@ func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Opt
 		value, given := h.Value.Get()
 		switch {
 		case !h.Sensitive && !given:
-			// Keeping the stored value here would reveal it: the header was sensitive
-			// and would be readable now.
+			// The header may have been sensitive before. Keeping its stored value would make that
+			// value readable.
 			faults = append(faults, rest.Invalid(fmt.Sprintf("headers[%d].value", i), postrider.FaultRequired, "is required"))
 		case !h.Sensitive:
 			header.Value = value
@@ -62,8 +61,8 @@ func applyHeaders(p *postrider.Policy, c *postrider.Credentials, to apitypes.Opt
 	return errors.Join(faults...)
 }
 
-// keptHeader returns the stored value of a secret header. Names match in any
-// case. Empty: there is none.
+// keptHeader returns the stored value of a secret header; empty: no value is stored. It compares
+// names without regard to case.
 func keptHeader(kept map[string]string, name string) string {
 	for other, value := range kept {
 		if strings.EqualFold(other, name) {
@@ -73,9 +72,9 @@ func keptHeader(kept map[string]string, name string) string {
 	return ""
 }
 
-// applyAuth replaces the authentication of p by that of the request. An omitted
-// field changes nothing, and null removes it. The stored secret is kept if the
-// type and the host of the token URL are unchanged.
+// applyAuth replaces the authentication of p by that of the request. An omitted field changes
+// nothing, and null removes the authentication. The stored secret is kept if the type and the host
+// of the token URL are unchanged.
 func applyAuth(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.Auth]) error {
 	if to.IsZero() {
 		return nil
@@ -95,9 +94,9 @@ func applyAuth(p *postrider.Policy, c *postrider.Credentials, to apitypes.Option
 	return moveAuthSecret(a, c)
 }
 
-// moveAuthSecret stores the secret of the request in c. The API has a field for the
-// secret of each type, so that a client cannot send a password as a token; the domain
-// has one secret. A secret in the field of another type is a fault.
+// moveAuthSecret stores the secret of the request in c. The API has one field for the secret of
+// each type, so that a client cannot send a password as a token. The domain type has a single
+// field. A secret in the field of another type is a fault.
 func moveAuthSecret(a apitypes.Auth, c *postrider.Credentials) error {
 	var faults []error
 	for _, field := range []struct{ name, secret string }{
@@ -120,9 +119,9 @@ var authSecrets = map[postrider.AuthKind]string{
 	postrider.AuthAPIKey: "key", postrider.AuthOAuth2: "client_secret",
 }
 
-// applyTLS replaces the TLS settings of p by those of the request. An omitted
-// field changes nothing, and null removes them. If the request has a
-// certificate without a key, the stored key is kept.
+// applyTLS replaces the TLS settings of p by those of the request. An omitted field changes
+// nothing, and null removes the settings. If the request has a certificate without a key, the
+// stored key is kept.
 func applyTLS(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.TLS]) error {
 	if to.IsZero() {
 		return nil
@@ -139,8 +138,8 @@ func applyTLS(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optiona
 	return nil
 }
 
-// required returns the reason of a fault for a missing secret. If there was a
-// stored secret, the reason also says why it was not kept: the host changed.
+// required returns the text of the fault for a missing secret. If a secret was stored before, the
+// text also says that it is kept only for the same host.
 func required(given bool) string {
 	if given {
 		return "is required; what was given before is kept for the same host only"
@@ -148,16 +147,16 @@ func required(given bool) string {
 	return "is required"
 }
 
-// checkCredentials returns all faults of the encrypted parts of the policy, and
-// of the TLS settings if the request has some. The argument was is the stored
-// policy; zero: the endpoint is new.
+// checkCredentials returns all faults of the encrypted parts of the policy, and of the TLS settings
+// if the request has some. The argument was is the stored policy. For a new endpoint it is zero.
 func (s *Routes) checkCredentials(was, p postrider.Policy, c postrider.Credentials, to apitypes.Policy) error {
 	faults := []error{checkHeaderSecrets(was, p, c), checkAuthSecret(p.Auth.Kind, c.Auth, was.Auth.Kind == p.Auth.Kind)}
 	if to.TLS.IsZero() || p.TLS == (postrider.TLS{}) && c.TLSKey == "" {
-		// An expired certificate must not block other changes.
+		// The stored TLS settings are not checked again: an expired certificate must not block
+		// other changes.
 		return errors.Join(faults...)
 	}
-	// The Guard parses certificates, so it gets only texts of acceptable size.
+	// The Guard parses certificates, so it gets only texts of an acceptable size.
 	err := checkTLS(p.TLS, c.TLSKey)
 	if err == nil {
 		err = s.Guard.CheckTLS(p.TLS, c.TLSKey)
@@ -165,8 +164,8 @@ func (s *Routes) checkCredentials(was, p postrider.Policy, c postrider.Credentia
 	return errors.Join(append(faults, err)...)
 }
 
-// checkHeaderSecrets checks that every secret header has a valid value, and the
-// size of all headers together.
+// checkHeaderSecrets checks that every secret header has a valid value. It also checks the size of
+// all headers together.
 func checkHeaderSecrets(was, p postrider.Policy, c postrider.Credentials) error {
 	var faults []error
 	size := 0
@@ -187,8 +186,8 @@ func checkHeaderSecrets(was, p postrider.Policy, c postrider.Credentials) error 
 	return errors.Join(faults...)
 }
 
-// checkAuthSecret checks the secret of the authentication type. Given says that
-// the type is unchanged, so a secret was stored.
+// checkAuthSecret checks the secret of the authentication. given is true if the type is unchanged,
+// so that a secret may have been stored before.
 func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 	name, known := authSecrets[kind]
 	field := "auth." + name
@@ -206,8 +205,8 @@ func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 	return nil
 }
 
-// checkTLS checks the sizes of the TLS settings, and that a certificate and its
-// key come together. The Guard checks the contents.
+// checkTLS checks the sizes of the TLS settings, and that a certificate has its key and a key its
+// certificate. The Guard checks the contents.
 func checkTLS(t postrider.TLS, key string) error {
 	faults := []error{
 		rest.CheckText("tls.certificate", t.Certificate, maxTLS), rest.CheckText("tls.key", key, maxTLS),
@@ -222,8 +221,8 @@ func checkTLS(t postrider.TLS, key string) error {
 	return errors.Join(faults...)
 }
 
-// host returns the scheme and the host of a URL. An invalid URL is returned
-// unchanged, so it equals no host.
+// host returns the scheme and the host of a URL. It returns an invalid URL unchanged, so the result
+// equals no host.
 func host(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -232,8 +231,7 @@ func host(raw string) string {
 	return strings.ToLower(u.Scheme + "://" + u.Host)
 }
 
-// viewHeaders returns headers in the form of a response. The value of a secret
-// header is null.
+// viewHeaders returns headers in the form of a response. The value of a secret header is null.
 func viewHeaders(list []postrider.Header) []apitypes.Header {
 	views := make([]apitypes.Header, 0, len(list))
 	for _, h := range list {
@@ -242,16 +240,16 @@ func viewHeaders(list []postrider.Header) []apitypes.Header {
 	return views
 }
 
-// viewAuth returns the authentication in the form of a response, without its
-// secret. Null: there is none.
+// viewAuth returns the authentication without its secret, in the form of a response; null: there is
+// none.
 func viewAuth(a postrider.Auth) apitypes.Optional[apitypes.Auth] {
 	return apitypes.NullUnless(a.Kind != postrider.AuthNone, apitypes.Auth{
 		Type: a.Kind, Username: a.User, Header: a.Header, TokenURL: a.TokenURL, ClientID: a.ClientID, Scopes: a.Scopes, Audience: a.Audience,
 	})
 }
 
-// viewTLS returns the TLS settings in the form of a response, without the
-// private key. Null: there are none.
+// viewTLS returns the TLS settings without the private key, in the form of a response; null: there
+// are none.
 func viewTLS(t postrider.TLS) apitypes.Optional[apitypes.TLS] {
 	return apitypes.NullUnless(t != postrider.TLS{}, apitypes.TLS{Certificate: t.Certificate, Authorities: t.Authorities})
 }

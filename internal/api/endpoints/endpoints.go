@@ -1,8 +1,8 @@
-// Package endpoints is the part of the API that serves endpoints: their fields, policy, credentials,
-// status, verification, health and ordering keys, and the test events that people send to them.
+// Package endpoints is the part of the API that serves endpoints: their fields, policy,
+// credentials, status, verification, health and ordering keys, and test events.
 //
-// No response has a credential. Secret headers and the secrets of authentication stay with the
-// host that they were given for; another host gets none of them.
+// No response has a credential. Secret headers and the secrets of authentication are sent only to
+// the host for which they were given.
 package endpoints
 
 import (
@@ -53,31 +53,30 @@ type Guard interface {
 	CheckTLS(t postrider.TLS, key string) error
 }
 
-// Verifier asks receivers whether they want events.
+// Verifier asks the receivers of endpoints whether they want events.
 type Verifier interface {
-	// Verify performs the handshake with the endpoint, by a method of
-	// [VerifyMethods]. If the receiver does not agree, or if no secret can sign
-	// the handshake, the error matches postrider.ErrConflict. The text of that
-	// error is shown to the client.
+	// Verify performs the handshake with the endpoint. method is one of [VerifyMethods]. If the
+	// receiver does not agree, or if no secret can sign the handshake, the error matches
+	// postrider.ErrConflict. The client sees the text of that error.
 	Verify(ctx context.Context, to store.EndpointSnapshot, method string) error
 }
 
-// VerifyMethods lists the handshakes that ask a receiver for its consent.
+// VerifyMethods lists the handshakes with which a receiver is asked for consent.
 var VerifyMethods = []string{"challenge", "cloudevents"}
 
 // Vault encrypts and decrypts the credentials that the store keeps encrypted.
 type Vault interface {
-	// EncryptCredentials encrypts the credentials into the endpoint. The
-	// endpoint's id must be set. Empty credentials are stored as nil.
+	// EncryptCredentials encrypts the credentials and stores them in e. The id of e must be set.
+	// Empty credentials are stored as nil.
 	EncryptCredentials(ctx context.Context, e *postrider.Endpoint, c postrider.Credentials) error
-	// DecryptCredentials returns the endpoint's credentials. Zero: it has none.
+	// DecryptCredentials returns the credentials of e. Zero: e has none.
 	DecryptCredentials(ctx context.Context, e postrider.Endpoint) (postrider.Credentials, error)
 }
 
 // Publisher publishes test events.
 type Publisher interface {
-	// PublishTo stores the event with one delivery, to the given endpoint. The
-	// endpoint's event types are ignored.
+	// PublishTo stores the event with one delivery, to the given endpoint. It ignores the event
+	// types of the endpoint.
 	PublishTo(ctx context.Context, e postrider.Event, endpoint postrider.EndpointID) (postrider.Receipt, error)
 }
 
@@ -89,19 +88,19 @@ type Circuits interface {
 	Probe(ctx context.Context, e postrider.Endpoint)
 }
 
-// Secrets makes secrets.
+// Secrets makes the secrets of new endpoints.
 type Secrets interface {
 	// New returns the secrets of a new endpoint, newest first, and their views for the response.
 	New(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret, error)
 }
 
-// Limits has the quotas of accounts.
+// Limits knows the quotas of accounts.
 type Limits interface {
-	// MostEndpoints returns how many endpoints an account may have; 0: any number.
+	// MostEndpoints returns the number of endpoints that an account may have; 0: any number.
 	MostEndpoints(ctx context.Context, account postrider.AccountID) (int64, error)
 }
 
-// Catalogue has the event types.
+// Catalogue knows the event types.
 type Catalogue interface {
 	// Find returns the event type with this name, or postrider.ErrNotFound.
 	Find(ctx context.Context, name string) (postrider.EventType, error)
@@ -120,8 +119,8 @@ type Deps struct {
 	Secrets   Secrets
 	Limits    Limits
 	Catalogue Catalogue
-	// Verify is the method of [VerifyMethods] by which new URLs must be verified. Empty:
-	// endpoints need no verification.
+	// Verify is the method of [VerifyMethods] with which every new URL must be verified. Empty:
+	// URLs need no verification.
 	Verify string
 }
 
@@ -129,15 +128,14 @@ type Deps struct {
 type Routes struct {
 	Deps
 
-	// manualSends limits tests and verifications, per endpoint. Without it, anyone who
-	// may create endpoints could make the node send requests to a third party without
-	// end.
+	// manualSends limits the tests and verifications of each endpoint. Without this limit, anyone
+	// who may create endpoints could make the node send any number of requests to a third party.
 	manualSends *rest.Limiter[postrider.EndpointID]
 }
 
 // New returns the routes of endpoints.
 func New(d Deps) *Routes {
-	// A burst of five and one every 12 s: at most ten in any minute.
+	// A burst of five, then one every 12 s. So at most ten run in any minute.
 	return &Routes{d, rest.NewLimiter[postrider.EndpointID](12*time.Second, 5,
 		"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After")}
 }
@@ -194,8 +192,8 @@ func (s *Routes) Register(rt *rest.Router) {
 	s.registerHealth(rt)
 }
 
-// viewEndpoint returns an endpoint in the form of a response. The secrets serve
-// only for the warnings.
+// viewEndpoint returns an endpoint in the form of a response. The secrets are used only for the
+// warnings.
 func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) apitypes.Endpoint {
 	patterns := make([]string, 0, len(e.EventTypes))
 	for _, p := range e.EventTypes {
@@ -213,9 +211,9 @@ func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 	return view
 }
 
-// warnings returns the reasons for which nothing is sent to the endpoint, will not be
-// after the last secret expires, or for which new events are skipped. The list is empty,
-// not null, if there are none.
+// warnings returns the reasons why nothing is sent to the endpoint, why nothing will be sent once
+// the last secret expires, or why new events are skipped. Without a reason the list is empty, not
+// null.
 func (s *Routes) warnings(e postrider.Endpoint, secrets []postrider.Secret) []string {
 	lasts := func(s postrider.Secret) bool { return s.ExpiresAt.IsZero() }
 	texts := []string{}
@@ -239,11 +237,10 @@ func (s *Routes) warnings(e postrider.Endpoint, secrets []postrider.Secret) []st
 	return texts
 }
 
-// createEndpoint creates an endpoint with its secrets. All faults of the
-// request are reported together, except that the secrets are matched with the
-// signature schemes last: whether they fit is only known if both are valid. The
-// endpoint starts with the default policy, and the request is applied to it as a
-// change would be. The response shows the texts of the secrets.
+// createEndpoint creates an endpoint with its secrets. The endpoint starts with the default policy,
+// to which the request is applied like a change. All faults of the request are reported together,
+// with one exception: whether the secrets fit the signature schemes is checked last, because the
+// check needs both to be valid. The response shows the texts of the secrets.
 func (s *Routes) createEndpoint(ctx context.Context, _ *rest.None, body apitypes.EndpointCreate) (*rest.Reply[apitypes.Endpoint], error) {
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
@@ -282,25 +279,24 @@ func (s *Routes) createEndpoint(ctx context.Context, _ *rest.None, body apitypes
 	return rest.Respond(view), nil
 }
 
-// setPolicy applies the policy of the request to the endpoint, normalizes its
-// URLs, encrypts its credentials, and returns all faults. The endpoint's other
-// fields must be set. The argument was is the stored endpoint; zero: the
-// endpoint is new.
+// setPolicy applies the policy of the request to the endpoint, normalizes the URLs, encrypts the
+// credentials, and returns all faults. The other fields of e must be set. The argument was is the
+// stored endpoint. For a new endpoint it is zero.
 //
-// Create and update share this function, so that both check the same. The order
-// matters: the canonical URL decides whether the host changed, the host decides
-// which stored secrets the request may keep, and only then is it known which
-// secrets are missing. The result is encrypted last, after every check has passed.
+// Create and update share this function, so that both make the same checks. The order of the steps
+// matters. The canonical URL shows whether the host changed. The host decides which stored secrets
+// are kept. Only then is it known which secrets are missing. The credentials are encrypted last,
+// when every check has passed.
 //
-// Credentials are decrypted only if the request names some or if the host changes.
-// Most changes need no encryption key, and so still work if the key is missing.
+// Credentials are decrypted only if the request names some or if the host changes. So most changes
+// need no encryption key, and work even if the key is missing.
 func (s *Routes) setPolicy(ctx context.Context, e *postrider.Endpoint, was postrider.Endpoint, to apitypes.Policy) error {
 	url, urlErr := s.checkURL(*e)
 	e.URL = url
 	moved := urlErr == nil && host(url) != host(was.URL)
 	if e.PolicyError != "" {
 		named, missing := policyFields(to)
-		if named == 0 && !moved { // a new host must not get the credentials of the old one
+		if named == 0 && !moved { // a new host must not get the credentials of the old host
 			missing = nil
 		}
 		if named == 0 || missing != nil {
@@ -316,10 +312,9 @@ func (s *Routes) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 			return err
 		}
 	}
-	// The secrets of headers and of authentication are bound to their host, so a new
-	// host gets none of them. Otherwise a person who may change an endpoint, but not
-	// read its secrets, could have them sent to a host of their own. The TLS key
-	// stays, because it is never sent.
+	// The secrets of headers and of authentication are bound to their host, so a new host gets none
+	// of them. Otherwise a person who may change an endpoint, but not read its secrets, could have
+	// the secrets sent to a host of their own. The TLS key is kept, because it is never sent.
 	if moved {
 		c.Headers, c.Auth = nil, ""
 	}
@@ -334,7 +329,7 @@ func (s *Routes) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 	return s.Vault.EncryptCredentials(ctx, e, c)
 }
 
-// CheckURL returns the canonical form of the endpoint's URL; an inspector has none.
+// checkURL returns the canonical form of the endpoint's URL. An inspector has no URL.
 func (s *Routes) checkURL(e postrider.Endpoint) (string, error) {
 	switch {
 	case e.Kind != postrider.KindInspector:
@@ -345,8 +340,8 @@ func (s *Routes) checkURL(e postrider.Endpoint) (string, error) {
 	return "", nil
 }
 
-// checkInspector refuses the options of an inspector that say how to connect to a
-// receiver: there is none.
+// checkInspector refuses the options that say how to connect to a receiver, if the endpoint is an
+// inspector. An inspector has no receiver.
 func checkInspector(e postrider.Endpoint) error {
 	if e.Kind != postrider.KindInspector {
 		return nil
@@ -365,8 +360,7 @@ func checkInspector(e postrider.Endpoint) error {
 	return errors.Join(faults...)
 }
 
-// checkEndpoint returns all faults of an endpoint's fields besides its URL and
-// its policy.
+// checkEndpoint returns all faults of an endpoint's fields, except those of its URL and its policy.
 func checkEndpoint(e postrider.Endpoint) error {
 	faults := []error{rest.CheckUID(e.UID), rest.CheckText("description", e.Description, rest.MaxDescription)}
 	if n := len(e.EventTypes); n < 1 || n > rest.MaxPatterns {
@@ -378,9 +372,8 @@ func checkEndpoint(e postrider.Endpoint) error {
 	return errors.Join(faults...)
 }
 
-// checkTokenURL validates and normalizes the URL of the OAuth 2.0 token server.
-// This URL is subject to the same rules as the endpoint's own, because the node
-// sends requests to it too.
+// checkTokenURL validates and normalizes the URL of the OAuth 2.0 token server. This URL must
+// follow the same rules as the endpoint's own URL, because the node sends requests to both.
 func (s *Routes) checkTokenURL(a *postrider.Auth) error {
 	if a.Kind != postrider.AuthOAuth2 {
 		return nil
@@ -396,7 +389,7 @@ func (s *Routes) checkTokenURL(a *postrider.Auth) error {
 	return err
 }
 
-// getEndpoint returns a deleted endpoint too, because its history remains.
+// getEndpoint returns an endpoint. It also finds a deleted endpoint, whose history remains.
 func (s *Routes) getEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.Endpoint], error) {
 	e, err := s.Names.Endpoint(ctx, in.Endpoint)
 	if err != nil {
@@ -409,8 +402,8 @@ func (s *Routes) getEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.
 	return rest.Respond(s.viewEndpoint(e, secrets)), nil
 }
 
-// changeEndpoint applies a PATCH: an omitted field keeps its value, and null
-// sets the default. A new URL must be verified again.
+// changeEndpoint applies a PATCH. An omitted field keeps its value, and null sets the default. A
+// new URL must be verified again.
 func (s *Routes) changeEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointUpdate) (*rest.Reply[apitypes.Endpoint], error) {
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
@@ -450,7 +443,7 @@ func (s *Routes) deleteEndpoint(ctx context.Context, in *rest.EndpointPath) (*re
 		return nil
 	}))
 	switch {
-	case errors.Is(err, rest.ErrDeleted): // a client that repeats a DELETE takes a 404 for success
+	case errors.Is(err, rest.ErrDeleted): // for a client that repeats a DELETE, a 404 means success
 		return nil, postrider.ErrNotFound
 	case err == nil:
 		s.Effects.Canceller.CancelDeleted()
@@ -458,19 +451,20 @@ func (s *Routes) deleteEndpoint(ctx context.Context, in *rest.EndpointPath) (*re
 	return nil, err
 }
 
-// modify reads an endpoint, applies the change and stores it. The store refuses the
-// write if the endpoint has changed since it was read. modify then starts again
-// with the new state, so change may be called several times and must not keep
-// anything from an earlier call.
+// modify reads an endpoint, applies the change and stores the endpoint. The store refuses the write
+// if the endpoint has changed since the read. modify then starts again with the new state. So
+// change may be called several times, and must keep nothing from an earlier call.
 func (s *Routes) modify(ctx context.Context, text string, change func(*postrider.Endpoint) error) (*rest.Reply[apitypes.Endpoint], error) {
 	return s.put(ctx, text, func(p *store.PutEndpoint) error { return change(&p.Endpoint) })
 }
 
-// put is modify for a change that may also close the circuit. A change of nothing is
-// not stored. It gives up after three conflicts. A conflict has two causes that the store does not tell apart: the
-// endpoint has changed since it was read, which another try resolves, or its new uid
-// is in use, which none does. The text of the last error names both; its code takes a
-// change of the uid for the cause.
+// put is modify for a change that may also close the circuit. If the change alters nothing, nothing
+// is stored. put gives up after three conflicts.
+//
+// A conflict has two causes, and the store does not say which one it is. Either the endpoint has
+// changed since the read, which another try resolves, or its new uid is in use, which no try
+// resolves. The text of the last error names both causes. The code is uid_taken if the change sets
+// another uid.
 func (s *Routes) put(ctx context.Context, text string, change func(*store.PutEndpoint) error) (*rest.Reply[apitypes.Endpoint], error) {
 	code := "conflict"
 	for range 3 {
@@ -485,13 +479,14 @@ func (s *Routes) put(ctx context.Context, text string, change func(*store.PutEnd
 		if p.Endpoint.UID != e.UID {
 			code = "uid_taken"
 		}
-		// Before the write: a later error would hide that it succeeded.
+		// The secrets are read before the write. An error after the write would hide that the write
+		// succeeded.
 		secrets, err := s.Store.Secrets(ctx, e.ID)
 		if err != nil {
 			return nil, err
 		}
 		if !p.CloseCircuit && reflect.DeepEqual(p.Endpoint, e) {
-			return rest.Respond(s.viewEndpoint(e, secrets)), nil // updated_at stays
+			return rest.Respond(s.viewEndpoint(e, secrets)), nil // updated_at does not change
 		}
 		circuit, closes, err := s.circuitToClose(ctx, p)
 		if err != nil {
@@ -511,9 +506,9 @@ func (s *Routes) put(ctx context.Context, text string, change func(*store.PutEnd
 	return nil, rest.Conflict(code, "another endpoint of the account has this uid, or it is being changed by others")
 }
 
-// circuitToClose returns the circuit as the change is about to store it, and
-// whether the change closes it. The store does not return the circuit; an attempt
-// that changes it at the same moment makes the one returned here a little older.
+// circuitToClose returns the circuit as the change will store it, and whether the change closes the
+// circuit. The store does not return the circuit. So if an attempt changes the circuit at the same
+// moment, the returned circuit is a little out of date.
 func (s *Routes) circuitToClose(ctx context.Context, p store.PutEndpoint) (closed postrider.Circuit, closes bool, err error) {
 	if !p.CloseCircuit || s.Hooks.CircuitChanged == nil {
 		return closed, false, nil
@@ -524,9 +519,9 @@ func (s *Routes) circuitToClose(ctx context.Context, p store.PutEndpoint) (close
 	return closed, closes && err == nil, err
 }
 
-// putEndpoint stores an endpoint and notifies the dispatcher. A conflict gets
-// the text for a uid that is in use. The caller that retries replaces the text,
-// since the store does not tell the two conflicts apart.
+// putEndpoint stores an endpoint and notifies the dispatcher. On a conflict it returns the error
+// for a uid that is in use. A caller that retries replaces this error, because the store does not
+// say which of the two conflicts it found.
 func (s *Routes) putEndpoint(ctx context.Context, p store.PutEndpoint) (postrider.Endpoint, error) {
 	e, err := s.Store.PutEndpoint(ctx, p)
 	if errors.Is(err, postrider.ErrConflict) {
@@ -539,7 +534,8 @@ func (s *Routes) putEndpoint(ctx context.Context, p store.PutEndpoint) (postride
 	return e, nil
 }
 
-// awaited returns a function that awaits the change of an endpoint that its arguments say of.
+// awaited returns a function that takes the results of a change of an endpoint. If the change
+// succeeded, the function waits until the change is in effect.
 func (s *Routes) awaited(ctx context.Context) func(*rest.Reply[apitypes.Endpoint], error) (*rest.Reply[apitypes.Endpoint], error) {
 	return func(r *rest.Reply[apitypes.Endpoint], err error) (*rest.Reply[apitypes.Endpoint], error) {
 		if err == nil {
@@ -549,8 +545,8 @@ func (s *Routes) awaited(ctx context.Context) func(*rest.Reply[apitypes.Endpoint
 	}
 }
 
-// checkSigns refuses a policy with a scheme that no secret of the endpoint can
-// serve. It may miss a concurrent rotation or revocation.
+// checkSigns refuses a policy with a signature scheme for which the endpoint has no secret. It may
+// miss a concurrent rotation or revocation.
 func (s *Routes) checkSigns(ctx context.Context, e postrider.Endpoint) error {
 	secrets, err := s.Store.Secrets(ctx, e.ID)
 	if err != nil {

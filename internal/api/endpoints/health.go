@@ -27,7 +27,7 @@ func (s *Routes) registerHealth(rt *rest.Router) {
 	}, s.listHealth)
 }
 
-// listHealth lists the health changes of an endpoint, also of a deleted one.
+// listHealth lists the health changes of an endpoint. The endpoint may be deleted.
 func (s *Routes) listHealth(ctx context.Context, in *struct {
 	rest.EndpointPath
 	rest.Paging

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// listEndpoints lists endpoints. It reads the secrets of the whole page with
-// one query, for the warnings, and their states with another.
+// listEndpoints lists endpoints. For the whole page it reads the secrets, which the warnings need,
+// with one query, and the states with a few more.
 func (s *Routes) listEndpoints(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of the account."`
 	UID     string `query:"uid" doc:"Uid of the endpoint. It needs the account too."`
@@ -70,7 +70,7 @@ func (s *Routes) listEndpoints(ctx context.Context, in *struct {
 	})(endpoints, nil)
 }
 
-// endpointIDs returns the ids of a list that is separated by commas.
+// endpointIDs parses a list of ids that are separated by commas.
 func endpointIDs(list string) (ids []postrider.EndpointID, err error) {
 	if list == "" {
 		return nil, nil
@@ -89,10 +89,10 @@ func endpointIDs(list string) (ids []postrider.EndpointID, err error) {
 	return ids, nil
 }
 
-// maxEndpointIDs is how many endpoints a list may name.
+// maxEndpointIDs is the largest number of ids in the parameter ids.
 const maxEndpointIDs = 100
 
-// statesOf returns how endpoints fare, by their ids.
+// statesOf returns the states of endpoints, by endpoint id.
 func (s *Routes) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[postrider.EndpointID]*apitypes.EndpointState, error) {
 	states, err := s.Store.EndpointStates(ctx, ids...)
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *Routes) statesOf(ctx context.Context, ids []postrider.EndpointID) (map[
 	return of, err
 }
 
-// viewState returns how an endpoint fares in the form of a response. The times of its circuit
-// are times of day.
+// viewState returns the state of an endpoint in the form of a response. The times of its circuit
+// must be wall-clock times.
 func viewState(s store.EndpointState) *apitypes.EndpointState {
 	view := &apitypes.EndpointState{
 		Health: cmp.Or(s.Health.Status, postrider.Healthy), HealthReason: render.OrNull(s.Health.Reason),

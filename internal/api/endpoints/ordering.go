@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// viewOrderedKey returns an ordering key in the form of a response. The lag is
-// the time since its head was created or, if the key is paused, since it was
-// paused. The time now is the store's.
+// viewOrderedKey returns an ordering key in the form of a response. The lag is the time since the
+// first delivery of the key was created or, if the key is paused, since it was paused. now is the
+// store's time.
 func viewOrderedKey(k store.OrderedKey, now time.Time) apitypes.OrderedKey {
 	return apitypes.OrderedKey{
 		Key: k.Key, Waiting: k.Waiting, Head: render.OrNull(k.Head), Sequence: render.OrNull(k.Sequence),
@@ -30,8 +30,8 @@ func (s *Routes) registerOrdering(rt *rest.Router) {
 	}, s.listOrderingKeys)
 }
 
-// listOrderingKeys lists the ordering keys of an endpoint that is not deleted.
-// The lags are measured by the store's clock, which also set the times.
+// listOrderingKeys lists the ordering keys of an endpoint that is not deleted. It measures the lags
+// by the store's clock, because that clock set the times.
 func (s *Routes) listOrderingKeys(ctx context.Context, in *struct {
 	rest.EndpointPath
 	rest.Paging
@@ -41,7 +41,7 @@ func (s *Routes) listOrderingKeys(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	// The time is read first. The lag of a key that appears in between is then 0.
+	// The time is read before the keys. So the lag of a key that appears in between is 0.
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err

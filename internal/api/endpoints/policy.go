@@ -11,10 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/shape"
 )
 
-// applyPolicy sets the fields of p that the request has. An omitted field keeps
-// its value, and null sets the default. On input c has the stored secrets; on
-// return it has the secrets that the new policy needs. The error has only the
-// faults that [postrider.Policy.Check] cannot find.
+// applyPolicy sets the fields of p that the request has. An omitted field keeps its value, and null
+// sets the default. On input, c has the stored secrets. On return, c has the secrets that the new
+// policy needs. The error has only faults that [postrider.Policy.Check] cannot find.
 func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Policy) error {
 	standard := postrider.DefaultPolicy()
 	fields, defaults := reflect.ValueOf(p).Elem(), reflect.ValueOf(standard)
@@ -24,7 +23,8 @@ func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Poli
 		case option.IsNull():
 			fields.FieldByName(option.Like).Set(defaults.FieldByName(option.Like))
 		default:
-			_ = shape.Set(fields.FieldByName(option.Like), option.Value()) // whole milliseconds
+			// values are whole milliseconds
+			_ = shape.Set(fields.FieldByName(option.Like), option.Value())
 		}
 	}
 	return errors.Join(
@@ -35,10 +35,9 @@ func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Poli
 		applyHeaders(p, c, to.Headers), applyAuth(p, c, to.Auth), applyTLS(p, c, to.TLS))
 }
 
-// setBy is [rest.Set] for a field that has another type in the domain. If the
-// conversion fails, the field is unchanged and the error is a fault of the
-// request. The other fields are still applied, so that the response can name the
-// faults of all of them.
+// setBy is [rest.Set] for a field that has another type in the domain. If the conversion fails, the
+// field is unchanged and the error is a fault of the request. The caller still applies the other
+// fields, so that the response can name all faults.
 func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func(J) (T, error)) error {
 	shape, ok := to.Get()
 	if !ok {
@@ -64,18 +63,17 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 	fields := reflect.ValueOf(p)
 	for option := range shape.Options(&view, fields.Type()) {
 		if option.Like != "" {
-			_ = shape.Set(option.Value(), fields.FieldByName(option.Like)) // what is stored has whole milliseconds
+			// stored durations are whole milliseconds
+			_ = shape.Set(option.Value(), fields.FieldByName(option.Like))
 		}
 	}
 	return view
 }
 
-// StandardPolicy returns the policy of an endpoint that was created without any, in the
-// form of a response.
+// StandardPolicy returns the default policy of a new endpoint, in the form of a response.
 func StandardPolicy() apitypes.Policy { return viewPolicy(postrider.DefaultPolicy()) }
 
-// retryPolicy converts the retry field of a request. It does not validate it;
-// [postrider.Policy.Check] does.
+// retryPolicy converts the retry field of a request. [postrider.Policy.Check] validates the result.
 func retryPolicy(r apitypes.Retry) (postrider.RetryPolicy, error) {
 	var p postrider.RetryPolicy
 	return p, shape.Copy(&p, r)
@@ -84,12 +82,12 @@ func retryPolicy(r apitypes.Retry) (postrider.RetryPolicy, error) {
 // viewRetry is the inverse of retryPolicy.
 func viewRetry(p postrider.RetryPolicy) apitypes.Retry {
 	var r apitypes.Retry
-	_ = shape.Copy(&r, p) // what is stored has whole milliseconds
+	_ = shape.Copy(&r, p) // stored durations are whole milliseconds
 	return r
 }
 
-// signatures converts the signature schemes of a request.
-// [postrider.Policy.Check] validates them.
+// signatures converts the signature schemes of a request. [postrider.Policy.Check] validates the
+// result.
 func signatures(s apitypes.Signature) (list []postrider.Signature, _ error) {
 	for _, scheme := range s.Schemes {
 		list = append(list, postrider.Signature(scheme))
@@ -97,8 +95,7 @@ func signatures(s apitypes.Signature) (list []postrider.Signature, _ error) {
 	return list, nil
 }
 
-// viewSignatures is the inverse of signatures. Without schemes the list is
-// empty, not null.
+// viewSignatures is the inverse of signatures. Without schemes the list is empty, not null.
 func viewSignatures(list []postrider.Signature) apitypes.Signature {
 	s := apitypes.Signature{Schemes: []apitypes.Scheme{}}
 	for _, scheme := range list {
@@ -107,10 +104,10 @@ func viewSignatures(list []postrider.Signature) apitypes.Signature {
 	return s
 }
 
-// circuitPolicy returns the policy of a preset, or the numbers of the request
-// on top of the default cooldowns and no trigger. Numbers beside a preset must
-// equal those of the preset. So a client can send back the policy of a
-// response.
+// circuitPolicy converts the circuit field of a request. With a preset, it returns the policy of
+// the preset. Numbers beside a preset must equal the numbers of the preset, so that a client can
+// send back the policy of a response. Without a preset, it starts from the default cooldowns and no
+// trigger, and applies the numbers of the request.
 func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 	standard := postrider.CircuitPresets["default"]
 	base := postrider.CircuitPolicy{Cooldown: standard.Cooldown, MaxCooldown: standard.MaxCooldown}
@@ -122,18 +119,18 @@ func circuitPolicy(c apitypes.CircuitPolicy) (postrider.CircuitPolicy, error) {
 		base = preset
 	}
 	p := base
-	_ = shape.Copy(&p, c) // whole milliseconds
+	_ = shape.Copy(&p, c) // values are whole milliseconds
 	if c.Preset != "" && p != base {
 		return standard, rest.Invalid("circuit.preset", postrider.FaultContradictory, "has other numbers; leave out the one or the others")
 	}
 	return p, nil
 }
 
-// viewCircuitPolicy returns the numbers of the policy, and the preset that has
-// the same numbers, if there is one.
+// viewCircuitPolicy returns the numbers of the policy. It adds the preset that has the same
+// numbers, if there is one.
 func viewCircuitPolicy(p postrider.CircuitPolicy) apitypes.CircuitPolicy {
 	var c apitypes.CircuitPolicy
-	_ = shape.Copy(&c, p) // what is stored has whole milliseconds
+	_ = shape.Copy(&c, p) // stored durations are whole milliseconds
 	for name, preset := range postrider.CircuitPresets {
 		if p == preset {
 			c.Preset = name
@@ -142,8 +139,8 @@ func viewCircuitPolicy(p postrider.CircuitPolicy) apitypes.CircuitPolicy {
 	return c
 }
 
-// rateLimit converts the rate field of a request. An empty object is refused,
-// because its zeros would silently remove the limit; null removes it.
+// rateLimit converts the rate field of a request. It refuses an empty object, because the zeros
+// would silently remove the limit. A client removes the limit with null.
 func rateLimit(r apitypes.Rate) (postrider.Rate, error) {
 	if r == (apitypes.Rate{}) {
 		return postrider.Rate{}, rest.Invalid("rate", postrider.FaultContradictory, "must be null where there is no limit")
@@ -151,14 +148,14 @@ func rateLimit(r apitypes.Rate) (postrider.Rate, error) {
 	return postrider.Rate{Attempts: r.Attempts, Per: rest.Millis(r.PerMS), Burst: r.Burst}, nil
 }
 
-// viewRate is the inverse of rateLimit. Null: there is no limit.
+// viewRate is the inverse of rateLimit; null: there is no limit.
 func viewRate(r postrider.Rate) apitypes.Optional[apitypes.Rate] {
 	return apitypes.NullUnless(r != postrider.Rate{}, apitypes.Rate{Attempts: r.Attempts, PerMS: r.Per.Milliseconds(), Burst: r.Burst})
 }
 
-// policyFields returns how many fields of the policy the request names, as a
-// value or null, and an error that names the missing ones. An unreadable policy
-// is replaced as a whole: none of its fields can keep its value.
+// policyFields returns the number of policy fields that the request has, as a value or null, and an
+// error that names the missing fields. If the stored policy is unreadable, the request must have
+// all fields, because no field can keep its value.
 func policyFields(to apitypes.Policy) (named int, missing error) {
 	var faults []error
 	for name, given := range policyOptions(to) {
@@ -172,8 +169,8 @@ func policyFields(to apitypes.Policy) (named int, missing error) {
 	return named, errors.Join(faults...)
 }
 
-// policyOptions returns the names of all options of a policy, and whether the request
-// names each one, as a value or null.
+// policyOptions returns the names of all options of a policy. The boolean says whether the request
+// has the option, as a value or null.
 func policyOptions(to apitypes.Policy) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
 		for option := range shape.Options(&to, reflect.TypeFor[postrider.Policy]()) {
@@ -184,8 +181,8 @@ func policyOptions(to apitypes.Policy) iter.Seq2[string, bool] {
 	}
 }
 
-// checkMaySet returns a 403 that names the options of the request that the caller may
-// not set. Null is refused too, because it sets the default.
+// checkMaySet returns a 403 that names the options that the request has and the caller may not set.
+// Null is refused too, because it sets the default.
 func checkMaySet(caller *postrider.Caller, to apitypes.Policy) error {
 	var faults []error
 	for name, given := range policyOptions(to) {

@@ -31,28 +31,25 @@ func (s *Routes) registerStatusChanges(rt *rest.Router) {
 	}
 }
 
-// statusChange is one of the changes of an endpoint's status that the API
-// offers.
+// statusChange is one of the status changes that the API offers.
 type statusChange struct {
-	// verb is the last segment of the path. For the other two see route.
+	// verb is the last segment of the path. summary and description are those of [rest.Route].
 	verb, summary, description string
 
 	// scope is the scope that the change needs.
 	scope postrider.Scope
 	// to is the status after the change.
 	to postrider.EndpointStatus
-	// from are the statuses that allow the change. If the endpoint already has
-	// the status to, a repeated request succeeds.
+	// from are the statuses in which the change is allowed. If from has the status to, a repeated
+	// request succeeds.
 	from []postrider.EndpointStatus
-	// closes is true if the change also closes the circuit, so that deliveries
-	// start again at once.
+	// closes is true if the change also closes the circuit, so that sending starts again at once.
 	closes bool
 }
 
-// statusChanges has the four changes. Pause and resume are meant for
-// maintenance; disable and enable also for endpoints that Postrider disabled
-// for their failures. A disabled endpoint loses events, so disabling needs another scope
-// than the rest.
+// statusChanges has the four changes. Pause and resume are meant for maintenance. Disable and
+// enable are also for endpoints that Postrider disabled for their failures. A disabled endpoint
+// loses events, so disabling needs another scope than the other changes.
 var statusChanges = []statusChange{{
 	verb: "pause", summary: "Pause an endpoint", description: "Its deliveries wait until it is resumed.",
 	scope: postrider.ScopeWebhooksOperate,
@@ -73,12 +70,12 @@ var statusChanges = []statusChange{{
 	from:  []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
 }}
 
-// changeStatus returns the handler of a status change. The status and the
-// circuit change in one transaction.
+// changeStatus returns the handler of a status change. The status and the circuit change in one
+// transaction.
 func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath, apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
 	return func(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
 		wait := s.awaited(ctx)
-		if c.to == postrider.EndpointEnabled { // nothing is taken away
+		if c.to == postrider.EndpointEnabled { // such a change takes nothing away from the endpoint
 			wait = func(r *rest.Reply[apitypes.Endpoint], err error) (*rest.Reply[apitypes.Endpoint], error) {
 				return r, err
 			}

@@ -13,15 +13,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// testEndpoint publishes a test event to an enabled endpoint, whatever its
-// event types are.
+// testEndpoint publishes a test event to an enabled endpoint. It ignores the endpoint's event
+// types.
 func (s *Routes) testEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointTest) (*rest.Reply[apitypes.Receipt], error) {
 	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	if e.Status != postrider.EndpointEnabled {
-		// The test would be skipped or wait.
+		// The test event would be skipped or would wait.
 		return nil, rest.Conflict("endpoint_"+string(e.Status), "the endpoint is "+string(e.Status))
 	}
 	event, err := s.testEvent(ctx, e, body.Type)
@@ -38,9 +38,9 @@ func (s *Routes) testEndpoint(ctx context.Context, in *rest.EndpointPath, body a
 	return rest.RespondWith(viewReceipt)(receipt, err)
 }
 
-// testEvent returns a test event of the type for the endpoint. A type of the catalogue
-// has the data of its example. A type that the endpoint's account invented would let
-// it send itself anything under the operator's name, so it is refused.
+// testEvent returns a test event of the named type for the endpoint. If the type is in the
+// catalogue, the event has the data of its example. Any other type is refused: with types of its
+// own, an account could send itself anything under the operator's name.
 func (s *Routes) testEvent(ctx context.Context, e postrider.Endpoint, named string) (postrider.Event, error) {
 	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
 	if err != nil {
@@ -62,9 +62,9 @@ func (s *Routes) testEvent(ctx context.Context, e postrider.Endpoint, named stri
 	return event, err
 }
 
-// viewReceipt returns a receipt in the form of a response. The number of deliveries
-// is null where it is unknown: of a duplicate, which creates none and does not look
-// for those of the first event, and while a fan-out job creates them.
+// viewReceipt returns a receipt in the form of a response. The number of deliveries is null if it
+// is unknown. It is unknown for a duplicate, which creates no deliveries, and while a fan-out job
+// creates the deliveries.
 func viewReceipt(r postrider.Receipt) apitypes.Receipt {
 	view := apitypes.Receipt{ID: r.ID, Duplicate: r.Duplicate, FanOut: r.FanOut}
 	if !r.FanOut && !r.Duplicate {

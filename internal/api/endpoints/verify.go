@@ -13,13 +13,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// reasonUnverified is the status reason of an endpoint that is paused until its
-// receiver has agreed to receive events. A person who pauses or disables the endpoint
-// replaces the status reason; so it is also a warning, which lasts until then.
+// reasonUnverified is the status reason of an endpoint that is paused until its receiver agrees to
+// receive events. It is also a warning, because a person who pauses or disables the endpoint
+// replaces the status reason. The warning lasts until the receiver agrees.
 const reasonUnverified = "unverified"
 
-// resetVerification marks a new URL as unverified. If the operator requires
-// verification, it also pauses an enabled endpoint.
+// resetVerification marks a new URL as unverified. If the operator requires verification, it also
+// pauses an enabled endpoint.
 func (s *Routes) resetVerification(e *postrider.Endpoint) {
 	e.VerifiedAt = postrider.Endpoint{}.VerifiedAt
 	if s.Verify != "" && e.Kind != postrider.KindInspector && e.Status == postrider.EndpointEnabled {
@@ -27,8 +27,8 @@ func (s *Routes) resetVerification(e *postrider.Endpoint) {
 	}
 }
 
-// requireVerified refuses to enable an unverified endpoint, if the operator
-// requires verification. An endpoint that is already enabled is not affected.
+// requireVerified refuses to enable an unverified endpoint, if the operator requires verification.
+// It lets an endpoint that is already enabled stay enabled.
 func (s *Routes) requireVerified(e postrider.Endpoint, to postrider.EndpointStatus) error {
 	if s.Verify == "" || e.Kind == postrider.KindInspector || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
 		return nil
@@ -42,13 +42,12 @@ func (s *Routes) requireVerified(e postrider.Endpoint, to postrider.EndpointStat
 // handshakeTime is the time limit for the receiver's response to a handshake.
 const handshakeTime = 10 * time.Second
 
-// verifyEndpoint performs the handshake and stores that the receiver agreed. If
-// the URL changed during the handshake, the response is a conflict: the
-// agreement was for the old URL. The handshake may take ten seconds, so no
-// transaction is open meanwhile; the URL is compared again when the result is stored.
+// verifyEndpoint performs the handshake and stores that the receiver agreed. The handshake may take
+// ten seconds, so no transaction is open meanwhile. If the URL changed during the handshake, the
+// response is a conflict, because the receiver agreed to the old URL.
 //
-// An agreement enables the endpoint only if it is paused for this reason. An endpoint
-// that a person has paused or disabled stays so.
+// An agreement enables the endpoint only if it is paused with reasonUnverified. An endpoint that a
+// person has paused or disabled keeps its status.
 func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointVerification) (*rest.Reply[apitypes.Endpoint], error) {
 	asked, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
@@ -61,8 +60,7 @@ func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath, body
 	if err != nil {
 		return nil, err
 	}
-	// The limit is checked after the validation, so an invalid request does not
-	// use it up.
+	// The limit is checked after the validation, so that an invalid request does not count.
 	if err := s.manualSends.Allow(asked.ID); err != nil {
 		return nil, err
 	}
@@ -89,8 +87,8 @@ func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath, body
 	})
 }
 
-// verifyMethod returns the method of the handshake. The operator's choice
-// decides; without one, the body must name a method.
+// verifyMethod returns the method of the handshake. If the operator chose a method, it is used.
+// Otherwise the body must name a method.
 func (s *Routes) verifyMethod(body apitypes.EndpointVerification) (string, error) {
 	method := body.Method
 	switch {
@@ -106,15 +104,15 @@ func (s *Routes) verifyMethod(body apitypes.EndpointVerification) (string, error
 	return method, nil
 }
 
-// consents are the responses that count as consent, by method, in words
-// for the client.
+// consents describes, for each method, the response that counts as consent. The client sees these
+// texts.
 var consents = map[string]string{
 	"challenge":   `the receiver must respond to the signed POST with 2xx and {"challenge": "…"}, with the challenge of the request`,
 	"cloudevents": "the receiver must respond to OPTIONS with 2xx and a WebHook-Allowed-Origin that is * or the WebHook-Request-Origin of the request",
 }
 
-// noConsent turns a receiver's refusal into a 409 with instructions. Other
-// errors are unchanged.
+// noConsent turns a receiver's refusal into a 409 with instructions. It returns other errors
+// unchanged.
 func noConsent(method string, err error) error {
 	if !errors.Is(err, postrider.ErrConflict) {
 		return err

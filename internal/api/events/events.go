@@ -1,5 +1,5 @@
 // Package events is the part of the API that publishes and reads events. A 2xx for a publish means
-// that the event is stored, and a refusal that nothing is.
+// that the events are stored. A 4xx means that nothing is stored.
 package events
 
 import (
@@ -22,10 +22,9 @@ type Store interface {
 // Publisher stores published events and assigns their ids. When a method
 // returns without an error, the events are stored durably.
 type Publisher interface {
-	// Publish stores all of the events or none. It returns a
-	// *postrider.KeyTakenError if an idempotency key was used for other
-	// content, a *postrider.OverloadError if events arrive faster than they
-	// can be delivered, and a *postrider.QuotaError if a quota of an account is
+	// Publish stores all of the events or none. It returns a *postrider.KeyTakenError if an
+	// idempotency key was used for other content, a *postrider.OverloadError if events arrive
+	// faster than they can be delivered, and a *postrider.QuotaError if a quota of an account is
 	// used up.
 	Publish(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error)
 }
@@ -36,13 +35,13 @@ type Routes struct {
 
 	Store     Store
 	Publisher Publisher
-	// MaxData is the largest data of one event, and MaxBatch the largest body of a batch, in
-	// bytes.
+	// MaxData is the largest data of one event, in bytes. MaxBatch is the largest body of a batch,
+	// in bytes.
 	MaxData  int
 	MaxBatch int64
 }
 
-// Register registers the routes that read and replay events.
+// Register registers the routes that read and publish events.
 func (s *Routes) Register(rt *rest.Router) {
 	read := postrider.ScopeWebhooksRead
 	rest.Handle(rt, rest.Route{
@@ -58,8 +57,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	s.registerPublishing(rt)
 }
 
-// viewEvent returns an event in the form of a response. The data is copied
-// verbatim.
+// viewEvent returns an event in the form of a response. The data is returned byte for byte.
 func viewEvent(e postrider.Event) apitypes.Event {
 	return apitypes.Event{
 		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
@@ -69,8 +67,8 @@ func viewEvent(e postrider.Event) apitypes.Event {
 	}
 }
 
-// listEvents lists the events that all given filters select. Idempotency keys
-// are unique only within an account, so the filter for them needs one.
+// listEvents lists the events that all given filters select. Idempotency keys and ordering keys are
+// unique only within an account, so these filters need an account.
 func (s *Routes) listEvents(ctx context.Context, in *struct {
 	Account        string `query:"account" doc:"Id or uid of the account."`
 	Type           string `query:"type"`

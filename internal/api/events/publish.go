@@ -20,21 +20,21 @@ import (
 // maxBatch is the largest number of events of a batch.
 const maxBatch = 1000
 
-// envelopeSize is the space in a publish body for the fields besides data, in bytes.
+// envelopeSize is the space for the fields besides data in the body of a publish, in bytes.
 const envelopeSize = 16 << 10
 
 // keyHeader is the request header with the idempotency key of a single event.
 const keyHeader = "Idempotency-Key"
 
-// hopsHeader is the header that counts how many webhook senders an event has passed; see
+// hopsHeader is the header with the number of webhook senders that an event has passed; see
 // [postrider.MaxHops].
 const hopsHeader = "Webhook-Hops"
 
-// traceStateHeader is the request header that tools for traces add to it.
+// traceStateHeader is the request header in which tracing tools add data to the trace.
 const traceStateHeader = "Tracestate"
 
-// registerPublishing registers the two publish routes. They are served without huma,
-// because they carry most of the load.
+// registerPublishing registers the two publish routes. They use [rest.HandleRaw], because they
+// carry most of the load.
 func (s *Routes) registerPublishing(rt *rest.Router) {
 	shortest, longest := 1, postrider.MaxEventKey
 	key := &huma.Param{
@@ -74,20 +74,20 @@ func (s *Routes) registerPublishing(rt *rest.Router) {
 	}, s.publishBatch)
 }
 
-// publish stores one event. The status is 202, or 200 for a repeat with the
-// same idempotency key and the same content. Other content is a 409. All faults
-// of the request are reported together.
+// publish stores one event. The status is 202, or 200 for a repeated request with the same
+// idempotency key and the same content. The same key with other content is a 409. All faults of the
+// request are reported together.
 //
-// The response is sent after the commit, so a 2xx is a promise. A 503 is none: the
-// commit may have succeeded without its reply. The client then repeats the request
-// with the same key and gets a 200.
+// The response is sent after the commit, so a 2xx means that the event is stored. A 503 means
+// nothing: the commit may have succeeded. The client then repeats the request with the same key,
+// and gets a 200 if the event was stored.
 func (s *Routes) publish(ctx context.Context, b rest.Raw) (int, error) {
 	var body apitypes.EventCreate
 	if err := b.Decode(&body); err != nil {
 		return 0, err
 	}
 	header := rest.InfoOf(ctx).Header
-	// The faults are joined below, so the client sees all of them at once.
+	// The faults are joined below, so that the client sees all of them at once.
 	keyErr := applyKeyHeader(&body, header)
 	hops, hopsErr := readHops(header)
 	e, err := s.event(ctx, &body)
@@ -97,8 +97,8 @@ func (s *Routes) publish(ctx context.Context, b rest.Raw) (int, error) {
 	e.Hops = hops
 	e.TraceParent, e.TraceState = traceOf(ctx)
 	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events"), []postrider.Event{e})
-	// A KeyTakenError and a LockedError have the index of an event in a batch. This
-	// request has no batch, so the response has no index.
+	// A KeyTakenError and a LockedError have the index of an event in a batch. This request is no
+	// batch, so its response must have no index.
 	if errors.As(err, new(*postrider.KeyTakenError)) {
 		return 0, rest.ErrKeyTaken
 	}
@@ -118,7 +118,7 @@ func (s *Routes) publish(ctx context.Context, b rest.Raw) (int, error) {
 	return http.StatusAccepted, nil
 }
 
-// appendReceipt appends the JSON of an apitypes.Receipt, without reflection.
+// appendReceipt appends the JSON of an apitypes.Receipt. It uses no reflection.
 func appendReceipt(text []byte, r postrider.Receipt) []byte {
 	text = append(append(text, `{"id":"`...), r.ID.String()...)
 	text = append(text, '"')
@@ -135,9 +135,8 @@ func appendReceipt(text []byte, r postrider.Receipt) []byte {
 	return append(strconv.AppendInt(text, int64(r.Deliveries), 10), "}\n"...)
 }
 
-// applyKeyHeader sets the event's idempotency key from the header, if the
-// request has it. The header and the body may both have the key if it is the
-// same.
+// applyKeyHeader sets the event's idempotency key from the header, if the request has the header.
+// If the body has a key too, both must be equal.
 func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	keys := header[keyHeader]
 	switch {
@@ -147,12 +146,12 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 		return rest.Invalid(keyHeader, postrider.FaultRepeated, "must be there once")
 	case !rest.IsText(keys[0]):
 		return rest.Invalid(keyHeader, postrider.FaultMalformed, "must be UTF-8 without control characters")
-	case keys[0] == "": // likely an unset variable of the client, not a choice
+	case keys[0] == "": // most likely a variable of the client that is not set
 		return rest.Invalid(keyHeader, postrider.FaultRequired, "must not be empty")
 	case e.IdempotencyKey != "" && e.IdempotencyKey != keys[0]:
 		return rest.Invalid(keyHeader, postrider.FaultContradictory, "must be the idempotency_key of the body, where both are there")
 	case e.IdempotencyKey != "":
-		return nil // checked with the body
+		return nil // the body is validated later
 	}
 	if err := rest.CheckText(keyHeader, keys[0], postrider.MaxEventKey); err != nil {
 		return err
@@ -161,8 +160,8 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 	return nil
 }
 
-// readHops returns the hop count of the request, 0 without the header. It
-// returns [postrider.ErrLoop] from [postrider.MaxHops] on.
+// readHops returns the hop count of the request, or 0 without the header. If the count is
+// [postrider.MaxHops] or more, it returns [postrider.ErrLoop].
 func readHops(header http.Header) (int, error) {
 	values := header[hopsHeader]
 	if len(values) == 0 {
@@ -179,7 +178,7 @@ func readHops(header http.Header) (int, error) {
 	return hops, err
 }
 
-// traceOf returns the trace of the producer that sends the request.
+// traceOf returns the producer's trace from the headers of the request.
 func traceOf(ctx context.Context) (parent postrider.TraceParent, state string) {
 	info := rest.InfoOf(ctx)
 	if info.Trace.IsZero() {
@@ -188,8 +187,8 @@ func traceOf(ctx context.Context) (parent postrider.TraceParent, state string) {
 	return info.Trace, postrider.ParseTraceState(info.Header[traceStateHeader])
 }
 
-// publishBatch stores all events of a batch or none. The headers are checked
-// before the body is decoded, which is the expensive part.
+// publishBatch stores all events of a batch or none. It checks the headers before it decodes the
+// body, because decoding is expensive.
 func (s *Routes) publishBatch(ctx context.Context, b rest.Raw) (int, error) {
 	if len(rest.InfoOf(ctx).Header[keyHeader]) > 0 {
 		return 0, rest.Invalid(keyHeader, postrider.FaultNotAllowed, "must not be there: each event of a batch has its own idempotency_key")
@@ -220,8 +219,8 @@ func (s *Routes) publishBatch(ctx context.Context, b rest.Raw) (int, error) {
 	return http.StatusAccepted, nil
 }
 
-// appendBatch appends the JSON of a list of BatchReceipts, in the order of the
-// request.
+// appendBatch appends the JSON of a list of BatchReceipts. The receipts have the order of the
+// events in the request.
 func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 	text = append(text, `{"data":[`...)
 	for i, r := range receipts {
@@ -235,12 +234,11 @@ func appendBatch(text []byte, receipts []postrider.Receipt) []byte {
 	return append(text, "]}\n"...)
 }
 
-// batch converts and validates the events of a batch. It reports the faults of
-// the first MaxFaults faulty events. An error that is not the client's fault,
-// such as one of the store, ends it at once.
+// batch converts and validates the events of a batch. It reports the faults of the first MaxFaults
+// faulty events. If an error is not the client's fault, such as an error of the store, batch stops
+// and returns it.
 func (s *Routes) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]postrider.Event, error) {
-	// The number of events is checked first, so that an oversized batch costs
-	// no validation.
+	// The number of events is checked first, so that a batch that is too large costs no validation.
 	if n := len(bodies); n < 1 || n > maxBatch {
 		return nil, rest.WrongCount("events", 1, maxBatch, "events")
 	}
@@ -262,8 +260,7 @@ func (s *Routes) batch(ctx context.Context, bodies []apitypes.EventCreate) ([]po
 	return events, errors.Join(faults...)
 }
 
-// within prefixes the fields of faults with the place of the part that has
-// them, such as "events[3].".
+// within adds a prefix, such as "events[3].", to the field names of all faults in err.
 func within(at string, err error) error {
 	for _, fault := range postrider.Faults(err) {
 		fault.Field = at + fault.Field
@@ -271,8 +268,8 @@ func within(at string, err error) error {
 	return err
 }
 
-// event converts a publish body to an event, or returns all its faults. Data that is too large is
-// a fault of the field, and a 413. A max_attempts of 0 is a fault, as a negative one is.
+// event converts a publish body to an event, or returns all its faults. Data that is too large is a
+// fault of the field and gives a 413. A max_attempts of 0 or less is a fault.
 func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate) (postrider.Event, error) {
 	account, err := s.Names.RequireAccount(ctx, "account", b.Account)
 	e := postrider.Event{

@@ -1,5 +1,5 @@
 // Package eventtypes is the part of the API that serves the catalogue of event types. The catalogue
-// is documentation: nothing refuses an event for it.
+// is only documentation: an event may have a type that the catalogue lacks.
 package eventtypes
 
 import (
@@ -27,8 +27,7 @@ type Store interface {
 // Routes serves the catalogue of event types.
 type Routes struct{ Store Store }
 
-// Register registers the routes of the catalogue. The catalogue is
-// documentation: a publish does not need a type to be in it.
+// Register registers the routes of the catalogue.
 func (s *Routes) Register(rt *rest.Router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	rest.HandleBody(rt, rest.Route{
@@ -63,17 +62,17 @@ func (s *Routes) Register(rt *rest.Router) {
 // viewEventType returns an event type in the form of a response.
 func viewEventType(t postrider.EventType) apitypes.EventType {
 	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt)}
-	if len(t.Example) > 0 { // no bytes are no JSON, nil is null
+	if len(t.Example) > 0 { // an empty slice is not valid JSON; nil becomes null
 		view.Example = t.Example
 	}
 	return view
 }
 
-// maxExample is the largest example of an event type, in bytes. Lists have the examples,
-// so it keeps a page of the largest size below 2 MiB.
+// maxExample is the largest example of an event type, in bytes. Lists include the examples. The
+// limit keeps a page of the largest size below 2 MiB.
 const maxExample = 8 << 10
 
-// checkExample returns the fault of an example that is too large.
+// checkExample returns a fault if the example is too large.
 func checkExample(example []byte) error {
 	if len(example) > maxExample {
 		return rest.TooLong("example", maxExample, "must have at most "+strconv.Itoa(maxExample)+" bytes")
@@ -86,8 +85,8 @@ type eventTypePath struct {
 	Name string `path:"name"`
 }
 
-// createEventType adds an event type to the catalogue. A name that exists is a
-// conflict, because a POST must not replace a description.
+// createEventType adds an event type to the catalogue. If the name exists, the response is a
+// conflict, because a POST must not replace an event type.
 func (s *Routes) createEventType(ctx context.Context, _ *rest.None, body apitypes.EventTypeCreate) (*rest.Reply[apitypes.EventType], error) {
 	if err := postrider.CheckType("name", body.Name); err != nil {
 		return nil, errors.Join(err, rest.CheckText("description", body.Description, rest.MaxDescription), checkExample(body.Example))
@@ -116,7 +115,7 @@ func (s *Routes) getEventType(ctx context.Context, in *eventTypePath) (*rest.Rep
 	return rest.RespondWith(viewEventType)(s.Find(ctx, in.Name))
 }
 
-// changeEventType changes the description and the example. Null removes them.
+// changeEventType changes the description and the example. Null removes a value.
 func (s *Routes) changeEventType(ctx context.Context, in *eventTypePath, body apitypes.EventTypeUpdate) (*rest.Reply[apitypes.EventType], error) {
 	t, err := s.Find(ctx, in.Name)
 	if err != nil {
@@ -129,8 +128,7 @@ func (s *Routes) changeEventType(ctx context.Context, in *eventTypePath, body ap
 	return s.putEventType(ctx, t)
 }
 
-// deleteEventType removes an event type from the catalogue. Events of the type
-// are not affected.
+// deleteEventType removes an event type from the catalogue. It does not affect events of the type.
 func (s *Routes) deleteEventType(ctx context.Context, in *eventTypePath) (*rest.None, error) {
 	if _, err := s.Find(ctx, in.Name); err != nil {
 		return nil, err
@@ -138,8 +136,7 @@ func (s *Routes) deleteEventType(ctx context.Context, in *eventTypePath) (*rest.
 	return nil, s.Store.DeleteEventType(ctx, in.Name)
 }
 
-// putEventType validates and stores an event type, and returns the stored
-// state.
+// putEventType validates and stores an event type, and returns the stored event type.
 func (s *Routes) putEventType(ctx context.Context, t postrider.EventType) (*rest.Reply[apitypes.EventType], error) {
 	if err := errors.Join(rest.CheckText("description", t.Description, rest.MaxDescription), checkExample(t.Example)); err != nil {
 		return nil, err
@@ -150,8 +147,8 @@ func (s *Routes) putEventType(ctx context.Context, t postrider.EventType) (*rest
 	return rest.RespondWith(viewEventType)(s.Find(ctx, t.Name))
 }
 
-// Find returns the event type with this name. An invalid name is not
-// found. It never reaches the store, where an empty name would be no filter.
+// Find returns the event type with this name. For an invalid name it returns postrider.ErrNotFound
+// without asking the store, where an empty name would be no filter.
 func (s *Routes) Find(ctx context.Context, name string) (postrider.EventType, error) {
 	if postrider.CheckType("name", name) != nil {
 		return postrider.EventType{}, postrider.ErrNotFound

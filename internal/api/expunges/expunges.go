@@ -1,5 +1,5 @@
 // Package expunges is the part of the API that removes an event, an endpoint or an account with all
-// that is stored about it. A response says what is still held elsewhere.
+// data that is stored about it. The response names the places that still hold such data.
 package expunges
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Expunger removes what people may demand to be removed.
+// Expunger runs expunges.
 type Expunger interface {
-	// Begin begins an expunge. It goes on by itself, and after a restart.
+	// Begin begins an expunge. The expunge continues in the background, and after a restart.
 	Begin(ctx context.Context, e postrider.Expunge) error
-	// Prepare ends what must end before something is removed: it deletes the endpoint or the
-	// account, and cancels the deliveries of the event.
+	// Prepare stops activity on the object of the expunge. It deletes the endpoint or the account,
+	// or cancels the deliveries of the event.
 	Prepare(ctx context.Context, e postrider.Expunge) error
-	// List returns the path of the list from which a restored store learns what to remove
-	// again; empty: there is none.
+	// List returns the path of the expunge list. A restored store reads this list and makes the
+	// expunges again. Empty: there is no list.
 	List() string
 }
 
@@ -32,9 +32,9 @@ type Store interface {
 	Expunges(ctx context.Context, q store.ExpungeQuery) (store.Page[postrider.Expunge], error)
 }
 
-// Archive finds events that only the archive has.
+// Archive finds events that exist only in the archive.
 type Archive interface {
-	// Event finds an event in the archive. It has only its id and its account.
+	// Event finds an event in the archive. The result has only the id and the account.
 	Event(ctx context.Context, text string) (postrider.Event, error)
 }
 
@@ -45,7 +45,7 @@ type Routes struct {
 	Store    Store
 	Archive  Archive
 	Expunger Expunger
-	// FilesHeld is true if the store cannot clear its own files of deleted rows.
+	// FilesHeld is true if the store cannot remove deleted rows from its own files.
 	FilesHeld bool
 }
 
@@ -72,7 +72,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.getExpunge)
 }
 
-// createExpunge begins an expunge of the one object that the body names.
+// createExpunge begins an expunge of the object that the body names.
 func (s *Routes) createExpunge(ctx context.Context, _ *struct{}) (*rest.Reply[apitypes.Expunge], error) {
 	var body apitypes.ExpungeCreate
 	if err := rest.Decode(ctx, &body); err != nil {
@@ -85,7 +85,7 @@ func (s *Routes) createExpunge(ctx context.Context, _ *struct{}) (*rest.Reply[ap
 	if err := s.Expunger.Begin(ctx, e); err != nil {
 		return nil, err
 	}
-	if err := s.Expunger.Prepare(ctx, e); err != nil { // Run does it again
+	if err := s.Expunger.Prepare(ctx, e); err != nil { // the runner of expunges tries again
 		s.Effects.Soon(ctx)
 	} else if e.Event.IsZero() {
 		s.Effects.AwaitDeleted(ctx)
@@ -95,8 +95,8 @@ func (s *Routes) createExpunge(ctx context.Context, _ *struct{}) (*rest.Reply[ap
 	return rest.RespondWith(s.viewExpunge)(store.First(s.Store.Expunges(ctx, store.ExpungeQuery{ID: e.ID})))
 }
 
-// fillExpunge sets what the expunge removes. Deleted endpoints and accounts are found by id, and
-// an event whose bytes are gone by its deliveries, or in the archive.
+// fillExpunge sets the object of the expunge. It finds deleted endpoints and accounts by their ids.
+// It finds a deleted event through its deliveries or in the archive.
 func (s *Routes) fillExpunge(ctx context.Context, e *postrider.Expunge, body apitypes.ExpungeCreate) error {
 	named := 0
 	for _, name := range []string{body.Event, body.Endpoint, body.Account} {
@@ -125,7 +125,7 @@ func (s *Routes) fillExpunge(ctx context.Context, e *postrider.Expunge, body api
 	return inField("account", err)
 }
 
-// inField says in which field the name is of an object that does not exist.
+// inField turns ErrNotFound into a fault of the field that names the missing object.
 func inField(field string, err error) error {
 	if errors.Is(err, postrider.ErrNotFound) {
 		return rest.Invalid(field, postrider.FaultUnknown, "must be the id of an existing "+field)

@@ -1,5 +1,5 @@
-// Package hold is the part of the API that shows and ends the hold of a store that was restored. It is
-// a small feature with all parts that one has: copy it to begin another.
+// Package hold is the part of the API that shows and ends the hold of a restored store. It is small
+// and has all parts of a feature: copy it to begin a new feature.
 package hold
 
 import (
@@ -26,17 +26,17 @@ type Store interface {
 
 // Expunger knows the expunges that a restored store makes again.
 type Expunger interface {
-	// Unfinished returns how many expunges have not removed everything yet.
+	// Unfinished returns the number of expunges that have not removed everything yet.
 	Unfinished(ctx context.Context) (int, error)
 }
 
-// Routes serves the hold of a store that was restored.
+// Routes serves the hold of a restored store.
 type Routes struct {
 	Store    Store
 	Expunger Expunger
 }
 
-// Register registers the routes about a store that was restored and is held.
+// Register registers the routes of the hold.
 func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "get-hold", Path: "GET /hold",
@@ -54,7 +54,8 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.resumeHold)
 }
 
-// getHold shows the hold, and to callers of all accounts what may repeat.
+// getHold shows the hold. Callers that are bound to no account also see the number of deliveries
+// and fan-out jobs that may send an event twice.
 func (s *Routes) getHold(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Hold], error) {
 	hold, err := s.Store.Held(ctx)
 	if err != nil {
@@ -72,7 +73,8 @@ func (s *Routes) getHold(ctx context.Context, _ *rest.None) (*rest.Reply[apitype
 	return rest.Respond(withWork(viewHold(hold), work)), nil
 }
 
-// resumeHold ends the hold. The audit log says what may repeat.
+// resumeHold ends the hold. The audit entry has the number of deliveries and fan-out jobs that may
+// send an event twice.
 func (s *Routes) resumeHold(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Hold], error) {
 	switch n, err := s.Expunger.Unfinished(ctx); {
 	case err != nil:
@@ -93,7 +95,7 @@ func viewHold(h postrider.Hold) apitypes.Hold {
 	return apitypes.Hold{Held: h.Held(), Since: render.TimeOrNull(h.Since), Reason: render.OrNull(h.Reason)}
 }
 
-// withWork returns the hold with what may repeat.
+// withWork adds to the hold the deliveries and fan-out jobs that may send an event twice.
 func withWork(h apitypes.Hold, w store.HeldWork) apitypes.Hold {
 	h.Deliveries, h.FanOuts = &w.Deliveries, &w.FanOuts
 	return h

@@ -1,4 +1,5 @@
-// Package inspections is the part of the API that shows the requests that inspector endpoints got.
+// Package inspections is the part of the API that shows the requests that inspector endpoints
+// received.
 package inspections
 
 import (
@@ -18,14 +19,14 @@ type Store interface {
 	Inspections(ctx context.Context, q store.InspectionQuery) (store.Page[postrider.Inspection], error)
 }
 
-// Routes serves what inspector endpoints got.
+// Routes serves the requests that inspector endpoints received.
 type Routes struct {
 	*rest.Shared
 
 	Store Store
 }
 
-// Register registers the routes that read what inspector endpoints got.
+// Register registers the routes that read these requests.
 func (s *Routes) Register(rt *rest.Router) {
 	const kept = "The newest 100 are kept, for 24 hours. It is a conflict if the endpoint is no inspector."
 	rest.Handle(rt, rest.Route{
@@ -42,7 +43,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.getInspection)
 }
 
-// findInspector returns the endpoint if the caller may see it and it is an inspector.
+// findInspector returns the endpoint if the caller may see the endpoint and it is an inspector.
 func (s *Routes) findInspector(ctx context.Context, text string) (postrider.Endpoint, error) {
 	e, err := s.Names.Endpoint(ctx, text)
 	if err == nil && e.Kind != postrider.KindInspector {
@@ -79,8 +80,8 @@ func (s *Routes) getInspection(ctx context.Context, in *struct {
 	return rest.RespondWith(viewInspection)(store.First(s.Store.Inspections(ctx, store.InspectionQuery{Endpoint: e.ID, ID: id})))
 }
 
-// viewInspection returns a request in the form of a response. Its body is text as far
-// as it is UTF-8; a character that was cut at the end does not count.
+// viewInspection returns a request in the form of a response. A body that is UTF-8 is returned as
+// text, without a character that was cut at its end. Any other body is returned as bytes.
 func viewInspection(i postrider.Inspection) apitypes.Inspection {
 	view := apitypes.Inspection{
 		ID: i.ID, Endpoint: i.Endpoint, Delivery: i.Delivery, Event: i.Event, EventType: i.EventType, Attempt: i.Attempt,
@@ -101,7 +102,8 @@ func viewInspection(i postrider.Inspection) apitypes.Inspection {
 	return view
 }
 
-// wholeCharacters returns the body without the character that was cut at its end.
+// wholeCharacters returns the body without a character that was cut at its end. size is the length
+// of the whole body, in bytes.
 func wholeCharacters(body []byte, size int) []byte {
 	for n := 1; len(body) < size && n < utf8.UTFMax && n <= len(body); n++ {
 		if start := len(body) - n; utf8.RuneStart(body[start]) {

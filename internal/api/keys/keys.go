@@ -1,5 +1,6 @@
-// Package keys is the part of the API that makes, lists and revokes API keys. The text of a key is in
-// one response only, and a revoked key stops working on this node before the response.
+// Package keys is the part of the API that creates, lists and revokes API keys. Only the response
+// to the creation has the text of a key. A revoked key stops working on this node before the
+// response to the revocation.
 package keys
 
 import (
@@ -35,11 +36,12 @@ type Routes struct {
 	*rest.Shared
 
 	Store Store
-	// Forget lets this node see at once that keys and sessions ended.
+	// Forget empties this node's caches of keys and sessions, so that the node no longer accepts
+	// those that ended.
 	Forget func()
 }
 
-// Register registers the routes of API keys. All need the scope admin.
+// Register registers the routes of API keys. All routes need the scope admin.
 func (s *Routes) Register(rt *rest.Router) {
 	admin := postrider.ScopeAdmin
 	rest.HandleBody(rt, rest.Route{
@@ -64,8 +66,8 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.revokeKey)
 }
 
-// viewKey returns an API key in the form of a response, without its text.
-// Without scopes the list is empty, not null.
+// viewKey returns an API key without its text, in the form of a response. Without scopes the list
+// is empty, not null.
 func viewKey(k postrider.APIKey) apitypes.Key {
 	return apitypes.Key{
 		ID: k.ID, Name: k.Name, Scopes: append([]postrider.Scope{}, k.Scopes...), Account: render.OrNull(k.Account),
@@ -79,9 +81,8 @@ type keyPath struct {
 	Key string `path:"key"`
 }
 
-// createKey creates a key. Its response is the only one with the key's text;
-// the store has only the hash. The expiry is cut to microseconds, the precision
-// of the databases.
+// createKey creates a key. Only this response has the key's text; the store has only the hash. The
+// expiry is cut to microseconds, which is the precision of the databases.
 func (s *Routes) createKey(ctx context.Context, _ *rest.None, body apitypes.KeyCreate) (*rest.Reply[apitypes.Key], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -106,8 +107,8 @@ func (s *Routes) createKey(ctx context.Context, _ *rest.None, body apitypes.KeyC
 	return rest.Respond(view), nil
 }
 
-// checkKeyCreate returns all faults of a request for a key, apart from its
-// account. The time now is the store's.
+// checkKeyCreate returns all faults of a request for a key, except those of its account. now is the
+// store's time.
 func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 	faults := []error{rest.CheckText("name", b.Name, rest.MaxName)}
 	if b.Name == "" {
@@ -131,7 +132,7 @@ func checkKeyCreate(b apitypes.KeyCreate, now time.Time) error {
 	return errors.Join(faults...)
 }
 
-// scopeNames returns all scopes, for people.
+// scopeNames returns the names of all scopes, separated by commas.
 func scopeNames() string {
 	names := make([]string, 0, len(postrider.Scopes))
 	for _, scope := range postrider.Scopes {
@@ -140,7 +141,7 @@ func scopeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// listKeys lists API keys, also expired and revoked ones.
+// listKeys lists API keys, including expired and revoked keys.
 func (s *Routes) listKeys(ctx context.Context, in *struct {
 	Account string `query:"account" doc:"Id or uid of an account: only the keys that are bound to it."`
 	rest.Paging
@@ -166,9 +167,9 @@ func (s *Routes) findKey(ctx context.Context, text string) (postrider.APIKey, er
 	return store.First(s.Store.Keys(ctx, store.KeyQuery{ID: id}))
 }
 
-// revokeKey revokes a key and empties this node's key cache, so that the key
-// stops working here before the response. Other nodes may accept it for apikeys.Fresh; they
-// are not notified, because a bound of five seconds needs no message that can be lost.
+// revokeKey revokes a key and empties this node's cache of keys, so that the key stops working here
+// before the response. Other nodes may accept the key for up to apikeys.Fresh, five seconds. They
+// are not notified, because a notification can be lost and the time limit cannot.
 func (s *Routes) revokeKey(ctx context.Context, in *keyPath) (*rest.None, error) {
 	id, err := rest.ParseID[postrider.KeyID](in.Key)
 	if err != nil {

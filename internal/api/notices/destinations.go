@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// maxDestinations is how many destinations an account may have; the operator, too.
+	// maxDestinations is the largest number of destinations of an account, and of the operator.
 	maxDestinations = 20
-	// maxEmail is the longest email address (RFC 5321), maxWebhook the longest URL of a
-	// webhook, in bytes.
+	// maxEmail is the length of the longest email address (RFC 5321), and maxWebhook that of the
+	// longest webhook URL, in bytes.
 	maxEmail, maxWebhook = 254, 1024
 )
 
@@ -78,11 +78,13 @@ type destinationPath struct {
 	Destination string `path:"destination"`
 }
 
-// viewDestination returns what puts a destination into the form of a response.
+// viewDestination returns a function that returns a destination in the form of a response for this
+// caller.
 func viewDestination(ctx context.Context) func(postrider.Destination) apitypes.Destination {
 	bound := !rest.InfoOf(ctx).Caller.Account.IsZero()
 	return func(d postrider.Destination) apitypes.Destination {
-		// The detail about the mail server may have an address of the platform's network.
+		// The details of a mail server error may have an address of the platform's network, which
+		// an account must not see.
 		if name, _, _ := strings.Cut(d.LastError, ":"); bound && name == string(postrider.FailureMailServer) {
 			d.LastError = name
 		}
@@ -90,7 +92,8 @@ func viewDestination(ctx context.Context) func(postrider.Destination) apitypes.D
 	}
 }
 
-// fullDestination returns a destination as an operator may see it.
+// fullDestination returns a destination in the form of a response for an operator, with all details
+// of its last error.
 func fullDestination(d postrider.Destination) apitypes.Destination {
 	view := apitypes.Destination{
 		ID: d.ID, Account: render.OrNull(d.Account), Channel: d.Channel, Address: d.Address, Language: d.Language,
@@ -107,8 +110,8 @@ func fullDestination(d postrider.Destination) apitypes.Destination {
 	return view
 }
 
-// maskWebhook returns the URL of a webhook without what makes it a secret: its host and its
-// last four characters.
+// maskWebhook returns the URL of a webhook with only its scheme, its host and its last four
+// characters. The rest of the URL is a secret.
 func maskWebhook(raw string) string {
 	at, err := url.Parse(raw)
 	if err != nil || len(raw) < 4 {
@@ -117,9 +120,8 @@ func maskWebhook(raw string) string {
 	return at.Scheme + "://" + at.Host + "/…" + strings.ToValidUTF8(raw[len(raw)-4:], "")
 }
 
-// createDestination adds a destination. The scopes of a caller of all accounts say nothing of
-// the operator's destinations, which get the notices of the installation: these are an
-// admin's.
+// createDestination adds a destination. If the destination belongs to no account, it is the
+// operator's and gets the notices of the installation, so the caller needs the scope admin.
 func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apitypes.DestinationCreate) (*rest.Reply[apitypes.Destination], error) {
 	account, err := s.Names.ResolveLiveAccount(ctx, "account", body.Account)
 	d := postrider.Destination{
@@ -139,7 +141,7 @@ func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apity
 	if err := s.mayManage(ctx, d); err != nil {
 		return nil, err
 	}
-	if d.Channel == postrider.ChannelSlack { // who knows the URL may post to it
+	if d.Channel == postrider.ChannelSlack { // knowing the URL is the permission to post to it
 		d.ConfirmedAt = s.Clock.Wall()
 	} else if d.Ask, err = postrider.AskConfirmation, s.allowConfirmation(d); err != nil {
 		return nil, err
@@ -154,7 +156,8 @@ func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apity
 	return rest.RespondWith(viewDestination(ctx))(s.findDestination(ctx, d.ID.String()))
 }
 
-// mayManage refuses the operator's destinations to all but admins.
+// mayManage returns a 403 if the destination is the operator's and the caller lacks the scope
+// admin.
 func (s *Routes) mayManage(ctx context.Context, d postrider.Destination) error {
 	if d.Account.IsZero() && !rest.InfoOf(ctx).Caller.Allows(postrider.ScopeAdmin) {
 		return &rest.Error{Class: rest.ErrForbidden, Detail: "destinations of the operator need a key with the scope admin; name an account for one of its own"}
@@ -162,7 +165,8 @@ func (s *Routes) mayManage(ctx context.Context, d postrider.Destination) error {
 	return nil
 }
 
-// allowConfirmation reports whether a confirmation can be sent, and counts it.
+// allowConfirmation returns an error if no confirmation message can be sent now. Otherwise it
+// counts the message for the limits.
 func (s *Routes) allowConfirmation(d postrider.Destination) error {
 	if !s.Mail {
 		return errNoMail
@@ -176,14 +180,15 @@ func (s *Routes) allowConfirmation(d postrider.Destination) error {
 	return s.addresses.Allow(d.Address)
 }
 
-// errNoMail is the response to an email address without a mail server.
+// errNoMail is the response to a request that needs an email, from a server that has no mail
+// server.
 var errNoMail = &rest.Error{
 	Class: postrider.ErrInvalid, Code: "mail_missing",
 	Detail: "emails need a mail server, which is not set: start the server with --smtp-url (POSTRIDER_SMTP_URL)",
 }
 
-// checkAddress returns the address in the form in which it is stored. The URL of an account's
-// webhook must be one that endpoints may have, too; the operator's may be anywhere.
+// checkAddress returns the address in the form in which it is stored. The webhook URL of an account
+// must follow the rules for URLs of endpoints. The operator's webhooks may be at any host.
 func (s *Routes) checkAddress(d postrider.Destination, address string) (string, error) {
 	wrong := func(reason string) error { return rest.Invalid("address", postrider.FaultMalformed, reason) }
 	switch {
@@ -214,13 +219,13 @@ func (s *Routes) checkAddress(d postrider.Destination, address string) (string, 
 	return canonical, err
 }
 
-// isASCII reports whether the text has only visible ASCII characters. Other addresses need
-// SMTPUTF8 of every server on their way.
+// isASCII reports whether the text has only visible ASCII characters. Other email addresses need
+// SMTPUTF8 on every mail server on their way.
 func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// checkLanguage refuses a language that messages do not have.
+// checkLanguage refuses a language in which there are no messages.
 func checkLanguage(language string) error {
 	if !slices.Contains(postrider.MessageLanguages, language) {
 		return rest.Invalid("language", postrider.FaultNotAChoice, "must be "+strings.Join(postrider.MessageLanguages, " or "))
@@ -228,7 +233,7 @@ func checkLanguage(language string) error {
 	return nil
 }
 
-// checkKinds refuses kinds that do not exist, and repeated ones.
+// checkKinds refuses kinds that do not exist, and kinds that are repeated.
 func checkKinds(kinds []postrider.NoticeKind) error {
 	var faults []error
 	for i, kind := range kinds {
@@ -272,7 +277,7 @@ func (s *Routes) getDestination(ctx context.Context, in *destinationPath) (*rest
 	return rest.RespondWith(viewDestination(ctx))(s.findDestination(ctx, in.Destination))
 }
 
-// ownDestination returns the destination if the caller may change it.
+// ownDestination returns the destination if the caller may see it and change it.
 func (s *Routes) ownDestination(ctx context.Context, text string) (postrider.Destination, error) {
 	d, err := s.findDestination(ctx, text)
 	if err == nil {
@@ -281,7 +286,7 @@ func (s *Routes) ownDestination(ctx context.Context, text string) (postrider.Des
 	return d, err
 }
 
-// changeDestination changes the language and the kinds.
+// changeDestination changes the language and the kinds of a destination.
 func (s *Routes) changeDestination(ctx context.Context, in *destinationPath, body apitypes.DestinationUpdate) (*rest.Reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err != nil {
@@ -309,7 +314,7 @@ func (s *Routes) deleteDestination(ctx context.Context, in *destinationPath) (*r
 	return nil, s.Store.DeleteDestination(ctx, d.ID)
 }
 
-// confirmDestination asks the sender for the message with the link.
+// confirmDestination asks the messenger to send the confirmation message with the link.
 func (s *Routes) confirmDestination(ctx context.Context, in *destinationPath) (*rest.Reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err == nil && d.Channel != postrider.ChannelEmail {
@@ -326,7 +331,7 @@ func (s *Routes) confirmDestination(ctx context.Context, in *destinationPath) (*
 	}))
 }
 
-// testDestination asks the sender for a test message.
+// testDestination asks the messenger to send a test message.
 func (s *Routes) testDestination(ctx context.Context, in *destinationPath) (*rest.Reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err == nil && d.ConfirmedAt.IsZero() {
@@ -344,9 +349,10 @@ func (s *Routes) testDestination(ctx context.Context, in *destinationPath) (*res
 	return rest.RespondWith(viewDestination(ctx))(s.Store.ChangeDestination(ctx, store.ChangeDestination{ID: d.ID, Ask: postrider.AskTest}))
 }
 
-// The limits of messages that people ask for: they leave for addresses of third parties.
+// The intervals at which people may ask for a message. They are limited because the messages go to
+// addresses of third parties.
 const (
-	confirmEvery = 6 * time.Minute // for an account, after ten
-	addressEvery = time.Hour       // for an address, after three
-	testEvery    = time.Minute     // for a destination, after three
+	confirmEvery = 6 * time.Minute // for one account, after ten at once
+	addressEvery = time.Hour       // for one address, after three at once
+	testEvery    = time.Minute     // for one destination, after three at once
 )

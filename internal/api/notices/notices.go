@@ -1,7 +1,8 @@
-// Package notices is the part of the API that lists notices and serves the destinations that they are
-// sent to. [Readers] acts on the links in emails.
+// Package notices is the part of the API that lists notices, and serves the destinations to which
+// notices are sent. [Readers] serves the links in emails.
 //
-// An email address gets one message that asks its reader to confirm it, and nothing else before.
+// A new email address gets one message that asks its reader for confirmation. It gets no other
+// message before the reader confirms.
 package notices
 
 import (
@@ -40,9 +41,9 @@ type Deps struct {
 
 	Store Store
 	Guard Guard
-	// PublicURL is the URL by which people reach this server. Empty: no links are made.
+	// PublicURL is the URL at which people reach this server. Empty: no links can be made.
 	PublicURL string
-	// Mail is true if there is a mail server. Without one, no email address can be added.
+	// Mail is true if the server has a mail server. Without one, no email address can be added.
 	Mail bool
 }
 
@@ -50,8 +51,8 @@ type Deps struct {
 type Routes struct {
 	Deps
 
-	// confirmations limits the messages that ask readers of email addresses to agree, of an
-	// account; addresses those to one address; tests the test messages of a destination.
+	// confirmations limits the confirmation messages of one account. addresses limits those to one
+	// email address. tests limits the test messages to one destination.
 	confirmations *rest.Limiter[postrider.AccountID]
 	addresses     *rest.Limiter[string]
 	tests         *rest.Limiter[postrider.DestinationID]
@@ -70,7 +71,7 @@ func New(d Deps) *Routes {
 	}
 }
 
-// Register registers the route of notices.
+// Register registers the routes of notices and of their destinations.
 func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "list-notices", Path: "GET /notices",

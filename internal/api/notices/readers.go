@@ -11,12 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Readers lets the readers of emails confirm their address and unsubscribe. They have no
-// session: the text of the link in the email is their permission, and it is good for one
-// destination and one action.
+// Readers lets the readers of emails confirm their address and unsubscribe. A reader has no
+// session. The text of the link in the email is the permission, for one destination and one action.
 //
-// The errors match postrider.ErrNotFound for a text that this installation did not sign, that
-// has expired, or whose destination is gone.
+// An error matches postrider.ErrNotFound if this installation did not sign the text, if the text
+// has expired, or if its destination was deleted.
 type Readers struct {
 	*rest.Shared
 
@@ -24,13 +23,14 @@ type Readers struct {
 	Vault Vault
 }
 
-// Vault knows what this installation signed.
+// Vault verifies texts that this installation signed.
 type Vault interface {
-	// Unsign returns the payload of a text that this installation signed, or an error.
+	// Unsign returns the payload of a text that this installation signed. For any other text it
+	// returns an error.
 	Unsign(text string) ([]byte, error)
 }
 
-// Find returns the destination of a link, and the link. It changes nothing.
+// Find returns the link and its destination. It changes nothing.
 func (r *Readers) Find(ctx context.Context, action postrider.LinkAction, text string) (postrider.Destination, postrider.DestinationLink, error) {
 	gone := fmt.Errorf("follow link: %w", postrider.ErrNotFound)
 	payload, err := r.Vault.Unsign(text)
@@ -45,11 +45,11 @@ func (r *Readers) Find(ctx context.Context, action postrider.LinkAction, text st
 	return d, link, err
 }
 
-// ReaderAction returns the name of an action in the audit log.
+// ReaderAction returns the name that the action of a reader has in the audit log.
 func ReaderAction(action postrider.LinkAction) string { return string(action) + "-notice-destination" }
 
-// Follow does what the link says, and writes it into the audit log. A link that was used before
-// changes nothing, and writes nothing.
+// Follow does the action of the link and writes an audit entry. A link that was used before changes
+// nothing and has no entry.
 func (r *Readers) Follow(ctx context.Context, action postrider.LinkAction, text string, from netip.Addr) error {
 	d, link, err := r.Find(ctx, action, text)
 	if err != nil {

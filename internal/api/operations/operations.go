@@ -1,5 +1,6 @@
-// Package operations is the part of the API that says how the nodes and the endpoints fare, and which
-// endpoints need a person. What it reads has a bound, however many endpoints there are.
+// Package operations is the part of the API that shows the state of the nodes, and the endpoints
+// that need a person. The number of rows that it reads is limited, however many endpoints there
+// are.
 package operations
 
 import (
@@ -42,16 +43,16 @@ type Store interface {
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// Routes says how the server and its endpoints fare.
+// Routes serves the state of the nodes and the endpoints that need a person.
 type Routes struct {
 	*rest.Shared
 
 	Store   Store
-	Cluster Cluster // nil: one process uses the store
+	Cluster Cluster // nil: only this process uses the store
 	Host    string  // the name of this server's machine
 }
 
-// Register registers the routes about how the server and its endpoints fare.
+// Register registers the routes of the nodes and of the endpoints that need a person.
 func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "list-nodes", Path: "GET /nodes",
@@ -66,7 +67,6 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.listTroubled)
 }
 
-// listNodes lists the nodes.
 func (s *Routes) listNodes(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.List[apitypes.Node]], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -98,17 +98,17 @@ func (s *Routes) listNodes(ctx context.Context, _ *rest.None) (*rest.Reply[apity
 }
 
 const (
-	// maxTroubled is how many endpoints the list has.
+	// maxTroubled is the number of endpoints in the list.
 	maxTroubled = 10
-	// The largest numbers of failing circuits, groups of dead letters, disabled endpoints,
-	// and lanes or held endpoints that one request reads.
+	// The largest numbers of rows that one request reads: failing circuits, groups of dead letters,
+	// disabled endpoints, and lanes or stopped endpoints.
 	maxFailing     = 1000
 	maxGroups      = 250
 	maxDisabled    = 250
 	maxWaiting     = 1000
-	maxOwn         = 100             // endpoints of a caller's account that are looked at for what waits
-	failingForLong = 5 * time.Minute // an endpoint that fails for a shorter time needs nobody
-	waitingForLong = 5 * time.Minute // nor does one whose delivery is due for a shorter time
+	maxOwn         = 100             // endpoints of a caller's account that are checked
+	failingForLong = 5 * time.Minute // shorter failures are not listed
+	waitingForLong = 5 * time.Minute // shorter waits are not listed
 	reasonDisabled = "disabled"
 	reasonOpen     = "circuit_open"
 	reasonFailing  = "failing"
@@ -121,14 +121,15 @@ type troubled struct {
 	endpoint postrider.EndpointID
 	circuit  postrider.Circuit
 	reasons  []string
-	letters  int           // dead letters
-	more     bool          // counting them stopped
-	since    time.Time     // it has failed or is disabled since then; zero: neither
-	waiting  time.Duration // since its first waiting delivery is due; 0: not for long, or the failures say why
+	letters  int       // number of dead letters
+	more     bool      // there are more dead letters than letters says
+	since    time.Time // since when it fails or is disabled; zero: it does neither
+	// since when its oldest delivery is due; 0: not for long, or the endpoint fails
+	waiting time.Duration
 }
 
-// listTroubled collects the reasons for which endpoints need a person, and reads the first
-// ones: what broke last is what a person does not know yet, so it goes first.
+// listTroubled collects the endpoints that need a person, and lists the most urgent ones. An
+// endpoint that began to fail last comes first, because a person does not know of it yet.
 func (s *Routes) listTroubled(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.TroubledEndpoints], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -159,8 +160,9 @@ func (s *Routes) listTroubled(ctx context.Context, _ *rest.None) (*rest.Reply[ap
 	return rest.Respond(answer), nil
 }
 
-// answerTroubled counts the endpoints that need a person, which are sorted, and adds the
-// first ones to the answer. Only those that have nothing but dead letters may be deleted.
+// answerTroubled counts the endpoints that need a person, and adds the first ones to the answer.
+// urgent is sorted. Deleted endpoints are left out. Only endpoints whose single reason is dead
+// letters can be deleted.
 func (s *Routes) answerTroubled(ctx context.Context, answer *apitypes.TroubledEndpoints, urgent []*troubled) error {
 	if len(urgent) == 0 {
 		return nil
@@ -203,7 +205,7 @@ func (s *Routes) answerTroubled(ctx context.Context, answer *apitypes.TroubledEn
 	return err
 }
 
-// liveEndpoints reads the endpoints, without the deleted ones, which may have dead letters.
+// liveEndpoints reads the endpoints that are not deleted.
 func (s *Routes) liveEndpoints(ctx context.Context, some []*troubled) (map[postrider.EndpointID]postrider.Endpoint, error) {
 	ids := make([]postrider.EndpointID, 0, len(some))
 	for _, t := range some {
@@ -221,7 +223,7 @@ func (s *Routes) liveEndpoints(ctx context.Context, some []*troubled) (map[postr
 	return live, err
 }
 
-// viewTroubled returns an endpoint that needs a person in the form of a response.
+// viewTroubled returns an endpoint that needs a person, in the form of a response.
 func viewTroubled(t *troubled, e postrider.Endpoint) apitypes.TroubledEndpoint {
 	return apitypes.TroubledEndpoint{
 		Endpoint: e.ID, Account: e.Account, URL: e.URL, Description: e.Description, Status: e.Status, Reasons: t.reasons,
@@ -231,7 +233,7 @@ func viewTroubled(t *troubled, e postrider.Endpoint) apitypes.TroubledEndpoint {
 	}
 }
 
-// of returns the entry of an endpoint.
+// of returns the entry of an endpoint, and makes the entry if necessary.
 func of(found map[postrider.EndpointID]*troubled, id postrider.EndpointID) *troubled {
 	if found[id] == nil {
 		found[id] = &troubled{endpoint: id}
@@ -239,7 +241,7 @@ func of(found map[postrider.EndpointID]*troubled, id postrider.EndpointID) *trou
 	return found[id]
 }
 
-// addFailing adds the endpoints that fail, and returns how many circuits are open.
+// addFailing adds the endpoints that fail. It returns the number of open circuits.
 func (s *Routes) addFailing(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID, now time.Time) (open int, _ error) {
 	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Failing: true, Account: account, Limit: maxFailing})
 	if err != nil {
@@ -259,8 +261,8 @@ func (s *Routes) addFailing(ctx context.Context, found map[postrider.EndpointID]
 	return open, nil
 }
 
-// addDisabled adds the endpoints that were disabled for their failures, by the health that
-// was recorded last. An endpoint that a person disabled needs no other person.
+// addDisabled adds the endpoints that were disabled for their failures, by their last recorded
+// health. An endpoint that a person disabled is not added.
 func (s *Routes) addDisabled(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	endpoints, err := s.Store.Endpoints(ctx, store.EndpointQuery{
 		Account: account, Status: postrider.EndpointDisabled, Health: postrider.HealthDisabled, Paging: store.Paging{Limit: maxDisabled},
@@ -272,15 +274,16 @@ func (s *Routes) addDisabled(ctx context.Context, found map[postrider.EndpointID
 	return err
 }
 
-// addWaiting adds the endpoints with a delivery that has been due for long although the
-// endpoint is enabled and does not fail: it throttles, or its window or rate is too small
-// for the events that are published to it.
+// addWaiting adds the endpoints that have had a due delivery for long, although they are enabled
+// and do not fail. The causes are that the endpoint throttles, or that its window or rate is too
+// small for its events.
 func (s *Routes) addWaiting(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID) error {
 	due, err := s.dueFor(ctx, account)
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	for _, status := range []postrider.EndpointStatus{postrider.EndpointPaused, postrider.EndpointDisabled} { // a person holds these
+	// a person stopped these endpoints
+	for _, status := range []postrider.EndpointStatus{postrider.EndpointPaused, postrider.EndpointDisabled} {
 		held, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, Status: status, Paging: store.Paging{Limit: maxWaiting}})
 		if err != nil {
 			return err
@@ -298,10 +301,10 @@ func (s *Routes) addWaiting(ctx context.Context, found map[postrider.EndpointID]
 	return nil
 }
 
-// dueFor returns the endpoints with a delivery that has been due for long, and for how
-// long. The queue is not sorted by account. So for one account backlogs of endpoints are
-// read, but only if the backlog of the account has such a delivery, and only as many as the
-// list has rows: those of the endpoints with the most pending deliveries.
+// dueFor returns, for each endpoint that has had a due delivery for long, for how long. The queue
+// is not sorted by account. So for one account, dueFor reads the backlogs of single endpoints. It
+// does so only if the backlog of the account has such a delivery, and only for the maxTroubled
+// endpoints with the most pending deliveries.
 func (s *Routes) dueFor(ctx context.Context, account postrider.AccountID) (map[postrider.EndpointID]time.Duration, error) {
 	due := map[postrider.EndpointID]time.Duration{}
 	note := func(id postrider.EndpointID, span time.Duration) {
@@ -316,7 +319,8 @@ func (s *Routes) dueFor(ctx context.Context, account postrider.AccountID) (map[p
 		}
 		return due, err
 	}
-	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Most: 1}) // only for DueFor
+	// only DueFor is needed
+	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Most: 1})
 	if err != nil || all.DueFor < waitingForLong {
 		return nil, err
 	}
@@ -354,7 +358,8 @@ func (s *Routes) addDead(ctx context.Context, found map[postrider.EndpointID]*tr
 	}
 	for i, g := range groups.Items {
 		t := of(found, g.Endpoint)
-		// The groups of an endpoint follow each other, so only the last one's may go on.
+		// The groups of one endpoint follow each other. So only the last endpoint of the page can
+		// have more groups.
 		t.more = t.more || g.Count == store.MaxGroupCount || groups.Next != "" && i == len(groups.Items)-1
 		if t.letters == 0 {
 			t.reasons = append(t.reasons, reasonDead)

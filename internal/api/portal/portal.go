@@ -1,5 +1,5 @@
-// Package portal is the part of the API that serves the settings of the customer portal. Its logo is
-// encoded again, so that nothing but pixels reaches a browser.
+// Package portal is the part of the API that serves the settings of the customer portal. A logo is
+// decoded and encoded again, so that a browser gets only its pixels.
 package portal
 
 import (
@@ -29,8 +29,8 @@ import (
 // Routes serves the settings of the customer portal.
 type Routes struct{ Store store.PortalSettings }
 
-// Register registers the routes of the portal's settings. Every caller that sees a page
-// may read them.
+// Register registers the routes of the portal's settings. Every caller that may see a page may read
+// the settings.
 func (s *Routes) Register(rt *rest.Router) {
 	admin, read := postrider.ScopeAdmin, postrider.ScopeWebhooksRead
 	rest.Handle(rt, rest.Route{
@@ -68,7 +68,7 @@ const (
 	maxFrameOrigins = 16
 	maxLogo         = 64 << 10 // bytes
 	maxLogoSide     = 512      // pixels
-	// minContrast is the contrast that text needs (WCAG 2.2, 1.4.3).
+	// minContrast is the smallest contrast that text may have (WCAG 2.2, 1.4.3).
 	minContrast = 4.5
 )
 
@@ -88,7 +88,7 @@ func (s *Routes) getPortal(ctx context.Context, _ *rest.None) (*rest.Reply[apity
 	return rest.RespondWith(viewPortal)(s.Store.Portal(ctx))
 }
 
-// setPortal replaces the settings. All faults are reported together.
+// setPortal replaces the settings. It reports all faults together.
 func (s *Routes) setPortal(ctx context.Context, _ *rest.None, body apitypes.PortalUpdate) (*rest.Reply[apitypes.Portal], error) {
 	p := postrider.Portal{Name: body.Name, Colour: strings.ToLower(body.Colour)}
 	faults := []error{rest.CheckText("name", body.Name, maxPortalName), checkColour(p.Colour)}
@@ -113,7 +113,7 @@ func (s *Routes) setPortal(ctx context.Context, _ *rest.None, body apitypes.Port
 	if err != nil {
 		return nil, err
 	}
-	p.Logo = was.Logo // PutPortal leaves it
+	p.Logo = was.Logo // PutPortal does not change the logo
 	rest.InfoOf(ctx).Changed(viewPortal(was), viewPortal(p))
 	if err := s.Store.PutPortal(ctx, p); err != nil {
 		return nil, err
@@ -121,9 +121,9 @@ func (s *Routes) setPortal(ctx context.Context, _ *rest.None, body apitypes.Port
 	return rest.RespondWith(viewPortal)(s.Store.Portal(ctx))
 }
 
-// isOrigin reports whether the text is an https origin as browsers write it: a host,
-// perhaps a port, and nothing else. It becomes part of the Content-Security-Policy, in
-// which a wildcard or a space would have a meaning.
+// isOrigin reports whether the text is an https origin as browsers write it: a host, optionally
+// with a port. The origin becomes part of the Content-Security-Policy, where a wildcard or a space
+// would have a meaning.
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || "https://"+u.Host != text || u.Port() == "443" || strings.HasSuffix(u.Host, ":") {
@@ -140,7 +140,7 @@ func isOrigin(text string) bool {
 	return !strings.ContainsFunc(u.Host, strange)
 }
 
-// checkOptions refuses names that are no policy option, and repeated ones.
+// checkOptions refuses names that are not policy options, and repeated names.
 func checkOptions(names []string) error {
 	var faults []error
 	for i, name := range names {
@@ -156,9 +156,9 @@ func checkOptions(names []string) error {
 	return errors.Join(faults...)
 }
 
-// checkColour refuses a text that is no #rrggbb, and colours on which white text is hard
-// to read. Pages write white on the accent, and the accent on white, which has the same
-// contrast; dark pages lighten the accent.
+// checkColour refuses a text that is not #rrggbb, and a colour on which white text is hard to read.
+// Pages write white text on the accent colour, and text of that colour on white, which has the same
+// contrast. Dark pages lighten the accent colour.
 func checkColour(colour string) error {
 	if colour == "" {
 		return nil
@@ -199,9 +199,8 @@ func (s *Routes) setLogo(ctx context.Context, _ *rest.None, body apitypes.LogoUp
 	return rest.Respond(viewLogo(image)), nil
 }
 
-// cleanPNG decodes a PNG and encodes its pixels again, so that nothing but pixels reaches
-// a browser. The size is checked before the pixels are decoded: a small file can have
-// billions of them.
+// cleanPNG decodes a PNG and encodes its pixels again, so that a browser gets only pixels. It
+// checks the dimensions before it decodes, because a small file can declare billions of pixels.
 func cleanPNG(file []byte) ([]byte, error) {
 	if len(file) > maxLogo {
 		return nil, rest.TooLong("png", maxLogo, fmt.Sprintf("must be at most %d bytes", maxLogo))
@@ -227,7 +226,7 @@ func cleanPNG(file []byte) ([]byte, error) {
 	return clean.Bytes(), nil
 }
 
-// deleteLogo removes the logo. Without one it succeeds, too.
+// deleteLogo removes the logo. It also succeeds if there is no logo.
 func (s *Routes) deleteLogo(ctx context.Context, _ *rest.None) (*rest.None, error) {
 	return nil, s.Store.PutLogo(ctx, nil)
 }

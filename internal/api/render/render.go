@@ -1,5 +1,5 @@
-// Package render turns values of the domain into those of responses, where several features show
-// the same. What one feature alone shows is in its own folder.
+// Package render turns domain values into response values that several features use. A value that
+// only one feature uses is converted in that feature's folder.
 package render
 
 import (
@@ -16,7 +16,7 @@ import (
 // Instant returns a time in the form of a response.
 func Instant(t time.Time) apitypes.Time { return apitypes.Time{Time: t} }
 
-// TimeOrNull is instant for an optional time: the zero time becomes null.
+// TimeOrNull is [Instant] for an optional time: the zero time becomes null.
 func TimeOrNull(t time.Time) *apitypes.Time {
 	if t.IsZero() {
 		return nil
@@ -24,9 +24,9 @@ func TimeOrNull(t time.Time) *apitypes.Time {
 	return &apitypes.Time{Time: t}
 }
 
-// OrNull returns a pointer to the value; nil, which is null in JSON, for the
-// zero value. Responses have all their fields, so that a client can tell "none" from
-// "this server does not know the field".
+// OrNull returns a pointer to the value, or nil for the zero value. nil is null in JSON. A response
+// has null instead of leaving a field out, so that a client can tell "no value" from "this server
+// does not know the field".
 func OrNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -44,10 +44,10 @@ func Header(fields []postrider.HeaderField) []apitypes.RequestHeader {
 	return view
 }
 
-// failureBody is how many bytes of a response body a last failure shows.
+// failureBody is the number of bytes of the response body that a last failure shows.
 const failureBody = 200
 
-// Failure returns a failed request in the form of a response; null: it is zero.
+// Failure returns a failed attempt in the form of a response; null: the attempt is zero.
 func Failure(a postrider.Attempt) *apitypes.LastFailure {
 	if a.Delivery.IsZero() {
 		return nil
@@ -63,7 +63,7 @@ func Failure(a postrider.Attempt) *apitypes.LastFailure {
 	return view
 }
 
-// whole returns a text without the part of a character at its end.
+// whole returns the text without an incomplete character at its end.
 func whole(text []byte) []byte {
 	for cut := range min(len(text), utf8.UTFMax) {
 		if utf8.Valid(text[:len(text)-cut]) {
@@ -79,7 +79,7 @@ type FailureStore interface {
 	LastFailures(ctx context.Context, ids ...postrider.EndpointID) ([]postrider.Attempt, error)
 }
 
-// LastFailures returns the last failures of endpoints, by their ids.
+// LastFailures returns the last failures of endpoints, by endpoint id.
 func LastFailures(ctx context.Context, s FailureStore, ids ...postrider.EndpointID) (map[postrider.EndpointID]*apitypes.LastFailure, error) {
 	of := map[postrider.EndpointID]*apitypes.LastFailure{}
 	if len(ids) == 0 {
@@ -92,8 +92,8 @@ func LastFailures(ctx context.Context, s FailureStore, ids ...postrider.Endpoint
 	return of, err
 }
 
-// BodyText returns the response body of an attempt as text, and whether it is text: UTF-8, or
-// in the charset that its head declares.
+// BodyText returns the response body of an attempt as text. The boolean is false if the body is not
+// text: it is neither UTF-8 nor in a charset that the response head declares.
 func BodyText(a postrider.Attempt) (string, bool) {
 	if utf8.Valid(a.ResponseBody) {
 		return string(a.ResponseBody), true
@@ -103,7 +103,8 @@ func BodyText(a postrider.Attempt) (string, bool) {
 		if !strings.EqualFold(name, "Content-Type") {
 			continue
 		}
-		_, params, _ := mime.ParseMediaType(strings.TrimSpace(value)) // none of a value that cannot be read
+		// params is nil if the value cannot be parsed
+		_, params, _ := mime.ParseMediaType(strings.TrimSpace(value))
 		switch strings.ToLower(params["charset"]) {
 		case "iso-8859-1", "latin1", "windows-1252":
 			return latin(a.ResponseBody), true
@@ -112,12 +113,12 @@ func BodyText(a postrider.Attempt) (string, bool) {
 	return "", false
 }
 
-// windows has the characters that windows-1252 has from 0x80 to 0x9f. Servers that declare
-// iso-8859-1 mean it, too: the Encoding Standard reads both alike.
+// windows has the characters that windows-1252 assigns to the bytes 0x80 to 0x9f. It also applies
+// to a server that declares iso-8859-1: the Encoding Standard treats both names as windows-1252.
 var windows = []rune("\u20ac\u0081\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\u008d\u017d\u008f" +
 	"\u0090\u2018\u2019\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\u009d\u017e\u0178")
 
-// latin decodes windows-1252.
+// latin decodes text in windows-1252.
 func latin(text []byte) string {
 	var out strings.Builder
 	for _, b := range text {

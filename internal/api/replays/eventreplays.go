@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/api/rest"
 )
 
-// eventReplayRate is how many deliveries of an event are replayed in a second, unless the
-// request says otherwise: faster than other replays, since few events have many.
+// eventReplayRate is the default number of deliveries of an event that are replayed per second. It
+// is higher than for other replays, because few events have many deliveries.
 const eventReplayRate = 500
 
 func (s *Routes) registerEventReplays(rt *rest.Router) {
@@ -25,7 +25,7 @@ func (s *Routes) registerEventReplays(rt *rest.Router) {
 }
 
 // replayEvent creates a replay job for the last delivery of the event to each endpoint. An event
-// may have a hundred thousand of them, more than one request can replay in time.
+// may have a hundred thousand deliveries, which one request cannot replay in time.
 func (s *Routes) replayEvent(ctx context.Context, in *rest.EventPath, body apitypes.EventReplay) (*rest.Reply[apitypes.Replay], error) {
 	e, err := s.Names.Event(ctx, in.Event)
 	if err != nil {
@@ -46,8 +46,8 @@ func (s *Routes) replayEvent(ctx context.Context, in *rest.EventPath, body apity
 	return rest.RespondWith(viewReplayAlone(nil))(s.startReplay(ctx, job))
 }
 
-// checkEnded refuses a status filter that selects pending or unknown
-// deliveries. Empty selects all that have ended.
+// checkEnded refuses a status filter that selects pending deliveries or is unknown. An empty filter
+// selects all deliveries that have ended.
 func checkEnded(field string, status postrider.Status) error {
 	switch status {
 	case "", postrider.Delivered, postrider.Dead, postrider.Cancelled, postrider.Skipped:

@@ -1,5 +1,6 @@
-// Package replays is the part of the API that serves replay jobs, which replay or discard all
-// deliveries that a filter selects. A job belongs to the account of what its filter names.
+// Package replays is the part of the API that serves replay jobs. A job replays or discards all
+// deliveries that its filter selects. It belongs to the account that the filter names, or to the
+// account of the endpoint or event that the filter names.
 package replays
 
 import (
@@ -49,7 +50,8 @@ type Routes struct {
 
 	Store    Store
 	Replayer Replayer
-	// Retention is for how long the server keeps what accounts may keep for a shorter time.
+	// Retention has the days for which the server keeps events, attempts, bodies and idempotency
+	// keys. An account may set fewer days.
 	Retention postrider.AccountRetention
 }
 
@@ -83,7 +85,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	} {
 		codes := []string{"replay_done", "replay_failed", "replay_cancelled"}
 		if verb == "cancel" {
-			codes = codes[:2] // cancelled twice is no fault
+			codes = codes[:2] // cancelling twice is no fault
 		}
 		rest.Handle(rt, rest.Route{
 			Name: verb + "-replay", Path: "POST /replays/{replay}/" + verb,
@@ -97,12 +99,12 @@ func (s *Routes) Register(rt *rest.Router) {
 }
 
 const (
-	// defaultReplayRate and maxReplayRate are deliveries a second.
+	// defaultReplayRate and maxReplayRate are numbers of deliveries per second.
 	defaultReplayRate = 100
 	maxReplayRate     = 5000
-	// maxReplayJobs is how many jobs of an account may run at once; paused ones are not counted.
+	// maxReplayJobs is the largest number of running jobs of an account. Paused jobs do not count.
 	maxReplayJobs = 100
-	// A count of matches stops after maxCount or countTime.
+	// A count of matches stops at maxCount matches or after countTime.
 	maxCount  = 10_000
 	countTime = time.Second
 )
@@ -130,8 +132,8 @@ func viewCount(c postrider.ReplayCount, keptSince *apitypes.Time) apitypes.Repla
 	return apitypes.ReplayCount{Matches: c.Matches, Exact: c.Exact, KeptSince: keptSince}
 }
 
-// viewReplayAlone returns viewReplay with the results of the job's deliveries, and with the time
-// that keptSince returned.
+// viewReplayAlone returns a function that is viewReplay with the results of the job's deliveries,
+// and with the time from [Routes.keptSince].
 func viewReplayAlone(keptSince *apitypes.Time) func(postrider.ReplayJob) apitypes.Replay {
 	return func(j postrider.ReplayJob) apitypes.Replay {
 		view := viewReplay(j)
@@ -144,7 +146,7 @@ func viewReplayAlone(keptSince *apitypes.Time) func(postrider.ReplayJob) apitype
 	}
 }
 
-// respondReplay responds with a stored job.
+// respondReplay responds with the stored job.
 func (s *Routes) respondReplay(ctx context.Context, id postrider.ReplayID) (*rest.Reply[apitypes.Replay], error) {
 	job, err := s.findReplay(ctx, id)
 	if err != nil {
@@ -154,13 +156,14 @@ func (s *Routes) respondReplay(ctx context.Context, id postrider.ReplayID) (*res
 	return rest.RespondWith(viewReplayAlone(keptSince))(job, err)
 }
 
-// keptSince returns the time, as of the job's creation, before which deliveries and the data of
-// events may be deleted; null: the job loses nothing by that. It follows from the retention, and
-// not from what is stored: one dead letter keeps an event for months of a time of which all else
-// is gone.
+// keptSince returns a time, counted back from the creation of the job: retention may have deleted
+// deliveries and data of events that are older. null: the job misses nothing. The time follows from
+// the retention settings and not from the stored rows, because one dead letter can keep an event
+// long after other events of its day are deleted.
 //
-// An event that is named was found. Unresolved dead letters keep their events, so a job for them
-// alone gets the time only if its range has ended before.
+// If the filter names an event, the event exists, so the job misses nothing. Unresolved dead
+// letters keep their events. So a job only for dead letters misses something only if its range ends
+// before the time.
 func (s *Routes) keptSince(ctx context.Context, job postrider.ReplayJob) (*apitypes.Time, error) {
 	f, days, begins := job.Filter, min(s.Retention.Events, s.Retention.Attempts), job.Filter.From
 	if job.Action != postrider.ActionReplay || !f.Event.IsZero() {
@@ -190,13 +193,14 @@ type ReplayPath struct {
 	Replay string `path:"replay"`
 }
 
-// createReplay stores a new job, and wakes the runner of this node.
+// createReplay stores a new job, and wakes the replay runner of this node.
 func (s *Routes) createReplay(ctx context.Context, _ *rest.None, body apitypes.ReplayCreate) (*rest.Reply[apitypes.Replay], error) {
 	job, err := s.requestedReplay(ctx, body)
 	if err != nil {
 		return nil, err
 	}
-	keptSince, err := s.keptSince(ctx, job) // first, since an error must not hide a job that was stored
+	// before the write: an error after it would hide the stored job
+	keptSince, err := s.keptSince(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +228,7 @@ func (s *Routes) startReplay(ctx context.Context, job postrider.ReplayJob) (post
 	return s.findReplay(ctx, job.ID)
 }
 
-// countReplay counts what createReplay would select.
+// countReplay counts the deliveries that createReplay would select.
 func (s *Routes) countReplay(ctx context.Context, _ *rest.None, body apitypes.ReplayCreate) (*rest.Reply[apitypes.ReplayCount], error) {
 	job, err := s.requestedReplay(ctx, body)
 	if err != nil {
@@ -241,7 +245,7 @@ func (s *Routes) countReplay(ctx context.Context, _ *rest.None, body apitypes.Re
 	return rest.Respond(viewCount(count, keptSince)), nil
 }
 
-// requestedReplay returns the job that the body describes. It has an id and is not stored.
+// requestedReplay returns the job that the body describes. The job has an id, but is not stored.
 func (s *Routes) requestedReplay(ctx context.Context, body apitypes.ReplayCreate) (job postrider.ReplayJob, err error) {
 	job = s.newReplay(ctx, body)
 	job.Filter, err = s.replayFilter(ctx, body)
@@ -255,7 +259,7 @@ func (s *Routes) requestedReplay(ctx context.Context, body apitypes.ReplayCreate
 	return job, err
 }
 
-// newReplay returns a job of the caller without a filter.
+// newReplay returns a job of the caller that has no filter yet.
 func (s *Routes) newReplay(ctx context.Context, body apitypes.ReplayCreate) postrider.ReplayJob {
 	return postrider.ReplayJob{
 		ID: store.NewID[postrider.ReplayID](s.IDs), CreatedAt: s.Clock.Wall(),
@@ -271,8 +275,8 @@ func checkReplayRate(perSecond int) error {
 	return nil
 }
 
-// replayFilter returns the filter of a job. The job belongs to the account of the endpoint or
-// the event that it names, so that callers of that account see it.
+// replayFilter returns the filter of a job. If the filter names an endpoint or an event, the filter
+// gets the account of that object, so that callers of the account see the job.
 func (s *Routes) replayFilter(ctx context.Context, body apitypes.ReplayCreate) (f postrider.ReplayFilter, err error) {
 	account, endpoint, err := s.Names.Scope(ctx, body.Account, body.Endpoint)
 	event, eventErr := rest.Filtered[postrider.EventID]("event", body.Event)
@@ -326,11 +330,11 @@ func checkReplayFilter(f postrider.ReplayFilter) (err error) {
 	return err
 }
 
-// endReasons are the reasons of deliveries that are dead, cancelled or skipped.
+// endReasons are the reasons that dead, cancelled and skipped deliveries can have.
 var endReasons = append(slices.Clip(postrider.DeadReasons),
 	postrider.ReasonEndpointDisabled, postrider.ReasonBacklogFull, postrider.ReasonEndpointDeleted, postrider.ReasonCancelled)
 
-// countMatches counts the matches of a job, up to maxCount and for countTime.
+// countMatches counts the matches of a job. It stops at maxCount matches or after countTime.
 func (s *Routes) countMatches(ctx context.Context, job postrider.ReplayJob) (count postrider.ReplayCount, err error) {
 	begun := time.Now()
 	for count.Matches < maxCount && time.Since(begun) < countTime {
@@ -377,7 +381,7 @@ func (s *Routes) findReplay(ctx context.Context, id postrider.ReplayID) (postrid
 	return store.First(s.Store.ReplayJobs(ctx, store.ReplayJobQuery{Account: rest.InfoOf(ctx).Caller.Account, ID: id}))
 }
 
-// replayEnded is the conflict for a job that has ended. It says what to do instead.
+// replayEnded returns the conflict for a job that has ended. Its text says what to do instead.
 func replayEnded(status postrider.ReplayStatus) error {
 	if status == postrider.ReplayDone {
 		return rest.Conflict("replay_done",

@@ -1,5 +1,5 @@
 // Package search is the part of the API that finds objects by an id, a key or a part of a name. It
-// finds nothing that the caller may not see.
+// returns only objects that the caller may see.
 package search
 
 import (
@@ -37,7 +37,7 @@ type Routes struct {
 	Store Store
 }
 
-// Register registers the route that finds an object by any of its names.
+// Register registers the search route.
 func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "search", Path: "GET /search",
@@ -50,7 +50,8 @@ func (s *Routes) Register(rt *rest.Router) {
 // maxHits is the largest number of hits of a search.
 const maxHits = 20
 
-// listHits searches. An id names one object, so there is nothing else to look for.
+// listHits searches for a text. If the text is an id, it names one object, and listHits searches no
+// further.
 func (s *Routes) listHits(ctx context.Context, in *struct {
 	Q string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
 },
@@ -73,8 +74,8 @@ func (s *Routes) listHits(ctx context.Context, in *struct {
 	return rest.Respond(hits), nil
 }
 
-// hitOfID finds the object of an id. The functions that find objects check that the
-// caller may see them.
+// hitOfID finds the object with the id. The functions that it calls check that the caller may see
+// the object.
 func (s *Routes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, error) {
 	prefix, _, _ := strings.Cut(id, "_")
 	switch prefix {
@@ -101,7 +102,7 @@ func (s *Routes) hitOfID(ctx context.Context, id string) (apitypes.SearchHit, er
 	return apitypes.SearchHit{}, postrider.ErrNotFound
 }
 
-// hitWith is [rest.RespondWith] for a hit.
+// hitWith is [rest.RespondWith] for a search hit.
 func hitWith[V any](view func(V) apitypes.SearchHit) func(V, error) (apitypes.SearchHit, error) {
 	return func(v V, err error) (apitypes.SearchHit, error) {
 		if err != nil {
@@ -155,15 +156,16 @@ func keyHit(k postrider.APIKey) apitypes.SearchHit {
 	}
 }
 
-// foundBy has the name of each [store.FoundBy].
+// foundBy has the name of each [store.FoundBy] in responses.
 var foundBy = map[store.FoundBy]string{
 	store.FoundBySecret: "secret", store.FoundByIdempotencyKey: "idempotency_key",
 	store.FoundByOrderingKey: "ordering_key", store.FoundByName: "name",
 }
 
-// hitsOfText finds objects by other texts than their own id: first by a key or the id of a
-// secret, then the account with this uid, then other accounts, event types and endpoints by a
-// name. Many endpoints may have a customer's name in their URL, so accounts go before them.
+// hitsOfText finds objects by texts other than their own id. The order is: objects found by a key
+// or by the id of a secret, the account whose uid is the text, other accounts, event types,
+// endpoints. Accounts come before endpoints, because many endpoints may have a customer's name in
+// their URL.
 func (s *Routes) hitsOfText(ctx context.Context, text string) (apitypes.SearchHits, error) {
 	hits := apitypes.SearchHits{Data: []apitypes.SearchHit{}}
 	secret, err := postrider.ParseID[postrider.SecretID](text)
@@ -214,7 +216,7 @@ func (s *Routes) hitsOfText(ctx context.Context, text string) (apitypes.SearchHi
 	return hits, nil
 }
 
-// exactFirst puts the account whose uid is the text before the other accounts.
+// exactFirst moves the account whose uid is the text to the front of the accounts.
 func (s *Routes) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
 	exact, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
 	caller := rest.InfoOf(ctx).Caller.Account
@@ -228,8 +230,8 @@ func (s *Routes) exactFirst(ctx context.Context, text string, accounts []apitype
 	return slices.Insert(accounts, 0, accountHit("uid")(exact)), nil
 }
 
-// divide returns at most n hits of several kinds. While there is too little room, a kind gets no
-// more than a third of it that others can use.
+// divide returns at most n hits of several kinds. If there are more hits, each kind gets an equal
+// share of n, and the room that a kind does not need goes to the others.
 func divide(n int, kinds ...[]apitypes.SearchHit) (hits []apitypes.SearchHit) {
 	n = max(n, 0)
 	taken := make([]int, len(kinds))
@@ -251,8 +253,8 @@ func divide(n int, kinds ...[]apitypes.SearchHit) (hits []apitypes.SearchHit) {
 	return hits
 }
 
-// hitsOf reads the objects that the store found. Those whose partition has been dropped are
-// left out.
+// hitsOf reads the objects that the store found. It leaves out objects whose partition has been
+// dropped.
 func (s *Routes) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.SearchHit, error) {
 	hits := []apitypes.SearchHit{}
 	for _, f := range found[:min(len(found), maxHits)] {
@@ -268,8 +270,9 @@ func (s *Routes) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.Se
 	return hits, nil
 }
 
-// findPaths finds the endpoints whose path has the text from a slash on, without those that
-// were found already. A text that begins with a slash was looked for as a path.
+// findPaths finds the endpoints that have the text in their URL path directly after a slash. It
+// leaves out the endpoints in found. If the text itself begins with a slash, the store has already
+// searched for it as a path.
 func (s *Routes) findPaths(ctx context.Context, text string, found []store.Found) ([]store.Found, error) {
 	if strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
 		return nil, nil
@@ -278,7 +281,7 @@ func (s *Routes) findPaths(ctx context.Context, text string, found []store.Found
 	return slices.DeleteFunc(paths, func(f store.Found) bool { return f.By != store.FoundByName || slices.Contains(found, f) }), err
 }
 
-// hitOf reads the object that the store found.
+// hitOf reads one object that the store found.
 func (s *Routes) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, error) {
 	switch by := foundBy[f.By]; {
 	case !f.Event.IsZero():
@@ -290,8 +293,8 @@ func (s *Routes) hitOf(ctx context.Context, f store.Found) (apitypes.SearchHit, 
 	}
 }
 
-// typesLike finds the event types of the catalogue that begin with the text. The list is
-// sorted by name, so they follow the text without a gap.
+// typesLike finds the event types of the catalogue that begin with the text. The list of event
+// types is sorted by name, so these types directly follow the text in the list.
 func (s *Routes) typesLike(ctx context.Context, text string) (hits []apitypes.SearchHit, err error) {
 	if len(text) > 128 {
 		return nil, nil

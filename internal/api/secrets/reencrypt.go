@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/api/rest"
 )
 
-// registerReencryption registers the route that encrypts stored values again.
+// registerReencryption registers the route that encrypts stored values again with the newest key.
 func (s *Routes) registerReencryption(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "reencrypt-secrets", Path: "POST /secrets/reencrypt",
@@ -18,7 +18,7 @@ func (s *Routes) registerReencryption(rt *rest.Router) {
 	}, s.reencrypt)
 }
 
-// reencrypt performs one step and returns the progress.
+// reencrypt makes one step of the re-encryption and returns the progress.
 func (s *Routes) reencrypt(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.Reencrypted], error) {
 	done, err := s.Reencrypter.Reencrypt(ctx)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package secrets is the part of the API that serves the secrets of endpoints, and their public keys
-// to everybody.
+// Package secrets is the part of the API that serves the secrets of endpoints. It serves their
+// public keys to everybody.
 //
-// An endpoint can always sign in every scheme of its policy: what would end that is refused. No
-// response has a private key.
+// An endpoint can always sign in every signature scheme of its policy: a change that would prevent
+// this is refused. No response has a private key.
 package secrets
 
 import (
@@ -46,9 +46,9 @@ type Vault interface {
 // Reencrypter encrypts the stored secrets and credentials again with the newest
 // encryption key.
 type Reencrypter interface {
-	// Reencrypt works for some seconds. It returns Done false if values with
-	// older keys remain; the client then repeats the request. A repeated call
-	// continues with the remaining values.
+	// Reencrypt works for some seconds. The field Done of its result is false if values with older
+	// keys remain. The client then repeats the request, and the next call continues with the
+	// remaining values.
 	Reencrypt(ctx context.Context) (apitypes.Reencrypted, error)
 }
 
@@ -61,8 +61,8 @@ type Routes struct {
 	Reencrypter Reencrypter
 }
 
-// Register registers the routes of an endpoint's secrets. Those that show texts need a
-// scope of their own.
+// Register registers the routes of an endpoint's secrets. The routes that show stored texts need
+// the scope secrets:read.
 func (s *Routes) Register(rt *rest.Router) {
 	write := postrider.ScopeEndpointsWrite
 	rest.Handle(rt, rest.Route{
@@ -99,27 +99,25 @@ func (s *Routes) Register(rt *rest.Router) {
 }
 
 const (
-	// After a rotation the old secrets stay valid for the overlap.
+	// defaultOverlap is the time for which the old secrets stay valid after a rotation.
 	defaultOverlap = 24 * time.Hour
-	// maxSecrets is the largest number of secrets that a request can give a new
-	// endpoint.
+	// maxSecrets is the largest number of secrets in the request for a new endpoint.
 	maxSecrets = 5
-	// maxValid is the largest number of valid secrets of one endpoint. Each of
-	// them signs every request, so each makes the requests larger.
+	// maxValid is the largest number of valid secrets of one endpoint. Every valid secret signs
+	// each request, so each one makes requests larger.
 	maxValid = 10
 )
 
-// The types of a secret. The key of a text secret is its characters, and it
-// signs by HMAC too.
+// The types of a secret. A text secret uses its characters as the key. Like an hmac secret, it
+// signs by HMAC.
 const (
 	typeHMAC    = "hmac"
 	typeText    = "text"
 	typeEd25519 = "ed25519"
 )
 
-// viewSecret returns a secret in the form of a response. The text is its plain
-// text. It is not used for a private key: a response shows only the public
-// half.
+// viewSecret returns a secret in the form of a response. text is the plain text of the secret. For
+// a private key, text is ignored and the response has only the public key.
 func viewSecret(s postrider.Secret, text string) apitypes.Secret {
 	view := apitypes.Secret{
 		ID: s.ID, Type: typeEd25519, PublicKey: render.OrNull(s.Public),
@@ -141,8 +139,8 @@ type SecretPath struct {
 	Secret string `path:"secret"`
 }
 
-// listSecrets shows the secrets of an endpoint with their texts, so that an
-// owner can configure a receiver again. Private keys are not shown.
+// listSecrets shows the secrets of an endpoint with their texts, so that an owner can set up a
+// receiver again. It shows no private keys.
 func (s *Routes) listSecrets(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.List[apitypes.Secret]], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
@@ -168,7 +166,7 @@ func (s *Routes) secretsOf(ctx context.Context, endpoint string) ([]postrider.Se
 	return s.Store.Secrets(ctx, e.ID)
 }
 
-// shownSecret returns a stored secret with its text. A private key is not decrypted.
+// shownSecret returns a stored secret with its text. It does not decrypt a private key.
 func (s *Routes) shownSecret(ctx context.Context, secret postrider.Secret) (apitypes.Secret, error) {
 	if secret.Public != "" {
 		return viewSecret(secret, ""), nil
@@ -177,9 +175,9 @@ func (s *Routes) shownSecret(ctx context.Context, secret postrider.Secret) (apit
 	return viewSecret(secret, text), err
 }
 
-// listSecretStates lists the secrets of an endpoint without their texts. It decrypts
-// them to tell their types. One that cannot be decrypted is listed as unreadable, so that
-// a person sees which one to rotate.
+// listSecretStates lists the secrets of an endpoint without their texts. It decrypts the secrets to
+// find out their types. A secret that cannot be decrypted is listed as unreadable, so that a person
+// sees which secret to rotate.
 func (s *Routes) listSecretStates(ctx context.Context, in *rest.EndpointPath) (*rest.Reply[apitypes.List[apitypes.SecretState]], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
@@ -205,8 +203,8 @@ func (s *Routes) listSecretStates(ctx context.Context, in *rest.EndpointPath) (*
 	return rest.Respond(result), nil
 }
 
-// revealSecret shows one secret of an endpoint. It is a POST, so that no link and no
-// loaded page shows it again.
+// revealSecret shows one secret of an endpoint. The route is a POST, so that following a link or
+// reloading a page does not show the secret again.
 func (s *Routes) revealSecret(ctx context.Context, in *SecretPath) (*rest.Reply[apitypes.Secret], error) {
 	secrets, err := s.secretsOf(ctx, in.Endpoint)
 	if err != nil {
@@ -227,11 +225,10 @@ func (s *Routes) revealSecret(ctx context.Context, in *SecretPath) (*rest.Reply[
 	return rest.Respond(view), nil
 }
 
-// rotateSecret adds a secret and lets all others expire after the overlap. The
-// new secret alone must be able to sign in every scheme of the endpoint, because after
-// the overlap it is the only one. The check comes before the write: a rotation that
-// ended in an endpoint without a usable secret could not be undone, since the old
-// secrets expire.
+// rotateSecret adds a secret and lets all other secrets expire after the overlap. The new secret
+// must be able to sign in every scheme of the endpoint, because after the overlap it is the only
+// secret. This is checked before the write, because a rotation cannot be undone: the old secrets
+// expire.
 func (s *Routes) rotateSecret(ctx context.Context, in *rest.EndpointPath, body apitypes.SecretRotation) (*rest.Reply[apitypes.Secret], error) {
 	overlap, key, err := readRotation(body)
 	if err != nil {
@@ -248,7 +245,8 @@ func (s *Routes) rotateSecret(ctx context.Context, in *rest.EndpointPath, body a
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Policy.CheckSecrets([]postrider.Secret{secret}); err != nil { // all others expire
+	// all other secrets expire
+	if err := e.Policy.CheckSecrets([]postrider.Secret{secret}); err != nil {
 		field := "key_type"
 		if body.Secret != "" {
 			field = "secret"
@@ -263,8 +261,8 @@ func (s *Routes) rotateSecret(ctx context.Context, in *rest.EndpointPath, body a
 	return rest.Respond(viewSecret(secret, key.Text())), nil
 }
 
-// readRotation returns the overlap and the new secret of a rotation. Without a
-// secret in the request, it makes a random one.
+// readRotation returns the overlap and the new secret of a rotation. If the request has no secret,
+// it makes a random one.
 func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, error) {
 	overlap := defaultOverlap
 	if r.OverlapMS != nil {
@@ -283,20 +281,20 @@ func readRotation(r apitypes.SecretRotation) (time.Duration, signature.Secret, e
 	return overlap, keys[0], nil
 }
 
-// checkOthers refuses a rotation that would exceed maxValid or repeat a valid
-// secret. It is no exact limit: two concurrent rotations may both pass it. That is
-// harmless, since the limit only keeps the headers of requests small.
+// checkOthers refuses a rotation that would exceed maxValid, or that repeats a valid secret. The
+// limit is not exact: two concurrent rotations may both pass. That does no harm, because the limit
+// only keeps the headers of requests small.
 func (s *Routes) checkOthers(ctx context.Context, endpoint postrider.EndpointID, overlap time.Duration, key signature.Secret) error {
 	secrets, err := s.Store.Secrets(ctx, endpoint)
 	if err != nil {
 		return err
 	}
-	if overlap > 0 && len(secrets) >= maxValid { // an overlap of 0 revokes them
+	if overlap > 0 && len(secrets) >= maxValid { // an overlap of 0 revokes the other secrets
 		return rest.Conflict("too_many_secrets",
 			fmt.Sprintf("the endpoint has %d secrets that have not expired; an overlap_ms of 0 revokes them", len(secrets)))
 	}
 	for _, secret := range secrets {
-		// A secret that cannot be decrypted is no obstacle: a rotation replaces it.
+		// Skip a secret that cannot be decrypted: a rotation replaces it.
 		if text, err := s.Vault.DecryptSecret(ctx, secret); err == nil && text == key.Text() {
 			return rest.Conflict("secret_exists", "the endpoint has this secret already")
 		}
@@ -304,8 +302,8 @@ func (s *Routes) checkOthers(ctx context.Context, endpoint postrider.EndpointID,
 	return nil
 }
 
-// revokeSecret ends a secret at once. It refuses if the endpoint could not sign
-// its requests afterwards.
+// revokeSecret ends a secret at once. It refuses if the endpoint could then no longer sign its
+// requests.
 func (s *Routes) revokeSecret(ctx context.Context, in *SecretPath) (*rest.None, error) {
 	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
@@ -330,8 +328,8 @@ func (s *Routes) revokeSecret(ctx context.Context, in *SecretPath) (*rest.None, 
 	return nil, nil
 }
 
-// checkLeft refuses to revoke the last secret that a signature scheme of the
-// endpoint can use. The store itself refuses to revoke the very last secret.
+// checkLeft refuses to revoke a secret if a signature scheme of the endpoint would have no secret
+// left. The store itself refuses to revoke the last secret of an endpoint.
 func (s *Routes) checkLeft(ctx context.Context, e postrider.Endpoint, id postrider.SecretID) error {
 	secrets, err := s.Store.Secrets(ctx, e.ID)
 	if err != nil {
@@ -347,23 +345,23 @@ func (s *Routes) checkLeft(ctx context.Context, e postrider.Endpoint, id postrid
 	return nil
 }
 
-// encrypted returns a new secret of the endpoint with the key, encrypted. The
-// time of its id is its creation time.
+// encrypted returns a new encrypted secret of the endpoint with the key. Its creation time is the
+// time in its id.
 func (s *Routes) encrypted(ctx context.Context, endpoint postrider.EndpointID, key signature.Secret) (postrider.Secret, error) {
 	id := store.NewID[postrider.SecretID](s.IDs)
 	secret := postrider.Secret{ID: id, Endpoint: endpoint, Public: key.Public().Text(), CreatedAt: id.Time()}
 	return secret, s.Vault.EncryptSecret(ctx, &secret, key.Text())
 }
 
-// New returns the secrets of a new endpoint, newest first, and their
-// views for the response.
+// New returns the secrets of a new endpoint, newest first, and the same secrets in the form of a
+// response.
 func (s *Routes) New(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret, error) {
 	keys, err := readSecrets(n)
 	if err != nil {
 		return nil, nil, err
 	}
 	secrets, views := make([]postrider.Secret, len(keys)), make([]apitypes.Secret, len(keys))
-	// Oldest first, so that the ids have the order of the secrets.
+	// Make the oldest secret first, so that the ids have the order of the secrets.
 	for i := len(keys) - 1; i >= 0; i-- {
 		if secrets[i], err = s.encrypted(ctx, endpoint, keys[i]); err != nil {
 			return nil, nil, err
@@ -373,8 +371,8 @@ func (s *Routes) New(ctx context.Context, endpoint postrider.EndpointID, n apity
 	return secrets, views, nil
 }
 
-// readSecrets returns the keys that the request gives in secret or in secrets.
-// If it has neither, the result is one new random key.
+// readSecrets returns the keys that the request has in secret or in secrets. If the request has
+// neither, it returns one new random key.
 func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 	texts, field := n.Secrets, func(i int) string { return fmt.Sprintf("secrets[%d]", i) }
 	switch {
@@ -404,7 +402,7 @@ func readSecrets(n apitypes.NewSecrets) ([]signature.Secret, error) {
 	return keys, errors.Join(faults...)
 }
 
-// drawKey returns a random key of the type. Empty: HMAC.
+// drawKey returns a random key of the type. An empty type means hmac.
 func drawKey(keyType string) (signature.Secret, error) {
 	switch keyType {
 	case "", typeHMAC:
@@ -415,7 +413,7 @@ func drawKey(keyType string) (signature.Secret, error) {
 	return signature.Secret{}, rest.Invalid("key_type", postrider.FaultNotAChoice, "must be hmac or ed25519")
 }
 
-// readSecret parses a secret that can sign requests.
+// readSecret parses a secret. It refuses a text that cannot sign requests.
 func readSecret(field, text string) (signature.Secret, error) {
 	key, err := signature.ParseSecret(text)
 	if err != nil {

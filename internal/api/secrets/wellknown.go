@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// wellKnownKeys is the path of the public keys that verify v1a signatures.
-// Receivers read it without an API key. So it is not in the OpenAPI document.
+// wellKnownKeys is the path of the public keys that verify v1a signatures. Receivers read it
+// without an API key, so it is not in the OpenAPI document.
 const wellKnownKeys = "/.well-known/webhook-keys"
 
 // registerPublicKeys registers the route of the public keys.
@@ -21,7 +21,7 @@ func (s *Routes) registerPublicKeys(rt *rest.Router) {
 	rt.HandlePublic("GET "+wellKnownKeys, func(ctx context.Context, r *http.Request) (any, error) { return s.publicKeys(ctx, r) })
 }
 
-// publicKeys returns the page that the query parameters select.
+// publicKeys returns the page of public keys that the query parameters select.
 func (s *Routes) publicKeys(ctx context.Context, r *http.Request) (apitypes.PublicKeys, error) {
 	query, err := publicKeyQuery(r)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Routes) publicKeys(ctx context.Context, r *http.Request) (apitypes.Publ
 	return view, nil
 }
 
-// publicKeyQuery parses the query parameters. It is as strict as huma is for
-// the other routes: an unknown parameter is a fault.
+// publicKeyQuery parses the query parameters. Like huma on the other routes, it refuses an unknown
+// parameter.
 func publicKeyQuery(r *http.Request) (q store.PublicKeyQuery, err error) {
 	if err := rest.CheckURL(r.URL); err != nil {
 		return q, err

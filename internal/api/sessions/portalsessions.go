@@ -16,13 +16,13 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// capability is a capability of a portal session, and its scope.
+// capability is a capability of a portal session, with the scope that it gives.
 type capability struct {
 	name  apitypes.Capability
 	scope postrider.Scope
 }
 
-// capabilities lists all of them, in the order of the document.
+// capabilities lists all capabilities, in the order of the OpenAPI document.
 var capabilities = []capability{
 	{apitypes.CapabilityView, postrider.ScopeWebhooksRead},
 	{apitypes.CapabilityOperate, postrider.ScopeWebhooksOperate},
@@ -30,7 +30,7 @@ var capabilities = []capability{
 	{apitypes.CapabilitySecrets, postrider.ScopeSecretsRead},
 }
 
-// viewSession returns a session in the form of a response, without its hashes.
+// viewSession returns a session without its hashes, in the form of a response.
 func viewSession(s postrider.Session) apitypes.Session {
 	return apitypes.Session{
 		ID: s.ID, Kind: s.Kind, Name: s.Name, Subject: render.OrNull(s.Subject), Key: render.OrNull(s.Key), Account: render.OrNull(s.Account),
@@ -68,9 +68,9 @@ func (s *Sessions) Register(rt *rest.Router) {
 	}, s.revokeSession)
 }
 
-// createPortalSession makes a one-time link. The session has at most the scopes, the
-// account and the life of its caller. A session of one account makes no links, because
-// these would outlive it.
+// createPortalSession makes a one-time link. The session of the link has at most the scopes and the
+// account of its caller, and ends with the caller's key. A session that is bound to an account
+// makes no links, because the sessions of the links would outlive it.
 func (s *Sessions) createPortalSession(ctx context.Context, _ *rest.None, body apitypes.PortalSessionCreate) (*rest.Reply[apitypes.PortalSession], error) {
 	caller := rest.InfoOf(ctx).Caller
 	if !caller.Session.IsZero() && !caller.Account.IsZero() {
@@ -107,8 +107,8 @@ func (s *Sessions) createPortalSession(ctx context.Context, _ *rest.None, body a
 	}), nil
 }
 
-// portalScopes returns the scopes of the capabilities, or of all if none are given. It
-// refuses a capability that the caller itself does not have.
+// portalScopes returns the scopes of the wanted capabilities, or of all capabilities if none are
+// given. It refuses a capability whose scope the caller lacks.
 func portalScopes(caller *postrider.Caller, wanted []apitypes.Capability) ([]postrider.Scope, error) {
 	scopes := []postrider.Scope{postrider.ScopeWebhooksRead}
 	var faults []error
@@ -134,7 +134,7 @@ func portalScopes(caller *postrider.Caller, wanted []apitypes.Capability) ([]pos
 	return scopes, errors.Join(faults...)
 }
 
-// portalLasts returns how long a portal session lasts.
+// portalLasts returns the life time of a portal session.
 func portalLasts(ms *int64) (time.Duration, error) {
 	if ms == nil {
 		return portalTime, nil
@@ -146,8 +146,8 @@ func portalLasts(ms *int64) (time.Duration, error) {
 	return lasts, nil
 }
 
-// checkLocale refuses a text that is no language tag (RFC 5646), such as de or pt-BR.
-// Whether there are pages in that language, only the pages know.
+// checkLocale refuses a text that is not a language tag (RFC 5646), such as de or pt-BR. It does
+// not check whether the pages exist in that language.
 func checkLocale(locale string) error {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
@@ -158,7 +158,7 @@ func checkLocale(locale string) error {
 	return nil
 }
 
-// listSessions lists sessions; ended ones only if the request asks for them.
+// listSessions lists sessions. It lists ended sessions only if the request asks for them.
 func (s *Sessions) listSessions(ctx context.Context, in *struct {
 	Kind    string `query:"kind" enum:"operator,portal"`
 	Account string `query:"account" doc:"Id or uid of the account."`
@@ -180,8 +180,8 @@ func (s *Sessions) listSessions(ctx context.Context, in *struct {
 	return rest.RespondPage(viewSession)(s.Store.Sessions(ctx, query))
 }
 
-// revokeSession ends a session. It stops working at once on this node, and within
-// apikeys.Fresh on the others.
+// revokeSession ends a session. The session stops working at once on this node, and within
+// apikeys.Fresh on other nodes.
 func (s *Sessions) revokeSession(ctx context.Context, in *sessionPath) (*rest.None, error) {
 	id, err := rest.ParseID[postrider.SessionID](in.Session)
 	if err != nil {

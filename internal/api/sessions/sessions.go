@@ -1,4 +1,4 @@
-// Package sessions is the part of the API that logs people in and out, makes the one-time links to the
+// Package sessions is the part of the API that logs people in and out, makes one-time links to the
 // portal, and lists and revokes sessions. No session outlives its key or its account.
 package sessions
 
@@ -20,24 +20,25 @@ import (
 )
 
 const (
-	// operatorTime is how long an operator's session lasts, unless its key ends first. No
-	// session lasts longer.
+	// operatorTime is the life time of an operator's session, which is shorter if its key ends
+	// before. No session lasts longer.
 	operatorTime = 12 * time.Hour
-	// clockDrift is how far the time in an id may be from the store's time, generously.
+	// clockDrift is the largest difference that is assumed between the time in an id and the
+	// store's time.
 	clockDrift = time.Hour
-	// portalTime is the longest time, and the standard one, of a portal session.
+	// portalTime is the default and the longest life time of a portal session.
 	portalTime = time.Hour
-	// codeTime is how long a one-time link waits to be opened.
+	// codeTime is the time within which a one-time link must be opened.
 	codeTime = 60 * time.Second
 )
 
-// The actions of sessions. All others are names of routes.
+// The audit actions of sessions. All other actions are names of routes.
 const actionLogin, actionLogout, actionOpenPortal = "login", "logout", "open-portal"
 
-// Actions are the actions of sessions in the audit log, besides those of routes.
+// Actions are the audit actions of sessions. They are not names of routes.
 var Actions = []string{actionLogin, actionLogout, actionOpenPortal}
 
-// The prefix of a session's token. A code is a part of a URL and has none.
+// The prefixes of tokens and codes. A code is part of a URL and has no prefix.
 const (
 	sessionPrefix = "prs_"
 	codePrefix    = ""
@@ -65,51 +66,50 @@ type Store interface {
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// Deps has what sessions need.
+// Deps has the parts that sessions depend on.
 type Deps struct {
 	*rest.Shared
 
 	Store Store
 	Keys  *apikeys.Checker
-	// PublicURL is the URL by which people reach this server. Empty: no links are made.
+	// PublicURL is the URL at which people reach this server. Empty: no links can be made.
 	PublicURL string
 }
 
-// Sessions logs people in and out. Tokens and codes are secrets as apikeys.MakeSecret makes them;
-// the store has only their hashes. A session that ends on another node works here for at most five
-// seconds.
+// Sessions logs people in and out. Tokens and codes are secrets of apikeys.MakeSecret; the store
+// has only their hashes. A session that ends on another node works here for at most five seconds.
 //
-// The errors match postrider.ErrNotFound for a key, a code or a token that is unknown,
-// used or expired, and postrider.ErrTooManyTries after too many tries.
+// An error matches postrider.ErrNotFound if a key, a code or a token is unknown, used or expired,
+// and postrider.ErrTooManyTries if there were too many tries.
 type Sessions struct {
 	Deps
 
-	// links limits the one-time links that a caller makes.
+	// links limits the one-time links of each caller.
 	links *rest.Limiter[rest.Payer]
-	// found has the sessions in use.
+	// found caches the sessions in use.
 	found apikeys.Found[postrider.Session]
 	// seen has the sessions whose LastSeenAt this node wrote within apikeys.Touched.
 	seen *cache.TTL[postrider.SessionID, struct{}]
-	// logins limits the tries to log in, begins those to begin a login at the identity
-	// provider, opens those to open a one-time link.
+	// logins limits the tries to log in. begins limits the tries to begin a login at the identity
+	// provider. opens limits the tries to open a one-time link.
 	logins, begins, opens door
-	// refused collects the logins that were refused until the next audit entry.
+	// refused counts the refused logins since their last audit entry.
 	refused burst
 }
 
-// burstTime is the least time between two audit entries of refused logins.
+// burstTime is the shortest time between two audit entries of refused logins.
 const burstTime = 10 * time.Minute
 
-// burst makes one audit entry of many failures that follow each other, so that a client without
-// a key cannot fill the audit log.
+// burst merges many failures into one audit entry, so that a client without a key cannot fill the
+// audit log.
 type burst struct {
 	mu       sync.Mutex
-	next     time.Time // of the next entry, at the earliest
+	next     time.Time // earliest time of the next entry
 	failures int       // since the last entry
 }
 
-// count counts a failure. due: it gets an audit entry, with the number of failures since the
-// entry before.
+// count counts a failure. If due is true, the failure gets an audit entry, and failures is the
+// number of failures since the last entry.
 func (b *burst) count(now time.Time) (failures int, due bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,19 +121,20 @@ func (b *burst) count(now time.Time) (failures int, due bool) {
 	return failures, true
 }
 
-// door limits the tries to log in, or to open links: of each client, and of all clients.
+// door limits the tries to log in or to open links. each is the limit of one client, and all is the
+// limit of all clients together.
 type door struct {
 	each *rest.Limiter[netip.Prefix]
 	all  *rest.Limiter[struct{}]
 }
 
-// try counts a try of the client. The addresses of one IPv6 network of 64 bits count as
-// one client. A private address is most likely that of a proxy that --trusted-proxies does not
-// name, behind which are many clients, so it counts for the limit of all clients only.
+// try counts a try of the client. All addresses in one IPv6 network of 64 bits count as one client.
+// A private address is most likely that of a proxy that --trusted-proxies does not name, with many
+// clients behind it. So a private address counts only for the limit of all clients.
 //
-// A client at its own limit does not use up the limit of all: it could lock everybody
-// out. The limit of all is tried before a new network is kept in memory, so it bounds
-// that memory too.
+// A client that has reached its own limit does not use up the limit of all clients, because then it
+// could lock everybody out. The limit of all clients is checked before a new network is stored in
+// memory, so it also limits that memory.
 func (d door) try(from netip.Addr) error {
 	bits := 32
 	if from.Is6() {
@@ -147,7 +148,7 @@ func (d door) try(from netip.Addr) error {
 	return nil
 }
 
-// New returns the sessions over the store, with empty caches.
+// New returns sessions with empty caches.
 func New(d Deps) *Sessions {
 	return &Sessions{
 		Deps: d,
@@ -163,10 +164,10 @@ func New(d Deps) *Sessions {
 	}
 }
 
-// Login makes a session of an operator from the text of an API key. The session has the
-// scopes and the account of the key. A key that may not read webhooks opens no page and
-// is refused like an unknown one. A right key counts for no limit of tries: it has 256 random
-// bits, and nobody may lock out those who have it.
+// Login makes an operator's session from the text of an API key. The session has the scopes and the
+// account of the key. A key without the scope webhooks:read could open no page, so it is refused
+// like an unknown key. A valid key counts for no limit of tries. A key has 256 random bits, so
+// limits are not needed against guessing, and nobody can lock out the owner of a key.
 func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (token string, made postrider.Session, err error) {
 	entry := postrider.AuditEntry{Action: actionLogin, Details: rest.ClientOf(from)}
 	known, err := s.keyOf(ctx, key)
@@ -184,7 +185,7 @@ func (s *Sessions) Login(ctx context.Context, key string, from netip.Addr) (toke
 	}, entry)
 }
 
-// refuse counts a login that was refused, and audits the entry if it is the first of a burst.
+// refuse counts a refused login. If an audit entry is due, it writes the entry.
 func (s *Sessions) refuse(ctx context.Context, entry postrider.AuditEntry) error {
 	failures, due := s.refused.count(time.Now())
 	if !due {
@@ -209,15 +210,15 @@ func (s *Sessions) keyOf(ctx context.Context, text string) (*apikeys.Key, error)
 	return known, err
 }
 
-// BeginLogin counts the beginning of a login at the identity provider, which may ask the
-// provider for its configuration. It has the limits of Login, and does not use up those
-// of the end of the login.
+// BeginLogin counts the beginning of a login at the identity provider, because it may make a
+// request to the provider. Its limits are as large as those of Login, but are counted separately
+// from LoginAs.
 func (s *Sessions) BeginLogin(from netip.Addr) error { return s.begins.try(from) }
 
-// LoginAs makes a session of an operator whom an identity provider authenticates. The
-// function returns the name, the subject and the scopes of the session, or an error that
-// matches postrider.ErrNotFound if the person gets none. It is not called after too many
-// tries.
+// LoginAs makes an operator's session for a person that an identity provider authenticates.
+// authenticate returns the name, the subject and the scopes of the session. It returns an error
+// that matches postrider.ErrNotFound if the person may not log in. After too many tries,
+// authenticate is not called.
 func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate func(context.Context) (postrider.Session, error)) (token string, made postrider.Session, err error) {
 	if err := s.logins.try(from); err != nil {
 		return "", made, err
@@ -235,7 +236,7 @@ func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate fu
 	return s.open(ctx, person, entry)
 }
 
-// open stores a session with a token, and audits the entry.
+// open makes a token, stores the session with it, and writes the audit entry.
 func (s *Sessions) open(ctx context.Context, session postrider.Session, entry postrider.AuditEntry) (string, postrider.Session, error) {
 	token, hash := apikeys.MakeSecret(sessionPrefix)
 	session.Hash = hash
@@ -247,11 +248,11 @@ func (s *Sessions) open(ctx context.Context, session postrider.Session, entry po
 	return token, session, s.Audit.Record(ctx, entry)
 }
 
-// issue stores a session that lasts for the time, or until its key ends.
+// issue stores a session that ends after the time lasts, or earlier if its key ends earlier.
 //
-// The key and the account are read again after the write. If they ended before the
-// write, the session is revoked here; if they end after it, their end finds the session
-// in the store. So no session outlives them.
+// The key and the account are read again after the write. If one of them ended before the write,
+// the session is revoked here. If one of them ends after the write, that operation finds the
+// session in the store and ends it. So no session outlives its key or its account.
 func (s *Sessions) issue(ctx context.Context, session postrider.Session, lasts time.Duration) (postrider.Session, error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -280,8 +281,9 @@ func (s *Sessions) issue(ctx context.Context, session postrider.Session, lasts t
 	return session, nil
 }
 
-// checkIssuer returns apikeys.ErrUnauthorized if the session's key is no longer active, and a fault of the
-// account if that is deleted: this node may have named it from its cache.
+// checkIssuer returns apikeys.ErrUnauthorized if the session's key is no longer active. It returns
+// a fault of the field account if the account is deleted, because this node may have resolved the
+// account from its cache.
 func (s *Sessions) checkIssuer(ctx context.Context, session postrider.Session, now time.Time) error {
 	if !session.Key.IsZero() {
 		key, err := store.First(s.Store.Keys(ctx, store.KeyQuery{ID: session.Key}))
@@ -301,7 +303,7 @@ func (s *Sessions) checkIssuer(ctx context.Context, session postrider.Session, n
 	return nil
 }
 
-// Entry returns the session of a one-time link by its code, without using the code.
+// Entry returns the session of a one-time link by its code. It does not use up the code.
 func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, error) {
 	if !apikeys.Issuable(codePrefix, code) {
 		return postrider.Session{}, postrider.ErrNotFound
@@ -319,8 +321,8 @@ func (s *Sessions) Entry(ctx context.Context, code string) (postrider.Session, e
 	return session, err
 }
 
-// Redeem opens a one-time link. A code works once. A right code counts for no limit of tries,
-// as in Login, and a text that is no code is no try.
+// Redeem opens a one-time link. A code works once. As in Login, a valid code counts for no limit of
+// tries. A text that cannot be a code does not count as a try.
 func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (token string, session postrider.Session, err error) {
 	if !apikeys.Issuable(codePrefix, code) {
 		return "", session, postrider.ErrNotFound
@@ -340,7 +342,7 @@ func (s *Sessions) Redeem(ctx context.Context, code string, from netip.Addr) (to
 	return token, session, s.Audit.Record(ctx, entryOf(session, actionOpenPortal, rest.ClientOf(from)))
 }
 
-// Find returns the session of a token if it is active.
+// Find returns the session of a token if the session is active.
 func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, error) {
 	if !apikeys.Issuable(sessionPrefix, token) {
 		return postrider.Session{}, postrider.ErrNotFound
@@ -357,7 +359,8 @@ func (s *Sessions) Find(ctx context.Context, token string) (postrider.Session, e
 	return *session, nil
 }
 
-// touch records the use of a session, at most once a minute, as [apikeys.Checker] does.
+// touch records the use of a session, at most once in apikeys.Touched, as [apikeys.Checker] does
+// for keys.
 func (s *Sessions) touch(ctx context.Context, session *postrider.Session, now time.Time) {
 	if now.Sub(session.LastSeenAt) < apikeys.Touched || !s.seen.PutIfAbsent(session.ID, struct{}{}, time.Now()) {
 		return
@@ -382,10 +385,11 @@ func (s *Sessions) Logout(ctx context.Context, token string) error {
 	return s.Audit.Record(ctx, entryOf(session, actionLogout, nil))
 }
 
-// Forget empties the caches, so that this node sees at once that sessions ended.
+// Forget empties this node's cache of sessions, so that the node no longer accepts sessions that
+// ended.
 func (s *Sessions) Forget() { s.found.Forget() }
 
-// entryOf returns the audit entry of an action of a session that is no request of the API.
+// entryOf returns an audit entry for an action of a session that is not a request of the API.
 func entryOf(session postrider.Session, action string, details map[string]string) postrider.AuditEntry {
 	return postrider.AuditEntry{
 		Action: action, Outcome: rest.OutcomeOK, Key: session.Key, Session: session.ID, Name: session.Name, Account: session.Account,

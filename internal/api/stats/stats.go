@@ -1,5 +1,5 @@
-// Package stats is the part of the API that serves numbers: what happened in a range of time, and
-// what waits now.
+// Package stats is the part of the API that serves statistics: the numbers of a time range, and the
+// present backlog.
 package stats
 
 import (
@@ -32,7 +32,7 @@ type Routes struct {
 	Store Store
 }
 
-// Register registers the routes of stats.
+// Register registers the routes of statistics.
 func (s *Routes) Register(rt *rest.Router) {
 	const description = "Deliveries by final status, attempts by outcome and by number, response times and latencies, in a range of time, and what waits now. "
 	read := postrider.ScopeWebhooksRead
@@ -67,7 +67,8 @@ func (s *Routes) getStats(ctx context.Context, in *Query) (*rest.Reply[apitypes.
 	return s.statsOf(ctx, store.BacklogQuery{Account: rest.InfoOf(ctx).Caller.Account}, *in)
 }
 
-// getAccountStats finds a deleted account by its id, because its history stays.
+// getAccountStats returns the statistics of an account. It finds a deleted account by its id,
+// because the history of the account stays.
 func (s *Routes) getAccountStats(ctx context.Context, in *struct {
 	Account string `path:"account" doc:"Id or uid of the account."`
 	Query
@@ -92,7 +93,7 @@ func (s *Routes) getEndpointStats(ctx context.Context, in *struct {
 	return s.statsOf(ctx, store.BacklogQuery{Account: e.Account, Endpoint: e.ID}, in.Query)
 }
 
-// statsOf returns the stats of an endpoint, an account or everything.
+// statsOf returns the statistics of an endpoint, of an account, or of everything.
 func (s *Routes) statsOf(ctx context.Context, scope store.BacklogQuery, in Query) (*rest.Reply[apitypes.Stats], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -133,19 +134,19 @@ func (s *Routes) statsOf(ctx context.Context, scope store.BacklogQuery, in Query
 	return rest.Respond(view), nil
 }
 
-// statsSpan is a range of whole steps.
+// statsSpan is a time range of whole steps.
 type statsSpan struct {
 	step     string
-	stored   store.Step // of which the steps are made
+	stored   store.Step // length of the stored steps that a step consists of
 	from, to time.Time  // of the stored rollups
 	zone     *time.Location
 }
 
-// defaultSpans say how long before to a range begins.
+// defaultSpans has the length of the default range, by step.
 var defaultSpans = map[string]time.Duration{"minute": time.Hour, "hour": 24 * time.Hour, "day": 30 * 24 * time.Hour}
 
-// span returns the range that the parameters name, in whole steps. It refuses one whose
-// steps are no longer kept.
+// span returns the range of the parameters, in whole steps. It refuses a range whose steps are no
+// longer stored.
 func (in Query) span(now time.Time) (statsSpan, error) {
 	span := statsSpan{step: in.Step, zone: time.UTC, from: in.From, to: in.To}
 	if err := rest.CheckTypeFilter("type", in.Type); err != nil {
@@ -162,7 +163,7 @@ func (in Query) span(now time.Time) (statsSpan, error) {
 		return span, rest.Invalid("tz", postrider.FaultContradictory, "works only with step=day; times of shorter steps are UTC")
 	}
 	if end := now.Add(1); span.to.IsZero() || span.to.After(end) {
-		span.to = end // the range ends with the step of now
+		span.to = end // the range ends with the present step
 	}
 	if span.from.IsZero() {
 		span.from = span.to.Add(-defaultSpans[in.Step])
@@ -179,8 +180,8 @@ func (in Query) span(now time.Time) (statsSpan, error) {
 	return span, span.refuse(now)
 }
 
-// refuse returns an error that names the parameter to change, if the range begins before
-// the oldest step that is kept in part.
+// refuse returns an error if the range begins before the oldest stored step. The error names the
+// parameter to change.
 func (p statsSpan) refuse(now time.Time) error {
 	days := int(p.stored.Kept() / (24 * time.Hour))
 	switch {
@@ -196,8 +197,8 @@ func (p statsSpan) refuse(now time.Time) error {
 		fmt.Sprintf("%ss are kept for %d days; ask for a longer step, or from a later time", p.step, days))
 }
 
-// start returns the beginning of the step of a time. An hour of UTC in which a day of the
-// zone begins belongs to that day.
+// start returns the beginning of the step that contains the time. If a day of the zone begins
+// within an hour of UTC, this hour belongs to that day.
 func (p statsSpan) start(at time.Time) time.Time {
 	if p.step != "day" {
 		return at.UTC().Truncate(p.stored.Duration())
@@ -209,7 +210,7 @@ func (p statsSpan) start(at time.Time) time.Time {
 	return time.Date(y, m, d, 0, 0, 0, 0, p.zone)
 }
 
-// next returns the beginning of the step behind the one that begins at start.
+// next returns the beginning of the step after the step that begins at start.
 func (p statsSpan) next(start time.Time) time.Time {
 	if p.step != "day" {
 		return start.Add(p.stored.Duration())
@@ -218,7 +219,7 @@ func (p statsSpan) next(start time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, p.zone)
 }
 
-// fits reports whether every day of the range begins with an hour of UTC.
+// fits reports whether every day of the range begins at a full hour of UTC.
 func (p statsSpan) fits() bool {
 	if p.step != "day" {
 		return true
@@ -231,7 +232,7 @@ func (p statsSpan) fits() bool {
 	return true
 }
 
-// steps returns the rollups of each step, oldest first.
+// steps groups the rollups by step, oldest first.
 func (p statsSpan) steps(rollups []store.Rollup) (steps [][]store.Rollup) {
 	for len(rollups) > 0 {
 		start, n := p.start(rollups[0].At), 1
@@ -243,7 +244,7 @@ func (p statsSpan) steps(rollups []store.Rollup) (steps [][]store.Rollup) {
 	return steps
 }
 
-// viewNumbers returns numbers in the form of a response.
+// viewNumbers returns the numbers of a rollup in the form of a response.
 func viewNumbers(v *store.RollupValue) apitypes.StatsNumbers {
 	byNumber := v.Numbers[:]
 	for len(byNumber) > 0 && byNumber[len(byNumber)-1] == 0 {
@@ -266,7 +267,7 @@ func viewNumbers(v *store.RollupValue) apitypes.StatsNumbers {
 	}
 }
 
-// known returns a value, or null where it is not ok.
+// known returns a pointer to the value, or nil if ok is false.
 func known[T any](v T, ok bool) *T {
 	if !ok {
 		return nil
@@ -274,7 +275,7 @@ func known[T any](v T, ok bool) *T {
 	return &v
 }
 
-// viewQuantiles returns durations in the form of a response.
+// viewQuantiles returns the quantiles of durations in the form of a response.
 func viewQuantiles(s *postrider.Sketch) apitypes.StatsQuantiles {
 	ms := func(q float64) *int64 {
 		return known(s.Quantile(q).Round(time.Millisecond).Milliseconds(), s.Count() > 0)

@@ -2,12 +2,12 @@
 //
 // It promises:
 //
-//   - A check with a known key costs a hash and a lookup in memory, and no allocation.
-//   - A key that was revoked works for at most [Fresh] on other nodes, and no longer on the
-//     node that called [Checker.Forget].
+//   - A check with a cached key costs a hash and a lookup in memory, and no allocation.
+//   - A revoked key works for at most [Fresh] on other nodes. It stops working at once on
+//     the node that called [Checker.Forget].
 //   - A text that was never issued as a key costs no query, unless somebody computed its
-//     checksum; of those queries at most two run at a time.
-//   - The store has only hashes, and no error says why a key was refused.
+//     checksum. At most two such queries run at a time.
+//   - The store has only hashes of keys. No error says why a key was refused.
 package apikeys
 
 import (
@@ -25,17 +25,16 @@ import (
 )
 
 const (
-	// Touched is the precision of LastUsedAt. Each node writes it at most
-	// once in this time for a key.
+	// Touched is the precision of LastUsedAt. Each node writes LastUsedAt of a key at most once in
+	// this time.
 	Touched = time.Minute
-	// TouchTime is the longest time that a request waits for the write of
-	// LastUsedAt.
+	// TouchTime is the longest time that a request waits for the write of LastUsedAt.
 	TouchTime = time.Second
 	// MaxToken is the longest token of an Authorization header, in bytes.
 	MaxToken = 256
 )
 
-// ErrUnauthorized says that a request has no valid key, and not why.
+// ErrUnauthorized means that a request has no valid key. It does not say why.
 var ErrUnauthorized = errors.New("no valid key")
 
 // Store is the part of the store that has the keys.
@@ -46,20 +45,20 @@ type Store interface {
 	TouchKey(ctx context.Context, id postrider.KeyID, at time.Time) error
 }
 
-// Options say how long a check may take.
+// Options has the settings of a [Checker].
 type Options struct {
 	// Within is the time limit for the lookup of a key in the store.
 	Within time.Duration
-	// TooLate is the error of a lookup that took longer.
+	// TooLate is the error of a lookup that exceeded Within.
 	TooLate error
-	// Log receives the uses of keys that could not be recorded.
+	// Log receives a warning if the use of a key could not be recorded.
 	Log *slog.Logger
 }
 
-// Checker authenticates requests by their API keys. With a cached key a check
-// takes microseconds.
+// Checker authenticates requests by their API keys. A check with a cached key takes microseconds.
 type Checker struct {
-	// Lookups reads the store, for other secrets too: strangers share its turns.
+	// Lookups limits the lookups of unknown keys. Package sessions uses the same limit for its
+	// secrets.
 	Lookups
 
 	store Store
@@ -67,8 +66,8 @@ type Checker struct {
 	clock *store.Clock
 	log   *slog.Logger
 
-	// found has the keys that exist, by hash. Expired keys are among them, so
-	// Check tests the expiry each time.
+	// found has the keys that exist, by hash. It may have expired keys, so Check tests the expiry
+	// on each request.
 	found Found[Key]
 	// touched has the keys whose LastUsedAt this node wrote within Touched.
 	touched *cache.TTL[postrider.KeyID, struct{}]
@@ -86,18 +85,18 @@ func New(s Store, clock *store.Clock, opts Options) *Checker {
 	}
 }
 
-// Key is a key with the caller that it makes.
+// Key is an API key together with the caller that it stands for.
 type Key struct {
 	postrider.APIKey
 
-	// Caller is shared and never modified.
+	// Caller is shared by all requests with the key, and never modified.
 	Caller postrider.Caller
 }
 
-// Check returns the caller with the key of the request's Authorization header if the
-// key is active, and ErrUnauthorized otherwise. The response does not tell an unknown key from
-// an expired one. Expiry is tested with the store's clock, so that all nodes
-// agree. The result belongs to the cache and must not be modified.
+// Check returns the caller for the key in the request's Authorization header. If there is no active
+// key, it returns ErrUnauthorized, which is the same for an unknown and an expired key. Expiry is
+// tested with the store's clock, so that all nodes agree. The result belongs to the cache and must
+// not be modified.
 func (k *Checker) Check(ctx context.Context, header http.Header) (*postrider.Caller, error) {
 	token, ok := bearer(header["Authorization"])
 	if !ok {
@@ -107,8 +106,7 @@ func (k *Checker) Check(ctx context.Context, header http.Header) (*postrider.Cal
 	if err != nil {
 		return nil, err
 	}
-	// A cached key may expire while it is in the cache, so expiry is checked on
-	// every request.
+	// A key may expire while it is cached, so its expiry is tested on every request.
 	now := k.clock.Wall()
 	if !key.ActiveAt(now) {
 		return nil, ErrUnauthorized
@@ -117,10 +115,9 @@ func (k *Checker) Check(ctx context.Context, header http.Header) (*postrider.Cal
 	return &key.Caller, nil
 }
 
-// bearer returns the token of the Authorization header. It fails if there are
-// several headers, or if the token has a byte outside of visible ASCII. The
-// scheme is matched in any case, and one or more spaces follow it (RFC 9110,
-// 11.1 and 11.4).
+// bearer returns the token of the Authorization header. It returns false if there are several
+// headers, or if the token has a byte that is not visible ASCII. The scheme may have any case, and
+// one or more spaces follow it (RFC 9110, 11.1 and 11.4).
 func bearer(headers []string) (string, bool) {
 	if len(headers) != 1 {
 		return "", false
@@ -138,9 +135,9 @@ func bearer(headers []string) (string, bool) {
 	return token, true
 }
 
-// Find returns the key with the text, from a cache or the store. An error of the store is
-// not cached. The lookup is by the hash and not by the text, so the time that it takes tells
-// nothing about how much of a guessed key is right. A text of MaxToken bytes at most is one.
+// Find returns the key with the text, from the cache or from the store. It does not cache errors of
+// the store. It looks a key up by its hash and not by its text, so the time of a lookup does not
+// reveal how much of a guessed key is right. text must have at most MaxToken bytes.
 func (k *Checker) Find(ctx context.Context, text string, now time.Time) (*Key, error) {
 	var bytes [MaxToken]byte // on the stack: a conversion to []byte would allocate
 	hash := sha256.Sum256(bytes[:copy(bytes[:], text)])
@@ -157,10 +154,10 @@ func (k *Checker) Find(ctx context.Context, text string, now time.Time) (*Key, e
 	return key, err
 }
 
-// touch records the use of a key, at most once per Touched. The write is
-// part of the request, so no background work is left when the server stops. A
-// failure is logged and does not fail the request: LastUsedAt is a hint for people,
-// and the next request writes it after Touched.
+// touch records the use of a key, at most once in Touched. The write is part of the request, so no
+// background work is left when the server stops. A failed write is logged and does not fail the
+// request, because LastUsedAt is only a hint for people. The next request after Touched tries
+// again.
 func (k *Checker) touch(ctx context.Context, key *postrider.APIKey, now time.Time) {
 	if now.Sub(key.LastUsedAt) < Touched || !k.touched.PutIfAbsent(key.ID, struct{}{}, time.Now()) {
 		return
@@ -172,7 +169,7 @@ func (k *Checker) touch(ctx context.Context, key *postrider.APIKey, now time.Tim
 	}
 }
 
-// Forget empties the caches of known and unknown keys. It is called after a key
-// was revoked or an account was deleted, so that this node sees the change at
-// once. Other nodes see it after Fresh.
+// Forget empties the caches of known and unknown keys. It is called after a key was revoked or an
+// account was deleted, so that this node sees the change at once. Other nodes see the change after
+// Fresh.
 func (k *Checker) Forget() { k.found.Forget() }

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// prefix tells API keys from other secrets.
+// prefix distinguishes API keys from other secrets.
 const prefix = "pr_"
 
 // Make returns a new API key and its hash.
 func Make() (key string, hash [32]byte) { return MakeSecret(prefix) }
 
-// MakeSecret returns a new secret and its hash. The secret is the prefix and the base64
-// of 256 random bits and a checksum. The store keeps only the hash: with that many random
-// bits a fast hash without salt cannot be reversed by guessing.
+// MakeSecret returns a new secret and its hash. The secret is the prefix, followed by the base64 of
+// 256 random bits and a checksum. The store keeps only the hash. With that many random bits, a fast
+// hash without salt is enough: guessing cannot reverse it.
 //
-// The checksum makes a text that was never issued cost no query. It keeps nobody out who
-// computes it; see [Lookups].
+// Because of the checksum, a text that was never issued costs no query. The checksum does not stop
+// somebody who computes it; see [Lookups].
 func MakeSecret(prefix string) (text string, hash [32]byte) {
 	var random [36]byte
 	rand.Read(random[:32]) // never fails, by its documentation

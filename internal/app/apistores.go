@@ -5,7 +5,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// storesOf returns the store as the features of the API see it.
+// storesOf returns the store as the interfaces that the features of the API need.
 func storesOf(s store.Store) api.Stores {
 	return api.Stores{
 		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,

@@ -1,5 +1,5 @@
-// Package app assembles the server of the settings: it opens the store, builds and
-// starts every service, and stops them in order.
+// Package app assembles the server from the settings: it opens the store, builds and starts every
+// service, and stops the services in order.
 //
 //	server, err := app.New(ctx, config, log)
 //	if err != nil { … }
@@ -7,20 +7,20 @@
 //
 // It promises:
 //
-//   - After New, both listeners are bound. Run opens the store. While opening fails
-//     for a temporary reason, Run waits and tries again: /livez returns
-//     200, and /readyz 503 with the reason. Any other error ends Run at once.
+//   - After New, both listeners are bound. Run opens the store. If opening fails for a
+//     temporary reason, Run waits and tries again. Meanwhile /livez returns 200, and
+//     /readyz returns 503 with the reason. Any other error ends Run at once.
 //   - The server is not ready while its writes to the store fail or hang.
 //   - Once the store is open, it has at least one API key.
-//   - When the context of Run ends, /readyz returns 503 first. The server
-//     then responds to the publishes that it has received, gives attempts in flight
-//     DrainTimeout to finish, and closes the store last.
+//   - When the context of Run ends, /readyz returns 503 first. The server then responds to
+//     the publishes that it has received, gives attempts in flight DrainTimeout to finish,
+//     and closes the store last.
 //   - When Run returns, no goroutine, socket or lock on the data folder is left.
-//   - If a service fails, the server stops in the same order. It never continues
-//     without a service.
+//   - If a service fails, the server stops in the same order. It never continues without a
+//     service.
 //
-// Package app is the only package that imports all the others. It has no rules
-// about events or deliveries of its own.
+// Package app is the only package that imports all the others. It has no rules of its own about
+// events or deliveries.
 package app
 
 import (
@@ -42,28 +42,28 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// App is a server that is ready to run. New makes the base and the doors; open makes the rest,
-// before the first request reaches the API.
+// App is a server that is ready to run. New makes the base and the listeners. open makes the other
+// parts, before the first request reaches the API.
 type App struct {
 	base
 
 	doors  doors
 	opened chan struct{} // serveOpened closes it when the API serves
 	fatal  chan error    // receives one error when the store can no longer write
-	// Set by open, and read only after opened is closed.
+	// firstKey is set by open, and read only after opened is closed.
 	firstKey offline.FirstKey
 
-	// Nil until open has succeeded.
+	// kept, sending and publishing are nil until open has succeeded.
 	kept       *kept
 	sending    *sending
 	publishing *publishing
 }
 
-// New binds both listeners. It uses ctx only for that. The caller must call
-// [App.Run], which closes the listeners.
+// New binds both listeners, and uses ctx only for that. The caller must then call [App.Run], which
+// closes the listeners.
 //
-// New opens no store, so that an orchestrator can ask /livez and /readyz while the
-// database is away.
+// New does not open the store. So an orchestrator can query /livez and /readyz while the database
+// is away.
 func New(ctx context.Context, c config.Config, log *slog.Logger) (*App, error) {
 	log.InfoContext(ctx, "postrider starts", "version", Version(), "settings", c)
 	a := &App{base: base{config: c, log: log}, fatal: make(chan error, 1), opened: make(chan struct{})}
@@ -75,10 +75,10 @@ func New(ctx context.Context, c config.Config, log *slog.Logger) (*App, error) {
 	return a, nil
 }
 
-// wall implements later.
+// wall implements [later].
 func (a *App) wall() time.Time { return a.kept.store.Clock().Wall() }
 
-// target implements later.
+// target implements [later].
 func (a *App) target(id postrider.EndpointID) string {
 	known, ok := a.sending.table.Lookup(id)
 	if !ok {
@@ -87,14 +87,15 @@ func (a *App) target(id postrider.EndpointID) string {
 	return known.Endpoint.URL
 }
 
-// quotaUsed implements later. Requests call it, which are accepted once the janitor is made.
+// quotaUsed implements [later]. Only requests call it, and requests are accepted only after the
+// janitor is made.
 func (a *App) quotaUsed(e *postrider.QuotaError) { a.kept.janitor.QuotaUsed(e) }
 
-// storeCalled tells observers of a call of the store.
+// storeCalled calls the hook StoreCalled.
 func (a *App) storeCalled(c store.Call) { a.hooks().StoreCalled.Call(observe.StoreCall(c)) }
 
-// open opens the store and makes the parts around it. After an error nothing is
-// open, so that the caller can try again.
+// open opens the store and makes the parts around it. After an error nothing is open, so the caller
+// can try again.
 func (a *App) open(ctx context.Context) error {
 	opened, err := drivers.Open(ctx, a.config.StoreConfig, drivers.Options{
 		Log: a.logOf("store"), OnFatal: func(err error) { a.fatal <- err }, OnLost: a.hooks().AttemptsLost, Calls: a.storeCalled,
@@ -105,11 +106,11 @@ func (a *App) open(ctx context.Context) error {
 	return a.use(ctx, opened)
 }
 
-// use makes the parts around an opened store, which it closes after an error.
+// use makes the parts around an opened store. If it fails, it closes the store.
 func (a *App) use(ctx context.Context, opened store.Store) error {
 	if err := a.assemble(ctx, opened); err != nil {
 		a.disconnect()
-		a.kept, a.sending = nil, nil // the next try makes them anew
+		a.kept, a.sending = nil, nil // the next try makes new ones
 		return errors.Join(err, opened.Close())
 	}
 	return nil
@@ -125,16 +126,17 @@ func (a *App) disconnect() {
 	}
 }
 
-// assemble makes the first API key and then the parts, measures the clock and loads the routing
-// table. When it returns, every service has current data; serve only has to start them.
+// assemble makes the first API key and the parts of the server, measures the clock and loads the
+// routing table. When it returns, every service has current data, and serveOpened only needs to
+// start the services.
 //
-// The key comes first: its text is written to a file, so that a later error cannot lose it.
+// The key is made first. Its text is written to a file, so a later error cannot lose it.
 func (a *App) assemble(ctx context.Context, opened store.Store) error {
 	first, err := offline.MakeFirstKey(ctx, opened, a.config.StoreConfig)
 	if err != nil {
 		return err
 	}
-	if first.Text != "" { // a second try finds the key of the first one
+	if first.Text != "" { // a second try finds the key of the first try
 		a.firstKey = first
 	}
 	a.vitals.writes = health.NewWrites(opened.ProbeWrite)
@@ -155,31 +157,30 @@ func (a *App) assemble(ctx context.Context, opened store.Store) error {
 	return a.sending.table.Refresh(ctx)
 }
 
-// Opened returns a channel that is closed when the store is open and the API
-// serves. It stays open if Run ends before that.
+// Opened returns a channel that is closed when the store is open and the API serves. If Run ends
+// before that, the channel stays open.
 func (a *App) Opened() <-chan struct{} { return a.opened }
 
-// FirstKey returns the admin key that the server made because the store had no key.
-// Call it only after [App.Opened] is closed.
+// FirstKey returns the admin key that the server made because the store had no key. Call it only
+// after the channel of [App.Opened] is closed.
 func (a *App) FirstKey() offline.FirstKey { return a.firstKey }
 
-// Handler returns the handler of the API listener, for a request that is made in this
-// process. Until the store is open, it responds with 503.
+// Handler returns the handler of the API listener, for calls inside this process. Until the store
+// is open, it responds with 503.
 func (a *App) Handler() http.Handler { return &a.doors.gate }
 
-// Addr returns the address of the API listener, with the port that the system chose
-// for port 0.
+// Addr returns the address of the API listener. If the setting has port 0, the address has the port
+// that the system chose.
 func (a *App) Addr() net.Addr { return a.doors.api.Addr() }
 
 // OpsAddr returns the address of the operations listener.
 func (a *App) OpsAddr() net.Addr { return a.doors.ops.Addr() }
 
-// Run serves until ctx ends or a service fails, then drains and closes the store.
-// Until the store is open, the API responds with 503. Run may be called once.
+// Run serves until ctx ends or a service fails, then drains and closes the store. Until the store
+// is open, the API responds with 503. Run may be called only once.
 //
-// The order of the services is the order of the end: the API stops accepting
-// requests, the services of the store drain, and /readyz responds until the last
-// moment.
+// The services end in the order of the list: first the API stops accepting requests, then the
+// services of the store drain. /readyz responds until the end.
 func (a *App) Run(ctx context.Context) error {
 	err := runServices(ctx, func() {
 		a.vitals.readiness.Drain()
@@ -198,7 +199,7 @@ func (a *App) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve opens the store and serves with it.
+// serve opens the store and runs the services that need it.
 func (a *App) serve(ctx context.Context) error {
 	if err := a.openWhenItCan(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -207,20 +208,20 @@ func (a *App) serve(ctx context.Context) error {
 }
 
 const (
-	// Bounds of the pause between two tries to open the store. The pause doubles
-	// from the least to the most.
+	// The shortest and the longest pause between two tries to open the store. The pause doubles
+	// from try to try.
 	openAgainLeast = 250 * time.Millisecond
 	openAgainMost  = 2 * time.Second
-	// openLogged is the interval at which the same reason is logged again.
+	// openLogged is the interval at which an unchanged reason is logged again.
 	openLogged = 30 * time.Second
 )
 
-// openWhenItCan opens the store. While opening fails for a temporary reason, it
-// tries again, and gives the reason to the log and to /readyz. It returns nil, too,
-// when ctx ends first; the caller must look at ctx.
+// openWhenItCan opens the store. While opening fails for a temporary reason, it tries again, and
+// reports the reason in the log and in /readyz. If ctx ends first, it also returns nil, so the
+// caller must check ctx.
 //
-// A server that is started together with its database would otherwise end and
-// depend on its supervisor for a restart.
+// Without these tries, a server that starts at the same time as its database would end, and would
+// need a supervisor to restart it.
 func (a *App) openWhenItCan(ctx context.Context) error {
 	var logged time.Time
 	var reason string
@@ -230,7 +231,7 @@ func (a *App) openWhenItCan(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it is that of a start that is not wanted any more
+			return nil //nolint:nilerr // the error is of no interest: the server is to stop
 		case !drivers.Temporary(a.config.StoreConfig, err):
 			return err
 		}
@@ -245,11 +246,11 @@ func (a *App) openWhenItCan(ctx context.Context) error {
 	}
 }
 
-// serveOpened runs the services that need the store until ctx ends or one of them
-// fails, drains them and closes the store.
+// serveOpened runs the services that need the store until ctx ends or one of them fails. Then it
+// drains the services and closes the store.
 //
-// The handler is set before opened is closed, so that a caller who waits for Opened
-// never gets a 503 of the start.
+// It sets the handler before it closes opened, so that a caller who waits for Opened never gets the
+// 503 of a starting server.
 func (a *App) serveOpened(ctx context.Context) (err error) {
 	defer func() {
 		a.disconnect()
@@ -268,10 +269,10 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 	a.log.InfoContext(ctx, "postrider listens", "api", a.Addr().String(), "ops", a.OpsAddr().String())
 	close(a.opened)
 
-	// Each service needs those below it until it has ended: ingest commits the
-	// publishes that were received, the dispatcher finishes attempts with the
-	// routing table and the store's clock, the rollups are folded with what those
-	// attempts left, and only then do the probes stop.
+	// A service ends before the services below it, because it needs them until then. Ingest commits
+	// the publishes that were received. The dispatcher finishes its attempts with the routing table
+	// and the store's clock. Then the rollup writes the statistics of those attempts. The probes
+	// stop last.
 	k, s, p, w, v := a.kept, a.sending, a.publishing, a.watchers, a.vitals
 	return runServices(ctx, func() {}, []service{
 		{"replays", p.replays.Run},
@@ -299,8 +300,9 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 	})
 }
 
-// setReadiness sets what /readyz asks of the open store: it responds, its tables
-// are those of this program, its writes succeed, deliveries make progress, the node is a member, and this machine's clock is right.
+// setReadiness sets the checks of /readyz for the open store: the store responds, it has the tables
+// of this program, its writes succeed, deliveries make progress, the node is a member, and this
+// machine's clock is right.
 func (a *App) setReadiness() {
 	kept, table, v := a.kept.store, a.sending.table, a.vitals
 	v.readiness.Opened([]health.Check{
@@ -317,18 +319,18 @@ func (a *App) setReadiness() {
 	}, map[string]func() string{
 		"clock_offset": v.clock.Shown,
 		"held": func() string {
-			if table.Held() { // a server that accepts publishes is ready
+			if table.Held() { // a server that accepts publishes is ready, although it sends nothing
 				return "held after a restore: nothing is sent until postrider resume --after-restore"
 			}
 			return ""
 		},
-		"disk":      v.disk.Note, // the rest of the API is served, and deliveries are sent
+		"disk":      v.disk.Note, // the other routes of the API work, and deliveries are sent
 		"postponed": v.postponed.Note,
 	})
 }
 
-// watchStore returns an error when the store can no longer write. The state of its
-// last write is then unknown; a restart reads it from the file.
+// watchStore returns an error when the store can no longer write. It is then unknown whether the
+// last write succeeded. After a restart, the server reads that from the file.
 func (a *App) watchStore(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -16,11 +16,11 @@ import (
 	"github.com/postrider/postrider/internal/traces"
 )
 
-// base is what every part of the server is made with.
+// base has the parts that every other part of the server is made with.
 type base struct {
 	config    config.Config // as given to New
 	log       *slog.Logger
-	publicURL string // by which people reach the server; empty: it is not known
+	publicURL string // URL at which people reach the server; empty: it is unknown
 	watchers  *watchers
 	vitals    *vitals
 }
@@ -28,20 +28,19 @@ type base struct {
 // logOf returns the log of a package.
 func (b base) logOf(name string) *slog.Logger { return config.LogOf(b.log, name) }
 
-// hooks returns what tells the watchers.
+// hooks returns the hooks that call all watchers.
 func (b base) hooks() observe.Hooks { return b.watchers.observer.Hooks }
 
-// sendsEmails reports whether emails can be sent: they need a mail server, and a public URL for
-// their links.
+// sendsEmails reports whether the server can send emails. It needs a mail server, and a public URL
+// for the links.
 func (b base) sendsEmails() bool { return b.config.SMTPURL != "" && b.publicURL != "" }
 
-// release is the version under development. Builds without a version from the
-// toolchain use it, for example builds of a source archive.
+// release is the version under development. A build uses it if the toolchain gave it no version,
+// for example a build of a source archive.
 const release = "v0.1.0-dev"
 
-// Version returns the version of this build. The Go toolchain takes it from a tag
-// or a revision of the repository; a build without one has the version under
-// development.
+// Version returns the version of this build. The Go toolchain takes it from a tag or a revision of
+// the repository. A build without one has the version under development.
 func Version() string {
 	noted, ok := debug.ReadBuildInfo()
 	if !ok || noted.Main.Version == "(devel)" {
@@ -50,7 +49,7 @@ func Version() string {
 	return cmp.Or(noted.Main.Version, release)
 }
 
-// vitals say how the server is.
+// vitals measure the health of the server.
 type vitals struct {
 	readiness health.Readiness
 	postponed health.Postponed
@@ -59,27 +58,28 @@ type vitals struct {
 	clock     *health.Clock  // nil: the store is not open
 }
 
-// watchers are told of what happens, from before the store is open.
+// watchers observe what happens, also before the store is open.
 type watchers struct {
-	observer  *observe.Observer // tells the others
+	observer  *observe.Observer // calls the hooks of the others
 	tracer    *traces.Tracer    // nil: nothing is traced
 	rollup    *rollup.Rollup
 	telemetry *telemetry.Metrics
-	live      *live.Hub // attempts for the live tail
+	live      *live.Hub // the attempts for the live tail
 }
 
-// later is what watchers ask of parts that are made after them: they ask when something happens
-// in an open store.
+// later has the functions of parts that are made after the watchers. Watchers call them only when
+// something happens in an open store.
 type later interface {
 	// wall returns the store's time.
 	wall() time.Time
-	// target returns the URL of an endpoint; empty: it has none, or is deleted.
+	// target returns the URL of an endpoint; empty: the endpoint has no URL or is deleted.
 	target(id postrider.EndpointID) string
-	// quotaUsed tells people of a used quota.
+	// quotaUsed makes a notice of a used quota.
 	quotaUsed(e *postrider.QuotaError)
 }
 
-// newWatchers makes the watchers, and what measures the disk, which tells them and is told by them.
+// newWatchers makes the watchers and the vitals. They are made together, because the disk of the
+// vitals calls hooks of the watchers, and is itself called by hooks.
 func newWatchers(c config.Config, log *slog.Logger, parts later) (*watchers, *vitals) {
 	w := &watchers{rollup: rollup.New(rollup.Options{Log: config.LogOf(log, "rollup")}), live: live.New()}
 	v := &vitals{disk: health.NewDisk(c.SQLiteDir(), func(used float64) { w.observer.Disk.Call(used) }, config.LogOf(log, "app"))}
@@ -98,9 +98,9 @@ func newWatchers(c config.Config, log *slog.Logger, parts later) (*watchers, *vi
 	return w, v
 }
 
-// logging returns the hooks of the log. Lost attempts get a line for each group that the
-// store records at once, which may be thousands; each also gets a line of its own when its
-// delivery is attempted again.
+// logging returns the hooks that write to the log. The store records lost attempts in groups, which
+// may have thousands, and each group gets one line. In addition, each lost attempt gets its own
+// line when its delivery is attempted again.
 func logging(log *slog.Logger) observe.Hooks {
 	return observe.Hooks{
 		AttemptsLost: func(n int) { log.Warn("attempts lost", "attempts", n) },

@@ -22,19 +22,20 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// doors are the two listeners of a server.
+// doors has the two listeners of a server.
 type doors struct {
 	api, ops *server
 	gate     gate // the handler of the API: 503 until the store is open
 }
 
-// bind binds both listeners, or none.
+// bind binds both listeners. If one cannot be bound, neither is.
 func (d *doors) bind(ctx context.Context, b base) (err error) {
 	d.gate.set(starting{rest.Starting(b.logOf("api")), page.Starting(page.Options{Version: Version(), Log: b.logOf("web")})})
 	if d.api, err = listen(ctx, b.config.Listen, &d.gate, b.log.With("server", "api")); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	d.api.http.ReadTimeout = rest.RequestTime // its handler moves it on while a body arrives
+	// the handler extends the deadline while a body arrives
+	d.api.http.ReadTimeout = rest.RequestTime
 	ops := opsHandler(&b.vitals.readiness, b.watchers.telemetry.Handler())
 	if d.ops, err = listen(ctx, b.config.OpsListen, ops, b.log.With("server", "ops")); err != nil {
 		return errors.Join(fmt.Errorf("--ops-listen: %w", err), d.api.Close())
@@ -49,12 +50,10 @@ func (d *doors) bind(ctx context.Context, b base) (err error) {
 }
 
 const (
-	// handshakeTime is added to AnswerTimeout at the end of the server. A
-	// request that verifies an endpoint waits for the receiver, and so takes longer
-	// than others.
+	// handshakeTime is added to AnswerTimeout when the server stops. A request that verifies an
+	// endpoint waits for the receiver, so it takes longer than other requests.
 	handshakeTime = 11 * time.Second
-	// opsEnd bounds the requests to the operations listener at the end of the
-	// server.
+	// opsEnd is the time that requests to the operations listener have when the server stops.
 	opsEnd = 5 * time.Second
 )
 
@@ -66,22 +65,22 @@ type server struct {
 	ending   ending // set before Run; zero: requests are cut at once
 }
 
-// ending says how a server ends.
+// ending says how a server stops.
 type ending struct {
-	// Called bodyGrace after the end began. It gives up the bodies that are still
-	// being read. Nil: they have until within has passed.
+	// cut is called bodyGrace after the stop began. It aborts the bodies that are still being read.
+	// Nil: bodies may be read until within has passed.
 	cut func()
-	// How long the requests in flight may take after the end began. Then their
-	// connections are closed.
+	// within is the time that requests in flight have after the stop began. Then their connections
+	// are closed.
 	within time.Duration
 }
 
-// bodyGrace is how long request bodies may continue to arrive after the end began.
-// After a body is cut, net/http keeps its connection for half a second, so that the
-// client can read the response. Together the end takes less than a second.
+// bodyGrace is the time for which request bodies may still arrive after the stop began. After a
+// body is cut, net/http keeps the connection for half a second, so that the client can read the
+// response. Both together take less than a second.
 const bodyGrace = 100 * time.Millisecond
 
-// listen binds address. The log must carry the server's name.
+// listen binds the address. Each line of log must have the server's name.
 func listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -93,9 +92,8 @@ func listen(ctx context.Context, address string, handler http.Handler, log *slog
 	return &server{listener: listener, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		// When ReadTimeout passes, net/http cancels the handler. It is longer than
-		// any pprof profile takes. WriteTimeout is longer than the slowest body and
-		// its response.
+		// When ReadTimeout passes, net/http cancels the handler. So ReadTimeout is longer than any
+		// pprof profile takes. WriteTimeout is longer than the slowest body and its response take.
 		ReadTimeout:    3 * time.Minute,
 		WriteTimeout:   3 * time.Minute,
 		IdleTimeout:    2 * time.Minute,
@@ -107,12 +105,12 @@ func listen(ctx context.Context, address string, handler http.Handler, log *slog
 // Addr returns the bound address.
 func (s *server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close frees the address of a server that never ran. A server that ran has closed
-// its listener.
+// Close frees the address of a server that never ran. The listener of a server that ran is closed
+// already.
 func (s *server) Close() error { return s.listener.Close() }
 
-// Run serves until ctx ends or the listener fails. Then it accepts no more
-// requests, and returns when those in flight are answered or their time is over.
+// Run serves until ctx ends or the listener fails. Then it accepts no more requests. It returns
+// when the requests in flight have their responses or their time is over.
 func (s *server) Run(ctx context.Context) error {
 	var serving sync.WaitGroup
 	var err error
@@ -138,11 +136,11 @@ func (s *server) Run(ctx context.Context) error {
 	return err
 }
 
-// shutdown closes the listener and waits for the requests in flight. It reports
-// whether all of them got their responses in time.
+// shutdown closes the listener and waits for the requests in flight. It reports whether all of them
+// got their responses in time.
 //
-// It calls Shutdown anew every 100 ms: one call polls the connections after a
-// millisecond and then at growing intervals, which would lengthen the end.
+// It calls Shutdown again every 100 ms. A single call checks the connections after a millisecond
+// and then at growing intervals, so it would return late.
 func (s *server) shutdown(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.ending.within)
 	defer cancel()
@@ -157,29 +155,27 @@ func (s *server) shutdown(ctx context.Context) bool {
 	return false
 }
 
-// gate is the handler of the API listener. It passes requests to the handler of the
-// start, which responds with 503, and to the real one once the store is open.
+// gate is the handler of the API listener. Until the store is open, it passes requests to a handler
+// that responds with 503. Then it passes them to the real handler.
 type gate struct{ now atomic.Pointer[http.Handler] }
 
-// set replaces the handler. Requests in flight finish with the one that they began
-// with.
+// set replaces the handler. A request in flight finishes with the handler that it began with.
 func (g *gate) set(h http.Handler) { g.now.Store(&h) }
 
 // ServeHTTP serves a request with the current handler.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*g.now.Load()).ServeHTTP(w, r) }
 
-// endBodies gives up the request bodies that are being read. The handler of the
-// start reads none.
+// endBodies aborts the reading of request bodies. The handler of a starting server reads no bodies.
 func (g *gate) endBodies() {
 	if handler, ok := (*g.now.Load()).(*front); ok {
 		handler.EndBodies()
 	}
 }
 
-// opsHandler serves /livez, /readyz, /metrics and pprof. It has no authentication: its
-// listener must not be public. Profiles show memory, so they are for this machine alone,
-// where /metrics may be scraped from another one. /livez returns 200 as long as the process serves
-// HTTP, so that a database that is away restarts no server.
+// opsHandler serves /livez, /readyz, /metrics and pprof. It has no authentication, so its listener
+// must not be public. Profiles show memory, so they are served only to this machine. /metrics may
+// also be read from other machines. /livez returns 200 as long as the process serves HTTP, so an
+// unreachable database makes no orchestrator restart the server.
 func opsHandler(ready *health.Readiness, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -198,8 +194,8 @@ func opsHandler(ready *health.Readiness, metrics http.Handler) http.Handler {
 	return mux
 }
 
-// onLoopback refuses requests from other machines. An address that a proxy passed on in a
-// header does not count: only a connection from this machine has a loopback address.
+// onLoopback refuses requests from other machines. It ignores addresses in headers that a proxy
+// added: only the connection counts.
 func onLoopback(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !fromLoopback(r) {
@@ -210,9 +206,9 @@ func onLoopback(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// onOwnName refuses requests of this machine whose Host is a foreign name. A site that a browser
-// on this machine shows could let its name resolve to 127.0.0.1 and read what is served here
-// (DNS rebinding). An IP address, localhost and the name of the machine are its own.
+// onOwnName refuses a request from this machine whose Host is a foreign name. Otherwise a web site
+// that is open in a browser on this machine could resolve its name to 127.0.0.1 and read these
+// pages (DNS rebinding). IP addresses, localhost and the name of the machine are accepted.
 func onOwnName(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if fromLoopback(r) && !isOwnName(r.Host) {
@@ -246,5 +242,5 @@ func respond(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// kept is what keeps things: the store and the archive, and what holds them in order.
+// kept has the store and the archive, and the parts that maintain both.
 type kept struct {
-	store    store.Store // tells vitals of its writes
-	nodes    store.Nodes // nil: one process uses the store
+	store    store.Store // reports its writes to vitals
+	nodes    store.Nodes // nil: only this process uses the store
 	ids      *store.IDs
 	secrets  *secrets.Secrets
 	archive  drivers.Archive
@@ -25,10 +25,11 @@ type kept struct {
 	expunger *expunge.Runner
 }
 
-// newKept makes what keeps things in an opened store.
+// newKept makes the parts around an opened store.
 func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err error) {
 	k := &kept{store: watched{opened, b.vitals.writes}, backups: backup.Of(b.config.StoreConfig, opened)}
-	k.nodes, _ = opened.(store.Nodes) // watched hides it, and SQLite does not implement it
+	// watched hides this interface, and SQLite does not implement it
+	k.nodes, _ = opened.(store.Nodes)
 	k.ids = store.NewIDs(k.store.Clock().Wall, nil)
 	if k.secrets, err = secrets.Open(ctx, b.config.Keys(), k.store, b.logOf("secrets")); err != nil {
 		return nil, err
@@ -45,7 +46,8 @@ func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err erro
 		toJanitor.Disk = janitor.Disk{Folder: disk.Folder(), Used: disk.Use}
 	}
 	toExpunger := expunge.Options{List: b.config.ExpungeList, ChoreDone: b.hooks().ChoreDone, Log: b.logOf("expunge")}
-	if a := k.archive.Archive; a != nil { // as an interface, a nil pointer would be an archive
+	// a nil pointer in the interface would count as an archive
+	if a := k.archive.Archive; a != nil {
 		toJanitor.Archive, toExpunger.Archive = a, a
 	}
 	s := k.store
@@ -57,7 +59,7 @@ func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err erro
 	return k, nil
 }
 
-// keep returns what the janitor deletes by.
+// keep returns the retention settings for the janitor.
 func keep(c config.Config) janitor.Keep {
 	return janitor.Keep{
 		Events: c.KeepEvents, Attempts: c.KeepAttempts, Bodies: c.KeepBodies, Keys: c.IdempotencyTTL,
@@ -66,7 +68,7 @@ func keep(c config.Config) janitor.Keep {
 	}
 }
 
-// watched is a store that tells of its publishes and settlements.
+// watched is a store that reports its publishes and settlements to writes.
 type watched struct {
 	store.Store
 

@@ -24,14 +24,14 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// front is the handler of the API listener: the API, and the pages at all other paths.
+// front is the handler of the API listener. It serves the API, and the pages at all other paths.
 type front struct {
 	*api.Handler
 
 	pages *web.Handler
 }
 
-// newFront returns the handler of the API and of the pages, which call it inside the
+// newFront returns the handler of the API and of the pages. The pages call the API inside the
 // process.
 func newFront(b base, k *kept, handler *api.Handler) *front {
 	return &front{Handler: handler, pages: web.New(web.Deps{
@@ -54,7 +54,8 @@ func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 		Reencrypter: reencrypter{k.secrets}, Notifier: s.table, Effects: s.dispatcher, Pacer: s.dispatcher, Canceller: k.janitor,
 		Expunger: k.expunger, Replayer: p.replays, Cluster: k.nodes, IDs: k.ids,
 	}
-	if archive := k.archive.Archive; archive != nil { // as an interface, a nil pointer would be an archive
+	// a nil pointer in the interface would count as an archive
+	if archive := k.archive.Archive; archive != nil {
 		deps.Archive = archive
 	}
 	return api.New(deps, api.Options{
@@ -64,14 +65,13 @@ func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 	})
 }
 
-// EndBodies gives up the request bodies that are being read, and ends the streams of
-// pages.
+// EndBodies aborts the reading of request bodies, and ends the streams of pages.
 func (f *front) EndBodies() {
 	f.pages.End()
 	f.Handler.EndBodies()
 }
 
-// ServeHTTP serves a request of a program or a person.
+// ServeHTTP serves a request for the API or for a page.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
 		f.Handler.ServeHTTP(w, r)
@@ -85,11 +85,11 @@ func isAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/.well-known/")
 }
 
-// starting is the handler of the API listener until the store is open. Every response is
-// a 503: a page for browsers, else a problem.
+// starting is the handler of the API listener until the store is open. Every response is a 503: a
+// page for browsers, otherwise a problem.
 type starting struct{ api, pages http.Handler }
 
-// ServeHTTP serves a request of a program or a person.
+// ServeHTTP serves a request for the API or for a page.
 func (s starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) || !strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/static/") {
 		s.api.ServeHTTP(w, r)
@@ -98,7 +98,7 @@ func (s starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.pages.ServeHTTP(w, r)
 }
 
-// liveAttempts is a hub in the form that the pages need.
+// liveAttempts adapts a hub to the interface of the pages.
 type liveAttempts struct{ hub *live.Hub }
 
 // Subscribe implements [web.Deps].Live.
@@ -107,7 +107,7 @@ func (l liveAttempts) Subscribe(ctx context.Context, w observe.Watch) func() ([]
 	return func() ([]observe.Attempted, int, error) { return s.Next(ctx) }
 }
 
-// readers gives the pages the links of emails in their own form.
+// readers adapts the links in emails to the interface of the pages.
 type readers struct{ *apinotices.Readers }
 
 // Find implements [notices.Readers].
@@ -116,7 +116,7 @@ func (r readers) Find(ctx context.Context, action postrider.LinkAction, text str
 	return notices.Reader{Address: d.Address, Kind: link.Kind, Language: d.Language, Operator: d.Account.IsZero()}, err
 }
 
-// identityOf returns the login by the identity provider. nil: there is no provider.
+// identityOf returns the login at the identity provider. nil: there is no provider.
 func identityOf(c config.OIDCConfig, publicURL string, sessions *sessions.Sessions) access.Identity {
 	if c.OIDCIssuer == "" {
 		return nil
@@ -128,7 +128,8 @@ func identityOf(c config.OIDCConfig, publicURL string, sessions *sessions.Sessio
 	})}
 }
 
-// directory gives the pages the identity provider, with sessions for its people.
+// directory adapts the identity provider to the interface of the pages. It makes the sessions of
+// people that the provider authenticated.
 type directory struct {
 	sessions *sessions.Sessions
 	provider *identity.Provider
@@ -149,8 +150,8 @@ func (d directory) Finish(ctx context.Context, attempt string, query url.Values,
 	})
 }
 
-// reencrypter gives the API the re-encryption of [secrets.Secrets] with the API's
-// type of the result.
+// reencrypter adapts [secrets.Secrets] to the interface of the API, which has its own type for the
+// result.
 type reencrypter struct{ *secrets.Secrets }
 
 // Reencrypt implements the Reencrypter of the API.

@@ -7,16 +7,16 @@ import (
 	"github.com/postrider/postrider/internal/replay"
 )
 
-// publishing is what accepts events and makes deliveries.
+// publishing has the parts that accept events and make deliveries.
 type publishing struct {
-	quotas   *quota.Meter // before ingest
+	quotas   *quota.Meter // called before ingest
 	backlogs *quota.Backlogs
 	ingest   *ingest.Ingest
 	replays  *replay.Runner
 	notify   *notify.Notify
 }
 
-// newPublishing makes what makes deliveries, for those who send.
+// newPublishing makes the parts that accept events and make deliveries.
 func newPublishing(b base, k *kept, s *sending) *publishing {
 	p := &publishing{}
 	room := b.vitals.disk.Room

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/webhook"
 )
 
-// sending is what makes requests to receivers, and decides when.
+// sending has the parts that make requests to receivers, and decide when.
 type sending struct {
 	table      *routing.Table
 	egress     *egress.Egress
@@ -29,15 +29,15 @@ type sending struct {
 	messenger  *messenger.Messenger
 }
 
-// newSending makes what makes requests, for the deliveries that are kept.
+// newSending makes the parts that make requests to receivers.
 func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
 	s := &sending{table: routing.New(k.store, routing.Options{Log: b.logOf("routing")})}
 	own, err := egress.LocalPrefixes() // an endpoint must not reach our own API
 	if err != nil {
 		return nil, err
 	}
-	ports, anyPort, _ := b.config.Ports() // Validate has checked them
-	proxy, _ := b.config.Proxy()          // checked by Validate, too
+	ports, anyPort, _ := b.config.Ports() // Validate has checked the ports
+	proxy, _ := b.config.Proxy()          // Validate has checked the proxy
 	files, inFlight := descriptors(ctx, b.config.Concurrency, b.log)
 	s.egress = egress.New(egress.Options{
 		Reach: egress.Reach{
@@ -74,7 +74,8 @@ func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
 	return s, nil
 }
 
-// newMessenger makes what sends notices. Webhooks of accounts pass the guard.
+// newMessenger makes the messenger, which sends notices. The webhooks of accounts pass the checks
+// of egress.
 func newMessenger(b base, k *kept, guarded *egress.Egress) *messenger.Messenger {
 	channels := map[postrider.Channel]messenger.Channel{
 		postrider.ChannelSlack: messenger.Slack{Guarded: guarded.Post, Operator: egress.PostAsOperator},
@@ -82,16 +83,17 @@ func newMessenger(b base, k *kept, guarded *egress.Egress) *messenger.Messenger 
 	if email, ok := b.config.Email(); ok {
 		channels[postrider.ChannelEmail] = email
 	}
-	templates, _ := b.config.Templates() // Validate has read them
+	templates, _ := b.config.Templates() // Validate has read the templates
 	return messenger.New(messenger.Deps{Store: k.store, Signer: k.secrets, Channels: channels}, messenger.Options{
 		Interval: b.config.NoticeInterval, Brand: b.config.NoticeBrand, PublicURL: b.publicURL, Templates: templates,
 		PortalLoginURL: b.config.PortalLoginURL, Hooks: b.hooks(), Log: b.logOf("messenger"),
 	})
 }
 
-// descriptors returns how many files this process may open, 0 if that is not known, and how
-// many attempts may be in flight with that: as many as connections may be open. Where these
-// are few, endpoints share what there is as they share any scarce slots.
+// descriptors returns the number of files that this process may open, or 0 if it is unknown.
+// inFlight is the number of attempts that may be in flight with that many files: the number of
+// connections that may be open. If there are few connections, endpoints share them like all scarce
+// slots.
 func descriptors(ctx context.Context, concurrency int, log *slog.Logger) (files uint64, inFlight int) {
 	files, err := doctor.OpenFileLimit()
 	if err != nil {
@@ -105,7 +107,7 @@ func descriptors(ctx context.Context, concurrency int, log *slog.Logger) (files 
 	return files, inFlight
 }
 
-// senders makes each attempt with the sender for the kind of its endpoint.
+// senders passes each attempt to the sender for the kind of its endpoint.
 type senders struct{ http, inspector dispatch.Sender }
 
 // Send implements [dispatch.Sender].
@@ -118,17 +120,16 @@ func (s *senders) Send(
 	return s.http.Send(ctx, deadline, c, to)
 }
 
-// endpoints gives the dispatcher the endpoints of the routing table. It adds
-// Disable, which the dispatcher calls for an endpoint whose response was 410.
+// endpoints gives the dispatcher the endpoints of the routing table. It adds Disable, which the
+// dispatcher calls for an endpoint that responded with 410.
 type endpoints struct {
 	*routing.Table
 
 	janitor *janitor.Janitor
 }
 
-// Disable disables the endpoint in the store and then refreshes the routing table,
-// so that this node makes no more attempts. Other nodes learn of it at their next
-// refresh.
+// Disable disables the endpoint in the store. It then refreshes the routing table, so that this
+// node makes no more attempts. Other nodes see the change at their next refresh.
 func (e *endpoints) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
 	if err := e.janitor.Disable(ctx, id, reason); err != nil {
 		return err

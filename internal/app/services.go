@@ -9,21 +9,19 @@ import (
 
 // service is a part of the server that runs until its context ends.
 type service struct {
-	name string                      // put before its errors; empty: they need no name
+	name string                      // prefix of its errors; empty: the errors need no prefix
 	run  func(context.Context) error // returns nil only after the context has ended
 }
 
-// errEnded says that a service returned nil before its context ended.
+// errEnded means that a service returned nil before its context ended.
 var errEnded = errors.New("ended by itself")
 
-// runServices runs all services until ctx ends or one of them returns. Then it
-// calls drain and ends the services in their order: it cancels the context of one
-// service, waits until it has returned, and goes on to the next. It returns their
-// errors, joined.
+// runServices runs all services until ctx ends or one of them returns. Then it calls drain, and
+// ends the services in their order: it cancels the context of one service, waits until that service
+// has returned, and goes on to the next. It returns all errors, joined.
 //
-// A service therefore stands above the services that it needs while it ends. Each
-// service gets a context of its own without the cancellation of ctx: otherwise all
-// would end at once.
+// A service therefore stands before the services that it needs while it ends. Each service gets its
+// own context, which the end of ctx does not cancel. Otherwise all services would end at once.
 func runServices(ctx context.Context, drain func(), services []service) error {
 	type running struct {
 		sync.WaitGroup

@@ -1,11 +1,13 @@
-// Package backup makes copies of a SQLite store and stores of such copies, and knows when the last
-// backup of a store was made. PostgreSQL has tools of its own.
+// Package backup makes backups of a SQLite store, restores stores from them, and knows when the
+// last backup of a store was made. For PostgreSQL, use the tools of the database.
 //
 // It promises:
 //
-//   - A copy is made also while a server runs on the store. It is whole, or an error.
-//   - A store is made only of a copy that has not changed since, and whose secrets its keys
-//     decrypt. It starts held.
+//   - A backup can be made while a server runs on the store. It is complete, or Make
+//     returns an error.
+//   - A store is restored only from a backup that has not changed since it was made, and
+//     whose secrets can be decrypted with the keys of the data folder. The restored store
+//     is held.
 package backup
 
 import (
@@ -21,20 +23,19 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// Backup is a copy of a SQLite store, with the ids of the encryption keys that are needed
-// to read its secrets. The keys are not in it.
+// Backup is a copy of a SQLite store, with the ids of the encryption keys that are needed to read
+// its secrets. It does not have the keys themselves.
 type Backup struct {
 	sqlite.Backup
 
-	Keys    []string // sorted; empty: nothing in it is encrypted
-	SumWith string   // what the checksum was compared with at a restore; empty: nothing
+	Keys    []string // sorted; empty: nothing in the backup is encrypted
+	SumWith string   // what a restore compared the checksum with; empty: nothing
 }
 
-// errNotSQLite refuses the two commands for a PostgreSQL database.
+// errNotSQLite is the error of Make and Restore for a PostgreSQL database.
 var errNotSQLite = errors.New("the settings name a PostgreSQL database, which has its own tools for backups; see docs/operate/backup.md")
 
-// Make copies the SQLite store of the data folder into a new file, also while a server
-// runs on it.
+// Make copies the SQLite store of the data folder into a new file. A server may run on the store.
 func Make(ctx context.Context, c config.StoreConfig, to string) (Backup, error) {
 	if dsn, err := c.DSN(); err != nil || dsn != "" {
 		return Backup{}, errors.Join(err, errNotSQLite)
@@ -47,9 +48,10 @@ func Make(ctx context.Context, c config.StoreConfig, to string) (Backup, error) 
 	return Backup{Backup: made, Keys: needed.texts()}, err
 }
 
-// Restore makes a store of a backup, in a data folder that has nothing but its keys. It
-// refuses a backup whose secrets those keys do not decrypt, and one that has changed since it was
-// made: sum is its SHA-256; empty: the file beside it has it. The store starts held.
+// Restore makes a store from a backup, in a data folder that has nothing but its keys. It refuses a
+// backup whose secrets cannot be decrypted with those keys. It also refuses a backup that has
+// changed since it was made. sum is the SHA-256 of the backup; empty: Restore reads it from the
+// file beside the backup. The restored store is held.
 func Restore(ctx context.Context, c config.StoreConfig, from, sum string) (Backup, error) {
 	if dsn, err := c.DSN(); err != nil || dsn != "" {
 		return Backup{}, errors.Join(err, errNotSQLite)
@@ -75,10 +77,10 @@ func Restore(ctx context.Context, c config.StoreConfig, from, sum string) (Backu
 	return Backup{restored, needed.texts(), with}, err
 }
 
-// keyIDs are the ids of encryption keys, each once.
+// keyIDs is a set of ids of encryption keys.
 type keyIDs []secrets.KeyID
 
-// add adds the id of the key of an encrypted value.
+// add adds the id of the key with which the value is encrypted.
 func (k *keyIDs) add(encrypted []byte) error {
 	id, err := secrets.KeyOf(encrypted)
 	if err == nil && !slices.Contains(*k, id) {

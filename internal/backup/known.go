@@ -12,13 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// watchEvery is the time between two looks at what is known of backups.
+// watchEvery is the time between two reads of the last backups.
 const watchEvery = 15 * time.Second
 
-// Known returns what is known of the backups of a store: one of each kind.
+// Known reads the state of the backups of a store. It returns one element for each kind of backup.
 type Known func(context.Context) ([]observe.Backup, error)
 
-// Watch tells what is known of the backups, until ctx ends.
+// Watch calls tell with the state of each backup, every watchEvery, until ctx ends.
 func (known Known) Watch(ctx context.Context, tell observe.Hook[observe.Backup], log *slog.Logger) error {
 	for {
 		backups, err := known(ctx)
@@ -36,7 +36,7 @@ func (known Known) Watch(ctx context.Context, tell observe.Hook[observe.Backup],
 	}
 }
 
-// Of returns what is known of the backups of an opened store.
+// Of returns the function that reads the state of the backups of an opened store.
 func Of(c config.StoreConfig, opened any) Known {
 	database, ok := opened.(*postgres.Store)
 	if !ok {

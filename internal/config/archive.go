@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/archive"
 )
 
-// ArchiveConfig says where copies are kept of what retention deletes. Without a URL none are.
+// ArchiveConfig says where retention copies rows before it deletes them. Without a URL nothing is
+// copied.
 type ArchiveConfig struct {
 	Archive              string `name:"archive" setting:"" group:"Retention" placeholder:"URL" help:"Where events, attempts and bodies are copied before they are deleted: file:///a/folder or s3://bucket/prefix. What is not copied is then not deleted. Default: none, and nothing is copied."`
 	ArchiveEndpoint      string `name:"archive-endpoint" setting:"" group:"Retention" default:"https://s3.amazonaws.com" placeholder:"URL" help:"Server of the bucket of --archive, without a path."`
@@ -18,7 +19,7 @@ type ArchiveConfig struct {
 	ArchiveSecretKeyFile string `name:"archive-secret-key-file" setting:"" group:"Retention" placeholder:"FILE" help:"File with the secret of the access key."`
 }
 
-// Validate returns every fault of the settings, joined. Named returns how the operator typed a
+// Validate returns all faults of the settings, joined. named returns how the operator typed a
 // setting.
 func (c ArchiveConfig) Validate(named func(setting string) string) error {
 	return faultsOf(named, c.check)
@@ -52,16 +53,16 @@ func (c ArchiveConfig) secretKey() (string, error) {
 	return valueOf(c.ArchiveSecretKey, c.ArchiveSecretKeyFile, "secret key")
 }
 
-// Place returns the folder or the bucket of the archive; both are empty if there is no archive.
+// Place returns the folder or the bucket of the archive. Both are empty if there is no archive.
 func (c ArchiveConfig) Place() (folder string, bucket archive.Bucket) {
 	u, err := url.Parse(c.Archive)
 	switch {
-	case err != nil || c.Archive == "": // check has refused the former
+	case err != nil || c.Archive == "": // check has refused a text that is no URL
 		return "", archive.Bucket{}
 	case u.Scheme == "file":
 		return filepath.FromSlash(u.Path), archive.Bucket{}
 	}
-	secret, _ := c.secretKey() // check has read it
+	secret, _ := c.secretKey() // check has read the secret
 	return "", archive.Bucket{
 		Name: u.Host, Prefix: strings.Trim(u.Path, "/"), Endpoint: c.ArchiveEndpoint, Region: c.ArchiveRegion,
 		AccessKey: c.ArchiveAccessKey, SecretKey: secret,

@@ -1,15 +1,16 @@
-// Package config has the settings of the program: their names, defaults and helps, where they
-// are read, and what is wrong with them.
+// Package config has the settings of the program: their names, defaults and help texts, the sources
+// from which they are read, and their validation.
 //
 // It promises:
 //
-//   - A setting has one name on the command line, in the environment and in the file of
-//     --config; [Sources] says which of them counts.
-//   - Check returns all faults at once, each named as the operator typed it. It reads the files
-//     that settings name, and connects to nothing.
+//   - A setting has the same name on the command line, in the environment and in the file
+//     of --config. [Sources] says which of the three wins.
+//   - [Sources.Check] returns all faults at once. Each fault names the setting as the
+//     operator typed it. The check reads the files that settings name, and makes no
+//     connection.
 //   - No secret is in a fault, in a [Setting] or in a line of the log.
 //
-// The methods of [Config] give the settings in the words of the packages that they are for.
+// The methods of [Config] convert the settings to the types of the packages that use them.
 package config
 
 import (
@@ -31,12 +32,12 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// Config holds every setting of the server. The tags name the flag, its default and
-// its help; kong reads them. [Sources] fills the fields with the tag setting from
-// the environment and a file, where the command line does not set them.
+// Config has every setting of the server. The tags name the flag, its default and its help text;
+// kong reads them. If the command line does not set a field with the tag setting, [Sources] fills
+// it from the environment or the file.
 //
-// kong applies the defaults, not Config: code that makes a Config itself must set
-// every field that has one.
+// kong applies the defaults, not Config. So code that makes a Config itself must set every field
+// that has a default.
 type Config struct {
 	StoreConfig     `embed:""`
 	OIDCConfig      `embed:""`
@@ -47,7 +48,8 @@ type Config struct {
 	TraceConfig     `embed:""`
 	MailConfig      `embed:""`
 
-	// The listeners. Dev loosens what Validate and egress allow; see Effective.
+	// The settings of the listeners. Dev loosens the rules of Validate and of egress; see
+	// Effective.
 	Listen         string         `name:"listen" setting:"" group:"Server" default:"127.0.0.1:8080" help:"Address of the API, host:port. Port 0 takes a free port."`
 	OpsListen      string         `name:"ops-listen" setting:"" group:"Server" default:"127.0.0.1:9090" help:"Address of the listener for operators (/livez, /readyz, /metrics, pprof), host:port. Keep it private. Profiles are served to this machine alone."`
 	MetricsWorst   int            `name:"metrics-worst" setting:"" group:"Server" default:"0" help:"Endpoints with the most failed attempts that /metrics names by their ids, 0 to 10."`
@@ -55,12 +57,12 @@ type Config struct {
 	TrustedProxies []netip.Prefix `name:"trusted-proxies" setting:"" group:"Server" placeholder:"CIDR" help:"Networks of the reverse proxies in front of this server, separated by commas, for example 10.0.0.0/8. Their X-Forwarded-For says which client a login comes from. Default: none, and all clients behind a proxy share the limit of logins that fail."`
 	Dev            bool           `name:"dev" setting:"" group:"Server" help:"For development: allow http URLs, loopback and private addresses and every port, and log as text. Never set it in production."`
 
-	// Limits of the API.
+	// The limits of the API.
 	AnswerTimeout time.Duration `name:"answer-timeout" setting:"" group:"Server" default:"5s" help:"Time that the store has for a publish or another write before the response is a 503, 100ms to 1m. After a 503 the write may still happen, so repeat it with the same idempotency key."`
 	BodyBudget    int           `name:"body-budget" setting:"" group:"Server" default:"50331648" help:"Memory for the request bodies of the API in bytes, at least 33554432. One API key gets at most a quarter of it; more is refused with a 429."`
 
-	// Limits of delivery and ingestion. HostConcurrency 0 stands for a quarter of
-	// Concurrency; the dispatcher computes it.
+	// The limits of delivery and ingestion. HostConcurrency 0 means a quarter of Concurrency, which
+	// the dispatcher computes.
 	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight of this server to endpoints that respond, 1 to 100000; up to four times as many more wait for slow ones and those that hang. Each endpoint has its own limit, too."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight to one host, for all endpoints of that host together. Default: a quarter of --concurrency, at least 64."`
 	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN and NOTIFY between servers, for connections that do not support them. Events that another server accepted then start up to a second later."`
@@ -68,30 +70,30 @@ type Config struct {
 	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event in bytes, 1024 to 1048576."`
 	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key detects duplicates, 1m to 2160h."`
 
-	// Limits of endpoint health; see HealthLimits. DisableAfter 0 disables no
-	// endpoint for accepting nothing.
+	// The limits of endpoint health; see HealthLimits. With DisableAfter 0, an endpoint that
+	// accepts nothing is never disabled.
 	DisableAfter       time.Duration `name:"disable-after" setting:"" group:"Delivery" default:"120h" help:"How long an endpoint may fail without accepting anything before it is disabled, 1h to 2160h. It is warned, in its health and in the log, after a twentieth, a fifth and three fifths of that. 0 disables none."`
 	WarnDeadPercent    int           `name:"warn-dead-percent" setting:"" group:"Delivery" default:"25" help:"Percentage of dead letters among a day's deliveries, if there are 20 or more, above which an endpoint is warned, 1 to 100. 100 warns none."`
 	DisableDeadPercent int           `name:"disable-dead-percent" setting:"" group:"Delivery" default:"50" help:"Percentage of dead letters among a day's deliveries, if there are 20 or more, above which an endpoint is disabled, from --warn-dead-percent to 100. It is warned at least an hour before. 100 disables none."`
 
-	// Where requests to receivers may go. Code must read the networks with Allowed
-	// and the ports with Ports, which add what dev mode allows or parse the text.
+	// The rules for requests to receivers. Code must call Allowed for the networks and Ports for
+	// the ports, because these methods parse the texts and add what dev mode allows.
 	EgressHTTP  bool           `name:"egress-http" setting:"" group:"Egress" help:"Allow endpoints with http URLs. Default: only https."`
 	EgressAllow []netip.Prefix `name:"egress-allow" setting:"" group:"Egress" placeholder:"CIDR" help:"Private networks that requests may go to, separated by commas, for example 10.0.0.0/8. Default: only the public Internet."`
 	EgressPorts []string       `name:"egress-ports" setting:"" group:"Egress" default:"80,443,8080,8443" help:"Ports that requests may go to, separated by commas, or any."`
 	EgressProxy string         `name:"egress-proxy" setting:"" group:"Egress" placeholder:"URL" help:"Proxy for all connections to receivers: an http, https or socks5 URL. Postrider still resolves and checks the addresses itself and gives the proxy an address, not a name. A password in the flag is refused; set it in the environment or the file of --config. Default: no proxy."`
 
-	// "off" or a method of the API; see VerifyMethod.
+	// VerifyEndpoints is "off" or a method of the API; see VerifyMethod.
 	VerifyEndpoints string `name:"verify-endpoints" setting:"" group:"Egress" default:"off" help:"How a receiver at a new URL must agree before events are sent to it: challenge (it echoes a signed POST), cloudevents (an OPTIONS handshake), or off for no such check."`
 
-	// Empty: text in dev mode, else JSON; see format.
+	// LogFormat is the format of the log. Empty: text in dev mode, otherwise JSON; see format.
 	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Format of the log on stderr: json or text. Default: json, or text with --dev."`
 	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" placeholder:"LEVEL,…" help:"Lowest level that is logged: debug, info, warn or error. A package can have its own, for example info,dispatch=debug,webhook=warn. The packages are api, app, archive, dispatch, expunge, ingest, inspect, janitor, messenger, notify, observe, quota, replay, rollup, routing, secrets, store, telemetry, traces, web and webhook."`
 }
 
-// Validate returns every fault of the settings, joined, so that an operator can
-// correct them in one go. Named returns how the operator typed a setting: a flag, a
-// variable or a line of the file.
+// Validate returns all faults of the settings, joined, so that an operator can correct them all at
+// once. named returns how the operator typed a setting: as a flag, a variable or a line of the
+// file.
 func (c Config) Validate(named func(setting string) string) error { return faultsOf(named, c.check) }
 
 func (c Config) check(f *faultList) {
@@ -133,8 +135,8 @@ func (c Config) check(f *faultList) {
 	f.refuse(err != nil, "log-level", reasonOf(err))
 }
 
-// PublicURLAt returns the URL by which people reach the server, without a slash at its
-// end. In dev mode it may be the address of the listener. Empty: it is not known.
+// PublicURLAt returns the URL at which people reach the server, without a slash at its end. In dev
+// mode the default is the address of the listener. Empty: the URL is unknown.
 func (c Config) PublicURLAt(listener net.Addr) string {
 	if c.PublicURL == "" && c.Dev {
 		return "http://" + listener.String()
@@ -142,10 +144,10 @@ func (c Config) PublicURLAt(listener net.Addr) string {
 	return strings.TrimSuffix(c.PublicURL, "/")
 }
 
-// verifyOff is the value of VerifyEndpoints that verifies nothing.
+// verifyOff is the value of VerifyEndpoints with which new URLs are not verified.
 const verifyOff = "off"
 
-// VerifyMethod returns the method that verifies new URLs. Empty: new URLs are not
+// VerifyMethod returns the method with which new URLs are verified. Empty: new URLs are not
 // verified.
 func (c Config) VerifyMethod() string {
 	if c.VerifyEndpoints == verifyOff {
@@ -154,19 +156,19 @@ func (c Config) VerifyMethod() string {
 	return c.VerifyEndpoints
 }
 
-// HealthLimits returns when endpoints are warned about and disabled. A percentage
-// of zero, which only configurations without flags have, becomes 100.
+// HealthLimits returns when endpoints are warned about and disabled. A percentage of zero becomes
+// 100. Only a Config that was made without flags has zero.
 func (c Config) HealthLimits() *postrider.HealthLimits {
 	return &postrider.HealthLimits{
 		DisableAfter: c.DisableAfter, WarnPercent: cmp.Or(c.WarnDeadPercent, 100), DisablePercent: cmp.Or(c.DisableDeadPercent, 100),
 	}
 }
 
-// AllowsHTTP reports whether endpoints may have http URLs, besides https.
+// AllowsHTTP reports whether endpoints may have http URLs as well as https URLs.
 func (c Config) AllowsHTTP() bool { return c.EgressHTTP || c.Dev }
 
-// Ports returns the ports that requests may go to. With anyPort the list is nil and
-// every port is allowed.
+// Ports returns the ports to which requests may go. If anyPort is true, the list is nil and every
+// port is allowed.
 func (c Config) Ports() (ports []uint16, anyPort bool, err error) {
 	if slices.Equal(c.EgressPorts, []string{"any"}) {
 		return nil, true, nil
@@ -184,18 +186,17 @@ func (c Config) Ports() (ports []uint16, anyPort bool, err error) {
 	return ports, false, nil
 }
 
-// Proxy returns the URL of the proxy for connections to receivers. Nil: connections
-// are direct.
+// Proxy returns the URL of the proxy for connections to receivers. Nil: connections are direct.
 func (c Config) Proxy() (*url.URL, error) {
 	if c.EgressProxy == "" {
-		return nil, nil //nolint:nilnil // no proxy is none
+		return nil, nil //nolint:nilnil // nil means no proxy
 	}
 	return egress.ParseProxy(c.EgressProxy)
 }
 
-// Allowed returns the networks that requests may go to besides the public Internet.
-// Dev mode adds loopback and private networks, but no link-local addresses: cloud
-// metadata services are there.
+// Allowed returns the networks to which requests may go besides the public Internet. Dev mode adds
+// loopback and private networks. It does not add link-local addresses, because cloud metadata
+// services use them.
 func (c Config) Allowed() []netip.Prefix {
 	if !c.Dev {
 		return c.EgressAllow
@@ -203,8 +204,8 @@ func (c Config) Allowed() []netip.Prefix {
 	return append(slices.Clone(c.EgressAllow), egress.PrivatePrefixes()...)
 }
 
-// Effective returns the settings with everything that dev mode allows written out.
-// It is for the log; the services use the single settings.
+// Effective returns the settings with everything that dev mode allows written out. It is used for
+// the log. The services use the other methods.
 func (c Config) Effective() Config {
 	c.EgressAllow = c.Allowed()
 	if c.Dev {
@@ -221,11 +222,11 @@ func (c Config) format() string {
 	return cmp.Or(c.LogFormat, "json")
 }
 
-// Settings returns every setting in the order of the help.
+// Settings returns all settings, in the order of the help.
 func (c Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }
 
-// Retention returns the whole days that the server keeps what accounts may keep for a shorter
-// time.
+// Retention returns the number of whole days for which the server keeps events, attempts, bodies
+// and idempotency keys. An account may set fewer days.
 func (c Config) Retention() postrider.AccountRetention {
 	days := func(age time.Duration) int { return int(age / (24 * time.Hour)) }
 	return postrider.AccountRetention{
@@ -233,8 +234,8 @@ func (c Config) Retention() postrider.AccountRetention {
 	}
 }
 
-// LogValue returns the effective settings that are not zero, with secrets masked.
-// The server logs them at its start.
+// LogValue returns the effective settings that are not zero, with secrets masked. The server logs
+// these settings when it starts.
 func (c Config) LogValue() slog.Value {
 	var attrs []slog.Attr
 	for _, s := range c.Effective().Settings() {
@@ -245,13 +246,13 @@ func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Logger returns the logger that the settings describe. It writes to w.
+// Logger returns the logger that the settings describe, which writes to w.
 func Logger(c Config, w io.Writer) *slog.Logger {
 	set, err := parseLevels(c.LogLevel)
-	if err != nil { // Validate has refused it
+	if err != nil { // Validate has refused such a text
 		set = levels{others: slog.LevelInfo}
 	}
-	opts := &slog.HandlerOptions{Level: slog.LevelDebug} // leveled decides
+	opts := &slog.HandlerOptions{Level: slog.LevelDebug} // leveled decides the level
 	var handler slog.Handler = slog.NewJSONHandler(w, opts)
 	if c.format() == "text" {
 		handler = slog.NewTextHandler(w, opts)

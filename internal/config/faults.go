@@ -10,44 +10,45 @@ import (
 	"strings"
 )
 
-// Fault is one wrong setting. The program exits with 2 for it.
+// Fault is one wrong setting. With a fault, the program exits with status 2.
 type Fault struct {
-	Key    string // as the operator typed it: flag, variable or key of the file
-	Reason string // completes a sentence that starts with the key
+	Key    string // as the operator typed it: a flag, a variable or a key of the file
+	Reason string // completes a sentence that begins with Key
 }
 
-// Error returns "key: reason". Neither contains the value of a secret.
+// Error returns "key: reason". Neither part contains a secret.
 func (f *Fault) Error() string { return f.Key + ": " + f.Reason }
 
-// faultList collects what is wrong with settings.
+// faultList collects the faults of settings.
 type faultList struct {
-	named func(setting string) string // how the operator typed a setting
-	found []error                     // each is a [Fault]
+	named func(setting string) string // returns how the operator typed a setting
+	found []error                     // each one is a [*Fault]
 }
 
-// faultsOf returns what a part of the settings finds wrong with itself, joined.
+// faultsOf returns the faults that part adds to a list, joined.
 func faultsOf(named func(setting string) string, part func(*faultList)) error {
 	f := &faultList{named: named}
 	part(f)
 	return errors.Join(f.found...)
 }
 
-// refuse notes a fault if the setting is wrong.
+// refuse adds a fault if the setting is wrong.
 func (f *faultList) refuse(wrong bool, setting, reason string) {
 	if wrong {
 		f.found = append(f.found, &Fault{Key: f.named(setting), Reason: reason})
 	}
 }
 
-// refuseSecret refuses a secret that is a flag, and one that is given twice: as a setting and as
-// the file of the setting of that name with -file.
+// refuseSecret adds a fault if a secret is set by a flag. It also adds a fault if a secret is set
+// twice: by the setting, and by the setting with the suffix -file.
 func (f *faultList) refuseSecret(setting, value, file string) {
 	f.refuse(f.named(setting) == "--"+setting && value != "", setting,
 		"must not be a flag, which every user of this machine can read; use "+variable(setting)+" or --"+setting+"-file")
 	f.refuse(value != "" && file != "", setting+"-file", "must not be given together with "+f.named(setting))
 }
 
-// valueOf returns a setting, or what its file holds. what names it in an error.
+// valueOf returns the setting or, if file is not empty, the content of the file. what is the name
+// of the value in an error.
 func valueOf(setting, file, what string) (string, error) {
 	if file == "" {
 		return setting, nil
@@ -64,7 +65,7 @@ func variable(setting string) string {
 	return "POSTRIDER_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// meant returns the end of a fault that asks whether a name is meant. Empty: it is no name.
+// meant returns the end of a fault that suggests a name. If like is empty, it returns nothing.
 func meant(like string) string {
 	if like == "" {
 		return ""
@@ -72,12 +73,12 @@ func meant(like string) string {
 	return "; is " + like + " meant?"
 }
 
-// closest returns the name that has the longest common beginning with the unknown
-// one. Empty: no name shares more than three letters. Mistakes are mostly in the last
-// word of a name: drain-timout, egress-port.
+// closest returns the name that has the longest common beginning with the unknown name. Empty: no
+// name has more than three letters in common. A long common beginning is a good measure, because
+// mistakes are mostly in the last word of a name: drain-timout, egress-port.
 func closest(unknown string, names []string) string {
 	unknown = strings.ToLower(strings.ReplaceAll(unknown, "_", "-"))
-	best, same := "", 3 // three letters or fewer are chance
+	best, same := "", 3 // three letters or fewer are a coincidence
 	for _, name := range names {
 		n := 0
 		for n < min(len(name), len(unknown)) && name[n] == unknown[n] {
@@ -90,8 +91,8 @@ func closest(unknown string, names []string) string {
 	return best
 }
 
-// reasonOf returns the text of an error without the path of the file, because the
-// fault's key names the setting already. It is empty for nil.
+// reasonOf returns the text of an error without the path of the file, because the setting in the
+// fault's key has the path. For nil it returns "".
 func reasonOf(err error) string {
 	var path *os.PathError
 	switch {
@@ -103,14 +104,14 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// isPublicURL reports whether the text is a URL of a server and no more.
+// isPublicURL reports whether the text is an http or https URL with only a host and perhaps a port.
 func isPublicURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.Scheme+"://"+u.Host == strings.TrimSuffix(text, "/")
 }
 
-// isAddress reports whether the text is host:port with a numeric port. The host may
-// be empty, which stands for every address of the machine.
+// isAddress reports whether the text is host:port with a numeric port. An empty host is allowed: it
+// means every address of the machine.
 func isAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -120,15 +121,15 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
-// isPostgresURL reports whether the text is a PostgreSQL URL. Key-value connection
-// strings are refused: holdsPassword would not find a password in them.
+// isPostgresURL reports whether the text is a PostgreSQL URL. Connection strings of keywords and
+// values are refused, because holdsPassword would not find a password in them.
 func isPostgresURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
 }
 
-// holdsPassword reports whether a URL has a password, in its user part or in a
-// parameter of PostgreSQL.
+// holdsPassword reports whether a URL has a password, either in the user part or in a PostgreSQL
+// parameter.
 func holdsPassword(dsn string) bool {
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -138,8 +139,7 @@ func holdsPassword(dsn string) bool {
 	return inUser || u.Query().Has("password") || u.Query().Has("sslpassword")
 }
 
-// MaskURL returns a URL with its passwords masked. A text that is no URL is masked
-// as a whole.
+// MaskURL returns a URL with its passwords masked. If the text is no URL, it masks the whole text.
 func MaskURL(dsn string) string {
 	if dsn == "" {
 		return ""

@@ -4,8 +4,8 @@ import (
 	"net/url"
 )
 
-// OIDCConfig says which identity provider logs operators in, and who may. Without an
-// issuer there is none, and operators log in only with API keys.
+// OIDCConfig names the identity provider at which operators log in, and who may log in. Without an
+// issuer there is no provider, and operators log in only with API keys.
 type OIDCConfig struct {
 	OIDCIssuer           string   `name:"oidc-issuer" setting:"" group:"Login" placeholder:"URL" help:"Identity provider by which operators log in to the dashboard (OpenID Connect), for example https://login.example.com. It must know the redirect URL: --public-url and /login/oidc/callback. Default: none, and operators log in with API keys."`
 	OIDCClientID         string   `name:"oidc-client-id" setting:"" group:"Login" placeholder:"ID" help:"This server's client id at the identity provider."`
@@ -19,7 +19,8 @@ type OIDCConfig struct {
 	OIDCDomains          []string `name:"oidc-domains" setting:"" group:"Login" placeholder:"DOMAIN" help:"Domains of the verified email addresses that may log in, separated by commas. Default: any."`
 }
 
-// check gets whether the server knows its public URL, which the redirect URL begins with.
+// check adds the faults of these settings. linked is true if the server has a public URL, with
+// which the redirect URL begins.
 func (c OIDCConfig) check(f *faultList, linked bool) {
 	f.refuseSecret("oidc-client-secret", c.OIDCClientSecret, c.OIDCClientSecretFile)
 	_, err := c.Secret()

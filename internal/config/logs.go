@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// logged are the packages that write log lines, and whose level can be set apart. The server
-// itself is "app", the databases are "store".
+// logged are the packages that write log lines. The level of each one can be set separately. The
+// server itself is "app", and the databases are "store".
 var logged = []string{
 	"api", "app", "archive", "dispatch", "expunge", "ingest", "inspect", "janitor", "messenger", "notify", "observe", "quota", "replay", "rollup", "routing", "secrets", "store",
 	"telemetry", "traces", "web", "webhook",
 }
 
-// levels are the lowest levels that are logged: of packages that are named, and of all others.
+// levels has the lowest level that is logged, for each named package and for all others.
 type levels struct {
 	others slog.Level
 	of     map[string]slog.Level
 }
 
-// parseLevels reads a text such as info,dispatch=debug,egress=warn.
+// parseLevels parses a text such as info,dispatch=debug,webhook=warn.
 func parseLevels(text string) (levels, error) {
 	l := levels{others: slog.LevelInfo, of: map[string]slog.Level{}}
 	set := map[string]bool{}
@@ -49,7 +49,7 @@ func parseLevels(text string) (levels, error) {
 	return l, nil
 }
 
-// levelOf returns the level of that name.
+// levelOf returns the level with the name.
 func levelOf(name string) (slog.Level, bool) {
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 		if strings.ToLower(level.String()) == name {
@@ -59,7 +59,7 @@ func levelOf(name string) (slog.Level, bool) {
 	return 0, false
 }
 
-// at returns the lowest level of a package that is logged.
+// at returns the lowest level that is logged for a package.
 func (l levels) at(name string) slog.Level {
 	if level, ok := l.of[name]; ok {
 		return level
@@ -67,8 +67,8 @@ func (l levels) at(name string) slog.Level {
 	return l.others
 }
 
-// LogOf returns the logger of a package. A log that was not made by [Logger] has one level for
-// all.
+// LogOf returns the logger of a package. If log was not made by [Logger], all packages have the
+// same level.
 func LogOf(log *slog.Logger, name string) *slog.Logger {
 	if h, ok := log.Handler().(leveled); ok {
 		h.least = h.set.at(name)
@@ -77,7 +77,7 @@ func LogOf(log *slog.Logger, name string) *slog.Logger {
 	return log
 }
 
-// leveled is a handler that logs what is at least of a level.
+// leveled is a handler that logs only records of at least the level least.
 type leveled struct {
 	slog.Handler
 

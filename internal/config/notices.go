@@ -17,7 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/messenger"
 )
 
-// NoticeConfig says when people get a notice of what the health of an endpoint does not say.
+// NoticeConfig says when the owner of an endpoint gets a notice about dead letters or about an open
+// circuit.
 type NoticeConfig struct {
 	NoticeDeadLetters int           `name:"notice-dead-letters" setting:"" group:"Notices" default:"100" help:"Dead letters of an endpoint within 24 hours from which its owner gets a notice, 1 to 1000000."`
 	NoticeCircuitOpen time.Duration `name:"notice-circuit-open" setting:"" group:"Notices" default:"1h" help:"How long an endpoint with an open circuit has accepted nothing before its owner gets a notice, 1m to 2160h."`
@@ -28,8 +29,7 @@ func (c NoticeConfig) check(f *faultList) {
 	f.refuse(c.NoticeCircuitOpen < time.Minute || c.NoticeCircuitOpen > 90*24*time.Hour, "notice-circuit-open", "must be 1m to 2160h")
 }
 
-// MailConfig says how notices are sent. Without a mail server, they are sent to webhooks
-// alone.
+// MailConfig says how notices are sent. Without a mail server, they are sent only to webhooks.
 type MailConfig struct {
 	SMTPURL          string        `name:"smtp-url" setting:"" group:"Notices" placeholder:"URL" help:"Mail server for notices: smtp://user@host:587 for STARTTLS, smtps://user@host:465 for TLS from the first byte, or smtp+plain://127.0.0.1:25 for a mail server on this machine, without encryption and login. A server without STARTTLS gets nothing. Default: none, and no emails are sent."`
 	SMTPPassword     string        `name:"smtp-password" setting:"" group:"Notices" placeholder:"PASSWORD" help:"Password at the mail server. Set it in the environment or use --smtp-password-file; as a flag it is refused."`
@@ -42,7 +42,7 @@ type MailConfig struct {
 	NoticeTemplates  string        `name:"notice-templates" setting:"" group:"Notices" placeholder:"DIR" help:"Folder with message.txt and message.html, which replace the templates of emails. Default: none."`
 }
 
-// check reads the files that the settings name.
+// check adds the faults of these settings. It reads the files that they name.
 func (c MailConfig) check(f *faultList) {
 	f.refuse(c.NoticeInterval < time.Minute || c.NoticeInterval > 24*time.Hour, "notice-interval", "must be 1m to 24h")
 	f.refuse(c.NoticeBrand == "" || len([]rune(c.NoticeBrand)) > 64, "notice-brand", "must be 1 to 64 characters")
@@ -69,14 +69,14 @@ func (c MailConfig) check(f *faultList) {
 	f.refuse(err != nil || !strings.Contains(from.Address, "@"), "smtp-from", "must be an email address, perhaps with a name: Acme <webhooks@acme.example>")
 }
 
-// smtpPorts are the kinds of connection by the scheme of the URL, with their usual ports.
+// smtpPorts has, by the scheme of the URL, the kind of encryption and the usual port.
 var smtpPorts = map[string]struct {
 	security messenger.Security
 	port     string
 }{"smtp": {messenger.StartTLS, "587"}, "smtps": {messenger.Implicit, "465"}, "smtp+plain": {messenger.Plain, "25"}}
 
-// parseSMTP reads the URL of a mail server. Its error never has the text, which may hold a
-// password.
+// parseSMTP parses the URL of a mail server. The error never contains the text, because it may have
+// a password.
 func parseSMTP(raw string) (*url.URL, error) {
 	at, err := url.Parse(raw)
 	if err != nil || at.Hostname() == "" || smtpPorts[at.Scheme].port == "" || strings.Trim(at.Path, "/") != "" || at.RawQuery != "" {
@@ -96,10 +96,10 @@ func (c MailConfig) password() (string, error) {
 	return valueOf(c.SMTPPassword, c.SMTPPasswordFile, "mail password")
 }
 
-// authorities returns the authorities of the mail server. nil: those of the system.
+// authorities returns the certificate authorities for the mail server. nil: those of the system.
 func (c MailConfig) authorities() (*x509.CertPool, error) {
 	if c.SMTPCAFile == "" {
-		return nil, nil //nolint:nilnil // the system's
+		return nil, nil //nolint:nilnil // nil means those of the system
 	}
 	text, err := os.ReadFile(c.SMTPCAFile)
 	if err != nil {
@@ -124,12 +124,12 @@ func (c MailConfig) Templates() (*messenger.Templates, error) {
 	return messenger.LoadTemplates(folder)
 }
 
-// Email returns the channel to the mail server; false: there is none.
+// Email returns the channel to the mail server; false: there is no mail server.
 func (c MailConfig) Email() (messenger.Email, bool) {
 	if c.SMTPURL == "" {
 		return messenger.Email{}, false
 	}
-	at, _ := parseSMTP(c.SMTPURL) // check has read all of these
+	at, _ := parseSMTP(c.SMTPURL) // check has read this and the next two
 	from, _ := mail.ParseAddress(c.SMTPFrom)
 	authorities, _ := c.authorities()
 	kind := smtpPorts[at.Scheme]

@@ -4,7 +4,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// QuotaConfig limits the accounts that have no limits of their own. 0 is no limit.
+// QuotaConfig has the limits of accounts that have no limits of their own. 0 means no limit.
 type QuotaConfig struct {
 	QuotaEvents    int64 `name:"quota-events" setting:"" group:"Quotas" default:"0" help:"Events that an account may publish in a second, on average, over all servers together, at most 1000000; 0: no limit. An account may have limits of its own: postrider accounts quotas."`
 	QuotaBurst     int64 `name:"quota-burst" setting:"" group:"Quotas" default:"0" help:"Events that an account may publish at once, at most 10000000; 0: as many as --quota-events."`
@@ -13,14 +13,14 @@ type QuotaConfig struct {
 	QuotaBacklog   int64 `name:"quota-backlog" setting:"" group:"Quotas" default:"0" help:"Deliveries that may wait for one endpoint, at most 1000000; 0: no limit. When as many wait, new events are skipped for the endpoint, and can be replayed."`
 }
 
-// Quotas returns the limits as the domain has them.
+// Quotas returns the limits as a domain type.
 func (c QuotaConfig) Quotas() postrider.Quotas {
 	return postrider.Quotas{
 		EventsPerSecond: c.QuotaEvents, Burst: c.QuotaBurst, BytesPerDay: c.QuotaBytes, Endpoints: c.QuotaEndpoints, Backlog: c.QuotaBacklog,
 	}
 }
 
-// quotaSettings are the names of the settings by those of the limits.
+// quotaSettings has the name of the setting for each limit.
 var quotaSettings = map[string]string{
 	"events_per_second": "quota-events", "burst": "quota-burst", "bytes_per_day": "quota-bytes",
 	"endpoints": "quota-endpoints", "backlog": "quota-backlog",

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// RetentionConfig says how long what is kept. Days are written in hours: 720h are 30.
+// RetentionConfig says for how long data is kept. Durations of days are written in hours: 720h are
+// 30 days.
 type RetentionConfig struct {
 	KeepEvents      time.Duration `name:"keep-events" setting:"" group:"Retention" default:"720h" help:"How long events are kept with their data, 24h to 87600h. An event that a pending delivery or an unresolved dead letter needs stays. Without its event a delivery cannot be replayed."`
 	KeepAttempts    time.Duration `name:"keep-attempts" setting:"" group:"Retention" default:"2160h" help:"How long deliveries that have ended are kept with their attempts, from the creation of the delivery, 24h to 87600h."`

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Setting is one setting with its effective value. Secrets are masked, so a Setting
-// may be printed and logged.
+// Setting is one setting with its effective value. Secrets are masked, so a Setting may be printed
+// and logged.
 type Setting struct {
-	Name  string // as in the flag, without the hyphens in front
+	Name  string // the name of the flag, without the leading hyphens
 	Value any    // a string, bool, int or []string
 }
 
-// Text returns the value in the form of a flag: lists with commas.
+// Text returns the value in the form of a flag. A list becomes a text with commas.
 func (s Setting) Text() string {
 	if list, ok := s.Value.([]string); ok {
 		return strings.Join(list, ",")
@@ -24,9 +24,9 @@ func (s Setting) Text() string {
 	return fmt.Sprint(s.Value)
 }
 
-// settingsOf lists the fields of a configuration with their flags' names, embedded
-// structs included. It masks the settings that can hold a secret; a new secret
-// setting must be added here.
+// settingsOf lists the fields of a configuration with the names of their flags, including the
+// fields of embedded structs. It masks the settings that can hold a secret. A new secret setting
+// must be added here.
 func settingsOf(config reflect.Value) []Setting {
 	var settings []Setting
 	for i := range config.NumField() {
@@ -48,8 +48,7 @@ func settingsOf(config reflect.Value) []Setting {
 	return settings
 }
 
-// plain returns a setting's value as a YAML file holds it: durations and networks
-// become text.
+// plain returns a setting's value as it is in a YAML file. Durations and networks become text.
 func plain(value any) any {
 	switch v := value.(type) {
 	case time.Duration:

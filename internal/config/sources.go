@@ -15,11 +15,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Sources fills the settings that the command line does not set: from the
-// POSTRIDER_* environment variables, and then from the file of --config. It is the
-// [kong.Resolver] of one parse.
+// Sources fills the settings that the command line does not set. It takes them from the POSTRIDER_*
+// environment variables, and then from the file of --config. It is the [kong.Resolver] of one
+// parse.
 //
-// A setting has one name in all layers; the first layer that has it decides:
+// A setting has one name in all layers. The first layer that has the setting wins:
 //
 //	layer         form                          read by
 //	command line  --drain-timeout 20s           kong, before Sources
@@ -29,29 +29,30 @@ import (
 //
 // In the file, nested keys are joined: drain: {timeout: 20s} is the same setting.
 //
-// kong has tags for variables and a resolver for files of its own. They end at the
-// first fault, and ignore a misspelt key or variable. Sources collects all
-// faults for [Sources.Check], and remembers where each setting comes from, so that an
-// operator sees all faults at once, each named as it was typed.
+// kong has its own tags for variables and its own resolver for files. These stop at the first
+// fault, and ignore a misspelt key or variable. Sources collects all faults for [Sources.Check],
+// and remembers where each setting comes from. So an operator sees all faults at once, each with
+// the setting as it was typed.
 type Sources struct {
-	// Variables by name, including the variables of other programs.
+	// environ has all environment variables by name, including those of other programs.
 	environ map[string]string
-	// How the operator typed a setting, by the setting's name. A setting without an
-	// entry has its default.
+	// origins has, by setting, how the operator typed it. A setting without an entry has its
+	// default.
 	origins map[string]string
-	// The settings of the file, by name. Nil until begin has run.
+	// entries has the settings of the file, by name. Nil until begin has run.
 	entries map[string]entry
-	// Each is a [Fault]; begin, Resolve and the readers of the file add them.
+	// faults are of the type [*Fault]. begin, Resolve and the functions that read the file add
+	// them.
 	faults []error
 }
 
 // entry is one setting from the environment or the file.
 type entry struct {
-	key  string // as typed; of the file with its path and line
-	text string // the value as a flag would have it
+	key  string // as typed; for the file, with its path and line
+	text string // the value in the form of a flag
 }
 
-// NewSources returns sources with these environment variables, each as NAME=value.
+// NewSources returns sources with these environment variables. Each one has the form NAME=value.
 // Programs pass [os.Environ].
 func NewSources(environ []string) *Sources {
 	s := &Sources{environ: map[string]string{}, origins: map[string]string{}}
@@ -65,13 +66,13 @@ func NewSources(environ []string) *Sources {
 // Validate is part of [kong.Resolver]. It accepts every application.
 func (s *Sources) Validate(*kong.Application) error { return nil }
 
-// Resolve returns the text of a setting, or nil if no source has it. kong calls it
-// for each flag that the command line does not set.
+// Resolve returns the text of a setting, or nil if no source has the setting. kong calls it for
+// each flag that the command line does not set.
 //
-// It decodes the text into a value that is thrown away, only to see whether kong can.
-// If not, it notes a fault and returns nil: an error here would end the parse, and the
-// operator would see one fault at a time. The setting then has its default, but
-// nothing starts, because the command calls Check first.
+// Resolve decodes the text into a temporary value, to see whether kong can decode it. If not, it
+// notes a fault and returns nil. If it returned the error, kong would stop, and the operator would
+// see only one fault at a time. The setting then has its default, but the program does not start
+// with it, because every command calls Check first.
 func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !isSetting(flag) {
 		return nil, nil
@@ -87,21 +88,21 @@ func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 	tokens := kong.Scan().PushTyped(found.text, kong.FlagValueToken)
 	if err := flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: tokens}, scratch); err != nil {
 		s.faults = append(s.faults, &Fault{Key: found.key, Reason: err.Error()})
-		return nil, nil //nolint:nilerr // Check reports it together with the others
+		return nil, nil //nolint:nilerr // Check reports the error together with all other faults
 	}
 	s.origins[flag.Name] = found.key
 	return found.text, nil
 }
 
-// Check returns every fault of the settings: the faults of the sources, and the faults that
-// validate returns. Validate is the Validate method of [Config] or [StoreConfig].
+// Check returns all faults: those of the sources, and those that validate returns. validate is the
+// method Validate of [Config] or [StoreConfig].
 func (s *Sources) Check(validate func(named func(string) string) error) error {
 	return errors.Join(append(slices.Clone(s.faults), validate(s.named))...)
 }
 
-// CheckVariables returns the faults of the names of POSTRIDER_* variables. It is
-// for commands without a [Config], and returns nil for those with one: Check
-// reports these faults, too.
+// CheckVariables returns the faults in the names of POSTRIDER_* variables. It is for commands
+// without a [Config]. For commands with a [Config] it returns nil, because Check reports these
+// faults.
 func (s *Sources) CheckVariables() error {
 	if s.entries != nil {
 		return nil
@@ -109,20 +110,20 @@ func (s *Sources) CheckVariables() error {
 	return errors.Join(s.unknownVariables()...)
 }
 
-// Origin returns how the operator typed a setting: a flag, a variable or a key of
-// the file. It returns "default" for a setting that nobody typed.
+// Origin returns how the operator typed a setting: as a flag, a variable or a key of the file. For
+// a setting that has its default, it returns "default".
 func (s *Sources) Origin(setting string) string {
 	return cmp.Or(s.origins[setting], "default")
 }
 
-// named returns how the operator typed a setting, or its flag if nobody typed it.
+// named returns how the operator typed a setting. For a setting that has its default, it returns
+// the flag.
 func (s *Sources) named(setting string) string {
 	return cmp.Or(s.origins[setting], "--"+setting)
 }
 
-// begin notes the flags of the command line and reads the file. Resolve calls it
-// once, at its first setting: kong has parsed the command line by then, so the flag
-// --config is known.
+// begin notes the flags of the command line and reads the file. Resolve calls it once, for the
+// first setting. By then kong has parsed the command line, so the flag --config is known.
 func (s *Sources) begin(ctx *kong.Context) {
 	s.entries = map[string]entry{}
 	path := ""
@@ -152,9 +153,8 @@ func (s *Sources) fileKey() string {
 	return cmp.Or(s.origins["config"], variable("config"))
 }
 
-// find looks a setting up in the environment, and then in the file. An empty
-// variable counts as not set: compose files pass a variable that is not set as an
-// empty one.
+// find looks up a setting in the environment, and then in the file. An empty variable counts as not
+// set, because compose files pass an unset variable as an empty one.
 func (s *Sources) find(setting string) (entry, bool) {
 	if text := s.environ[variable(setting)]; text != "" {
 		return entry{variable(setting), text}, true
@@ -163,13 +163,13 @@ func (s *Sources) find(setting string) (entry, bool) {
 	return found, ok
 }
 
-// ofCommands are the variables of commands that talk to a server, written like
-// settings. They are no faults for a server, and the server's variables are none
-// for those commands, because both often read one env file.
+// ofCommands are the settings of commands that talk to a server, as names of variables. The server
+// accepts these variables, and the commands accept the server's variables, because both often read
+// the same env file.
 var ofCommands = []string{"url", "api-key", "key-file", "secret"}
 
-// unknownVariables returns a fault for each POSTRIDER_* variable that no setting or
-// command reads. A misspelt variable would otherwise have no effect and no message.
+// unknownVariables returns a fault for each POSTRIDER_* variable that no setting and no command
+// reads. Without it, a misspelt variable would have no effect and cause no message.
 func (s *Sources) unknownVariables() (faults []error) {
 	names := slices.Concat(settingNames(), ofCommands)
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
@@ -190,15 +190,14 @@ func (s *Sources) unknownVariables() (faults []error) {
 // serviceLink matches the end of the variables that Kubernetes sets for a service.
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
 
-// ofCluster reports whether Kubernetes set the variable. It sets several in every
-// pod for each service, and those of a service named postrider begin with
-// POSTRIDER_.
+// ofCluster reports whether Kubernetes set the variable. For each service, Kubernetes sets several
+// variables in every pod. Those of a service named postrider begin with POSTRIDER_.
 func ofCluster(name, text string) bool {
 	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(text, "://"))
 }
 
-// readFile reads the settings of a YAML file. It notes a fault for each wrong
-// entry, and returns an error only if the file as a whole cannot be read.
+// readFile reads the settings of a YAML file. It notes a fault for each wrong entry. It returns an
+// error only if the file as a whole cannot be read.
 func (s *Sources) readFile(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -218,8 +217,8 @@ func (s *Sources) readFile(path string) error {
 	return nil
 }
 
-// readMapping reads the entries of one mapping. The keys of nested mappings are
-// joined with hyphens: b below a is the setting a-b.
+// readMapping reads the entries of one mapping. The keys of nested mappings are joined with
+// hyphens: b inside a is the setting a-b.
 func (s *Sources) readMapping(node *yaml.Node, path string, above []string) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
@@ -238,8 +237,8 @@ func (s *Sources) readMapping(node *yaml.Node, path string, above []string) {
 	}
 }
 
-// refuseEntry returns what is wrong with an entry of the file. Empty: nothing is.
-// The setting config is refused, because a file cannot name another one.
+// refuseEntry returns what is wrong with an entry of the file. Empty: the entry is right. The
+// setting config is refused, because a file cannot name another file.
 func (s *Sources) refuseEntry(setting string, value *yaml.Node) string {
 	_, twice := s.entries[setting]
 	switch {
@@ -255,7 +254,7 @@ func (s *Sources) refuseEntry(setting string, value *yaml.Node) string {
 	return ""
 }
 
-// textOf returns a value of the file in the form of a flag: lists with commas.
+// textOf returns a value of the file in the form of a flag. A list becomes a text with commas.
 func textOf(value *yaml.Node) string {
 	if value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -267,9 +266,8 @@ func textOf(value *yaml.Node) string {
 	return strings.Join(texts, ",")
 }
 
-// isSetting reports whether a flag is a field of Config. A flag of a command may
-// have the same name, for example --concurrency of an endpoint; no source may fill
-// it.
+// isSetting reports whether a flag is a field of Config. A flag of a command may have the same
+// name, for example --concurrency of an endpoint. No source may fill such a flag.
 func isSetting(flag *kong.Flag) bool {
 	return flag.Tag != nil && flag.Tag.Has("setting") && slices.Contains(settingNames(), flag.Name)
 }
@@ -283,7 +281,8 @@ func settingNames() []string {
 	return names
 }
 
-// HelpText returns the help of a flag. For a setting it names the variable, too.
+// HelpText returns the help text of a flag. For a setting, the text also names the environment
+// variable.
 func HelpText(value *kong.Value) string {
 	text := kong.DefaultHelpValueFormatter(value)
 	if value.Flag == nil || !isSetting(value.Flag) {
@@ -292,8 +291,8 @@ func HelpText(value *kong.Value) string {
 	return strings.TrimSuffix(text, ".") + " ($" + variable(value.Name) + ")."
 }
 
-// Print returns the settings as a YAML file that [Sources] can read. Secrets are
-// masked. It leaves out settings with zero values and the path of the file.
+// Print returns the settings as a YAML file that [Sources] can read. Secrets are masked. Settings
+// with zero values and the path of the file are left out.
 func Print(settings []Setting) (string, error) {
 	document := yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range settings {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 )
 
-// StoreConfig says where the store and its encryption keys are. Commands that work
-// on the store without a server have only these settings.
+// StoreConfig says where the store and its encryption keys are. Commands that work on the store
+// without a server have only these settings.
 //
 // Without a database URL the store is SQLite in DataDir.
 type StoreConfig struct {
@@ -24,9 +24,9 @@ type StoreConfig struct {
 	SecretsKey      string `name:"secrets-key" setting:"" group:"Store" placeholder:"ID:KEY,…" help:"The encryption keys themselves. Set them in the environment or the file of --config; as a flag they are refused."`
 }
 
-// Validate returns every fault of the store's settings, joined. It reads the files
-// that the settings name, so that a wrong path is found before the start. A
-// password in a flag is a fault: every user of the machine can read it.
+// Validate returns all faults of the store's settings, joined. It reads the files that the settings
+// name, so that a wrong path is found before the start. A password in a flag is a fault, because
+// every user of the machine can read it.
 func (c StoreConfig) Validate(named func(setting string) string) error {
 	return faultsOf(named, c.check)
 }
@@ -55,9 +55,8 @@ func (c StoreConfig) check(f *faultList) {
 	}
 }
 
-// DSN returns the database URL, from the setting or from its file. Empty means
-// SQLite. The file is read at each call, so that a replaced password is used at the
-// next try to open the store.
+// DSN returns the database URL, from the setting or from its file. Empty: the store is SQLite. The
+// file is read at each call, so that the next try to open the store uses a replaced password.
 func (c StoreConfig) DSN() (string, error) {
 	return valueOf(c.DatabaseURL, c.DatabaseURLFile, "database URL")
 }
@@ -70,9 +69,8 @@ func (c StoreConfig) SQLiteDir() string {
 	return c.DataDir
 }
 
-// Keys returns the location of the encryption keys. Without a setting for it, that
-// is a file in the data folder for SQLite, which the first start creates, and the
-// database for PostgreSQL.
+// Keys returns the location of the encryption keys. The default for SQLite is a file in the data
+// folder, which the first start creates. The default for PostgreSQL is the database.
 func (c StoreConfig) Keys() secrets.Location {
 	l := secrets.Location{
 		Text: c.SecretsKey, Name: variable("secrets-key"), File: c.SecretsKeyFile,
@@ -84,16 +82,15 @@ func (c StoreConfig) Keys() secrets.Location {
 	return l
 }
 
-// KeyFile returns the path of the file with the first admin key. The file may not
-// exist.
+// KeyFile returns the path of the file with the first admin key. The file may be missing.
 func (c StoreConfig) KeyFile() string { return filepath.Join(c.DataDir, "admin.key") }
 
-// ServerFile returns the path of the file that names the URL of the running server.
-// The server writes it when its API serves and removes it at its end.
+// ServerFile returns the path of the file with the URL of the running server. The server writes the
+// file when its API serves, and removes the file when it stops.
 func (c StoreConfig) ServerFile() string { return filepath.Join(c.DataDir, "server.url") }
 
-// Running returns the URL of the server that runs on the data folder. A server that
-// was killed leaves the file, so only a request shows whether the server runs.
+// Running returns the URL of the server that runs on the data folder. A server that was killed
+// leaves its file behind, so only a request shows whether the server still runs.
 func (c StoreConfig) Running() (url string, err error) {
 	address, err := os.ReadFile(c.ServerFile())
 	if err != nil {
@@ -102,9 +99,9 @@ func (c StoreConfig) Running() (url string, err error) {
 	return strings.TrimSpace(string(address)), nil
 }
 
-// KeepFile writes one line into a file that only its owner may read. It writes a
-// new file and renames it, so that a reader sees the old line or the new one, and
-// an old file with wider permissions is replaced and not reused.
+// KeepFile writes one line into a file that only its owner may read. It writes a new file and
+// renames it. So a reader sees either the old line or the new line, and an old file with wider
+// permissions is replaced.
 func KeepFile(path, line string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep %s: %w", path, err)
@@ -113,7 +110,7 @@ func KeepFile(path, line string) error {
 	if err != nil {
 		return fmt.Errorf("keep %s: %w", path, err)
 	}
-	defer os.Remove(file.Name()) // no effect after the rename
+	defer os.Remove(file.Name()) // does nothing after the rename
 	_, err = file.WriteString(line + "\n")
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {
@@ -125,5 +122,5 @@ func KeepFile(path, line string) error {
 	return nil
 }
 
-// Settings returns the settings of the store in the order of the help.
+// Settings returns all settings of the store, in the order of the help.
 func (c StoreConfig) Settings() []Setting { return settingsOf(reflect.ValueOf(c)) }

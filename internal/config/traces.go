@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/traces"
 )
 
-// TraceConfig says where spans are sent, and of which share of the events. Without a URL
-// nothing is recorded.
+// TraceConfig says where spans are sent, and for which share of the events. Without a URL nothing
+// is recorded.
 type TraceConfig struct {
 	OTLPURL     string  `name:"otlp-url" setting:"" group:"Traces" placeholder:"URL" help:"OpenTelemetry collector that gets traces, by OTLP over HTTP with protobuf, for example http://collector:4318; /v1/traces is added. Default: none, and nothing is recorded."`
 	OTLPHeaders string  `name:"otlp-headers" setting:"" group:"Traces" placeholder:"NAME=VALUE,…" help:"Headers of the requests to the collector, such as a token. Set them in the environment or the file of --config; as a flag they are refused. Default: none."`
@@ -24,10 +24,11 @@ func (c TraceConfig) check(f *faultList) {
 		"must not be a flag, which every user of this machine can read; use POSTRIDER_OTLP_HEADERS or the file")
 	_, err := c.headers()
 	f.refuse(err != nil, "otlp-headers", reasonOf(err))
-	f.refuse(!(c.TraceSample >= 0 && c.TraceSample <= 1), "trace-sample", "must be 0 to 1") // NaN too
+	// this form also refuses NaN
+	f.refuse(!(c.TraceSample >= 0 && c.TraceSample <= 1), "trace-sample", "must be 0 to 1")
 }
 
-// headers returns the headers of requests to the collector. The error does not repeat them.
+// headers returns the headers of requests to the collector. The error does not contain the headers.
 func (c TraceConfig) headers() (map[string]string, error) {
 	headers := map[string]string{}
 	if c.OTLPHeaders == "" {
@@ -46,14 +47,14 @@ func (c TraceConfig) headers() (map[string]string, error) {
 	return headers, nil
 }
 
-// Traces returns what a tracer of a program of this version is made with.
+// Traces returns the options of the tracer. version is the version of this program.
 func (c TraceConfig) Traces(version string) traces.Options {
 	headers, _ := c.headers() // Validate has checked them
 	return traces.Options{URL: c.OTLPURL, Share: c.TraceSample, Headers: headers, Version: version, Node: cmp.Or(Hostname(), "unknown")}
 }
 
-// Hostname returns the name of this machine, for people; empty: it has none. The kernel takes
-// any bytes for a name, PostgreSQL does not.
+// Hostname returns the name of this machine, to show to people. Empty: the machine has no name. It
+// replaces invalid UTF-8, which the kernel allows in a name and PostgreSQL does not.
 func Hostname() string {
 	name, _ := os.Hostname()
 	return strings.ToValidUTF8(name, "?")

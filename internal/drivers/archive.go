@@ -8,15 +8,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Archive is the archive of a store. The zero one is none.
+// Archive is the archive of a store. The zero value means that there is no archive.
 type Archive struct {
 	*archive.Archive
 
 	Close func()
 }
 
-// OpenArchive returns the archive that the settings name. It makes no request: a server must start
-// while its archive is away.
+// OpenArchive returns the archive that the settings name. It makes no request, because a server
+// must also start while its archive cannot be reached.
 func OpenArchive(c config.ArchiveConfig, s store.Store, vault archive.Vault, log *slog.Logger) (Archive, error) {
 	opts, roles := archive.Options{Log: log}, archive.Store{Archive: s, ArchiveKeys: s, Restored: s, Time: s, Progress: s}
 	switch folder, bucket := c.Place(); {

@@ -1,5 +1,5 @@
-// Package drivers opens what the settings name: the store and the archive. It alone knows which
-// kinds of both there are.
+// Package drivers opens the store and the archive that the settings name. No other package knows
+// which kinds of stores and archives exist.
 //
 // It promises:
 //
@@ -23,16 +23,18 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlite"
 )
 
-// Options say how a store is opened. Log and OnFatal are required.
+// Options has the options of [Open]. Log and OnFatal are required.
 type Options struct {
 	Log     *slog.Logger
 	OnFatal func(error) // called once, when the store can no longer write
-	OnLost  func(int)   // called with how many attempts of a dead process SQLite recorded as lost; nil: nobody wants to know
-	Calls   store.Calls // hears of each call of a verb; nil: nobody does
+	// called with the number of attempts of a dead process that SQLite recorded as lost; nil: not
+	// called
+	OnLost func(int)
+	Calls  store.Calls // called for each call of a verb; nil: not called
 }
 
-// Use opens the store for one operation of a command, and closes it. There is no log: do returns
-// the error of a write that failed.
+// Use opens the store for one operation of a command and closes it afterwards. It needs no log,
+// because do returns the error of a failed write.
 func Use(ctx context.Context, c config.StoreConfig, do func(store.Store) error) error {
 	opened, err := Open(ctx, c, Options{Log: slog.New(slog.DiscardHandler), OnFatal: func(error) {}})
 	if err != nil {
@@ -41,8 +43,7 @@ func Use(ctx context.Context, c config.StoreConfig, do func(store.Store) error) 
 	return errors.Join(do(opened), opened.Close())
 }
 
-// Open opens the store that the settings name, and creates or upgrades its
-// tables.
+// Open opens the store that the settings name. It creates or upgrades the tables.
 func Open(ctx context.Context, c config.StoreConfig, o Options) (store.Store, error) {
 	dsn, err := c.DSN()
 	if err != nil {
@@ -58,16 +59,16 @@ func Open(ctx context.Context, c config.StoreConfig, o Options) (store.Store, er
 	}
 	opened, err := sqlite.Open(ctx, c.DataDir, sqlite.Options{Calls: o.Calls, Log: o.Log, OnFatal: o.OnFatal, OnLost: o.OnLost})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the folder
+		return nil, err //nolint:wrapcheck // the error names the folder
 	}
 	o.Log.InfoContext(ctx, "store is open", "kind", "sqlite", "dir", c.DataDir)
 	return opened, nil
 }
 
-// Temporary reports whether an error of opening the store is temporary, so that a
-// server waits for it. Each store classifies its own errors: the same system error
-// means the network with PostgreSQL and the data folder with SQLite. A database URL
-// that cannot be read is not temporary.
+// Temporary reports whether an error of Open is temporary, so that a server should try again. Each
+// store classifies its own errors, because the same system error concerns the network with
+// PostgreSQL, and the data folder with SQLite. An error of reading the database URL is not
+// temporary.
 func Temporary(c config.StoreConfig, err error) bool {
 	dsn, dsnErr := c.DSN()
 	switch {
@@ -79,8 +80,8 @@ func Temporary(c config.StoreConfig, err error) bool {
 	return sqlite.Temporary(err)
 }
 
-// MustExist returns an error for a data folder without a store. Opening such a
-// folder would create an empty store in it. A database always counts as a store.
+// MustExist returns an error if the data folder has no store, because Open would create an empty
+// store there. With PostgreSQL it always returns nil.
 func MustExist(c config.StoreConfig) error {
 	if c.SQLiteDir() == "" {
 		return nil
@@ -95,8 +96,8 @@ func MustExist(c config.StoreConfig) error {
 	return nil
 }
 
-// Unreached returns a prefix for errors of the connection to the database, and
-// nothing for errors that the database returned.
+// Unreached returns a prefix for the text of err if the connection to the database failed. If the
+// database itself returned err, it returns "".
 func Unreached(err error) string {
 	_, network := errors.AsType[*net.OpError](err)
 	_, name := errors.AsType[*net.DNSError](err)
@@ -106,5 +107,5 @@ func Unreached(err error) string {
 	return ""
 }
 
-// InUse reports whether err says that another process has the SQLite store open.
+// InUse reports whether err means that another process has the SQLite store open.
 func InUse(err error) bool { return errors.Is(err, sqlite.ErrInUse) }

@@ -20,57 +20,61 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// reserveMade is the mark below which the reserve is made, so that it does not lift the disk
-// over [postrider.DiskRefuses].
+// reserveMade is the use of the disk below which the reserve is made. It is so low that the reserve
+// does not raise the use above [postrider.DiskRefuses].
 const reserveMade = .92
 
 const (
-	diskEvery = time.Second      // between two measurements
-	fullFor   = 5 * time.Second  // for how long publishes are refused after the store said that its disk is full
-	diskRetry = 30 * time.Second // the Retry-After of publishes that are refused because of the mark
-	// The size of the reserve, and the part of the disk that it is at most. What 1,024
-	// attempts in flight record has about 2 MiB, and SQLite writes it twice: into its log
-	// and into its file.
+	diskEvery = time.Second // time between two measurements
+	// fullFor is the time for which publishes are refused after the store found its disk full.
+	fullFor   = 5 * time.Second
+	diskRetry = 30 * time.Second // Retry-After of publishes that are refused because of DiskRefuses
+	// reserveBytes is the size of the reserve. The reserve takes at most the 50th part of the disk
+	// (reservePart). The records of 1,024 attempts in flight need about 2 MiB, and SQLite writes
+	// them twice: into its log and into its file.
 	reserveBytes = 16 << 20
 	reservePart  = 50
 )
 
-// Disk keeps a full disk from losing what was accepted. It measures the file system of the
-// SQLite store each second.
+// Disk keeps accepted events safe when the disk fills up. It measures the file system of the SQLite
+// store every second.
 //
 //	below 90 %   the reserve is made: a file of up to 16 MiB that nothing reads
 //	above 90 %   /readyz, the log and the metrics say so, and operators get a notice
-//	above 95 %   publishes are refused, before anything is stored, and jobs that make
-//	             deliveries (replays, large fan-outs) stop. Deliveries go on: what they record
-//	             fits into the rest of the disk. So does what deletes: retention, expunges
+//	above 95 %   publishes are refused before anything is stored, and jobs that make
+//	             deliveries (replays, large fan-outs) stop. Deliveries continue, because
+//	             their records fit into the rest of the disk. Retention and expunges
+//	             continue too
 //	full         another program has filled the rest: the reserve is deleted, so that the
-//	             deliveries under way can be recorded
-//	below 95 %   publishes are accepted again, and jobs go on; below 92 % the reserve is made
-//	             again
+//	             deliveries in flight can be recorded
+//	below 95 %   publishes are accepted again, and jobs continue. Below 92 % the reserve
+//	             is made again
 //
-// With PostgreSQL this process sees no disk. There, and with SQLite, a write that the store
-// refused because its disk is full makes publishes and jobs wait for fullFor; then one tries
-// again.
+// With PostgreSQL this process cannot measure the disk. If the store refuses a write because its
+// disk is full, publishes and jobs wait for fullFor before one of them tries again. This also holds
+// for SQLite.
 type Disk struct {
-	// Measure finds the space of the disk. Only a simulation replaces it, before Run.
+	// Measure measures the disk. Only simulations replace it, before Run.
 	Measure func(dir string) (doctor.Space, error)
 
-	dir  string // of the SQLite store; empty: PostgreSQL
+	dir  string // folder of the SQLite store; empty: PostgreSQL
 	tell func(used float64)
 	log  *slog.Logger
 
-	used     atomic.Int64 // of the disk, in millionths; 0: it is not known
-	above    atomic.Bool  // publishes are refused because of the mark
-	fullTill atomic.Int64 // until when they are because of a write; UnixNano
+	used  atomic.Int64 // used part of the disk, in millionths; 0: unknown
+	above atomic.Bool  // publishes are refused because used is above DiskRefuses
+	// fullTill is the time, as UnixNano, until which publishes are refused because a write found the disk full.
+	fullTill atomic.Int64
 }
 
-// NewDisk returns a disk that has not been measured. dir is the folder of a SQLite store;
-// empty: the store is PostgreSQL. tell gets each measurement, from 0 to 1.
+// NewDisk returns a disk that has not been measured. dir is the folder of a SQLite store; empty:
+// the store is PostgreSQL. tell is called with the used part of the disk after each measurement,
+// from 0 to 1.
 func NewDisk(dir string, tell func(used float64), log *slog.Logger) *Disk {
 	return &Disk{dir: dir, Measure: doctor.SpaceOf, tell: tell, log: log}
 }
 
-// Room returns why no event, and no delivery of a job, can be stored now; nil: there is room.
+// Room returns an error if no event and no delivery of a job can be stored now; nil: there is room.
 func (d *Disk) Room() error {
 	if left := time.Until(time.Unix(0, d.fullTill.Load())); left > 0 {
 		return &postrider.FullError{RetryAfter: left}
@@ -88,7 +92,7 @@ func (d *Disk) Committed(c observe.Committed) {
 	}
 }
 
-// Note returns what /readyz says of the disk; empty: nothing.
+// Note returns the text about the disk in /readyz; empty: there is none.
 func (d *Disk) Note() string {
 	used := d.Use()
 	switch {
@@ -102,19 +106,20 @@ func (d *Disk) Note() string {
 	return ""
 }
 
-// Use returns which part of the disk is in use.
+// Use returns the used part of the disk.
 func (d *Disk) Use() postrider.DiskUse { return postrider.DiskUse(d.used.Load()) / 1e6 }
 
-// Folder returns the folder whose disk is measured, for people; empty: none is.
+// Folder returns the path of the folder whose disk is measured, to show to people; empty: no disk
+// is measured.
 func (d *Disk) Folder() string {
 	folder, err := filepath.Abs(d.dir)
-	if d.dir == "" || err != nil { // or the working directory is gone
+	if d.dir == "" || err != nil { // or the working directory no longer exists
 		return d.dir
 	}
 	return folder
 }
 
-// Run measures the disk until ctx ends. The reserve stays: the next start finds it.
+// Run measures the disk until ctx ends. It keeps the reserve for the next start.
 func (d *Disk) Run(ctx context.Context) error {
 	if d.dir == "" {
 		<-ctx.Done()
@@ -134,7 +139,7 @@ func (d *Disk) Run(ctx context.Context) error {
 	}
 }
 
-// measured acts on a measurement.
+// measured notes a measurement, and makes or deletes the reserve.
 func (d *Disk) measured(ctx context.Context, space doctor.Space) {
 	used := space.Ratio()
 	d.used.Store(int64(used * 1e6))
@@ -154,7 +159,7 @@ func (d *Disk) measured(ctx context.Context, space doctor.Space) {
 
 func (d *Disk) reserve() string { return filepath.Join(d.dir, "postrider.reserve") }
 
-// giveBack deletes the reserve. The next measurement sees the space.
+// giveBack deletes the reserve. The next measurement counts its space as free.
 func (d *Disk) giveBack(ctx context.Context) {
 	if err := os.Remove(d.reserve()); err != nil {
 		d.log.ErrorContext(ctx, "the reserve of the disk was not given back", "error", err)
@@ -163,9 +168,9 @@ func (d *Disk) giveBack(ctx context.Context) {
 	d.log.WarnContext(ctx, "the disk is full: the reserve was given back, so that deliveries can be recorded")
 }
 
-// makeReserve writes the reserve under another name first, so that one that is not whole is
-// never taken for it. Where it must be written, the bytes are random: some file systems keep
-// no zeros.
+// makeReserve makes the reserve under another name and then renames it, so that an incomplete
+// reserve is never used. If the file system cannot allocate the space, makeReserve writes random
+// bytes, because some file systems store no zeros.
 func (d *Disk) makeReserve(size int64) (err error) {
 	part := d.reserve() + ".part"
 	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -184,7 +189,7 @@ func (d *Disk) makeReserve(size int64) (err error) {
 	return nil
 }
 
-// say logs what Note says when its kind changes, and returns it.
+// say logs the state of the disk if it differs from the state said. It returns the new state.
 func (d *Disk) say(ctx context.Context, said string) string {
 	state := ""
 	switch note := d.Note(); {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// allocate gives the file space without writing it. Not every file system can.
+// allocate gives the file disk space without writing it. It fails on some file systems.
 func allocate(file *os.File, size int64) error {
 	return syscall.Fallocate(int(file.Fd()), 0, 0, size)
 }

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// allocate cannot give a file space without writing it.
+// allocate fails: this system cannot give a file disk space without writing it.
 func allocate(*os.File, int64) error { return errors.ErrUnsupported }

@@ -10,36 +10,35 @@ import (
 )
 
 const (
-	// How much of the heap may be garbage before a collection. Go's default is as
-	// much as is in use. A busy server uses about 10 MiB and then spent 14 % of its
-	// CPU on collections; with four times as much it spent 3 %. With 100,000
-	// endpoints the server uses 140 MiB. Four times as much garbage would then cost
-	// much memory and save little CPU, so heapRoom bounds it.
+	// The limits of the garbage that the heap may have before a collection. By default, Go allows
+	// as much garbage as there is data in use. A busy server uses about 10 MiB, and spent 14 % of
+	// its CPU on collections. With four times as much garbage as data it spent 3 %. With 100,000
+	// endpoints the server uses 140 MiB. Four times as much garbage would then cost much memory and
+	// save little CPU, so heapRoom limits the garbage.
 	heapRoom     = 96 << 20 // bytes
-	mostPercent  = 400      // of what is in use
-	leastPercent = 50
-	// Large bodies come and go between two collections. The memory limit keeps
-	// their garbage from adding up: above it the collector runs as often as it
-	// must.
+	mostPercent  = 400      // of the data in use
+	leastPercent = 50       // of the data in use
+	// The memory limit. The garbage of large bodies could add up between two collections. Above the
+	// limit, the collector runs as often as it must.
 	leastLimit = 160 << 20 // bytes
-	limitRoom  = 32 << 20  // bytes, for stacks and the like
+	limitRoom  = 32 << 20  // for stacks and other memory outside the heap, in bytes
 )
 
-// memoryLimit returns the soft memory limit in bytes for a heap of inUse bytes. It
-// leaves room for leastPercent of garbage, so that the limit alone never makes the
-// collector run all the time.
+// memoryLimit returns the soft memory limit in bytes for a heap of inUse bytes. The limit leaves
+// room for leastPercent of garbage. Otherwise the limit alone could make the collector run all the
+// time.
 func memoryLimit(inUse uint64) int64 {
 	return int64(max(leastLimit, inUse+inUse*leastPercent/100+limitRoom))
 }
 
-// gcPercent returns the garbage collector's percentage (GOGC) for a heap of inUse
-// bytes: heapRoom bytes of garbage, between leastPercent and mostPercent.
+// gcPercent returns the percentage of the garbage collector (GOGC) for a heap of inUse bytes. It
+// allows heapRoom bytes of garbage, but at least leastPercent and at most mostPercent.
 func gcPercent(inUse uint64) int {
 	return int(min(max(heapRoom*100/max(inUse, 1), leastPercent), mostPercent))
 }
 
-// TuneHeap adapts the garbage collector once a second to the heap in use. What an operator has
-// set in the environment goes first: set returns GOGC and GOMEMLIMIT as [os.LookupEnv] does.
+// TuneHeap adapts the garbage collector once a second to the heap in use. Settings of the operator
+// in the environment take precedence: set returns GOGC and GOMEMLIMIT like [os.LookupEnv].
 func TuneHeap(ctx context.Context, set func(string) (string, bool)) error {
 	if _, percent := set("GOGC"); percent {
 		<-ctx.Done()
@@ -50,7 +49,7 @@ func TuneHeap(ctx context.Context, set func(string) (string, bool)) error {
 	for was := 0; ; {
 		metrics.Read(inUse)
 		if is := gcPercent(inUse[0].Value.Uint64()); is < was*9/10 || is > was*11/10 {
-			debug.SetGCPercent(is) // stops the world for a moment, so only for a change of 10 %
+			debug.SetGCPercent(is) // stops the world for a moment, so only after a change of 10 %
 			was = is
 		}
 		if !limited {

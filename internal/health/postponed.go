@@ -8,21 +8,21 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Postponed remembers which attempts were not made lately, because this server lacks
-// something, for /readyz.
+// Postponed remembers the attempts that were postponed lately, because this server lacks something.
+// /readyz shows them.
 type Postponed struct {
 	mu    sync.Mutex
-	at    time.Time // of the last one
-	why   postrider.Failure
-	since time.Time // since when there was one each minute
-	n     int       // since then
+	at    time.Time         // of the last postponed attempt
+	why   postrider.Failure // reason of the last postponed attempt
+	since time.Time         // of the first one of the present series
+	n     int               // number in the present series
 }
 
-// postponedShown is for how long an attempt that was not made is shown: twice the longest
-// wait of an endpoint, so that the report stays while the fault does.
+// postponedShown is the time for which a postponed attempt is shown. It is twice the longest wait
+// of an endpoint, so that the report lasts as long as the fault.
 const postponedShown = 2 * postrider.PostponedAtMost
 
-// Add notes an attempt that was not made.
+// Add notes a postponed attempt.
 func (p *Postponed) Add(why postrider.Failure) {
 	now := time.Now()
 	p.mu.Lock()
@@ -34,7 +34,8 @@ func (p *Postponed) Add(why postrider.Failure) {
 	p.n++
 }
 
-// Note returns what the report of /readyz says; empty: no attempt was postponed lately.
+// Note returns the text about postponed attempts in /readyz; empty: no attempt was postponed
+// lately.
 func (p *Postponed) Note() string {
 	now := time.Now()
 	p.mu.Lock()

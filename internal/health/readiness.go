@@ -11,43 +11,41 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// Readiness decides whether the server should get traffic. The server is not ready
-// until its store is open, and then while any check returns an error or the server
-// drains.
+// Readiness decides whether the server should get traffic. The server is not ready until its store
+// is open. After that, it is not ready while a check returns an error or the server drains.
 type Readiness struct {
 	draining atomic.Bool
 
 	mu     sync.Mutex
-	closed error                    // why the last try to open the store failed; nil: none failed
+	closed error                    // error of the last try to open the store; nil: no try has failed
 	checks []Check                  // nil: the store is not open
-	notes  map[string]func() string // for the report; nil: the store is not open
+	notes  map[string]func() string // texts for the report, by key; nil: the store is not open
 }
 
-// Check returns why the server is not ready, or nil. All checks of one request
-// share a time limit of one second, so that a probe of the orchestrator gets its
-// response.
+// Check returns the reason why the server is not ready, or nil. All checks of one request share a
+// time limit of one second, so that the probe of an orchestrator gets its response in time.
 type Check func(ctx context.Context) error
 
-// Opened sets what is asked once the store is open: the checks, and what else the report says by
-// its key; an empty note is left out.
+// Opened notes that the store is open. It sets the checks, and the notes that the report has
+// besides them, by key. An empty note is left out.
 func (r *Readiness) Opened(checks []Check, notes map[string]func() string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checks, r.notes = checks, notes
 }
 
-// Drain notes that the end has begun.
+// Drain notes that the server is stopping.
 func (r *Readiness) Drain() { r.draining.Store(true) }
 
-// Wait notes why the store cannot be opened yet.
+// Wait notes the reason why the store cannot be opened yet.
 func (r *Readiness) Wait(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = why
 }
 
-// reasons returns why the server is not ready. Empty: it is ready. It runs the
-// checks without the lock, because they wait for the store.
+// reasons returns the reasons why the server is not ready. Empty: it is ready. It runs the checks
+// without the lock, because the checks wait for the store.
 func (r *Readiness) reasons(ctx context.Context) []string {
 	r.mu.Lock()
 	checks, closed := r.checks, r.closed
@@ -71,10 +69,11 @@ func (r *Readiness) reasons(ctx context.Context) []string {
 	return reasons
 }
 
-// readyEvery is the interval between two looks of Watch.
+// readyEvery is the interval at which Watch reports.
 const readyEvery = 5 * time.Second
 
-// Watch tells whether the server is ready, from before its store is open until it has drained.
+// Watch calls tell with the readiness of the server every readyEvery until ctx ends. The first call
+// may come before the store is open, and the last while the server drains.
 func (r *Readiness) Watch(ctx context.Context, tell observe.Hook[bool]) error {
 	for {
 		tell.Call(len(r.reasons(ctx)) == 0)

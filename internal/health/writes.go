@@ -12,60 +12,59 @@ import (
 )
 
 const (
-	// writeFresh is how long a successful write proves that writes succeed.
+	// writeFresh is the time for which a successful write proves that writes succeed.
 	writeFresh = 2 * time.Second
-	// writeFailed is how long a failed write proves that writes fail, unless
-	// another one succeeds. After that a probe decides.
+	// writeFailed is the time for which a failed write proves that writes fail, unless another
+	// write succeeds. After that time a probe decides.
 	writeFailed = 5 * time.Second
-	// writeHangs is how long writes may be in flight without any of them ending.
+	// writeHangs is the longest time for which writes may be in flight while none of them ends.
 	writeHangs = 3 * time.Second
-	// probeEvery is the least interval between two probes, however often /readyz is
-	// asked.
+	// probeEvery is the shortest interval between two probes, however often /readyz is requested.
 	probeEvery = time.Second
-	// probeTime is the time-out of a probe.
+	// probeTime is the time limit of a probe.
 	probeTime = 4 * time.Second
-	// probeSpace is the room that a probe needs after a write found the disk full, in bytes.
+	// probeSpace is the space that a probe needs after a write found the disk full, in bytes.
 	probeSpace = 1 << 20
 )
 
-// Writes observes whether the writes to a store succeed. It learns that from Begin and End,
-// between which each publish and each group of settlements is. While there are none and
-// /readyz is asked, it learns it from a probe: a small write. If nobody asks, there
-// is no probe.
+// Writes observes whether the writes to a store succeed. Begin and End are called around each
+// publish and each group of settlements. If there are no such writes and /readyz is requested,
+// Writes makes a probe, which is a small write. Without a request there is no probe.
 //
-// On a full disk some writes still find room in pages that exist, so a success proves
-// nothing there. From the first write that found the disk full on, only a probe that
-// needs room proves that writes succeed. A load balancer that follows /readyz so gets
-// one answer until there is room.
+// On a full disk some writes still succeed, because they find room in existing pages. So after a
+// write has found the disk full, successful writes prove nothing. Only a probe that needs space
+// proves that writes succeed again. Thus /readyz gives a load balancer the same answer until there
+// is space.
 type Writes struct {
 	probe func(ctx context.Context, space int) error
 
-	// Tells Run to make a probe. It holds one element; known sends, Run receives.
+	// asked tells Run to make a probe. It holds one element. known sends, and Run receives.
 	asked chan struct{}
 
 	mu sync.Mutex
-	// Publishes and settlements in flight.
+	// underWay is the number of publishes and settlements in flight.
 	underWay int
-	// When the last write ended, or when the oldest of the current ones began if
-	// none was in flight before.
+	// moved is the time when the last write ended. If a write began while none was in flight, it is
+	// the time when that write began.
 	moved time.Time
-	// When a write last succeeded, probes included. Zero: none did.
+	// at is the time of the last successful write or probe. Zero: there was none.
 	at time.Time
-	// When a publish or settlement last failed, and its error. The error is nil
-	// after a write has succeeded.
+	// failedAt is the time when a publish or a settlement last failed, and failed is its error.
+	// failed becomes nil when a write succeeds.
 	failedAt time.Time
 	failed   error
-	// A write found the disk full, and no probe since then has found room.
+	// full is true from a write that found the disk full until a probe finds space.
 	full bool
-	// When the last probe ended, and its error; nil: it succeeded.
+	// probed is the time when the last probe ended, and refused is its error; nil: it succeeded.
 	probed  time.Time
 	refused error
-	// Closed when the probe in progress ends. Nil: none is in progress. known makes
-	// it, finishProbe closes it.
+	// probing is closed when the probe in progress ends. Nil: no probe is in progress. known makes
+	// it, and finishProbe closes it.
 	probing chan struct{}
 }
 
-// NewWrites returns what observes the writes to a store. probe is its ProbeWrite of [store.Upkeep].
+// NewWrites returns a Writes that has seen no writes. probe is the method ProbeWrite of
+// [store.Upkeep].
 func NewWrites(probe func(ctx context.Context, space int) error) *Writes {
 	return &Writes{probe: probe, asked: make(chan struct{}, 1)}
 }
@@ -79,8 +78,8 @@ func (w *Writes) Begin() {
 	}
 }
 
-// End notes the result of a write. An error that only refuses the request proves
-// neither success nor failure.
+// End notes the result of a write. An error that only refuses the request proves neither that
+// writes succeed nor that they fail.
 func (w *Writes) End(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,8 +94,8 @@ func (w *Writes) End(err error) {
 	}
 }
 
-// unwritable reports whether err shows that the store cannot write. The listed
-// errors refuse the request, or mean that the caller has given up.
+// unwritable reports whether err shows that the store cannot write. The listed errors only refuse
+// the request, or mean that the caller gave up.
 func unwritable(err error) bool {
 	for _, other := range []error{
 		nil, store.ErrMoved, postrider.ErrInvalid, postrider.ErrConflict, postrider.ErrNotFound,
@@ -109,8 +108,8 @@ func unwritable(err error) bool {
 	return true
 }
 
-// Check returns an error if the store cannot write. If the last writes prove
-// nothing, it waits for a probe until ctx ends. All callers share one probe.
+// Check returns an error if the store cannot write. If the last writes prove nothing, it waits for
+// a probe, at most until ctx ends. All callers share one probe.
 func (w *Writes) Check(ctx context.Context) error {
 	probe, reason := w.known(time.Now())
 	if probe == nil {
@@ -126,9 +125,9 @@ func (w *Writes) Check(ctx context.Context) error {
 	return cannot(w.refused)
 }
 
-// known returns what the last writes prove. If they prove nothing, it returns a
-// channel that is closed when the probe ends, and asks for that probe if none is in
-// progress. If probe is nil, reason says why writes fail; nil: they succeed.
+// known returns what the last writes prove. If they prove something, probe is nil, and reason is
+// the error of the writes; nil: they succeed. If they prove nothing, probe is a channel that is
+// closed when a probe ends. If no probe is in progress, known asks Run for one.
 func (w *Writes) known(now time.Time) (probe <-chan struct{}, reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +147,7 @@ func (w *Writes) known(now time.Time) (probe <-chan struct{}, reason error) {
 	return w.probing, nil
 }
 
-// cannot wraps the error of a write for /readyz. It returns nil for nil.
+// cannot wraps the error of a write for /readyz. For nil it returns nil.
 func cannot(err error) error {
 	if err == nil {
 		return nil
@@ -156,9 +155,8 @@ func cannot(err error) error {
 	return fmt.Errorf("the store cannot be written: %w", err)
 }
 
-// Run makes the probes that Check asks for, until ctx ends. The probe has a
-// time limit of its own: it continues when the request to /readyz has ended, so that
-// the next one finds its result.
+// Run makes the probes that Check asks for, until ctx ends. A probe has its own time limit. It
+// continues when the request to /readyz has ended, so that the next request finds its result.
 func (w *Writes) Run(ctx context.Context) error {
 	for {
 		select {
@@ -174,7 +172,7 @@ func (w *Writes) Run(ctx context.Context) error {
 	}
 }
 
-// space returns how many bytes of room the next probe needs.
+// space returns the space that the next probe needs, in bytes.
 func (w *Writes) space() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,8 +182,8 @@ func (w *Writes) space() int {
 	return 0
 }
 
-// finishProbe records the result of a probe, which may have needed room, and wakes the requests
-// that wait for it.
+// finishProbe records the result of a probe, and wakes the requests that wait for the probe. room
+// is true if the probe needed space.
 func (w *Writes) finishProbe(err error, room bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,10 +19,11 @@ import (
 // ArchiveReader reads the archive of a store for a command.
 type ArchiveReader struct{ archive drivers.Archive }
 
-// errNoArchive refuses a command without the setting.
+// errNoArchive is the error of a command that needs the setting of the archive.
 var errNoArchive = errors.New("there is no archive: name it with --archive, as the server has it")
 
-// ReadArchive opens the store and the archive that the settings name, and calls do with its reader.
+// ReadArchive opens the store and the archive that the settings name, and calls do with a reader of
+// the archive.
 func ReadArchive(ctx context.Context, c config.StoreConfig, at config.ArchiveConfig, do func(*ArchiveReader) error) error {
 	if at.Archive == "" {
 		return errNoArchive
@@ -45,8 +46,9 @@ func ReadArchive(ctx context.Context, c config.StoreConfig, at config.ArchiveCon
 	})
 }
 
-// ArchiveFilter selects records of the archive, or parts; a zero field does not filter. From
-// and To are days: of the ids of events, or of the deliveries of attempts and bodies.
+// ArchiveFilter selects records or parts of the archive. A zero field does not filter. From and To
+// are days. They are compared with the ids of events, or with the ids of the deliveries of attempts
+// and bodies.
 type ArchiveFilter struct {
 	Account  postrider.AccountID
 	Event    postrider.EventID
@@ -55,8 +57,8 @@ type ArchiveFilter struct {
 	From, To time.Time
 }
 
-// Parts calls do with the parts of the days of the filter. With verify each is read and
-// compared first; a part that is not whole has a Fault, and is no error.
+// Parts calls do for each part in the days of the filter. With verify, it first reads the part and
+// compares it with its checksum. A damaged part is not an error: its Verification has a Fault.
 func (r *ArchiveReader) Parts(ctx context.Context, f ArchiveFilter, verify bool, do func(apitypes.ArchivePart) error) error {
 	const page = 100
 	for q := (store.ArchiveParts{From: f.From, To: f.To, Limit: page}); ; {
@@ -81,14 +83,14 @@ func (r *ArchiveReader) Parts(ctx context.Context, f ArchiveFilter, verify bool,
 	}
 }
 
-// ArchiveSearch is the result of a search.
+// ArchiveSearch has the numbers of a search.
 type ArchiveSearch struct {
-	Records  int   // that were found
-	Parts    int   // that were read
-	Expunged int64 // records of these parts that nobody can read
+	Records  int   // found records
+	Parts    int   // parts that were read
+	Expunged int64 // records of these parts that were expunged, so that nobody can read them
 }
 
-// Search calls do with the JSON of the records that the filter selects.
+// Search calls do with the JSON of each record that the filter selects.
 func (r *ArchiveReader) Search(
 	ctx context.Context, f ArchiveFilter, do func(kind string, record []byte) error,
 ) (sum ArchiveSearch, err error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Store is where keys are made.
+// Store is the part of the store that has the keys.
 type Store interface {
 	store.Access
 
@@ -30,8 +30,8 @@ type NewKey struct {
 	Expires time.Duration // from now; 0: the key never expires
 }
 
-// CreateKey makes an API key in the store. It returns the key's text, too. The store has only a
-// hash of the text, so it cannot be read again.
+// CreateKey makes an API key in the store, and also returns the key's text. The store has only a
+// hash of the text, so the text cannot be read again.
 func CreateKey(ctx context.Context, c config.StoreConfig, n NewKey) (key postrider.APIKey, text string, err error) {
 	err = drivers.Use(ctx, c, func(s store.Store) error {
 		if key, text, err = makeKey(ctx, s, n); err != nil {
@@ -42,8 +42,8 @@ func CreateKey(ctx context.Context, c config.StoreConfig, n NewKey) (key postrid
 	return key, text, err
 }
 
-// Keys returns the API keys of the store that are bound to the account, by its id or uid,
-// newest first. Empty: all keys.
+// Keys returns the API keys of the store that are bound to the account, newest first. account is an
+// id or a uid. Empty: Keys returns all keys.
 func Keys(ctx context.Context, c config.StoreConfig, account string) (keys []postrider.APIKey, err error) {
 	err = drivers.Use(ctx, c, func(s store.Store) (err error) {
 		var q store.KeyQuery
@@ -79,9 +79,8 @@ func listKeys(ctx context.Context, from Store, q store.KeyQuery) ([]postrider.AP
 	}
 }
 
-// makeKey returns a new key and its text. The key is not stored yet: putKey does
-// that. Its times are those of the store's clock, which also decides when it
-// expires.
+// makeKey returns a new key and its text. It does not store the key; putKey does. The times of the
+// key come from the store's clock, because that clock also decides when the key expires.
 func makeKey(ctx context.Context, to Store, n NewKey) (postrider.APIKey, string, error) {
 	now, err := to.Now(ctx)
 	if err != nil {
@@ -106,7 +105,7 @@ func makeKey(ctx context.Context, to Store, n NewKey) (postrider.APIKey, string,
 	return key, text, nil
 }
 
-// putKey stores a key that makeKey made.
+// putKey stores a key that makeKey returned.
 func putKey(ctx context.Context, to Store, key postrider.APIKey) error {
 	if err := to.PutKey(ctx, key); err != nil {
 		return fmt.Errorf("make API key: %w", err)
@@ -114,8 +113,8 @@ func putKey(ctx context.Context, to Store, key postrider.APIKey) error {
 	return nil
 }
 
-// findAccount returns the id of the account with this id or uid. A text that parses
-// as an id is looked up as an id only.
+// findAccount returns the id of the account with this id or uid. If the text is a valid id, it is
+// looked up only as an id.
 func findAccount(ctx context.Context, in Store, name string) (postrider.AccountID, error) {
 	query := store.AccountQuery{UID: name}
 	if id, err := postrider.ParseID[postrider.AccountID](name); err == nil && !id.IsZero() {
@@ -131,16 +130,15 @@ func findAccount(ctx context.Context, in Store, name string) (postrider.AccountI
 	return page.Items[0].ID, nil
 }
 
-// FirstKey is the admin key that a server made because its store had no key.
+// FirstKey is the admin key that a server makes if its store has no key.
 type FirstKey struct {
-	Text string // empty: the store had a key already
-	File string // path of the file that holds it; empty: no file holds it
+	Text string // empty: the store already had a key
+	File string // path of the file with the text; empty: no file has the text
 }
 
-// MakeFirstKey makes an admin key if the store has no key at all. It writes the
-// text into the data folder, readable by its owner alone. A node on PostgreSQL
-// needs no data folder: if the file cannot be written there, the key is only
-// printed.
+// MakeFirstKey makes an admin key if the store has no key. It writes the text into a file of the
+// data folder that only its owner may read. A node on PostgreSQL needs no data folder. So if it
+// cannot write the file, the result has the text and no file.
 func MakeFirstKey(ctx context.Context, to Store, c config.StoreConfig) (FirstKey, error) {
 	page, err := to.Keys(ctx, store.KeyQuery{Paging: store.Paging{Limit: 1}})
 	if err != nil {
@@ -153,9 +151,8 @@ func MakeFirstKey(ctx context.Context, to Store, c config.StoreConfig) (FirstKey
 	if err != nil {
 		return FirstKey{}, err
 	}
-	// Write the file before the store. A crash between the two then leaves a file
-	// that the next start replaces. The other order could leave a key whose text
-	// nobody knows.
+	// Write the file before the store. If the process crashes between the two, the next start
+	// replaces the file. In the other order, a crash could leave a key whose text nobody knows.
 	first := FirstKey{Text: text, File: c.KeyFile()}
 	if err := config.KeepFile(first.File, text); err != nil {
 		dsn, dsnErr := c.DSN()

@@ -1,10 +1,11 @@
-// Package offline works on a store with no server in between: it does what commands ask on the
+// Package offline works on a store without a server: it does the operations of commands on the
 // store's machine, and makes the first key of a server.
 //
 // It promises:
 //
-//   - An operation opens the store that the settings name, and closes it at its end. With SQLite it fails
-//     while a server runs on the store; see [drivers.InUse].
+//   - An operation opens the store that the settings name, and closes the store at its end.
+//     With SQLite the operation fails while a server runs on the store; see
+//     [drivers.InUse].
 package offline
 
 import (
@@ -17,13 +18,14 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Migrate creates or upgrades the tables of the store, which opening does.
+// Migrate creates or upgrades the tables of the store. Opening the store does this.
 func Migrate(ctx context.Context, c config.StoreConfig) error {
 	return drivers.Use(ctx, c, func(store.Store) error { return nil })
 }
 
-// Hold holds the store: a PostgreSQL database that an operator has restored, before the
-// first server starts on it. It returns what may be sent twice when it is resumed.
+// Hold holds the store. It is for a PostgreSQL database that an operator has restored, before the
+// first server starts on it. It returns the number of deliveries and fan-out jobs that may send an
+// event twice after the hold has ended.
 func Hold(ctx context.Context, c config.StoreConfig) (apitypes.Hold, error) {
 	if err := drivers.MustExist(c); err != nil {
 		return apitypes.Hold{}, err

@@ -9,10 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// RotateKey rotates the encryption keys of the store; see [secrets.Rotation]. With
-// r.Reencrypt, a running server encrypts the values, and the store is not opened
-// here. It returns an error for a data folder without a store, and creates none
-// there.
+// RotateKey rotates the encryption keys of the store; see [secrets.Rotation]. If r.Reencrypt is
+// set, a running server encrypts the values again, and RotateKey does not open the store. If the
+// data folder has no store, it returns an error and creates no store.
 func RotateKey(ctx context.Context, c config.StoreConfig, r secrets.Rotation) (done secrets.Rotated, err error) {
 	if r.Reencrypt != nil {
 		return r.Run(ctx, c.Keys(), nil)
@@ -27,9 +26,8 @@ func RotateKey(ctx context.Context, c config.StoreConfig, r secrets.Rotation) (d
 	return done, err
 }
 
-// ExportKeys writes the encryption keys of the store into a file that must not
-// exist. It opens the store only if the database holds the keys, so that it works
-// beside a running SQLite server.
+// ExportKeys writes the encryption keys of the store into a new file; the file must not exist. It
+// opens the store only if the database holds the keys. So it works while a SQLite server runs.
 func ExportKeys(ctx context.Context, c config.StoreConfig, path string) error {
 	l := c.Keys()
 	if l.Text != "" || l.File != "" {

@@ -1,11 +1,12 @@
-// Package facts finds the facts of a set-up that package doctor judges: the settings, what they
-// name, and the machine.
+// Package facts finds the facts of a set-up that package doctor judges. It looks at the settings,
+// at the files and servers that they name, and at the machine.
 //
 // It promises:
 //
-//   - It starts no server, and changes nothing: what it writes to find out whether that can be
-//     done, it deletes.
-//   - It connects to nothing if a setting is wrong, because that would be another set-up.
+//   - It starts no server and changes nothing. To find out whether it can write, it writes
+//     a small file or object and deletes it.
+//   - If a setting is wrong, it makes no connection, because it would examine a set-up that
+//     is not meant.
 package facts
 
 import (
@@ -34,15 +35,16 @@ import (
 	"github.com/postrider/postrider/internal/traces"
 )
 
-// Checkup says what [Examine] cannot know.
+// Checkup has the options of [Examine].
 type Checkup struct {
-	Version string        // of the program
-	Within  time.Duration // for all checks together
-	Nodes   int           // servers that will share the database; 0: those that run, at least one
-	Resolve string        // name that the resolver is asked for
+	Version string        // of this program
+	Within  time.Duration // time limit of all checks together
+	// number of servers that will share the database; 0: the number that run now, at least one
+	Nodes   int
+	Resolve string // name that the resolver is asked for
 }
 
-// Examine checks the set-up of a server with these settings. Faults is the error of
+// Examine checks the set-up of a server with these settings. faults is the error of
 // [config.Sources.Check].
 func Examine(ctx context.Context, of config.Config, faults error, up Checkup) doctor.Report {
 	if faults != nil {
@@ -80,8 +82,8 @@ func Examine(ctx context.Context, of config.Config, faults error, up Checkup) do
 	return doctor.NewReport(up.Version, checks)
 }
 
-// examinePostgres checks the database, the keys and the memory: the last two depend on
-// what the database holds.
+// examinePostgres checks the database, the keys and the memory. The keys and the memory are checked
+// here because both depend on the content of the database.
 func (c setup) examinePostgres(ctx context.Context, nodes int) []doctor.Check {
 	dsn, err := c.DSN()
 	if err != nil {
@@ -124,14 +126,14 @@ type reader interface {
 	io.Closer
 }
 
-// sealed says how the encrypted values of a store are read.
+// sealed opens the encrypted values of a store.
 type sealed struct {
-	err  error // why they cannot be; nil: open them
+	err  error // why the values cannot be read; nil: open opens them
 	open func() (reader, error)
 }
 
-// examineKeys checks the keys, with the stored values if the store has tables of any
-// version.
+// examineKeys checks the encryption keys. If the store has tables, of any version, it also checks
+// whether the keys decrypt the stored values.
 func (c setup) examineKeys(ctx context.Context, version int64, values sealed) doctor.Check {
 	var from secrets.Reader
 	err := values.err
@@ -162,7 +164,7 @@ func (c setup) examineFiles() doctor.Check {
 	return doctor.CheckOpenFiles(limit, c.Concurrency)
 }
 
-// egressRules returns where requests to receivers may go.
+// egressRules returns the rules for the requests to receivers.
 func (c setup) egressRules(exposed bool) doctor.Egress {
 	rules := c.Effective()
 	ports, _, _ := rules.Ports() // Validate has checked them
@@ -171,8 +173,8 @@ func (c setup) egressRules(exposed bool) doctor.Egress {
 	}
 }
 
-// examineListener listens at the address for a moment. If it is in use, the process there
-// is asked who it is.
+// examineListener listens at the address for a moment. If the address is in use, it asks the
+// process there whether that is a Postrider server.
 func examineListener(ctx context.Context, l doctor.Listener) doctor.Check {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.Address)
 	switch {
@@ -186,11 +188,13 @@ func examineListener(ctx context.Context, l doctor.Listener) doctor.Check {
 	return l.Check()
 }
 
-// listenerPatience bounds the questions to a process that listens at an address of ours.
+// listenerPatience is the time limit of the requests to a process that listens at one of our
+// addresses.
 const listenerPatience = 2 * time.Second
 
-// isOurs reports whether a Postrider server listens at the address: the API refuses a
-// request without a key by a problem with a code, and the listener for operators is alive.
+// isOurs reports whether a Postrider server listens at the address. The API of Postrider responds
+// to a request without a key with a problem that has a known code. The operations listener responds
+// to /livez with the status alive.
 func isOurs(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, listenerPatience)
 	defer cancel()
@@ -212,7 +216,8 @@ func isOurs(ctx context.Context, address string) bool {
 			return answer
 		}
 		defer response.Body.Close()
-		_ = json.NewDecoder(response.Body).Decode(&answer) // another program may answer anything
+		// another program may respond with anything
+		_ = json.NewDecoder(response.Body).Decode(&answer)
 		return answer
 	}
 	if ask("/livez").Status == "alive" {
@@ -222,10 +227,10 @@ func isOurs(ctx context.Context, address string) bool {
 	return code == "unauthorized" || code == "unavailable"
 }
 
-// dnsPatience bounds one question to the resolver.
+// dnsPatience is the time limit of one query to the resolver.
 const dnsPatience = 5 * time.Second
 
-// resolve asks the resolver that package egress asks.
+// resolve queries the same resolver as package egress.
 func resolve(ctx context.Context, name string) doctor.Check {
 	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
 	defer cancel()
@@ -233,8 +238,8 @@ func resolve(ctx context.Context, name string) doctor.Check {
 	return doctor.CheckDNS(name, len(ips), err)
 }
 
-// examineOIDC asks the identity provider for its configuration. Without a provider there
-// is no check.
+// examineOIDC asks the identity provider for its configuration. If no provider is set, there is no
+// check.
 func (c setup) examineOIDC(ctx context.Context) []doctor.Check {
 	if c.OIDCIssuer == "" {
 		return nil
@@ -246,8 +251,8 @@ func (c setup) examineOIDC(ctx context.Context) []doctor.Check {
 	return one(doctor.Okay(doctor.OIDCIssuer, "%s answers, with the configuration of an identity provider", c.OIDCIssuer))
 }
 
-// examineCollector sends the collector of traces a request without spans. Without a collector
-// there is no check.
+// examineCollector sends a request without spans to the collector of traces. If no collector is
+// set, there is no check.
 func (c setup) examineCollector(ctx context.Context) []doctor.Check {
 	if c.OTLPURL == "" {
 		return nil

@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/messenger"
 )
 
-// setup is what is looked at.
+// setup is the set-up that is examined.
 type setup struct {
 	config.Config
 
-	version string // of the program
+	version string // of this program
 }
 
-// settled is a probe whose check needs no time.
+// settled returns a probe with a check that is already made.
 func settled(c doctor.Check) doctor.Probe {
 	return doctor.Probe{Name: c.Name, Look: func(context.Context) []doctor.Check { return one(c) }}
 }
@@ -30,11 +30,11 @@ func settled(c doctor.Check) doctor.Probe {
 // one returns a list of one check.
 func one(c doctor.Check) []doctor.Check { return []doctor.Check{c} }
 
-// mailPatience bounds each step with the mail server.
+// mailPatience is the time limit of each step with the mail server.
 const mailPatience = 4 * time.Second
 
-// examineMail goes with the mail server as far as an email does, and sends none. Without a mail
-// server there is no check.
+// examineMail makes all steps of sending an email except the sending. If no mail server is set,
+// there is no check.
 func (c setup) examineMail(ctx context.Context) []doctor.Check {
 	email, ok := c.Email()
 	if !ok {
@@ -48,7 +48,7 @@ func (c setup) examineMail(ctx context.Context) []doctor.Check {
 	return one(doctor.Okay(doctor.MailServer, "%s accepts emails from %s", email.Address, email.From.Address))
 }
 
-// mailRemedies say what to change when a step with the mail server fails.
+// mailRemedies says what to change, for each step with the mail server that can fail.
 var mailRemedies = map[messenger.Step]string{
 	messenger.StepConnect: "correct --smtp-url, or let this machine reach the mail server; many networks close port 25. " +
 		"Deliveries work without it",
@@ -58,8 +58,8 @@ var mailRemedies = map[messenger.Step]string{
 	messenger.StepSender: "set --smtp-from to an address from which the mail server lets this user send",
 }
 
-// examineArchive does with a small object all that the archive does with its own. Without an
-// archive there is no check.
+// examineArchive writes, reads, lists and deletes a small object, as the archive does. If no
+// archive is set, there is no check.
 func (c setup) examineArchive(ctx context.Context) []doctor.Check {
 	switch folder, bucket := c.Place(); {
 	case folder != "":
@@ -70,8 +70,8 @@ func (c setup) examineArchive(ctx context.Context) []doctor.Check {
 	return nil
 }
 
-// examineArchiveFolder checks an archive that is a folder. With PostgreSQL nobody knows whether
-// it shares a disk with the database.
+// examineArchiveFolder checks an archive that is a folder. With SQLite it also checks whether the
+// folder and the store share a disk. With PostgreSQL this is unknown.
 func (c setup) examineArchiveFolder(ctx context.Context, folder string) []doctor.Check {
 	err := archive.Probe(ctx, archive.Folder(folder))
 	switch {
@@ -96,7 +96,7 @@ func (c setup) examineArchiveFolder(ctx context.Context, folder string) []doctor
 	return checks
 }
 
-// examineProxy connects to the proxy on which every delivery hangs. Without a proxy there is no
+// examineProxy connects to the proxy, which every delivery needs. If no proxy is set, there is no
 // check.
 func (c setup) examineProxy(ctx context.Context) []doctor.Check {
 	proxy, err := c.Proxy()
@@ -115,7 +115,8 @@ func (c setup) examineProxy(ctx context.Context) []doctor.Check {
 	return one(doctor.Okay(doctor.EgressProxy, "%s accepts connections", shown))
 }
 
-// examineExpungeList checks whether expunges can be listed. Without a list there is no check.
+// examineExpungeList checks whether the expunge list can be written. If no list is set, there is no
+// check.
 func (c setup) examineExpungeList() []doctor.Check {
 	if c.ExpungeList == "" {
 		return nil
@@ -137,8 +138,8 @@ func existing(path string) string {
 	}
 }
 
-// bucketSkew is the difference of clocks from which the check warns. Servers refuse requests
-// from 15 minutes on.
+// bucketSkew is the difference between the clocks above which the check warns. Servers of buckets
+// refuse requests if the difference is 15 minutes or more.
 const bucketSkew = 5 * time.Minute
 
 // examineBucket checks an archive that is a bucket.
@@ -155,7 +156,7 @@ func examineBucket(ctx context.Context, bucket archive.Bucket) (checks []doctor.
 		checks = one(doctor.Failure(doctor.ArchiveAccess, "bucket %s at %s: %s", bucket.Name, bucket.Endpoint, err).Change("%s", bucketRemedy(archive.Code(err))))
 	}
 	there, err := bucket.ServerTime(ctx)
-	if err != nil { // the other check says that the server is away
+	if err != nil { // the check of the access says that the server cannot be reached
 		return checks
 	}
 	skew := time.Since(there).Abs().Round(time.Second)
@@ -166,7 +167,7 @@ func examineBucket(ctx context.Context, bucket archive.Bucket) (checks []doctor.
 	return append(checks, doctor.Okay(doctor.ArchiveClock, "the clock of this machine and that of %s agree", bucket.Endpoint))
 }
 
-// bucketRemedy says what to change when the server of a bucket refuses with a code.
+// bucketRemedy says what to change when the server of a bucket refuses a request with the code.
 func bucketRemedy(code string) string {
 	switch code {
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch":

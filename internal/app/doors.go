@@ -34,7 +34,7 @@ func (d *doors) bind(ctx context.Context, b base) (err error) {
 	if d.api, err = listen(ctx, b.config.Listen, &d.gate, b.log.With("server", "api")); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	// the handler extends the deadline while a body arrives
+	// The handler extends this deadline while a body arrives.
 	d.api.http.ReadTimeout = rest.RequestTime
 	ops := opsHandler(&b.vitals.readiness, b.watchers.telemetry.Handler())
 	if d.ops, err = listen(ctx, b.config.OpsListen, ops, b.log.With("server", "ops")); err != nil {

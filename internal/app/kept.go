@@ -28,7 +28,7 @@ type kept struct {
 // newKept makes the parts around an opened store.
 func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err error) {
 	k := &kept{store: watched{opened, b.vitals.writes}, backups: backup.Of(b.config.StoreConfig, opened)}
-	// watched hides this interface, and SQLite does not implement it
+	// The type watched hides this interface, and SQLite does not implement it.
 	k.nodes, _ = opened.(store.Nodes)
 	k.ids = store.NewIDs(k.store.Clock().Wall, nil)
 	if k.secrets, err = secrets.Open(ctx, b.config.Keys(), k.store, b.logOf("secrets")); err != nil {
@@ -46,7 +46,7 @@ func newKept(ctx context.Context, b base, opened store.Store) (_ *kept, err erro
 		toJanitor.Disk = janitor.Disk{Folder: disk.Folder(), Used: disk.Use}
 	}
 	toExpunger := expunge.Options{List: b.config.ExpungeList, ChoreDone: b.hooks().ChoreDone, Log: b.logOf("expunge")}
-	// a nil pointer in the interface would count as an archive
+	// A nil pointer in the interface would count as an archive.
 	if a := k.archive.Archive; a != nil {
 		toJanitor.Archive, toExpunger.Archive = a, a
 	}

@@ -54,7 +54,7 @@ func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 		Reencrypter: reencrypter{k.secrets}, Notifier: s.table, Effects: s.dispatcher, Pacer: s.dispatcher, Canceller: k.janitor,
 		Expunger: k.expunger, Replayer: p.replays, Cluster: k.nodes, IDs: k.ids,
 	}
-	// a nil pointer in the interface would count as an archive
+	// A nil pointer in the interface would count as an archive.
 	if archive := k.archive.Archive; archive != nil {
 		deps.Archive = archive
 	}

@@ -24,7 +24,7 @@ func (c TraceConfig) check(f *faultList) {
 		"must not be a flag, which every user of this machine can read; use POSTRIDER_OTLP_HEADERS or the file")
 	_, err := c.headers()
 	f.refuse(err != nil, "otlp-headers", reasonOf(err))
-	// this form also refuses NaN
+	// This form of the condition also refuses NaN.
 	f.refuse(!(c.TraceSample >= 0 && c.TraceSample <= 1), "trace-sample", "must be 0 to 1")
 }
 

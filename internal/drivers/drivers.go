@@ -27,10 +27,10 @@ import (
 type Options struct {
 	Log     *slog.Logger
 	OnFatal func(error) // called once, when the store can no longer write
-	// called with the number of attempts of a dead process that SQLite recorded as lost; nil: not
-	// called
+	// OnLost is called with the number of attempts of a dead process that SQLite recorded as lost.
+	// Nil: nothing is called.
 	OnLost func(int)
-	Calls  store.Calls // called for each call of a verb; nil: not called
+	Calls  store.Calls // called for each call of a verb; nil: nothing is called
 }
 
 // Use opens the store for one operation of a command and closes it afterwards. It needs no log,

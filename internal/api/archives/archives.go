@@ -92,7 +92,7 @@ func archiveFailed(err error) error {
 	switch {
 	case errors.Is(err, store.ErrArchiveDamaged):
 		return rest.Conflict("archive_damaged", err.Error())
-	// errors of the store
+	// These are errors of the store.
 	case err == nil, errors.Is(err, postrider.ErrNotFound), errors.Is(err, postrider.ErrInvalid), errors.Is(err, postrider.ErrBusy):
 		return err
 	}

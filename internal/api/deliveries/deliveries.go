@@ -458,7 +458,7 @@ func (s *Routes) retryDelivery(ctx context.Context, in *DeliveryPath) (*rest.Rep
 		if !errors.Is(err, postrider.ErrConflict) {
 			return nil, err
 		}
-		// it has changed since the first read
+		// The delivery has changed since the first read.
 		if d, err = s.Names.Delivery(ctx, in.Delivery); err != nil {
 			return nil, err
 		}

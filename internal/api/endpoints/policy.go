@@ -23,7 +23,7 @@ func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Poli
 		case option.IsNull():
 			fields.FieldByName(option.Like).Set(defaults.FieldByName(option.Like))
 		default:
-			// values are whole milliseconds
+			// The error is ignored: a request has whole milliseconds.
 			_ = shape.Set(fields.FieldByName(option.Like), option.Value())
 		}
 	}
@@ -63,7 +63,7 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 	fields := reflect.ValueOf(p)
 	for option := range shape.Options(&view, fields.Type()) {
 		if option.Like != "" {
-			// stored durations are whole milliseconds
+			// The error is ignored: stored durations are whole milliseconds.
 			_ = shape.Set(option.Value(), fields.FieldByName(option.Like))
 		}
 	}

@@ -124,7 +124,8 @@ type troubled struct {
 	letters  int       // number of dead letters
 	more     bool      // there are more dead letters than letters says
 	since    time.Time // since when it fails or is disabled; zero: it does neither
-	// since when its oldest delivery is due; 0: not for long, or the endpoint fails
+	// waiting is the time for which its oldest delivery has been due. 0: the delivery has not been
+	// due for long, or the endpoint fails.
 	waiting time.Duration
 }
 
@@ -282,7 +283,7 @@ func (s *Routes) addWaiting(ctx context.Context, found map[postrider.EndpointID]
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	// a person stopped these endpoints
+	// A person stopped these endpoints, so their deliveries may wait.
 	for _, status := range []postrider.EndpointStatus{postrider.EndpointPaused, postrider.EndpointDisabled} {
 		held, err := s.Store.Endpoints(ctx, store.EndpointQuery{Account: account, Status: status, Paging: store.Paging{Limit: maxWaiting}})
 		if err != nil {
@@ -319,7 +320,7 @@ func (s *Routes) dueFor(ctx context.Context, account postrider.AccountID) (map[p
 		}
 		return due, err
 	}
-	// only DueFor is needed
+	// The count is limited to 1, because only DueFor is needed.
 	all, err := s.Store.Backlog(ctx, store.BacklogQuery{Account: account, Most: 1})
 	if err != nil || all.DueFor < waitingForLong {
 		return nil, err

@@ -103,7 +103,7 @@ func BodyText(a postrider.Attempt) (string, bool) {
 		if !strings.EqualFold(name, "Content-Type") {
 			continue
 		}
-		// params is nil if the value cannot be parsed
+		// If the value cannot be parsed, params is nil.
 		_, params, _ := mime.ParseMediaType(strings.TrimSpace(value))
 		switch strings.ToLower(params["charset"]) {
 		case "iso-8859-1", "latin1", "windows-1252":

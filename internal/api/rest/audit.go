@@ -171,7 +171,7 @@ func (c *Info) Changed(was, is any) {
 	before, after := fieldValues(was), fieldValues(is)
 	for field, value := range after {
 		switch {
-		// the server sets these fields
+		// The server sets these fields, not the request.
 		case field == "updated_at", field == "status_since", field == "backlog_full_since", field == "warnings":
 		case bytes.Equal(before[field], value):
 			delete(c.details, field)

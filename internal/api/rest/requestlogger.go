@@ -107,7 +107,7 @@ func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.info.id = cmp.Or(caller.Request, a.info.id)
 	}
 	if header := r.Header[traceHeader]; len(header) == 1 {
-		// the zero value if the header is invalid
+		// If the header is invalid, Trace is zero.
 		a.info.Trace, _ = postrider.ParseTraceParent(header[0])
 	}
 	// The name is canonical already, so direct assignment is cheaper than Set.

@@ -70,11 +70,10 @@ type server struct {
 	auditLog *Audit
 	// reads limits the reads of accounts.
 	reads *readShares
+	// bodies is the memory budget of request bodies.
+	bodies *bodies
 	// decoding is a semaphore that limits the decoding of large bodies. Its capacity is the number
 	// of processors.
-	bodies *bodies
-	// decoding is a semaphore for the decoding of large bodies. Its capacity is
-	// the number of processors.
 	decoding chan struct{}
 }
 

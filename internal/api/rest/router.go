@@ -295,7 +295,8 @@ func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
 			defer s.bodies.release(&a.intake)
 		}
 		if err := s.authorizeAndRead(a, b); err != nil {
-			// other refusals at this stage have no caller, or changed nothing
+			// Only a 403 has an audit entry. The other refusals at this stage have no caller, or changed
+			// nothing.
 			if errors.Is(err, ErrForbidden) {
 				err = s.audit(a.info.in(hctx.Context()), r, nil, err)
 			}

@@ -245,7 +245,7 @@ func (s *Routes) rotateSecret(ctx context.Context, in *rest.EndpointPath, body a
 	if err != nil {
 		return nil, err
 	}
-	// all other secrets expire
+	// The policy is checked with the new secret only, because all other secrets expire.
 	if err := e.Policy.CheckSecrets([]postrider.Secret{secret}); err != nil {
 		field := "key_type"
 		if body.Secret != "" {

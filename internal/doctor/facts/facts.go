@@ -39,7 +39,8 @@ import (
 type Checkup struct {
 	Version string        // of this program
 	Within  time.Duration // time limit of all checks together
-	// number of servers that will share the database; 0: the number that run now, at least one
+	// Nodes is the number of servers that will share the database. 0: the number that run now, at
+	// least one.
 	Nodes   int
 	Resolve string // name that the resolver is asked for
 }
@@ -216,7 +217,7 @@ func isOurs(ctx context.Context, address string) bool {
 			return answer
 		}
 		defer response.Body.Close()
-		// another program may respond with anything
+		// The error is ignored: another program may respond with anything.
 		_ = json.NewDecoder(response.Body).Decode(&answer)
 		return answer
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// TestAForeignCallerSeesNothing asks every route of the document, with every id
-// that another account's things have, by a key and by a session that may do
-// everything in their own account.
+// TestAForeignCallerSeesNothing requests every route of the document with every id of another
+// account's objects. The callers are a key and a session that may do everything in their own
+// account.
 func TestAForeignCallerSeesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, api.Options{PublicURL: "https://hooks.example"})
@@ -86,7 +86,7 @@ func (w *world) bound(to tenant) string {
 	}})
 }
 
-// ledger returns all that a foreign key could have changed of the tenant.
+// ledger returns all data of the tenant that a foreign key could have changed.
 func (w *world) ledger(of tenant) string {
 	w.Helper()
 	var all strings.Builder
@@ -147,8 +147,8 @@ func TestAForeignKeyIsNotHelpedByBodiesAndFilters(t *testing.T) {
 	}
 }
 
-// TestEveryRouteNeedsItsScope asks every route by a key that has no scope, and
-// none of them by one that is missing.
+// TestEveryRouteNeedsItsScope requests every route with a key that has no scopes, and without a
+// key.
 func TestEveryRouteNeedsItsScope(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -223,8 +223,8 @@ func TestWhatOthersDoToAKeyIsSeenWithinSeconds(t *testing.T) {
 	})
 }
 
-// TestAKeyExpiresByTheTimeOfTheStore lets this machine's clock be an hour behind
-// the store's, and an hour ahead of it.
+// TestAKeyExpiresByTheTimeOfTheStore sets this machine's clock an hour behind the store's clock,
+// and then an hour ahead.
 func TestAKeyExpiresByTheTimeOfTheStore(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
@@ -276,7 +276,7 @@ func TestAKeyIsReadOnceAndTouchedOnceAMinute(t *testing.T) {
 	})
 }
 
-// FuzzBearer: only the exact key is let in, however the header is bent.
+// FuzzBearer checks that only the exact key is accepted, whatever the header looks like.
 func FuzzBearer(f *testing.F) {
 	for _, seed := range []string{"", "Bearer", "Bearer ", "Basic eDp5", "bearer KEY", "Bearer  KEY", "BEARER   KEY", "Bearer\tKEY", "Bearer KEY ", "Bearer KEY,KEY", "Bearer \x00", "KEY"} {
 		f.Add(seed)

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// newArchived returns an API whose archive has the event of a tenant, which the store has not any
-// more, and the folder of the archive.
+// newArchived returns an API whose archive has an event of a tenant that the store no longer has,
+// and the folder of the archive.
 func newArchived(t *testing.T) (w *world, acme tenant, folder string) {
 	t.Helper()
 	ok := func(err error) {

@@ -144,7 +144,7 @@ func TestLoginsAreInTheAuditLog(t *testing.T) {
 	}
 }
 
-// silent is a store whose audit log can be away.
+// silent is a store whose audit log can be made unavailable.
 type silent struct {
 	store.Store
 	away atomic.Bool
@@ -201,7 +201,7 @@ func TestAnEntryIsWrittenWhenTheClientIsGone(t *testing.T) {
 	}
 }
 
-// hangUp is a client that goes as soon as its request has arrived.
+// hangUp is a client that disconnects as soon as its request has arrived.
 type hangUp struct {
 	http.Handler
 	cancel context.CancelFunc
@@ -221,8 +221,8 @@ func TestACountIsNotInTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestTheObjectOfAnEntryIsWholeText asks for a long name without the scope: the name is
-// cut in the middle of a character, which PostgreSQL could not store.
+// TestTheObjectOfAnEntryIsWholeText sends a long name without the needed scope. The cut must not
+// split a character, because PostgreSQL could not store half a character.
 func TestTheObjectOfAnEntryIsWholeText(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t)
@@ -237,8 +237,8 @@ func TestTheObjectOfAnEntryIsWholeText(t *testing.T) {
 	}
 }
 
-// An entry says what a change of an object did to its fields: the old and the new value,
-// the beginning of long ones, and no value where people put secrets.
+// TestAnEntryHasOldAndNewValues checks that an entry has the old and the new value of each changed
+// field. Of a long value it has the beginning. Of a field that may have secrets it has no value.
 func TestAnEntryHasOldAndNewValues(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/api"
 )
 
-// instantly takes every event without storing it.
+// instantly is a publisher that accepts every event without storing it.
 type instantly struct{}
 
 func (instantly) Publish(_ context.Context, events []postrider.Event) ([]postrider.Receipt, error) {
@@ -28,13 +28,13 @@ func (instantly) PublishTo(context.Context, postrider.Event, postrider.EndpointI
 	return postrider.Receipt{}, nil
 }
 
-// nothing is a log that nobody reads.
+// nothing is a log writer that discards everything.
 type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
 
-// bare is the least that a server of net/http can do for a publish: it reads
-// the body and answers as much as a receipt.
+// bare is the least work that a server of net/http can do for a publish: it reads the body and
+// responds with as many bytes as a receipt has.
 func bare(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header()["Content-Type"] = []string{"application/json"}
@@ -42,10 +42,9 @@ func bare(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":0}`+"\n")
 }
 
-// BenchmarkPublish is the API's own share of a publish of 1 KB, over
-// connections that are kept: key, body, answer, without the commit. What bare
-// takes is the floor; with -cpu 1 the time is that of server and client
-// together, and the client costs next to nothing.
+// BenchmarkPublish measures the API's own share of a publish of 1 KB over kept connections: key,
+// body and response, without the commit. The result for bare is the lower bound. With -cpu 1 the
+// time is that of server and client together; the client costs nearly nothing.
 func BenchmarkPublish(b *testing.B) {
 	w := newWorld(b)
 	w.tenant("acme")

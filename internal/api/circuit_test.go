@@ -150,8 +150,8 @@ func instantOf(t *testing.T, r response, name string) time.Time {
 	return at
 }
 
-// contested is a store in which others change a circuit as often as it says,
-// always between its reading and its writing.
+// contested is a store in which others change a circuit the given number of times, always between
+// the read and the write of the API.
 type contested struct {
 	store.Store
 	left atomic.Int32
@@ -182,8 +182,7 @@ func TestACircuitIsSetWhileItChanges(t *testing.T) {
 	}
 }
 
-// halfway is a store that fails between the two changes that enabling an
-// endpoint once was.
+// halfway is a store that fails between the two writes that enabling an endpoint once consisted of.
 type halfway struct {
 	store.Store
 	fails atomic.Bool
@@ -215,7 +214,7 @@ func TestEnablingClosesTheCircuitInOneStep(t *testing.T) {
 	has(t, "its circuit", w.want(200, "GET "+path+"/circuit", "").body, closed)
 }
 
-// cancelling counts how often it is asked to cancel.
+// cancelling is a canceller that counts its calls.
 type cancelling struct {
 	deaf
 	asked atomic.Int32
@@ -240,7 +239,7 @@ func TestWhatWaitsForADeletedEndpointIsCancelledAtOnce(t *testing.T) {
 	}
 }
 
-// heard notes which endpoints there is news of.
+// heard is a notifier that notes the endpoints that it is called with.
 type heard struct{ endpoints chan string }
 
 func (h heard) Notify(id postrider.EndpointID) { h.endpoints <- id.String() }
@@ -270,8 +269,8 @@ func TestTheDispatcherHearsOfACircuit(t *testing.T) {
 	}
 }
 
-// TestACircuitThatAPersonSetIsReported sets the circuit by both routes. Repeated,
-// they change nothing, and report nothing.
+// TestACircuitThatAPersonSetIsReported sets the circuit by both routes. A repeated request changes
+// nothing and reports nothing.
 func TestACircuitThatAPersonSetIsReported(t *testing.T) {
 	t.Parallel()
 	var changed []string

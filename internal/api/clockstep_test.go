@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// TestTimesOfACircuitFollowASteppedClock steps the store's time of day while a circuit is
-// open. What is due stays due at the same moment, and every response has its times by the
-// time of day after the step.
+// TestTimesOfACircuitFollowASteppedClock steps the store's wall clock while a circuit is open. The
+// probe stays due at the same moment, and all responses show times by the wall clock after the
+// step.
 func TestTimesOfACircuitFollowASteppedClock(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {

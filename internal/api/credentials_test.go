@@ -17,7 +17,7 @@ const (
 	pemKey  = `-----BEGIN PRIVATE KEY-----\nMII=\n-----END PRIVATE KEY-----\n`
 )
 
-// stored returns the endpoint as the store has it, and its credentials.
+// stored returns the endpoint as it is in the store, and its credentials.
 func (w *world) stored(id string) (postrider.Endpoint, postrider.Credentials) {
 	w.Helper()
 	e := w.endpoint(id)
@@ -102,7 +102,8 @@ func TestADefaultEndpointHasNothingOfItsOwn(t *testing.T) {
 	}
 }
 
-// What a change does to the three secrets of an endpoint: kept, gone or new.
+// TestAChangeKeepsTheSecretsThatItNames checks for each change whether the three secrets of an
+// endpoint are kept, removed or replaced.
 func TestAChangeKeepsTheSecretsThatItNames(t *testing.T) {
 	t.Parallel()
 	const kept = "hush-h hush-p key"
@@ -171,8 +172,9 @@ func TestASecretThatWasNeverGivenIsRequired(t *testing.T) {
 	}
 }
 
-// A secret is kept for the host it was meant for. Else who may change an
-// endpoint could have it sent to a host of their own.
+// TestASecretDoesNotFollowToAnotherHost checks that a secret is kept only for the host that it was
+// given for. Otherwise a person who may change an endpoint could have its secrets sent to a host of
+// their own.
 func TestASecretDoesNotFollowToAnotherHost(t *testing.T) {
 	t.Parallel()
 	const oauth2 = `{"type": "oauth2", "token_url": "https://id.example/token", "client_id": "c", "client_secret": "hush-c", "scopes": ["a", "b"], "audience": "x"}`
@@ -282,8 +284,8 @@ func sameFields(got, want []string) bool {
 	return slices.Equal(got, slices.Sorted(slices.Values(want)))
 }
 
-// Whatever the headers of an endpoint are, they are refused by name or are
-// stored as they were meant, and no secret is shown.
+// FuzzHeaders checks that any headers of an endpoint are either refused by name or stored
+// unchanged, and that no secret is shown.
 func FuzzHeaders(f *testing.F) {
 	f.Add("X-A", "a", true, "X-B", "b")
 	f.Add("x-a\r\nHost", "a\r\n\r\n", false, "Webhook-Id", "\xff")

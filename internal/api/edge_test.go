@@ -85,7 +85,7 @@ type exchange struct {
 	left    bool          // the server answered and kept the connection
 }
 
-// begin sends the head of a request. A length below zero: without a Content-Length.
+// begin sends the head of a request. If length is below zero, the head has no Content-Length.
 func (e *edge) begin(key, route string, length int, headers ...string) *exchange {
 	e.Helper()
 	client, server := net.Pipe()
@@ -108,8 +108,8 @@ func (e *edge) begin(key, route string, length int, headers ...string) *exchange
 	return c
 }
 
-// send writes size bytes every wait, until all of the body is sent, the server
-// reads no more, or it was n times.
+// send writes size bytes of the body after each wait. It stops when the whole body is sent, when
+// the server reads no more, or after n writes.
 func (c *exchange) send(body string, size, n int, wait time.Duration) *exchange {
 	c.writing.Go(func() {
 		for range n {
@@ -124,8 +124,8 @@ func (c *exchange) send(body string, size, n int, wait time.Duration) *exchange 
 	return c
 }
 
-// wait reads the answers of all, and then until the server closes the
-// connections, for at most five seconds.
+// wait reads the responses of all calls. Then it waits until the server closes the connections, for
+// at most five seconds.
 func wait(t *testing.T, calls ...*exchange) {
 	t.Helper()
 	var waiting sync.WaitGroup
@@ -305,7 +305,7 @@ func TestTheEndOfTheServerCutsBodies(t *testing.T) {
 	})
 }
 
-// gate is a publisher that answers when the test says so.
+// gate makes the publisher wait until the test calls open.
 func (e *edge) gate() (open func()) {
 	gate := make(chan struct{})
 	e.publish = func(ctx context.Context, events []postrider.Event) ([]postrider.Receipt, error) {

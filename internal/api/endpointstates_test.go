@@ -42,7 +42,7 @@ func (w *world) publishTo(of tenant, n int, expiry time.Duration) {
 	}
 }
 
-// fold counts what has ended.
+// fold adds the ended deliveries to the statistics.
 func (w *world) fold() {
 	w.Helper()
 	if _, err := w.store.FoldRollups(w.Context(), store.Fold{Deltas: 1000}); err != nil {

@@ -58,7 +58,8 @@ func TestAnExpungeSaysHowItGoesInTheArchive(t *testing.T) {
 	}
 }
 
-// A restored store sends nothing before it has removed again what its list has.
+// TestARestoredStoreResumesAfterItsExpunges checks that a restored store sends nothing before it
+// has made the expunges of its list again.
 func TestARestoredStoreResumesAfterItsExpunges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

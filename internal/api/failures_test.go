@@ -8,8 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A test event ends the cooldown of a circuit that failures opened, so it is not held for
-// minutes after the receiver was mended. A circuit that a person opened stays open.
+// TestATestEventProbesAnOpenCircuit checks that a test event ends the cooldown of a circuit that
+// failures opened. So the test does not wait for minutes after the receiver was repaired. A circuit
+// that a person opened stays open.
 func TestATestEventProbesAnOpenCircuit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -35,7 +36,8 @@ func TestATestEventProbesAnOpenCircuit(t *testing.T) {
 	}
 }
 
-// The text of a response that declares windows-1252 is shown as text, beside its bytes.
+// TestALatinResponseIsText checks that a response that declares windows-1252 is shown as text,
+// beside its bytes.
 func TestALatinResponseIsText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -54,7 +56,8 @@ func TestALatinResponseIsText(t *testing.T) {
 	}
 }
 
-// The audit log names the hosts of a changed URL only if they differ.
+// TestTheAuditLogNamesNoHostThatStays checks that the audit log names the hosts of a changed URL
+// only if they differ.
 func TestTheAuditLogNamesNoHostThatStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// names returns a member of every item of a list.
+// names returns the named member of every item of a list.
 func names(r response, member string) (all []any) {
 	for _, item := range r.data() {
 		all = append(all, item[member])
@@ -40,8 +40,8 @@ func TestAnEventIsFoundByItsIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestAPendingDeliverySaysWhyItWaits pauses and disables an endpoint, and opens
-// its circuit: none of that may leave a next attempt in the past.
+// TestAPendingDeliverySaysWhyItWaits pauses and disables an endpoint, and opens its circuit. In
+// none of these states may the next attempt be in the past.
 func TestAPendingDeliverySaysWhyItWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// A caller that may see deliveries may know that they wait. How many may repeat, in all accounts, is
-// nothing for the caller of one.
+// TestAHoldIsSeenByEveryCaller checks that every caller that may see deliveries also sees the hold.
+// The number of deliveries that may repeat in all accounts is not shown to a caller of one account.
 func TestAHoldIsSeenByEveryCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/api"
 )
 
-// as returns the same world, whose requests are made inside the process by the caller.
+// as returns a function that makes requests inside the process as the caller.
 func (w *world) as(caller postrider.Caller) func(route, body string) response {
 	transport := w.handler.(*api.Handler).As(caller)
 	return func(route, body string) response {
@@ -147,7 +147,7 @@ func TestACallerSetsItsOptionsAlone(t *testing.T) {
 	}
 }
 
-// TestWhatEachScopeOpens asks the routes of an endpoint by keys of one scope each.
+// TestWhatEachScopeOpens requests the routes of an endpoint with keys that each have one scope.
 func TestWhatEachScopeOpens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -26,7 +26,7 @@ func guess(prefix string, n int) string {
 	return prefix + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(random, sum))
 }
 
-// asking is a store that counts the lookups of keys and sessions. They wait for hang.
+// asking is a store that counts the lookups of keys and sessions. Each lookup waits for hang.
 type asking struct {
 	store.Store
 	hang             chan struct{}
@@ -88,7 +88,7 @@ func TestATextThatWasNeverIssuedCostsNoQuery(t *testing.T) {
 }
 
 // TestPromise5StrangersTakeTurns guesses keys, tokens and codes with the right checksum, all at
-// once. A key that was found before does not wait for them.
+// once. A key that was found before does not wait for these guesses.
 func TestPromise5StrangersTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestPromise5StrangersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPromise5AKnownKeyDoesNotWaitForStrangers has the cached key expire while strangers have
-// all turns.
+// TestPromise5AKnownKeyDoesNotWaitForStrangers lets the cached key expire while strangers use all
+// turns.
 func TestPromise5AKnownKeyDoesNotWaitForStrangers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// A key of an account gets the notices of its account. Those about the server are for others.
+// TestNoticesOfAnotherAccountAreNotListed checks that a key of an account gets only the notices of
+// its account. Other keys also get the notices about the server.
 func TestNoticesOfAnotherAccountAreNotListed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

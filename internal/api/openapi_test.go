@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write docs/api/openapi.json anew")
 
 const documentFile = "../../docs/api/openapi.json"
 
-// openAPI returns the document as it is served, which needs no key.
+// openAPI requests the document, which needs no key.
 func openAPI(t *testing.T) []byte {
 	t.Helper()
 	rec := httptest.NewRecorder()

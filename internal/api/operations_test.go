@@ -27,8 +27,9 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// The endpoints that need a person are those that were disabled for their failures, fail
-// or have dead letters, what broke last first; not those that a person disabled.
+// TestTroubledEndpoints checks that the list has the endpoints that fail, that were disabled for
+// their failures, or that have dead letters. The latest failure is first. Endpoints that a person
+// disabled are not listed.
 func TestTroubledEndpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,7 +94,8 @@ func TestTroubledEndpoints(t *testing.T) {
 	}
 }
 
-// A deleted endpoint with dead letters needs nobody, and takes no place of another one.
+// TestDeletedEndpointsAreNoTroubledOnes checks that a deleted endpoint with dead letters is not
+// listed, and does not take the place of another endpoint.
 func TestDeletedEndpointsAreNoTroubledOnes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,8 +113,8 @@ func TestDeletedEndpointsAreNoTroubledOnes(t *testing.T) {
 	}
 }
 
-// An endpoint whose deliveries have been due for long needs a person, although it does not
-// fail; one that a person paused does not.
+// TestTroubledEndpointsThatWait checks that an endpoint whose deliveries have been due for long is
+// listed, although it does not fail. An endpoint that a person paused is not listed.
 func TestTroubledEndpointsThatWait(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -152,8 +154,8 @@ func (b *backlogs) Backlog(ctx context.Context, q store.BacklogQuery) (store.Bac
 	return b.Store.Backlog(ctx, q)
 }
 
-// However many endpoints of an account wait, no more backlogs are read than the list has
-// rows, and one for the account.
+// TestTroubledEndpointsReadFewBacklogs checks the number of backlogs that are read. It is at most
+// one for the account and one for each row of the list, however many endpoints wait.
 func TestTroubledEndpointsReadFewBacklogs(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// operation is what a test reads of an operation of the document.
+// operation is the part of an operation of the document that a test reads.
 type operation struct {
 	ID   string `json:"operationId"`
 	Body struct {
@@ -22,22 +22,21 @@ type operation struct {
 	} `json:"requestBody"`
 }
 
-// property is what a test reads of a field.
+// property is the part of a field that a test reads.
 type property struct {
 	Type  any              `json:"type"`
 	AnyOf []map[string]any `json:"anyOf"`
 }
 
-// takesNull reports whether null is a value of the field.
+// takesNull reports whether the field can be null.
 func (p property) takesNull() bool {
 	types, _ := p.Type.([]any)
 	return slices.Contains(types, any("null")) || p.Type == nil && p.AnyOf == nil ||
 		slices.ContainsFunc(p.AnyOf, func(form map[string]any) bool { return form["type"] == "null" })
 }
 
-// TestNullIsTakenWhereTheDocumentSaysSo sends null for each field of each
-// request body: a field that the document calls nullable takes it, any other is
-// named in a 422.
+// TestNullIsTakenWhereTheDocumentSaysSo sends null for each field of each request body. The server
+// must accept null if the document calls the field nullable, and otherwise name the field in a 422.
 func TestNullIsTakenWhereTheDocumentSaysSo(t *testing.T) {
 	t.Parallel()
 	var document struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/api"
 )
 
-// answering answers every publish alike.
+// answering is a publisher that returns the same result for every publish.
 type answering struct {
 	instantly
 	receipts []postrider.Receipt

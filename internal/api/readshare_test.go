@@ -43,8 +43,8 @@ func (w *world) reader(of tenant) string {
 	return w.key(postrider.APIKey{Account: account, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}})
 }
 
-// TestPromise5OneAccountsReadsHaveAShare has one account read by two keys as much as it can.
-// It gets its share, and a 429 for the rest; other accounts and operators get their turns.
+// TestPromise5OneAccountsReadsHaveAShare lets one account read with two keys as fast as it can. It
+// gets its share, and a 429 for the other reads. Other accounts and operators get their turns.
 func TestPromise5OneAccountsReadsHaveAShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestPromise5OneAccountsReadsHaveAShare(t *testing.T) {
 	})
 }
 
-// TestPromise5AccountsTakeTurns has one account wait with fifty reads for the only slot. A read
-// of another account comes second, before those that waited longer.
+// TestPromise5AccountsTakeTurns lets fifty reads of one account wait for the only slot. A read of
+// another account is second, before reads that have waited longer.
 func TestPromise5AccountsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestPromise5AccountsTakeTurns(t *testing.T) {
 	})
 }
 
-// stuckClient does not read its response.
+// stuckClient is a client that does not read its response.
 type stuckClient struct {
 	*httptest.ResponseRecorder
 	until chan struct{}
@@ -127,7 +127,7 @@ func (c stuckClient) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestPromise5AClientThatDoesNotReadKeepsNoTurn has clients of one account request lists and
+// TestPromise5AClientThatDoesNotReadKeepsNoTurn lets clients of one account request lists and
 // public keys, and not read the responses.
 func TestPromise5AClientThatDoesNotReadKeepsNoTurn(t *testing.T) {
 	t.Parallel()

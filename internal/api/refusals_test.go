@@ -102,7 +102,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	}
 }
 
-// TestNothingIsNoFilter sends what a client sends whose variable nobody set.
+// TestNothingIsNoFilter sends the empty parameters of a client whose variables are not set.
 func TestNothingIsNoFilter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,7 +138,7 @@ func TestNothingIsNoFilter(t *testing.T) {
 	}
 }
 
-// TestFaultsHaveCodes checks what programs and translations read of a fault.
+// TestFaultsHaveCodes checks the parts of a fault that programs and translations read.
 func TestFaultsHaveCodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -223,7 +223,7 @@ func TestEveryKindOfErrorHasItsAnswer(t *testing.T) {
 	}
 }
 
-// checkProblem holds an answer to RFC 9457 and to our own additions.
+// checkProblem checks that a response follows RFC 9457 and has our own fields.
 func checkProblem(t *testing.T, got response) {
 	t.Helper()
 	if ct := got.header.Get("Content-Type"); ct != "application/problem+json" {
@@ -306,7 +306,7 @@ func TestOnlyOurFaultsAreLoggedAsErrors(t *testing.T) {
 	}
 }
 
-// torn panics once the answer has begun.
+// torn is a response writer that panics after the response has begun.
 type torn struct{ *httptest.ResponseRecorder }
 
 func (torn) Write([]byte) (int, error) { panic("torn") }

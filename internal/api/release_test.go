@@ -8,8 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// park lets nodes die with the one delivery that is due at the endpoint, until
-// it is parked.
+// park lets nodes die with the only due delivery of the endpoint, until the delivery is parked.
 func (w *world) park(endpoint string) {
 	w.Helper()
 	id, err := postrider.ParseID[postrider.EndpointID](endpoint)

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/store/memory"
 )
 
-// TestAReplayIsCreatedAndChanged covers the routes of replay jobs without the runner, which
-// internal/replay tests.
+// TestAReplayIsCreatedAndChanged covers the routes of replay jobs without the runner. Package
+// replay tests the runner.
 func TestAReplayIsCreatedAndChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -46,8 +46,8 @@ func TestAReplayIsCreatedAndChanged(t *testing.T) {
 	}
 }
 
-// TestAReplayInTheWrongStateSaysWhatToDo pauses, resumes and cancels jobs that have ended. What is
-// asked for twice is no fault.
+// TestAReplayInTheWrongStateSaysWhatToDo pauses, resumes and cancels jobs that have ended.
+// Cancelling a job twice is no fault.
 func TestAReplayInTheWrongStateSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,7 +80,7 @@ func TestAReplayInTheWrongStateSaysWhatToDo(t *testing.T) {
 	w.want(404, "POST /replays/next/pause", "")
 }
 
-// endReplay ends the one job that is running, as a runner does.
+// endReplay ends the running job, as a runner does.
 func (w *world) endReplay(status postrider.ReplayStatus) {
 	w.Helper()
 	jobs, err := w.store.ClaimReplayJobs(w.Context(), store.ClaimReplayJobs{Max: 2, Token: 7, Lease: time.Minute})
@@ -155,8 +155,9 @@ func TestAReplayThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAReplayOfATimeThatIsNotKeptSaysSo has a server that keeps events for 30 days and attempts
-// for 60, and accounts that are 50 days old. One of them keeps its attempts for a week.
+// TestAReplayOfATimeThatIsNotKeptSaysSo uses a server that keeps events for 30 days and attempts
+// for 60 days, and accounts that are 50 days old. One of the accounts keeps its attempts for a
+// week.
 func TestAReplayOfATimeThatIsNotKeptSaysSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +207,8 @@ func TestAReplayOfATimeThatIsNotKeptSaysSo(t *testing.T) {
 	})
 }
 
-// TestACountHasTheDeliveriesWhoseDataIsDeleted: the time that is kept says that they may be skipped.
+// TestACountHasTheDeliveriesWhoseDataIsDeleted checks that a count includes deliveries whose data
+// is deleted. The field kept_since says that they may be skipped.
 func TestACountHasTheDeliveriesWhoseDataIsDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,7 +227,7 @@ func TestACountHasTheDeliveriesWhoseDataIsDeleted(t *testing.T) {
 	})
 }
 
-// TestAnErrorDoesNotHideANewReplay: a store that finds no account after it has stored the job.
+// TestAnErrorDoesNotHideANewReplay uses a store that finds no account after it has stored the job.
 func TestAnErrorDoesNotHideANewReplay(t *testing.T) {
 	t.Parallel()
 	over := &forgetful{Store: memory.New(memory.Options{})}
@@ -234,7 +236,7 @@ func TestAnErrorDoesNotHideANewReplay(t *testing.T) {
 	w.want(201, "POST /replays", `{"account": "acme", "statuses": ["delivered"]}`)
 }
 
-// forgetful is a store whose accounts cannot be read once a replay job is stored.
+// forgetful is a store whose accounts cannot be read after a replay job was stored.
 type forgetful struct {
 	store.Store
 

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// wide publishes an event to n endpoints, of which each answered 410.
+// wide publishes an event to n endpoints, each of which responds with 410.
 func (w *world) wide(n int) (event string) {
 	w.Helper()
 	acme := w.tenant("acme")
@@ -39,7 +39,7 @@ func (w *world) wide(n int) (event string) {
 	return e.Event.ID.String()
 }
 
-// TestAnEventIsReplayedToEveryEndpoint looks at the job alone, which internal/replay runs.
+// TestAnEventIsReplayedToEveryEndpoint checks only the job, which package replay runs.
 func TestAnEventIsReplayedToEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	const endpoints = 5300
@@ -61,8 +61,8 @@ func TestAnEventIsReplayedToEveryEndpoint(t *testing.T) {
 	}
 }
 
-// What retention deletes is gone for good, and says so: the event without its data, and each
-// replay.
+// TestAReplayOfAnEventThatRetentionDeletedIsGone checks that the event has no data after retention
+// deleted it, and that every replay of it is refused with a 410.
 func TestAReplayOfAnEventThatRetentionDeletedIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

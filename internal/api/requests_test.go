@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// headOf is a head as the sender records it.
+// headOf is a request head as the sender records it.
 const headOf = "POST /hooks HTTP/1.1\r\nHost: acme.example\r\nWebhook-Id: recorded\r\nWebhook-Signature: ***\r\n\r\n"
 
 func TestTheRequestOfAnAttemptIsShown(t *testing.T) {

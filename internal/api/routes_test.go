@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// has fails the test unless the object has these members, others aside.
+// has fails the test unless the object has these members. The object may have more members.
 func has(t *testing.T, what string, got, want map[string]any) {
 	t.Helper()
 	only := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { _, ok := want[name]; return !ok })

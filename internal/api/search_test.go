@@ -128,8 +128,8 @@ func TestDeadLettersAreGroupedByEndpointAndCause(t *testing.T) {
 	}
 }
 
-// A customer's name in the URLs of others does not hide the customer, and the number of what
-// was found is true.
+// TestSearchFindsAnAccountAmongManyEndpoints checks that endpoints with a customer's name in their
+// URL do not hide the customer's account, and that the number of found objects is right.
 func TestSearchFindsAnAccountAmongManyEndpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,7 +35,7 @@ func privateKey(t *testing.T) (private, public string) {
 	return key.Text(), key.Public().Text()
 }
 
-// first returns the one secret of an answer that made an endpoint.
+// onlySecret returns the only secret in the response to the creation of an endpoint.
 func onlySecret(t *testing.T, made response) map[string]any {
 	t.Helper()
 	secrets, _ := made.body["secrets"].([]any)
@@ -214,8 +214,8 @@ func TestNoEndpointIsLeftThatCannotSign(t *testing.T) {
 	w.want(200, "POST "+standard+"/secrets/rotate", `{"key_type": "ed25519"}`)
 }
 
-// TestARotationCannotStrandAnEndpoint revokes the new secret of a rotation,
-// after which the old one would expire and nothing could be signed any more.
+// TestARotationCannotStrandAnEndpoint revokes the new secret of a rotation. If the server allowed
+// that, the old secret would expire and the endpoint could not sign any more.
 func TestARotationCannotStrandAnEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -232,8 +232,8 @@ func TestARotationCannotStrandAnEndpoint(t *testing.T) {
 	w.want(409, "DELETE "+path+"/"+rotated, "")
 }
 
-// TestAnEndpointSaysThatItCannotSign reads endpoints as a store may have them
-// from before.
+// TestAnEndpointSaysThatItCannotSign reads endpoints without a usable secret, which an older
+// version may have stored.
 func TestAnEndpointSaysThatItCannotSign(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,7 +316,7 @@ func TestASecretIsNotBroughtTwice(t *testing.T) {
 	}
 }
 
-// known asks for the public keys as a receiver would.
+// known requests the public keys as a receiver does.
 func (w *world) known(query string) response {
 	w.Helper()
 	return w.send(httptest.NewRequestWithContext(w.Context(), "GET", "/.well-known/webhook-keys"+query, nil))
@@ -385,7 +385,7 @@ func TestPublicKeysRefuseAnotherQuery(t *testing.T) {
 	}
 }
 
-// reencrypter is a Reencrypter that fails, or did something.
+// reencrypter is a Reencrypter that fails or returns a result, as the test sets it.
 type reencrypter struct {
 	done apitypes.Reencrypted
 	err  error
@@ -434,7 +434,7 @@ func TestASecretThatCannotBeDecryptedIsListed(t *testing.T) {
 	w.want(500, "POST "+path+"/secrets/"+states[0]["id"].(string)+"/reveal", "")
 }
 
-// panicking is a vault that breaks.
+// panicking is a vault that panics.
 type panicking struct{ vault }
 
 func (panicking) EncryptSecret(context.Context, *postrider.Secret, string) error { panic("encrypt") }

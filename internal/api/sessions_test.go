@@ -31,7 +31,7 @@ func (w *world) sessions() *sessions.Sessions {
 	return h.Sessions()
 }
 
-// link makes a one-time link and returns its code, and the answer.
+// link makes a one-time link. It returns the code and the response.
 func (w *world) link(body string) (code string, made response) {
 	w.Helper()
 	made = w.want(201, "POST /portal-sessions", body)
@@ -42,7 +42,7 @@ func (w *world) link(body string) (code string, made response) {
 	return code, made
 }
 
-// portalSession opens a link to the tenant's portal that may do everything.
+// portalSession opens a link to the tenant's portal. The session may do everything.
 func (w *world) portalSession(of tenant) postrider.Session {
 	w.Helper()
 	code, _ := w.link(`{"account": "` + of.uid + `"}`)
@@ -143,7 +143,7 @@ func TestASessionEndsWithItsKeyItsTimeAndItsAccount(t *testing.T) {
 	})
 }
 
-// TestWhatOthersDoToASessionIsSeenWithinSeconds revokes it as another node would.
+// TestWhatOthersDoToASessionIsSeenWithinSeconds revokes a session as another node does.
 func TestWhatOthersDoToASessionIsSeenWithinSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestTriesAreLimited(t *testing.T) {
 	})
 }
 
-// TestABurstOfFailedLoginsIsOneAuditEntry has a stranger try for an hour.
+// TestABurstOfFailedLoginsIsOneAuditEntry lets a stranger try to log in for an hour.
 func TestABurstOfFailedLoginsIsOneAuditEntry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -416,7 +416,7 @@ func TestAPersonOfAnIdentityProviderLogsIn(t *testing.T) {
 	}
 }
 
-// listing is a store that keeps the last query of sessions.
+// listing is a store that keeps the last query for sessions.
 type listing struct {
 	store.Store
 	last store.SessionQuery
@@ -427,8 +427,8 @@ func (l *listing) Sessions(ctx context.Context, q store.SessionQuery) (store.Pag
 	return l.Store.Sessions(ctx, q)
 }
 
-// TestTheListOfLiveSessionsReadsNoOldOnes lists the sessions that may be alive: the store
-// keeps ended ones for 30 days.
+// TestTheListOfLiveSessionsReadsNoOldOnes lists the live sessions. The query must not read the
+// sessions that have ended, which the store keeps for 30 days.
 func TestTheListOfLiveSessionsReadsNoOldOnes(t *testing.T) {
 	t.Parallel()
 	over := &listing{Store: memory.New(memory.Options{})}

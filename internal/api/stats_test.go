@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// happened folds a delivered delivery of the tenant's endpoint for each time, with a
-// response after 30 ms and a latency of two seconds.
+// happened adds a delivered delivery of the tenant's endpoint to the statistics for each time. Each
+// has a response time of 30 ms and a latency of two seconds.
 func (w *world) happened(of tenant, eventType string, times ...time.Time) {
 	w.Helper()
 	account, _ := postrider.ParseID[postrider.AccountID](of.account)
@@ -37,7 +37,7 @@ func (w *world) happened(of tenant, eventType string, times ...time.Time) {
 	}
 }
 
-// stats asks for stats. The pairs are names and values of parameters.
+// stats requests statistics. The pairs are names and values of parameters.
 func (w *world) stats(path string, pairs ...string) (s apitypes.Stats) {
 	w.Helper()
 	text := w.want(200, "GET "+path+parameters(pairs), "").text
@@ -127,7 +127,7 @@ func TestStatsHaveNumbersForEachStep(t *testing.T) {
 	})
 }
 
-// deliveredBy writes the times of the points and how many deliveries each has.
+// deliveredBy writes the time of each point and its number of deliveries.
 func deliveredBy(s apitypes.Stats) string {
 	var texts []string
 	for _, p := range s.Points {
@@ -159,7 +159,7 @@ func TestDaysOfAnotherZoneAreMadeOfHours(t *testing.T) {
 	})
 }
 
-// On a day of 23 or 25 hours the steps are still whole days.
+// TestDaysMayHave23Hours checks that steps are whole days even if a day has 23 or 25 hours.
 func TestDaysMayHave23Hours(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// TestTheTraceOfThePublishIsTheEvents publishes with headers that are traces and with others,
-// which are ignored, as the specification demands.
+// TestTheTraceOfThePublishIsTheEvents publishes with valid trace headers and with invalid ones. The
+// invalid headers are ignored, as the specification demands.
 func TestTheTraceOfThePublishIsTheEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,7 +58,8 @@ func TestTheTraceOfThePublishIsTheEvents(t *testing.T) {
 	}
 }
 
-// TestTheLineOfARequestSaysWhatItIsAbout looks for the ids of the path in the log.
+// TestTheLineOfARequestSaysWhatItIsAbout checks that the log line of a request has the ids of its
+// path.
 func TestTheLineOfARequestSaysWhatItIsAbout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -96,7 +96,8 @@ func TestAReceiverThatDoesNotAgreeIsToldWhatToAnswer(t *testing.T) {
 	}
 }
 
-// What was verified is a URL, not an endpoint.
+// TestAURLThatChangesWhileItIsVerifiedIsNotVerified checks that a verification is for a URL and not
+// for an endpoint.
 func TestAURLThatChangesWhileItIsVerifiedIsNotVerified(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, api.Options{Verify: "challenge"})

@@ -90,7 +90,7 @@ func (w *world) key(k postrider.APIKey) string {
 	return text
 }
 
-// response is an answer, with its body as any JSON reader sees it.
+// response is a response with its body as decoded JSON.
 type response struct {
 	status int
 	header http.Header
@@ -223,7 +223,7 @@ func (r response) fields() []string {
 	return fields
 }
 
-// tenant is an account with one of everything.
+// tenant is an account with one object of each kind.
 type tenant struct {
 	account, uid, endpoint, event, delivery string
 }
@@ -237,8 +237,7 @@ func (w *world) tenant(uid string) tenant {
 	return tenant{a.id("id"), uid, e.id("id"), p.id("id"), d.data()[0]["id"].(string)}
 }
 
-// settle attempts what waits for the endpoint, with the answer that the
-// receiver gave.
+// settle settles the waiting deliveries of the endpoint with the given attempt.
 func (w *world) settle(endpoint string, a postrider.Attempt) {
 	w.Helper()
 	id, err := postrider.ParseID[postrider.EndpointID](endpoint)
@@ -266,8 +265,8 @@ func (w *world) settle(endpoint string, a postrider.Attempt) {
 	}
 }
 
-// publisher stores events with the deliveries of whoever subscribed, or fails
-// when it is told to.
+// publisher stores events with the deliveries of the subscribed endpoints. It fails if the test
+// tells it to.
 type publisher struct {
 	store store.Store
 	ids   *store.IDs
@@ -357,7 +356,7 @@ func (p *publisher) delivery(to postrider.Endpoint) store.NewDelivery {
 	return d
 }
 
-// guard takes https alone.
+// guard accepts only https URLs.
 type guard struct{}
 
 func (guard) CheckURL(raw string) (string, error) {
@@ -367,7 +366,7 @@ func (guard) CheckURL(raw string) (string, error) {
 	return raw, nil
 }
 
-// CheckTLS takes what begins like PEM.
+// CheckTLS accepts texts that begin like PEM.
 func (guard) CheckTLS(t postrider.TLS, key string) error {
 	for field, text := range map[string]string{"tls.certificate": t.Certificate, "tls.key": key, "tls.authorities": t.Authorities} {
 		if text != "" && !strings.HasPrefix(text, "-----BEGIN ") {
@@ -377,7 +376,7 @@ func (guard) CheckTLS(t postrider.TLS, key string) error {
 	return nil
 }
 
-// receiver notes how it was asked whether it wants events, and answers.
+// receiver notes the handshakes that it gets, and responds to them.
 type receiver struct {
 	mu     sync.Mutex
 	asked  []string // method and URL
@@ -410,7 +409,7 @@ func (describer) Describe(_ context.Context, c *postrider.Claimed, e postrider.E
 	}, nil
 }
 
-// vault turns texts round, and binds them to whose they are.
+// vault reverses texts instead of encrypting them, and binds each text to its owner.
 type vault struct{}
 
 func (vault) EncryptSecret(_ context.Context, s *postrider.Secret, text string) error {
@@ -494,7 +493,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// body is a request body of a reader's own.
+// body returns a request whose body comes from the reader.
 func (w *world) body(key, route string, reader io.Reader) *http.Request {
 	w.Helper()
 	r := w.request(key, route, "{}")
@@ -502,7 +501,7 @@ func (w *world) body(key, route string, reader io.Reader) *http.Request {
 	return r
 }
 
-// storesOf returns a store as the API sees it.
+// storesOf returns the store as the interfaces that the API needs.
 func storesOf(s store.Store) api.Stores {
 	return api.Stores{
 		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,

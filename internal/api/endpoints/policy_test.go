@@ -8,9 +8,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// TestEveryOptionOfAnEndpointIsMappedBothWays changes each option of a policy
-// in turn: the response must have another value then, and a request with that
-// value must set the option, and null must set it back.
+// TestEveryOptionOfAnEndpointIsMappedBothWays changes each option of a policy in turn. The response
+// must show another value, a request with that value must set the option, and null must reset it.
 func TestEveryOptionOfAnEndpointIsMappedBothWays(t *testing.T) {
 	t.Parallel()
 	standard := viewPolicy(postrider.DefaultPolicy())

@@ -119,7 +119,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Fatalf("%s: not within %v", what, testkit.Patience)
 }
 
-// ready returns the status of /readyz and what it says.
+// ready returns the status of /readyz and its body.
 func (r *running) ready(t *testing.T) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.app.OpsAddr().String()+"/readyz", nil)
@@ -225,7 +225,7 @@ func TestASecondServerOnTheSameFolderIsRefused(t *testing.T) {
 	}
 }
 
-// refusal starts a server and returns why it ends at once.
+// refusal starts a server that must end at once, and returns its error.
 func refusal(ctx context.Context, c config.Config, log *slog.Logger) error {
 	server, err := app.New(ctx, c, log)
 	if err != nil {
@@ -247,7 +247,7 @@ func refusal(ctx context.Context, c config.Config, log *slog.Logger) error {
 	return err
 }
 
-// configure reads settings as serve does.
+// configure reads settings as the command serve does.
 func configure(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
 	t.Helper()
 	var c struct {
@@ -268,7 +268,8 @@ func configure(t *testing.T, env map[string]string, args ...string) (config.Conf
 	return c.Config, sources
 }
 
-// TestEveryHandshakeOfTheAPICanBeSet guards the names of the setting, which package config writes out.
+// TestEveryHandshakeOfTheAPICanBeSet compares the values of the setting, which package config lists
+// itself, with the methods of the API.
 func TestEveryHandshakeOfTheAPICanBeSet(t *testing.T) {
 	t.Parallel()
 	for _, method := range apiendpoints.VerifyMethods {

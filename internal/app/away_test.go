@@ -24,9 +24,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestADatabaseThatIsAwayOrReadOnlyComesBack takes PostgreSQL away from a
-// server, and then lets it only read: publishes answer 503, never 2xx, and all
-// goes on by itself once it is over.
+// TestADatabaseThatIsAwayOrReadOnlyComesBack stops PostgreSQL under a server, and then makes it
+// read-only. Publishes get a 503 and never a 2xx, and the server recovers by itself.
 func TestADatabaseThatIsAwayOrReadOnlyComesBack(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.SharedCluster(t)
@@ -92,9 +91,9 @@ func TestADatabaseThatIsAwayOrReadOnlyComesBack(t *testing.T) {
 	arrive()
 }
 
-// TestAStartWaitsForItsDatabase starts a server while PostgreSQL is away, and
-// while it only reads: the server lives, is not ready and says why, answers 503,
-// and serves by itself once it is over.
+// TestAStartWaitsForItsDatabase starts a server while PostgreSQL is stopped, and while it is
+// read-only. The server lives, is not ready and says why, responds with 503, and begins to serve by
+// itself when the database is back.
 func TestAStartWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.SharedCluster(t)
@@ -152,7 +151,7 @@ func TestAStartWaitsForItsDatabase(t *testing.T) {
 	})
 }
 
-// TestAStartThatWaitsEndsAtOnce ends a server whose database never was there.
+// TestAStartThatWaitsEndsAtOnce stops a server whose database was never there.
 func TestAStartThatWaitsEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	settings, _ := configure(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@127.0.0.1:1/db?sslmode=disable"},
@@ -168,8 +167,8 @@ func TestAStartThatWaitsEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAStartThatNeedsAPersonEndsAtOnce starts servers whose database exists not,
-// or refuses them.
+// TestAStartThatNeedsAPersonEndsAtOnce starts servers whose database does not exist or refuses
+// them.
 func TestAStartThatNeedsAPersonEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.SharedCluster(t).DSN("no_such_database")

@@ -12,8 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestABacklogIsFullOnEveryServer has two servers on one database: what both accept for an
-// endpoint that does not answer fills one backlog, and both skip from the same commit on.
+// TestABacklogIsFullOnEveryServer runs two servers on one database. The events that both accept for
+// an endpoint that does not respond fill one backlog, and both skip new events from the same commit
+// on.
 func TestABacklogIsFullOnEveryServer(t *testing.T) {
 	t.Parallel()
 	const limit = 40

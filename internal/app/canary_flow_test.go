@@ -104,8 +104,8 @@ func newAviary(t *testing.T) *aviary {
 	return a
 }
 
-// token answers as an authorization server: with a token, or with what it was
-// asked, as some do that refuse.
+// token responds as an authorization server: with a token, or with a copy of the request, as some
+// servers do when they refuse.
 func (a *aviary) token(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	asked, _ := io.ReadAll(r.Body)
@@ -145,8 +145,8 @@ func (a *aviary) encryptionKey(keyring string) {
 	a.plant("the encryption key", string(key), text)
 }
 
-// refuseSettings starts servers that refuse to, with settings that are canaries
-// in the wrong place.
+// refuseSettings starts servers whose settings have canaries in the wrong places. The servers must
+// refuse to start.
 func (a *aviary) refuseSettings(env map[string]string) {
 	a.Helper()
 	wrong := a.plant("a setting in the wrong place")
@@ -339,7 +339,7 @@ func (a *aviary) deliverAll() {
 	a.get("/v1/webhooks/events/" + receipt.ID.String() + "/attempts?limit=250")
 }
 
-// send makes a request as nobody's client would.
+// send makes a request that no regular client would make.
 func (a *aviary) send(route, body string, header http.Header) int {
 	a.Helper()
 	method, target, _ := strings.Cut(route, " ")
@@ -364,7 +364,7 @@ func (a *aviary) get(target string) {
 	}
 }
 
-// refuseAll puts a canary where none belongs, in every way that is refused.
+// refuseAll puts a canary into every request field that must be refused.
 func (a *aviary) refuseAll() {
 	a.Helper()
 	wrong := a.plant("what was refused")
@@ -460,8 +460,8 @@ func (a *aviary) lookAll() {
 	}
 }
 
-// judge holds that the requests had the secrets, that the search finds what is
-// there, and that nothing else is.
+// judge checks that the requests had the secrets, that the search finds each canary where it may
+// be, and that it finds none elsewhere.
 func (a *aviary) judge(kind string) {
 	a.Helper()
 	var sent bytes.Buffer

@@ -22,18 +22,18 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// canary is a secret that must be found nowhere but where it may be shown.
+// canary is a secret that may be found only in the listed places.
 type canary struct {
 	name    string
 	needles []string // its text, and the bytes that the text stands for
 	shown   []string // the places
 }
 
-// draw returns a text that is there nowhere else.
+// draw returns a random text that appears nowhere else.
 func draw() string { return "canary" + rand.Text() + rand.Text() }
 
-// forms returns how a needle looks where it is written plainly, in hexadecimal,
-// in base64 wherever it begins in what was encoded, in a URL or in JSON.
+// forms returns the forms in which a needle can appear: plain, in hexadecimal, in base64 at any
+// offset, in a URL, or in JSON.
 func forms(needle string) []string {
 	quoted, err := json.Marshal(needle)
 	if err != nil {
@@ -58,7 +58,7 @@ func forms(needle string) []string {
 	return slices.Compact(all)
 }
 
-// found is everything that the program let out, by place.
+// found has everything that the program wrote or sent, by place.
 type found struct {
 	mu     sync.Mutex
 	places map[string]*bytes.Buffer
@@ -87,7 +87,7 @@ func (f *found) where(needle string) (places []string) {
 	return places
 }
 
-// want holds that a canary is in no place where it may not be.
+// want checks that a canary is in no place where it may not be.
 func (f *found) want(t *testing.T, c canary) {
 	t.Helper()
 	for _, needle := range c.needles {
@@ -104,7 +104,7 @@ func (f *found) want(t *testing.T, c canary) {
 
 var ids = regexp.MustCompile(`/(acc|ep|sec|evt|dlv|key)_[0-9a-z]{26}`)
 
-// RoundTrip sends a request, and keeps all of the answer.
+// RoundTrip sends a request and keeps the whole response.
 func (f *found) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {

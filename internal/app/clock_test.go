@@ -21,9 +21,9 @@ const skewSQL = `
 	create function skew.clock_timestamp() returns timestamptz language sql volatile
 	return (select pg_catalog.clock_timestamp() + a.ahead from skew.ahead a)`
 
-// TestTheDatabasesTimeIsSignedWhateverTheNodesClockSays moves the database's
-// clock away from the server's: requests carry the database's time, and beyond
-// five minutes the server says that it is not ready, and goes on.
+// TestTheDatabasesTimeIsSignedWhateverTheNodesClockSays moves the database's clock away from the
+// server's clock. Requests carry the database's time. Beyond five minutes the server says that it
+// is not ready, and continues to work.
 func TestTheDatabasesTimeIsSignedWhateverTheNodesClockSays(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.SharedCluster(t)

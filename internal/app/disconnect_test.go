@@ -18,7 +18,8 @@ func (noKeys) Keys(context.Context, store.KeyQuery) (store.Page[postrider.APIKey
 	return store.Page[postrider.APIKey]{}, postrider.ErrBusy
 }
 
-// A start that fails after it opened the archive is tried again, and opens it again.
+// TestEachTryToStartClosesItsArchive checks that a failed try to start closes its archive, and that
+// the next try does not close the same archive again.
 func TestEachTryToStartClosesItsArchive(t *testing.T) {
 	t.Parallel()
 	closed := 0

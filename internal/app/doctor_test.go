@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/doctor/facts"
 )
 
-// A server that runs is no fault of the set-up that it runs with.
+// TestDoctorKnowsAServerOfOurs checks that a running server is no fault of the set-up that it runs
+// with.
 func TestDoctorKnowsAServerOfOurs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

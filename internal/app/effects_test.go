@@ -83,8 +83,8 @@ func (c *changes) publish(api *client.Client, eventType string, n int) {
 	}
 }
 
-// TestPromise7AfterTheResponseAChangeIsInEffect changes endpoints through one server and publishes
-// through the others as soon as it has responded. Nothing goes where the change forbids it.
+// TestPromise7AfterTheResponseAChangeIsInEffect changes endpoints through one server, and publishes
+// through the others as soon as the server has responded. Nothing is sent that the change forbids.
 func TestPromise7AfterTheResponseAChangeIsInEffect(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]int{"sqlite": 1, "postgres": 3} {
@@ -131,8 +131,8 @@ func TestPromise7AfterTheResponseAChangeIsInEffect(t *testing.T) {
 }
 
 // TestPromise2TheDeliveriesOfADeletedAccountHaveOneResult deletes an account while its deliveries
-// are sent: what its receiver got is delivered, the rest is cancelled, and every list and count
-// says so.
+// are sent. A delivery that its receiver got is delivered, every other one is cancelled, and all
+// lists and counts agree.
 func TestPromise2TheDeliveriesOfADeletedAccountHaveOneResult(t *testing.T) {
 	t.Parallel()
 	c := newChanges(t, 3)
@@ -182,8 +182,8 @@ func TestPromise2TheDeliveriesOfADeletedAccountHaveOneResult(t *testing.T) {
 }
 
 // TestAChangeThatAServerDoesNotConfirmIsAccepted changes endpoints of two servers that do not hear
-// each other at once. A change of the other one's endpoint is stored, and its response says that
-// it is not in effect yet.
+// each other at once. If the other server owns the endpoint, the change is stored, and the response
+// says that the change is not in effect yet.
 func TestAChangeThatAServerDoesNotConfirmIsAccepted(t *testing.T) {
 	t.Parallel()
 	c := newChangesWith(t, 2, map[string]string{"POSTRIDER_POLL_ONLY": "true"})

@@ -87,7 +87,7 @@ func (f fault) record(t *testing.T, rules []byte, folder string) {
 }
 
 // TestTheRecordedFaultsHaveTheSeriesOfToday records for three minutes, and looks for the series of
-// a committed recording: one that is no longer served needs a new recording.
+// a committed recording. If a series is no longer served, the faults must be recorded again.
 func TestTheRecordedFaultsHaveTheSeriesOfToday(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile(ruleFile)

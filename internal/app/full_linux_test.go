@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// mounted returns a file system of a size of its own.
+// mounted returns a folder with a file system of the given size.
 func mounted(t *testing.T, size string) string {
 	t.Helper()
 	disk := t.TempDir()
@@ -34,9 +34,9 @@ func mounted(t *testing.T, size string) string {
 	return disk
 }
 
-// TestAFullDiskIsWaitedFor fills the disk of a server on SQLite before it starts,
-// and while it runs: the server lives, is not ready and says why, refuses
-// publishes, and goes on by itself when there is room.
+// TestAFullDiskIsWaitedFor fills the disk of a server on SQLite before the server starts, and while
+// it runs. The server lives, is not ready and says why, refuses publishes, and recovers by itself
+// when there is space.
 func TestAFullDiskIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	if _, outside := testkit.Alone(t); outside {
@@ -84,9 +84,9 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	testkit.Report(t, nil)
 }
 
-// TestDeliveriesAreRecordedWhileTheDiskIsFull fills the disk while twenty attempts are under
-// way: the server gives its reserve back, so that their results are recorded, and refuses
-// publishes until there is room.
+// TestDeliveriesAreRecordedWhileTheDiskIsFull fills the disk while twenty attempts are in flight.
+// The server deletes its reserve, so that the results of the attempts are recorded. It refuses
+// publishes until there is space.
 func TestDeliveriesAreRecordedWhileTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	if _, outside := testkit.Alone(t); outside {
@@ -158,8 +158,8 @@ func TestDeliveriesAreRecordedWhileTheDiskIsFull(t *testing.T) {
 	testkit.Report(t, nil)
 }
 
-// TestAReplayStopsWhileTheDiskIsNearlyFull fills the disk to 97 % while a replay runs. The
-// operators get a notice of that, and one when there is room again.
+// TestAReplayStopsWhileTheDiskIsNearlyFull fills the disk to 97 % while a replay runs. Operators
+// get a notice, and another one when there is space again.
 func TestAReplayStopsWhileTheDiskIsNearlyFull(t *testing.T) {
 	t.Parallel()
 	if _, outside := testkit.Alone(t); outside {

@@ -22,8 +22,8 @@ func (r *running) notices(t *testing.T, kind postrider.NoticeKind) []apitypes.No
 	return found
 }
 
-// TestPeopleAreToldOfUsedQuotas publishes more than an account may, and creates an endpoint
-// more than it may have.
+// TestPeopleAreToldOfUsedQuotas publishes more events than an account may publish, and creates one
+// endpoint more than it may have.
 func TestPeopleAreToldOfUsedQuotas(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, t.TempDir(), map[string]string{"POSTRIDER_QUOTA_BYTES": "10", "POSTRIDER_QUOTA_ENDPOINTS": "1"})

@@ -98,9 +98,9 @@ func (r *running) delivers(t *testing.T) {
 	})
 }
 
-// TestALockedDatabaseIsWaitedFor lets another connection hold the write lock of
-// the SQLite file while a server starts, and while it runs: the server lives, is
-// not ready and says why, refuses publishes, and goes on by itself.
+// TestALockedDatabaseIsWaitedFor lets another connection hold the write lock of the SQLite file
+// while a server starts, and while it runs. The server lives, is not ready and says why, refuses
+// publishes, and recovers by itself.
 func TestALockedDatabaseIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -50,8 +50,9 @@ func sample(text, name string) float64 {
 	return -1
 }
 
-// TestMetricsOfWhatAServerDid delivers an event at once, one at its second attempt, and lets
-// one die. Then it compares the numbers, and the names with docs/operate/metrics.md.
+// TestMetricsOfWhatAServerDid delivers one event at once and one at its second attempt, and lets
+// one delivery become a dead letter. Then it compares the numbers, and compares the names with
+// docs/operate/metrics.md.
 func TestMetricsOfWhatAServerDid(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

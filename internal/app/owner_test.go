@@ -10,8 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/secrets"
 )
 
-// An administrator who rotates the key must not lock the server out. Only root
-// can be another than the owner; anybody else keeps what is theirs.
+// TestARotatedKeyFileKeepsItsOwner checks that an administrator who rotates the key does not lock
+// the server out. If the test runs as root, it gives the key file to another user before the
+// rotation.
 func TestARotatedKeyFileKeepsItsOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

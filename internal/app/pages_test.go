@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// browser is a person without JavaScript.
+// browser is a browser without JavaScript.
 type browser struct {
 	*testing.T
 	http *http.Client
@@ -114,8 +114,8 @@ func TestPeopleLogInAndCustomersOpenTheirLink(t *testing.T) {
 	}
 }
 
-// TestTooManyTriesAreSaid logs in until the limit of all clients, and not as if the
-// database were away.
+// TestTooManyTriesAreSaid logs in until the limit of all clients is reached. The page must say so,
+// and not that the database is away.
 func TestTooManyTriesAreSaid(t *testing.T) {
 	t.Parallel()
 	person := newBrowser(t, start(t, t.TempDir()))
@@ -132,8 +132,8 @@ func TestTooManyTriesAreSaid(t *testing.T) {
 	t.Error("1000 tries to log in were not too many")
 }
 
-// TestABegunLoginIsLimitedBeforeTheProviderResponds begins logins at an identity provider
-// that fails, until there were too many. Those beyond the limit do not reach it.
+// TestABegunLoginIsLimitedBeforeTheProviderResponds begins logins at an identity provider that
+// fails, until the limit is reached. Logins beyond the limit make no request to the provider.
 func TestABegunLoginIsLimitedBeforeTheProviderResponds(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64

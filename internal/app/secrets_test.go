@@ -128,8 +128,8 @@ func TestTheEncryptionKeyIsMadeOnceAndMissed(t *testing.T) {
 	}
 }
 
-// TestAStoreWhoseKeyIsLostStartsAsDocumented runs the statements of secrets.md on a store whose
-// key is lost. Without any of them the server would miss the key.
+// TestAStoreWhoseKeyIsLostStartsAsDocumented runs the statements of secrets.md on a store whose key
+// is lost. If any statement were left out, the server would miss the key.
 func TestAStoreWhoseKeyIsLostStartsAsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operate/secrets.md")
@@ -171,8 +171,8 @@ func TestAStoreWhoseKeyIsLostStartsAsDocumented(t *testing.T) {
 	}
 }
 
-// A first start that was killed before the key had its name is no reason for a
-// person to come.
+// TestAFirstStartThatWasCutShortIsRepeated checks that the next start succeeds after a first start
+// was killed before it renamed the key file.
 func TestAFirstStartThatWasCutShortIsRepeated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

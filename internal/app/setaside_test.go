@@ -18,10 +18,10 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestPromise5AnUnreadablePolicySetsOneEndpointAside damages the stored policy of one of
-// two endpoints, while the server runs and before it starts: the other one is
-// delivered to, and the damaged one loses nothing and gets all of it after the
-// mend, by hand or through the API.
+// TestPromise5AnUnreadablePolicySetsOneEndpointAside damages the stored policy of one of two
+// endpoints, while the server runs and before it starts. The other endpoint gets its deliveries.
+// The damaged one loses nothing, and gets all its deliveries after a repair by hand or through the
+// API.
 func TestPromise5AnUnreadablePolicySetsOneEndpointAside(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestNodesOnASlowDatabaseLoseAndRepeatNothing lets three nodes share a database
-// that answers 200 ms later: a node's beats still
-// arrive in time, so none is taken for dead and nothing is sent twice.
+// TestNodesOnASlowDatabaseLoseAndRepeatNothing runs three nodes on a database that responds 200 ms
+// late. The heartbeats still arrive in time, so no node is taken for dead and nothing is sent
+// twice.
 func TestNodesOnASlowDatabaseLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.SharedCluster(t)

@@ -33,9 +33,9 @@ const proxyURL = "http://10.200.0.1:3128"
 // dirEnv names the folder of the servers' store, which one leaves to the next.
 const dirEnv = "POSTRIDER_TEST_SIEGE"
 
-// TestPromise10NothingForbiddenIsReached bends URLs, the DNS and redirects at
-// every door that a URL comes in by, on a server with the operator's defaults
-// but for http, in a network where every address there is would answer.
+// TestPromise10NothingForbiddenIsReached tries forbidden URLs, DNS answers and redirects at every
+// place where a URL enters the server. The server has the operator's defaults, except that it
+// allows http. It runs in a network in which every address responds.
 func TestPromise10NothingForbiddenIsReached(t *testing.T) {
 	var table strings.Builder
 	table.WriteString(tableHead)

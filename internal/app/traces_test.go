@@ -39,9 +39,9 @@ func (r *running) subscribed(t *testing.T, url string) {
 	}
 }
 
-// TestATraceLeadsFromTheProducerToTheReceiver publishes with a producer's span. The receiver
-// fails once. What a collector gets is one trace from the producer's span to those that the
-// receiver was told.
+// TestATraceLeadsFromTheProducerToTheReceiver publishes with a producer's span, and the receiver
+// fails once. The collector gets one trace that leads from the producer's span to the spans that
+// the receiver was told.
 func TestATraceLeadsFromTheProducerToTheReceiver(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -127,8 +127,8 @@ func checkChild(t *testing.T, s *trace.Span, parent string) {
 	}
 }
 
-// TestACollectorThatHangsDelaysNothing has a collector that accepts connections and never
-// answers. Publishes, deliveries and the server's end are as without it.
+// TestACollectorThatHangsDelaysNothing uses a collector that accepts connections and never
+// responds. Publishes, deliveries and the stop of the server take as long as without a collector.
 func TestACollectorThatHangsDelaysNothing(t *testing.T) {
 	t.Parallel()
 	hung, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -149,8 +149,8 @@ func lockedFile(t *testing.T, _ *running, dir string) func() {
 	return func() { _ = errors.Join(conn.Close(), db.Close()) }
 }
 
-// TestPromise5Waits walks the table of docs/waits.md: for each row it holds the resource
-// by force and watches everybody else.
+// TestPromise5Waits tests each row of docs/waits.md: it holds the resource of the row, and checks
+// that everybody else makes progress.
 func TestPromise5Waits(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "waits.md"))
@@ -179,8 +179,8 @@ func TestPromise5Waits(t *testing.T) {
 	}
 }
 
-// walk holds the resource until everybody whom it does not stop has proceeded several
-// times, and for hold at least. Then all proceed.
+// walk holds the resource for at least hold, until everybody whom the resource does not stop has
+// made progress several times. Then it frees the resource, and all must make progress.
 func (w *wait) walk(t *testing.T) {
 	dir, env := t.TempDir(), map[string]string{}
 	place := dir

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/config"
 )
 
-// parse reads settings as serve does.
+// parse reads settings as the command serve does.
 func parse(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
 	t.Helper()
 	var c struct {

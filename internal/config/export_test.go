@@ -1,4 +1,4 @@
 package config
 
-// Logged is for a test, which compares it with the packages that have a log.
+// Logged is exported for a test, which compares it with the packages that write a log.
 var Logged = logged

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/config"
 )
 
-// TestThePackagesOfTheLevelsAreThoseThatLog compares the packages that the setting knows with
-// those that app gives a log, and with the help.
+// TestThePackagesOfTheLevelsAreThoseThatLog compares the packages that the setting accepts with the
+// packages to which app gives a logger, and with the help text.
 func TestThePackagesOfTheLevelsAreThoseThatLog(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../app/*.go")

@@ -63,7 +63,7 @@ func TestTheMarksOfADisk(t *testing.T) {
 	}
 }
 
-// TestAFullDatabaseIsTriedAgain needs no disk: PostgreSQL says that its own is full.
+// TestAFullDatabaseIsTriedAgain uses no disk: PostgreSQL reports that its own disk is full.
 func TestAFullDatabaseIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -111,8 +111,8 @@ func TestAServerIsNotReadyWhileItsWritesFail(t *testing.T) {
 	})
 }
 
-// On a full disk a write that fits into its page succeeds now and then: settlements, publishes and
-// small probes. The verdict stays.
+// TestAFullDiskHasOneVerdictUntilThereIsRoom checks that the server stays not ready on a full disk,
+// although some settlements, publishes and small probes still find room in existing pages.
 func TestAFullDiskHasOneVerdictUntilThereIsRoom(t *testing.T) {
 	t.Parallel()
 	watched(t, func(t *testing.T, s *troubled, w *Writes, check func() error) {

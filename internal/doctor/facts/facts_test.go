@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// configure reads settings as serve does.
+// configure reads settings as the command serve does.
 func configure(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
 	t.Helper()
 	var c struct {
@@ -104,8 +104,8 @@ func TestDoctorWithoutADatabase(t *testing.T) {
 	}
 }
 
-// A database that accepts connections and says nothing ends with the time of the checks,
-// and so does everything else that hangs.
+// TestDoctorIsBounded checks that doctor ends within its time limit if a database accepts
+// connections and sends nothing, or if anything else hangs.
 func TestDoctorIsBounded(t *testing.T) {
 	t.Parallel()
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -154,8 +154,8 @@ func TestDoctorAsksTheIdentityProvider(t *testing.T) {
 	wantCheck(t, ask(provider.URL+"/elsewhere"), doctor.OIDCIssuer, doctor.Failure("", "404"))
 }
 
-// A resolver that does not answer is bounded, too; with the context of the test ended, no
-// question is waited for.
+// TestDoctorEndsWithItsContext checks that doctor does not wait for a resolver that does not
+// respond, once its context has ended.
 func TestDoctorEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	settings, sources := configure(t, nil, "--data-dir", t.TempDir())
@@ -168,7 +168,8 @@ func TestDoctorEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestDoctorAsksTheCollectorOfTraces asks one that answers, one that refuses, and one that is away.
+// TestDoctorAsksTheCollectorOfTraces uses a collector that responds, one that refuses, and one that
+// cannot be reached.
 func TestDoctorAsksTheCollectorOfTraces(t *testing.T) {
 	t.Parallel()
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// TestDoctorGoesWithTheMailServer has one that takes emails, and one that fails at each step.
+// TestDoctorGoesWithTheMailServer uses a mail server that accepts emails, and mail servers that
+// fail at each step.
 func TestDoctorGoesWithTheMailServer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -126,7 +127,8 @@ func deny(method string) func(http.Handler) http.Handler {
 	}
 }
 
-// TestDoctorUsesTheBucketOfTheArchive asks an S3-compatible server, and one that refuses.
+// TestDoctorUsesTheBucketOfTheArchive uses an S3-compatible server that accepts requests, and one
+// that refuses them.
 func TestDoctorUsesTheBucketOfTheArchive(t *testing.T) {
 	t.Parallel()
 	ahead := time.Now().Add(time.Hour)
@@ -181,7 +183,8 @@ func TestDoctorUsesTheBucketOfTheArchive(t *testing.T) {
 	}
 }
 
-// Every delivery hangs on the proxy, and every expunge on its list.
+// TestDoctorTriesTheProxyAndTheListOfExpunges checks the proxy, which every delivery needs, and the
+// expunge list, which every expunge needs.
 func TestDoctorTriesTheProxyAndTheListOfExpunges(t *testing.T) {
 	t.Parallel()
 	proxy := httptest.NewServer(http.NotFoundHandler())

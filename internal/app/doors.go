@@ -77,7 +77,7 @@ type ending struct {
 
 // bodyGrace is the time for which request bodies may still arrive after the stop began. After a
 // body is cut, net/http keeps the connection for half a second, so that the client can read the
-// response. Both together take less than a second.
+// response. So the bodies delay the stop by less than a second.
 const bodyGrace = 100 * time.Millisecond
 
 // listen binds the address. Each line of log must have the server's name.

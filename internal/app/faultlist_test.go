@@ -93,8 +93,9 @@ func silent(verb string) trouble {
 	return trouble{hangs: true}
 }
 
-// outage is a fault of so many of all endpoints. Each of them gets an event in every two minutes, or
-// in every 20 if they are a thousand and more, whose recordings would take hours.
+// outage is a fault of n of all endpoints. Each endpoint gets an event every two minutes. If there
+// are a thousand endpoints or more, each gets one every 20 minutes, because the recording would
+// otherwise take hours.
 func outage(n, all int, does postrider.Attempt) fault {
 	f, rare := fault{endpoints: all, begin: failing(n, does), every: 2 * time.Minute / time.Duration(all)}, ""
 	if all >= 1000 {
@@ -151,9 +152,10 @@ func restart(ctx context.Context, in *installation) {
 	})
 }
 
-// usualDays are days on which nothing is wrong with the servers: one customer is slow, another is
-// dead, a third refuses one event in fifty. Each day one more fails for 20 minutes, the servers are
-// restarted in turn, the store does not answer for 20 s, 500 events come at once, and a backup is made.
+// usualDays are days on which the servers have no fault. One customer is slow, another is dead, and
+// a third refuses one event in fifty. Each day one more endpoint fails for 20 minutes, the servers
+// are restarted in turn, the store does not respond for 20 s, 500 events come at once, and a backup
+// is made.
 func usualDays(ctx context.Context, in *installation) {
 	failing := -1
 	responding(func(from *simulated, i int, c *postrider.Claimed) postrider.Attempt {

@@ -63,7 +63,8 @@ type Disk struct {
 
 	used  atomic.Int64 // used part of the disk, in millionths; 0: unknown
 	above atomic.Bool  // publishes are refused because used is above DiskRefuses
-	// fullTill is the time, as UnixNano, until which publishes are refused because a write found the disk full.
+	// fullTill is the time until which publishes are refused because a write found the disk full,
+	// as UnixNano.
 	fullTill atomic.Int64
 }
 

@@ -37,8 +37,9 @@ func gcPercent(inUse uint64) int {
 	return int(min(max(heapRoom*100/max(inUse, 1), leastPercent), mostPercent))
 }
 
-// TuneHeap adapts the garbage collector once a second to the heap in use. Settings of the operator
-// in the environment take precedence: set returns GOGC and GOMEMLIMIT like [os.LookupEnv].
+// TuneHeap adapts the garbage collector once a second to the heap in use. It leaves a setting alone
+// that the operator made by the environment variable GOGC or GOMEMLIMIT. set looks up a variable,
+// like [os.LookupEnv].
 func TuneHeap(ctx context.Context, set func(string) (string, bool)) error {
 	if _, percent := set("GOGC"); percent {
 		<-ctx.Done()

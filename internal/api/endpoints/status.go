@@ -75,7 +75,7 @@ var statusChanges = []statusChange{{
 func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath, apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
 	return func(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
 		wait := s.awaited(ctx)
-		if c.to == postrider.EndpointEnabled { // such a change takes nothing away from the endpoint
+		if c.to == postrider.EndpointEnabled { // enabling takes nothing away from the endpoint
 			wait = func(r *rest.Reply[apitypes.Endpoint], err error) (*rest.Reply[apitypes.Endpoint], error) {
 				return r, err
 			}

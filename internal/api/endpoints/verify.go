@@ -87,8 +87,8 @@ func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath, body
 	})
 }
 
-// verifyMethod returns the method of the handshake. If the operator chose a method, it is used.
-// Otherwise the body must name a method.
+// verifyMethod returns the method of the handshake. If the operator set a method, it returns that
+// method, and a fault if the body names another one. Otherwise the body must name a method.
 func (s *Routes) verifyMethod(body apitypes.EndpointVerification) (string, error) {
 	method := body.Method
 	switch {

@@ -78,8 +78,8 @@ type destinationPath struct {
 	Destination string `path:"destination"`
 }
 
-// viewDestination returns a function that returns a destination in the form of a response for this
-// caller.
+// viewDestination returns a function that converts a destination to the form of a response. A
+// caller of one account does not see the details of mail server errors.
 func viewDestination(ctx context.Context) func(postrider.Destination) apitypes.Destination {
 	bound := !rest.InfoOf(ctx).Caller.Account.IsZero()
 	return func(d postrider.Destination) apitypes.Destination {

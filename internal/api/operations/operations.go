@@ -129,8 +129,8 @@ type troubled struct {
 	waiting time.Duration
 }
 
-// listTroubled collects the endpoints that need a person, and lists the most urgent ones. An
-// endpoint that began to fail last comes first, because a person does not know of it yet.
+// listTroubled collects the endpoints that need a person, and lists the most urgent ones. The
+// endpoint with the latest failure is first, because a person is least likely to know of it.
 func (s *Routes) listTroubled(ctx context.Context, _ *rest.None) (*rest.Reply[apitypes.TroubledEndpoints], error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {

@@ -199,7 +199,8 @@ func (s *Routes) createReplay(ctx context.Context, _ *rest.None, body apitypes.R
 	if err != nil {
 		return nil, err
 	}
-	// keptSince is called before the write, because an error after the write would hide the stored job.
+	// keptSince is called before the write, because an error after the write would hide the stored
+	// job.
 	keptSince, err := s.keptSince(ctx, job)
 	if err != nil {
 		return nil, err

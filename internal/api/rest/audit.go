@@ -164,9 +164,9 @@ const (
 // credentials into headers and into the query of URLs.
 var hiddenFields = []string{"url", "headers", "auth", "tls"}
 
-// Changed notes each field that a request changed, with its old and new value: timeout_ms: 10000 →
-// 20000. The arguments are the object before and after, as responses show it. A handler that tries
-// a change again calls Changed again, which replaces the earlier notes.
+// Changed notes each field that a request changed, with its old and its new value, such as 10000 →
+// 20000 for timeout_ms. The arguments are the object before and after, as responses show it. A
+// handler that tries a change again calls Changed again, which replaces the earlier notes.
 func (c *Info) Changed(was, is any) {
 	before, after := fieldValues(was), fieldValues(is)
 	for field, value := range after {

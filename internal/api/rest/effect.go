@@ -70,7 +70,8 @@ func (s *Effects) Soon(ctx context.Context) {
 	InfoOf(ctx).notEffective = postrider.NotEffective{Nodes: []string{s.Host}, Until: s.Clock.Wall().Add(deletedSoon)}
 }
 
-// AwaitDeleted deletes the endpoints of deleted accounts and waits until no node serves or matches them.
+// AwaitDeleted deletes the endpoints of deleted accounts. Then it waits until no node serves or
+// matches these endpoints.
 func (s *Effects) AwaitDeleted(ctx context.Context) {
 	err := s.Canceller.DeleteEndpoints(ctx)
 	s.Canceller.CancelDeleted()

@@ -272,7 +272,7 @@ func (p *problem) fillDetails(err error) {
 	}
 }
 
-// quotaCodes has the problem code of each quota, for when the quota is used up.
+// quotaCodes has, for each quota, the problem code of the response when the quota is used up.
 var quotaCodes = map[postrider.QuotaName]string{
 	postrider.QuotaEvents: "event_quota_used", postrider.QuotaBytes: "byte_quota_used", postrider.QuotaEndpoints: "endpoint_quota_used",
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// operatorTime is the life time of an operator's session, which is shorter if its key ends
-	// before. No session lasts longer.
+	// operatorTime is the life time of an operator's session. If its key ends earlier, the session
+	// ends with the key. No session lasts longer.
 	operatorTime = 12 * time.Hour
 	// clockDrift is the largest difference that is assumed between the time in an id and the
 	// store's time.
@@ -250,9 +250,9 @@ func (s *Sessions) open(ctx context.Context, session postrider.Session, entry po
 
 // issue stores a session that ends after the time lasts, or earlier if its key ends earlier.
 //
-// The key and the account are read again after the write. If one of them ended before the write,
-// the session is revoked here. If one of them ends after the write, that operation finds the
-// session in the store and ends it. So no session outlives its key or its account.
+// The key and the account are read again after the write. If the key or the account ended before
+// the write, issue revokes the session. If one of them ends after the write, the code that ends it
+// also finds and ends the session. So no session outlives its key or its account.
 func (s *Sessions) issue(ctx context.Context, session postrider.Session, lasts time.Duration) (postrider.Session, error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {

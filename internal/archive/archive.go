@@ -1,32 +1,33 @@
-// Package archive copies what retention is about to delete into an archive: a folder, or a
-// bucket of an S3-compatible server.
+// Package archive copies events, attempts and bodies into an archive before retention deletes
+// them. An archive is a folder, or a bucket of an S3-compatible server.
 //
 //	a := archive.New(target, store, vault, archive.Options{})
 //	more, err := a.Archive(ctx, store.OldEvents, before) // a part of a day
 //
-// A day of a kind (events, attempts, bodies) becomes parts of about 16 MiB of JSON. A part is
-// an object and its manifest, a JSON document. The object has a segment for each account: its
-// records as NDJSON, compressed with zstd and encrypted with AES-256-GCM under the account's
-// own key. docs/operate/archive.md has the format, for those who read it without this program.
+// A day of a kind (events, attempts, bodies) becomes parts of about 16 MiB of JSON. A part is an
+// object and its manifest, a JSON document. The object has a segment for each account: the
+// account's records as NDJSON, compressed with zstd and encrypted with AES-256-GCM under the
+// account's own key. docs/operate/archive.md describes the format, so that other programs can
+// read it.
 //
-// It promises:
+// The package promises:
 //
-//   - A part is recorded in the store after its object and its manifest were written, read back
-//     and compared. [store.Retention.DeleteOld] deletes nothing that no part has.
+//   - An archive records a part in the store after it has written the object and the manifest,
+//     read both and compared them. [store.Retention.DeleteOld] deletes only rows that a part has.
 //   - Rows that are deleted one by one, before their day, get parts of their own ([Archive.ArchiveRows]).
-//   - A part that a dying node has written and not recorded is recorded by the next one, if it
-//     still has the rows that are stored; it is not written twice.
-//   - One node at a time archives, by a lease (lease.go). It holds one part in memory. It
+//   - If a node dies after it has written a part and before it has recorded it, the next node
+//     records the part, provided that the part still has the rows that are stored.
+//   - One node at a time archives, under a lease (lease.go). A node holds one part in memory. It
 //     sleeps 9 ms for each ms of work on a part, and after a part for as long as the part took.
-//   - An archive that is away, full or hanging ends the work on a part within PartTime, with
+//   - If the archive is unreachable, full or hangs, the work on a part ends within PartTime, with
 //     an error that says which. Nothing is deleted then, and nothing else waits.
-//   - What is expunged is removed from objects that are there already ([Archive.Expunge]): each
-//     is replaced by one without it, with the records of others byte for byte as they were. The
-//     old object or the new one is recorded, never both.
-//   - The store counts the rows of the parts that are still stored, whoever deletes them, retention
-//     or an expunge ([store.ArchiveDay]).
-//   - Without the key of an account nobody can read its segments; those of others stay readable
-//     (store.DeleteArchiveKey, which an expunge of the account calls).
+//   - An expunge also removes records from existing objects ([Archive.Expunge]). It replaces each
+//     object by one without the expunged records; the other records keep their bytes. Exactly one
+//     of the old and the new object is recorded.
+//   - The store counts the rows of each part that are still stored. Retention and expunges both
+//     keep the count true ([store.ArchiveDay]).
+//   - Without the key of an account nobody can read the segments of this account. The segments of
+//     other accounts stay readable. An expunge of an account calls store.DeleteArchiveKey.
 package archive
 
 import (
@@ -49,25 +50,25 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Target is where objects are kept. An error of Read for an object that does not exist
-// matches [fs.ErrNotExist].
+// Target is the place of the objects. If an object does not exist, the error of Read matches
+// [fs.ErrNotExist].
 type Target interface {
-	// Write stores an object whole, in place of one of that name. After an error there may be
-	// a part of it, or all.
+	// Write stores a whole object and replaces an object of the same name. After an error, a part
+	// of the object or all of it may be stored.
 	Write(ctx context.Context, name string, content []byte) error
 	// Read returns an object.
 	Read(ctx context.Context, name string) ([]byte, error)
 	// List returns the names of the objects that begin with the prefix, which ends with a slash.
 	List(ctx context.Context, prefix string) ([]string, error)
-	// Delete deletes an object. One that does not exist is no error.
+	// Delete deletes an object. If the object does not exist, Delete returns nil.
 	Delete(ctx context.Context, name string) error
 }
 
-// Vault makes and decrypts the keys of accounts. secrets.Vault is one.
+// Vault makes and decrypts the keys of accounts; secrets.Vault implements it.
 type Vault interface {
-	// NewArchiveKey returns a new key, and the bytes to store for it.
+	// NewArchiveKey returns a new key, and the encrypted key to store.
 	NewArchiveKey(ctx context.Context, account postrider.AccountID) (key [32]byte, encrypted []byte, err error)
-	// DecryptArchiveKey returns the key of which the bytes were stored.
+	// DecryptArchiveKey returns the key that NewArchiveKey encrypted.
 	DecryptArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) (key [32]byte, err error)
 }
 
@@ -88,8 +89,8 @@ type Progress interface {
 
 // Options tunes an [Archive]. The zero value is the production default.
 type Options struct {
-	PartBytes int           // JSON of a part, so that memory is bounded: default 16 MiB
-	PartTime  time.Duration // bound of the work on one part: default 2 minutes
+	PartBytes int           // JSON bytes of a part, which bounds the memory; default 16 MiB
+	PartTime  time.Duration // limit for the work on one part; default 2 minutes
 	Log       *slog.Logger  // default: discard
 }
 
@@ -107,18 +108,18 @@ type Archive struct {
 	store  Store
 	keys   keys
 	opts   Options
-	work   sync.Mutex // of the one that writes objects: a part that is archived, or an expunge
-	lease  lease      // under which it does
+	work   sync.Mutex // held while objects are written, for a part or for an expunge
+	lease  lease      // of this node; held during the work
 
 	mu   sync.Mutex
-	days map[store.Kind]*day // the day of each kind that is being archived; an entry goes when it is done, and after an error
+	days map[store.Kind]*day // by kind; an entry goes when its day is done, and after an error
 }
 
 // day is a day that is being archived.
 type day struct {
 	store.ArchiveDay
 
-	redone bool // its parts were forgotten once in this round
+	redone bool // finish has forgotten the day's parts once
 }
 
 // New returns the archive of a store.
@@ -129,9 +130,10 @@ func New(target Target, s Store, vault Vault, opts Options) *Archive {
 	}
 }
 
-// Archive archives the next part of the oldest day of a kind that ended at before or earlier.
-// It reports whether there may be more; then it has rested as long as that took. If another
-// node is at it, it rests: that node may die, and leave more.
+// Archive archives the next part of the oldest day of a kind; only days that ended at before or
+// earlier count. It reports whether there may be more. If so, Archive has slept for as long as
+// the part took. If another node archives, Archive sleeps and returns true, because that node may
+// die and leave rows.
 func (a *Archive) Archive(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error) {
 	begun := time.Now()
 	err = a.bounded(ctx, func(ctx context.Context) (err error) {
@@ -154,11 +156,11 @@ func (a *Archive) Archive(ctx context.Context, kind store.Kind, before time.Time
 	return more, nil
 }
 
-// errSlow is the cause of the end of a part that takes too long.
+// errSlow is the cause when a part takes longer than PartTime.
 var errSlow = errors.New("the archive is too slow")
 
-// bounded runs do, alone of all nodes and within PartTime. While another node archives, it is
-// errArchiving.
+// bounded runs do within PartTime, and under the lease, so that one node at a time works. If
+// another node has the lease, bounded returns errArchiving.
 func (a *Archive) bounded(ctx context.Context, do func(context.Context) error) error {
 	a.work.Lock()
 	defer a.work.Unlock()
@@ -177,7 +179,7 @@ func (a *Archive) forget(kind store.Kind) {
 	delete(a.days, kind)
 }
 
-// next archives a part.
+// next archives the next part of a day, or finishes the day if it has no more rows.
 func (a *Archive) next(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error) {
 	d, err := a.day(ctx, kind, before)
 	if err != nil || d == nil {
@@ -198,7 +200,7 @@ func (a *Archive) next(ctx context.Context, kind store.Kind, before time.Time) (
 	return true, a.record(ctx, &d.ArchiveDay, made)
 }
 
-// record records a part of a day that was written, in the store and in d.
+// record records a written part in the store and in d.
 func (a *Archive) record(ctx context.Context, d *store.ArchiveDay, p store.ArchivePart) error {
 	if err := a.lease.held(); err != nil {
 		return err
@@ -209,7 +211,7 @@ func (a *Archive) record(ctx context.Context, d *store.ArchiveDay, p store.Archi
 	return d.Record(p)
 }
 
-// day returns the day of a kind that is being archived; nil: there is none.
+// day returns the day of a kind that is being archived. Nil: no day is due.
 func (a *Archive) day(ctx context.Context, kind store.Kind, before time.Time) (*day, error) {
 	a.mu.Lock()
 	d := a.days[kind]
@@ -231,9 +233,10 @@ func (a *Archive) day(ctx context.Context, kind store.Kind, before time.Time) (*
 	return d, nil
 }
 
-// finish ends the work on a day of which no more rows are found. If it is not complete, rows were
-// added behind a part: the attempts of a delivery that was still pending. The day is then archived
-// again, and the old objects go. Twice in a row is an error, so that it cannot go on forever.
+// finish ends the work on a day that has no more rows to archive. If the day is not complete,
+// rows were added behind a part: the attempts of a delivery that was still pending. Then finish
+// deletes the old objects, and the day is archived again. If a day is incomplete a second time,
+// finish returns an error, so that the work ends.
 func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
 	now, err := a.store.ArchiveDay(ctx, kind, d.Day.AddDate(0, 0, 1))
 	if err != nil {
@@ -263,9 +266,9 @@ func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
 	return nil
 }
 
-// adopt records the part that the last node had written and not recorded, and deletes the
-// objects that it left without a manifest. A manifest is never deleted here: after the
-// database was restored from an old backup, the archive may know more than the database.
+// adopt records the part that the last node had written and not recorded. It deletes the objects
+// that the last node left without a manifest. It never deletes a manifest: if the database was
+// restored from an old backup, the archive may know more than the database.
 func (a *Archive) adopt(ctx context.Context, kind store.Kind, d *day) error {
 	names, err := a.target.List(ctx, folderOf(kind, d.Day))
 	if err = cmp.Or(err, a.lease.held()); err != nil {
@@ -287,8 +290,8 @@ func (a *Archive) adopt(ctx context.Context, kind store.Kind, d *day) error {
 	return nil
 }
 
-// adoptPart records the next part of a day if it is whole, and has as many rows as are stored
-// between its ends.
+// adoptPart records the next part of a day, provided that the part is whole and has as many rows
+// as are stored between its first and its last row.
 func (a *Archive) adoptPart(ctx context.Context, kind store.Kind, d *day, object string) error {
 	m, err := a.verify(ctx, store.ArchivePart{Kind: kind, Object: object})
 	if err != nil || m.After != textOf(kind, d.After()) {
@@ -296,7 +299,7 @@ func (a *Archive) adoptPart(ctx context.Context, kind store.Kind, d *day, object
 	}
 	p, err := m.part()
 	if err != nil {
-		return nil //nolint:nilerr // it is another program's
+		return nil //nolint:nilerr // the object is of another program
 	}
 	var stored int64
 	err = a.store.ArchiveRows(ctx, store.ArchiveRows{Kind: kind, Day: d.Day, After: p.After}, func(r store.ArchivedRow) bool {
@@ -313,8 +316,8 @@ func (a *Archive) adoptPart(ctx context.Context, kind store.Kind, d *day, object
 	return a.record(ctx, &d.ArchiveDay, p)
 }
 
-// ctxErr returns the error if it says that the time is over: otherwise an object that cannot
-// be verified is none that may be adopted.
+// ctxErr returns err if ctx has ended. Otherwise it returns nil: an object that cannot be
+// verified is not adopted.
 func (a *Archive) ctxErr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -322,8 +325,8 @@ func (a *Archive) ctxErr(ctx context.Context, err error) error {
 	return nil
 }
 
-// write stores a part and its manifest, and reads both back. part says what it is: its Kind, Day,
-// Number and After.
+// write stores a part and its manifest, and reads both back. The caller sets the Kind, Day,
+// Number and After of part.
 func (a *Archive) write(ctx context.Context, part store.ArchivePart, p *pending) (store.ArchivePart, error) {
 	var random [4]byte
 	rand.Read(random[:])
@@ -350,7 +353,7 @@ func (a *Archive) putBoth(ctx context.Context, m manifest, content []byte) error
 	return a.put(ctx, manifestName(m.Object), m.encode())
 }
 
-// put writes an object and compares it with what can be read afterwards.
+// put writes an object, reads it back and compares the two.
 func (a *Archive) put(ctx context.Context, name string, content []byte) error {
 	if err := a.target.Write(ctx, name, content); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -365,5 +368,5 @@ func (a *Archive) put(ctx context.Context, name string, content []byte) error {
 	return nil
 }
 
-// isGone reports whether an object does not exist, in an archive that is there.
+// isGone reports whether the archive is reachable and the object does not exist.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errAway) }

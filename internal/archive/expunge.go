@@ -18,17 +18,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// expungeStep is for how long a step of an expunge begins with further days.
+// expungeStep is the time after which a step of an expunge begins with no further day.
 const expungeStep = time.Second
 
-// Expunge removes the records of an event or endpoint from the archive: those of the days from
-// e.Archive.Day on, for about a second. It stores how far it has got, and returns that. It waits
-// for the part that this node archives, and does nothing while another node archives.
+// Expunge removes the records of an event or endpoint from the archive. It begins at the day
+// e.Archive.Day and works for about a second. It stores its progress in e.Archive, and returns
+// the changed e. It waits while this node archives a part. While another node archives, it does
+// nothing.
 //
-// An object with such records is replaced: by a new one with a manifest, both read back, which
-// the store then records in its place in one step; then the old one is deleted. So after a crash
-// the store knows one of them. The other is deleted when its day is looked at again, and a day
-// is done only when that has succeeded.
+// Expunge replaces an object that has such records. It writes a new object with a manifest and
+// reads both back; the store records the new object in place of the old one in one step; then the
+// old object is deleted. So after a crash the store knows exactly one of the two. The other one
+// is deleted when Expunge works on the day again. A day is done only after all its objects are.
 func (a *Archive) Expunge(ctx context.Context, e postrider.Expunge) (postrider.Expunge, error) {
 	until := time.Now().Add(expungeStep)
 	for e.InArchive() && time.Now().Before(until) {
@@ -44,7 +45,7 @@ func (a *Archive) Expunge(ctx context.Context, e postrider.Expunge) (postrider.E
 	return e, nil
 }
 
-// expungeDay looks at the objects of the next day. An object at a time is bounded by PartTime.
+// expungeDay works on the objects of the next day. The limit for one object is PartTime.
 func (a *Archive) expungeDay(ctx context.Context, e postrider.Expunge) (postrider.Expunge, error) {
 	for _, kind := range []store.Kind{store.OldEvents, store.OldAttempts, store.OldBodies} {
 		if kind == store.OldEvents && (e.Event.IsZero() || !store.DayOf(e.Event.Time()).Equal(e.Archive.Day)) {
@@ -70,20 +71,19 @@ func (a *Archive) expungeDay(ctx context.Context, e postrider.Expunge) (postride
 	return e, a.store.NoteExpunge(ctx, e)
 }
 
-// expunging is the work on a kind and day.
+// expunging is the work of an expunge on one kind and day.
 type expunging struct {
 	*Archive
 
 	of      postrider.Expunge
 	kind    store.Kind
-	objects []string                     // that have a manifest, by name, when the work began
-	there   map[string]bool              // likewise, now
-	parts   map[string]store.ArchivePart // that the store knows now, by object
+	objects []string                     // names of the objects that have a manifest, sorted, when list ran
+	there   map[string]bool              // the objects that have a manifest now
+	parts   map[string]store.ArchivePart // the parts that the store knows now, by the name of their object
 }
 
-// list reads what the archive and the store have of the day. It deletes objects without a
-// manifest that no part has: a node has died before it wrote the manifest, or after it deleted
-// it.
+// list reads the objects and the parts of the day. It deletes an object that has no manifest and
+// no part: a node died before it wrote the manifest, or after it deleted the manifest.
 func (x *expunging) list(ctx context.Context) error {
 	if err := x.listParts(ctx); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (x *expunging) list(ctx context.Context) error {
 	return nil
 }
 
-// listParts reads what the store has of the day.
+// listParts reads the parts of the day from the store.
 func (x *expunging) listParts(ctx context.Context) error {
 	x.parts = map[string]store.ArchivePart{}
 	day := x.of.Archive.Day
@@ -130,7 +130,7 @@ func (x *expunging) listParts(ctx context.Context) error {
 	}
 }
 
-// away reports whether a part is not in the archive.
+// away reports whether the archive lacks the object of a part.
 func (x *expunging) away() bool {
 	for name := range x.parts {
 		if !x.there[name] {
@@ -140,8 +140,9 @@ func (x *expunging) away() bool {
 	return false
 }
 
-// object removes the records from an object, or the object if it is in excess. One that no
-// part has is treated as others are: a store that was restored may not know it.
+// object removes the records from an object. If a node left the object behind when it died,
+// object deletes it. An object that no part has is treated like the others, because the store may
+// have been restored from a backup that does not know the object.
 func (x *expunging) object(ctx context.Context, name string) error {
 	m, err := x.manifest(ctx, x.kind, name)
 	if err != nil {
@@ -184,12 +185,13 @@ func (x *expunging) object(ctx context.Context, name string) error {
 	return x.remove(ctx, name)
 }
 
-// adoptTwin looks for the part that has the rows of an object which no part has: one of both
-// objects was written in place of the other. If the part's object is whole, the other is in
-// excess: a node has died before it recorded it, or before it deleted it. If the part's object is
-// gone, because the store was restored from an older backup, the other takes its place.
+// adoptTwin handles an object that no part has. It looks for the part with the same rows: one of
+// the two objects was written to replace the other. If the part's object is whole, the object of
+// m is in excess, because a node died before it recorded the new object or before it deleted the
+// old one. If the part's object is gone or damaged, because the store was restored from an older
+// backup, the object of m takes its place.
 func (x *expunging) adoptTwin(ctx context.Context, m manifest) (inExcess bool, err error) {
-	if err := x.listParts(ctx); err != nil { // the archiver may have adopted it meanwhile
+	if err := x.listParts(ctx); err != nil { // the archiver may have adopted the object meanwhile
 		return false, err
 	}
 	if _, known := x.parts[m.Object]; known {
@@ -214,8 +216,8 @@ func (x *expunging) adoptTwin(ctx context.Context, m manifest) (inExcess bool, e
 	return false, nil
 }
 
-// replace records an object in place of a part's, which has so many records more. If no record
-// is left, the part is forgotten.
+// replace records the object of next in place of the object of p. p's object has `fewer` records
+// more than next. If next has no records, the store forgets the part.
 func (x *expunging) replace(ctx context.Context, p store.ArchivePart, next manifest, fewer int64) error {
 	r := store.ReplaceArchivePart{Part: p, Fewer: fewer, Expunge: x.of.ID}
 	if next.Rows > 0 {
@@ -224,7 +226,7 @@ func (x *expunging) replace(ctx context.Context, p store.ArchivePart, next manif
 			return err
 		}
 	}
-	if x.there[next.Object] { // it was adopted: another expunge has counted these records
+	if x.there[next.Object] { // the object was adopted: another expunge has counted these records
 		r.Expunge = postrider.ExpungeID{}
 	}
 	if err := x.lease.held(); err != nil {
@@ -240,7 +242,7 @@ func (x *expunging) replace(ctx context.Context, p store.ArchivePart, next manif
 	return nil
 }
 
-// remove deletes a manifest and then its object: list deletes an object that is left alone.
+// remove deletes a manifest and then its object. If only the object is left, list deletes it.
 func (a *Archive) remove(ctx context.Context, name string) error {
 	for _, name := range []string{manifestName(name), name} {
 		if err := a.target.Delete(ctx, name); err != nil {
@@ -250,9 +252,9 @@ func (a *Archive) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// without returns the manifest and the content of a new object without the records. It has the
-// segments of others byte for byte. A segment of which nothing is left is left out; one that
-// nobody can read, because its key was destroyed, stays.
+// without returns the manifest and the content of a new object without the expunged records. The
+// segments of other accounts keep their bytes. A segment without records is left out. A segment
+// whose key was destroyed stays, because nobody can read it.
 func (x *expunging) without(ctx context.Context, m manifest, content []byte) (next manifest, kept []byte, err error) {
 	var random [4]byte
 	rand.Read(random[:])
@@ -287,8 +289,8 @@ func (x *expunging) without(ctx context.Context, m manifest, content []byte) (ne
 	return next, kept, err
 }
 
-// segment returns the other records of a segment, and sets s.Rows to their number. A segment that
-// cannot be read, or is another account's, keeps its number.
+// segment returns the records of a segment that stay, and sets s.Rows to their number. If the
+// segment cannot be read, or belongs to another account, s.Rows does not change.
 func (x *expunging) segment(ctx context.Context, m manifest, s *segment, content []byte) ([]byte, error) {
 	if s.Account != x.of.Account {
 		return nil, nil
@@ -317,7 +319,7 @@ func (x *expunging) segment(ctx context.Context, m manifest, s *segment, content
 	return left.Bytes(), nil
 }
 
-// reseal compresses and encrypts records of an account, with its key as it is.
+// reseal compresses and encrypts records of an account with its existing key.
 func (a *Archive) reseal(ctx context.Context, records []byte, account postrider.AccountID, object string) ([]byte, error) {
 	key, err := a.keys.open(ctx, account)
 	if err != nil {

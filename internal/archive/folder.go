@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Folder is a [Target]: a folder of a file system. Objects are files of the same name. The
-// folder itself is never made: an archive on a disk that is not mounted would fill the disk
-// below.
+// Folder is a [Target]: a folder of a file system. Each object is a file of the same name. The
+// program never creates the folder itself: if the disk of the archive is not mounted, the files
+// would fill the disk below.
 type Folder string
 
-// Write implements [Target]. The file gets its name when all of it is on disk.
+// Write implements [Target]. The file gets its name after all its bytes are on disk.
 func (f Folder) Write(ctx context.Context, name string, content []byte) error {
 	return f.within(ctx, func(root *os.Root) error {
 		temporary := path.Join(path.Dir(name), temporaryPrefix+path.Base(name))
@@ -37,10 +37,10 @@ func (f Folder) Write(ctx context.Context, name string, content []byte) error {
 	})
 }
 
-// errAway says that the folder of an archive cannot be opened: no object of it is known to be gone.
+// errAway means that the folder cannot be opened, so it is unknown whether an object exists.
 var errAway = errors.New("the archive is away")
 
-// temporaryPrefix begins the name of a file that is being written.
+// temporaryPrefix begins the name of a file that is still being written.
 const temporaryPrefix = ".writing-"
 
 // within runs do in the folder, unless ctx has ended.
@@ -55,7 +55,7 @@ func (f Folder) within(ctx context.Context, do func(*os.Root) error) error {
 	return errors.Join(do(root), root.Close())
 }
 
-// syncFolder makes the names in a folder and above it outlast a power cut.
+// syncFolder syncs a folder and its parents, so that the new names survive a power cut.
 func syncFolder(root *os.Root, name string) error {
 	for {
 		folder, err := root.Open(name)
@@ -78,7 +78,7 @@ func (f Folder) Read(ctx context.Context, name string) (content []byte, err erro
 	return content, err
 }
 
-// List implements [Target]. It deletes files of which the writer has died.
+// List implements [Target]. It deletes temporary files whose writer has died.
 func (f Folder) List(ctx context.Context, prefix string) (names []string, err error) {
 	err = f.within(ctx, func(root *os.Root) error {
 		entries, err := fs.ReadDir(root.FS(), strings.TrimSuffix(prefix, "/"))

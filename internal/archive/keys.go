@@ -8,14 +8,14 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// keys opens the keys of accounts. It holds none: the store is asked for each segment, so that
-// a key that was destroyed is gone on every node at once.
+// keys opens the keys of accounts. It caches none: it asks the store for each segment, so that a
+// destroyed key is gone on every node at once.
 type keys struct {
 	store store.ArchiveKeys
 	vault Vault
 }
 
-// ofWriter returns the key of an account, and makes one if the account has none.
+// ofWriter returns the key of an account, and makes a key if the account has none.
 func (k keys) ofWriter(ctx context.Context, account postrider.AccountID) ([32]byte, error) {
 	key, err := k.open(ctx, account)
 	if !errors.Is(err, postrider.ErrNotFound) {
@@ -32,7 +32,8 @@ func (k keys) ofWriter(ctx context.Context, account postrider.AccountID) ([32]by
 	return k.vault.DecryptArchiveKey(ctx, account, stored)
 }
 
-// open returns the key of an account. One that was destroyed is postrider.ErrNotFound.
+// open returns the key of an account. If the key was destroyed, the error is
+// postrider.ErrNotFound.
 func (k keys) open(ctx context.Context, account postrider.AccountID) ([32]byte, error) {
 	stored, err := k.store.ArchiveKey(ctx, account)
 	if err != nil {

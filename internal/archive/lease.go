@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// leaseTime is how long the lease of a node lasts that dies: another one goes on after it.
+	// leaseTime is how long a lease lasts. If a node dies, another node archives after this time.
 	leaseTime = 8 * time.Second
-	// leaseRenewed is the interval at which a node that works renews its lease, and at which
-	// one that waits asks for it.
+	// leaseRenewed is the interval at which the owner renews the lease, and at which a waiting
+	// node tries to take it.
 	leaseRenewed = 2 * time.Second
 )
 
@@ -25,15 +25,16 @@ var (
 	errLeaseLost = errors.New("the lease of the archive was not renewed in time")
 )
 
-// lease is this node's right to write the archive. A node that stands still for longer than the
-// lease may go on while another one works. So what it has written counts only if it has had the
-// lease all the time: held is asked before a part is recorded, and before a listed object is
-// deleted. Objects have random names, so the other one is never disturbed.
+// lease is this node's right to write the archive. If a node stands still for longer than the
+// lease, another node may take the lease; then both work for a time. So the work of a node counts
+// only if the node has had the lease all the time: held is called before a part is recorded, and
+// before a listed object is deleted. Objects have random names, so a late write of one node never
+// replaces an object of another.
 type lease struct {
 	store interface {
 		LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error)
 	}
-	node    uint64                     // random
+	node    uint64                     // random, chosen by newLease
 	renewed *atomic.Pointer[time.Time] // when the last successful renewal was sent; set by run
 }
 
@@ -52,7 +53,7 @@ func (l lease) take(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// held returns an error unless the lease has lasted since run took it.
+// held returns nil if the lease has not ended since run took it, otherwise errLeaseLost.
 func (l lease) held() error {
 	if sent := l.renewed.Load(); sent == nil || time.Since(*sent) >= leaseTime {
 		return errLeaseLost
@@ -60,8 +61,8 @@ func (l lease) held() error {
 	return nil
 }
 
-// run runs do with the lease, and renews it meanwhile. While another node has it, it is
-// errArchiving. If the lease is lost, the context of do ends.
+// run takes the lease, runs do and renews the lease meanwhile. If another node has the lease, run
+// returns errArchiving. If the lease is lost, the context of do ends.
 func (l lease) run(ctx context.Context, do func(context.Context) error) error {
 	mine, err := l.take(ctx)
 	switch {

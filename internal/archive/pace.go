@@ -7,23 +7,23 @@ import (
 	"github.com/postrider/postrider/internal/batch"
 )
 
-// pace rests while a part is made, so that deliveries do not wait for the processors that
-// the part and the database's reading of it take. A rest after the whole part would not help
-// them: on two cores it kept both busy for a tenth of a second.
+// pace makes the work on a part sleep often, so that deliveries do not wait for processors that
+// the part and the database's reads of its rows use. One long rest after the whole part does not
+// help: measured on two cores, a part kept both busy for a tenth of a second.
 type pace struct {
-	begun time.Time // of the work since the last rest
+	begun time.Time // of the work since the last rest; set by rest
 }
 
 const (
-	// workTime is how long the work goes on before a rest.
+	// workTime is how long the work lasts before a rest.
 	workTime = 500 * time.Microsecond
-	// restFactor is how many times as long as the work a rest is.
+	// restFactor is the length of a rest divided by the length of the work before it.
 	restFactor = 9
-	// maxRest bounds a rest, so that a slow database does not use up PartTime.
+	// maxRest limits a rest, so that a slow database does not use up PartTime.
 	maxRest = 100 * time.Millisecond
 )
 
-// rest rests if it is time. It is called often: after each row, and each block of a segment.
+// rest sleeps if workTime has passed. It is called after each row, and each block of a segment.
 func (p *pace) rest(ctx context.Context) {
 	if worked := time.Since(p.begun); worked >= workTime {
 		batch.SleepOr(ctx, min(restFactor*worked, maxRest), nil)

@@ -62,21 +62,21 @@ type manifest struct {
 // formatName is the format of an object and its manifest, with the version of the records.
 const formatName = "postrider archive 1"
 
-// segment is the place of an account's records in an object. Its bytes are never changed: an
-// object that is written in place of another one, without the records of somebody else, has
-// them as they were.
+// segment is the place of an account's records in an object. The bytes of a segment change only
+// when its own records are expunged. If another account's records are expunged, a new object
+// replaces the old one, and the segment is copied byte for byte.
 type segment struct {
 	Account postrider.AccountID `json:"account"`
 	Offset  int64               `json:"offset"`
 	Bytes   int64               `json:"bytes"`
 	Rows    int64               `json:"rows"`
 	Key     string              `json:"key"` // see keyName
-	// The object that the segment was encrypted for; empty: this one.
+	// Object is the name of the object that the segment was encrypted for; empty: this object.
 	Object string `json:"object,omitempty"`
 }
 
-// keyName names a key: the first bytes of its SHA-256. An account whose key was destroyed has
-// another one for what it gets later.
+// keyName names a key by the first bytes of its SHA-256. After the key of an account was
+// destroyed, the account gets another key for its later records.
 func keyName(key [32]byte) string {
 	sum := sha256.Sum256(key[:])
 	return hex.EncodeToString(sum[:8])
@@ -93,7 +93,7 @@ func textOf(kind store.Kind, id store.RowID) string {
 	return postrider.DeliveryID(id).String()
 }
 
-// idOf is the reverse of textOf.
+// idOf parses what textOf returns.
 func idOf(kind store.Kind, text string) (store.RowID, error) {
 	switch {
 	case text == "":
@@ -113,7 +113,7 @@ func newManifest(p store.ArchivePart, segments []segment) manifest {
 	}
 }
 
-// encode returns the document. It has nothing that cannot be encoded.
+// encode returns the JSON document. All fields can be encoded.
 func (m manifest) encode() []byte {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
@@ -122,8 +122,8 @@ func (m manifest) encode() []byte {
 	return append(text, '\n')
 }
 
-// decodeManifest reads a manifest, and checks that its segments are those of an object of its
-// size, one behind the other.
+// decodeManifest reads a manifest. It checks that the segments lie one behind the other and add
+// up to the size of the object.
 func decodeManifest(text []byte) (m manifest, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("read manifest: %w", err)
@@ -162,13 +162,13 @@ func (m manifest) part() (p store.ArchivePart, err error) {
 	return p, nil
 }
 
-// pending is a part that is being gathered: the records of each account as NDJSON.
+// pending is a part before it is encrypted: the records of each account as NDJSON.
 type pending struct {
 	accounts map[postrider.AccountID]*lines
-	rows     []store.OldRow // the names of all of them, in their order
+	rows     []store.OldRow // all rows of the part, in the order of their ids
 	bytes    int
 	last     store.RowID
-	full     bool // there may be more rows after last
+	full     bool // the part has reached PartBytes; there may be more rows after last
 }
 
 type lines struct {
@@ -177,10 +177,11 @@ type lines struct {
 	rows int64
 }
 
-// unknownAccount stands for the account of a body whose attempt is gone.
+// unknownAccount is used for a body whose attempt no longer exists.
 var unknownAccount = postrider.AccountID{15: 1}
 
-// read gathers rows, up to PartBytes of JSON, and all rows of the last delivery.
+// read gathers rows until they have PartBytes of JSON, and then all further rows of the last
+// delivery.
 func (a *Archive) read(ctx context.Context, q store.ArchiveRows) (*pending, error) {
 	p := &pending{accounts: map[postrider.AccountID]*lines{}}
 	pace := pace{begun: time.Now()}
@@ -222,11 +223,11 @@ func (p *pending) add(kind store.Kind, r store.ArchivedRow) error {
 // overhead is what encryption adds to a segment: the nonce and the tag.
 const overhead = 12 + 16
 
-// blockBytes is how much is compressed without a rest: about a millisecond's work.
+// blockBytes is how many bytes are compressed between two rests: about a millisecond of work.
 const blockBytes = 128 << 10
 
-// seal compresses and encrypts the records of each account. It returns the object and where
-// the segments are.
+// seal compresses and encrypts the records of each account. It returns the object and the places
+// of its segments.
 func (a *Archive) seal(ctx context.Context, object string, p *pending) (content []byte, segments []segment, err error) {
 	var compressed bytes.Buffer
 	compressor, err := zstd.NewWriter(&compressed, zstd.WithEncoderConcurrency(1))
@@ -265,7 +266,7 @@ func (a *Archive) seal(ctx context.Context, object string, p *pending) (content 
 	return content, segments, nil
 }
 
-// encrypt appends a new nonce and the encrypted text.
+// encrypt appends a new nonce and the encrypted text to `to`.
 func encrypt(to []byte, aead cipher.AEAD, text, authenticated []byte) []byte {
 	nonce := make([]byte, aead.NonceSize())
 	rand.Read(nonce)
@@ -280,13 +281,13 @@ func cipherOf(key [32]byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// authenticated returns what the tag of a segment covers beside it: a segment is read as part
-// of its own object, and as this account's alone.
+// authenticated returns the additional data that the tag of a segment covers. With it, a segment
+// can be decrypted only as a segment of this object and this account.
 func authenticated(object string, account postrider.AccountID) []byte {
 	return []byte(formatName + "\n" + object + "\n" + account.String() + "\n")
 }
 
-// errSegment says that a segment cannot be decrypted.
+// errSegment means that a segment cannot be decrypted.
 var errSegment = errors.New("a segment is damaged, or encrypted with another key")
 
 // open returns the records of a segment.
@@ -309,7 +310,7 @@ func (s segment) open(object string, content []byte, key [32]byte) ([]byte, erro
 	return decompress(compressed)
 }
 
-// maxSegment bounds the records of a segment: far more than a part has.
+// maxSegment limits the decompressed bytes of a segment to far more than a part has.
 const maxSegment = 1 << 30
 
 func decompress(compressed []byte) ([]byte, error) {

@@ -14,12 +14,12 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// probeContent is what the object of [Probe] has.
+// probeContent is the content of the object that [Probe] writes.
 var probeContent = []byte("postrider doctor\n")
 
-// Probe does with a small object all that an archive does with its own: it stores the object,
-// reads it back, lists objects and deletes it again. The error says which step failed. If the
-// object can be stored and not deleted, it stays.
+// Probe does with a small object all steps that an archive needs: it writes the object, reads it
+// back, lists objects and deletes it again. The error says which step failed. If the object was
+// written and cannot be deleted, it stays.
 func Probe(ctx context.Context, t Target) error {
 	name := "postrider-doctor-" + rand.Text()
 	if err := t.Write(ctx, name, probeContent); err != nil {
@@ -42,14 +42,14 @@ func Probe(ctx context.Context, t Target) error {
 }
 
 // Code returns the code with which the server of a bucket refused a request, such as
-// AccessDenied. Empty: the error is another one.
+// AccessDenied. Empty: the error does not come from such a server.
 func Code(err error) string {
 	response, _ := errors.AsType[minio.ErrorResponse](err)
 	return response.Code
 }
 
-// ServerTime returns the time of the bucket's server, which refuses requests if the clock of
-// this machine differs by more than 15 minutes. It needs no key.
+// ServerTime returns the time of the bucket's server. The server refuses requests if the clock of
+// this machine differs by more than 15 minutes. ServerTime needs no key.
 func (b Bucket) ServerTime(ctx context.Context) (time.Time, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, b.Endpoint, http.NoBody)
 	if err != nil {

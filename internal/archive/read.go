@@ -33,8 +33,8 @@ type Found = store.ArchiveFound
 // Verified is [store.ArchiveVerified].
 type Verified = store.ArchiveVerified
 
-// Verify reads a part, compares its checksum, decrypts every segment whose key is left and
-// counts the records. A part that is not what was written is ErrDamaged.
+// Verify reads a part, compares its checksum, decrypts every segment whose key still exists and
+// counts the records. If the part differs from what was written, the error is ErrDamaged.
 func (a *Archive) Verify(ctx context.Context, p store.ArchivePart) (v Verified, err error) {
 	m, content, err := a.load(ctx, p)
 	if err != nil {
@@ -57,14 +57,15 @@ func (a *Archive) Verify(ctx context.Context, p store.ArchivePart) (v Verified, 
 	return v, nil
 }
 
-// verify reads the manifest of an object, and compares the object with it.
+// verify returns the manifest of an object, after it has compared the object with the manifest.
 func (a *Archive) verify(ctx context.Context, p store.ArchivePart) (manifest, error) {
 	m, _, err := a.load(ctx, p)
 	return m, err
 }
 
-// load returns the manifest and the object of a part, after it has compared them with each
-// other, and with what the store knows; a part with only an Object is compared with nothing.
+// load returns the manifest and the object of a part. It compares them with each other and with
+// the part that the store knows. If the part has only an Object, load skips the second
+// comparison.
 func (a *Archive) load(ctx context.Context, p store.ArchivePart) (m manifest, content []byte, err error) {
 	if m, err = a.manifest(ctx, p.Kind, p.Object); err != nil {
 		return m, nil, err
@@ -81,7 +82,7 @@ func (a *Archive) load(ctx context.Context, p store.ArchivePart) (m manifest, co
 		err = fmt.Errorf("it has %d bytes in place of %d", len(content), m.Bytes)
 	case hex.EncodeToString(sum[:]) != m.SHA256, p.SHA256 != [32]byte{} && p.SHA256 != sum:
 		err = errors.New("its checksum is another one")
-	case p.Left > 0 && p.Rows != m.Rows: // else Redo has given some of its rows to other parts, perhaps
+	case p.Left > 0 && p.Rows != m.Rows: // at Left == 0, RedoArchiveDay may have given some rows to other parts
 		err = fmt.Errorf("its manifest says %d rows in place of %d", m.Rows, p.Rows)
 	}
 	if err != nil {
@@ -108,7 +109,7 @@ func (a *Archive) manifest(ctx context.Context, kind store.Kind, object string) 
 	return m, nil
 }
 
-// records decrypts a segment. If its key was destroyed, the error matches
+// records decrypts a segment. If the key of the account was destroyed, the error matches
 // postrider.ErrNotFound.
 func (a *Archive) records(ctx context.Context, m manifest, s segment, content []byte) ([]byte, error) {
 	key, err := a.keys.open(ctx, s.Account)
@@ -116,7 +117,7 @@ func (a *Archive) records(ctx context.Context, m manifest, s segment, content []
 		return nil, err
 	}
 	if keyName(key) != s.Key {
-		return nil, postrider.ErrNotFound // the account has got a new key since
+		return nil, postrider.ErrNotFound // the account has a new key since its old key was destroyed
 	}
 	records, err := s.open(m.Object, content, key)
 	if err != nil {
@@ -125,11 +126,11 @@ func (a *Archive) records(ctx context.Context, m manifest, s segment, content []
 	return records, nil
 }
 
-// searchTime is for how long a step of a search begins to read further parts.
+// searchTime is the time after which a step of a search reads no further part.
 const searchTime = 5 * time.Second
 
-// Search reads the parts that may have records of the query, until it has found q.Limit or has
-// worked for 5 s. It goes on from Found.Next.
+// Search reads the parts that may have records of the query, until it has found q.Limit records
+// or has worked for 5 s. With Found.Next as q.Cursor the next call continues.
 func (a *Archive) Search(ctx context.Context, q Query) (Found, error) {
 	at, err := parsePosition(q.Cursor)
 	if err != nil {
@@ -177,10 +178,10 @@ func (a *Archive) AccountOf(ctx context.Context, event postrider.EventID) (postr
 	}
 }
 
-// partsPage is how many parts are listed at once.
+// partsPage is how many parts one call of the store returns at most.
 const partsPage = 100
 
-// search is a step of a search.
+// search is the state of one step of a search.
 type search struct {
 	archive *Archive
 	query   Query
@@ -188,8 +189,8 @@ type search struct {
 	found   Found
 }
 
-// withDefaults bounds the days of a search for an event by its id: its deliveries are made
-// within a day, but for replays.
+// withDefaults limits the days of a search for an event by its id. Except for replays, the
+// deliveries of an event are created within a day.
 func withDefaults(q Query) Query {
 	if q.Limit <= 0 {
 		q.Limit = store.DefaultLimit
@@ -226,8 +227,8 @@ func (s *search) matches(r store.RestoredRecord) bool {
 		(q.Type == "" || r.Type == q.Type)
 }
 
-// part adds the records of a part to what was found. If they are too many, it returns true,
-// and at says how many of them the next step has to skip.
+// part adds the matching records of a part to the result. If the result is full, part returns
+// true, and s.at says how many matching records the next step has to skip.
 func (s *search) part(ctx context.Context, p store.ArchivePart) (full bool, err error) {
 	m, content, err := s.archive.load(ctx, p)
 	if err != nil {
@@ -268,8 +269,8 @@ func (s *search) part(ctx context.Context, p store.ArchivePart) (full bool, err 
 	return false, nil
 }
 
-// position is where a search goes on: after a part, or in the next part that may have
-// records, behind the first skip ones that match.
+// position is the place where the next step of a search begins. That is after the embedded part,
+// and there behind the first skip matching records.
 type position struct {
 	store.ArchivePart
 

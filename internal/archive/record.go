@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Records are what the lines of a segment are, one type for each kind. Fields are only ever
-// added. Bytes are base64. docs/operate/archive.md describes them.
+// A record is one line of a segment; each kind has its own type. Fields are only ever added.
+// Bytes are base64. docs/operate/archive.md describes the records.
 
 // eventRecord is an event.
 type eventRecord struct {
@@ -30,8 +30,8 @@ type eventRecord struct {
 	Data           []byte              `json:"data"` // as base64: the bytes that were signed
 }
 
-// attemptRecord is an attempt, or a decision without a request. The last one of a delivery has
-// its final status.
+// attemptRecord is an attempt, or a decision without a request. The last record of a delivery has
+// the final status of the delivery.
 type attemptRecord struct {
 	names
 
@@ -48,13 +48,13 @@ type attemptRecord struct {
 	FinalURL     string               `json:"final_url,omitempty"`
 	ReplayedFrom postrider.DeliveryID `json:"replayed_from,omitzero"`
 	ReplayJob    postrider.ReplayID   `json:"replay_job,omitzero"`
-	// The head and the beginning of the response of an accepted attempt. If the body is longer,
-	// both are bodies.
+	// ResponseHead and ResponseBody are the head and the beginning of the response of an accepted
+	// attempt. If the body is longer, both are in a bodyRecord instead.
 	ResponseHead []byte `json:"response_head,omitempty"`
 	ResponseBody []byte `json:"response_body,omitempty"`
 }
 
-// names say which attempt of what a record is.
+// names are the ids of a record of an attempt.
 type names struct {
 	Delivery postrider.DeliveryID `json:"delivery"`
 	Number   int                  `json:"number"`
@@ -81,7 +81,7 @@ type bodyRecord struct {
 	ResponseBody []byte `json:"response_body,omitempty"`
 }
 
-// encodeRecord appends the line of a row.
+// encodeRecord appends a row as one line of JSON.
 func encodeRecord(to *bytes.Buffer, kind store.Kind, r store.ArchivedRow) error {
 	lines := json.NewEncoder(to)
 	lines.SetEscapeHTML(false)
@@ -125,14 +125,14 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 	return record
 }
 
-// named is what a search reads of a record of any kind.
+// named has the fields that a search reads, for a record of any kind.
 type named struct {
 	names
 
 	ID postrider.EventID `json:"id"`
 }
 
-// decodeRecord reads a line of a segment. The record keeps the bytes of the line.
+// decodeRecord parses a line of a segment. The record keeps the bytes of the line.
 func decodeRecord(kind store.Kind, line []byte) (r store.RestoredRecord, err error) {
 	var n named
 	if err := json.Unmarshal(line, &n); err != nil {

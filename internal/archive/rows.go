@@ -12,17 +12,18 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ArchiveRows archives rows that are about to be deleted one by one: those of accounts that keep
-// less than the server. rows are in the order of [store.CompareRows], and of days that Archive
-// does not archive yet. It makes one part, of the first of these days. It returns which rows may
-// be deleted then, and which are left to do, after it has rested as long as that took. If another
-// node archives, all are left.
+// ArchiveRows archives rows that are about to be deleted one by one, because their accounts keep
+// rows for a shorter time than the server. The rows are in the order of [store.CompareRows], and
+// of days that Archive does not archive yet. ArchiveRows makes one part, with rows of the first
+// day. It returns the rows that may be deleted then, and the rows that are left to do; before
+// that, it sleeps for as long as the work took. If another node archives, all rows are left.
 //
-// Such a part has some of the rows of its ids, and the day does not count them: the caller deletes
-// them by their names ([store.ArchiveDay].Record). A row that survives is archived twice.
+// The part has only some of the rows between its first and last id, and the day does not count
+// them: the caller deletes these rows by their names ([store.ArchiveDay].Record). If a row is not
+// deleted, it is archived twice.
 //
-// A day may have parts already, if the server was told to keep its rows for longer after they were
-// archived. Rows of such a day are neither archived nor deleted here: its parts may have them.
+// A day may have parts already, if the server keeps rows for longer since the day was archived.
+// ArchiveRows neither archives nor returns rows of such a day, because its parts may have them.
 func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
 	begun := time.Now()
 	err = a.bounded(ctx, func(ctx context.Context) (err error) {
@@ -41,7 +42,7 @@ func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store
 	return archived, left, nil
 }
 
-// apart archives the first rows as a part.
+// apart archives the rows of the first day as one part.
 func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
 	day := store.DayOf(rows[0].ID.Time())
 	ofDay, left := cut(rows, func(r store.OldRow) bool { return !store.DayOf(r.ID.Time()).Equal(day) })
@@ -51,7 +52,7 @@ func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRo
 		return nil, left, err
 	}
 	p, err := a.read(ctx, store.ArchiveRows{Kind: kind, Day: day, Only: ofDay})
-	if err != nil || len(p.rows) == 0 { // they are gone
+	if err != nil || len(p.rows) == 0 { // the rows are deleted already
 		return nil, left, err
 	}
 	if p.full {
@@ -64,7 +65,7 @@ func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRo
 	return p.rows, left, a.record(ctx, &d, part)
 }
 
-// cut splits rows before the first one that is beyond the end.
+// cut splits rows before the first row for which beyond returns true.
 func cut(rows []store.OldRow, beyond func(store.OldRow) bool) (before, after []store.OldRow) {
 	if i := slices.IndexFunc(rows, beyond); i >= 0 {
 		return rows[:i], rows[i:]
@@ -72,11 +73,11 @@ func cut(rows []store.OldRow, beyond func(store.OldRow) bool) (before, after []s
 	return rows, nil
 }
 
-// maxParts is more than the parts of a kind and day.
+// maxParts is larger than the number of parts of a kind and day.
 const maxParts = 1 << 20
 
-// before returns the id that precedes one. With it as After, no node takes the part for one of
-// all rows from the end of the last part on, and adopts it.
+// before returns the largest id that is smaller than id. The part has this id as its After, so it
+// never looks like the next part of the whole day, and no node adopts it as such.
 func before(id store.RowID) store.RowID {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i]--; id[i] != 0xff {

@@ -17,17 +17,17 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// Bucket says where objects are on an S3-compatible server.
+// Bucket is the place of the objects on an S3-compatible server.
 type Bucket struct {
 	Name      string
-	Prefix    string // of the names of all objects, without slashes at its ends; empty: none
+	Prefix    string // begins the names of all objects, without slashes at its ends; empty: none
 	Endpoint  string // URL of the server, without a path
-	Region    string // set always: otherwise the library asks the server for it
+	Region    string // always set, since otherwise the library asks the server for the region
 	AccessKey string
 	SecretKey string
 }
 
-// S3 is a [Target]: a bucket. Close it at its end.
+// S3 is a [Target]: a bucket. The owner closes it at the end.
 type S3 struct {
 	bucket Bucket
 	client *minio.Client
@@ -72,12 +72,12 @@ func (s *S3) Read(ctx context.Context, name string) ([]byte, error) {
 	return content, explainS3(errors.Join(err, object.Close()))
 }
 
-// maxObject bounds what is read of an object: many times what a part has.
+// maxObject limits how many bytes are read of an object, to many times the size of a part.
 const maxObject = 1 << 30
 
 // List implements [Target].
 func (s *S3) List(ctx context.Context, prefix string) (names []string, err error) {
-	ctx, cancel := context.WithCancel(ctx) // ends the listing if it is left early
+	ctx, cancel := context.WithCancel(ctx) // ends the listing if the loop returns early
 	defer cancel()
 	for object := range s.client.ListObjectsIter(ctx, s.bucket.Name, minio.ListObjectsOptions{Prefix: s.name(prefix) + "/"}) {
 		if object.Err != nil {
@@ -97,8 +97,8 @@ func (s *S3) name(object string) string {
 	return strings.TrimPrefix(path.Join(s.bucket.Prefix, object), "/")
 }
 
-// explainS3 adds the server's code to its error, and makes that of a missing object match
-// [fs.ErrNotExist].
+// explainS3 adds the code of the server to the error. If the object does not exist, the error
+// matches [fs.ErrNotExist].
 func explainS3(err error) error {
 	if err == nil {
 		return nil

@@ -1,5 +1,6 @@
-// Package expunge removes an event, an endpoint or an account from the store with all that is
-// stored about it, for people who may demand that. The API begins it, and [Runner.Run] does it:
+// Package expunge removes an event, an endpoint or an account from the store, with all that is
+// stored about the object, for people who may demand that. The API begins an expunge, and
+// [Runner.Run] carries it out:
 //
 //	runner := expunge.New(s, expunge.Options{List: "/mnt/lists/expunged.ndjson"})
 //	err := runner.Recover(ctx) // at the start of the server
@@ -8,22 +9,24 @@
 //	…
 //	err = runner.Begin(ctx, e)
 //
-// Whatever happens, this holds:
+// The package promises:
 //
-//   - What has begun ends, also after a crash: it is stored, and every node goes on with it.
-//   - Publishes and deliveries of others are not delayed: rows are removed in chunks, each in a
-//     transaction of its own, with a rest as long as the chunk took.
-//   - The next deliveries of an ordering key go on: pending deliveries are cancelled and dead
-//     letters discarded as a person would do it, before their rows go.
-//   - What was under way when it began, and is recorded afterwards, is removed too: it ends
-//     when it has found nothing for [postrider.ExpungeSettled]. After that, what was archived of
-//     an event or endpoint goes, so that nothing can be archived behind it.
-//   - Before it ends, the store's own files are cleared of what was removed ([store.Expunges].Scrub).
-//   - While the archive is away, what is in the store is removed all the same; the expunge goes on,
-//     and has the error. Each round tries one, so that the others do not wait.
-//   - The list is a file outside of the backups. A store that was restored from a backup gets
-//     from it what was expunged since then, and removes it again.
-//   - The end is an entry of the audit log with ids, counts and a digest.
+//   - An expunge that has begun ends, even if nodes crash: it is stored, and every node works on it.
+//   - Publishes and deliveries of other objects are not delayed. Rows are removed in chunks, each in
+//     a transaction of its own. After a chunk the runner sleeps for as long as the chunk took.
+//   - The next deliveries of an ordering key go on: before rows are removed, pending deliveries are
+//     cancelled and dead letters discarded, in the same way as by a person.
+//   - An attempt that was in flight when the expunge began may be recorded later; its rows are
+//     removed too. The expunge ends when no row was found for [postrider.ExpungeSettled]. After
+//     that, the archived records of an event or endpoint are removed, because nothing more can be
+//     archived.
+//   - Before an expunge ends, removed rows are cleared from the files of the store ([store.Expunges].Scrub).
+//   - While the archive is unreachable, rows of the store are removed all the same. The expunge does
+//     not end, and stores the error. A round stops using the archive after its first error, so that
+//     one expunge does not delay the others.
+//   - The list is a file outside of the backups. If a store was restored from a backup, the runner
+//     reads from the list what was expunged since the backup, and removes it again.
+//   - At the end, the runner writes an entry of the audit log with ids, counts and a digest.
 package expunge
 
 import (
@@ -44,7 +47,7 @@ import (
 
 // Store has the roles of a store that a [Runner] works with.
 type Store struct {
-	Expunges store.Expunges // not embedded: one of its verbs has the same name
+	Expunges store.Expunges // not embedded, because Expunges has a method of the same name
 	Ledger
 	Directory
 	Archived
@@ -90,26 +93,28 @@ type Audit interface {
 
 // Options tunes a [Runner]. The zero value is the production default, without a list.
 type Options struct {
-	List  string        // path of the list; empty: there is none, and a restore brings back what was expunged
-	Every time.Duration // between two looks for what goes on; default 1 minute
+	List  string        // path of the list; empty: no list, and a restored backup brings expunged rows back
+	Every time.Duration // time between two rounds, and between two checks of the list; default 1 minute
 	Chunk int           // rows of a transaction; default 500
 	Log   *slog.Logger  // default: discard
 
-	// Archive is what retention copies to before it deletes; nil: none is set.
+	// Archive is the archive to which retention copies rows before it deletes them; nil: there is
+	// none.
 	Archive Archive
-	// ChoreDone is called when a step in the archive is over, and when the list was written or
-	// looked at.
+	// ChoreDone is called at the end of a step in the archive, and after each write or check of
+	// the list.
 	ChoreDone observe.Hook[observe.ChoreDone]
 
-	// CancelDeleted is called when an endpoint or account was deleted, so that its
-	// deliveries are cancelled soon. nil: that takes until the janitor's next round.
+	// CancelDeleted is called after an endpoint or account was deleted, so that its deliveries
+	// are cancelled soon. Nil: the next round of the janitor cancels them.
 	CancelDeleted func()
 }
 
-// Archive is the archive that the store keeps the books of. archive.Archive is one.
+// Archive is the archive of the store; archive.Archive implements it.
 type Archive interface {
 	// Expunge removes records of an event or endpoint from the archive, for about a second. It
-	// stores how far it has got, and returns it; if nothing has changed, another node archives.
+	// stores the progress in e.Archive, and returns the changed e. If e is unchanged, another
+	// node archives.
 	Expunge(ctx context.Context, e postrider.Expunge) (postrider.Expunge, error)
 }
 
@@ -117,7 +122,7 @@ type Archive interface {
 type Runner struct {
 	store Store
 	opts  Options
-	begun batch.Signal // set by Begin
+	begun batch.Signal // set by Begin; starts the next round at once
 }
 
 // New returns a runner for the store.
@@ -131,11 +136,12 @@ func New(s Store, opts Options) *Runner {
 	return &Runner{store: s, opts: opts, begun: batch.NewSignal()}
 }
 
-// List returns the path of the list; empty: there is none.
+// List returns the path of the list; empty: there is no list.
 func (r *Runner) List() string { return r.opts.List }
 
-// Begin adds the expunge to the list, and stores it. It returns when both are on disk; Run does
-// the rest. After an error nothing was begun, or the same expunge may be begun again.
+// Begin adds the expunge to the list, and stores it. When Begin returns, both are on disk; Run
+// does the rest. After an error, either nothing was begun, or the caller may begin the same
+// expunge again.
 func (r *Runner) Begin(ctx context.Context, e postrider.Expunge) error {
 	begun := time.Now()
 	err := appendTo(r.opts.List, e)
@@ -150,8 +156,8 @@ func (r *Runner) Begin(ctx context.Context, e postrider.Expunge) error {
 	return nil
 }
 
-// Recover stores every expunge of the list that the store does not have, because it was
-// restored from an older backup. Call it before Run.
+// Recover stores every expunge of the list that the store does not have. The store lacks expunges
+// if it was restored from an older backup. Call Recover before Run.
 func (r *Runner) Recover(ctx context.Context) error {
 	listed, err := readList(r.opts.List)
 	if err != nil {
@@ -165,8 +171,8 @@ func (r *Runner) Recover(ctx context.Context) error {
 	return nil
 }
 
-// Unfinished returns how many expunges have not removed everything yet. A restored store must
-// not send before it is 0.
+// Unfinished returns the number of expunges that have not removed all rows yet. A restored store
+// must not send before this number is 0.
 func (r *Runner) Unfinished(ctx context.Context) (n int, err error) {
 	err = r.each(ctx, func(e postrider.Expunge) error {
 		if e.EmptySince.IsZero() {
@@ -195,8 +201,8 @@ func (r *Runner) each(ctx context.Context, do func(postrider.Expunge) error) err
 	}
 }
 
-// Run does what was begun, here and on other nodes, until ctx ends. An expunge that fails is
-// tried again in the next round, and does not stop the others.
+// Run carries out all expunges that have begun, on this and on other nodes, until ctx ends. If
+// one expunge fails, the others go on, and the next round tries it again.
 func (r *Runner) Run(ctx context.Context) error {
 	for {
 		wait, away := r.opts.Every, error(nil)
@@ -219,13 +225,13 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// waitEvery is the time between two looks for what is being cancelled.
+// waitEvery is the time between two rounds while deliveries are being cancelled.
 const waitEvery = time.Second
 
 // goOn does the work of an expunge that is possible now: it removes rows of the store and records
-// of the archive. It reports whether more can be done soon. Each round calls it, until the expunge
-// has ended. away is the error that the archive had in this round; goOn sets it, and with an error
-// it leaves the archive alone.
+// of the archive. It reports whether more can be done soon. Each round calls it until the expunge
+// has ended. *away is the first error of the archive in this round, and goOn sets it. If *away is
+// set, goOn does not use the archive.
 func (r *Runner) goOn(ctx context.Context, e postrider.Expunge, away *error) (more bool, err error) {
 	e, waits, err := r.remove(ctx, e)
 	if err != nil || !e.InArchive() {
@@ -240,12 +246,12 @@ func (r *Runner) goOn(ctx context.Context, e postrider.Expunge, away *error) (mo
 		e.Archive.Fault = (*away).Error()
 		return false, errors.Join(*away, r.store.Expunges.NoteExpunge(ctx, e))
 	case e.Archive.Done:
-		_, _, err = r.remove(ctx, e) // ends it
+		_, _, err = r.remove(ctx, e) // ends the expunge
 	}
 	return e.Archive != before, err
 }
 
-// archived removes what is archived of an expunge, for about a second.
+// archived removes archived records of an expunge, for about a second.
 func (r *Runner) archived(ctx context.Context, e postrider.Expunge) (postrider.Expunge, error) {
 	if r.opts.Archive == nil {
 		parts, err := r.store.ArchiveParts(ctx, store.ArchiveParts{From: e.Archive.Day, Limit: 1})
@@ -263,14 +269,14 @@ func (r *Runner) archived(ctx context.Context, e postrider.Expunge) (postrider.E
 	return e, err
 }
 
-// remove removes what is stored of an expunge, and reports whether it waits for deliveries that
-// are being cancelled.
+// remove removes stored rows of an expunge. It reports whether the expunge waits for deliveries
+// that are being cancelled.
 func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.Expunge, waits bool, err error) {
 	if err := r.Prepare(ctx, e); err != nil {
 		return e, false, err
 	}
 	if ends := e.Archive.Day.IsZero() || e.Archive.Done; ends && !e.EmptySince.IsZero() {
-		// Nothing was found the last time. If nothing is found now, that was the last row.
+		// The last call found no rows. If this call finds none either, the expunge may end.
 		if err := r.store.Expunges.Scrub(ctx); err != nil {
 			return e, false, err
 		}
@@ -292,7 +298,8 @@ func (r *Runner) remove(ctx context.Context, e postrider.Expunge) (_ postrider.E
 	}
 }
 
-// ended writes the proof. Two nodes that see the end write the same entry.
+// ended writes the audit entry that proves the end. Two nodes that see the end write the same
+// entry.
 func (r *Runner) ended(ctx context.Context, e postrider.Expunge) error {
 	object, id := Object(e)
 	entry := postrider.AuditEntry{
@@ -323,7 +330,8 @@ func Object(e postrider.Expunge) (kind, id string) {
 	return "account", e.Account.String()
 }
 
-// Prepare ends what must end before rows may go. All of it may be done again; Run does that.
+// Prepare ends everything that must end before rows are removed: deliveries, dead letters, the
+// endpoint or the account. It may be repeated; Run calls it in each round.
 func (r *Runner) Prepare(ctx context.Context, e postrider.Expunge) error {
 	switch {
 	case !e.Event.IsZero():
@@ -335,7 +343,7 @@ func (r *Runner) Prepare(ctx context.Context, e postrider.Expunge) error {
 	switch {
 	case err == nil:
 		r.opts.CancelDeleted()
-	case !errors.Is(err, postrider.ErrNotFound): // otherwise it is deleted already, or the store never had it
+	case !errors.Is(err, postrider.ErrNotFound): // ErrNotFound: the account is deleted already, or the store never had it
 		return err
 	}
 	_, err = r.store.DeleteArchiveKey(ctx, e.Account)
@@ -357,7 +365,8 @@ func (r *Runner) deleteEndpoint(ctx context.Context, e postrider.Expunge) error 
 	return err
 }
 
-// By is who cancelled a delivery or discarded a dead letter of an event that is expunged.
+// By is the name of the person in deliveries that cancel cancels and dead letters that discard
+// discards.
 const By = "expunge"
 
 // cancel cancels the pending deliveries of an event.
@@ -396,7 +405,8 @@ func (r *Runner) discard(ctx context.Context, e postrider.Expunge) error {
 	}
 }
 
-// overtaken reports whether somebody else has ended or resolved it meanwhile.
+// overtaken reports whether somebody else has ended the delivery or resolved the dead letter
+// meanwhile.
 func overtaken(err error) bool {
 	return errors.Is(err, postrider.ErrNotFound) || errors.Is(err, postrider.ErrConflict)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/observe"
 )
 
-// line is one line of the list, as JSON.
+// line is one line of the list, in JSON.
 type line struct {
 	ID       postrider.ExpungeID  `json:"id"`
 	Event    postrider.EventID    `json:"event,omitzero"`
@@ -27,9 +27,9 @@ type line struct {
 	Account  postrider.AccountID  `json:"account"`
 }
 
-// appendTo adds the expunge to the list, on disk. Several servers may add to one list: an
-// expunge is one write at its end. The write begins a new line, since a crash may have cut the
-// one before.
+// appendTo adds the expunge to the list and syncs the file. Several servers may add to one list,
+// so an expunge is one write at the end of the file. The write begins with a line break, since a
+// crash may have cut the last line.
 func appendTo(list string, e postrider.Expunge) error {
 	if list == "" {
 		return nil
@@ -49,8 +49,8 @@ func appendTo(list string, e postrider.Expunge) error {
 	return nil
 }
 
-// CheckList returns why the list cannot be written. It changes nothing: a list that does not exist
-// is not made.
+// CheckList returns an error if the list cannot be written. It changes nothing, and does not
+// create a list that does not exist.
 func CheckList(list string) error {
 	file, err := os.OpenFile(list, os.O_APPEND|os.O_WRONLY, 0)
 	switch {
@@ -66,8 +66,9 @@ func CheckList(list string) error {
 	return nil
 }
 
-// WatchList looks whether the list can be written, at once and each Options.Every, until ctx ends.
-// It is not a part of Run: the disk of the list may hang, and what was begun goes on meanwhile.
+// WatchList checks whether the list can be written, at once and each Options.Every, until ctx
+// ends. It is not a part of Run, because the disk of the list may hang, and Run must go on
+// meanwhile.
 func (r *Runner) WatchList(ctx context.Context) error {
 	for {
 		if r.opts.List != "" {
@@ -84,15 +85,15 @@ func (r *Runner) WatchList(ctx context.Context) error {
 	}
 }
 
-// triedList tells observers of a write of the list, or of a look at it.
+// triedList reports a write or a check of the list to the observers.
 func (r *Runner) triedList(begun time.Time, err error) {
 	if r.opts.List != "" {
 		r.opts.ChoreDone.Call(observe.ChoreDone{Name: "check expunge list", Took: time.Since(begun), Err: err})
 	}
 }
 
-// syncFolder makes the name of a new file outlast a crash of the machine: syncing a file does not
-// sync the folder that names it. Tests replace it.
+// syncFolder syncs a folder, so that the name of a new file survives a crash of the machine.
+// Syncing a file does not sync the folder that names it. Tests replace syncFolder.
 var syncFolder = func(folder string) error {
 	d, err := os.Open(folder)
 	if err != nil {
@@ -101,8 +102,8 @@ var syncFolder = func(folder string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// readList returns the expunges of the list, the oldest first; none: there is no list yet. A
-// line that was cut by a crash stands for nothing: its expunge was not begun.
+// readList returns the expunges of the list, the oldest first; none if the list does not exist.
+// It skips a line that a crash has cut, because the expunge of this line was not begun.
 func readList(list string) (listed []postrider.Expunge, err error) {
 	if list == "" {
 		return nil, nil

@@ -10,17 +10,19 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// accountForgetter is the chore that deletes what accounts keep for a shorter time than the
-// server. It works by row: a day of the store has the rows of all accounts. A round walks over
-// the history of these accounts, by indexes, so there is one a day.
+// accountForgetter is the chore that deletes rows of accounts that keep them for a shorter time
+// than the server. It deletes row by row, because a day of the store has the rows of all
+// accounts. A round reads the old rows of these accounts through indexes, so there is one round a
+// day.
 type accountForgetter struct {
 	*Janitor
 
-	done int // kinds of forgottenOf that this round is done with
+	done int // the number of kinds in forgottenOf that this round has finished
 }
 
-// forgottenOf are what accounts may keep for a shorter time, in the order of its deletion: keys
-// are found by their events, and attempts go after their heads and bodies.
+// forgottenOf lists the kinds that accounts may keep for a shorter time, in the order of
+// deletion. Keys come before events, since keys are found by their events. Bodies come before
+// their attempts.
 var forgottenOf = []forgotten{
 	{store.OldKeys, func(k Keep) time.Duration { return k.Keys }, func(r postrider.AccountRetention) int { return r.IdempotencyKeys }},
 	{store.OldBodies, func(k Keep) time.Duration { return k.Bodies }, bodyDays},
@@ -28,15 +30,16 @@ var forgottenOf = []forgotten{
 	{store.OldEvents, func(k Keep) time.Duration { return k.Events }, func(r postrider.AccountRetention) int { return r.Events }},
 }
 
-// forgotten is a kind of rows, how long the server keeps them, and for how many days an account;
-// 0: as long as the server.
+// forgotten is a kind of rows. server returns how long the server keeps them. days returns for
+// how many days an account keeps them; 0: as long as the server.
 type forgotten struct {
 	kind   store.Kind
 	server func(Keep) time.Duration
 	days   func(postrider.AccountRetention) int
 }
 
-// bodyDays returns for how many days an account keeps heads and bodies: not longer than attempts.
+// bodyDays returns for how many days an account keeps heads and bodies, at most as long as
+// attempts.
 func bodyDays(r postrider.AccountRetention) int {
 	if r.Bodies == 0 || r.Attempts > 0 && r.Attempts < r.Bodies {
 		return r.Attempts
@@ -44,7 +47,7 @@ func bodyDays(r postrider.AccountRetention) int {
 	return r.Bodies
 }
 
-// forgetOfAccounts returns the chore.
+// forgetOfAccounts returns the chore of an accountForgetter.
 func (j *Janitor) forgetOfAccounts() chore {
 	name := "forget rows of accounts"
 	if j.opts.Archive != nil {
@@ -53,8 +56,8 @@ func (j *Janitor) forgetOfAccounts() chore {
 	return chore{name: name, do: (&accountForgetter{Janitor: j}).chunk, wait: daily}
 }
 
-// chunk deletes the old rows of the next kind. After an error, the kind begins anew: what is
-// deleted by then is not found again.
+// chunk deletes the old rows of the next kind. After an error, the next chunk begins the kind
+// again; it does not find the rows that are deleted already.
 func (f *accountForgetter) chunk(ctx context.Context) (chunk, error) {
 	now, err := f.store.Now(ctx)
 	if err != nil {
@@ -68,14 +71,14 @@ func (f *accountForgetter) chunk(ctx context.Context) (chunk, error) {
 	return chunk{rows: w.deleted, more: f.done > 0}, nil
 }
 
-// walk goes over the old rows of a kind, account by account, and deletes them: Options.Chunk rows
-// a transaction, with a pause after each call of the store.
+// walk finds the old rows of a kind, account by account, and deletes them. A transaction deletes
+// Options.Chunk rows. After each call of the store there is a pause.
 type walk struct {
 	*Janitor
 	forgotten
 
 	now     time.Time
-	found   []store.OldRow // not deleted yet
+	found   []store.OldRow // but not deleted yet
 	deleted int
 }
 
@@ -96,8 +99,8 @@ func (w *walk) accounts(ctx context.Context) error {
 	}
 }
 
-// account finds the old rows of an account, and deletes them. With an archive it gathers the rows
-// of many calls and accounts, so that there are few parts.
+// account finds the old rows of an account, and deletes them. If there is an archive, it first
+// gathers the rows of many calls and accounts, so that the archive gets few parts.
 func (w *walk) account(ctx context.Context, a postrider.Account) error {
 	age, gather := time.Duration(w.days(a.Retention))*daily, 1
 	if age == 0 || age >= w.server(w.opts.Keep) {
@@ -124,7 +127,7 @@ func (w *walk) account(ctx context.Context, a postrider.Account) error {
 	}
 }
 
-// forget deletes the rows that were found. With an archive they are archived before.
+// forget deletes the rows in w.found. If there is an archive, forget archives them first.
 func (w *walk) forget(ctx context.Context) error {
 	slices.SortFunc(w.found, store.CompareRows)
 	for len(w.found) > 0 {
@@ -147,10 +150,10 @@ func (w *walk) forget(ctx context.Context) error {
 	return nil
 }
 
-// archive returns which of the rows that were found may be deleted, and which are left to archive.
+// archive returns the rows of w.found that may be deleted, and the rows that are left to archive.
 //
-// Rows of days that are archived as a whole, and of the day that is next within the hour, stay:
-// nobody must take rows from such a day while it is archived and counted.
+// It leaves out rows of the days that are archived as a whole now or within the next hour,
+// because such a day must not change while it is archived and counted.
 func (w *walk) archive(ctx context.Context) (going, left []store.OldRow, err error) {
 	if !w.archives() {
 		return w.found, nil, nil
@@ -172,7 +175,7 @@ func (w *walk) archive(ctx context.Context) (going, left []store.OldRow, err err
 	return going, left, err
 }
 
-// archives reports whether the rows are archived before they are deleted.
+// archives reports whether rows of this kind are archived before they are deleted.
 func (w *walk) archives() bool { return w.opts.Archive != nil && w.kind != store.OldKeys }
 
 func (w *walk) rest(ctx context.Context, d time.Duration) error {

@@ -13,18 +13,18 @@ import (
 )
 
 // assessor is the chore that assesses endpoints whose health may have to change
-// ([store.Health].HealthInputs), in the order of their ids, Options.Chunk of them at a
-// time. After an error it goes on with the endpoint that failed, so that one that cannot
-// be read does not keep the round from ever getting further than the first chunk.
+// ([store.Health].HealthInputs). It goes through them in the order of their ids, Options.Chunk at
+// a time. After an error, the next chunk begins with the endpoint that failed instead of the
+// first one, so that the round gets further than its first chunk.
 type assessor struct {
 	*Janitor
 
 	after  postrider.EndpointID // the last endpoint that was assessed; zero: the round begins
-	counts observe.HealthCounts // of the endpoints of this round up to after
+	counts observe.HealthCounts // of the endpoints that this round has assessed so far
 }
 
-// chunk assesses the next endpoints and reports whether there may be more. An endpoint
-// that somebody changed meanwhile is left to the next round.
+// chunk assesses the next endpoints and reports whether there may be more. If somebody changed an
+// endpoint meanwhile, the next round assesses it.
 func (a *assessor) chunk(ctx context.Context) (did chunk, err error) {
 	inputs, err := a.store.HealthInputs(ctx, a.after, a.opts.Chunk)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *assessor) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// some returns the notice if there is one.
+// some returns a slice with the notice, or none if there is no notice.
 func some(n postrider.Notice, is bool) []postrider.Notice {
 	if !is {
 		return nil
@@ -63,8 +63,8 @@ func some(n postrider.Notice, is bool) []postrider.Notice {
 	return []postrider.Notice{n}
 }
 
-// count counts an endpoint of the round. Every endpoint that is not healthy is assessed in
-// every round, so a round has them all.
+// count counts an endpoint of the round. A round assesses every endpoint that is not healthy, so
+// its counts are complete.
 func (a *assessor) count(status postrider.HealthStatus) {
 	switch status {
 	case postrider.HealthWarned:
@@ -75,17 +75,17 @@ func (a *assessor) count(status postrider.HealthStatus) {
 	}
 }
 
-// record stores a changed health with its notices, logs it, and calls the hooks, in this
-// order: a change that could not be stored is neither logged nor reported. This is the only
-// place that does so, whether the change comes from an assessment or from a 410. The store
-// disables the endpoint in the same transaction if the health says so.
+// record stores a changed health with its notices, then logs it, then calls the hooks. If the
+// change could not be stored, record neither logs nor reports it. No other function stores a
+// health: both assessments and a 410 call record. If the health says so, the store disables the
+// endpoint in the same transaction.
 func (j *Janitor) record(ctx context.Context, health postrider.EndpointHealth, notices ...postrider.Notice) error {
 	notices = j.numbered(notices...)
 	if err := j.store.PutHealth(ctx, health, notices...); err != nil {
 		return err
 	}
 	level := slog.LevelInfo
-	if health.Status != postrider.Healthy { // its owner has to do something
+	if health.Status != postrider.Healthy { // the owner has to do something
 		level = slog.LevelWarn
 	}
 	j.opts.Log.Log(ctx, level, "endpoint health changed", "endpoint", health.Endpoint.String(),
@@ -101,13 +101,13 @@ func overtaken(err error) bool {
 	return errors.Is(err, postrider.ErrConflict) || errors.Is(err, postrider.ErrNotFound)
 }
 
-// disableTries bounds how often Disable begins again because the endpoint changed
-// between the read and the write.
+// disableTries is how often Disable tries again if the endpoint changed between its read and its
+// write.
 const disableTries = 10
 
-// Disable disables an endpoint at once for the reason, such as
-// [postrider.ReasonGone] after a 410. It does nothing if the endpoint is deleted, disabled,
-// or paused and the reason is another one.
+// Disable disables an endpoint at once for the reason, such as [postrider.ReasonGone] after a
+// 410. It does nothing if the endpoint is deleted or disabled. It disables a paused endpoint only
+// for the reason ReasonGone.
 func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
 	for range disableTries {
 		health, status, err := j.current(ctx, id)
@@ -134,7 +134,7 @@ func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason s
 	return fmt.Errorf("disable endpoint %s: it keeps changing: %w", id, postrider.ErrBusy)
 }
 
-// current returns the health that was stored last, and the endpoint's status.
+// current returns the stored health and the status of the endpoint.
 func (j *Janitor) current(ctx context.Context, id postrider.EndpointID) (health postrider.EndpointHealth, status postrider.EndpointStatus, err error) {
 	endpoints, err := j.store.Endpoints(ctx, store.EndpointQuery{ID: id})
 	if err != nil {

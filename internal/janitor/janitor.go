@@ -1,29 +1,27 @@
 // Package janitor does the chores of a store while the rest of the program works:
 //
-//   - pending deliveries that have expired become dead letters;
-//   - endpoints of deleted accounts are deleted, and the pending deliveries of
-//     deleted endpoints are cancelled;
-//   - what is older than its retention is archived, if there is an archive, and deleted, and dead letters that nobody has
-//     resolved for long enough are discarded (retention.go);
-//   - the partitions of the coming days are made ahead;
-//   - the owners of endpoints that fail for long are warned, and the endpoints are
-//     disabled in the end;
-//   - notices are written of what people should know (notices.go).
+//   - it turns pending deliveries that have expired into dead letters;
+//   - it deletes endpoints of deleted accounts, and cancels the pending deliveries of deleted
+//     endpoints;
+//   - it deletes rows that are older than their retention, and archives them before if there is
+//     an archive; it discards dead letters that nobody has resolved in time (retention.go);
+//   - it makes the partitions of the coming days;
+//   - it warns the owners of endpoints that fail for long, and disables these endpoints in the end;
+//   - it writes notices of facts that people should know (notices.go).
 //
-// [Janitor.Run] repeats all chores. [Janitor.CancelDeleted] begins one of them at once,
-// and [Janitor.Disable] disables an endpoint after a 410. Whatever happens:
+// [Janitor.Run] repeats all chores. [Janitor.CancelDeleted] begins one of them at once, and
+// [Janitor.Disable] disables an endpoint after a 410. The package promises:
 //
-//   - A round of a chore works in chunks of Options.Chunk, each in a short
-//     transaction of its own, until nothing is left to do.
-//   - The failure of one chore stops neither the others nor the janitor: it is
-//     logged, and the chore is tried again after a wait that doubles from 1 s to
-//     Options.Every. A day that cannot be deleted, because somebody holds a lock on it,
-//     is such a failure.
-//   - Any number of janitors may work on one store. A row that one has done, the others
-//     do not find; of several that assess an endpoint, one records the change.
+//   - A round of a chore works in chunks of Options.Chunk, each in a short transaction of its own,
+//     until nothing is left to do.
+//   - If one chore fails, the others and the janitor go on. The failure is logged. The chore is
+//     tried again after a wait that doubles from 1 s to Options.Every. A lock that prevents the
+//     deletion of a day is such a failure.
+//   - Any number of janitors may work on one store. If one janitor has done a row, the others do
+//     not find the row. If several assess an endpoint, one of them records the change.
 //
-// It decides nothing: the store knows by its own clock what has expired, and
-// [postrider.HealthInput.Assess] decides about an endpoint's health.
+// The janitor decides nothing. The store knows by its own clock which rows have expired, and
+// [postrider.HealthInput.Assess] decides about the health of an endpoint.
 package janitor
 
 import (
@@ -43,18 +41,18 @@ import (
 // Options tunes a [Janitor]. The zero value is the production default.
 type Options struct {
 	Every time.Duration // from the end of a chore's round to the next; default 1 minute
-	Chunk int           // rows a transaction, so that it holds its locks for milliseconds; default 500
+	Chunk int           // rows of a transaction, so that locks are held for milliseconds only; default 500
 	Log   *slog.Logger  // default: discard
 
-	Keep Keep // how long what is kept; a zero field: its default
+	Keep Keep // how long each kind of rows is kept; a zero field: its default
 
-	// Archive copies events, attempts and bodies before they are deleted: those that it does
-	// not have are not deleted. Nil: they are deleted without a copy.
+	// Archive copies events, attempts and bodies before they are deleted; a row that is not in
+	// the archive is not deleted. Nil: rows are deleted without a copy.
 	Archive Archive
 
-	Notice NoticeLimits // what people are told of; likewise
-	Disk   Disk         // of the store; zero: it cannot be seen
-	IDs    *store.IDs   // of notices; default: the time of this machine
+	Notice NoticeLimits // when people get a notice; a zero field: its default
+	Disk   Disk         // the disk of the store; zero: its use is unknown
+	IDs    *store.IDs   // makes the ids of notices; default: from the clock of this machine
 
 	// Limits say when an endpoint is warned about and disabled; nil: the default.
 	Limits *postrider.HealthLimits
@@ -78,14 +76,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Archive is where copies are kept of what is deleted; archive.Archive is one.
+// Archive copies rows before they are deleted; archive.Archive implements it.
 type Archive interface {
-	// Archive copies rows of a kind whose day ended at before or earlier, and reports whether
+	// Archive copies rows of a kind whose day ended at before or earlier. It reports whether
 	// there may be more.
 	Archive(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error)
-	// ArchiveRows copies the first of the rows, which are in the order of store.CompareRows and of
-	// days that Archive leaves. It returns those that may be deleted then, and those that are left
-	// to do: all, if another node archives.
+	// ArchiveRows copies rows from the beginning of rows. They are in the order of
+	// store.CompareRows, and of days that Archive does not archive yet. It returns the rows that
+	// may then be deleted, and the rows that are left to do. If another node archives, all are
+	// left.
 	ArchiveRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error)
 }
 
@@ -148,8 +147,8 @@ type Rollups interface {
 type Janitor struct {
 	store  Store
 	opts   Options
-	cancel batch.Signal // set by CancelDeleted: its chore is not to wait for the next round
-	quotas usedQuotas   // that people are not told of yet
+	cancel batch.Signal // set by CancelDeleted; starts the next round of the chore at once
+	quotas usedQuotas   // quotas of which people have no notice yet
 }
 
 // New returns a janitor of the store.
@@ -157,10 +156,10 @@ func New(s Store, opts Options) *Janitor {
 	return &Janitor{store: s, opts: opts.withDefaults(), cancel: batch.NewSignal()}
 }
 
-// CancelDeleted has the endpoints of deleted accounts deleted, and the deliveries of
-// deleted endpoints cancelled, at once instead of in the next round. A person who
-// deleted an endpoint with a million pending deliveries should not see them for another
-// minute. It does not block, and does nothing while Run is not running.
+// CancelDeleted starts two chores at once instead of in the next round: deleting the endpoints of
+// deleted accounts, and cancelling the deliveries of deleted endpoints. So a person who deletes
+// an endpoint with a million pending deliveries need not see them for another minute.
+// CancelDeleted does not block. While Run is not running, it has no effect.
 func (j *Janitor) CancelDeleted() { j.cancel.Set() }
 
 // DeleteEndpoints deletes all endpoints of deleted accounts now.
@@ -172,28 +171,28 @@ func (j *Janitor) DeleteEndpoints(ctx context.Context) error {
 	}
 }
 
-// chore is one kind of work that is repeated.
+// chore is one kind of work that Run repeats.
 type chore struct {
-	name string // what it does, for the log and for observers
+	name string // for the log and for observers
 	do   func(ctx context.Context) (chunk, error)
-	now  <-chan struct{} // ends the wait for the next round; nil: nothing does
+	now  <-chan struct{} // ends the wait for the next round; nil: the wait never ends early
 	wait time.Duration   // from the end of a round to the next; 0: Options.Every
 
-	// again is the first wait after a round that now began, or that did something. It doubles
-	// from round to round, up to wait. 0: each round is followed by wait. It is for work that a
-	// round may have to leave for seconds: a delivery under a lease.
+	// again is the first wait after a round that `now` started, or that changed rows. The wait
+	// doubles from round to round, up to `wait`. 0: the wait is always `wait`. A chore sets it if
+	// a round may have to leave rows for seconds, such as deliveries under a lease.
 	again time.Duration
 }
 
-// chunk is what a chore did in one transaction.
+// chunk is the result of one transaction of a chore.
 type chunk struct {
-	rows int  // what it did, where it counts that
+	rows int  // rows changed; 0 for a chore that does not count
 	more bool // there may be another chunk
 }
 
-// Run does every chore at once, and again Options.Every after it was done, until ctx ends.
-// The chores of retention have longer waits of their own. Each chore has a goroutine, so
-// that a slow one delays no other. Run always returns nil: a chore that fails is tried again.
+// Run does every chore at once, and again Options.Every after the end of its round, until ctx
+// ends. The chores of retention have longer waits of their own. Each chore has a goroutine, so
+// that a slow chore delays no other. Run always returns nil, because failed chores are repeated.
 func (j *Janitor) Run(ctx context.Context) error {
 	var chores sync.WaitGroup
 	for _, c := range slices.Concat(j.chores(), j.ofDisk(), j.retention()) {
@@ -203,8 +202,8 @@ func (j *Janitor) Run(ctx context.Context) error {
 	return nil
 }
 
-// chores returns the chores. One that counts the rows it changed may have more to do if a
-// chunk was full.
+// chores returns the chores. A chore that counts its changed rows may have more to do if a chunk
+// was full.
 func (j *Janitor) chores() []chore {
 	return []chore{
 		{name: "make partitions", do: func(ctx context.Context) (chunk, error) {
@@ -237,7 +236,7 @@ func (j *Janitor) chores() []chore {
 	}
 }
 
-// counted returns the chore's function of one that returns how many rows it changed.
+// counted makes the function of a chore from a function that returns the number of changed rows.
 func (j *Janitor) counted(do func(ctx context.Context) (int, error)) func(context.Context) (chunk, error) {
 	return func(ctx context.Context) (chunk, error) {
 		n, err := do(ctx)
@@ -245,13 +244,13 @@ func (j *Janitor) counted(do func(ctx context.Context) (int, error)) func(contex
 	}
 }
 
-// pause is the time between two chunks of a round, in which the store has time for publishes and
-// settlements: to expire 100,000 deliveries takes 200 chunks and 2 s of pauses. SQLite rests more,
-// inside of each chunk.
+// pause is the time between two chunks of a round. It leaves the store time for publishes and
+// settlements. Example: expiring 100,000 deliveries takes 200 chunks and 2 s of pauses. SQLite
+// also rests inside of each chunk.
 const pause = 10 * time.Millisecond
 
-// repeat does a chore until ctx ends. A chunk that left more is followed by the next
-// one after a pause. Observers get a round as a whole, with its last error.
+// repeat does a chore until ctx ends. If a chunk left more to do, the next chunk follows after a
+// pause. Observers get the end of a whole round, with its last error.
 func (j *Janitor) repeat(ctx context.Context, c chore) {
 	const firstRetry = time.Second
 	begun, rows := time.Now(), 0
@@ -287,7 +286,7 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 		if !batch.SleepOr(ctx, wait, c.now) {
 			return
 		}
-		if c.again > 0 && time.Since(slept) < wait { // now began it
+		if c.again > 0 && time.Since(slept) < wait { // c.now ended the wait early
 			again = c.again / 2
 		}
 		if !more {
@@ -296,8 +295,8 @@ func (j *Janitor) repeat(ctx context.Context, c chore) {
 	}
 }
 
-// ended reports to the hooks that a chore has ended n deliveries, and how many of their attempts
-// were lost.
+// ended reports to the hooks that a chore has ended n deliveries, and that `lost` of their
+// attempts were lost.
 func (j *Janitor) ended(status postrider.Status, reason string, n, lost int) {
 	if lost > 0 {
 		j.opts.Hooks.AttemptsLost.Call(lost)

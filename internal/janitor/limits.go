@@ -9,24 +9,24 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// usedQuotas are the quotas because of which requests were refused. Callers note them on the
-// way of a publish, so they are kept in memory until a chore tells people of them.
+// usedQuotas holds the quotas because of which requests were refused. A publish that is refused
+// adds its quota in memory, since the publish must not wait; later a chore writes the notice.
 type usedQuotas struct {
 	mu      sync.Mutex
-	day     time.Time // UTC; of noted
+	day     time.Time // the day of noted, in UTC
 	noted   map[usedQuota]struct{}
-	waiting []postrider.Notice // that are not stored yet
+	waiting []postrider.Notice // not stored yet; note adds, take removes
 }
 
-// usedQuota is a quota of an account.
+// usedQuota names a quota of an account.
 type usedQuota struct {
 	account postrider.AccountID
 	quota   postrider.QuotaName
 }
 
-// QuotaUsed notes that a request was refused because of a quota. Only the first one of an
-// account and a quota on a day (UTC) does more than take a lock. It stores nothing: a chore
-// writes the notice, within watchEvery.
+// QuotaUsed notes in memory that a request was refused because of a quota. Only the first refusal
+// of a day (UTC), for an account and quota, does more than take a lock. A chore writes the notice
+// within watchEvery.
 func (j *Janitor) QuotaUsed(e *postrider.QuotaError) {
 	j.quotas.note(e, time.Now().UTC())
 }
@@ -45,7 +45,7 @@ func (q *usedQuotas) note(e *postrider.QuotaError, now time.Time) {
 	q.waiting = append(q.waiting, e.Notice(now))
 }
 
-// take removes up to n notices from those that wait, the oldest first.
+// take removes up to n waiting notices, the oldest first, and returns them.
 func (q *usedQuotas) take(n int) []postrider.Notice {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,15 +55,15 @@ func (q *usedQuotas) take(n int) []postrider.Notice {
 	return taken
 }
 
-// giveBack has notices wait again.
+// giveBack puts notices back in front of the waiting ones.
 func (q *usedQuotas) giveBack(notices []postrider.Notice) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(notices, q.waiting...)
 }
 
-// tellOfQuotas tells people of the quotas that were noted. Those that another node has told
-// of, or this one before a restart, the store leaves out.
+// tellOfQuotas stores the notices of used quotas. The store skips a notice that exists already,
+// because another node wrote it, or this node before a restart.
 func (j *Janitor) tellOfQuotas(ctx context.Context) (did chunk, err error) {
 	notices := j.quotas.take(j.opts.Chunk)
 	if len(notices) == 0 {
@@ -78,15 +78,15 @@ func (j *Janitor) tellOfQuotas(ctx context.Context) (did chunk, err error) {
 
 // Disk is the disk of the store.
 type Disk struct {
-	Folder string                   // of the store, for people
-	Used   func() postrider.DiskUse // nil: it cannot be seen
+	Folder string                   // of the store; shown to people
+	Used   func() postrider.DiskUse // nil: the use of the disk is unknown
 }
 
-// watchEvery is the time between two rounds of the chores of this file, which cost nothing
-// while there is nothing to tell.
+// watchEvery is the time between two rounds of the chores of this file. A round without a notice
+// costs nothing.
 const watchEvery = 10 * time.Second
 
-// ofDisk returns the chore that watches the disk, if it can be seen.
+// ofDisk returns the chore that watches the disk; none if the use of the disk is unknown.
 func (j *Janitor) ofDisk() []chore {
 	if j.opts.Disk.Used == nil {
 		return nil
@@ -94,16 +94,16 @@ func (j *Janitor) ofDisk() []chore {
 	return []chore{{name: "notice full disk", do: (&diskWatcher{Janitor: j}).chunk, wait: watchEvery}}
 }
 
-// diskWatcher is the chore that tells operators of a disk that fills, and that has recovered.
+// diskWatcher is the chore that tells operators that the disk fills, and that it has recovered.
 type diskWatcher struct {
 	*Janitor
 
 	known bool
-	last  postrider.Notice // about the disk, if known; zero: there was none
+	last  postrider.Notice // about the disk; valid if known; zero: the store has none
 }
 
-// chunk looks at the disk. The store has the last notice, so that a restart, and a write
-// whose result is unknown, repeat none.
+// chunk writes a notice if the state of the disk changed. It reads the last notice from the
+// store, so that no notice is repeated after a restart, or after a write whose result is unknown.
 func (w *diskWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	if !w.known {
 		page, err := w.store.Notices(ctx, store.NoticeQuery{Object: w.opts.Disk.Folder, Paging: store.Paging{Limit: 1}})

@@ -12,15 +12,15 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// NoticeLimits say when people get a notice of what the janitor sees, besides the changes of
-// an endpoint's health. A zero field stands for its default.
+// NoticeLimits say when the janitor writes a notice, apart from notices of an endpoint's health.
+// A zero field stands for its default.
 type NoticeLimits struct {
-	// CircuitOpen is how long an endpoint whose circuit is not closed has accepted
-	// nothing. Default 1 hour.
+	// CircuitOpen is the time after which people get a notice of a circuit that is not closed.
+	// The time counts from the first failure since the last accepted attempt. Default 1 hour.
 	CircuitOpen time.Duration
 
-	// DeadLetters is how many deliveries of an endpoint became dead letters within
-	// [postrider.HealthSpan]. Default 100.
+	// DeadLetters is the number of dead letters of an endpoint within [postrider.HealthSpan] from
+	// which people get a notice. Default 100.
 	DeadLetters int
 }
 
@@ -30,13 +30,13 @@ func (l NoticeLimits) withDefaults() NoticeLimits {
 	return l
 }
 
-// The least time between two notices of a fact that lasts.
+// daily and weekly are the least times between two notices of the same lasting fact.
 const (
 	daily  = 24 * time.Hour
 	weekly = 7 * daily
 )
 
-// tell stores the notices that are new, and tells observers of them.
+// tell stores the notices, and reports to observers those that the store did not have.
 func (j *Janitor) tell(ctx context.Context, notices ...postrider.Notice) error {
 	put, err := j.store.PutNotices(ctx, j.numbered(notices...))
 	j.told(put...)
@@ -52,25 +52,25 @@ func (j *Janitor) numbered(notices ...postrider.Notice) []postrider.Notice {
 	return notices
 }
 
-// told tells observers of notices that are stored.
+// told reports stored notices to observers.
 func (j *Janitor) told(notices ...postrider.Notice) {
 	for _, n := range notices {
 		j.opts.Hooks.Noticed.Call(n)
 	}
 }
 
-// reminder tells of facts that last, each of an object: one notice in a period. The store's
-// notices say when the last one was, whichever node wrote it; the reminder remembers that,
-// so that it asks once for each object and period. A chore has a reminder of its own.
+// reminder writes notices of facts that last, at most one for each object and period. The notices
+// of the store show when the last one was written, on whichever node. The reminder caches this
+// time, so it asks the store once for each object and period. Each chore has its own reminder.
 type reminder struct {
 	*Janitor
 
 	period time.Duration
-	last   map[string]time.Time // of the last notice, by object; those of the last period
-	swept  time.Time            // when last was last cleared of older ones
+	last   map[string]time.Time // time of the last notice of an object; tell drops times older than a period
+	swept  time.Time            // when tell last dropped old times from last
 }
 
-// tell writes the notice unless there was one of its kind and object within the period.
+// tell writes the notice, except if the object had a notice of this kind within the period.
 func (r *reminder) tell(ctx context.Context, n postrider.Notice, now time.Time) error {
 	if now.Sub(r.swept) >= r.period {
 		maps.DeleteFunc(r.last, func(_ string, at time.Time) bool { return now.Sub(at) >= r.period })
@@ -96,24 +96,24 @@ func (r *reminder) tell(ctx context.Context, n postrider.Notice, now time.Time) 
 	return nil
 }
 
-// circuitWatcher is the chore that tells of circuits that have not been closed for long, in
-// the order of their endpoints.
+// circuitWatcher is the chore that tells people of circuits that have not been closed for long.
+// It goes through the circuits in the order of their endpoints.
 type circuitWatcher struct {
 	*Janitor
 
 	after postrider.EndpointID               // the last endpoint of this round; zero: the round begins
 	told  map[postrider.EndpointID]time.Time // FailingSince of the circuits that the last round found
-	found map[postrider.EndpointID]time.Time // FailingSince of the circuits seen so far in this round, up to after
+	found map[postrider.EndpointID]time.Time // FailingSince of the circuits that this round has seen, up to the endpoint in after
 }
 
-// chunk tells of the circuits of the next page. One that it has told of costs nothing more.
+// chunk writes notices of the circuits of the next page. Circuits that are in told are skipped.
 func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	limit := min(w.opts.Chunk, store.MaxLimit)
 	circuits, err := w.store.Circuits(ctx, store.CircuitQuery{Failing: true, After: w.after, Limit: limit})
 	if err != nil {
 		return did, err
 	}
-	if _, err := w.store.Now(ctx); err != nil { // the clock follows the database's
+	if _, err := w.store.Now(ctx); err != nil { // sets the store's clock by the clock of the database
 		return did, err
 	}
 	now := w.store.Clock().Now()
@@ -131,7 +131,7 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 		w.found[c.Endpoint] = c.FailingSince
 	}
 	if err := w.tellOf(ctx, open, now); err != nil {
-		w.found = nil // the next round begins where this one stands, and tells again
+		w.found = nil // the next round begins at this page, and writes the notices again
 		return did, err
 	}
 	did = chunk{rows: len(open), more: len(circuits) >= limit}
@@ -143,7 +143,8 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// tellOf writes the notices of circuits; now is by their clock. Their accounts are those of their endpoints.
+// tellOf writes the notices of circuits. now is from the store's clock. An account is that of its
+// endpoint.
 func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, now time.Time) error {
 	if len(open) == 0 {
 		return nil
@@ -170,15 +171,16 @@ func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, n
 	return w.tell(ctx, notices...)
 }
 
-// deathWatcher is the chore that tells of endpoints of which many deliveries have died, in the
-// order of their ids. It is apart from the assessor, so that health never waits for a notice.
+// deathWatcher is the chore that tells people of endpoints with many new dead letters. It goes
+// through the endpoints in the order of their ids. It is separate from assessor, so that health
+// never waits for a notice.
 type deathWatcher struct {
 	reminder
 
-	after postrider.EndpointID // the last endpoint that it looked at; zero: the round begins
+	after postrider.EndpointID // the last endpoint that was examined; zero: the round begins
 }
 
-// chunk looks at the next endpoints.
+// chunk examines the next endpoints.
 func (w *deathWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	inputs, err := w.store.HealthInputs(ctx, w.after, w.opts.Chunk)
 	if err != nil {
@@ -208,19 +210,19 @@ func (w *deathWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// expiryLead is how long before the first discard people are told of it: twice the period of
-// these notices, so that each dead letter is told of a week ahead or more.
+// expiryLead is how long before the first discard people get a notice. It is twice the period of
+// these notices, so that people hear of each dead letter at least a week before its discard.
 const expiryLead = 2 * weekly
 
-// expiryWatcher is the chore that tells of dead letters that will be discarded soon. It looks
-// at each endpoint once a day, with one probe of an index.
+// expiryWatcher is the chore that tells people of dead letters that will be discarded soon. It
+// examines each endpoint once a day, with one index lookup.
 type expiryWatcher struct {
 	reminder
 
 	cursor string // of the next page of endpoints; empty: the round begins
 }
 
-// chunk looks at a page of endpoints.
+// chunk examines a page of endpoints.
 func (w *expiryWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	now, err := w.store.Now(ctx)
 	if err != nil {
@@ -255,19 +257,19 @@ func (w *expiryWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// failingAfter is how long a chore must have failed before people are told. Short causes, such as
-// a lock or a restart of the database, end within this time.
+// failingAfter is how long a chore must have failed before people get a notice. Short causes,
+// such as a lock or a restart of the database, end within this time.
 const failingAfter = time.Hour
 
-// failures is how a chore fails.
+// failures remembers since when a chore has been failing.
 type failures struct {
 	reminder
 
-	since time.Time // of the first failure in a row; zero: it does not fail
+	since time.Time // time of the first failure in a row, set by failed; zero: the last chunk succeeded
 }
 
-// failed notes a failure of a chore, and tells people if it keeps failing. What tells them may
-// fail for the same reason; the next failure tries again.
+// failed records a failure of a chore, and writes a notice if the chore has failed for
+// failingAfter. If the notice cannot be written either, the next failure tries again.
 func (f *failures) failed(ctx context.Context, chore string, cause error) {
 	now := time.Now()
 	if f.since.IsZero() {
@@ -287,8 +289,9 @@ func (f *failures) failed(ctx context.Context, chore string, cause error) {
 	}
 }
 
-// told returns what a notice says of an error. The notice leaves the network by mail and chat, and
-// the text of an error may have host names and parts of a connection string: the log has it.
+// told returns the text of an error for a notice. A notice leaves the network by mail and chat,
+// and an error may contain host names and parts of a connection string. So the notice gets a
+// general text; the log has the whole error.
 func told(cause error) string {
 	var full *postrider.FullError
 	switch {

@@ -9,19 +9,19 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Keep says how long what is kept. A zero field stands for its default.
+// Keep says how long each kind of rows is kept. A zero field stands for its default.
 type Keep struct {
-	Events      time.Duration // with their data; default 30 days. What is still needed stays
+	Events      time.Duration // with their data; default 30 days. An event that is still needed stays
 	Attempts    time.Duration // from the creation of their delivery; default 90 days
-	Bodies      time.Duration // heads and bodies of attempts, likewise; default 30 days
+	Bodies      time.Duration // heads and bodies of attempts, from the creation of their delivery; default 30 days
 	Keys        time.Duration // idempotency keys; default 7 days
-	DeadLetters time.Duration // unresolved ones, from the creation of their delivery, until they are discarded; default 180 days
+	DeadLetters time.Duration // unresolved ones, from the creation of their delivery until the janitor discards them; default 180 days
 	Resolved    time.Duration // dead letters, from their resolution; default 90 days
 	Replays     time.Duration // replay jobs, from their end; default 90 days
-	Health      time.Duration // changes of an endpoint's health but its last; default 400 days
+	Health      time.Duration // changes of an endpoint's health, except the last change; default 400 days
 	Audit       time.Duration // entries of the audit log; default 400 days
 	Restored    time.Duration // records that were copied back from the archive; default 30 days
-	Notices     time.Duration // default 90 days
+	Notices     time.Duration // of what the janitor and others told people; default 90 days
 }
 
 func (k Keep) withDefaults() Keep {
@@ -40,8 +40,8 @@ func (k Keep) withDefaults() Keep {
 	return k
 }
 
-// retention returns the chores that delete what is old. They have an hour between their
-// rounds, because they find nothing in most: a day is over once a day.
+// retention returns the chores that delete old rows. They wait for an hour between two rounds,
+// because most rounds find nothing: a day of rows becomes old once a day.
 func (j *Janitor) retention() []chore {
 	const wait = time.Hour
 	keep := j.opts.Keep
@@ -75,22 +75,22 @@ func (j *Janitor) retention() []chore {
 	})})
 }
 
-// aged is a kind of rows with the age from which they are old.
+// aged is a kind of rows, and the age from which its rows are old.
 type aged struct {
 	kind store.Kind
 	age  time.Duration
 }
 
-// forget returns the chore that deletes old rows. Those that are archived are archived first,
-// and only what is archived is deleted: what another node has archived too. A round archives
-// until nothing is left to archive, and then deletes: to ask before each chunk whether a day
-// is archived would count its rows each time.
+// forget returns the chore that deletes old rows. If archived is true, it archives the rows first
+// and then deletes only rows that are in the archive, including those that another node archived.
+// A round first archives all old rows, and then deletes. If it asked before each chunk whether
+// the day is archived, the store would count the rows of the day each time.
 func (j *Janitor) forget(k aged, archived bool, wait time.Duration) chore {
 	name := "forget " + string(k.kind)
 	if archived {
 		name = "archive " + string(k.kind)
 	}
-	complete := !archived // what is old is archived, as far as this round knows
+	complete := !archived // in this round, no old rows are left to archive
 	return chore{name: name, wait: wait, do: func(ctx context.Context) (chunk, error) {
 		now, err := j.store.Now(ctx)
 		if err != nil {
@@ -110,21 +110,23 @@ func (j *Janitor) forget(k aged, archived bool, wait time.Duration) chore {
 }
 
 // discarder is the chore that discards dead letters that nobody has resolved for
-// Keep.DeadLetters. Their ordering keys go on, and their events may be forgotten.
+// Keep.DeadLetters. Then the next deliveries of their ordering keys become due, and their events
+// may be deleted.
 type discarder struct {
 	reminder
 
 	cursor string // of the next page; empty: the round begins
 }
 
-// discardedBy is who discarded such a dead letter, and discardedNote why.
+// discardedBy and discardedNote are the person and the note of a dead letter that discarder
+// discards.
 const (
 	discardedBy   = "retention"
 	discardedNote = "nobody replayed or discarded it in time"
 )
 
-// chunk discards the dead letters of the next page. A dead letter that a person resolved
-// meanwhile is left alone.
+// chunk discards the dead letters of the next page. If a person has resolved a dead letter
+// meanwhile, chunk leaves it alone.
 func (d *discarder) chunk(ctx context.Context) (c chunk, err error) {
 	now, err := d.store.Now(ctx)
 	if err != nil {
@@ -139,7 +141,7 @@ func (d *discarder) chunk(ctx context.Context) (c chunk, err error) {
 		return chunk{}, err
 	}
 	for _, letter := range page.Items {
-		err := d.tell(ctx, postrider.Notice{ // first, so that nothing is discarded in silence
+		err := d.tell(ctx, postrider.Notice{ // before the discard, so that people get a notice of every discard
 			Account: letter.Account, Kind: postrider.NoticeExpired, Object: letter.Endpoint.String(),
 			Details: map[string]string{"created_before": before.UTC().Format(time.RFC3339)},
 		}, now)
@@ -163,7 +165,7 @@ func (d *discarder) chunk(ctx context.Context) (c chunk, err error) {
 	return c, nil
 }
 
-// keyForgetter is the chore that deletes ordering keys of which no event is left.
+// keyForgetter is the chore that deletes ordering keys without events.
 type keyForgetter struct {
 	*Janitor
 

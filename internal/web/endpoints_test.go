@@ -75,7 +75,7 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 			}
 		}
 	}
-	for person, path := range map[string]string{"operator": "/dashboard/accounts/acme", "customer": "/portal"} { // lists without the column of successes
+	for person, path := range map[string]string{"operator": "/dashboard/accounts/acme", "customer": "/portal"} { // no column of successes
 		if list := w.see(person, path).html; strings.Count(list, "one ended dead") != 1 {
 			t.Errorf("%s does not say that one delivery died\n%s", path, list)
 		}

@@ -1,34 +1,33 @@
-// Package web serves the pages: the operator's dashboard under /dashboard, the
-// customer's portal under /portal, and the login.
+// Package web serves the pages: the operator's dashboard under /dashboard, the customer's portal
+// under /portal, and the login.
 //
-// The pages are a client of the REST API, inside the process. A handler asks the
-// API through package client, as the person of the session, and renders what it
-// gets. So validation, authorization, the audit and the separation of accounts
-// exist once, in package api, and no page can show what the API would refuse.
+// The pages are a client of the REST API, inside the process. A handler calls the API through
+// package client, as the person of the session, and renders the response. So validation,
+// authorization, the audit and the separation of accounts exist once, in package api, and a page
+// shows only what the API allows.
 //
-// What all pages share is package page, with text for the languages; payload and traffic are parts
-// of several pages. A feature is a folder: its handlers, its forms and its templates. It imports no
-// other feature.
+// Package page has the parts that all pages share, and package text has the languages. Packages
+// payload and traffic are parts of several pages. Each feature is a folder with its handlers, its
+// forms and its templates. A feature imports no other feature.
 //
 // To add a page:
 //
-//  1. Find the folder of its feature. For a new one, copy a small one such as audit, and list its
-//     Feature in [New].
+//  1. Find the folder of its feature. For a new feature, copy a small folder such as audit, and list
+//     its Feature in [New].
 //  2. Add its route to Feature. The path is below the base of each audience.
-//  3. Write the handler, func(*page.Visit) error. It calls v.API and ends with v.Show, for a page,
-//     or with v.Done, for a form. It returns the errors of the API as they are; they become error
+//  3. Write the handler, func(*page.Visit) error. The handler calls v.API. It ends with v.Show for a
+//     page, or with v.Done for a form. It returns errors of the API unchanged; they become error
 //     pages. A form shows the faults of its fields itself: see v.Faulty.
-//  4. Write {{define "NAME"}} in an HTML file of the folder. It gets the data of the page as dot. The
-//     functions of page/functions.go give it the rest: {{t "key"}} for every text,
+//  4. Write {{define "NAME"}} in an HTML file of the folder. The template gets the data of the page as
+//     dot, and the functions of page/functions.go: {{t "key"}} for every text,
 //     {{path "endpoints" .ID}} for every link, {{time .CreatedAt}} for every time. The partials of
 //     page/templates are a head, filters, a pager, key and value, badges, forms.
 //  5. Add its texts to text/en.json and text/de.json, sorted by key.
-//  6. Add its state to the table of pages_test.go, which checks every page alike.
+//  6. Add its state to the table of pages_test.go, which checks every page in the same way.
 //
-// Every page works without JavaScript: forms POST, do what they say, and redirect
-// to a page that says what was done. app.js only enhances: it swaps <main> instead
-// of loading a page, and reloads the elements with data-live when something has
-// happened.
+// Every page works without JavaScript: a form sends a POST, and the response redirects to a page
+// that says what was done. app.js only enhances pages: it swaps <main> instead of loading a page,
+// and reloads the elements with data-live when an attempt was settled.
 package web
 
 import (
@@ -56,12 +55,12 @@ import (
 type Deps struct {
 	page.Deps
 
-	// Identity logs operators in by an identity provider. nil: there is none.
+	// Identity logs operators in by an identity provider. Nil: there is no provider.
 	Identity access.Identity
-	// Readers acts on the links in emails.
+	// Readers confirms and unsubscribes the readers of emails, by the links in the emails.
 	Readers notices.Readers
-	// Live hands out the attempts that are settled. nil: there is no live tail, and pages do
-	// not renew themselves.
+	// Live hands out settled attempts. Nil: there is no live tail, and pages do not reload by
+	// themselves.
 	Live live.Attempts
 }
 
@@ -100,6 +99,5 @@ func New(deps Deps, opts Options) *Handler {
 	), streams}
 }
 
-// End ends all streams at once, and those that begin later. Call it when the server
-// shuts down.
+// End ends all open streams, and refuses new ones. Call it when the server shuts down.
 func (h *Handler) End() { h.live.End() }

@@ -22,20 +22,20 @@ type Branding interface {
 	Logo(ctx context.Context) ([]byte, error)
 }
 
-// brandAge is how old the settings may be that a page is made with.
+// brandAge is the age from which get reads the settings again.
 const brandAge = 5 * time.Second
 
-// brands keeps the settings of the portal between pages.
+// brands caches the settings of the portal.
 type brands struct {
-	from Branding // nil: the portal has no settings
+	from Branding // source of the settings; nil: the portal has no settings
 
-	mu   sync.Mutex // guards the rest; it is never held during a read
+	mu   sync.Mutex // guards the fields below; not held while from is read
 	last postrider.Portal
-	at   time.Time // when last was read; zero: never
+	at   time.Time // time of the last read, set by get; zero: never
 }
 
-// get returns the settings. While the store does not respond, they are the settings that
-// were read last: no page should fail for its colour.
+// get returns the settings. While the store does not respond, get returns the settings that were
+// read last, because a page should not fail for its colour.
 func (b *brands) get(ctx context.Context, now time.Time) postrider.Portal {
 	b.mu.Lock()
 	last, fresh := b.last, !b.at.IsZero() && now.Sub(b.at) < brandAge
@@ -60,7 +60,7 @@ type brand struct {
 	Logo       string // path; empty: none
 }
 
-// brandOf returns the look of the page. Pages of operators have none.
+// brandOf returns the look of a portal page. A page of operators gets the zero brand.
 func brandOf(v *Visit) brand {
 	if !v.Portal {
 		return brand{}
@@ -76,8 +76,8 @@ func brandOf(v *Visit) brand {
 	return b
 }
 
-// serveBrand serves the stylesheet of a colour, or the logo. Both are named after their
-// content, so browsers keep them. They are public, as a brand is.
+// serveBrand serves the logo, or the stylesheet of a colour. The name of each file has a hash of
+// its content, so browsers cache the file. Both are public, because a brand is public.
 func (h *Site) serveBrand(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), h.Options.PageTime, errSlow)
 	defer cancel()
@@ -103,15 +103,15 @@ func (h *Site) serveBrand(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	_, _ = w.Write(content) // an error means that the browser is gone
+	_, _ = w.Write(content) // after an error the browser is gone
 }
 
-// minContrast is the contrast that WCAG 2.2 AA demands of text, 4.5, and a margin for
+// minContrast is the least contrast of text: 4.5, which WCAG 2.2 AA demands, and a margin for
 // rounding.
 const minContrast = 4.6
 
-// towards returns the colour that is nearest to c on the way to another one and has
-// enough contrast with the ground. The other colour has.
+// towards returns the colour between c and other that is nearest to c and has minContrast with
+// the ground. The colour other must have minContrast with the ground.
 func towards(c, other, ground postrider.Colour) postrider.Colour {
 	const steps = 100
 	for i := range steps {
@@ -129,15 +129,15 @@ func towards(c, other, ground postrider.Colour) postrider.Colour {
 
 var (
 	black, white = postrider.Colour{0, 0, 0}, postrider.Colour{1, 1, 1}
-	// lightGround and darkGround are the grounds of app.css on which the accent has the
-	// least contrast: --sunken of the light colours, --hover of the dark ones. What is
-	// written on the accent has more: --on-accent is white, or darker than darkGround.
+	// lightGround and darkGround are the backgrounds of app.css on which the accent has the least
+	// contrast: --sunken of the light theme, --hover of the dark theme. Text on the accent has
+	// more contrast, because --on-accent is white, or darker than darkGround.
 	lightGround, _ = postrider.ParseColour("#eef0f4")
 	darkGround, _  = postrider.ParseColour("#1d222c")
 )
 
-// stylesheet makes the colour the accent of the pages. It is darkened for the light
-// colours and lightened for the dark ones until text of the colour can be read.
+// stylesheet returns CSS that makes the colour the accent of the pages. The colour is darkened
+// for the light theme and lightened for the dark theme, until text in the colour can be read.
 func stylesheet(accent postrider.Colour) string {
 	return fmt.Sprintf(":root { --accent: light-dark(%s, %s); }\n", inCSS(towards(accent, black, lightGround)), inCSS(towards(accent, white, darkGround)))
 }

@@ -14,49 +14,49 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// briefly is how long an answer is used for the same call of other pages. Fifty open
+// briefly is how long a response is reused for the same call of other pages. Fifty open
 // dashboards ask for the same numbers, and numbers that are a second old are new enough.
 const briefly = time.Second
 
-// briefCache keeps the answers of the calls whose numbers every dashboard shows.
+// briefCache caches the responses to calls that every dashboard makes.
 type briefCache struct {
 	mu      sync.Mutex
 	answers map[string]*briefAnswer // by briefTransport.key
 }
 
-// briefAnswer is the answer to one call.
+// briefAnswer is the cached response to one call.
 type briefAnswer struct {
-	// lock holds one item while a page makes the call or reads the answer, so that the
-	// other pages wait for it. Unlike for a mutex, a page waits for it no longer than its
-	// own time limit.
+	// lock holds one item while a page makes the call or reads the response; other pages wait
+	// until they can put theirs. A channel replaces a mutex here, so that a page can stop to wait
+	// at its own time limit.
 	lock chan struct{}
 
-	// The rest belongs to the page that has the lock.
+	// The fields below belong to the page that has the lock.
 
-	until  time.Time // the answer is used until then; zero: there is none
+	until  time.Time // end of the reuse, set by ask; zero: nothing is cached
 	status int
 	header http.Header
 	body   []byte
-	err    error // instead of the answer; nil: there is one
+	err    error // error of the call; nil: there is a response
 }
 
-// kept are the paths of the calls whose answers are kept: numbers, which depend on nothing
-// of the caller but the account and the scopes. An object may have the name stats, too.
+// kept matches the paths of calls whose responses are cached. These responses are numbers that
+// depend only on the account and the scopes of the caller. An object may be named stats, too.
 var kept = regexp.MustCompile(`^/v1/webhooks/(nodes|hold|troubled-endpoints|stats|(accounts|endpoints)/[^/]+/stats)$`)
 
-// shared reports whether the answer to a call is kept.
+// shared reports whether the response to a call is cached.
 func shared(r *http.Request) bool { return r.Method == http.MethodGet && kept.MatchString(r.URL.Path) }
 
-// briefTransport is a transport that answers some calls from the cache.
+// briefTransport is a transport that takes some responses from the cache.
 type briefTransport struct {
 	next   http.RoundTripper
 	cache  *briefCache
 	caller postrider.Caller
 }
 
-// RoundTrip makes the call, unless its answer is kept. A failure of the server is kept, too:
-// while the store hangs, pages would make the call one after the other, and each wait for the
-// time limits of those before it.
+// RoundTrip returns the cached response, or makes the call. A failure of the server is cached,
+// too. Otherwise pages would call a hanging store one after the other, and each page would wait
+// for the time-outs of the pages before it.
 func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !shared(r) {
 		return t.next.RoundTrip(r)
@@ -80,15 +80,15 @@ func (t *briefTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// ask makes the call. Its outcome is used for other pages if it is numbers, or a failure that
-// they would share. A page whose browser left has failed alone.
+// ask makes the call. It caches a response with numbers, and a failure that other pages would get
+// as well. It does not cache the error of a page whose browser has left.
 func (t *briefTransport) ask(a *briefAnswer, r *http.Request) {
 	a.status, a.header, a.body, a.err = 0, nil, nil, nil
 	response, err := t.next.RoundTrip(r)
 	if err == nil {
 		a.status, a.header = response.StatusCode, response.Header
 		a.body, err = io.ReadAll(response.Body)
-		_ = response.Body.Close() // it is in memory
+		_ = response.Body.Close() // the body is in memory
 	}
 	a.err = err
 	failed := err != nil || a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests
@@ -97,13 +97,12 @@ func (t *briefTransport) ask(a *briefAnswer, r *http.Request) {
 	}
 }
 
-// key returns the key of the call's answer: all that the answer depends on.
+// key returns the key of the cached response. It has all that the response depends on.
 func (t *briefTransport) key(r *http.Request) string {
 	return t.caller.Account.String() + " " + r.URL.RequestURI() + " " + strings.Join(Words(t.caller.Scopes), " ")
 }
 
-// answer returns the entry of a key. A new entry is the occasion to drop the entries that
-// are too old.
+// answer returns the cache entry of a key. When it adds an entry, it also drops the old entries.
 func (c *briefCache) answer(key string, now time.Time) *briefAnswer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +116,7 @@ func (c *briefCache) answer(key string, now time.Time) *briefAnswer {
 				delete(c.answers, other)
 			}
 			<-a.lock
-		default: // it is in use
+		default: // the entry is in use
 		}
 	}
 	a := &briefAnswer{lock: make(chan struct{}, 1)}

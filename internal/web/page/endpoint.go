@@ -19,18 +19,18 @@ func (v *Visit) Endpoint() (apitypes.Endpoint, error) {
 	return v.API.Endpoint(v.Context, id)
 }
 
-// deletedError is the error of a page that a deleted endpoint does not have. It is the data of the
-// page that says so.
+// deletedError says that the endpoint of a page is deleted. It is also the data of the error
+// page.
 type deletedError struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
 }
 
-// Error names the endpoint.
+// Error says which endpoint is deleted.
 func (e *deletedError) Error() string { return "endpoint " + e.Endpoint.ID.String() + " is deleted" }
 
-// OfEndpoint returns the handler of a page of the endpoint in the path, which a deleted endpoint does
-// not have. A page that is shown names the account.
+// OfEndpoint returns the handler of a page about the endpoint in the path. For a deleted endpoint
+// it returns a deletedError. For a page (GET), it reads the name of the account.
 func OfEndpoint(handle func(*Visit, apitypes.Endpoint) error) func(*Visit) error {
 	return func(v *Visit) error {
 		e, err := v.Endpoint()
@@ -46,7 +46,7 @@ func OfEndpoint(handle func(*Visit, apitypes.Endpoint) error) func(*Visit) error
 	}
 }
 
-// Where returns the name of an endpoint: its URL, or that it is an inspector.
+// Where returns the URL of an endpoint; for an inspector, a text that says so.
 func Where(v *Visit, e apitypes.Endpoint) string {
 	if e.Kind == postrider.KindInspector {
 		return v.T("endpoint.inspector")
@@ -54,7 +54,7 @@ func Where(v *Visit, e apitypes.Endpoint) string {
 	return e.URL
 }
 
-// place returns where the requests of an endpoint go, without the scheme.
+// place returns what Where returns, without the scheme.
 func place(v *Visit, e apitypes.Endpoint) string {
 	whole := Where(v, e)
 	if _, rest, absolute := strings.Cut(whole, "://"); absolute {
@@ -73,11 +73,11 @@ func (v *Visit) NameOf(e apitypes.Endpoint) Name {
 	return n
 }
 
-// wholeEnd is how long the last part of a path may be that is never cut.
+// wholeEnd is the length up to which the last part of a path is not cut.
 const wholeEnd = 24
 
-// parts returns the host of a place, the beginning of its path, and the end of its path,
-// which is its last part, or the end of that.
+// parts splits a place into the host, the beginning of the path, and the end of the path. The end
+// is the last part of the path; if the last part is long, it is only the end of that part.
 func parts(place string) (host, start, end string) {
 	slash := strings.IndexByte(place, '/')
 	if slash < 0 {
@@ -91,8 +91,8 @@ func parts(place string) (host, start, end string) {
 	return host, string(path[:max(cut, len(path)-wholeEnd)]), string(path[max(cut, len(path)-wholeEnd):])
 }
 
-// TestTypes returns the types that a test event for the endpoint may have: the standard
-// one, and the types of the catalogue that the endpoint subscribed to.
+// TestTypes returns the types for a test event for the endpoint: the standard type, and the types
+// of the catalogue that the endpoint subscribed to.
 func TestTypes(v *Visit, e apitypes.Endpoint) ([]string, error) {
 	catalogue, err := v.API.EventTypes(v.Context, client.Paging{Limit: 250})
 	if err != nil {

@@ -19,19 +19,19 @@ import (
 type failure struct {
 	Status    int
 	Text      string           // key of the texts failure.TEXT.title and failure.TEXT.text
-	Detail    string           // what the API said; empty: nothing
+	Detail    string           // text from the API; empty: none
 	Faults    []apitypes.Fault // of the request
 	RequestID string
-	Retry     string // path to try again; empty: that is of no use
+	Retry     string // path to try again; empty: another try would not help
 }
 
 // fail shows an error as a page.
 func (h *Site) fail(v *Visit, err error) {
-	if v.Writer.status != 0 { // the response has begun, so nothing else can be said
+	if v.Writer.status != 0 { // the response has begun, so no error page can follow
 		return
 	}
 	if errors.Is(err, errLoggedOut) || StatusOf(err) == http.StatusUnauthorized {
-		if v.Request.Header.Get("Accept") == "text/event-stream" { // a browser opens no stream again after a 204
+		if v.Request.Header.Get("Accept") == "text/event-stream" { // after a 204 a browser does not open the stream again
 			v.Writer.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -53,8 +53,8 @@ func (h *Site) fail(v *Visit, err error) {
 	}
 }
 
-// askLogin leads a person without a session to the login, and back afterwards. A
-// customer has to open a new link.
+// askLogin redirects a person without a session to the login. The login redirects back
+// afterwards. A customer has to open a new portal link instead.
 func (h *Site) askLogin(v *Visit) {
 	if v.Who == Customers {
 		_ = v.Show(View{Name: "expired", Status: http.StatusUnauthorized})
@@ -64,17 +64,17 @@ func (h *Site) askLogin(v *Visit) {
 	if v.Request.Method != http.MethodGet {
 		to = v.Base
 	}
-	_ = v.Redirect("/login?next=" + url.QueryEscape(to)) // it returns nil
+	_ = v.Redirect("/login?next=" + url.QueryEscape(to)) // Redirect returns nil
 }
 
-// failureTexts are the texts of error pages, by status.
+// failureTexts has the name of the texts of an error page, by status.
 var failureTexts = map[int]string{
 	http.StatusForbidden: "forbidden", http.StatusNotFound: "not_found", http.StatusConflict: "stale", http.StatusGone: "stale",
 	http.StatusUnprocessableEntity: "invalid", http.StatusRequestEntityTooLarge: "invalid",
 	http.StatusServiceUnavailable: "unavailable", http.StatusTooManyRequests: "unavailable",
 }
 
-// failureOf returns what an error page says about an error.
+// failureOf returns the data of the error page for an error.
 func (h *Site) failureOf(v *Visit, err error) failure {
 	f := failure{Status: failureStatus(err), RequestID: v.Writer.id}
 	f.Text = cmp.Or(failureTexts[f.Status], "internal")
@@ -85,7 +85,7 @@ func (h *Site) failureOf(v *Visit, err error) failure {
 		f.Text = "insecure"
 	}
 	if problem, refused := errors.AsType[*client.Error](err); refused {
-		if !slices.Contains([]string{"forbidden", "not_found", "internal", "invalid"}, problem.Code) { // the page says it
+		if !slices.Contains([]string{"forbidden", "not_found", "internal", "invalid"}, problem.Code) { // the page has a text
 			f.Detail = v.Text.Detail(problem)
 		}
 		for _, fault := range problem.Fields {
@@ -102,8 +102,8 @@ func (h *Site) failureOf(v *Visit, err error) failure {
 	return f
 }
 
-// failureStatus returns the status of the error page for an error: the one of the API, if
-// the API returned the error.
+// failureStatus returns the status of the error page. If the error comes from the API, that is
+// the status of the API.
 func failureStatus(err error) int {
 	if status := StatusOf(err); status != 0 {
 		return status
@@ -123,7 +123,7 @@ func failureStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// StatusOf returns the status of an error of the API; 0: it is none.
+// StatusOf returns the status of an error of the API; 0: the error does not come from the API.
 func StatusOf(err error) int {
 	if problem, ok := errors.AsType[*client.Error](err); ok {
 		return problem.Status
@@ -131,10 +131,10 @@ func StatusOf(err error) int {
 	return 0
 }
 
-// PathOr returns the path with its query if it is one of a page below the base, else the
-// base. The path comes from the browser: a redirect to it must not lead to another site.
-// A path that [http.Redirect] would shorten, or with a backslash, which browsers read as a
-// slash, is refused: /dashboard/../\host would lead to that host.
+// PathOr returns the path `to` with its query if it is below the base, otherwise the base. The
+// path comes from the browser, and a redirect must not lead to another site. So PathOr refuses a
+// path that [http.Redirect] would shorten, and a path with a backslash, which browsers read as a
+// slash: /dashboard/../\host would lead to that host.
 func PathOr(base, to string) string {
 	u, err := url.Parse(to)
 	switch {

@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// Faulty returns why the API refused the form, by field, in the language of the person; nil: it
-// did not. The handler then shows the form again, with what the person typed. The field "" is
-// what is wrong with the form as a whole.
+// Faulty returns why the API refused the form, by field, in the language of the person. The field
+// "" has the reason for the form as a whole. The handler then shows the form again, with the
+// values that the person typed. Nil: the API did not refuse the form.
 func (v *Visit) Faulty(err error) map[string]string {
 	problem, ok := errors.AsType[*client.Error](err)
 	if !ok {

@@ -5,19 +5,20 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// overdueAfterMS is from which age on the oldest due delivery counts against the success.
+// overdueAfterMS is the age in ms of the oldest due delivery from which pending deliveries count
+// as not delivered.
 const overdueAfterMS = 60_000
 
-// share is how many deliveries were delivered, of those that have ended or are late.
+// share is the share of delivered deliveries among those that have ended or are late.
 type share struct {
-	Rate  *float64 // nil: there are none
-	Waits int64    // pending deliveries among them; 0: none is late
-	More  bool     // there may be more
+	Rate  *float64 // 0 to 1; nil: no delivery has ended or is late
+	Waits int64    // pending deliveries that count as late
+	More  bool     // counting stopped, so there may be more
 }
 
-// success returns the share of delivered deliveries. What has ended says nothing of an
-// endpoint that accepts nothing: its deliveries wait. So while the oldest one is overdue, what
-// is pending counts as not delivered.
+// success returns the share of delivered deliveries. If an endpoint accepts nothing, its
+// deliveries wait and do not end, so the ended ones do not show the failure. So while the oldest
+// delivery is overdue, pending deliveries count as not delivered.
 func success(delivered, dead int64, s share) share {
 	if all := delivered + dead + s.Waits; all > 0 {
 		s.Rate = new(float64(delivered) / float64(all))
@@ -25,7 +26,7 @@ func success(delivered, dead int64, s share) share {
 	return s
 }
 
-// successOf returns the success of an endpoint of a list.
+// successOf returns the success of an endpoint in a list.
 func successOf(e *apitypes.EndpointState) share {
 	late := share{}
 	if Known(e.OldestDueMS) >= overdueAfterMS {
@@ -34,7 +35,7 @@ func successOf(e *apitypes.EndpointState) share {
 	return success(e.Delivered, e.Dead, late)
 }
 
-// successIn returns the success of stats.
+// successIn returns the success in the numbers of stats.
 func successIn(s apitypes.Stats) share {
 	late := share{}
 	if Known(s.Now.OldestDueMS) >= overdueAfterMS {
@@ -43,18 +44,18 @@ func successIn(s apitypes.Stats) share {
 	return success(s.Total.Deliveries.Delivered, s.Total.Deliveries.Dead, late)
 }
 
-// normal reports whether an endpoint of a list is sent to as it should be, so that its state
-// needs no word.
+// normal reports whether an endpoint of a list is enabled and healthy, without warnings, failures
+// or an open circuit. The list then shows no word for its state.
 func normal(e apitypes.Endpoint) bool {
 	s := e.State
 	return e.Status == postrider.EndpointEnabled && len(e.Warnings) == 0 &&
 		(s == nil || s.FailingSince == nil && s.Health == postrider.Healthy && s.Circuit == postrider.CircuitClosed)
 }
 
-// CountEnd is where counting dead letters and pending deliveries stops.
+// CountEnd is the number at which the API stops counting dead letters and pending deliveries.
 const CountEnd = 10000
 
-// Plus returns the sign after a number at which counting stopped.
+// Plus returns "+" for a number at which counting stopped.
 func Plus(more bool) string {
 	if more {
 		return "+"
@@ -62,7 +63,7 @@ func Plus(more bool) string {
 	return ""
 }
 
-// Known returns a number that may be unknown; then 0.
+// Known returns the number; 0 if it is unknown (nil).
 func Known(n *int64) int64 {
 	if n == nil {
 		return 0

@@ -10,34 +10,34 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Flash is what a form did. The response to a form is a redirect, so a cookie carries
-// it to the page that the redirect leads to, which shows it once. All tabs share the
-// cookie, so other pages, and a page that only renews itself, leave it alone.
+// Flash is the message that says what a form did. The response to a form is a redirect, so a
+// cookie carries the message to the next page, which shows it once. All tabs share the cookie. So
+// other pages do not take it, and a page that reloads itself does not take it either.
 type Flash struct {
-	// Page is the path of the page that shows it. Done writes it.
+	// Page is the path of the page that shows the message. Done sets it.
 	Page string `json:"p,omitempty"`
-	// Text is what was done, in the language of the person.
+	// Text says what was done, in the language of the person.
 	Text string `json:"t,omitempty"`
-	// Undo is the path of a form that takes it back; empty: that is impossible.
+	// Undo is the path of the form that undoes the change; empty: there is none.
 	Undo string `json:"u,omitempty"`
-	// Warn marks a text about what went wrong.
+	// Warn marks a text about a failure.
 	Warn bool `json:"w,omitempty"`
-	// Value is the field value of the form that takes it back.
+	// Value is the field value of the form that undoes the change.
 	Value string `json:"v,omitempty"`
-	// Link is the path of a page to see next, and LinkText its name; empty: none.
+	// Link is the path of a page to open next, and LinkText its name; empty: there is none.
 	Link     string `json:"l,omitempty"`
 	LinkText string `json:"n,omitempty"`
-	// Made are the deliveries that were made, at most one for each row of a list.
+	// Made has the deliveries that the form created, at most one for each row of a list.
 	Made []postrider.DeliveryID `json:"d,omitempty"`
-	// Refusal is the key of the text about a form that the API refused, with the argument why;
-	// empty: the reason alone. See [Visit.DoneUnless].
+	// Refusal is the key of the text for a form that the API refused; the text has the argument
+	// why. Empty: the page shows only the reason. See [Visit.DoneUnless].
 	Refusal string `json:"-"`
 }
 
 // MaxFlash is the largest cookie of a flash, in bytes. Browsers take 4 KiB.
 const MaxFlash = 3 << 10
 
-// Done ends a form: it leads to the path, which says what was done.
+// Done ends a form. It redirects to the path; that page shows the flash.
 func (v *Visit) Done(path string, f Flash) error {
 	f.Page, _, _ = strings.Cut(path, "?")
 	if n := v.notEffective; len(n.Servers) > 0 {
@@ -51,8 +51,8 @@ func (v *Visit) Done(path string, f Flash) error {
 	return v.Redirect(path)
 }
 
-// DoneUnless is [Visit.Done], unless the API refused the form or failed: a refusal leads to the same
-// path, which says why.
+// DoneUnless is [Visit.Done] if err is nil. If the API refused the form, it redirects to the same
+// path, which shows the reason. It returns any other error.
 func (v *Visit) DoneUnless(err error, path string, f Flash) error {
 	faults := v.Faulty(err)
 	if err != nil && faults == nil {
@@ -66,11 +66,11 @@ func (v *Visit) DoneUnless(err error, path string, f Flash) error {
 	return v.Done(path, f)
 }
 
-// renewal is the header of requests by which a page renews itself: app.js sets it.
+// renewal is the header with which app.js marks a request that reloads a page by itself.
 const renewal = "Postrider-Renewal"
 
-// takeFlash returns what the form before this page did. Only forms of this audience
-// can be undone.
+// takeFlash returns the flash of the form before this page. Only forms of this audience can be
+// undone.
 func takeFlash(v *Visit) Flash {
 	var f Flash
 	text, err := base64.RawURLEncoding.DecodeString(v.Cookie("flash"))

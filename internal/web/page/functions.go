@@ -31,7 +31,7 @@ func (r *renderer) functions() template.FuncMap {
 	functions := template.FuncMap{
 		// Texts and numbers, as the language writes them.
 		"t": func(key string, args ...any) string { return r.visit.T(key, args...) },
-		// worded returns the text of a word that the API has; the word itself, if there is none.
+		// worded returns the text of a word of the API; if there is no text, the word itself.
 		"worded": func(prefix string, word any) string {
 			if key := fmt.Sprint(prefix, word); r.visit.Text.Has(key) {
 				return r.visit.T(key)
@@ -57,7 +57,7 @@ func (r *renderer) functions() template.FuncMap {
 		"filtered": r.filtered,
 		"asset":    r.assets.path,
 		"href":     href,
-		// What the person may do.
+		// Permissions of the person, and settings of the server.
 		"can":    func(scope string) bool { return r.visit.Can(postrider.Scope(scope)) },
 		"http":   func() bool { return r.visit.Site.Options.AllowHTTP },
 		"emails": func() bool { return r.visit.Site.Options.Emails },
@@ -101,7 +101,7 @@ func (r *renderer) nameFunctions() template.FuncMap {
 		"name_of":      func(e apitypes.Endpoint) Name { return r.visit.NameOf(e) },
 		"reason_of":    func(f *apitypes.LastFailure) string { return r.visit.Text.ReasonOf(f) },
 		"account_name": func(id postrider.AccountID) Name { return nameOr(r.visit.Names.Accounts, id) },
-		// answered reports whether the error of an attempt says no more than its status code.
+		// answered reports whether the error of an attempt has nothing but its status code.
 		"answered": func(err *string) bool { return strings.HasPrefix(*err, string(postrider.FailureStatus)+": ") },
 		"scheduled": func(d apitypes.Delivery) bool {
 			return d.Waiting != nil && d.Waiting.Reason == postrider.WaitScheduled
@@ -109,13 +109,12 @@ func (r *renderer) nameFunctions() template.FuncMap {
 	}
 }
 
-// shownTime is a time for the partial of times.
+// shownTime is a time for the partial "when".
 type shownTime struct {
 	ISO, Full, Relative string
 }
 
-// time returns a time of the domain or of the API for the partial "when". Zero: there
-// is no time.
+// time returns a time of the domain or of the API for the partial "when". Zero: there is no time.
 func (r *renderer) time(at any) shownTime {
 	t := Instant(at)
 	if t.IsZero() {
@@ -128,7 +127,7 @@ func (r *renderer) time(at any) shownTime {
 	}
 }
 
-// Instant returns a time as a [time.Time]. The zero time stands for none.
+// Instant returns a time as a [time.Time]; the zero time if there is no time.
 func Instant(at any) time.Time {
 	switch at := at.(type) {
 	case time.Time:
@@ -143,8 +142,8 @@ func Instant(at any) time.Time {
 	return time.Time{}
 }
 
-// filtered returns the URL of this page with another value of a parameter, on its first
-// page of items.
+// filtered returns the URL of this page with another value of a parameter. The URL leads to the
+// first page of the list.
 func (r *renderer) filtered(name, value string) string {
 	query := r.visit.Request.URL.Query()
 	query.Del("cursor")
@@ -158,8 +157,8 @@ func (r *renderer) filtered(name, value string) string {
 	return r.visit.Request.URL.Path + "?" + query.Encode()
 }
 
-// href returns the URL if it may be a link: an absolute http or https URL. Empty: it
-// is shown as text only.
+// href returns the URL if it may be a link: an absolute http or https URL. Otherwise it returns
+// an empty string, and the page shows the URL as text.
 func href(raw string) string {
 	at, err := url.Parse(raw)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
@@ -180,7 +179,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return args, nil
 }
 
-// PrettyJSON returns JSON with line breaks. Another text is returned as it is.
+// PrettyJSON returns JSON with line breaks. Text that is not JSON is returned unchanged.
 func PrettyJSON(text any) string {
 	raw := []byte(fmt.Sprint(text))
 	switch text := text.(type) {
@@ -196,11 +195,11 @@ func PrettyJSON(text any) string {
 	return out.String()
 }
 
-// lowRate is the success rate below which a figure is marked.
+// lowRate is the success rate below which the page marks a figure.
 const lowRate = 0.95
 
-// tones are the colours of statuses. A status is never told by its colour alone: the
-// badge has its word and a shape.
+// tones has the colour of each status. Colour is never the only sign: a badge also has the word
+// of the status and a shape.
 var tones = map[string]string{
 	"enabled": "good", "closed": "good", "healthy": "good", "delivered": "good", "accepted": "good", "active": "good", "done": "good",
 	"pending": "busy", "half_open": "busy", "running": "busy", "in_flight": "busy",

@@ -14,15 +14,16 @@ import (
 // errForged is the error of a form that another site sent.
 var errForged = errors.New("the form is of another site")
 
-// guard returns a handler that refuses forms of other sites, and sets the headers
-// that every response has.
+// guard returns a handler that refuses forms of other sites, and sets the headers that all
+// responses have.
 func (h *Site) guard(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	refuse := h.serve(0, func(*Visit) error { return errForged })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
-		// With no-referrer, the Origin of a form would be null, so that its site is unknown.
+		// With the policy no-referrer, a form would have the Origin null, and its site would be
+		// unknown.
 		header.Set("Referrer-Policy", "same-origin")
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		if h.https {
@@ -39,10 +40,10 @@ func (h *Site) guard(next http.Handler) http.Handler {
 //go:embed static
 var staticFiles embed.FS
 
-// assets are the files that browsers keep. The name of each has a hash of its content,
-// so that a browser may keep it for good and still gets the file of a new version.
+// assets are the static files. The name of each file has a hash of its content, so a browser may
+// cache the file for ever and still gets the file of a new version.
 type assets struct {
-	names map[string]string // app.css to app.1a2b3c4d5e6f.css
+	names map[string]string // from app.css to app.1a2b3c4d5e6f.css
 	files map[string][]byte // by the name with the hash
 }
 
@@ -85,5 +86,5 @@ func (a assets) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", mediaTypes[path.Ext(name)])
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")
-	_, _ = w.Write(compressed(w.Header(), r, content)) // an error means that the browser is gone
+	_, _ = w.Write(compressed(w.Header(), r, content)) // after an error the browser is gone
 }

@@ -1,7 +1,7 @@
 package page
 
-// icons are drawn on a grid of 16 by 16 with a line of 1.5, in the colour of the text
-// around them. They are decoration: the words beside them say the same.
+// icons has the drawings: a grid of 16 by 16, a line of 1.5, and the colour of the text around
+// them. An icon is decoration; the words beside it say the same.
 var icons = map[string]string{
 	"home":         icon(`<path d="M2 8 8 2.500 14 8M3.500 7v6.500h9V7"/>`),
 	"overview":     icon(`<path d="M2 13h12M4 10.5V8M8 10.5V4M12 10.5V6.5"/>`),

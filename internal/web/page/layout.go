@@ -17,16 +17,16 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// renderers has the parsed templates, once for each processor: rendering needs a
-// processor anyway.
+// renderers has one renderer for each processor. More would not help, because rendering needs a
+// processor.
 type renderers struct{ idle chan *renderer }
 
-// renderer renders one page at a time. The functions of its templates read visit, so
-// that every template and partial can use them with any dot.
+// renderer renders one page at a time. The functions of its templates read the field visit, so
+// every template and partial can call them with any dot.
 type renderer struct {
 	templates *template.Template
 	assets    assets
-	visit     *Visit // of the page that is being rendered; else nil
+	visit     *Visit // of the page that is being rendered; nil: the renderer is idle
 	page      View
 }
 
@@ -51,8 +51,8 @@ func newRenderers(a assets, features []Feature) *renderers {
 	return all
 }
 
-// render writes the whole page. It waits for an idle renderer. The brand and the hold are read
-// before: while the store does not respond, no page may keep the others from a renderer.
+// render writes the whole page. It waits for an idle renderer. It reads the brand and the hold
+// before that, so that a page that waits for the store does not keep a renderer from other pages.
 func (all *renderers) render(to io.Writer, v *Visit, p View) error {
 	brand, hold := brandOf(v), holdOf(v)
 	r := <-all.idle
@@ -69,7 +69,7 @@ func (all *renderers) render(to io.Writer, v *Visit, p View) error {
 	return r.templates.ExecuteTemplate(to, "layout", shown)
 }
 
-// RenderPart writes one template, without the layout.
+// renderPart writes one template, without the layout.
 func (all *renderers) renderPart(to io.Writer, v *Visit, name string, data any) error {
 	r := <-all.idle
 	defer func() {
@@ -103,13 +103,13 @@ type layout struct {
 
 // navItem is a section of the navigation.
 type navItem struct {
-	Name string // the text nav.NAME, the icon and the first part of the path
+	Name string // in the text nav.NAME, the icon and the first part of the path
 	Path string
-	Key  string // pressed after g it opens the section
+	Key  string // opens the section if it is pressed after g
 }
 
-// navigation lists the sections. Those of another audience, or that need a scope that
-// the person lacks, are left out.
+// navigation lists the sections of the audience. It leaves out a section that needs a scope which
+// the person lacks.
 var navigation = []struct {
 	name, path, key string
 	who             Audience
@@ -146,7 +146,7 @@ func (r *renderer) layout(look brand) layout {
 		return l
 	}
 	for _, c := range v.calls.made {
-		if c.Method == http.MethodGet { // without its body, another call would do something else
+		if c.Method == http.MethodGet { // a POST cannot be repeated without its body
 			l.Calls = append(l.Calls, c)
 		}
 	}

@@ -21,7 +21,7 @@ type List[T any] struct {
 	Items   []T
 	Filters Filters
 	Next    string // URL of the next page; empty: this is the last
-	First   string // URL of the first page; empty: this is it
+	First   string // URL of the first page; empty: this is the first
 }
 
 // Filters are the filters of a list. They are fields of a GET form, so that a filtered
@@ -33,16 +33,16 @@ type Filter struct {
 	Name    string // of the parameter of the URL
 	Value   string // from the URL; empty: no filter
 	Options []Choice
-	// Kind is text, select or time. A time is local to the zone of the person.
+	// Kind is text, select, time or date. A time is in the zone of the person.
 	Kind string
-	None string // label of the choice without a value; empty: All
+	None string // label of the choice without a value; empty: "All"
 }
 
 // Choice is a choice of a select.
 type Choice struct{ Value, Label string }
 
-// Active reports whether a filter is set, so that an empty list says that no item
-// matches and not that there are none.
+// Active reports whether a filter is set. An empty list then says that no item matches, instead
+// of that there are no items.
 func (f Filters) Active() bool {
 	for _, one := range f {
 		if one.Value != "" {
@@ -52,11 +52,11 @@ func (f Filters) Active() bool {
 	return false
 }
 
-// firstFilters is how many filters stand in the row above a list. The others are folded, and
-// the times with them, which are long and come in pairs.
+// firstFilters is how many filters are in the row above a list. The page folds the other filters,
+// and all times, because times are long and come in pairs.
 const firstFilters = 4
 
-// First returns the filters that stand above the list.
+// First returns the filters in the row above the list.
 func (f Filters) First() Filters {
 	n := min(len(f), firstFilters)
 	for n < len(f) && n > 1 && f[n-1].Kind == "time" {
@@ -65,11 +65,11 @@ func (f Filters) First() Filters {
 	return f[:n]
 }
 
-// Rest returns the filters that are folded until a filter is set.
+// Rest returns the filters that are folded while no filter is set.
 func (f Filters) Rest() Filters { return f[len(f.First()):] }
 
-// Shown returns the value of the filter as people know it: the label of a choice, a time with
-// a space.
+// Shown returns the value of the filter for people: the label of a choice, or a time with a space
+// instead of the T.
 func (f Filter) Shown() string {
 	for _, c := range f.Options {
 		if c.Value == f.Value {
@@ -85,7 +85,7 @@ func (f Filter) Shown() string {
 // Size is the number of items of a list on one page.
 const Size = 20
 
-// Paging returns the page of the list that the URL asks for.
+// Paging returns the page of the list, from the parameters of the URL.
 func (v *Visit) Paging() client.Paging {
 	return client.Paging{Limit: Size, Cursor: v.Query("cursor")}
 }
@@ -129,18 +129,18 @@ func (v *Visit) Choice(name, prefix string, values ...string) Filter {
 	return f
 }
 
-// Without returns the filter with another text for the choice without a value, for a list
-// that leaves something out unless it is asked for.
+// Without returns the filter with another label for the choice without a value. A list uses it if
+// it leaves some items out by default.
 func (f Filter) Without(label string) Filter {
 	f.None = label
 	return f
 }
 
-// LocalTime is how browsers write a time in a field of the type datetime-local.
+// LocalTime is the layout of a time in an HTML field of the type datetime-local.
 const LocalTime = "2006-01-02T15:04"
 
-// TimeFilter returns a filter by a time, and the time. Zero: no filter. A time that
-// cannot be read is no filter.
+// TimeFilter returns a filter by a time, and the time. Zero: the field is empty or cannot be
+// read, so there is no filter.
 func (v *Visit) TimeFilter(name string) (Filter, time.Time) {
 	f := Filter{Name: name, Kind: "time"}
 	for _, layout := range []string{LocalTime, LocalTime + ":05", time.RFC3339} {
@@ -152,7 +152,7 @@ func (v *Visit) TimeFilter(name string) (Filter, time.Time) {
 	return f, time.Time{}
 }
 
-// sinces are the spans that end now, by their names in the URL.
+// sinces has the spans that end now, by their names in the URL.
 var sinces = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
 // SpanFilter returns the filters by the time of creation, and the span that they select. If
@@ -167,8 +167,8 @@ func (v *Visit) SpanFilter() (f Filters, from, to time.Time) {
 	return Filters{since, fromFilter, toFilter}, from, to
 }
 
-// Listed is the data of a page that is a list. Faults says which filters the API
-// refused; the person then mends them where they are.
+// Listed is the data of a page with a list. Faults has the filters that the API refused, with the
+// reasons; the person corrects them in place.
 type Listed[T any] struct {
 	List[T]
 
@@ -184,7 +184,7 @@ func RowsOf[T, R any](items apitypes.Page[T], row func(T) R) apitypes.Page[R] {
 	return rows
 }
 
-// ShowList ends the handler of a list, with its items as the API returned them, or the error.
+// ShowList ends the handler of a list. items and err are what the API returned.
 func ShowList[T any](v *Visit, p View, items apitypes.Page[T], err error) error {
 	faults := v.Faulty(err)
 	if err != nil && faults == nil {
@@ -195,15 +195,14 @@ func ShowList[T any](v *Visit, p View, items apitypes.Page[T], err error) error 
 	return v.Show(p)
 }
 
-// Command returns the command that makes the last call of the API, with a flag for each of
-// its parameters: the command line calls them alike. A page has a place and a size of its
-// own, so these are left out.
+// Command returns the CLI command for the last call of the API. Each parameter of the call is a
+// flag of the same name. The cursor and the limit are left out, because they belong to the page.
 func (v *Visit) Command(name string) string {
 	if len(v.calls.made) == 0 {
 		return name
 	}
 	_, raw, _ := strings.Cut(v.calls.made[len(v.calls.made)-1].Path, "?")
-	query, _ := url.ParseQuery(raw) // the client has written it
+	query, _ := url.ParseQuery(raw) // the client made the query, so it can be parsed
 	for _, parameter := range slices.Sorted(maps.Keys(query)) {
 		flag, value := " --"+strings.ReplaceAll(parameter, "_", "-"), query.Get(parameter)
 		switch {
@@ -217,10 +216,10 @@ func (v *Visit) Command(name string) string {
 	return name
 }
 
-// plainWord matches what a shell takes as it is.
+// plainWord matches text that a shell needs no quotes for.
 var plainWord = regexp.MustCompile(`^[\w.:@/+-]+$`)
 
-// ShellWord returns a value as a word of a shell.
+// ShellWord returns a value as one word of a shell command.
 func ShellWord(value string) string {
 	if plainWord.MatchString(value) {
 		return value
@@ -228,14 +227,14 @@ func ShellWord(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// textID is a pointer to an id that is written as a text.
+// textID is a pointer to an id that can be parsed from text.
 type textID[I any] interface {
 	*I
 	encoding.TextUnmarshaler
 }
 
-// OfID returns the handler of a page of what the id in the path names. The error for another text
-// matches postrider.ErrNotFound.
+// OfID returns the handler of a page about the object whose id is in the path. If the text is not
+// an id, the error matches postrider.ErrNotFound.
 func OfID[I any, P textID[I]](name string, handle func(*Visit, I) error) func(*Visit) error {
 	return func(v *Visit) error {
 		id, err := PathID[I, P](v, name)
@@ -246,8 +245,8 @@ func OfID[I any, P textID[I]](name string, handle func(*Visit, I) error) func(*V
 	}
 }
 
-// IDFilter returns a filter by an id, and the id. The client takes ids and no texts, so a text
-// that is no id is refused here.
+// IDFilter returns a filter by an id, and the id. If the text is not an id, IDFilter returns the
+// error, because the client takes only ids.
 func IDFilter[I any, P textID[I]](v *Visit, name string) (f Filter, id I, err error) {
 	f = v.TextFilter(name)
 	if f.Value == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// Words returns the values of a list of named strings.
+// Words returns the values of a list of named string types as strings.
 func Words[T ~string](values []T) []string {
 	out := make([]string, 0, len(values))
 	for _, value := range values {
@@ -19,21 +19,21 @@ func Words[T ~string](values []T) []string {
 	return out
 }
 
-// Name is what a list shows of an endpoint or an account instead of its id.
+// Name is what a list shows instead of the id of an endpoint or an account.
 type Name struct {
-	Text  string // cut at its end where it is too long
-	Title string // the whole
+	Text  string // cut at its end if it is too long
+	Title string // the uncut text
 
-	// Of an endpoint: where its requests go, in three parts that are Text together. A list
-	// that has no place for all of Start cuts it, so that Host and End tell endpoints apart.
+	// Host, Start and End are the three parts of Text, for an endpoint. If a list has no space
+	// for Start, it cuts Start, so that Host and End still tell endpoints apart.
 	Host, Start, End string
 
 	About   string              // the description of an endpoint
-	Account postrider.AccountID // of an endpoint; zero: it is not known
+	Account postrider.AccountID // of an endpoint; zero: unknown
 }
 
-// Names has what the page shows for ids. The handler fills it before the page is rendered;
-// an id that is not in it is shown as it is.
+// Names has the names that the page shows instead of ids. The handler fills it before the page is
+// rendered. If an id has no name, the page shows the id.
 type Names struct {
 	Endpoints map[postrider.EndpointID]Name
 	Accounts  map[postrider.AccountID]Name
@@ -53,13 +53,13 @@ func nameOr[I identifier](names map[I]Name, of I) Name {
 	return Name{Text: of.String(), Title: of.String(), Start: of.String()}
 }
 
-// maxNames is how many names a visit keeps, and namesAtOnce how many one call asks for.
+// maxNames limits the names that a visit keeps; namesAtOnce limits the names of one call.
 const (
-	maxNames    = 1000 // a stream of the live tail begins anew then
+	maxNames    = 1000 // beyond it, a stream of the live tail drops its names and reads them again
 	namesAtOnce = 100
 )
 
-// NameEndpoints reads the names of those endpoints that have none yet, all in one call.
+// NameEndpoints reads the names of the endpoints that have no name yet, all in one call.
 func (v *Visit) NameEndpoints(ctx context.Context, ids []postrider.EndpointID) error {
 	if v.Names.Endpoints == nil || len(v.Names.Endpoints) > maxNames {
 		v.Names.Endpoints = map[postrider.EndpointID]Name{}
@@ -83,8 +83,8 @@ func (v *Visit) NameEndpoints(ctx context.Context, ids []postrider.EndpointID) e
 	return nil
 }
 
-// NameAccount reads the name of one account, for the page of what belongs to it. An error is
-// ignored: the page shows the id.
+// NameAccount reads the name of an account for a page about one of its objects. It ignores an
+// error; the page then shows the id.
 func (v *Visit) NameAccount(id postrider.AccountID) {
 	if v.Who != Operators {
 		return
@@ -113,13 +113,13 @@ func NameItems[T item](v *Visit, items []T) error {
 	return v.NameEndpoints(v.Context, ids)
 }
 
-// EndpointFilter returns a filter by an endpoint, with the newest endpoints to choose from.
-// Its text is an id, or what the search finds one endpoint by: a part of its URL,
-// description or uid.
+// EndpointFilter returns a filter by an endpoint, with the newest endpoints as choices. A person
+// may type an id, or a part of the URL, description or uid with which the search finds one
+// endpoint.
 func (v *Visit) EndpointFilter() (f Filter, id postrider.EndpointID, err error) {
 	f = v.TextFilter("endpoint")
 	page, err := v.API.Endpoints(v.Context, client.EndpointFilter{Account: v.Query("account"), Paging: client.Paging{Limit: Size}})
-	if err != nil && v.Faulty(err) == nil { // a refused account is the fault of its own filter
+	if err != nil && v.Faulty(err) == nil { // if the API refused the account, the filter of the account shows the fault
 		return f, id, err
 	}
 	for _, e := range page.Data {
@@ -145,10 +145,10 @@ func (v *Visit) EndpointFilter() (f Filter, id postrider.EndpointID, err error) 
 	}}}
 }
 
-// AccountFilter returns a filter by an account, by its id or uid, with the newest accounts
-// to choose from; none for customers, who see one account. The page shows the names of these
-// accounts. An error is ignored: without the accounts to choose from it is still a filter, and
-// the list reports a store that is away.
+// AccountFilter returns a filter by an account, by its id or uid, with the newest accounts as
+// choices. The page shows the names of these accounts. Customers get no filter, because they see
+// one account. AccountFilter ignores an error: the filter works without choices, and the list
+// itself reports a store that is unreachable.
 func (v *Visit) AccountFilter() Filters {
 	if v.Who != Operators {
 		return nil

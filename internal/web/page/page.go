@@ -1,11 +1,15 @@
-// Package page is what all pages share: a [Visit], which is one request of one page, with its
-// session, its calls of the API and its response; the layout; forms and their faults; lists with
-// their filters; and the texts and numbers of the language that the person reads.
+// Package page has the parts that all pages share: a [Visit], which is one request of one page,
+// with its session, its calls of the API and its response; the layout; forms and their faults;
+// lists with their filters; and texts and numbers in the language of the person.
 //
-// A [Site] serves the pages of its features. It promises that no handler runs without the session
-// that its page needs, that no form of another site reaches a handler, that a page is written whole
-// or not at all, and that an error becomes a page that says what to do. A feature has its own
-// package, which imports this one, and no other feature.
+// A [Site] serves the pages of its features. It promises:
+//
+//   - A handler runs only with the session that its page needs.
+//   - A form of another site never reaches a handler.
+//   - A page is written whole or not at all.
+//   - An error becomes a page that says what to do.
+//
+// A feature has its own package, which imports this package and no other feature.
 package page
 
 import (
@@ -30,8 +34,8 @@ import (
 	"github.com/postrider/postrider/internal/web/text"
 )
 
-// Visit is one request of a person. Its handler asks the API through it and ends with
-// Show, Done or Redirect. It belongs to the goroutine of the request.
+// Visit is one request of a person. Its handler calls the API through the visit and ends with
+// Show, Done or Redirect. A visit belongs to the goroutine of the request.
 type Visit struct {
 	Site    *Site
 	Writer  *responseWriter
@@ -40,8 +44,8 @@ type Visit struct {
 
 	Posted url.Values // the form of a POST
 
-	Who     Audience          // 0: a page without a session
-	Base    string            // path that all pages of the audience are below
+	Who     Audience          // 0: the page needs no session
+	Base    string            // path above all pages of the audience
 	Portal  bool              // a page of the portal, with or without a session
 	Session postrider.Session // zero: a page without a session
 	Caller  postrider.Caller  // of the session
@@ -49,37 +53,36 @@ type Visit struct {
 
 	embedders []string       // origins that may show the session in a frame
 	calls     *recorder      // the calls of API, for the foot of the page
-	frame     *client.Client // calls the API for what surrounds the page; its calls are not recorded
+	frame     *client.Client // calls the API for the layout; these calls are not recorded
 	Text      *text.Catalogue
 	Zone      *time.Location
 	Now       time.Time
-	flash     Flash // what the form before this page did; zero: nothing
+	flash     Flash // message of the form before this page; zero: none
 
-	notEffective apitypes.NotEffective // of what this visit changed; zero: it is in effect
+	notEffective apitypes.NotEffective // nodes on which this visit's change is not in effect yet; zero: the change is in effect
 
 	Names Names // of endpoints and accounts, for the page
 }
 
 // View is what a handler shows.
 type View struct {
-	// Name is the template of the page. The text NAME.title is its title, unless
-	// Title is set, and the section of the navigation is the part of the name
-	// before a dash.
+	// Name is the template of the page. If Title is empty, the title is the text NAME.title. The
+	// part of the name before a dash is the section of the navigation.
 	Name  string
 	Title string
 	Data  any
-	// Filters are those of a list; see [ShowList].
+	// Filters are the filters of a list; see [ShowList].
 	Filters Filters
-	// Status is the status of the response. 0: 200, or 422 if Refused is set.
+	// Status is the HTTP status of the response. 0: 200, or 422 if Refused is set.
 	Status int
-	// Refused says that the page is a form or a filter again, with what is wrong with it.
+	// Refused means that the page shows a form or filter again, with its faults.
 	Refused bool
-	// Commands are the commands of the command line that do what the page does,
-	// without the name of the program.
+	// Commands are the CLI commands that do the same as the page, without the name of the
+	// program.
 	Commands []string
 }
 
-// The errors of pages that are no errors of the API.
+// The errors of pages that do not come from the API.
 var (
 	ErrNoPage         = errors.New("no such page")
 	ErrBadForm        = errors.New("the form cannot be read")
@@ -107,31 +110,31 @@ func (h *Site) inSession(who Audience, handle func(*Visit) error) http.HandlerFu
 	})
 }
 
-// share waits for the turn of a page. The turn ends with the first byte of the response, so
-// that a browser that does not read keeps none. A form has no turn of its own: it may wait
-// for a receiver.
+// share waits for the turn of a page. The turn ends with the first byte of the response, so that
+// a slow browser does not keep the turn. A form does not wait for a turn, because it may wait for
+// a receiver.
 func (h *Site) share(v *Visit) error {
 	if v.Request.Method == http.MethodPost || h.Share == nil {
 		return nil
 	}
 	ctx, end, err := h.Share(v.Context, v.Caller)
 	if err != nil {
-		v.frame = nil // the error page makes no calls
+		v.frame = nil // so that the error page calls nothing
 		return err
 	}
 	v.Context, v.Writer.began = ctx, end
 	return nil
 }
 
-// lost returns ErrNoPage, for a path that no page has. A person with a session keeps the
-// menu.
+// lost returns ErrNoPage for a path without a page. A person with a session still gets the
+// navigation.
 func (h *Site) lost(v *Visit) error {
-	_ = h.enter(v) // without a session there is no menu
+	_ = h.enter(v) // an error means that there is no navigation
 	return ErrNoPage
 }
 
-// serve returns a handler that makes the visit, calls handle, and shows its error.
-// It writes the one log line of the request.
+// serve returns a handler that makes the visit, calls handle, and shows the error of handle. It
+// writes the single log line of the request.
 func (h *Site) serve(who Audience, handle func(*Visit) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), h.Options.PageTime, errSlow)
@@ -140,7 +143,7 @@ func (h *Site) serve(who Audience, handle func(*Visit) error) http.HandlerFunc {
 			Site: h, Request: r, Context: ctx, Who: who, Base: max(who, Operators).Base(), Now: h.Now(),
 			Writer: &responseWriter{ResponseWriter: w, id: "req_" + strings.ToLower(rand.Text()[:16])},
 		}
-		defer func() { v.Writer.begin() }() // also after a panic
+		defer func() { v.Writer.begin() }() // runs after a panic, too
 		v.Portal = who == Customers || strings.HasPrefix(r.URL.Path, Customers.Base()+"/")
 		v.Writer.Header().Set("Request-Id", v.Writer.id)
 		v.Text = h.Texts.Choose(v.Cookie("language"), r.Header.Get("Accept-Language"))
@@ -153,11 +156,11 @@ func (h *Site) serve(who Audience, handle func(*Visit) error) http.HandlerFunc {
 	}
 }
 
-// errSlow is the cause of the end of a page that took longer than Options.PageTime.
+// errSlow is the cause when a page took longer than Options.PageTime.
 var errSlow = errors.New("the page took too long")
 
-// call reads the form, if there is one, and calls the handler. A panic becomes an
-// error, and ends only this request.
+// call parses the form, if there is one, and calls the handler. It turns a panic into an error,
+// so that a panic ends only this request.
 func (h *Site) call(v *Visit, handle func(*Visit) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // recover returns it itself
@@ -176,8 +179,8 @@ func (h *Site) call(v *Visit, handle func(*Visit) error) (err error) {
 	return handle(v)
 }
 
-// record writes the log line of the request. The level is error only for a fault of the pages:
-// an error of the API has a line of its own, with its cause, and a browser that left is none.
+// record writes the log line of the request. Only a fault of the pages has the level error. An
+// error of the API is logged by the API, with its cause. A browser that left is not an error.
 func (h *Site) record(v *Visit, err error) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
@@ -196,14 +199,14 @@ func (h *Site) record(v *Visit, err error) {
 	h.Options.Log.LogAttrs(v.Request.Context(), level, "page", attrs...)
 }
 
-// RenderPart writes one template, without the layout. The calls that were made for it are shown
-// nowhere, so they are forgotten.
+// RenderPart writes one template, without the layout. It forgets the calls of the API for this
+// part, because no page shows them.
 func (v *Visit) RenderPart(to io.Writer, name string, data any) error {
 	v.calls.made = nil
 	return v.Site.pages.renderPart(to, v, name, data)
 }
 
-// connect makes the client by which the visit calls the API as its person.
+// connect makes the client with which the visit calls the API as its person.
 func (h *Site) connect(v *Visit) {
 	brief := &briefTransport{h.API(v.Caller), h.brief, v.Caller}
 	v.calls = &recorder{next: brief}
@@ -216,8 +219,8 @@ func (h *Site) connect(v *Visit) {
 	v.API, v.frame = by(v.calls), by(brief)
 }
 
-// holdOf returns whether the store is held after a restore. A page is shown without it if the
-// API does not say.
+// holdOf returns whether the store is held after a restore. If the call fails, it returns the
+// zero value, and the page does not show a hold.
 func holdOf(v *Visit) apitypes.Hold {
 	if v.frame == nil {
 		return apitypes.Hold{}
@@ -229,23 +232,23 @@ func holdOf(v *Visit) apitypes.Hold {
 	return hold
 }
 
-// recorder is a transport that notes the calls of the API.
+// recorder is a transport that records the calls of the API.
 type recorder struct {
 	next http.RoundTripper
 	made []apiCall
 }
 
-// apiCall is one call that a page made of the API.
+// apiCall is one call of the API by a page.
 type apiCall struct{ Method, Path string }
 
-// RoundTrip notes the call and makes it.
+// RoundTrip records the call and makes it.
 func (t *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.made = append(t.made, apiCall{r.Method, r.URL.RequestURI()})
 	return t.next.RoundTrip(r)
 }
 
-// Show renders a page and writes it as the response. Nothing is written before all is
-// rendered, so an error of a template is a whole error page.
+// Show renders a page and writes it as the response. It writes only after all is rendered. So if
+// a template fails, the person gets a whole error page.
 func (v *Visit) Show(p View) error {
 	var body bytes.Buffer
 	if err := v.Site.pages.render(&body, v, p); err != nil {
@@ -257,9 +260,9 @@ func (v *Visit) Show(p View) error {
 	header := v.Writer.Header()
 	v.Policy(header)
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	// Only responses to forms show secrets, and these are not compressed: the length of
-	// a compressed page tells whether its secret resembles a text that an attacker has
-	// put on the page (BREACH).
+	// Only responses to forms show secrets, and these are not compressed. The length of a
+	// compressed page would tell whether its secret resembles a text that an attacker put on the
+	// page (BREACH).
 	content := body.Bytes()
 	if v.Request.Method != http.MethodPost {
 		content = compressed(header, v.Request, content)
@@ -270,14 +273,14 @@ func (v *Visit) Show(p View) error {
 	}
 	v.Writer.WriteHeader(max(p.Status, http.StatusOK))
 	if v.Request.Method != http.MethodHead {
-		_, _ = v.Writer.Write(content) // an error means that the browser is gone
+		_, _ = v.Writer.Write(content) // after an error the browser is gone
 	}
 	return nil
 }
 
-// Policy sets the headers that restrict the page. Only the embedders of the session may
-// show it in a frame. Without a session these are the origins that the operator named, so
-// that an embedded portal can show that its session has ended.
+// Policy sets the headers that restrict the page. Only the embedders of the session may show the
+// page in a frame. Without a session, these are the origins that the operator configured, so that
+// an embedded portal can show that its session has ended.
 func (v *Visit) Policy(header http.Header) {
 	embedders, origins := "'none'", v.embedders
 	if v.Portal && v.API == nil && len(origins) == 0 {
@@ -293,15 +296,15 @@ func (v *Visit) Policy(header http.Header) {
 	header.Set("Cache-Control", "no-store")
 }
 
-// Redirect leads the browser to a path of this server, as the response to a form.
+// Redirect sends the browser to a path of this server, as the response to a form.
 func (v *Visit) Redirect(path string) error {
 	v.Policy(v.Writer.Header())
 	http.Redirect(v.Writer, v.Request, path, http.StatusSeeOther)
 	return nil
 }
 
-// origin returns the URL of this server, for commands to copy. Links of pages never
-// have it.
+// origin returns the URL of this server, for commands to copy. Links of pages are paths and do
+// not use it.
 func (h *Site) origin() string {
 	if h.Options.PublicURL != "" {
 		return strings.TrimSuffix(h.Options.PublicURL, "/")
@@ -328,14 +331,14 @@ func (v *Visit) Query(name string) string { return strings.TrimSpace(v.Request.U
 // Form returns a field of the form, without the spaces around it.
 func (v *Visit) Form(name string) string { return strings.TrimSpace(v.Posted.Get(name)) }
 
-// Param returns a field of the form, else the parameter of the URL. It takes the place of
+// Param returns a field of the form; if it is empty, the parameter of the URL. It replaces
 // [http.Request.FormValue], which reads a body of any size that comes with a GET.
 func (v *Visit) Param(name string) string { return cmp.Or(v.Form(name), v.Query(name)) }
 
 // Can reports whether the person has the scope.
 func (v *Visit) Can(scope postrider.Scope) bool { return v.Caller.Allows(scope) }
 
-// PathID returns the id in the path of the request. The error for another text matches
+// PathID returns the id in the path of the request. If the text is not an id, the error matches
 // postrider.ErrNotFound.
 func PathID[I any, P textID[I]](v *Visit, name string) (I, error) {
 	id, err := postrider.ParseID[I, P](v.Request.PathValue(name))
@@ -345,5 +348,5 @@ func PathID[I any, P textID[I]](v *Visit, name string) (I, error) {
 	return id, nil
 }
 
-// Back returns the page that the form was on; the base if that is unknown.
+// Back returns the path of the page with the form; if the path is unknown, the base.
 func (v *Visit) Back() string { return PathOr(v.Base, v.Form("back")) }

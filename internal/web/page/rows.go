@@ -34,11 +34,11 @@ func KeysOf(v *Visit, f client.KeyFilter) (apitypes.Page[KeyRow], error) {
 type DeadLetterGroup struct {
 	apitypes.DeadLetterGroup
 
-	First bool // the group before is about another endpoint
+	First bool // the group before it belongs to another endpoint
 }
 
-// GroupsOf returns a page of groups as rows, and reads the names of their endpoints. Groups of one
-// endpoint follow each other.
+// GroupsOf returns groups as rows, and reads the names of their endpoints. Groups of one endpoint
+// must follow each other.
 func GroupsOf(v *Visit, groups apitypes.Page[apitypes.DeadLetterGroup]) (apitypes.Page[DeadLetterGroup], error) {
 	rows := apitypes.Page[DeadLetterGroup]{NextCursor: groups.NextCursor}
 	ids := make([]postrider.EndpointID, 0, len(groups.Data))
@@ -49,10 +49,11 @@ func GroupsOf(v *Visit, groups apitypes.Page[apitypes.DeadLetterGroup]) (apitype
 	return rows, v.NameEndpoints(v.Context, ids)
 }
 
-// ResumeCommand shows what a held store may send twice, and with --yes resumes it.
+// ResumeCommand is the CLI command that shows what a held store may send twice, and that resumes
+// the store with --yes.
 const ResumeCommand = "resume --after-restore"
 
-// Sections has the section of the pages of each kind of object. A hit calls an API key
+// Sections has the section of the pages for each kind of object. A search hit calls an API key
 // api_key, and the audit log calls it key.
 var Sections = map[string]string{
 	"account": "accounts", "endpoint": "endpoints", "event": "events", "delivery": "deliveries", "event_type": "event-types",

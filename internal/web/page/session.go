@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// enter makes the visit that of the session that the browser has. The error matches
-// postrider.ErrNotFound if it has none of the audience.
+// enter sets the session of the visit from the browser's token. If the browser has no session of
+// the audience, the error matches postrider.ErrNotFound.
 func (h *Site) enter(v *Visit) error {
 	token := v.Token(v.Who)
 	if token == "" {
@@ -35,7 +35,7 @@ func (h *Site) enter(v *Visit) error {
 	return nil
 }
 
-// Use makes the visit that of a session.
+// Use sets the session of the visit.
 func (v *Visit) Use(s postrider.Session) error {
 	embedders, err := v.Site.embedders(v.Context, s)
 	if err != nil {
@@ -47,8 +47,8 @@ func (v *Visit) Use(s postrider.Session) error {
 	return nil
 }
 
-// embedders returns the origins that may show the session in a frame. They are the present ones: an
-// origin that the operator removes can no longer show sessions that are open.
+// embedders returns the origins that may show the session in a frame. It reads the current
+// setting, so an origin that the operator removes can no longer show open sessions.
 func (h *Site) embedders(ctx context.Context, s postrider.Session) ([]string, error) {
 	if !s.Embedded || h.Brand == nil {
 		return nil, nil
@@ -57,7 +57,8 @@ func (h *Site) embedders(ctx context.Context, s postrider.Session) ([]string, er
 	return settings.FrameOrigins, err
 }
 
-// FindSession reads the session again. Its error matches postrider.ErrNotFound once the session has ended.
+// FindSession reads the session again. If the session has ended, the error matches
+// postrider.ErrNotFound.
 func (v *Visit) FindSession(ctx context.Context) error {
 	s, err := v.Site.Sessions.Find(ctx, v.Token(v.Who))
 	if err == nil {
@@ -66,8 +67,9 @@ func (v *Visit) FindSession(ctx context.Context) error {
 	return err
 }
 
-// Outlive returns a copy of the visit for what may live longer than the visit and its session. Its
-// caller has a name of its own, and may read what belongs to the account of the person.
+// Outlive returns a copy of the visit for work that may last longer than the visit and its
+// session. The caller of the copy has the given name, the account of the person, and only the
+// scope webhooks:read.
 func (v *Visit) Outlive(name string) *Visit {
 	longer := *v
 	longer.Names = Names{}
@@ -78,25 +80,25 @@ func (v *Visit) Outlive(name string) *Visit {
 	return &longer
 }
 
-// Speak chooses the language that somebody chose for the person, unless the person has chosen one.
+// Speak sets the language that somebody else chose for the person, unless the person chose one.
 func (v *Visit) Speak(language string) {
 	if v.Cookie("language") == "" && language != "" {
 		v.Text = v.Site.Texts.Choose(language)
 	}
 }
 
-// Sessions makes, finds and ends sessions. A token is the secret of one session; the
-// browser keeps it in a cookie.
+// Sessions creates, finds and ends sessions. A token is the secret of one session; the browser
+// keeps it in a cookie.
 //
-// The errors match postrider.ErrNotFound for a key, a code or a token that is
-// unknown, used or expired, and [postrider.ErrTooManyTries] after too many tries.
+// If a key, a code or a token is unknown, used or expired, the error matches
+// postrider.ErrNotFound. After too many tries it matches [postrider.ErrTooManyTries].
 type Sessions interface {
-	// Login makes a session of an operator from an API key. from is the address of
-	// the client, for the limit of tries.
+	// Login creates a session of an operator from an API key. from is the address of the client,
+	// for the limit of tries.
 	Login(ctx context.Context, key string, from netip.Addr) (token string, s postrider.Session, err error)
-	// Entry returns the session of a portal link by its code, without using the code.
+	// Entry returns the session of a portal link by its code. The code stays unused.
 	Entry(ctx context.Context, code string) (postrider.Session, error)
-	// Redeem makes the session of a portal link. A code works once.
+	// Redeem creates the session of a portal link. A code works once.
 	Redeem(ctx context.Context, code string, from netip.Addr) (token string, s postrider.Session, err error)
 	// Find returns the session of a token.
 	Find(ctx context.Context, token string) (postrider.Session, error)
@@ -104,16 +106,15 @@ type Sessions interface {
 	Logout(ctx context.Context, token string) error
 }
 
-// errLoggedOut is the error of a page that needs a session and has none.
+// errLoggedOut means that a page needs a session and the browser has none.
 var errLoggedOut = errors.New("no session")
 
-// errInsecure is the error of a login over plain HTTP from another machine: the
-// network would read the cookie, and browsers refuse it.
+// errInsecure refuses a login over plain HTTP from another machine. The network could read the
+// cookie, and browsers would refuse it.
 var errInsecure = errors.New("a login needs HTTPS")
 
-// cookieName returns the name of a cookie. With the prefix __Host-, a browser takes
-// it only over HTTPS and only from this host, so that no other host of the domain can
-// plant one.
+// cookieName returns the name of a cookie. A browser accepts a cookie with the prefix __Host-
+// only over HTTPS and only from this host, so no other host of the domain can set it.
 func cookieName(name string, secure bool) string {
 	if secure {
 		return "__Host-postrider-" + name
@@ -125,8 +126,8 @@ func cookieName(name string, secure bool) string {
 // so that an operator who opens a portal stays logged in.
 func (a Audience) cookie() string { return strings.TrimPrefix(a.Base(), "/") }
 
-// overHTTPS reports whether the browser used HTTPS, as far as the server can know. A proxy may
-// end TLS. Then the header Origin, which browsers send with forms, has the browser's scheme.
+// overHTTPS reports whether the browser used HTTPS, as far as the server can tell. If a proxy
+// ends TLS, the header Origin, which browsers send with forms, has the browser's scheme.
 func (v *Visit) overHTTPS() bool {
 	return v.Site.https || v.Request.TLS != nil || strings.HasPrefix(v.Request.Header.Get("Origin"), "https://")
 }
@@ -163,8 +164,8 @@ func (v *Visit) Cookie(name string) string {
 	return ""
 }
 
-// SetCookie sets a cookie for as long as age says; 0 deletes it. A page that another
-// site shows in a frame has its cookies apart for each such site (Partitioned).
+// SetCookie sets a cookie for the duration age; 0 deletes it. If another site shows the page in a
+// frame, the cookie is separate for each such site (Partitioned).
 func (v *Visit) SetCookie(name, value string, age time.Duration) {
 	secure := v.overHTTPS() || strings.HasPrefix(v.Request.Header.Get("Referer"), "https://")
 	if _, err := v.Request.Cookie(cookieName(name, true)); err == nil {
@@ -183,9 +184,9 @@ func (v *Visit) SetCookie(name, value string, age time.Duration) {
 	http.SetCookie(v.Writer, c)
 }
 
-// Token returns the session token that the browser has for the audience. A token without
-// __Host- counts only on the same machine, where a login works without TLS: elsewhere another
-// host of the domain has planted it, to log the person in as somebody else.
+// Token returns the browser's session token of the audience. Without the prefix __Host- a token
+// counts only on the same machine, where a login works without TLS. On other machines another
+// host of the domain has set it, to log the person in as somebody else.
 func (v *Visit) Token(who Audience) string {
 	if _, err := v.Request.Cookie(cookieName(who.cookie(), true)); err != nil && !isLocal(v.Request) {
 		return ""
@@ -193,7 +194,7 @@ func (v *Visit) Token(who Audience) string {
 	return v.Cookie(who.cookie())
 }
 
-// LogIn gives the browser the token of a session, and leads it to a path.
+// LogIn sets the cookie with the token of a session, and redirects to a path.
 func (v *Visit) LogIn(token string, s postrider.Session, path string) error {
 	who := Operators
 	if s.Kind == postrider.SessionPortal {
@@ -206,12 +207,12 @@ func (v *Visit) LogIn(token string, s postrider.Session, path string) error {
 	return v.Redirect(path)
 }
 
-// LogOut takes the token of an audience from the browser.
+// LogOut deletes the cookie with the token of an audience.
 func (v *Visit) LogOut(who Audience) { v.SetCookie(who.cookie(), "", 0) }
 
-// Remote returns the address of the client: of its connection, or, if that is a trusted proxy's,
-// the last address of X-Forwarded-For that is none. What stands before it, the client may have
-// written.
+// Remote returns the address of the client. If the connection comes from a trusted proxy, that is
+// the last address of X-Forwarded-For that is not a trusted proxy. The addresses before it are
+// ignored, because the client may have written them.
 func (v *Visit) Remote() netip.Addr {
 	at, err := netip.ParseAddrPort(v.Request.RemoteAddr)
 	if err != nil {

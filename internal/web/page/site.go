@@ -20,39 +20,37 @@ import (
 
 // Deps has the parts that all pages depend on.
 type Deps struct {
-	// API returns a transport that calls the REST API in this process, as the
-	// caller.
+	// API returns a transport that calls the REST API in this process as the caller.
 	API func(postrider.Caller) http.RoundTripper
-	// Share waits until a page of the caller may read and render. The returned function ends
-	// the page's turn; the calls of the API with the returned context are a part of it. The
-	// error matches [postrider.ErrTooManyReads]. nil: no page waits.
+	// Share waits until a page of the caller may read and render. The returned function ends the
+	// page's turn. Calls of the API with the returned context belong to the turn. The error
+	// matches [postrider.ErrTooManyReads]. Nil: no page waits.
 	Share func(context.Context, postrider.Caller) (context.Context, func(), error)
 	// Sessions logs people in and out.
 	Sessions Sessions
-	// Standard has the options of an endpoint that was created without any, as the API
-	// shows them.
+	// Standard has the default options of an endpoint, in the form of the API.
 	Standard apitypes.Policy
-	// Now returns the store's time of day, of which the times of pages are so long ago.
-	// nil: this machine's.
+	// Now returns the time of the store's clock; pages show times relative to it. Nil: the clock
+	// of this machine.
 	Now func() time.Time
-	// Brand has the look of the portal. nil: the standard one.
+	// Brand has the look of the portal. Nil: the standard look.
 	Brand Branding
 }
 
 // Options tunes the pages. The zero value is the default.
 type Options struct {
-	// PublicURL is the URL of the server, as people reach it. If it is an https
-	// URL, all cookies are Secure. Empty: unknown.
+	// PublicURL is the URL under which people reach the server. If it is an https URL, all
+	// cookies are Secure. Empty: unknown.
 	PublicURL string
-	// AllowHTTP says that endpoints may have http URLs, too, so that forms say so.
+	// AllowHTTP means that endpoints may have http URLs; forms then say so.
 	AllowHTTP bool
-	// Emails says that notices can be sent by email: there is a mail server, and a public URL
-	// for the links.
+	// Emails means that notices can be sent by email, because there is a mail server, and a
+	// public URL for the links.
 	Emails bool
-	// TrustedProxies are the networks of proxies whose X-Forwarded-For is believed.
+	// TrustedProxies are the networks of the proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// PageTime is the time limit for the calls of the API that one page makes.
-	// After it the response is a 503. Default 10 s.
+	// PageTime limits the calls of the API that one page makes. After this time the response is a
+	// 503. Default 10 s.
 	PageTime time.Duration
 	// Version is shown in the footer. Empty: none.
 	Version string
@@ -71,16 +69,16 @@ func (o Options) withDefaults() Options {
 type Feature struct {
 	// Templates has the templates of the pages, as files that end with .html.
 	Templates fs.FS
-	// Functions are the functions that only these templates need, beside those of functions.go.
+	// Functions are template functions for these templates only, besides those of functions.go.
 	Functions template.FuncMap
-	// The pages and forms, by who has them: people with a session of the dashboard, with one of
-	// the portal or with either, and people without a session. The path of a public page is
-	// whole; other paths are below the base of each audience.
+	// Routes by audience: people with a session of the dashboard (Operators), of the portal
+	// (Customers) or of either (Everyone), and people without a session (Public). The path of a
+	// public page is whole; other paths are below the base of each audience.
 	Operators, Customers, Everyone, Public Routes
 }
 
-// Routes are pages and forms, by their methods and paths. A handler serves one request. An error of
-// the API is returned as it is, and becomes an error page.
+// Routes has the handlers of pages and forms, by method and path. A handler serves one request.
+// It returns an error of the API unchanged; the error becomes an error page.
 type Routes map[string]func(*Visit) error
 
 // Site serves the pages of all features. It is safe for concurrent use.
@@ -116,7 +114,7 @@ func New(deps Deps, opts Options, features ...Feature) *Site {
 	return h
 }
 
-// Starting returns the site until the store is open: every page is a 503 that says so.
+// Starting returns the handler until the store is open. Every page is a 503 that says so.
 func Starting(opts Options) http.Handler {
 	h := New(Deps{}, opts)
 	mux := http.NewServeMux()
@@ -129,8 +127,8 @@ func Starting(opts Options) http.Handler {
 // ServeHTTP serves one request.
 func (h *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
 
-// Audience says who has a page: the operators of the server, or the customers
-// that a portal session is for.
+// Audience is the group of people who may open a page: the operators of the server, or the
+// customers with a portal session.
 type Audience uint8
 
 // The audiences.
@@ -139,7 +137,7 @@ const (
 	Customers
 )
 
-// Base returns the path that all pages of one audience are below.
+// Base returns the path above all pages of one audience.
 func (a Audience) Base() string {
 	if a == Customers {
 		return "/portal"
@@ -176,7 +174,7 @@ func (h *Site) mux(features []Feature) http.Handler {
 	})
 	for _, who := range []Audience{Operators, Customers} {
 		mux.HandleFunc("GET "+who.Base()+"/{$}", func(w http.ResponseWriter, r *http.Request) {
-			to := url.URL{Path: who.Base(), RawQuery: r.URL.RawQuery} // people add the slash by hand
+			to := url.URL{Path: who.Base(), RawQuery: r.URL.RawQuery} // people type the slash by hand
 			http.Redirect(w, r, to.String(), http.StatusPermanentRedirect)
 		})
 		mux.HandleFunc(who.Base()+"/", h.serve(who, func(v *Visit) error { return h.lost(v) }))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// compressed returns the content for a browser that takes gzip, with the header that
-// says so, and the content itself for others.
+// compressed returns the content in gzip, with the header for it, if the browser accepts gzip.
+// Otherwise it returns the content unchanged.
 func compressed(header http.Header, r *http.Request, content []byte) []byte {
 	header.Add("Vary", "Accept-Encoding")
 	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -16,7 +16,7 @@ func compressed(header http.Header, r *http.Request, content []byte) []byte {
 	}
 	var small bytes.Buffer
 	writer := gzip.NewWriter(&small)
-	_, _ = writer.Write(content) // a buffer takes everything
+	_, _ = writer.Write(content) // a buffer never returns an error
 	if err := writer.Close(); err != nil {
 		return content
 	}
@@ -24,14 +24,14 @@ func compressed(header http.Header, r *http.Request, content []byte) []byte {
 	return small.Bytes()
 }
 
-// responseWriter notes what the log line needs.
+// responseWriter records what the log line of the request needs.
 type responseWriter struct {
 	http.ResponseWriter
 
 	id     string // of the request
-	status int    // 0: nothing was written
+	status int    // 0: nothing was written yet
 	size   int
-	began  func() // ends the turn of the page; nil: it has none
+	began  func() // ends the turn of the page; nil: the page has no turn
 }
 
 // begin ends the turn of the page.
@@ -41,7 +41,7 @@ func (w *responseWriter) begin() {
 	}
 }
 
-// WriteHeader notes the first status.
+// WriteHeader records the first status.
 func (w *responseWriter) WriteHeader(status int) {
 	w.begin()
 	if w.status == 0 {

@@ -14,8 +14,8 @@ import (
 //go:embed *.html
 var Templates embed.FS
 
-// The limits of a payload on a page. A payload of any size and depth takes a bounded
-// number of elements, so that no browser freezes; the rest is in the download.
+// The limits of a payload on a page. The page has a bounded number of elements for any payload,
+// so that no browser freezes. The download has the whole payload.
 const (
 	maxNodes  = 1000     // values of JSON
 	maxDepth  = 32       // of JSON values in each other
@@ -53,8 +53,8 @@ type piece struct {
 	Hit  bool
 }
 
-// New returns JSON for a page, in which find is looked for, in any case. Raw
-// shows the text as it is.
+// New returns JSON for a page and marks the hits of find, in upper or lower case. If raw is true,
+// the page shows the text unchanged.
 func New(data []byte, find string, raw bool) Payload {
 	p := Payload{Size: len(data), Find: find}
 	if find != "" {
@@ -84,8 +84,8 @@ func unfold(n *node) {
 	}
 }
 
-// reader reads JSON into nodes. Each value keeps the text that it has in the data, so that
-// numbers and escapes are shown as they were published.
+// reader reads JSON into nodes. Each value keeps its text from the data, so that numbers and
+// escapes are shown as they were published.
 type reader struct {
 	data    []byte
 	decoder *json.Decoder
@@ -127,7 +127,7 @@ func (r *reader) value(depth int) (*node, error) {
 	return n, err
 }
 
-// part reads the next part of a value. One that is too deep, or one too many, is skipped.
+// part reads the next part of a value. It skips a part that is too deep, or beyond maxNodes.
 func (r *reader) part(n *node, depth int) error {
 	var key []piece
 	if n.Open == "{" {
@@ -152,7 +152,7 @@ func (r *reader) part(n *node, depth int) error {
 	return nil
 }
 
-// pieces splits a text at what is looked for, and reports whether its end is left out.
+// pieces splits a text at the hits of find, and reports whether the end of the text is left out.
 func (r *reader) pieces(text string) (pieces []piece, clipped bool) {
 	text, clipped = Clip(text, maxLexeme)
 	lower := strings.ToLower(text)

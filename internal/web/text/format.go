@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Percent returns a share in percent. Only all of it is 100 %.
+// Percent returns a share in percent. It returns 100 % only for a share of exactly 1.
 func (c *Catalogue) Percent(share float64) string {
 	shown := share * 100
 	if share < 1 {
@@ -185,9 +185,9 @@ type spanUnit struct {
 	End  int64  `json:"end"`  // the number from which on the next unit is used; 0: none follows
 }
 
-// SpanUnits are the units of relative times, the smallest first. A number is rounded and at
-// least 2 of its unit, so what is shown is never far from the truth: 119 min, then 2 h. The
-// layout hands them to app.js, which keeps relative times right in the same way.
+// SpanUnits are the units of relative times, the smallest first. A number is rounded and at least
+// 2 of its unit, so the rounding error stays small: 119 min, then 2 h. The layout passes the
+// units to app.js, which updates relative times by the same rule.
 var SpanUnits = []spanUnit{{"s", 1, 120}, {"min", 60, 120}, {"h", 3600, 48}, {"d", 86400, 0}}
 
 // rough returns a length of time in one unit.
@@ -201,7 +201,7 @@ func (c *Catalogue) rough(d time.Duration) string {
 	return ""
 }
 
-// Deref returns what a pointer points to; empty: it is nil.
+// Deref returns the value that a pointer points to; for nil, an empty string.
 func Deref(p any) any {
 	value := reflect.ValueOf(p)
 	if value.Kind() != reflect.Pointer {

@@ -70,8 +70,8 @@ func New() *Texts {
 	return all
 }
 
-// Choose returns the catalogue of the first wish that there is one for, else the
-// English one. A wish is a language like de or de-AT, or an Accept-Language.
+// Choose returns the catalogue of the first wish that has one, else the English catalogue. A wish
+// is a language such as de or de-AT, or a header Accept-Language.
 func (t *Texts) Choose(wishes ...string) *Catalogue {
 	for _, wish := range wishes {
 		for language := range strings.SplitSeq(wish, ",") { // browsers send the preferred language first

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/client"
 )
 
-// Explained is the explanation of a delivery in the language of the person. The time At
-// stands between Before and After.
+// Explained is the explanation of a delivery in the language of the person. The page shows At
+// between Before and After.
 type Explained struct {
 	Why, Before, After, Action string
 
@@ -59,8 +59,8 @@ func (c *Catalogue) Explain(d apitypes.Delivery, to apitypes.Endpoint) Explained
 	return e
 }
 
-// rate returns the words for the rate of an endpoint, after its limit of requests at once.
-// Empty: it has none.
+// rate returns the words for the rate of an endpoint, to follow its concurrency limit. Empty: it
+// has none.
 func (c *Catalogue) rate(e apitypes.Endpoint) string {
 	if r := e.Rate.Value(); r.Attempts > 0 {
 		return c.Get("why.rate", "n", r.Attempts, "per", c.Duration(time.Duration(r.PerMS)*time.Millisecond))
@@ -68,8 +68,8 @@ func (c *Catalogue) rate(e apitypes.Endpoint) string {
 	return ""
 }
 
-// Cause puts the error of an attempt into words. Its detail follows in brackets. What is no
-// failure that the server knows is shown as it is.
+// Cause puts the error of an attempt into words, with the detail in brackets. An error that the
+// server does not know is returned unchanged.
 func (c *Catalogue) Cause(err string) string {
 	name, detail, _ := strings.Cut(err, ": ")
 	key := "cause." + name
@@ -92,8 +92,8 @@ func (c *Catalogue) ReasonOf(f *apitypes.LastFailure) string {
 	return c.Get(fmt.Sprint("outcome.", f.Outcome))
 }
 
-// Advice says what the receiver's owner can do about a failed request; empty: nobody knows,
-// or there was none.
+// Advice says what the owner of the receiver can do about a failed request; empty: there is no
+// advice, or no failed request.
 func (c *Catalogue) Advice(f *apitypes.LastFailure) string {
 	if f == nil {
 		return ""
@@ -104,7 +104,7 @@ func (c *Catalogue) Advice(f *apitypes.LastFailure) string {
 	return ""
 }
 
-// adviceOf returns what the advice about a failed request depends on.
+// adviceOf returns the key of the advice about a failed request.
 func adviceOf(f *apitypes.LastFailure) string {
 	cause, _, _ := strings.Cut(fmt.Sprint(Deref(f.Error)), ":")
 	code := 0
@@ -129,8 +129,8 @@ func adviceOf(f *apitypes.LastFailure) string {
 	return "receiver_refuses"
 }
 
-// Detail returns the text problem.CODE, or what the API said if there is none. The text
-// about a receiver that did not agree has what the API said, which only the receiver knows.
+// Detail returns the text problem.CODE; if there is none, the text of the API. If a receiver did
+// not agree, the text also has the detail of the API, which only the receiver knows.
 func (c *Catalogue) Detail(problem *client.Error) string {
 	if key := "problem." + problem.Code; c.Has(key) {
 		return c.Get(key, "detail", problem.Detail)
@@ -141,8 +141,8 @@ func (c *Catalogue) Detail(problem *client.Error) string {
 // Element matches the position of an element in the name of a field.
 var Element = regexp.MustCompile(`\[\d+\]`)
 
-// Reason returns the text fault.FIELD.CODE of a fault, else fault.CODE. What the API said is
-// English; only a code that the catalogue does not know leaves no other choice.
+// Reason returns the text fault.FIELD.CODE of a fault, else fault.CODE, else the text of the API,
+// which is English.
 func (c *Catalogue) Reason(f apitypes.Fault) string {
 	var limits []any
 	if f.Min != nil && f.Max != nil {
@@ -169,9 +169,9 @@ func (c *Catalogue) Reason(f apitypes.Fault) string {
 	return c.Get(key, limits...)
 }
 
-// Label returns what forms call a field of the API: the text field.NAME, else that of the
-// option or the filter of the name, else the name. An element of a list is named by its
-// list, and a part of an option by the option and the part.
+// Label returns the label of a field of the API: the text field.NAME, else the label of the
+// option or filter with this name, else the name. An element of a list has the label of its list.
+// A part of an option has the labels of the option and of the part.
 func (c *Catalogue) Label(field string) string {
 	name := Element.ReplaceAllString(field, "")
 	above, _, nested := strings.Cut(name, ".")

@@ -1,5 +1,4 @@
-// Package access has the pages about who may see the pages: logins, API keys, sessions, and what a person
-// prefers.
+// Package access has the pages about logins, API keys, sessions, and the preferences of a person.
 package access
 
 import (
@@ -15,8 +14,8 @@ import (
 //go:embed *.html
 var templates embed.FS
 
-// Feature returns the pages about who may see the pages: logins, API keys, sessions, and what a person prefers.
-// nil: there is no identity provider.
+// Feature returns the pages about logins, API keys, sessions, and the preferences of a person. A
+// nil identity means that there is no identity provider.
 func Feature(identity Identity) page.Feature {
 	l := logins{identity}
 	public := page.Routes{
@@ -48,7 +47,7 @@ func Feature(identity Identity) page.Feature {
 	}
 }
 
-// logins are the pages by which operators log in.
+// logins has the handlers of the pages with which operators log in.
 type logins struct{ identity Identity }
 
 // secure returns the handler of a page that refuses a login by plain HTTP.
@@ -66,17 +65,17 @@ type loginPage struct {
 	Next string // path to go to afterwards
 	// Provider is true if an identity provider logs people in, too.
 	Provider bool
-	// Refused is true if the identity provider gave the person no session.
+	// Refused is true if the identity provider returned and no session was made.
 	Refused bool
 	Fault   string // key of the text that says what was wrong; empty: nothing was
 }
 
-// show shows the form for an API key.
+// show shows the login form for an API key.
 func (l logins) show(v *page.Visit) error {
 	return v.Show(page.View{Name: "login", Data: loginPage{Next: next(v), Provider: l.identity != nil}})
 }
 
-// withKey makes a session of an API key. The form is shown again if the key is wrong.
+// withKey makes a session from an API key. If the key is wrong, it shows the form again.
 func (l logins) withKey(v *page.Visit) error {
 	token, s, err := v.Site.Sessions.Login(v.Context, strings.TrimSpace(v.Form("key")), v.Remote())
 	if err != nil {
@@ -85,7 +84,7 @@ func (l logins) withKey(v *page.Visit) error {
 	return v.LogIn(token, s, next(v))
 }
 
-// refuse shows the login again, with what was wrong.
+// refuse shows the login form again, with the reason.
 func (l logins) refuse(v *page.Visit, err error, p loginPage) error {
 	status := http.StatusForbidden
 	switch {
@@ -102,7 +101,7 @@ func (l logins) refuse(v *page.Visit, err error, p loginPage) error {
 	return v.Show(page.View{Name: "login", Status: status, Data: p})
 }
 
-// next returns the path of the parameter next, the page to go to after the login.
+// next returns the path to go to after the login, from the parameter next.
 func next(v *page.Visit) string { return page.PathOr(page.Operators.Base(), v.Param("next")) }
 
 // logout ends the session of the audience that the form names.
@@ -124,8 +123,8 @@ func logout(v *page.Visit) error {
 	return v.Redirect("/login")
 }
 
-// showEntry shows a button that uses up the code of a portal link. The link itself
-// uses up nothing, because mail scanners open links.
+// showEntry shows a button that redeems the code of a portal link. Opening the link does not
+// redeem the code, because mail scanners open links.
 func showEntry(v *page.Visit) error {
 	s, err := v.Site.Sessions.Entry(v.Context, v.Request.PathValue("code"))
 	if err != nil {
@@ -146,8 +145,8 @@ func enter(v *page.Visit) error {
 	return v.LogIn(token, s, page.Customers.Base())
 }
 
-// refuseEntry says that a link is used or expired. If this browser has a session of the
-// portal, the page leads to it.
+// refuseEntry shows that a link is used or expired. If this browser has a portal session, the
+// page links to the portal.
 func refuseEntry(v *page.Visit, err error) error {
 	if !errors.Is(err, postrider.ErrNotFound) {
 		return err

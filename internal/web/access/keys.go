@@ -17,7 +17,7 @@ func listKeys(v *page.Visit) error {
 	return page.ShowList(v, page.View{Name: "api_keys", Filters: f, Commands: []string{v.Command("keys list")}}, keys, err)
 }
 
-// keyForm is the form of a new API key. Its fields are what the person typed.
+// keyForm is the form of a new API key, with the values that the person typed.
 type keyForm struct {
 	Name, Account, Expires string
 	Scopes                 []string // that are chosen
@@ -25,8 +25,8 @@ type keyForm struct {
 	Faults                 map[string]string
 }
 
-// keyPresets are scopes that a link of the form ticks. Without one nothing is ticked: a person
-// who adds a scope must not give away one that they did not see.
+// keyPresets has the scopes that a link to the form preselects. Without a preset no scope is
+// selected, so that a person never gives away a scope that they did not see.
 var keyPresets = map[string][]string{
 	"read":    {string(postrider.ScopeWebhooksRead)},
 	"support": {string(postrider.ScopeWebhooksRead), string(postrider.ScopeWebhooksOperate)},
@@ -40,7 +40,7 @@ func newKey(v *page.Visit) error {
 	}, Commands: []string{"keys create"}})
 }
 
-// createKey creates an API key, and shows its text, once.
+// createKey creates an API key, and shows its text once.
 func createKey(v *page.Visit) error {
 	form := keyForm{Name: v.Form("name"), Account: v.Form("account"), Expires: v.Form("expires_at"), All: page.Words(postrider.Scopes)}
 	form.Scopes = v.Posted["scopes"]

@@ -4,15 +4,15 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// showPreferences shows only the form, for those who load the page again.
+// showPreferences shows the form on a page of its own, for people who reload a refused form.
 func showPreferences(v *page.Visit) error {
 	p := page.PreferencesOf(v)
 	p.Back = v.Base
 	return v.Show(page.View{Name: "preferences", Data: p})
 }
 
-// setPreferences keeps the language and the time zone in cookies of their own, so
-// that they outlive the session. If the zone is unknown, it keeps neither.
+// setPreferences stores the language and the time zone in cookies of their own, so that they
+// outlive the session. If the zone is unknown, it stores neither.
 func setPreferences(v *page.Visit) error {
 	zone, err := page.LoadZone(v.Form("zone"))
 	if err != nil {

@@ -28,7 +28,7 @@ func Feature() page.Feature {
 			"GET /accounts/{account}":              ofAccount(showAccount),
 			"POST /accounts/{account}":             ofAccount(changeAccount),
 			"POST /accounts/{account}/portal-link": ofAccount(makePortalLink),
-			"GET /accounts/{account}/portal-link":  ofAccount(showAccount), // a link that was shown is loaded again
+			"GET /accounts/{account}/portal-link":  ofAccount(showAccount), // for people who reload the page of a new link
 			"POST /accounts/{account}/quotas":      ofAccount(changeQuotas),
 			"POST /accounts/{account}/retention":   ofAccount(changeRetention),
 			"GET /accounts/{account}/delete":       ofAccount(confirmDeleteAccount),
@@ -43,7 +43,7 @@ func listAccounts(v *page.Visit) error {
 	return page.ShowList(v, page.View{Name: "accounts", Commands: []string{"accounts list"}}, found, err)
 }
 
-// accountForm is the form of an account. Its fields are what the person typed.
+// accountForm is the form of an account, with the values that the person typed.
 type accountForm struct {
 	Name, UID string
 	Limits    map[string]string // of the form of quotas; nil: it was not sent
@@ -85,13 +85,13 @@ func createAccount(v *page.Visit) error {
 	return v.Done(v.Path("accounts", a.ID), page.Flash{Text: v.T("account.done.create")})
 }
 
-// showAccount shows one account, by its id or uid, with its numbers, its newest endpoints and
-// what died.
+// showAccount shows one account, found by its id or uid, with its numbers, its newest endpoints
+// and its dead letters.
 func showAccount(v *page.Visit, a apitypes.Account) error {
 	return formOf(v, a).show(v, a)
 }
 
-// ofAccount returns the handler of a page of the account in the path, by its id or uid.
+// ofAccount returns the handler of a page about the account in the path, found by its id or uid.
 func ofAccount(handle func(*page.Visit, apitypes.Account) error) func(*page.Visit) error {
 	return func(v *page.Visit) error {
 		a, err := v.API.Account(v.Context, v.Request.PathValue("account"))
@@ -169,7 +169,7 @@ func changeAccount(v *page.Visit, a apitypes.Account) error {
 	return v.Done(v.Path("accounts", a.ID), page.Flash{Text: v.T("account.done.change")})
 }
 
-// confirmDeleteAccount asks whether the account shall be deleted, and says what that does.
+// confirmDeleteAccount asks whether to delete the account, and says what follows.
 func confirmDeleteAccount(v *page.Visit, a apitypes.Account) error {
 	return v.Show(page.View{Name: "accounts-delete", Data: a, Commands: []string{"accounts delete " + a.ID.String()}})
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// portalLink is the panel with which an operator opens the portal of an account, as its
-// customer sees it.
+// portalLink is the panel with which an operator opens the portal of an account.
 type portalLink struct {
-	May    []linkCapability       // that the operator can give
-	Made   apitypes.PortalSession // zero: none was made
-	Fault  string                 // why none was made; empty: nothing was refused
+	May    []linkCapability       // capabilities that the operator may give
+	Made   apitypes.PortalSession // the link that was made; zero: none
+	Fault  string                 // why no link was made; empty: nothing was refused
 	Action string                 // path of the form
 }
 
@@ -34,8 +33,8 @@ var capabilityScopes = []struct {
 	{apitypes.CapabilitySecrets, postrider.ScopeSecretsRead},
 }
 
-// portalLinkOf returns the panel for an account, with the capabilities that the person has
-// and, in the response to the form, those that were chosen.
+// portalLinkOf returns the panel for an account, with the capabilities of the person. In the
+// response to the form, it also has the chosen capabilities.
 func portalLinkOf(v *page.Visit, account apitypes.Account) portalLink {
 	l := portalLink{Action: v.Path("accounts", account.ID, "portal-link")}
 	for _, c := range capabilityScopes {
@@ -47,8 +46,8 @@ func portalLinkOf(v *page.Visit, account apitypes.Account) portalLink {
 	return l
 }
 
-// makePortalLink makes a one-time link to the portal of an account, and shows it on the
-// page of the account. It is in no URL and in no cookie.
+// makePortalLink makes a one-time link to the portal of an account, and shows the link on the
+// page of the account. The link is never in a URL or a cookie of this page.
 func makePortalLink(v *page.Visit, a apitypes.Account) error {
 	wanted := []apitypes.Capability{apitypes.CapabilityView}
 	form := formOf(v, a)

@@ -8,17 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// quotaRow is a limit of an account, as its page shows it and as its form has it.
+// quotaRow is a limit of an account, for the page and for its form.
 type quotaRow struct {
 	Name  string // of the field
 	Holds *int64 // nil: no limit
 	Used  string // empty: nothing is counted
-	Typed string // what the form has; empty: the default of the server
+	Typed string // value in the form; empty: the default of the server
 	Fault string
 }
 
-// quotaFields are the limits in the order of the page: each in the limits of a response, and in
-// a change.
+// quotaFields has the limits in the order of the page, with the field of each limit in a response
+// and in a change.
 var quotaFields = []struct {
 	name string
 	of   func(*apitypes.QuotaLimits) *int64
@@ -31,8 +31,8 @@ var quotaFields = []struct {
 	{"backlog", func(l *apitypes.QuotaLimits) *int64 { return l.Backlog }, func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.Backlog }},
 }
 
-// quotas returns the limits of an account. typed is what a person has sent; nil: the form shows
-// what is set.
+// quotas returns the limits of an account. typed has the values of a form that was sent; nil: the
+// form shows the stored values.
 func quotas(v *page.Visit, a apitypes.Account, typed, faults map[string]string) ([]quotaRow, error) {
 	q, err := v.API.AccountQuotas(v.Context, a.ID.String())
 	if err != nil {
@@ -57,7 +57,7 @@ func quotas(v *page.Visit, a apitypes.Account, typed, faults map[string]string) 
 	return rows, nil
 }
 
-// changeQuotas changes the limits of an account. An empty field is the default of the server.
+// changeQuotas changes the limits of an account. An empty field means the default of the server.
 func changeQuotas(v *page.Visit, a apitypes.Account) error {
 	form := formOf(v, a)
 	form.Limits, form.Faults = map[string]string{}, map[string]string{}

@@ -8,12 +8,11 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// retentionRow is what an account keeps for a shorter time than the server, as its page shows it
-// and as its form has it.
+// retentionRow is a retention that an account may shorten, for the page and for its form.
 type retentionRow struct {
 	Name  string // of the field
-	Days  int    // 0: as long as the server keeps it
-	Typed string // what the form has; empty: the server's time
+	Days  int    // 0: as long as the server keeps the rows
+	Typed string // value in the form; empty: the server's time
 	Fault string
 }
 
@@ -28,7 +27,7 @@ var retentionFields = []struct {
 	{"keep_idempotency_keys_days", func(r *apitypes.Retention) *apitypes.Optional[int] { return &r.KeepIdempotencyKeysDays }},
 }
 
-// retention returns the rows of an account. form has what a person has sent, if it was this form.
+// retention returns the rows of an account. If the person sent this form, form has its values.
 func retention(a apitypes.Account, form accountForm) (rows []retentionRow) {
 	for _, f := range retentionFields {
 		row := retentionRow{Name: f.name, Days: f.of(&a.Retention).Value(), Typed: form.Days[f.name], Fault: form.Faults[f.name]}
@@ -40,7 +39,7 @@ func retention(a apitypes.Account, form accountForm) (rows []retentionRow) {
 	return rows
 }
 
-// changeRetention changes how long what belongs to an account is kept. An empty field is the
+// changeRetention changes how long the rows of an account are kept. An empty field means the
 // server's time.
 func changeRetention(v *page.Visit, a apitypes.Account) error {
 	form := formOf(v, a)

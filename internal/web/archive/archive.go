@@ -36,8 +36,8 @@ func Feature() page.Feature {
 	}
 }
 
-// dayFilter returns a filter by a day, and the day. Zero: no filter. A day that cannot be read
-// is no filter.
+// dayFilter returns a filter by a day, and the day. Zero: the field is empty or cannot be read,
+// so there is no filter.
 func dayFilter(v *page.Visit, name string) (page.Filter, time.Time) {
 	f := page.Filter{Name: name, Kind: "date"}
 	day, err := time.Parse(time.DateOnly, v.Query(name))
@@ -76,7 +76,7 @@ func listParts(v *page.Visit) error {
 	return v.Show(shown)
 }
 
-// isProblem reports whether the API has answered with the code.
+// isProblem reports whether err is a response of the API with the code.
 func isProblem(err error, code string) bool {
 	problem, ok := errors.AsType[*client.Error](err)
 	return ok && problem.Code == code
@@ -93,7 +93,7 @@ func showPart(v *page.Visit) error {
 	}})
 }
 
-// restoreForm is the form that copies records back. Its fields are what the person typed.
+// restoreForm is the form that copies records back, with the values that the person typed.
 type restoreForm struct {
 	Event, Account, From, To string
 	Faults                   map[string]string
@@ -116,8 +116,8 @@ type recordRow struct {
 // recordField is a field of a record.
 type recordField struct {
 	Name, Text string
-	Long       bool // it was bytes
-	Cut        bool // it is the beginning
+	Long       bool // the field has bytes
+	Cut        bool // the text is only the beginning
 }
 
 // listRestored shows the records that were restored, by id.
@@ -147,10 +147,10 @@ func showRestored(v *page.Visit, form restoreForm) error {
 	return v.Show(p)
 }
 
-// bytesFields are the fields of records that have bytes, as base64.
+// bytesFields are the fields of records that hold bytes, as base64.
 var bytesFields = []string{"data", "request_head", "response_head", "response_body"}
 
-// fieldsOf returns the fields of a record as texts, those with bytes at the end.
+// fieldsOf returns the fields of a record as texts. Fields that hold bytes come last.
 func fieldsOf(record json.RawMessage) (fields []recordField) {
 	var parsed map[string]json.RawMessage
 	if err := json.Unmarshal(record, &parsed); err != nil {
@@ -183,7 +183,7 @@ func fieldsOf(record json.RawMessage) (fields []recordField) {
 	return fields
 }
 
-// restore copies records back: what one step of a restore finds.
+// restore copies the records back that one step of a restore finds.
 func restore(v *page.Visit) error {
 	form := restoreForm{Event: v.Form("event"), Account: v.Form("account"), From: v.Form("from"), To: v.Form("to")}
 	did, err := v.API.RestoreArchive(v.Context, apitypes.ArchiveRestore{Event: form.Event, Account: form.Account, From: form.From, To: form.To})

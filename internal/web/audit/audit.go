@@ -21,7 +21,7 @@ func Feature() page.Feature {
 	return page.Feature{Templates: templates, Operators: page.Routes{"GET /audit": listAudit}}
 }
 
-// auditRow is an entry of the audit log with the path of its object; empty: there is no
+// auditRow is an entry of the audit log with the path of its object's page; empty: there is no
 // page.
 type auditRow struct {
 	apitypes.AuditEntry

@@ -26,8 +26,8 @@ func listDeadLetterGroups(v *page.Visit) error {
 	return page.ShowList(v, page.View{Name: "dead_letters", Filters: f, Commands: []string{command}}, rows, err)
 }
 
-// listDeadLetters shows dead letters one by one, newest first: the unresolved, or all. The
-// parameter resolved means what it means to the API.
+// listDeadLetters shows dead letters one by one, newest first: the unresolved ones, or all. The
+// parameter resolved has the same meaning as in the API.
 func listDeadLetters(v *page.Visit) error {
 	endpoint, endpointID, err := v.EndpointFilter()
 	span, fromTime, toTime := v.SpanFilter()
@@ -51,7 +51,7 @@ func listDeadLetters(v *page.Visit) error {
 	return page.ShowList(v, page.View{Name: "dead_letters-all", Filters: f, Commands: []string{command}}, letters, err)
 }
 
-// selected returns the deliveries that a form names, each once.
+// selected returns the ids of the deliveries in a form, without duplicates.
 func selected(v *page.Visit) (ids []postrider.DeliveryID, err error) {
 	texts := v.Posted["delivery"]
 	if len(texts) > page.Size {
@@ -67,10 +67,9 @@ func selected(v *page.Visit) (ids []postrider.DeliveryID, err error) {
 	return ids, nil
 }
 
-// resolveSelected returns the handler of a form that replays or discards the dead letters
-// that a person has selected on a page of the list. One that has changed since the page was
-// loaded is left out, and the person learns why. The replays are new deliveries, to which
-// the next page links.
+// resolveSelected returns the handler of a form that replays or discards the dead letters that a
+// person selected in the list. It skips a dead letter that has changed since the page was loaded,
+// and tells the person why. Replays are new deliveries; the next page links to them.
 func resolveSelected(verb string) func(*page.Visit) error {
 	return func(v *page.Visit) error {
 		selected, err := selected(v)
@@ -112,9 +111,9 @@ func resolveSelected(verb string) func(*page.Visit) error {
 	}
 }
 
-// cancelReplays takes back what resolveSelected replayed, as far as that is possible: it
-// cancels the replays that are pending. The dead letters stay replayed, so the person learns
-// where to replay them again.
+// cancelReplays undoes the replays of resolveSelected as far as possible: it cancels the replays
+// that are still pending. The dead letters stay replayed, so the flash says where to replay them
+// again.
 func cancelReplays(v *page.Visit) error {
 	made, err := selected(v)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package deliveries has the pages of deliveries and of dead letters: where a delivery is and why, its attempts,
-// and the forms that replay, cancel, retry or discard it.
+// Package deliveries has the pages of deliveries and of dead letters: the state of a delivery
+// with its reason, its attempts, and the forms that replay, cancel, retry or discard the
+// delivery.
 package deliveries
 
 import (
@@ -21,8 +22,8 @@ import (
 //go:embed *.html
 var templates embed.FS
 
-// Feature returns the pages of deliveries and of dead letters. One dead letter is shown on the page of its
-// delivery.
+// Feature returns the pages of deliveries and of dead letters. The page of a delivery also shows
+// its dead letter.
 func Feature() page.Feature {
 	return page.Feature{
 		Templates: templates,
@@ -80,8 +81,8 @@ type deliveryPage struct {
 	Why        text.Explained
 }
 
-// showDelivery shows where one delivery is and why, and its attempts. The attempt that the
-// parameter attempt names is shown whole, else the last one of the page.
+// showDelivery shows the state of one delivery with its reason, and its attempts. One attempt is
+// shown whole: the attempt in the parameter attempt, otherwise the last one of the page.
 func showDelivery(v *page.Visit, id postrider.DeliveryID) error {
 	d, err := v.API.Delivery(v.Context, id)
 	if err != nil {
@@ -161,8 +162,8 @@ func replayDelivery(v *page.Visit, id postrider.DeliveryID) error {
 	})
 }
 
-// changeDelivery returns the handler of a form that cancels, retries or releases a delivery. If the
-// delivery has changed since the page was loaded, its page says what it is now.
+// changeDelivery returns the handler of a form that cancels, retries or releases a delivery. If
+// the delivery has changed since the page was loaded, the page shows its current state.
 func changeDelivery(verb string) func(*page.Visit, postrider.DeliveryID) error {
 	return func(v *page.Visit, id postrider.DeliveryID) error {
 		var err error

@@ -26,8 +26,8 @@ type endpointPage struct {
 	Skipped    int64            // deliveries of the last hour
 }
 
-// showEndpoint shows how one endpoint is, and what it got last. A deleted endpoint
-// has its facts and its history alone.
+// showEndpoint shows the state of one endpoint and its newest deliveries. For a deleted endpoint
+// it shows only its fields and its history.
 func showEndpoint(v *page.Visit) error {
 	e, err := v.Endpoint()
 	if err != nil {
@@ -51,7 +51,7 @@ func showEndpoint(v *page.Visit) error {
 	}})
 }
 
-// fill adds what an endpoint has that is not deleted.
+// fill adds the data that only endpoints have which are not deleted.
 func (p *endpointPage) fill(v *page.Visit) (err error) {
 	if p.Circuit, err = v.API.Circuit(v.Context, p.Endpoint.ID); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (p *endpointPage) fill(v *page.Visit) (err error) {
 	return nil
 }
 
-// skippedLately returns how many deliveries of the last hour were skipped. It asks only if the
-// longer range of the charts has some.
+// skippedLately returns how many deliveries of the last hour were skipped. It asks the API only
+// if deliveries were skipped in the longer range of the charts.
 func skippedLately(v *page.Visit, p *endpointPage) (int64, error) {
 	all := p.Traffic.Stats.Total.Deliveries.Skipped
 	if all == 0 || p.Traffic.Range == traffic.TrafficRanges[0].Name {
@@ -94,8 +94,8 @@ func skippedLately(v *page.Visit, p *endpointPage) (int64, error) {
 	return stats.Total.Deliveries.Skipped, err
 }
 
-// statusForms are the forms that change the status of an endpoint, with the one that
-// takes each back.
+// statusForms has the forms that change the status of an endpoint, each with the form that undoes
+// it.
 var statusForms = map[string]struct {
 	undo   string
 	change func(*page.Visit, postrider.EndpointID) (apitypes.Endpoint, error)
@@ -125,9 +125,9 @@ func changeStatus(verb string) func(*page.Visit, postrider.EndpointID) error {
 	}
 }
 
-// setCircuit sets the circuit of an endpoint by hand. Open and closed take each other
-// back; a probe cannot be taken back. The API opens a closed circuit to probe it, which a
-// person who saw it open does not want: it may have closed since.
+// setCircuit sets the circuit of an endpoint by hand. Opening and closing undo each other; a
+// probe cannot be undone. setCircuit asks for a probe only while the circuit is open. Otherwise
+// the API would open a circuit that has closed since the person saw it.
 func setCircuit(v *page.Visit, id postrider.EndpointID) error {
 	to, next := postrider.CircuitStatus(v.Form("value")), v.Path("endpoints", id)
 	if v.Form("back") != "" {
@@ -171,7 +171,7 @@ func verifyEndpoint(v *page.Visit, id postrider.EndpointID) error {
 	return v.DoneUnless(err, v.Path("endpoints", id), page.Flash{Text: v.T("endpoint.done.verify")})
 }
 
-// confirmDelete asks whether the endpoint shall be deleted, and says what that does.
+// confirmDelete asks whether to delete the endpoint, and says what follows.
 func confirmDelete(v *page.Visit, e apitypes.Endpoint) error {
 	return v.Show(page.View{Name: "endpoints-delete", Data: e, Commands: []string{"endpoints delete " + e.ID.String()}})
 }

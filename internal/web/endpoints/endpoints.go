@@ -1,5 +1,6 @@
-// Package endpoints has the pages of endpoints: the list, and for one endpoint what it is sent now and why its
-// deliveries wait, its circuit, its secrets, test events, and the replay of what it has missed.
+// Package endpoints has the pages of endpoints. The list shows all endpoints. The pages of one
+// endpoint show what is sent now and why deliveries wait, its circuit, its secrets, test events,
+// and a replay of the events that it missed.
 package endpoints
 
 import (
@@ -13,7 +14,7 @@ import (
 //go:embed *.html
 var templates embed.FS
 
-// Feature returns the pages of endpoints: the list, and what one endpoint is sent, has missed and signs with.
+// Feature returns the pages of endpoints.
 func Feature() page.Feature {
 	return page.Feature{
 		Templates: templates,
@@ -22,7 +23,7 @@ func Feature() page.Feature {
 			"GET /endpoints/{endpoint}":                          showEndpoint,
 			"GET /endpoints/{endpoint}/secrets":                  page.OfEndpoint(showSecrets),
 			"POST /endpoints/{endpoint}/secrets":                 page.OfEndpoint(revealSecret),
-			"GET /endpoints/{endpoint}/secrets/rotate":           page.OfEndpoint(showSecrets), // a refused form is loaded again
+			"GET /endpoints/{endpoint}/secrets/rotate":           page.OfEndpoint(showSecrets), // for people who reload a refused form
 			"POST /endpoints/{endpoint}/secrets/rotate":          page.OfEndpoint(rotateSecret),
 			"POST /endpoints/{endpoint}/secrets/{secret}/revoke": page.OfEndpoint(revokeSecret),
 			"POST /endpoints/{endpoint}/pause":                   page.OfID("endpoint", changeStatus("pause")),
@@ -42,12 +43,12 @@ func Feature() page.Feature {
 	}
 }
 
-// failing is the choice of the health that selects endpoints by their streak of failures,
-// whatever their health is, which follows hours later. A row that is failing does not say
-// that it is healthy, so the choice of the healthy leaves these out.
+// failing is a choice of the filter by health. It selects endpoints whose last attempts failed in
+// a row. Their stored health changes only hours later, so they may be healthy by it. A row of a
+// failing endpoint does not say healthy, so the choice healthy leaves these endpoints out.
 const failing = "failing"
 
-// listEndpoints shows the endpoints, newest first, and how each fares.
+// listEndpoints shows the endpoints with their states, newest first.
 func listEndpoints(v *page.Visit) error {
 	f := page.Filters{
 		v.Choice("status", "status", "enabled", "paused", "disabled"),

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// missedPage is the data of the page that replays what an endpoint has missed: a form
-// for the time and the pace, then the number, then the button.
+// missedPage is the data of the page that replays the events that an endpoint missed. The page
+// has a form for the time and the pace, then shows the number of deliveries, then a button.
 type missedPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
@@ -19,19 +19,19 @@ type missedPage struct {
 	Pace     int       // deliveries in a second
 	Paces    []int
 	Count    *apitypes.ReplayCount // nil: not counted yet
-	Took     time.Duration         // that the replay takes at least
+	Took     time.Duration         // the least time that the replay takes
 	Fault    string
 }
 
-// missedPaces are the paces to choose from. A receiver that was down is easily brought
-// down again, so the first is slow.
+// missedPaces are the paces to choose from. The first is slow, because a receiver that was down
+// easily goes down again.
 var missedPaces = []int{10, 50, 100, 500}
 
 // missedStatuses are the statuses of the deliveries that never reached the receiver.
 var missedStatuses = []postrider.Status{postrider.Dead, postrider.Cancelled, postrider.Skipped}
 
-// missedOf returns the page with what the person chose, and the replay that it means. A
-// time that is left out is a day ago.
+// missedOf returns the page with the choices of the person, and the replay for these choices. If
+// the time is left out, it is a day ago.
 func missedOf(v *page.Visit, e apitypes.Endpoint) (missedPage, apitypes.ReplayCreate) {
 	p := missedPage{Endpoint: e, Tab: "missed", Pace: missedPaces[0], Paces: missedPaces}
 	if n, err := strconv.Atoi(v.Param("pace")); err == nil {
@@ -57,7 +57,7 @@ func missedOf(v *page.Visit, e apitypes.Endpoint) (missedPage, apitypes.ReplayCr
 	}
 }
 
-// showMissed shows the form. When a time is chosen, it counts.
+// showMissed shows the form. If a time is chosen, it also counts the deliveries.
 func showMissed(v *page.Visit, e apitypes.Endpoint) error {
 	p, replay := missedOf(v, e)
 	if v.Query("from") == "" || p.Fault != "" {
@@ -77,13 +77,13 @@ func showMissed(v *page.Visit, e apitypes.Endpoint) error {
 
 func (p missedPage) show(v *page.Visit) error {
 	command := "replays create --missed --dry-run --endpoint " + p.Endpoint.ID.String() + " --per-second " + strconv.Itoa(p.Pace)
-	if !p.since.IsZero() { // not as it was typed: a link could put a command of its author there
+	if !p.since.IsZero() { // formatted here, since typed text of a link could be a command of its author
 		command += " --from " + p.since.UTC().Format(time.RFC3339)
 	}
 	return v.Show(page.View{Name: "endpoints-missed", Title: page.Where(v, p.Endpoint), Data: p, Refused: p.Fault != "", Commands: []string{command}})
 }
 
-// replayMissed starts the replay, and leads to its progress.
+// replayMissed starts the replay, and redirects to its progress.
 func replayMissed(v *page.Visit, e apitypes.Endpoint) error {
 	p, replay := missedOf(v, e)
 	if p.Fault != "" {

@@ -15,7 +15,7 @@ type secretsPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
 	Secrets  []apitypes.SecretState
-	Shown    apitypes.Secret // the one that the person asked for; zero: none
+	Shown    apitypes.Secret // the secret that the person asked to see; zero: none
 	Faults   map[string]string
 	Overlap  string        // as the person typed it
 	KeyType  string        // that the person chose
@@ -24,8 +24,8 @@ type secretsPage struct {
 	Until    time.Time     // with Confirm: its end; zero: it is 0
 }
 
-// OverlapEnds returns when the last of the secrets that a rotation has replaced stops
-// signing; zero: only one secret signs.
+// OverlapEnds returns the time at which the last replaced secret stops signing. Zero: only one
+// secret signs.
 func (p secretsPage) OverlapEnds() (end time.Time) {
 	for _, s := range p.Secrets {
 		if at := page.Instant(s.ExpiresAt); at.After(end) {
@@ -35,8 +35,8 @@ func (p secretsPage) OverlapEnds() (end time.Time) {
 	return end
 }
 
-// showSecrets lists the secrets of an endpoint without their texts. To see one is a form,
-// since the audit notes who saw it.
+// showSecrets lists the secrets of an endpoint without their texts. A person sees a text with a
+// form (POST), because the audit log records who saw it.
 func showSecrets(v *page.Visit, e apitypes.Endpoint) error {
 	return secretsPage{Endpoint: e}.show(v)
 }
@@ -55,8 +55,8 @@ func (p secretsPage) show(v *page.Visit) (err error) {
 	}})
 }
 
-// revealSecret shows one secret of an endpoint, in the list. The page without it has the
-// same URL.
+// revealSecret shows the list with the text of one secret. A GET of the same URL shows the list
+// without the text.
 func revealSecret(v *page.Visit, e apitypes.Endpoint) error {
 	id, err := postrider.ParseID[postrider.SecretID](v.Form("secret"))
 	if err != nil {
@@ -69,8 +69,8 @@ func revealSecret(v *page.Visit, e apitypes.Endpoint) error {
 	return secretsPage{Endpoint: e, Shown: shown}.show(v)
 }
 
-// rotateSecret gives an endpoint a new secret. What is wrong with the overlap is said before
-// the person is asked whether to rotate.
+// rotateSecret gives an endpoint a new secret. It checks the overlap before it asks the person
+// whether to rotate.
 func rotateSecret(v *page.Visit, e apitypes.Endpoint) error {
 	p := secretsPage{Endpoint: e, Overlap: v.Form("overlap_ms"), KeyType: v.Form("key_type")}
 	overlap, err := text.ParseDuration(p.Overlap)

@@ -12,22 +12,23 @@ import (
 	"github.com/postrider/postrider/internal/web/text"
 )
 
-// notice is what the page of an endpoint says at its top: what is so, since when, what
+// notice is a message at the top of the page of an endpoint: the state, its beginning, what
 // happens next, and what to do.
 type notice struct {
 	Tone  string    // good, warn or bad
-	Text  string    // what is so
-	Since time.Time // zero: nobody knows, or it is of no use
+	Text  string    // the state in words
+	Since time.Time // beginning of the state; zero: unknown, or of no use
 	Next  time.Time // when the next request may leave; zero: the text says it, or nobody knows
 	Probe bool      // that request is a probe
 	Todo  string    // empty: nothing has to be done
-	// Failure is the last failed request, where it is the reason; nil: it is not, or none is known.
+	// Failure is the last failed request if it is the reason for the state; nil: it is not, or
+	// unknown.
 	Failure *apitypes.LastFailure
-	// Link is the path of the page to go on with, and LinkText its name; empty: none.
+	// Link is the path of the next page to open, and LinkText its name; empty: there is none.
 	Link, LinkText string
 }
 
-// sending says what an endpoint is sent now, and why its deliveries wait.
+// sending says what is sent to an endpoint now, and why its deliveries wait.
 type sending struct {
 	notice
 
@@ -35,8 +36,8 @@ type sending struct {
 	Now  apitypes.StatsNow // what waits
 }
 
-// sendingOf returns what the endpoint is sent now. The first cause that stops or slows it
-// is named.
+// sendingOf returns what is sent to the endpoint now. It names the first cause that stops or
+// slows the endpoint.
 func sendingOf(v *page.Visit, p *endpointPage) sending {
 	e, c, now := p.Endpoint, p.Circuit, p.Traffic.Stats.Now
 	s := sending{notice: notice{Tone: "warn"}, Pace: c.Pace, Now: now}
@@ -77,7 +78,7 @@ func sendingOf(v *page.Visit, p *endpointPage) sending {
 	return saySent(v, s, "sent")
 }
 
-// saySent sets the text of a key, and what to do then.
+// saySent sets the text "sending."+key, and the text that says what to do.
 func saySent(v *page.Visit, s sending, key string, args ...any) sending {
 	s.Text = v.T("sending."+key, args...)
 	if todo := "sending.todo." + key; v.Text.Has(todo) {
@@ -86,7 +87,7 @@ func saySent(v *page.Visit, s sending, key string, args ...any) sending {
 	return s
 }
 
-// sayFailing is saySent for an endpoint that fails: it also shows its last failure, with advice.
+// sayFailing is saySent for a failing endpoint. It also sets the last failure, with advice.
 func sayFailing(v *page.Visit, s sending, p *endpointPage, key string) sending {
 	s.Failure = p.Circuit.LastFailure
 	s = saySent(v, s, key)
@@ -94,7 +95,7 @@ func sayFailing(v *page.Visit, s sending, p *endpointPage, key string) sending {
 	return s
 }
 
-// stopped reports whether nothing is sent to the endpoint, and sets why.
+// stopped reports whether nothing is sent to the endpoint. If so, it sets the reason in s.
 func stopped(v *page.Visit, s *sending, p *endpointPage) bool {
 	e, c := p.Endpoint, p.Circuit
 	paced := c.Pace != nil && c.Pace.Reason != nil && *c.Pace.Reason == string(postrider.PaceRetryAfter)
@@ -122,7 +123,7 @@ func stopped(v *page.Visit, s *sending, p *endpointPage) bool {
 	case page.Instant(c.PacedUntil).After(v.Now):
 		s.Next = page.Instant(c.PacedUntil)
 		*s = saySent(v, *s, "retry_after")
-	case paced: // not stored yet
+	case paced: // the Retry-After may not be stored yet
 		*s = saySent(v, *s, "retry_after")
 	default:
 		return false
@@ -130,8 +131,8 @@ func stopped(v *page.Visit, s *sending, p *endpointPage) bool {
 	return true
 }
 
-// setProbe sets what a circuit that is not closed does to an endpoint, and returns the stage of
-// its next probe.
+// setProbe describes in s the effect of a circuit that is not closed. It returns the stage of the
+// next probe.
 func setProbe(v *page.Visit, s *sending, p *endpointPage) probeStage {
 	stage, c := probeStageOf(v, p), p.Circuit
 	s.Tone, s.Since, s.Next, s.Probe = "bad", page.Instant(c.OpenedAt), time.Time{}, true
@@ -141,7 +142,7 @@ func setProbe(v *page.Visit, s *sending, p *endpointPage) probeStage {
 	return stage
 }
 
-// probeStage is what becomes of the next probe of a circuit that is not closed.
+// probeStage is the stage of the next probe of a circuit that is not closed.
 type probeStage int
 
 // The stages.
@@ -150,14 +151,14 @@ const (
 	probeLater                      // the cooldown runs; a person can end it
 	probePaced                      // the receiver asked for time, so a probe that a person asks for waits as well
 	probeDue                        // the next delivery that is due is the probe
-	probeUnderWay                   // it is sent now
+	probeUnderWay                   // the probe is being sent
 )
 
 // sendingStages has the texts "sending." of the stages.
 var sendingStages = map[probeStage]string{probeLater: "open", probePaced: "open", probeDue: "probe_due", probeUnderWay: "half_open"}
 
-// probeStageOf returns the stage of the next probe of the endpoint. A half-open circuit whose
-// probe has not ended in time gets another one.
+// probeStageOf returns the stage of the endpoint's next probe. If the probe of a half-open
+// circuit has not ended in time, the circuit gets another probe.
 func probeStageOf(v *page.Visit, p *endpointPage) probeStage {
 	e, c := p.Endpoint, p.Circuit
 	over := !page.Instant(c.ProbeAt).After(v.Now)
@@ -174,14 +175,14 @@ func probeStageOf(v *page.Visit, p *endpointPage) probeStage {
 	return probeLater
 }
 
-// circuitFormsOf says which forms the panel of the circuit has, and what is said beside them.
+// circuitForms says which forms the panel of the circuit has, and which hint it shows.
 type circuitForms struct {
 	Open, Close, Probe bool
 	Hint               string // empty: none is needed
 }
 
-// circuitFormsOf returns the forms that change something now. A probe is sent from the
-// deliveries that are due, so a person can only ask for it to be sent earlier.
+// circuitFormsOf returns the forms that have an effect now. A probe is always a due delivery, so
+// a person can only ask for an earlier probe.
 func circuitFormsOf(v *page.Visit, p *endpointPage) circuitForms {
 	e, c := p.Endpoint, p.Circuit
 	closed := c.Status == postrider.CircuitClosed
@@ -215,16 +216,16 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// lastFailed reports whether the newest delivery that was attempted was not accepted. The
-// circuit knows only of failures that have lasted for a minute.
+// lastFailed reports whether the newest attempted delivery was not accepted. The stored circuit
+// knows a failure only after a minute.
 func lastFailed(newest []apitypes.Delivery) bool {
 	i := slices.IndexFunc(newest, func(d apitypes.Delivery) bool { return d.Attempts > 0 })
 	return i >= 0 && newest[i].Status != postrider.Delivered
 }
 
-// slowedBy returns the key of the text that says why an endpoint is sent less than its limit
-// although nothing stops it, with the text's arguments; empty: it is not. next is when the
-// next request may leave.
+// slowedBy returns the key of the text that says why an endpoint gets less than its limit, and
+// the arguments of the text; empty: nothing slows the endpoint. next is the time of the next
+// request.
 func slowedBy(pace apitypes.Pace, now apitypes.StatsNow, rate apitypes.Rate, next time.Time) (string, []any) {
 	reason := text.Deref(pace.Reason)
 	switch {
@@ -250,8 +251,8 @@ func (p *endpointPage) lastHealth() (last apitypes.EndpointHealth) {
 	return last
 }
 
-// noticesOf returns what the top of an endpoint's page says: what it is sent, whether it is
-// warned about, its unresolved dead letters, and what was skipped lately.
+// noticesOf returns the messages at the top of an endpoint's page: what is sent now, its warning,
+// its unresolved dead letters, and the deliveries that were skipped lately.
 func noticesOf(v *page.Visit, p *endpointPage) []notice {
 	all := []notice{p.Sending.notice}
 	if health := p.lastHealth(); health.Status == postrider.HealthWarned {

@@ -16,15 +16,15 @@ type testsPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
 	Types    []string
-	Type     string             // that was sent last, to choose it again
+	Type     string             // type of the last test event; preselected
 	Delivery *apitypes.Delivery // of the test event; nil: none was sent yet
 	Attempts []apitypes.Attempt // of the delivery, newest first
 	Why      text.Explained     // of the delivery, while it is pending
-	Probe    bool               // the circuit holds it, and a probe can be sent earlier
+	Probe    bool               // the circuit holds the delivery, and a probe can be sent earlier
 	Fault    string
 }
 
-// showTests shows the types of test events, and what became of the last one.
+// showTests shows the types of test events, and the delivery of the last test event.
 func showTests(v *page.Visit, e apitypes.Endpoint) error {
 	p := testsPage{Endpoint: e}
 	if v.Query("event") != "" {
@@ -39,7 +39,7 @@ func showTests(v *page.Visit, e apitypes.Endpoint) error {
 	return p.show(v)
 }
 
-// fill adds what became of a test event.
+// fill adds the delivery of a test event.
 func (p *testsPage) fill(v *page.Visit, event postrider.EventID) error {
 	found, err := v.API.Deliveries(v.Context, client.DeliveryFilter{Event: event, Endpoint: p.Endpoint.ID, Paging: client.Paging{Limit: 1}})
 	if err != nil || len(found.Data) == 0 {
@@ -87,8 +87,7 @@ func (p testsPage) show(v *page.Visit) error {
 	}})
 }
 
-// sendTest sends a test event of the chosen type, and leads to the page with what became
-// of it.
+// sendTest sends a test event of the chosen type, and redirects to the page with its delivery.
 func sendTest(v *page.Visit, e apitypes.Endpoint) error {
 	receipt, err := v.API.TestEndpoint(v.Context, e.ID, apitypes.EndpointTest{Type: v.Form("type")})
 	if faults := v.Faulty(err); faults != nil {

@@ -1,4 +1,5 @@
-// Package home has the first page of a customer: how the endpoints are, and what failed lately.
+// Package home has the first page of a customer: the states of the endpoints, and the latest
+// failures.
 package home
 
 import (
@@ -24,7 +25,7 @@ type homePage struct {
 	Endpoints []apitypes.Endpoint
 	More      bool                // there are endpoints that the page does not list
 	Failed    []apitypes.Delivery // the newest dead letters that nobody has resolved
-	Waiting   []apitypes.Delivery // the newest that failed and are tried again
+	Waiting   []apitypes.Delivery // the newest that failed and will be attempted again
 	Pending   bool                // something is on its way
 	Delivered bool                // something was delivered
 	Lost      bool                // something ended otherwise: cancelled, skipped, or as a dead letter
@@ -36,8 +37,7 @@ func (p homePage) Stopped() bool {
 	return !p.More && !slices.ContainsFunc(p.Endpoints, enabled)
 }
 
-// Notice returns the key of the texts at the top of the page; empty: there is nothing to
-// say.
+// Notice returns the key of the texts at the top of the page; empty: there is none.
 func (p homePage) Notice() string {
 	switch {
 	case p.Stopped():
@@ -50,8 +50,8 @@ func (p homePage) Notice() string {
 	return "home.untested"
 }
 
-// Ended returns the key of the text about the deliveries that have ended, where no dead
-// letter waits for a person.
+// Ended returns the key of the text about deliveries that have ended, if no dead letter waits for
+// a person.
 func (p homePage) Ended() string {
 	switch {
 	case p.Lost:
@@ -65,8 +65,8 @@ func (p homePage) Ended() string {
 // homeEndpoints is how many endpoints the first page lists.
 const homeEndpoints = 10
 
-// showHome shows how the endpoints of the customer are, and what failed lately. For
-// those who have none yet, it says what to do.
+// showHome shows the states of the customer's endpoints, and the latest failures. A customer
+// without endpoints sees what to do first.
 func showHome(v *page.Visit) error {
 	found, err := v.API.Endpoints(v.Context, client.EndpointFilter{Paging: client.Paging{Limit: homeEndpoints}})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package live shows attempts while they are made, and tells other pages when to renew themselves. However
-// many people watch, the streams of a server take a bounded part of its time.
+// Package live shows attempts while they are made, and tells other pages when to reload. The
+// streams of a server use a bounded part of its time, however many people watch.
 package live
 
 import (
@@ -23,39 +23,38 @@ var templates embed.FS
 
 // Attempts hands settled attempts to streams.
 type Attempts interface {
-	// Subscribe returns a function that waits for attempts that the watch selects.
-	// It returns them, and the number of attempts that are missing because the
-	// caller was slow or another node could not send them. It returns an error when
-	// ctx has ended.
+	// Subscribe returns a function that waits for attempts that the watch selects. The function
+	// returns these attempts, and the number of lost attempts: the caller was slow, or another
+	// node could not send them. After the end of ctx it returns an error.
 	Subscribe(ctx context.Context, w observe.Watch) func() (items []observe.Attempted, lost int, err error)
 }
 
 const (
-	// heartbeatEvery is the time between two heartbeats: comments that are sent on every
-	// stream. They keep proxies from closing a quiet stream, and find out that a browser
-	// is gone or a session has ended.
+	// heartbeatEvery is the time between two heartbeats, which are comments on every stream. A
+	// heartbeat keeps proxies from closing a quiet stream. It also detects that a browser is gone
+	// or that a session has ended.
 	heartbeatEvery = 15 * time.Second
 	// streamWrite is the time limit of one write.
 	streamWrite = 10 * time.Second
 	// tickEvery is the shortest time between two ticks of a stream.
 	tickEvery = 2 * time.Second
-	// Deliveries must not wait for the people who watch them, however many they are. So the
-	// streams of this server share a rate of ticks, each of which has a browser load a page
-	// again (some 10 ms of a processor), and one of messages of the tail (some 50 µs). Each
-	// stream gets its turn: fifty overviews are renewed every 5 s, a thousand tails every 4 s.
+	// Deliveries must not wait for people who watch. So all streams of this server share two
+	// rates. One is for ticks: a tick makes a browser reload a page (some 10 ms of a processor).
+	// The other is for messages of the tail (some 50 µs). Each stream gets its turn: fifty
+	// overviews reload every 5 s, a thousand tails every 4 s.
 	ticksASecond = 10
 	tailsASecond = 250
-	// turnWithin is how long a stream waits for its turn at most: with more streams than the
-	// rate serves in this time, the rate is greater.
+	// turnWithin is the longest wait of a stream for its turn. If there are more streams than the
+	// rate serves in this time, setRates raises the rate.
 	turnWithin = 30 * time.Second
-	// The limits of the streams of this server, of the portal sessions of one account, which
-	// must not take the streams of the others, and of one session.
+	// These limit the streams of this server, of the portal sessions of one account, and of one
+	// session. One account must not use up the streams of the others.
 	maxStreams          = 2000
 	maxStreamsOfAccount = 200
 	maxStreamsOfSession = 8
 )
 
-// Streams counts the open streams, gives them their turns, and ends them all.
+// Streams counts the open streams, gives each its turns, and ends all of them.
 type Streams struct {
 	// From hands out the attempts. nil: there are no streams.
 	From Attempts
@@ -72,8 +71,7 @@ type Streams struct {
 	ofSession map[postrider.SessionID]int
 }
 
-// New returns the live tail, and the streams by which pages renew themselves. from: see
-// [Streams.From].
+// New returns the live tail, and the streams that tell pages to reload. from: see [Streams.From].
 func New(from Attempts) *Streams {
 	return &Streams{
 		From: from, watched: tails{of: map[tailKey]*tail{}},
@@ -82,8 +80,8 @@ func New(from Attempts) *Streams {
 	}
 }
 
-// Feature returns the page of the live tail, the stream of its rows, which has the filters of the
-// page's URL, and the stream by which other pages renew themselves.
+// Feature returns three routes: the page of the live tail, the stream of its rows, which takes
+// the filters of the page's URL, and the stream that tells other pages to reload.
 func (s *Streams) Feature() page.Feature {
 	return page.Feature{Templates: templates, Everyone: page.Routes{
 		"GET /tail":      s.showTail,
@@ -92,10 +90,10 @@ func (s *Streams) Feature() page.Feature {
 	}}
 }
 
-// End ends all streams at once, and those that begin later.
+// End ends all open streams, and refuses new ones.
 func (s *Streams) End() { s.once.Do(func() { close(s.ended) }) }
 
-// begin counts a stream of the caller; false: there are too many.
+// begin counts a new stream of the caller. False: the caller has too many streams.
 func (s *Streams) begin(c postrider.Caller) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,14 +108,15 @@ func (s *Streams) begin(c postrider.Caller) bool {
 	return true
 }
 
-// setRates lets every open stream have its turn within turnWithin. It needs s.mu.
+// setRates sets the rates so that every open stream has its turn within turnWithin. The caller
+// holds s.mu.
 func (s *Streams) setRates() {
 	least := rate.Limit(float64(s.open) / turnWithin.Seconds())
 	s.ticks.SetLimit(max(ticksASecond, least))
 	s.tails.SetLimit(max(tailsASecond, least))
 }
 
-// done takes back what begin counted.
+// done uncounts a stream that begin counted.
 func (s *Streams) done(c postrider.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,12 +130,12 @@ func (s *Streams) done(c postrider.Caller) {
 	}
 }
 
-// sendTicks sends the event "changed" when an attempt was settled, so that pages
-// reload what they show. It says nothing about the attempt.
+// sendTicks sends the event "changed" after attempts were settled, so that pages reload. The
+// event has no data about the attempts.
 func (s *Streams) sendTicks(v *page.Visit) error { return s.send(v, observe.Watch{}, (*stream).ticks) }
 
-// watch returns the filters of the URL. An account or an endpoint that does not exist is
-// an error.
+// watch returns the filters of the URL. If the account or endpoint does not exist, it returns an
+// error.
 func watch(v *page.Visit) (observe.Watch, error) {
 	w := observe.Watch{
 		EventType: postrider.Pattern(v.Query("event_type")), Status: postrider.Status(v.Query("status")),
@@ -161,9 +160,9 @@ func watch(v *page.Visit) (observe.Watch, error) {
 // function that sends the messages about them until ctx ends.
 type source func(s *stream, ctx context.Context, w observe.Watch) (feed func())
 
-// send sends messages about the attempts that the watch selects, until the browser is
-// gone, the session has ended or the server shuts down. A person of one account gets the
-// attempts of that account alone.
+// send sends messages about the attempts that the watch selects. It ends when the browser is
+// gone, the session has ended or the server shuts down. A person of one account gets only
+// attempts of that account.
 func (s *Streams) send(v *page.Visit, w observe.Watch, from source) error {
 	caller := v.Caller
 	if !caller.Account.IsZero() {
@@ -203,8 +202,8 @@ type stream struct {
 	messages chan [][]byte // parts of a message, from a feed to run; not buffered, so that a slow reader loses attempts
 }
 
-// begin sends the head. The connection then has no read deadline any more, since
-// net/http would end the stream with it.
+// begin sends the head of the response. It also removes the read deadline of the connection,
+// since net/http would end the stream with it.
 func (s *stream) begin() {
 	header := s.Writer.Header()
 	header.Set("Content-Type", "text/event-stream")
@@ -232,8 +231,8 @@ func (s *stream) ticks(ctx context.Context, w observe.Watch) (feed func()) {
 	}
 }
 
-// send hands a message to run, which takes it when the one before is written. It reports
-// whether ctx has not ended.
+// send hands a message to run, after run has written the message before. It returns false if ctx
+// has ended.
 func (s *stream) send(ctx context.Context, parts ...[]byte) bool {
 	select {
 	case <-ctx.Done():
@@ -243,8 +242,8 @@ func (s *stream) send(ctx context.Context, parts ...[]byte) bool {
 	}
 }
 
-// loggedOut reports whether the session has ended, as far as this node knows. While the store
-// is away it has not: nobody can have ended it here meanwhile.
+// loggedOut reports whether the session has ended, as far as this node knows. While the store is
+// unreachable it returns false, because nobody can end a session then.
 func (s *stream) loggedOut(ctx context.Context) bool {
 	return errors.Is(s.FindSession(ctx), postrider.ErrNotFound)
 }
@@ -265,8 +264,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (s *stream) run(ctx context.Context) {
 	heartbeat := time.NewTicker(heartbeatEvery)
 	defer heartbeat.Stop()
-	// The deadline of the last write may have passed. The end of the response needs one of
-	// its own; without it the browser takes the stream for cut.
+	// The deadline of the last write may have passed. The end of the response needs a new
+	// deadline; without it, the browser would see a cut stream.
 	defer func() { _ = http.NewResponseController(s.Writer).SetWriteDeadline(time.Now().Add(streamWrite)) }()
 	if !s.write([]byte("retry: 2000\n: postrider\n\n")) {
 		return
@@ -287,8 +286,8 @@ func (s *stream) run(ctx context.Context) {
 			case errors.Is(err, postrider.ErrNotFound):
 				return
 			case err != nil:
-				// Nothing is settled while the store is away. The page asks for itself, and
-				// says that it is out of date.
+				// While the store is unreachable, no attempt is settled. The tick makes the page
+				// reload, and the page then shows that it is out of date.
 				message = changed
 			}
 			if !s.write(message) {

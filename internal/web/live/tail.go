@@ -35,17 +35,17 @@ func (s *Streams) showTail(v *page.Visit) error {
 	return v.Show(page.View{Name: "live", Data: p, Refused: p.Faults != nil, Commands: []string{"deliveries list"}})
 }
 
-// A thousand people may watch the same attempts, and deliveries must not wait for their
-// rows. So an attempt is rendered once for all streams that show it in the same way (tail),
-// and a stream sends the newest tailRows rows when it has its turn (Streams.tails), at most
-// once every tailEvery, and how many attempts it leaves out.
+// A thousand people may watch the same attempts, and deliveries must not wait for the rendering.
+// So an attempt is rendered once (see tail) for all streams that show the same row. In its turn
+// (Streams.tails), at most once every tailEvery, a stream sends the newest tailRows rows, and the
+// number of attempts that it leaves out.
 const (
 	tailRows  = 25
 	tailEvery = time.Second
 )
 
-// tailKey is all that the rows of a stream depend on. The account of the person is part of
-// it, so a person of one account shares rows with no person of another, nor with one of all.
+// tailKey has all values on which the rows of a stream depend. It includes the account of the
+// person, so people of different accounts, and people of all accounts, never share rows.
 type tailKey struct {
 	watch   observe.Watch
 	account postrider.AccountID // the only one that the person sees; zero: all
@@ -54,7 +54,7 @@ type tailKey struct {
 	zone    string
 }
 
-// tails has the tails that somebody watches.
+// tails has the open tails by their keys.
 type tails struct {
 	mu sync.Mutex
 	of map[tailKey]*tail
@@ -69,14 +69,14 @@ type tail struct {
 	counts  tailCounts // since the tail began
 }
 
-// tailCounts is how far a stream has read a tail.
+// tailCounts is a position in a tail.
 type tailCounts struct {
 	rows int
 	lost int // attempts without a row
 }
 
-// sendTail sends the event "tail" with rows of HTML for the attempts that the
-// filters of the URL select, and how many were lost.
+// sendTail sends the event "tail". It has rows of HTML for the attempts that the filters of the
+// URL select, and the number of lost attempts.
 func (s *Streams) sendTail(v *page.Visit) error {
 	w, err := watch(v)
 	if err != nil {
@@ -109,9 +109,9 @@ data: {"html":"`)}, rows...)
 	}
 }
 
-// join returns the tail of the visit's key, and the counts from which the stream sends: those
-// of now, or zero for a tail that begins, whose first rows are the stream's too. leave ends
-// the tail, if no other stream has joined.
+// join returns the tail for the key of the visit, and the position from which the stream sends.
+// In an existing tail that is the current position; in a new tail it is zero. leave ends the tail
+// after its last stream has left.
 func (all *tails) join(v *page.Visit, source Attempts, w observe.Watch) (t *tail, from tailCounts, leave func()) {
 	key := tailKey{w, v.Caller.Account, v.Who, v.Text, v.Zone.String()}
 	all.mu.Lock()
@@ -138,8 +138,8 @@ func (all *tails) join(v *page.Visit, source Attempts, w observe.Watch) (t *tail
 	}
 }
 
-// beginTail starts a tail. It may live longer than the visit and the session that it is for: it
-// renders by a copy of the visit, which reads what all watchers of the tail may, and no more.
+// beginTail starts a tail. The tail may outlive the visit and its session. So it renders with a
+// copy of the visit, which may read only what all watchers of the tail may read.
 func beginTail(v *page.Visit, source Attempts, w observe.Watch) *tail {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(v.Request.Context()))
 	var running sync.WaitGroup
@@ -171,14 +171,14 @@ func (t *tail) run(ctx context.Context, v *page.Visit, next func() ([]observe.At
 	}
 }
 
-// since returns the newest rows that a stream has not seen, and how far the tail is.
+// since returns the newest rows that a stream has not sent, and the current position of the tail.
 func (t *tail) since(seen tailCounts) (rows [][]byte, now tailCounts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rows[max(0, len(t.rows)-(t.counts.rows-seen.rows)):], t.counts
 }
 
-// renderRows renders one row for each attempt, as it is inside a string of JSON.
+// renderRows renders one row for each attempt, escaped for a string of JSON.
 func renderRows(ctx context.Context, v *page.Visit, items []observe.Attempted) (rows [][]byte, err error) {
 	ids := make([]postrider.EndpointID, 0, len(items))
 	for _, item := range items {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// destinationRowOf is a destination in the words of the pages.
+// destinationRow is a destination in the words of the pages.
 type destinationRow struct {
 	apitypes.Destination
 
@@ -22,7 +22,7 @@ type destinationRow struct {
 	May    bool     // the person may change it
 }
 
-// destinationRowOf puts a destination into words.
+// destinationRowOf returns a destination in the words of the pages.
 func destinationRowOf(v *page.Visit, d apitypes.Destination) destinationRow {
 	row := destinationRow{Destination: d, Badges: []string{string(d.State)}, Ended: kindWords(v, d.Unsubscribed), May: v.Can(postrider.ScopeEndpointsWrite)}
 	if d.Account == nil {
@@ -50,12 +50,12 @@ func (d destinationRow) MayTest() bool {
 	return d.May && d.ConfirmedAt != nil && d.State != postrider.DestinationUnsubscribed
 }
 
-// MayAsk reports whether it is of use to ask the reader for a confirmation again.
+// MayAsk reports whether the person may ask the reader for a confirmation again.
 func (d destinationRow) MayAsk() bool {
 	return d.May && d.Channel == postrider.ChannelEmail && (d.State != postrider.DestinationActive || len(d.Unsubscribed) > 0)
 }
 
-// kindWords returns what people call kinds of notices. It is never nil.
+// kindWords returns the names of kinds of notices for people. It is never nil.
 func kindWords(v *page.Visit, kinds []postrider.NoticeKind) []string {
 	said := []string{}
 	for _, kind := range kinds {
@@ -68,8 +68,8 @@ func kindWords(v *page.Visit, kinds []postrider.NoticeKind) []string {
 	return said
 }
 
-// listDestinations shows where notices are sent: for operators all destinations, else those of
-// the account.
+// listDestinations shows the destinations of notices. Operators see all; customers see those of
+// their account.
 func listDestinations(v *page.Visit) error {
 	var shown page.Filters
 	f := client.DestinationFilter{Paging: v.Paging()}
@@ -82,7 +82,7 @@ func listDestinations(v *page.Visit) error {
 	return page.ShowList(v, page.View{Name: "destinations", Filters: shown, Commands: []string{v.Command("notice-destinations list"), "notice-destinations add --help"}}, rows, err)
 }
 
-// destinationFormOf is the form of a destination. Its fields are what the person typed.
+// destinationForm is the form of a destination, with the values that the person typed.
 type destinationForm struct {
 	Account, Channel, Address, Language string
 
@@ -96,7 +96,7 @@ type destinationForm struct {
 // Chosen reports whether a kind is chosen.
 func (f destinationForm) Chosen(kind string) bool { return slices.Contains(f.Kinds, kind) }
 
-// destinationFormOf returns the form that the person has sent, else the one of a new destination.
+// destinationFormOf returns the form that the person sent; if none was sent, an empty form.
 func destinationFormOf(v *page.Visit) destinationForm {
 	f := destinationForm{
 		Channel: string(postrider.ChannelEmail), Language: v.Text.Language, All: true,
@@ -111,14 +111,14 @@ func destinationFormOf(v *page.Visit) destinationForm {
 	}
 	if v.Request.Method == http.MethodPost {
 		f.Channel, f.Address, f.Language, f.All, f.Kinds = v.Form("channel"), v.Form("address"), v.Form("language"), v.Form("all") == "yes", v.Posted["kind"]
-		if !f.All && len(f.Kinds) == 0 { // the API takes that for a destination that gets nothing
+		if !f.All && len(f.Kinds) == 0 { // the API takes an empty list for a destination that gets nothing
 			f.Faults = map[string]string{"kinds": v.T("destination.no_kind")}
 		}
 	}
 	return f
 }
 
-// kinds returns the chosen kinds as the API has them. Null: all.
+// kinds returns the chosen kinds for the API. Null: all kinds.
 func (f destinationForm) kinds() apitypes.Optional[[]postrider.NoticeKind] {
 	if f.All {
 		return apitypes.Null[[]postrider.NoticeKind]()
@@ -219,8 +219,8 @@ func changeDestination(v *page.Visit, id postrider.DestinationID) error {
 	return v.Done(v.Path("notice-destinations", d.ID), page.Flash{Text: v.T("destination.done.change")})
 }
 
-// askDestination returns the handler of a button that asks for a message. Its text when that is
-// done is destination.asked.MESSAGE.
+// askDestination returns the handler of a button that asks for a message. After success the page
+// shows the text destination.asked.MESSAGE.
 func askDestination(message string, ask func(*client.Client, context.Context, postrider.DestinationID) (apitypes.Destination, error)) func(*page.Visit, postrider.DestinationID) error {
 	return func(v *page.Visit, id postrider.DestinationID) error {
 		_, err := ask(v.API, v.Context, id)

@@ -1,4 +1,4 @@
-// Package notices has the pages of notices, of where they are sent, and of the links in emails.
+// Package notices has the pages of notices, of their destinations, and of the links in emails.
 package notices
 
 import (
@@ -16,7 +16,7 @@ import (
 //go:embed *.html
 var templates embed.FS
 
-// Feature returns the pages of what people should know, of where it is sent, and of the links in emails.
+// Feature returns the pages of notices, of their destinations, and of the links in emails.
 func Feature(from Readers) page.Feature {
 	const one = " /notice-destinations/{destination}"
 	return page.Feature{
@@ -36,7 +36,7 @@ func Feature(from Readers) page.Feature {
 	}
 }
 
-// noticeRowOf is a notice in the words of the pages.
+// noticeRow is a notice in the words of the pages.
 type noticeRow struct {
 	apitypes.Notice
 
@@ -86,8 +86,8 @@ func noticeKinds(v *page.Visit) (kinds []string) {
 	return kinds
 }
 
-// noticeRowOf puts a notice into words. A kind and a detail without a text are shown as the API
-// has them.
+// noticeRowOf returns a notice in the words of the pages. If a kind or a detail has no text, the
+// page shows the word of the API.
 func noticeRowOf(v *page.Visit, n apitypes.Notice) noticeRow {
 	row := noticeRow{Notice: n, What: v.Text.Or(n.Kind, "notice.kind."+n.Kind)}
 	if id, err := postrider.ParseID[postrider.EndpointID](n.Object); err == nil {

@@ -10,28 +10,27 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// Readers acts on the links in emails. The readers of emails have no session.
+// Readers carries out the links in emails. The readers of emails have no session.
 //
-// The errors match postrider.ErrNotFound for the text of a link that does not work, or no
-// longer.
+// If a link does not work, or no longer works, the error matches postrider.ErrNotFound.
 type Readers interface {
-	// Find returns what a link is about. It changes nothing.
+	// Find returns the reader of a link. It changes nothing.
 	Find(ctx context.Context, action postrider.LinkAction, text string) (Reader, error)
-	// Follow does what the link says. Again, it changes nothing more.
+	// Follow carries out the link. Repeated, it changes nothing more.
 	Follow(ctx context.Context, action postrider.LinkAction, text string, from netip.Addr) error
 }
 
-// Reader is whom a link in an email was sent to.
+// Reader is the reader to whom a link in an email was sent.
 type Reader struct {
 	Address  string
-	Kind     postrider.NoticeKind // that the link unsubscribes from; [postrider.AllKinds]: all
+	Kind     postrider.NoticeKind // the kind that the link unsubscribes from; [postrider.AllKinds]: all
 	Language string               // of the email
 	Operator bool                 // the address is one of the operator's
 }
 
-// linkRoutes lists the pages of the links in emails. A GET changes nothing, because mail
-// scanners open links; the POST does. That of unsubscribing may come from the program of the
-// reader's mail provider (RFC 8058), without a session, a cookie or an Origin.
+// linkRoutes lists the pages of the links in emails. A GET changes nothing, because mail scanners
+// open links; a POST carries the link out. A POST to unsubscribe may come from the reader's mail
+// provider (RFC 8058), without a session, a cookie or an Origin.
 func linkRoutes(from Readers) page.Routes {
 	routes := page.Routes{}
 	for _, action := range []postrider.LinkAction{postrider.LinkConfirm, postrider.LinkUnsubscribe} {
@@ -57,7 +56,7 @@ type readerPage struct {
 	Done   bool
 }
 
-// find returns what the link of the visit is about, and speaks the language of its email.
+// find returns the data of the link's page. It sets the language of the email for the visit.
 func (l link) find(v *page.Visit) (readerPage, error) {
 	r, err := l.readers.Find(v.Context, l.action, v.Request.PathValue("text"))
 	if err != nil {
@@ -68,7 +67,7 @@ func (l link) find(v *page.Visit) (readerPage, error) {
 	return readerPage{Reader: r, Action: l.action, All: r.Kind == postrider.AllKinds, Path: v.Request.URL.Path}, nil
 }
 
-// ask shows a button that does what the link says.
+// ask shows a button that carries the link out.
 func (l link) ask(v *page.Visit) error {
 	p, err := l.find(v)
 	if err != nil {
@@ -77,7 +76,7 @@ func (l link) ask(v *page.Visit) error {
 	return v.Show(page.View{Name: "reader", Data: p})
 }
 
-// follow does what the link says.
+// follow carries the link out.
 func (l link) follow(v *page.Visit) error {
 	p, err := l.find(v)
 	if err == nil {
@@ -90,7 +89,7 @@ func (l link) follow(v *page.Visit) error {
 	return v.Show(page.View{Name: "reader", Data: p})
 }
 
-// refuseReader says that a link does not work.
+// refuseReader shows that a link does not work.
 func refuseReader(v *page.Visit, err error) error {
 	if !errors.Is(err, postrider.ErrNotFound) {
 		return err

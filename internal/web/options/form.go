@@ -36,8 +36,8 @@ type optionGroup struct {
 	Options []shownOption
 }
 
-// shownOption is an option as the form shows it. The texts option.NAME and
-// option.NAME.help name and explain it.
+// shownOption is an option as the form shows it. Its name and explanation are the texts
+// option.NAME and option.NAME.help.
 type shownOption struct {
 	Name   string
 	Inputs []shownInput
@@ -45,7 +45,7 @@ type shownOption struct {
 	Fault  string // empty: none
 	Kept   string // what an empty secret does; empty: nothing is stored
 
-	// Default is the default in words; empty: the option has none.
+	// Default is the default value in words; empty: the option has none.
 	Default string
 	// Now is the stored value in words; empty: it is the default.
 	Now string
@@ -62,8 +62,8 @@ type shownInput struct {
 	For   string // the choices of the first input that it is for, separated by spaces; empty: all
 }
 
-// optionChange says what a form changes of an option, in words. From and To are alike if
-// the words do not tell them apart, as those of a secret.
+// optionChange describes in words how a form changes an option. From and To are equal if words
+// cannot show the difference, as for a secret.
 type optionChange struct{ Option, From, To string }
 
 func (f *form) show(v *page.Visit) error {
@@ -78,9 +78,9 @@ func (f *form) show(v *page.Visit) error {
 	return v.Show(p)
 }
 
-// optionsOf returns the form with the stored options of an endpoint. If the request
-// is a form, it has what the person typed. A new endpoint has no values: what is left
-// empty gets its default.
+// optionsOf returns the form with the stored options of an endpoint. If the request is a form,
+// the form has the values that the person typed. For a new endpoint all values are empty; an
+// empty value becomes the default.
 func optionsOf(v *page.Visit, e apitypes.Endpoint) *form {
 	f := &form{Endpoint: e, Tab: "options", New: e.ID.IsZero(), Account: v.Param("account"), newPlace: newPlaceOf(v)}
 	for _, group := range optionGroups {
@@ -123,14 +123,13 @@ func showOption(v *page.Visit, o option, e apitypes.Endpoint) shownOption {
 	return shown
 }
 
-// describes reports whether the option describes the endpoint itself, and is none of its
-// policy.
+// describes reports whether the option belongs to the endpoint itself and not to its policy.
 func describes(name string) bool {
 	return slices.ContainsFunc(optionGroups[0].options, func(o option) bool { return o.name == name })
 }
 
-// typed returns what the person typed into an input. Browsers send line breaks as
-// CR LF.
+// typed returns the text that the person typed into an input. It replaces CR LF, which browsers
+// send for line breaks.
 func typed(v *page.Visit, s shownInput) string {
 	if s.Kind == "checks" {
 		return strings.Join(v.Posted[s.Name], " ")
@@ -138,9 +137,9 @@ func typed(v *page.Visit, s shownInput) string {
 	return strings.TrimSpace(strings.ReplaceAll(v.Posted.Get(s.Name), "\r\n", "\n"))
 }
 
-// update returns the change that the form makes, and notes what it is and what cannot
-// be read. Only what differs from what the page showed is in it, so that a form that
-// was open for long overwrites nothing that others have changed.
+// update returns the change that the form makes, and records each change and each value that
+// cannot be read. The change has only values that differ from those that the page showed. So a
+// form that was open for long does not overwrite changes of others.
 func (f *form) update(v *page.Visit) apitypes.EndpointUpdate {
 	var u apitypes.EndpointUpdate
 	for g, group := range optionGroups {
@@ -152,7 +151,8 @@ func (f *form) update(v *page.Visit) apitypes.EndpointUpdate {
 	return u
 }
 
-// set puts an option into the change, and notes what changes, or what cannot be read.
+// set adds an option to the change u. It records the change, or the fault if a value cannot be
+// read.
 func (f *form) set(v *page.Visit, u *apitypes.EndpointUpdate, o option, shown *shownOption) {
 	is, was := make([]string, len(shown.Inputs)), make([]string, len(shown.Inputs))
 	for i, in := range shown.Inputs {
@@ -175,7 +175,7 @@ func (f *form) set(v *page.Visit, u *apitypes.EndpointUpdate, o option, shown *s
 	f.fault(o.name, shown.Fault)
 }
 
-// fault notes why a field is refused.
+// fault records the reason why a field is refused.
 func (f *form) fault(field, reason string) {
 	if f.Faults == nil {
 		f.Faults = map[string]string{}
@@ -183,9 +183,9 @@ func (f *form) fault(field, reason string) {
 	f.Faults[field] = reason
 }
 
-// refuse adds the faults that the API found to those of what cannot be read, and puts
-// them at their options. Of an option that cannot be read, the API found nothing: it
-// has not seen what was typed.
+// refuse adds the faults that the API found to the faults of values that cannot be read, and puts
+// each at its option. For an option that cannot be read, it ignores the API, because the API did
+// not get the typed value.
 func (f *form) refuse(v *page.Visit, faults map[string]string) {
 	unread := maps.Clone(f.Faults)
 	f.Changes = nil
@@ -218,8 +218,8 @@ func (f *form) option(name string) *shownOption {
 	return nil
 }
 
-// place marks the inputs of an option that a fault is about, and returns their name to
-// put before the reason: that of the header, of the input, or the number of the element.
+// place marks the inputs of an option that a fault is about. It returns a prefix for the reason:
+// the name of the header or input, or the number of the element.
 func (f *form) place(v *page.Visit, o *shownOption, field string) string {
 	rest := strings.TrimPrefix(field, o.Name)
 	n := -1
@@ -247,7 +247,8 @@ func (f *form) place(v *page.Visit, o *shownOption, field string) string {
 	return said
 }
 
-// mark marks the input of a part as refused; without one, that of the secret, else all.
+// mark marks the input of a part as refused. Without such an input it marks the secret, else all
+// inputs.
 func (o *shownOption) mark(part string) {
 	at := slices.IndexFunc(o.Inputs, func(in shownInput) bool { return in.Part == part })
 	if last := len(o.Inputs) - 1; at < 0 && o.Inputs[last].Part == "secret" {
@@ -258,8 +259,8 @@ func (o *shownOption) mark(part string) {
 	}
 }
 
-// undo returns the form that takes the changes back. It cannot take back secrets,
-// because nobody but the store knows the old ones; a new URL loses them.
+// undo returns the form that undoes the changes. It returns false if a secret would be lost: only
+// the store knows old secrets, and a new URL loses them.
 func (f *form) undo() (string, bool) {
 	back := url.Values{}
 	for _, group := range f.Groups {

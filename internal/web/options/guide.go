@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// guide is the form with which a customer adds an endpoint, in three steps: where,
-// what, and the options that the operator lets customers set.
+// guide is the form with which a customer adds an endpoint in three steps: the URL, the event
+// types, and the options that the operator lets customers set.
 type guide struct {
 	newPlace
 
@@ -25,15 +25,15 @@ type guide struct {
 	Faults      map[string]string
 }
 
-// newPlace says where a new endpoint is, as the person typed it. The partial
+// newPlace says where a new endpoint is, in the values that the person typed. The partial
 // "endpoint-where" shows it.
 type newPlace struct {
 	Where string // url, or inspector for those who have no receiver
 	URL   string
 }
 
-// newPlaceOf returns what the form says, or the URL of the page: url, unless it asks for an
-// inspector.
+// newPlaceOf returns the place from the form, or from the URL of the page. It is url, unless the
+// form or the URL asks for an inspector.
 func newPlaceOf(v *page.Visit) newPlace {
 	p := newPlace{"url", v.Form("url")}
 	if v.Param("where") == "inspector" {
@@ -118,8 +118,8 @@ func subscribable(v *page.Visit) ([]guideType, error) {
 	return all, nil
 }
 
-// exampleText returns JSON as people read it. Examples are short; a large event is no
-// example.
+// exampleText returns JSON with line breaks. It returns nothing for a large event, because
+// examples are short.
 func exampleText(data json.RawMessage) string {
 	if len(data) == 0 || len(data) > 8<<10 || string(data) == "null" {
 		return ""
@@ -127,7 +127,7 @@ func exampleText(data json.RawMessage) string {
 	return page.PrettyJSON(data)
 }
 
-// createGuided returns the handler that creates the endpoint and leads to what to do next.
+// createGuided returns the handler that creates the endpoint and then calls created.
 func createGuided(created func(*page.Visit, apitypes.Endpoint) error) func(*page.Visit) error {
 	return func(v *page.Visit) error {
 		g, err := guideOf(v)
@@ -154,8 +154,8 @@ func createGuided(created func(*page.Visit, apitypes.Endpoint) error) func(*page
 	}
 }
 
-// unknown returns the types that the person typed and that neither the catalogue nor the
-// latest events have. They may come later, so they are no fault.
+// unknown returns the typed event types that neither the catalogue nor the latest events have.
+// Such types may come later, so they are not a fault.
 func (g guide) unknown() (types []string) {
 	for _, name := range g.eventTypes() {
 		known := strings.Contains(name, "*") || slices.ContainsFunc(g.Types, func(t guideType) bool { return t.Name == name })
@@ -179,8 +179,8 @@ func (f *form) allowed() []optionGroup {
 	return groups
 }
 
-// eventTypes returns what the person chose. It is never nil: the API says that there
-// must be some.
+// eventTypes returns the chosen event types. It is never nil, so that the API refuses an empty
+// list.
 func (g guide) eventTypes() []string {
 	if g.All {
 		return []string{"*"}

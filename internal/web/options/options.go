@@ -1,6 +1,7 @@
-// Package options has the forms of an endpoint: those that create one, and the one that changes its options.
-// A form shows and reads every option in the words of people; see [optionGroups]. It sends only what
-// differs from what the person saw, so a form that was open for long overwrites nothing.
+// Package options has the forms that create an endpoint, and the form that changes its options. A
+// form shows and reads every option in words for people; see [optionGroups]. It sends only values
+// that differ from those that the person saw, so a form that was open for long does not overwrite
+// other changes.
 package options
 
 import (
@@ -17,8 +18,8 @@ import (
 //go:embed *.html
 var templates embed.FS
 
-// Feature returns the forms of an endpoint: those that create one, and the one that changes its options. created
-// shows the next steps of an endpoint that was just created.
+// Feature returns the forms that create an endpoint, and the form that changes its options.
+// created shows the next steps of an endpoint that was just created.
 func Feature(created func(*page.Visit, apitypes.Endpoint) error) page.Feature {
 	return page.Feature{
 		Templates: templates,
@@ -48,13 +49,12 @@ func showOptions(v *page.Visit, e apitypes.Endpoint) error {
 	return optionsOf(v, e).show(v)
 }
 
-// changeOptions shows what a form would change, and saves it when the person has seen
-// that.
+// changeOptions shows the changes of a form for review. After the review, it saves them.
 func changeOptions(v *page.Visit, e apitypes.Endpoint) error {
 	f := optionsOf(v, e)
 	update := f.update(v)
 	switch {
-	case f.Faults != nil: // the API says what else is wrong, and saves nothing
+	case f.Faults != nil: // so that the API adds its faults; it saves nothing
 	case len(f.Changes) == 0:
 		return v.Done(v.Path("endpoints", e.ID, "options"), page.Flash{Text: v.T("options.unchanged")})
 	case v.Form("save") == "":
@@ -79,7 +79,7 @@ func changeOptions(v *page.Visit, e apitypes.Endpoint) error {
 	return v.Done(v.Path("endpoints", e.ID), done)
 }
 
-// undoOptions takes back what changeOptions did.
+// undoOptions undoes what changeOptions saved.
 func undoOptions(v *page.Visit, e apitypes.Endpoint) error {
 	back, err := url.ParseQuery(v.Form("value"))
 	if err != nil {
@@ -110,12 +110,12 @@ func checks(name string) bool {
 	return false
 }
 
-// accountNamed returns what the API knows an account by: the text itself, or the id of the
-// account that has it as its name. Empty: more than one account has the name, as many as it
-// returns.
+// accountNamed returns the id or uid of an account for the API. text is an id, a uid or a name.
+// If more than one account has the name, the string is empty, and the int is the number of these
+// accounts.
 func accountNamed(v *page.Visit, text string) (string, int, error) {
 	if _, err := v.API.Account(v.Context, text); text == "" || err == nil || page.StatusOf(err) != http.StatusNotFound {
-		return text, 0, nil // if the API cannot tell, it says so when the endpoint is created
+		return text, 0, nil // if the API fails here, it reports the fault when the endpoint is created
 	}
 	hits, err := v.API.Search(v.Context, text)
 	if err != nil && v.Faulty(err) == nil {
@@ -144,7 +144,7 @@ func createEndpoint(created func(*page.Visit, apitypes.Endpoint) error) func(*pa
 			Account: account, UID: u.UID.Value(), Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
 		}
 		if create.EventTypes == nil {
-			create.EventTypes = []string{} // the API says that there must be some
+			create.EventTypes = []string{} // not nil, so that the API refuses it
 		}
 		f.apply(&create)
 		e, err := v.API.CreateEndpoint(v.Context, create)

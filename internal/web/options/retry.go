@@ -49,8 +49,8 @@ func setRetry(u *apitypes.EndpointUpdate, to []string) (err error) {
 	return err
 }
 
-// parseDelays reads a list of lengths of time, separated by commas or lines, or by spaces
-// where it has neither. The error names the entry that cannot be read.
+// parseDelays reads a list of lengths of time, separated by commas or lines; if there are none,
+// by spaces. The error names the entry that cannot be read.
 func parseDelays(typed string) (delays []int64, err error) {
 	entries := strings.FieldsFunc(typed, func(r rune) bool { return strings.ContainsRune(",;\n", r) })
 	if len(entries) == 1 {
@@ -77,7 +77,7 @@ func clip(text string, n int) string {
 	return text
 }
 
-// parseFormula reads the numbers of growing delays. What is left empty the API names.
+// parseFormula reads the numbers of growing delays. The API refuses numbers that are left empty.
 func parseFormula(r *apitypes.Retry, to []string) (err error) {
 	for _, length := range []struct {
 		part, text string

@@ -24,9 +24,9 @@ type option struct {
 	inputs []input
 	// show returns the value of each input.
 	show func(apitypes.Endpoint) []string
-	// set puts the values of the inputs into a change. An error is the key of the
-	// text that says what cannot be read. Then the change has a value that the API
-	// refuses, so that it names the other faults of the form, and saves nothing.
+	// set puts the values of the inputs into a change. If a value cannot be read, the error is
+	// the key of the text that says why, and the change gets a value that the API refuses. So the
+	// API reports the other faults of the form, and saves nothing.
 	set func(*apitypes.EndpointUpdate, []string) error
 }
 
@@ -35,19 +35,18 @@ type input struct {
 	// Part is the part of the option that the input is for, such as username; the
 	// text option.NAME.PART is its label. Empty: the whole option.
 	Part string
-	// Kind is text, lines, select, checks, number, duration, secret or secret_lines.
-	// What is stored for a secret is not known here; empty keeps it.
+	// Kind is text, lines, select, checks, number, duration, secret or secret_lines. The form
+	// never has the stored value of a secret; an empty input keeps the stored value.
 	Kind string
-	// Choices are the values of a select or of checks. If empty is among them, it is
-	// the default.
+	// Choices are the values of a select or of checks. An empty choice is the default.
 	Choices []string
 }
 
 // unreadable is a preset, a URL and an event type that the API refuses.
 const unreadable = "?"
 
-// The choices of an option whose values are in its other inputs: a list or numbers of the
-// person's own, and of a retry schedule a formula.
+// These choices show other inputs of an option: ownChoice a list or numbers of the person's own,
+// formulaChoice the numbers of a retry schedule.
 const ownChoice, formulaChoice = "own", "formula"
 
 // authParts are the inputs that each kind of authentication has, beside its type.
@@ -57,7 +56,7 @@ var authParts = map[postrider.AuthKind][]string{
 }
 
 // choicesOf returns the values of the select for which the input of a part is shown, separated by
-// spaces; empty: it is always shown. The stylesheet hides it for the others.
+// spaces; empty: always. For other values the stylesheet hides the input.
 func (o option) choicesOf(part string) string {
 	var choices []string
 	switch {
@@ -209,8 +208,9 @@ func setEventTypes(u *apitypes.EndpointUpdate, to []string) error {
 	return nil
 }
 
-// plain returns an option of apitypes.Policy that is a number, a length of time, a choice, or yes
-// or no, by its name in JSON. Its type there says which, and its tag enum has the choices.
+// plain returns the option for a field of apitypes.Policy, by its name in JSON. The field is a
+// number, a length of time, a choice, or yes or no. Its Go type says which; its tag enum has the
+// choices.
 func plain(name string) option {
 	place := slices.IndexFunc(reflect.VisibleFields(reflect.TypeFor[apitypes.Policy]()), func(f reflect.StructField) bool {
 		return f.Tag.Get("json") == name+",omitzero"
@@ -244,7 +244,8 @@ func plain(name string) option {
 	}
 }
 
-// setPlain reads the value of an input. After an error the value is one that the API refuses.
+// setPlain reads the value of an input. If it cannot be read, it sets a value that the API
+// refuses.
 func setPlain(value reflect.Value, typed string) error {
 	switch value.Kind() {
 	case reflect.Bool:
@@ -269,8 +270,8 @@ func setPlain(value reflect.Value, typed string) error {
 	return nil
 }
 
-// showCircuit returns the preset, and the numbers without those that are 0: they open no
-// circuit.
+// showCircuit returns the preset and the numbers. It leaves out numbers that are 0, because these
+// do not open the circuit.
 func showCircuit(e apitypes.Endpoint) []string {
 	c := e.Policy.Circuit.Value()
 	values := []string{cmp.Or(c.Preset, ownChoice)}
@@ -291,8 +292,8 @@ func showCircuit(e apitypes.Endpoint) []string {
 	return values
 }
 
-// setCircuitPolicy sends the numbers only with the choice "own". The API gives a number
-// that is left out its default.
+// setCircuitPolicy sends the numbers only with the choice "own". For a number that is left out,
+// the API uses the default.
 func setCircuitPolicy(u *apitypes.EndpointUpdate, to []string) error {
 	if to[0] != ownChoice {
 		u.Circuit = apitypes.NullUnless(to[0] != "", apitypes.CircuitPolicy{Preset: to[0]})
@@ -368,8 +369,8 @@ func setRate(u *apitypes.EndpointUpdate, to []string) error {
 	return nil
 }
 
-// showSignature returns the schemes in their own headers, and a line for each other
-// one: SCHEME:HEADER:PREFIX.
+// showSignature returns the schemes that use their own headers. Each other scheme is a line
+// SCHEME:HEADER:PREFIX.
 func showSignature(e apitypes.Endpoint) []string {
 	var own, custom []string
 	for _, s := range e.Signature.Value().Schemes {
@@ -442,8 +443,8 @@ func showAuth(e apitypes.Endpoint) []string {
 	return []string{string(a.Type), a.Username, a.Header, a.TokenURL, a.ClientID, strings.Join(a.Scopes, " "), a.Audience, ""}
 }
 
-// setAuth sends only the fields that the type has, so that one that was typed before
-// the type was changed is no fault.
+// setAuth sends only the fields of the chosen type. So a field that was typed for another type is
+// not a fault.
 func setAuth(u *apitypes.EndpointUpdate, to []string) error {
 	a := apitypes.Auth{Type: postrider.AuthKind(to[0])}
 	secret := to[7]

@@ -10,11 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/web/page"
 )
 
-// This file says in words what the options of an endpoint are: in the review of changes,
-// and where an endpoint differs from the default. A secret is never shown.
+// This file describes the options of an endpoint in words: for the review of changes, and for the
+// differences between an endpoint and the default. It never shows a secret.
 
-// wordsOf returns in words what the values of the inputs of an option mean. Empty: they
-// cannot be read.
+// wordsOf describes the values of an option's inputs in words. Empty: the values cannot be read.
 func wordsOf(v *page.Visit, o option, values []string) string {
 	var u apitypes.EndpointUpdate
 	if o.set(&u, values) != nil {
@@ -31,7 +30,7 @@ func wordsOf(v *page.Visit, o option, values []string) string {
 	return words(v, o, e)
 }
 
-// words returns in words what an option of an endpoint is.
+// words describes the value of an endpoint's option.
 func words(v *page.Visit, o option, e apitypes.Endpoint) string {
 	switch o.name {
 	case "retry":
@@ -76,7 +75,7 @@ func listWords(v *page.Visit, items []string) string {
 	return strings.Join(items, ", ")
 }
 
-// retryWords says what a retry schedule does.
+// retryWords describes a retry schedule.
 func retryWords(v *page.Visit, r apitypes.Retry) string {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	jitter := ""
@@ -102,8 +101,8 @@ func retryWords(v *page.Visit, r apitypes.Retry) string {
 	return v.T("retry.words.formula", "n", r.MaxAttempts, "base", ms(r.BaseMS), "factor", r.Factor, "cap", ms(r.CapMS)) + jitter
 }
 
-// circuitWords says when a circuit opens and for how long. A number that is left out has
-// its default.
+// circuitWords says when a circuit opens and for how long. For a number that is left out, it uses
+// the default.
 func circuitWords(v *page.Visit, c apitypes.CircuitPolicy) string {
 	if key := "choice.circuit." + c.Preset; c.Preset != "" && v.Text.Has(key) {
 		return v.T(key)
@@ -133,7 +132,7 @@ func circuitWords(v *page.Visit, c apitypes.CircuitPolicy) string {
 		"cooldown", span(c.CooldownMS, standard.Cooldown), "longest", span(c.MaxCooldownMS, standard.MaxCooldown))
 }
 
-// signatureWords names the schemes, each with its header where that is not its own.
+// signatureWords lists the schemes. If a scheme does not use its own header, the header follows.
 func signatureWords(v *page.Visit, s apitypes.Signature) string {
 	var schemes []string
 	for _, scheme := range s.Schemes {
@@ -184,7 +183,7 @@ func authWords(v *page.Visit, a apitypes.Auth) string {
 	return strings.Join(texts, ", ")
 }
 
-// tlsWords says which parts are set. Their PEM tells people nothing.
+// tlsWords says which parts are set. It does not show their PEM.
 func tlsWords(v *page.Visit, t apitypes.TLS) string {
 	var parts []string
 	if t.Certificate != "" {

@@ -1,4 +1,5 @@
-// Package overview shows operators at one glance whether webhooks are healthy, and what needs a person.
+// Package overview shows operators at a glance whether webhooks are healthy, and what needs a
+// person.
 package overview
 
 import (
@@ -14,7 +15,7 @@ import (
 //go:embed *.html
 var templates embed.FS
 
-// nameTroubled names the endpoints that need a person, and their accounts.
+// nameTroubled sets the names of the endpoints that need a person, and of their accounts.
 func nameTroubled(v *page.Visit, troubled []apitypes.TroubledEndpoint) {
 	if v.Names.Endpoints == nil {
 		v.Names.Endpoints = map[postrider.EndpointID]page.Name{}
@@ -72,15 +73,15 @@ type verdict struct {
 type sentence struct{ Text, Link string }
 
 const (
-	// worthSaying is the age from which on the oldest delivery is in the verdict.
+	// worthSaying is the age of the oldest delivery from which the verdict mentions it.
 	worthSaying = time.Minute
-	// failingEnd is where counting endpoints stops.
+	// failingEnd is the number at which counting endpoints stops.
 	failingEnd = 1000
 )
 
-// verdictOf counts the endpoints that need a person, each once, by its worst reason. It counts
-// the dead letters, too, which may be of deleted endpoints, and says how long the oldest
-// delivery waits.
+// verdictOf counts the endpoints that need a person, each once, by its worst reason. It also
+// counts the dead letters, which may be of deleted endpoints. It says how long the oldest
+// delivery has waited.
 func verdictOf(v *page.Visit, t apitypes.TroubledEndpoints, now apitypes.StatsNow) verdict {
 	said := verdict{Tone: "good"}
 	say := func(key, link string, n, end int) {

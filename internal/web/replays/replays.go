@@ -40,7 +40,8 @@ type replayRow struct {
 	apitypes.Replay
 }
 
-// Percent returns how much is handled, of what was counted; 100 once it is done.
+// Percent returns the share of the counted deliveries that are done; 100 if the status of the
+// replay is done.
 func (r replayRow) Percent() int {
 	switch {
 	case r.Status == postrider.ReplayDone:
@@ -59,8 +60,7 @@ func (r replayRow) Skips() int {
 // Ended reports whether nothing can change the replay any more.
 func (r replayRow) Ended() bool { return r.Status.Ended() }
 
-// Left returns about how long the rest takes at the pace of the replay; zero: it is not
-// known.
+// Left estimates how long the rest takes at the pace of the replay; zero: unknown.
 func (r replayRow) Left() time.Duration {
 	rest := r.Expected.Matches - r.Matched
 	if r.Status != postrider.ReplayRunning || !r.Expected.Exact || rest <= 0 || r.PerSecond <= 0 {
@@ -82,8 +82,8 @@ func listReplays(v *page.Visit) error {
 	return page.ShowList(v, page.View{Name: "replays", Filters: f, Commands: []string{v.Command("replays list")}}, rows, err)
 }
 
-// replayForm is the two forms of a new replay: what it selects, and how it is done. Its
-// fields are what the person typed.
+// replayForm is the two forms of a new replay: the selection, and the pace. Its fields are the
+// values that the person typed.
 type replayForm struct {
 	Action, Account, Endpoint, Event, EventTypes, Reason, From, To string
 	Until                                                          string // the end of a range without one, fixed when it was counted
@@ -123,7 +123,7 @@ func replayFormOf(values url.Values) replayForm {
 	return f
 }
 
-// request returns what the form asks of the API. It notes what it cannot read as a fault.
+// request returns the request for the API. It records a fault for each value that it cannot read.
 func (f *replayForm) request(v *page.Visit) apitypes.ReplayCreate {
 	r := apitypes.ReplayCreate{
 		Action: postrider.ReplayAction(f.Action), Account: f.Account, Endpoint: f.Endpoint, Event: f.Event,
@@ -167,7 +167,7 @@ func newReplay(v *page.Visit) error {
 func showReplayForm(v *page.Visit, f replayForm) error {
 	said := f.Faults // by the API, when it refused to create the replay
 	if f.Until = ""; f.To == "" && !f.Uncounted {
-		f.Until = v.Now.Add(time.Millisecond).UTC().Format(time.RFC3339Nano) // what dies later is not started with what is counted here
+		f.Until = v.Now.Add(time.Millisecond).UTC().Format(time.RFC3339Nano) // a later death is not counted, so not replayed
 	}
 	r := f.request(v)
 	if len(said) > 0 {
@@ -209,7 +209,7 @@ func createReplay(v *page.Visit) error {
 	return v.Done(v.Path("replays", made.ID), page.Flash{Text: v.T("replay.done." + string(made.Action))})
 }
 
-// showReplay shows one replay with its progress and what became of its deliveries.
+// showReplay shows one replay with its progress and its results.
 func showReplay(v *page.Visit, id postrider.ReplayID) error {
 	r, err := v.API.Replay(v.Context, id)
 	if err != nil {

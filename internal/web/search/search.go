@@ -46,10 +46,10 @@ type searchHit struct {
 	Path string
 }
 
-// idText is how ids are written.
+// idText matches the text of an id.
 var idText = regexp.MustCompile(`^[a-z]+_[0-9a-hjkmnp-tv-z]{26}$`)
 
-// showSearch shows what a text names. An id leads to its object at once.
+// showSearch shows the objects that match a text. For an id it redirects to the object.
 func showSearch(v *page.Visit) error {
 	p := searchPage{Text: v.Query("q")}
 	if p.Text == "" {
@@ -76,8 +76,8 @@ func showSearch(v *page.Visit) error {
 	return v.Show(page.View{Name: "search", Data: p, Commands: []string{"search " + page.ShellWord(p.Text)}})
 }
 
-// group groups the hits by their kinds, in the order of the first of each, and names their
-// endpoints and accounts. Customers have no page of their account.
+// group groups the hits by kind, in the order of the first hit of each kind. It reads the names
+// of their endpoints and accounts. Customers have no page of their account.
 func (p *searchPage) group(v *page.Visit, found apitypes.SearchHits) error {
 	p.Total = found.Total
 	var endpoints []postrider.EndpointID

@@ -48,8 +48,8 @@ type inspectionPage struct {
 	Curl     string // sends the request to a receiver on the person's machine; empty: the body is no text, or too large
 }
 
-// showInspection shows one request as a receiver gets it, whether it verifies, and the
-// code that verifies it.
+// showInspection shows one request in the form that a receiver gets, whether its signature
+// verifies, and the code that verifies it.
 func showInspection(v *page.Visit) error {
 	e, err := v.Endpoint()
 	if err != nil {
@@ -79,12 +79,12 @@ func showInspection(v *page.Visit) error {
 	}})
 }
 
-// maxCurl is the largest body of a command to copy, in bytes: shells limit a line.
+// maxCurl is the largest body of a command to copy, in bytes. Shells limit the length of a line.
 const maxCurl = 32 << 10
 
-// curlOf returns the command that sends a request to a receiver on the person's own
-// machine, so that it can be tried without a public URL. The signature is genuine; a scheme
-// that signs the time refuses it after five minutes.
+// curlOf returns the command that sends a request to a receiver on the person's own machine,
+// which needs no public URL. The signature is genuine. Schemes that sign the time refuse the
+// request after five minutes.
 func curlOf(r apitypes.Inspection, body string) string {
 	if len(body) > maxCurl || len(body) != r.BodyBytes {
 		return ""

@@ -1,5 +1,5 @@
-// Package start leads from an endpoint to a verified event: its secret, the code that verifies, and the
-// requests that an inspector endpoint got.
+// Package start guides a person from a new endpoint to a verified event: with its secret, the
+// code that verifies, and the requests that an inspector endpoint got.
 package start
 
 import (
@@ -18,7 +18,7 @@ import (
 //go:embed *.html
 var templates embed.FS
 
-// Feature returns the pages that lead from an endpoint to a verified event.
+// Feature returns the pages that guide a person from a new endpoint to a verified event.
 func Feature() page.Feature {
 	return page.Feature{
 		Templates: templates,
@@ -49,8 +49,8 @@ func showStart(v *page.Visit, e apitypes.Endpoint) error {
 	return startPage{Endpoint: e, New: v.Query("created") != ""}.show(v)
 }
 
-// revealStart shows the next steps with the newest secret, as the answer to a form. The
-// page without it has the same URL.
+// revealStart shows the next steps with the newest secret, in response to a form. A GET of the
+// same URL shows the page without the secret.
 func revealStart(v *page.Visit, e apitypes.Endpoint) error {
 	states, err := v.API.SecretStates(v.Context, e.ID)
 	if err != nil {
@@ -67,9 +67,9 @@ func revealStart(v *page.Visit, e apitypes.Endpoint) error {
 	return startPage{Endpoint: e, Secrets: secrets}.show(v)
 }
 
-// Created leads to the next steps of a new endpoint. That page can be loaded again, and
-// reveals the secret there. A person who may create endpoints and may not read secrets gets
-// the page at once, because only the response to the creation has the secret.
+// Created redirects to the next steps of a new endpoint. That page can be reloaded, and reveals
+// the secret there. A person without the scope to read secrets gets the page at once, because
+// only the response to the creation has the secret.
 func Created(v *page.Visit, e apitypes.Endpoint) error {
 	if !v.Can(postrider.ScopeSecretsRead) {
 		return startPage{Endpoint: e, Secrets: e.Secrets, New: true, Once: true}.show(v)
@@ -119,8 +119,8 @@ type codeUse struct {
 	Use  snippets.Use
 }
 
-// codeOf returns the snippet for an endpoint. Language and scheme are those of the URL;
-// the language is remembered.
+// codeOf returns the snippet for an endpoint. The URL chooses language and scheme; a cookie keeps
+// the language.
 func codeOf(v *page.Visit, e apitypes.Endpoint, secrets []apitypes.Secret) (codeBlock, error) {
 	b := codeBlock{Path: v.Path("endpoints", e.ID, "snippets"), Languages: snippets.Languages()}
 	public := slices.ContainsFunc(secrets, func(s apitypes.Secret) bool { return s.PublicKey != nil })
@@ -154,8 +154,8 @@ func (b codeBlock) in(language int) codeBlock {
 	return b
 }
 
-// usesOf returns the ways to verify what an endpoint sends: by its schemes, and by its
-// public key, if it has one, with the schemes that can use it.
+// usesOf returns the ways to verify requests of an endpoint: by its schemes, and, if it has a
+// public key, by the key with the schemes that can use it.
 func usesOf(e apitypes.Endpoint, public bool) []codeUse {
 	var uses []codeUse
 	for _, s := range e.Signature.Value().Schemes {

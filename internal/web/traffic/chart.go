@@ -49,8 +49,8 @@ type bar struct {
 	Title               string
 }
 
-// column is the place of one time in a chart, from its top to its bottom. It says the
-// numbers of its time and leads to the deliveries that were created then.
+// column is the area of one time in a chart, from top to bottom. Its title has the numbers of
+// this time, and its link leads to the deliveries that were created then.
 type column struct{ Title, Link string }
 
 // tick is a labelled line of an axis.
@@ -128,8 +128,8 @@ func (p plot) draw() chart {
 	return c
 }
 
-// maxColumns is how many columns a chart has: more would be too narrow to point at, and
-// make the page heavy.
+// maxColumns is the largest number of columns in a chart. More columns would be too narrow to
+// point at, and would make the page large.
 const maxColumns = 60
 
 // columns returns the columns of a plot, one for each step.

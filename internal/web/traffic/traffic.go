@@ -1,5 +1,5 @@
-// Package traffic shows what happened in a range of time: the figures and the charts of stats. The
-// overview and the pages of an account and of an endpoint have it.
+// Package traffic shows the figures and charts of a range of time. The overview, the page of an
+// account and the page of an endpoint contain them.
 package traffic
 
 import (
@@ -48,14 +48,14 @@ var TrafficRanges = []trafficRange{
 	{"1y", 365 * 24 * time.Hour, "day", 24 * time.Hour},
 }
 
-// hoursKept is less than the time for which the API keeps hours, of which the days of
-// other zones than UTC are made.
+// hoursKept is less than the time for which the API keeps hours. Days of zones other than UTC are
+// made of hours.
 const hoursKept = 80 * 24 * time.Hour
 
-// Read returns the numbers and charts of the range of the URL, from the stats that ask
-// returns. Its times are whole minutes, so that pages of one second make the same call. The
-// current minute is in the range, and so is an hour that begins with it. scope is a query that
-// filters lists by what the numbers are of; empty: everything.
+// Read returns the numbers and charts of the range in the URL, from the stats that ask returns.
+// The times are whole minutes, so that pages in the same second make the same call. The current
+// minute is in the range, and so is an hour that begins with it. scope is a query that filters
+// lists to the objects that the numbers are about; empty: everything.
 func Read(v *page.Visit, scope string, ask func(context.Context, client.StatsQuery) (apitypes.Stats, error)) (*Traffic, error) {
 	chosen := TrafficRanges[1]
 	t := &Traffic{Scope: scope}
@@ -104,8 +104,8 @@ func createdIn(v *page.Visit, scope string, r trafficRange) func(time.Time) stri
 	}
 }
 
-// steps returns the time of every step of the range, in the zone, and its numbers. They are
-// nil for a step without attempts and deliveries, which the API leaves out.
+// steps returns the time of every step of the range, in the zone, and its numbers. The numbers
+// are nil for a step without attempts and deliveries, because the API leaves such steps out.
 func steps(stats apitypes.Stats, r trafficRange, zone *time.Location) ([]time.Time, []*apitypes.StatsNumbers) {
 	found := map[int64]*apitypes.StatsNumbers{}
 	for i := range stats.Points {

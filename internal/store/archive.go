@@ -9,56 +9,59 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Archive keeps the parts of what is copied to the archive before [Retention.DeleteOld]
-// deletes it. Package archive makes the copies; [ArchiveDay] counts their rows. See
-// docs/operate/archive.md.
+// Archive keeps the records of the parts that are copied to the archive before
+// [Retention.DeleteOld] deletes their rows. Package archive makes the copies; [ArchiveDay] counts
+// their rows. See docs/operate/archive.md.
 //
 // Three kinds are archived: OldEvents, OldAttempts and OldBodies. A day of a kind is copied in
-// parts, each the rows of a range of ids. Day is the day of UTC in which the ids were made.
+// parts. Each part has the rows of a range of ids. Day is the UTC day on which the ids were made.
 type Archive interface {
-	// LeaseArchive gives a node the right to archive for the next d, or longer if it has it. It
-	// returns false while the lease of another node lasts.
+	// LeaseArchive gives a node the right to archive for the next d. If the node has the lease
+	// already, it lasts until then. While the lease of another node lasts, LeaseArchive returns
+	// false.
 	LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error)
 
-	// ArchiveDay returns the oldest day, ended by before, that is not complete: whose stored rows are
-	// not all archived. A zero Day: there is none.
+	// ArchiveDay returns the oldest day that ended by before and is not complete: some of its
+	// stored rows are not archived. A zero Day: there is no such day.
 	ArchiveDay(ctx context.Context, kind Kind, before time.Time) (ArchiveDay, error)
 
-	// ArchiveRows calls yield with rows of a kind in the order of their ids, those of a delivery
-	// by number, until it returns false or there are no more. yield must not call the store.
+	// ArchiveRows calls yield with rows of a kind in the order of their ids, and rows of one
+	// delivery in the order of their numbers. It ends when yield returns false or there are no
+	// more rows. yield must not call the store.
 	ArchiveRows(ctx context.Context, q ArchiveRows, yield func(ArchivedRow) bool) error
 
-	// PutArchivePart records a part that is written and was read back; see [ArchiveDay].Record.
+	// PutArchivePart records a part that was written and read back; see [ArchiveDay].Record.
 	PutArchivePart(ctx context.Context, p ArchivePart) error
 
-	// ReplaceArchivePart records an object in place of another one that has more records, and adds
-	// their number to the count of an expunge, in one step; see [ArchiveDay].Replace.
+	// ReplaceArchivePart records a new object in place of an object that has more records. In the
+	// same step it adds the number of missing records to the count of an expunge; see
+	// [ArchiveDay].Replace.
 	ReplaceArchivePart(ctx context.Context, r ReplaceArchivePart) error
 
-	// RedoArchiveDay has the rows of a day archived again that are left, and returns the parts that
-	// are forgotten by that; see [ArchiveDay].Redo.
+	// RedoArchiveDay makes the remaining rows of a day be archived again. It forgets parts, and
+	// returns them; see [ArchiveDay].Redo.
 	RedoArchiveDay(ctx context.Context, kind Kind, day time.Time) ([]ArchivePart, error)
 
 	// ArchiveParts lists parts by kind, day and number, from the one after q.After.
 	ArchiveParts(ctx context.Context, q ArchiveParts) ([]ArchivePart, error)
 }
 
-// ArchiveKeys keeps the keys that archives are encrypted with.
+// ArchiveKeys keeps the keys with which archives are encrypted.
 type ArchiveKeys interface {
 	// ArchiveKey returns the encrypted key of an account's archives, or postrider.ErrNotFound.
 	// EncryptedValues lists these keys too.
 	ArchiveKey(ctx context.Context, account postrider.AccountID) ([]byte, error)
 
-	// PutArchiveKey stores the encrypted key of an account that has none, and returns the one
-	// that is stored afterwards.
+	// PutArchiveKey stores the encrypted key of an account, unless the account has a key. It
+	// returns the key that is stored afterwards.
 	PutArchiveKey(ctx context.Context, account postrider.AccountID, encrypted []byte) ([]byte, error)
 
-	// DeleteArchiveKey deletes the key of an account, and reports whether there was one. Nobody
-	// can read the account's archives then.
+	// DeleteArchiveKey deletes the key of an account, and reports whether there was one. After
+	// that, nobody can read the account's archives.
 	DeleteArchiveKey(ctx context.Context, account postrider.AccountID) (bool, error)
 }
 
-// RowID is the id of an archived row: an event's, or the delivery's of an attempt.
+// RowID is the id of an archived row: the id of an event, or of an attempt's delivery.
 type RowID [16]byte
 
 // Time returns when the id was made.
@@ -75,9 +78,9 @@ type ArchiveRows struct {
 	Only  []OldRow // these of the day's rows, in the order of CompareRows; nil: all
 }
 
-// ArchivedRow is a row to archive. Of Event and Attempt one is set.
+// ArchivedRow is a row to archive. Either Event or Attempt is set.
 type ArchivedRow struct {
-	Account postrider.AccountID // zero: it is not known, because the attempt of the body is gone
+	Account postrider.AccountID // zero: unknown, because the attempt of the body no longer exists
 	Event   *postrider.Event    // with its data
 	// Attempt is an attempt without its heads and its body but for the beginning of an accepted
 	// response, or, of OldBodies, an attempt with nothing but them and its names.
@@ -108,8 +111,8 @@ func (r ArchivedRow) Name() OldRow {
 type ReplaceArchivePart struct {
 	Part    ArchivePart         // as it is recorded
 	With    ArchivePart         // in its place; without an Object: no record is left, and the part is forgotten
-	Fewer   int64               // records that With has not
-	Expunge postrider.ExpungeID // whose count grows by that; zero: none
+	Fewer   int64               // number of records of Part that With lacks
+	Expunge postrider.ExpungeID // its count grows by Fewer; zero: none
 }
 
 // ArchiveParts asks for parts. A zero Kind or time does not filter.
@@ -120,8 +123,8 @@ type ArchiveParts struct {
 	Limit    int
 }
 
-// ArchiveQuery selects records of the archive; a zero field does not filter. Without the id of an
-// event or days, all days are read.
+// ArchiveQuery selects records of the archive; a zero field does not filter. If it has neither
+// the id of an event nor days, all days are read.
 type ArchiveQuery struct {
 	Kind     Kind
 	Account  postrider.AccountID
@@ -134,7 +137,7 @@ type ArchiveQuery struct {
 	Limit  int    // records; 0: 50
 }
 
-// ArchiveFound is the result of a step of a search in the archive.
+// ArchiveFound is the result of one step of a search in the archive.
 type ArchiveFound struct {
 	Records  []RestoredRecord
 	Parts    int    // that were read
@@ -150,13 +153,13 @@ type ArchiveVerified struct {
 	Destroyed int   // accounts whose key was destroyed
 }
 
-// ErrArchiveDamaged says that a part of the archive is not what was written: it is gone, cut or
-// changed.
+// ErrArchiveDamaged means that a part of the archive differs from what was written: it is gone,
+// cut or changed.
 var ErrArchiveDamaged = errors.New("the archive is damaged")
 
 // Restored are records that people have copied back from the archive. Nothing sends them.
 type Restored interface {
-	// PutRestored stores records. One that is stored already gets the new time.
+	// PutRestored stores records. If a record is stored already, it gets the new time.
 	PutRestored(ctx context.Context, records []RestoredRecord) error
 
 	// RestoredRecords lists restored records by id and then by number, oldest first.

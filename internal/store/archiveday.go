@@ -9,25 +9,26 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// ArchiveDay is a day of a kind in the archive: its parts with their counts. It is the only one
-// that changes these counts. A store reads it, calls one of its methods, and stores the parts that
-// have changed, all in the transaction that deletes the rows.
+// ArchiveDay is a day of a kind in the archive: its parts with their counts. Only ArchiveDay
+// changes these counts. A store reads the day, calls one of its methods, and stores the changed
+// parts, all in the transaction that deletes the rows.
 //
-//   - [ArchiveDay].Record counts the rows of a part that was made.
-//   - [ArchiveDay].Deleted and DeletedAll are called by retention for the rows that it deletes.
-//   - [ArchiveDay].Expunged is called by an expunge for a row that it deletes, before, while or
-//     after the day is archived.
-//   - [ArchiveDay].Replace is called by an expunge that has rewritten the object of a part.
-//   - [ArchiveDay].Redo gives the rows that are left to the parts of another round.
+//   - [ArchiveDay].Record counts the rows of a new part.
+//   - Retention calls [ArchiveDay].Deleted and DeletedAll for the rows that it deletes.
+//   - An expunge calls [ArchiveDay].Expunged for a row that it deletes, before, while or after the
+//     day is archived.
+//   - An expunge that has rewritten the object of a part calls [ArchiveDay].Replace.
+//   - [ArchiveDay].Redo gives the remaining rows to the parts of another round.
 //
-// So at any time Left, the rows of all parts without those that were deleted, is the number of
-// the day's stored rows that have been archived. If it is the number of all stored rows, no row
-// was added behind a part, and retention may delete the day. A row has one owner: the part that
-// counts it, or, if it is archived and deleted by its name, the caller of DeleteRows.
+// Left is the number of rows of all parts without the deleted rows. So at any time Left is the
+// number of the day's stored rows that have been archived. If Left equals the number of all
+// stored rows, no row was added behind a part, and retention may delete the day. Each row has one
+// owner: the part that counts it, or the caller of DeleteRows for a row that is archived and
+// deleted by its name.
 type ArchiveDay struct {
 	Day   time.Time
 	Rows  int64         // that are stored; set by Archive.ArchiveDay and by retention, which count them
-	Parts []ArchivePart // by number, those of which nothing is left too
+	Parts []ArchivePart // by number, including parts without remaining rows
 }
 
 // ArchivePart is the record of a part of a day: an object of the archive.
@@ -50,7 +51,7 @@ func (p ArchivePart) Has(id RowID) bool {
 	return DayOf(id.Time()).Equal(p.Day) && bytes.Compare(id[:], p.After[:]) > 0 && bytes.Compare(id[:], p.Last[:]) <= 0
 }
 
-// Left returns how many of the stored rows are archived.
+// Left returns the number of stored rows that are archived.
 func (d ArchiveDay) Left() (rows int64) {
 	for _, p := range d.Parts {
 		rows += p.Left
@@ -69,7 +70,7 @@ func (d ArchiveDay) Next() int {
 	return d.Parts[len(d.Parts)-1].Number + 1
 }
 
-// After returns the position of the next part: the end of the last one of which rows are left.
+// After returns the position of the next part: the end of the last part that has remaining rows.
 func (d ArchiveDay) After() RowID {
 	for _, p := range slices.Backward(d.Parts) {
 		if p.Left > 0 {
@@ -79,12 +80,13 @@ func (d ArchiveDay) After() RowID {
 	return RowID{}
 }
 
-// Record adds a part, unless it is not the next one or does not begin where the last one ends:
-// postrider.ErrConflict.
+// Record adds a part. The part must be the next one, and begin where the last one ends; otherwise
+// the error is postrider.ErrConflict.
 //
-// A part of single rows has some of the rows of its ids. DeleteRows deletes them by their names, so
-// the day does not count them: nothing is Left, and After may be any. It is ErrConflict while rows
-// of another part are left, which may be the same rows.
+// A part of single rows has only some of the rows of its ids. DeleteRows deletes these rows by
+// their names, so the day does not count them: its Left is 0, and its After may be any. While
+// another part has remaining rows, Record returns ErrConflict, because both parts might have the
+// same rows.
 func (d *ArchiveDay) Record(p ArchivePart) error {
 	after := p.After
 	if p.Left == 0 {
@@ -97,8 +99,8 @@ func (d *ArchiveDay) Record(p ArchivePart) error {
 	return nil
 }
 
-// Redo has the rows that are left archived again. It removes and returns the parts of which nothing
-// was deleted. The others keep the rows that were.
+// Redo makes the remaining rows be archived again. It removes and returns the parts of which no
+// row was deleted. The other parts keep only their deleted rows.
 func (d *ArchiveDay) Redo() (forgotten []ArchivePart) {
 	d.Parts = slices.DeleteFunc(d.Parts, func(p ArchivePart) bool {
 		if forget := p.Left == p.Rows; forget {
@@ -114,8 +116,8 @@ func (d *ArchiveDay) Redo() (forgotten []ArchivePart) {
 	return forgotten
 }
 
-// Deleted counts rows of a part that retention has deleted, in of too. It returns false, and counts
-// nothing, unless the part is as the caller has read it: it may have been made again or expunged since.
+// Deleted counts rows of a part that retention has deleted, in d and in of. If the part differs
+// from of, because it was made again or expunged since, Deleted counts nothing and returns false.
 func (d *ArchiveDay) Deleted(of *ArchivePart, rows int64) bool {
 	i := slices.Index(d.Parts, *of)
 	if i < 0 {
@@ -133,8 +135,9 @@ func (d *ArchiveDay) DeletedAll() {
 	}
 }
 
-// Expunged counts a row that an expunge has deleted, if a part has it: otherwise a row that is added
-// later could stand for it, and be deleted without a copy. At most one part with rows left has it.
+// Expunged counts a row that an expunge has deleted, if a part has the row. Without this count, a
+// row that is added later could take its place, and be deleted without a copy. At most one part
+// with remaining rows has the row.
 func (d *ArchiveDay) Expunged(id RowID) {
 	i := slices.IndexFunc(d.Parts, func(p ArchivePart) bool { return p.Left > 0 && p.Has(id) })
 	if i >= 0 {
@@ -142,9 +145,9 @@ func (d *ArchiveDay) Expunged(id RowID) {
 	}
 }
 
-// Replace records an object in place of a part's, or removes the part if there is none. The records
-// that the new object lacks were expunged, so they are not left. It is postrider.ErrConflict if the
-// part has another object.
+// Replace records an object in place of a part's object; without an object, it removes the part.
+// The records that the new object lacks were expunged, so they no longer count as left. If the
+// part has another object, the error is postrider.ErrConflict.
 func (d *ArchiveDay) Replace(r ReplaceArchivePart) error {
 	i := slices.IndexFunc(d.Parts, func(p ArchivePart) bool { return p.Number == r.Part.Number && p.Object == r.Part.Object })
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Expunges removes events, endpoints and accounts with all that is stored about them. The API
-// asks for it; the janitor does it.
+// Expunges removes events, endpoints and accounts, with all that is stored about them. The API
+// begins an expunge; package expunge carries it out.
 type Expunges interface {
 	// PutExpunge stores a new expunge. Repeated with the same id, it changes nothing.
 	PutExpunge(ctx context.Context, e postrider.Expunge) error

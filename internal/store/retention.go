@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider"
 )
 
-// Retention deletes what is old. The janitor calls it; see docs/operate/retention.md for
-// what ends the rows of each table.
+// Retention deletes old rows. The janitor calls it; docs/operate/retention.md says what ends the
+// rows of each table.
 type Retention interface {
 	// DeleteOld deletes up to f.Limit rows of f.Kind that are older than f.Before, and
 	// returns how many. Fewer than f.Limit: nothing is left to delete.
@@ -70,7 +70,7 @@ type Retention interface {
 	Shrink(ctx context.Context, limit int) (int, error)
 }
 
-// Kind is what [Retention.DeleteOld] deletes.
+// Kind is a kind of rows that [Retention.DeleteOld] deletes.
 type Kind string
 
 // The kinds, named as in the log.
@@ -98,7 +98,7 @@ type DeleteOld struct {
 	Archived bool
 }
 
-// OldRows asks for the rows of an account that are old.
+// OldRows asks for the old rows of an account.
 type OldRows struct {
 	Kind    Kind // OldEvents, OldAttempts, OldBodies or OldKeys
 	Account postrider.AccountID
@@ -107,7 +107,7 @@ type OldRows struct {
 	Limit   int // events or deliveries
 }
 
-// OldRow is the name of a row that is old.
+// OldRow is the name of an old row.
 type OldRow struct {
 	ID     RowID // of the event, or of the attempt's delivery
 	Number int   // of the attempt; 0: an event
@@ -121,8 +121,8 @@ type ExaminedRow struct {
 	Goes bool // whether DeleteRows may delete it; false: it stays, or its event or delivery has none
 }
 
-// Examined returns what OldRows returns of rows that were examined, in any order, up to q.Limit
-// events or deliveries.
+// Examined returns the results of OldRows from examined rows, which may be in any order. It stops
+// after q.Limit events or deliveries.
 func (q OldRows) Examined(examined []ExaminedRow) (rows []OldRow, last RowID) {
 	slices.SortFunc(examined, func(a, b ExaminedRow) int { return CompareRows(a.OldRow, b.OldRow) })
 	n := 0
@@ -145,8 +145,8 @@ func CompareRows(a, b OldRow) int {
 	return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.Number, b.Number))
 }
 
-// ReplayGrace is for how long running replay jobs keep events that retention would delete.
-// It has an end, so that a job that never ends does not keep the events of all accounts.
+// ReplayGrace is how long running replay jobs keep events that retention would delete. It has an
+// end, so that a job that never ends does not keep the events of all accounts for ever.
 const ReplayGrace = 7 * 24 * time.Hour
 
 // OrderingKey names an ordering key. The zero value is before all of them.

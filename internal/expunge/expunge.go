@@ -1,6 +1,6 @@
 // Package expunge removes an event, an endpoint or an account from the store, with all that is
-// stored about the object, for people who may demand that. The API begins an expunge, and
-// [Runner.Run] carries it out:
+// stored about the object. People may have a right to demand this. The API
+// begins an expunge, and [Runner.Run] carries it out:
 //
 //	runner := expunge.New(s, expunge.Options{List: "/mnt/lists/expunged.ndjson"})
 //	err := runner.Recover(ctx) // at the start of the server

@@ -36,7 +36,7 @@ const (
 	weekly = 7 * daily
 )
 
-// tell stores the notices, and reports to observers those that the store did not have.
+// tell stores the notices, and reports the new ones to observers.
 func (j *Janitor) tell(ctx context.Context, notices ...postrider.Notice) error {
 	put, err := j.store.PutNotices(ctx, j.numbered(notices...))
 	j.told(put...)

@@ -93,7 +93,8 @@ func (s *Streams) Feature() page.Feature {
 // End ends all open streams, and refuses new ones.
 func (s *Streams) End() { s.once.Do(func() { close(s.ended) }) }
 
-// begin counts a new stream of the caller. False: the caller has too many streams.
+// begin counts a new stream of the caller. False: the server, the account or the
+// session has too many streams.
 func (s *Streams) begin(c postrider.Caller) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,8 @@ const (
 )
 
 // tailKey has all values on which the rows of a stream depend. It includes the account of the
-// person, so people of different accounts, and people of all accounts, never share rows.
+// person. So people of different accounts never share rows, and people of one account share none
+// with people of all accounts.
 type tailKey struct {
 	watch   observe.Watch
 	account postrider.AccountID // the only one that the person sees; zero: all

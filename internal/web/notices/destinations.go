@@ -219,8 +219,8 @@ func changeDestination(v *page.Visit, id postrider.DestinationID) error {
 	return v.Done(v.Path("notice-destinations", d.ID), page.Flash{Text: v.T("destination.done.change")})
 }
 
-// askDestination returns the handler of a button that asks for a message. After success the page
-// shows the text destination.asked.MESSAGE.
+// askDestination returns the handler of a button that asks the API to send a message to the
+// destination, such as a test. After success the page shows the text destination.asked.MESSAGE.
 func askDestination(message string, ask func(*client.Client, context.Context, postrider.DestinationID) (apitypes.Destination, error)) func(*page.Visit, postrider.DestinationID) error {
 	return func(v *page.Visit, id postrider.DestinationID) error {
 		_, err := ask(v.API, v.Context, id)

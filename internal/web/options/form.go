@@ -259,8 +259,9 @@ func (o *shownOption) mark(part string) {
 	}
 }
 
-// undo returns the form that undoes the changes. It returns false if a secret would be lost: only
-// the store knows old secrets, and a new URL loses them.
+// undo returns the form that undoes the changes. It returns false if the form changed
+// secrets, which only the store knows, or the URL, since a new URL loses the secrets. It also
+// returns false if the form does not fit into the cookie of a flash.
 func (f *form) undo() (string, bool) {
 	back := url.Values{}
 	for _, group := range f.Groups {

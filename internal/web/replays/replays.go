@@ -167,7 +167,7 @@ func newReplay(v *page.Visit) error {
 func showReplayForm(v *page.Visit, f replayForm) error {
 	said := f.Faults // by the API, when it refused to create the replay
 	if f.Until = ""; f.To == "" && !f.Uncounted {
-		f.Until = v.Now.Add(time.Millisecond).UTC().Format(time.RFC3339Nano) // a later death is not counted, so not replayed
+		f.Until = v.Now.Add(time.Millisecond).UTC().Format(time.RFC3339Nano) // later deaths are neither counted nor replayed
 	}
 	r := f.request(v)
 	if len(said) > 0 {

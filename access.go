@@ -12,12 +12,14 @@ type Scope string
 // The scopes. ScopeWebhooksWrite includes the four scopes between ScopeEventsWrite and itself.
 // ScopeAdmin includes every scope.
 const (
-	ScopeEventsWrite     Scope = "events:write"     // publish events
-	ScopeWebhooksRead    Scope = "webhooks:read"    // read endpoints, events, deliveries, attempts and dead letters
-	ScopeWebhooksOperate Scope = "webhooks:operate" // pause, resume, enable, test and verify endpoints, set circuits; replay, cancel and discard deliveries
-	ScopeEndpointsWrite  Scope = "endpoints:write"  // create, change, disable and delete endpoints, rotate and revoke their secrets
-	ScopeSecretsRead     Scope = "secrets:read"     // show the secrets of endpoints
-	ScopeWebhooksWrite   Scope = "webhooks:write"   // webhooks:read, webhooks:operate, endpoints:write and secrets:read together
+	ScopeEventsWrite  Scope = "events:write"  // publish events
+	ScopeWebhooksRead Scope = "webhooks:read" // read endpoints, events, deliveries, attempts and dead letters
+	// Pause, resume, enable, test and verify endpoints, set circuits; replay, cancel and discard
+	// deliveries.
+	ScopeWebhooksOperate Scope = "webhooks:operate"
+	ScopeEndpointsWrite  Scope = "endpoints:write" // create, change, disable and delete endpoints, rotate and revoke their secrets
+	ScopeSecretsRead     Scope = "secrets:read"    // show the secrets of endpoints
+	ScopeWebhooksWrite   Scope = "webhooks:write"  // webhooks:read, webhooks:operate, endpoints:write and secrets:read together
 	// Everything, including accounts, event types, API keys, sessions and the audit log.
 	ScopeAdmin Scope = "admin"
 )
@@ -29,7 +31,8 @@ var Scopes = []Scope{
 
 // Includes reports whether scope s permits everything that scope other permits.
 func (s Scope) Includes(other Scope) bool {
-	if s == ScopeWebhooksWrite && slices.Contains([]Scope{ScopeWebhooksRead, ScopeWebhooksOperate, ScopeEndpointsWrite, ScopeSecretsRead}, other) {
+	if s == ScopeWebhooksWrite && slices.Contains([]Scope{ScopeWebhooksRead, ScopeWebhooksOperate, ScopeEndpointsWrite, ScopeSecretsRead},
+		other) {
 		return true
 	}
 	return s == other || s == ScopeAdmin

@@ -297,7 +297,8 @@ func (p CircuitPolicy) Check() error {
 	var faults faults
 	faults.within("circuit.failures", int64(p.Failures), 0, 1000)
 	faults.within("circuit.percent", int64(p.Percent), 0, 100)
-	faults.add(p.Percent > 0 && (p.Attempts == 0) == (p.Window == 0), "circuit.percent", FaultContradictory, "needs either attempts or window_ms")
+	faults.add(p.Percent > 0 && (p.Attempts == 0) == (p.Window == 0), "circuit.percent", FaultContradictory,
+		"needs either attempts or window_ms")
 	faults.add(p.Percent == 0 && p.Attempts != 0, "circuit.attempts", FaultContradictory, "needs percent")
 	faults.add(p.Percent == 0 && p.Window != 0, "circuit.window_ms", FaultContradictory, "needs percent")
 	if p.Attempts != 0 {
@@ -307,7 +308,8 @@ func (p CircuitPolicy) Check() error {
 		faults.lasts("circuit.window_ms", p.Window, 10*time.Second, day)
 	}
 	faults.lasts("circuit.cooldown_ms", p.Cooldown, time.Second, day)
-	faults.add(p.MaxCooldown < p.Cooldown || p.MaxCooldown > day, "circuit.max_cooldown_ms", FaultContradictory, "must be cooldown_ms to 86400000")
+	faults.add(p.MaxCooldown < p.Cooldown || p.MaxCooldown > day, "circuit.max_cooldown_ms", FaultContradictory,
+		"must be cooldown_ms to 86400000")
 	return faults.joined()
 }
 

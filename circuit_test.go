@@ -192,11 +192,17 @@ var circuitRows = []struct {
 	{"from the fifteenth on it doubles", oneInRow, "-" + strings.Repeat("mpF", 15), openCircuit(probeFailed, 0, 17*mins, 2*mins)},
 	{"each time", oneInRow, "-hpFhpF", openCircuit(probeFailed, 0, 2*hour+4*mins, 4*mins)},
 	{"up to the greatest", oneInRow, "-hpFhpFhpFhpF", openCircuit(probeFailed, 0, 4*hour+8*mins, 8*mins)},
-	{"of two probes the first to come back counts", oneInRow, "-mpssssssssssspFA", notFailing(openCircuit(probeFailed, 0, 2*mins+11*sec, mins))},
+	{
+		"of two probes the first to come back counts", oneInRow, "-mpssssssssssspFA",
+		notFailing(openCircuit(probeFailed, 0, 2*mins+11*sec, mins)),
+	},
 	{"other attempts say nothing while it is half open", oneInRow, "-mp-", halfOpenCircuit(inRow, mins+10*sec, mins)},
 	{"another node waits for the probe under way", oneInRow, "-mpnp", halfOpenCircuit(inRow, mins+10*sec, mins)},
 
-	{"one failure opens it again while it recovers", fiveInRow, "-----mpA+-", failingSince(openCircuit(probeFailed, mins, 2*mins, mins), mins)},
+	{
+		"one failure opens it again while it recovers", fiveInRow, "-----mpA+-",
+		failingSince(openCircuit(probeFailed, mins, 2*mins, mins), mins),
+	},
 	{"so it does after a throttled probe", fiveInRow, "-----mpT-", openCircuit(probeFailed, mins, 2*mins, mins)},
 	{"so it does at another node", fiveInRow, "-----mpAn-", failingSince(openCircuit(probeFailed, mins, 2*mins, mins), mins)},
 	{"three in a row are a recovery", fiveInRow, "-----mpA++", closedCircuit(inRow, 0)},

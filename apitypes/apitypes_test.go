@@ -29,7 +29,10 @@ func TestAFieldIsLeftOutNullOrHasAValue(t *testing.T) {
 			`{"headers":[{"name":"A","value":"","sensitive":false},{"name":"B","sensitive":true},{"name":"C","value":null,"sensitive":true}]}`,
 		},
 		{
-			apitypes.Policy{Signature: apitypes.Of(apitypes.Signature{Schemes: []apitypes.Scheme{{Scheme: "standard"}, {Scheme: "github", Header: "X-A", Prefix: "p="}}})},
+			apitypes.Policy{Signature: apitypes.Of(apitypes.Signature{Schemes: []apitypes.Scheme{
+				{Scheme: "standard"},
+				{Scheme: "github", Header: "X-A", Prefix: "p="},
+			}})},
 			`{"signature":{"schemes":["standard",{"scheme":"github","header":"X-A","prefix":"p="}]}}`,
 		},
 	} {
@@ -86,7 +89,8 @@ func TestSecretsAreInNoText(t *testing.T) {
 		Auth: apitypes.Of(apitypes.Auth{Type: "basic", Password: "hush"}), TLS: apitypes.Of(apitypes.TLS{Key: "hush"}),
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		if text := fmt.Sprintf(verb, policy.Auth.Value()) + fmt.Sprintf(verb, policy) + fmt.Sprintf(verb, apitypes.EndpointCreate{Policy: policy}); strings.Contains(text, "hush") {
+		if text := fmt.Sprintf(verb, policy.Auth.Value()) + fmt.Sprintf(verb, policy) +
+			fmt.Sprintf(verb, apitypes.EndpointCreate{Policy: policy}); strings.Contains(text, "hush") {
 			t.Errorf("%s shows a secret: %s", verb, text)
 		}
 	}

@@ -89,7 +89,10 @@ func TestTenThousandEndpoints(t *testing.T) {
 	for caller := range callers {
 		making.Go(func() {
 			for i := caller; i < endpoints; i += callers {
-				w.call(t, "POST /endpoints", object{"account": "acme", "url": w.receiver.url + "/many/" + strconv.Itoa(i), "event_types": []string{"never.published"}})
+				w.call(t, "POST /endpoints", object{
+					"account": "acme", "url": w.receiver.url + "/many/" + strconv.Itoa(i),
+					"event_types": []string{"never.published"},
+				})
 			}
 		})
 	}
@@ -125,7 +128,8 @@ func TestStreamsDoNotStopDeliveries(t *testing.T) {
 			t.Fatalf("open a stream: %v", err)
 		}
 		t.Cleanup(func() { response.Body.Close() })
-		if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable && response.StatusCode != http.StatusTooManyRequests {
+		if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable &&
+			response.StatusCode != http.StatusTooManyRequests {
 			t.Fatalf("a stream answers %d", response.StatusCode)
 		}
 	}

@@ -22,7 +22,10 @@ func TestFieldsAppearWithTheirChoice(t *testing.T) {
 		fields := func(want ...string) {
 			t.Helper()
 			eventually(t, func() string {
-				for _, name := range []string{"Delays before the attempts", "Longest delay", "Random part of the delays", "User name", "Token URL", "Failures in a row"} {
+				for _, name := range []string{
+					"Delays before the attempts", "Longest delay", "Random part of the delays", "User name", "Token URL",
+					"Failures in a row",
+				} {
 					there := slices.ContainsFunc(tb.elements("textbox"), func(e element) bool { return strings.HasSuffix(e.name, name) })
 					if there != slices.Contains(want, name) {
 						return fmt.Sprintf("the field %q is there: %t; want %q alone", name, there, want)

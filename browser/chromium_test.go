@@ -3,6 +3,7 @@ package browser_test
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -15,7 +16,7 @@ const chromium = "/usr/bin/chromium"
 // browser starts the one browser of this binary and returns its context. The
 // first action gets no deadline: it would be the browser's.
 var browser = sync.OnceValues(func() (context.Context, error) {
-	options := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
+	options := append(slices.Clip(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(chromium),
 		chromedp.Flag("hide-scrollbars", true),
 		chromedp.Flag("lang", "en-US"),

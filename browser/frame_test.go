@@ -75,7 +75,8 @@ func TestCustomerUsesThePortalInAFrame(t *testing.T) {
 		t.Error("the frame has no cookie")
 	}
 	for _, c := range cookies {
-		if !strings.HasPrefix(c.Name, "__Host-") || !c.Secure || !c.HTTPOnly || c.SameSite != network.CookieSameSiteNone || c.PartitionKey == nil {
+		if !strings.HasPrefix(c.Name, "__Host-") || !c.Secure || !c.HTTPOnly || c.SameSite != network.CookieSameSiteNone ||
+			c.PartitionKey == nil {
 			t.Errorf("the frame has the cookie %+v", c)
 		}
 	}

@@ -57,7 +57,8 @@ func TestChecksCanFail(t *testing.T) {
 	}
 	tb := v.newTab(t)
 	tb.open("/good")
-	eval[any](tb, `document.querySelector('main').append('some text'), document.head.append(Object.assign(document.createElement('script'), {src: '/shift.js'}))`)
+	eval[any](tb,
+		`document.querySelector('main').append('some text'), document.head.append(Object.assign(document.createElement('script'), {src: '/shift.js'}))`)
 	eventually(t, func() string {
 		if eval[string](tb, "document.title") != "moved" {
 			return "nothing moves"

@@ -71,7 +71,8 @@ func (w *world) owned(t *testing.T, account string) map[string]string {
 	owned["sec"] = w.call(t, "GET /endpoints/"+endpoint+"/secrets", nil).items()[0]["id"].(string)
 	owned["rpl"] = w.call(t, "POST /replays", object{"endpoint": endpoint, "note": "Acme"}).id("id")
 	_, owned["ins"] = w.inspected(t, account, "Acme")
-	owned["dst"] = w.call(t, "POST /notice-destinations", object{"account": account, "channel": "slack", "address": w.receiver.url + "/chat/acme"}).id("id")
+	owned["dst"] = w.call(t, "POST /notice-destinations",
+		object{"account": account, "channel": "slack", "address": w.receiver.url + "/chat/acme"}).id("id")
 	return owned
 }
 

@@ -65,7 +65,17 @@ func TestTheListOfEndpointsFits(t *testing.T) {
 	} {
 		tb := w.visitors[p.who].newTab(t)
 		tb.open(w.path(t, p.path))
-		for _, size := range []struct{ width, height int64 }{{320, 640}, {390, 844}, {768, 1024}, {832, 900}, {880, 900}, {950, 900}, {1000, 900}, {1024, 768}, {1280, 800}} {
+		for _, size := range []struct{ width, height int64 }{
+			{320, 640},
+			{390, 844},
+			{768, 1024},
+			{832, 900},
+			{880, 900},
+			{950, 900},
+			{1000, 900},
+			{1024, 768},
+			{1280, 800},
+		} {
 			tb.resize(size.width, size.height)
 			faults := append(tb.overflow(size.width), eval[[]string](tb, `(() => {
 				const box = document.querySelector('table.endpoints').parentElement

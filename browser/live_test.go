@@ -93,7 +93,8 @@ func TestASecondTabRenewsItsPageOnce(t *testing.T) {
 	tb := w.visitors[operator].newTab(t)
 	tb.open("/dashboard/deliveries")
 	eventually(t, func() string {
-		fetched := eval[[]string](tb, "performance.getEntriesByType('resource').filter((e) => e.initiatorType === 'fetch').map((e) => new URL(e.name).pathname)")
+		fetched := eval[[]string](tb,
+			"performance.getEntriesByType('resource').filter((e) => e.initiatorType === 'fetch').map((e) => new URL(e.name).pathname)")
 		if !slices.Contains(fetched, "/dashboard/deliveries") {
 			return fmt.Sprintf("the second tab has fetched %v, and not its page", fetched)
 		}
@@ -209,7 +210,8 @@ func (tb *tab) window(state cdp.WindowState) {
 	target := chromedp.FromContext(tb.ctx).Target.TargetID
 	found, err := chromedp.CallBrowser(tb.ctx, cdp.GetWindowForTarget, cdp.GetWindowForTargetParams{TargetID: target})
 	if err == nil {
-		_, err = chromedp.CallBrowser(tb.ctx, cdp.SetWindowBounds, cdp.SetWindowBoundsParams{WindowID: found.WindowID, Bounds: &cdp.Bounds{WindowState: state}})
+		_, err = chromedp.CallBrowser(tb.ctx, cdp.SetWindowBounds,
+			cdp.SetWindowBoundsParams{WindowID: found.WindowID, Bounds: &cdp.Bounds{WindowState: state}})
 	}
 	if err != nil {
 		tb.Fatalf("make the window %s: %v", state, err)

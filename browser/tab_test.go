@@ -329,7 +329,10 @@ func (tb *tab) choose(name, option string) {
 func (tb *tab) focused() element {
 	tb.Helper()
 	object := eval[*runtime.RemoteObject](tb, "document.activeElement")
-	found := call(tb, accessibility.GetPartialAXTree, accessibility.GetPartialAXTreeParams{ObjectID: object.ObjectID, FetchRelatives: new(bool)})
+	found := call(tb, accessibility.GetPartialAXTree, accessibility.GetPartialAXTreeParams{
+		ObjectID:       object.ObjectID,
+		FetchRelatives: new(bool),
+	})
 	if len(found.Nodes) == 0 {
 		return element{}
 	}

@@ -20,7 +20,10 @@ func TestOperatorTakesChangesBack(t *testing.T) {
 		t.Errorf("after Undo the endpoint is %s", got)
 	}
 
-	id := w.call(t, "POST /endpoints", object{"account": "acme", "url": w.receiver.url + "/acme/new", "event_types": []string{"order.*"}}).id("id")
+	id := w.call(t, "POST /endpoints", object{
+		"account": "acme", "url": w.receiver.url + "/acme/new",
+		"event_types": []string{"order.*"},
+	}).id("id")
 	tb.open("/dashboard/endpoints/" + id)
 	tb.click("Open the circuit")
 	tb.inDialog("Open the circuit")

@@ -114,11 +114,17 @@ func (w *world) history(t *testing.T) {
 	for _, account := range []string{"acme", "acme", "globex", "initech", "umbrella-eu"} {
 		for i, eventType := range types {
 			n := strconv.Itoa(i)
-			w.publish(t, account, eventType, object{"idempotency_key": account + "-" + eventType + "-" + n + "-" + t.Name(), "ordering_key": "customer-" + n, "data": object{
-				"id": "ord_" + n, "total": 4200 + i, "currency": "EUR", "paid": i%2 == 0, "note": nil,
-				"customer": object{"id": "cus_" + n, "name": "Ada Lovelace", "address": object{"city": "Zürich", "lines": []string{"Bahnhofstrasse 1", "8001"}}},
-				"lines":    []object{{"sku": "A-1", "quantity": 2, "price": 1900}, {"sku": "B-7", "quantity": 1, "price": 400 + i}},
-			}})
+			w.publish(t, account, eventType, object{
+				"idempotency_key": account + "-" + eventType + "-" + n + "-" + t.Name(),
+				"ordering_key":    "customer-" + n, "data": object{
+					"id": "ord_" + n, "total": 4200 + i, "currency": "EUR", "paid": i%2 == 0, "note": nil,
+					"customer": object{
+						"id": "cus_" + n, "name": "Ada Lovelace",
+						"address": object{"city": "Zürich", "lines": []string{"Bahnhofstrasse 1", "8001"}},
+					},
+					"lines": []object{{"sku": "A-1", "quantity": 2, "price": 1900}, {"sku": "B-7", "quantity": 1, "price": 400 + i}},
+				},
+			})
 		}
 	}
 	w.names["event"], w.names["dead"] = w.publish(t, "globex", "order.paid", nil)
@@ -127,7 +133,10 @@ func (w *world) history(t *testing.T) {
 	w.settled(t, w.names["dead"], "dead")
 	w.settled(t, w.names["delivered"], "delivered")
 	w.inspect(t, "globex", "Hello")
-	w.names["replay"] = w.call(t, "POST /replays", object{"endpoint": w.names["gone"], "per_second": 1, "note": "after the database was mended"}).id("id")
+	w.names["replay"] = w.call(t, "POST /replays", object{
+		"endpoint": w.names["gone"], "per_second": 1,
+		"note": "after the database was mended",
+	}).id("id")
 }
 
 // inspect names what inspected has made.
@@ -156,7 +165,10 @@ func (w *world) destinations(t *testing.T, account, address string) {
 	}
 	w.receiver.tell("/chat/broken", saying(500, "oh"))
 	w.receiver.tell("/chat/gone", saying(410, "removed"))
-	route := add(object{"account": account, "channel": "email", "address": address, "kinds": []string{"endpoint.disabled", "endpoint.disabling"}})
+	route := add(object{
+		"account": account, "channel": "email", "address": address,
+		"kinds": []string{"endpoint.disabled", "endpoint.disabling"},
+	})
 	var tested []string
 	for _, hook := range []string{"/chat/works", "/chat/broken", "/chat/gone"} {
 		tested = append(tested, add(object{"account": account, "channel": "slack", "address": w.receiver.url + hook}))

@@ -74,7 +74,10 @@ func newHostileWorld(t *testing.T) *world {
 	for i, text := range corpus {
 		w.inject(t, i, text, accepted)
 	}
-	for _, field := range []string{"account name", "event type description", "description", "idempotency key", "ordering key", "api version", "header", "pause reason", "key name"} {
+	for _, field := range []string{
+		"account name", "event type description", "description", "idempotency key", "ordering key", "api version",
+		"header", "pause reason", "key name",
+	} {
 		if accepted[field] < 10 {
 			t.Errorf("the API accepts only %d texts of the corpus as %s", accepted[field], field)
 		}
@@ -111,7 +114,10 @@ func (w *world) inject(t *testing.T, i int, text string, accepted map[string]int
 		out.WriteHeader([]int{200, 500}[i%2])
 		_, _ = out.Write([]byte(text))
 	})
-	endpoint := offer("endpoint", "POST /endpoints", object{"account": "hostile", "url": w.receiver.url + path, "event_types": []string{"hostile.event" + n}, "retry": retries})
+	endpoint := offer("endpoint", "POST /endpoints", object{
+		"account": "hostile", "url": w.receiver.url + path,
+		"event_types": []string{"hostile.event" + n}, "retry": retries,
+	})
 	offer("description", "PATCH /endpoints/"+endpoint, object{"description": text})
 	offer("endpoint uid", "PATCH /endpoints/"+endpoint, object{"uid": text})
 	offer("header", "PATCH /endpoints/"+endpoint, object{"headers": []object{{"name": "X-A", "value": text}}})
@@ -119,9 +125,13 @@ func (w *world) inject(t *testing.T, i int, text string, accepted map[string]int
 	offer("url", "PATCH /endpoints/"+endpoint, object{"url": text})
 	offer("idempotency key", "POST /events", object{"account": "hostile", "type": "hostile.event" + n, "data": text, "idempotency_key": text})
 	offer("ordering key", "POST /events", object{"account": "hostile", "type": "hostile.event" + n, "data": text, "ordering_key": text})
-	offer("api version", "POST /events", object{"account": "hostile", "type": "hostile.event" + n, "data": object{text: []string{text}}, "api_version": text})
+	offer("api version", "POST /events", object{
+		"account": "hostile", "type": "hostile.event" + n, "data": object{text: []string{text}},
+		"api_version": text,
+	})
 	if i%4 == 0 { // an account may have few
-		offer("webhook of notices", "POST /notice-destinations", object{"account": "hostile", "channel": "slack", "address": w.receiver.url + path + "?q=" + text})
+		offer("webhook of notices", "POST /notice-destinations",
+			object{"account": "hostile", "channel": "slack", "address": w.receiver.url + path + "?q=" + text})
 		offer("webhook of notices", "POST /notice-destinations", object{"channel": "slack", "address": w.receiver.url + path + "?q=" + text})
 	}
 	offer("pause reason", "POST /endpoints/"+endpoint+"/disable", object{"reason": text})
@@ -148,12 +158,16 @@ func (w *world) infect(t *testing.T) {
 			_, _ = out.Write([]byte(line))
 		})
 		w.names[name] = w.call(t, "POST /endpoints", object{
-			"account": "hostile", "url": w.receiver.url + path + `?q='><img/data-xss/src=x/onerror=alert(1)>`, "event_types": []string{"worst." + name},
+			"account": "hostile", "url": w.receiver.url + path + `?q='><img/data-xss/src=x/onerror=alert(1)>`,
+			"event_types": []string{"worst." + name},
 			"description": corpus[14], "retry": retries, "circuit": object{"preset": "never"},
 			"headers": []object{{"name": "X-Hostile", "value": corpus[13]}},
 		}).id("id")
 	}
-	more := object{"data": object{"line": line[:200<<10], corpus[1]: []any{corpus, object{corpus[13]: corpus[14]}}}, "idempotency_key": "worst " + corpus[1], "api_version": "v1"}
+	more := object{
+		"data":            object{"line": line[:200<<10], corpus[1]: []any{corpus, object{corpus[13]: corpus[14]}}},
+		"idempotency_key": "worst " + corpus[1], "api_version": "v1",
+	}
 	w.names["event"], w.names["dead"] = w.publish(t, "hostile", "worst.failing", more)
 	more["idempotency_key"] = "worst " + corpus[13]
 	_, w.names["delivered"] = w.publish(t, "hostile", "worst.healthy", more)

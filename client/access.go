@@ -31,7 +31,8 @@ func (c *Client) Sessions(ctx context.Context, f SessionFilter) (apitypes.Page[a
 	if f.Ended {
 		ended = strconv.FormatBool(true)
 	}
-	return get[apitypes.Page[apitypes.Session]](ctx, c, "/sessions"+query(f.Paging, "kind", string(f.Kind), "account", f.Account, "ended", ended))
+	return get[apitypes.Page[apitypes.Session]](ctx, c,
+		"/sessions"+query(f.Paging, "kind", string(f.Kind), "account", f.Account, "ended", ended))
 }
 
 // RevokeSession ends a session at once.

@@ -44,7 +44,8 @@ func day(at time.Time) string {
 
 // ArchiveParts lists the parts of the archive, by kind, day and number.
 func (c *Client) ArchiveParts(ctx context.Context, f ArchivePartFilter) (apitypes.Page[apitypes.ArchivePart], error) {
-	return get[apitypes.Page[apitypes.ArchivePart]](ctx, c, "/archive/parts"+query(f.Paging, "kind", f.Kind, "from", day(f.From), "to", day(f.To)))
+	return get[apitypes.Page[apitypes.ArchivePart]](ctx, c,
+		"/archive/parts"+query(f.Paging, "kind", f.Kind, "from", day(f.From), "to", day(f.To)))
 }
 
 // VerifyArchivePart reads a part of the archive, and reports whether it is undamaged.
@@ -68,6 +69,7 @@ func (c *Client) RestoreArchive(ctx context.Context, r apitypes.ArchiveRestore) 
 
 // RestoredRecords lists the records that were restored, by id.
 func (c *Client) RestoredRecords(ctx context.Context, f RestoredFilter) (apitypes.Page[apitypes.ArchiveRecord], error) {
-	return get[apitypes.Page[apitypes.ArchiveRecord]](ctx, c, "/archive/restored"+query(f.Paging, "event", idText(f.Event), "account", f.Account,
-		"endpoint", idText(f.Endpoint)))
+	return get[apitypes.Page[apitypes.ArchiveRecord]](ctx, c,
+		"/archive/restored"+query(f.Paging, "event", idText(f.Event), "account", f.Account,
+			"endpoint", idText(f.Endpoint)))
 }

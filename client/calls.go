@@ -64,7 +64,10 @@ func (c *Client) Publish(ctx context.Context, e apitypes.EventCreate) (apitypes.
 	if e.IdempotencyKey == "" && c.opts.Attempts > 1 {
 		e.IdempotencyKey = newKey()
 	}
-	r := request{method: http.MethodPost, path: "/events", in: e, keyed: e.IdempotencyKey != "", hops: e.Hops, trace: e.TraceParent, traceState: e.TraceState}
+	r := request{
+		method: http.MethodPost, path: "/events", in: e, keyed: e.IdempotencyKey != "", hops: e.Hops, trace: e.TraceParent,
+		traceState: e.TraceState,
+	}
 	err := c.call(ctx, r, &out)
 	return out, err
 }
@@ -129,8 +132,9 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (apitypes.Page
 	for _, id := range f.IDs {
 		ids = append(ids, id.String())
 	}
-	return get[apitypes.Page[apitypes.Endpoint]](ctx, c, "/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "ids", strings.Join(ids, ","), "status", string(f.Status),
-		"health", string(f.Health), "circuit", string(f.Circuit), "failing", failing))
+	return get[apitypes.Page[apitypes.Endpoint]](ctx, c,
+		"/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "ids", strings.Join(ids, ","), "status", string(f.Status),
+			"health", string(f.Health), "circuit", string(f.Circuit), "failing", failing))
 }
 
 // Endpoint returns an endpoint, also a deleted one.
@@ -275,7 +279,8 @@ func (c *Client) Reencrypt(ctx context.Context) (apitypes.Reencrypted, error) {
 func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) (apitypes.Page[apitypes.Delivery], error) {
 	return get[apitypes.Page[apitypes.Delivery]](ctx, c, "/deliveries"+query(f.Paging,
 		"account", f.Account, "endpoint", idText(f.Endpoint), "event", idText(f.Event), "event_type", f.EventType,
-		"status", string(f.Status), "replay_job", idText(f.ReplayJob), "from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
+		"status", string(f.Status), "replay_job", idText(f.ReplayJob), "from", instant(f.From), "to", instant(f.To), "order",
+		order(f.OldestFirst)))
 }
 
 // EndpointDeliveries lists the deliveries of an endpoint.

@@ -149,7 +149,8 @@ func TestAReplayOfAnEventSaysWhichDeliveries(t *testing.T) {
 	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, apitypes.EventReplay{}); err != nil || seen.Body != `{}` {
 		t.Errorf("all: body %s, %v; want {}", seen.Body, err)
 	}
-	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, apitypes.EventReplay{Status: postrider.Dead}); err != nil || seen.Body != `{"status":"dead"}` {
+	if _, err := c.ReplayEvent(t.Context(), postrider.EventID{}, apitypes.EventReplay{Status: postrider.Dead}); err != nil ||
+		seen.Body != `{"status":"dead"}` {
 		t.Errorf("dead ones: body %s, %v", seen.Body, err)
 	}
 }
@@ -165,13 +166,25 @@ func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
 		{policy(apitypes.Policy{Rate: apitypes.Of(apitypes.Rate{Attempts: 100, PerMS: 1000})}), `{"rate":{"attempts":100,"per_ms":1000}}`},
 		{policy(apitypes.Policy{Rate: apitypes.Null[apitypes.Rate]()}), `{"rate":null}`},
 		{policy(apitypes.Policy{Circuit: apitypes.Of(apitypes.CircuitPolicy{Preset: "strict"})}), `{"circuit":{"preset":"strict"}}`},
-		{apitypes.EndpointUpdate{UID: apitypes.Of(""), Policy: apitypes.Policy{AdaptiveTimeout: apitypes.Of(false)}}, `{"uid":"","adaptive_timeout":false}`},
-		{policy(apitypes.Policy{Concurrency: apitypes.Of(3), Retry: apitypes.Null[apitypes.Retry](), TimeoutMS: apitypes.Null[int64]()}), `{"retry":null,"timeout_ms":null,"concurrency":3}`},
-		{policy(apitypes.Policy{Order: apitypes.Of(postrider.OrderByKey), OnDead: apitypes.Of(postrider.PauseOnDead)}), `{"order":"by_key","on_dead":"pause"}`},
+		{
+			apitypes.EndpointUpdate{UID: apitypes.Of(""), Policy: apitypes.Policy{AdaptiveTimeout: apitypes.Of(false)}},
+			`{"uid":"","adaptive_timeout":false}`,
+		},
+		{
+			policy(apitypes.Policy{Concurrency: apitypes.Of(3), Retry: apitypes.Null[apitypes.Retry](), TimeoutMS: apitypes.Null[int64]()}),
+			`{"retry":null,"timeout_ms":null,"concurrency":3}`,
+		},
+		{
+			policy(apitypes.Policy{Order: apitypes.Of(postrider.OrderByKey), OnDead: apitypes.Of(postrider.PauseOnDead)}),
+			`{"order":"by_key","on_dead":"pause"}`,
+		},
 	} {
-		c, seen := answering(t, 200, `{"adaptive_timeout":true,"circuit":{"preset":"strict","failures":5},"rate":null,"order":"by_key","on_dead":"pause"}`)
+		c,
+			seen := answering(t, 200,
+			`{"adaptive_timeout":true,"circuit":{"preset":"strict","failures":5},"rate":null,"order":"by_key","on_dead":"pause"}`)
 		e, err := c.ChangeEndpoint(t.Context(), id, tt.change)
-		if err != nil || !e.AdaptiveTimeout.Value() || *e.Circuit.Value().Failures != 5 || !e.Rate.IsNull() || e.Order.Value() != postrider.OrderByKey || e.OnDead.Value() != postrider.PauseOnDead {
+		if err != nil || !e.AdaptiveTimeout.Value() || *e.Circuit.Value().Failures != 5 || !e.Rate.IsNull() ||
+			e.Order.Value() != postrider.OrderByKey || e.OnDead.Value() != postrider.PauseOnDead {
 			t.Errorf("ChangeEndpoint = %+v, %v", e, err)
 		}
 		if want := "PATCH /v1/webhooks/endpoints/" + id.String(); seen.Line != want || seen.Body != tt.body {
@@ -187,7 +200,9 @@ func TestACircuitIsReadAndSet(t *testing.T) {
 	t.Parallel()
 	var id postrider.EndpointID
 	path := "/v1/webhooks/endpoints/" + id.String() + "/circuit"
-	c, seen := answering(t, 200, `{"status":"open","reason":"manual","opened_at":"2026-11-21T05:00:00.000000Z","probe_at":null,"cooldown_ms":60000,"failing_since":null,"generation":3}`)
+	c,
+		seen := answering(t, 200,
+		`{"status":"open","reason":"manual","opened_at":"2026-11-21T05:00:00.000000Z","probe_at":null,"cooldown_ms":60000,"failing_since":null,"generation":3}`)
 	opened := apitypes.Time{Time: time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)}
 	want := apitypes.Circuit{Status: postrider.CircuitOpen, Reason: new("manual"), OpenedAt: &opened, CooldownMS: 60000, Generation: 3}
 	got, err := c.Circuit(t.Context(), id)
@@ -206,13 +221,16 @@ func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
 	c, seen := answering(t, 200, `{"data":[{"key":"k","waiting":2,"head":null,"sequence":null,"since":"2026-11-21T05:00:00Z","lag_ms":7,
 		"paused_by":"dlv_01h455vb4pex5vsknk084sn02q"}],"next_cursor":"c"}`)
 	keys, err := c.OrderingKeys(t.Context(), id, client.Paging{Limit: 1})
-	if err != nil || keys.Next() != "c" || len(keys.Data) != 1 || keys.Data[0].PausedBy == nil || keys.Data[0].Head != nil || keys.Data[0].LagMS != 7 {
+	if err != nil || keys.Next() != "c" || len(keys.Data) != 1 || keys.Data[0].PausedBy == nil || keys.Data[0].Head != nil ||
+		keys.Data[0].LagMS != 7 {
 		t.Errorf("OrderingKeys = %+v, %v", keys, err)
 	}
 	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/ordering-keys?limit=1"; seen.Line != want {
 		t.Errorf("request = %s, want %s", seen.Line, want)
 	}
-	c, seen = answering(t, 200, `{"data":[{"number":2,"status":"warned","reason":"failing","warnings":1,"since":"2026-11-21T05:00:00Z"}],"next_cursor":null}`)
+	c,
+		seen = answering(t, 200,
+		`{"data":[{"number":2,"status":"warned","reason":"failing","warnings":1,"since":"2026-11-21T05:00:00Z"}],"next_cursor":null}`)
 	history, err := c.EndpointHealth(t.Context(), id, client.Paging{})
 	if err != nil || len(history.Data) != 1 || history.Data[0].Status != postrider.HealthWarned || history.Data[0].Warnings != 1 {
 		t.Errorf("EndpointHealth = %+v, %v", history, err)
@@ -224,9 +242,13 @@ func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
 
 func TestAProblemHasWhatTheDocumentSays(t *testing.T) {
 	t.Parallel()
-	c, _ := answering(t, 409, `{"code":"replay_pending","detail":"d","index":7,"replay":"dlv_01h455vb4pex5vsknk084sn02q","request_id":"req_1"}`)
+	c,
+		_ := answering(t, 409, `{"code":"replay_pending","detail":"d","index":7,"replay":"dlv_01h455vb4pex5vsknk084sn02q","request_id":"req_1"}`)
 	_, err := c.ReplayDeadLetter(t.Context(), dlv)
-	want := &client.Error{Status: 409, Code: "replay_pending", Detail: "d", Index: new(7), Replay: "dlv_01h455vb4pex5vsknk084sn02q", RequestID: "req_1", RetryAfter: 3e9}
+	want := &client.Error{
+		Status: 409, Code: "replay_pending", Detail: "d", Index: new(7), Replay: "dlv_01h455vb4pex5vsknk084sn02q",
+		RequestID: "req_1", RetryAfter: 3e9,
+	}
 	if diff := cmp.Diff(error(want), err); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -37,7 +37,9 @@ func (c *Client) Destination(ctx context.Context, id postrider.DestinationID) (a
 
 // ChangeDestination changes a destination of notices. A field that change does not set keeps its
 // value.
-func (c *Client) ChangeDestination(ctx context.Context, id postrider.DestinationID, change apitypes.DestinationUpdate) (apitypes.Destination, error) {
+func (c *Client) ChangeDestination(ctx context.Context, id postrider.DestinationID,
+	change apitypes.DestinationUpdate,
+) (apitypes.Destination, error) {
 	return patch[apitypes.Destination](ctx, c, "/notice-destinations/"+id.String(), change)
 }
 

@@ -99,7 +99,11 @@ func TestWhatIsSafeIsRepeated(t *testing.T) {
 		{"not what is broken", []answer{{status: 500}}, publish, 1, false},
 		{"not a loop", []answer{{status: 508}}, publish, 1, false},
 		{"not what was not understood", []answer{{status: 202, body: "<html>"}}, publish, 1, false},
-		{"a list", []answer{lost, {status: 200, body: `{"data":[]}`}}, func(x ctx, c *client.Client) error { _, err := c.Events(x, client.EventFilter{}); return err }, 2, true},
+		{
+			"a list",
+			[]answer{lost, {status: 200, body: `{"data":[]}`}},
+			func(x ctx, c *client.Client) error { _, err := c.Events(x, client.EventFilter{}); return err }, 2, true,
+		},
 		{"a change", []answer{busy, {status: 200, body: `{}`}}, func(x ctx, c *client.Client) error {
 			_, err := c.ChangeEndpoint(x, ep, apitypes.EndpointUpdate{})
 			return err

@@ -63,7 +63,8 @@ func main() {
 	flag.IntVar(&o.terms, "terms", 0, "how often to restart with SIGTERM afterwards")
 	flag.IntVar(&o.events, "events", 20_000, "events to publish during the kills")
 	flag.IntVar(&o.publishers, "publishers", 16, "publishes at a time")
-	flag.DurationVar(&o.window, "window", 500*time.Millisecond, "how long before a kill an answer may be that the kill kept from being recorded")
+	flag.DurationVar(&o.window, "window", 500*time.Millisecond,
+		"how long before a kill an answer may be that the kill kept from being recorded")
 	flag.IntVar(&o.nodes, "nodes", 1, "servers on one PostgreSQL; each kill takes one of them")
 	flag.DurationVar(&o.min, "min", 200*time.Millisecond, "with -max: how long a server lives at least")
 	flag.DurationVar(&o.max, "max", 0, "how long a server lives at most; 0: the kills are spread over the publishes")

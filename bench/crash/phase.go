@@ -222,7 +222,8 @@ func (p *phase) disturb(ctx context.Context) error {
 		}
 		p.disturbed.Add(1)
 		if done := i + 1; done%25 == 0 && done < p.times {
-			fmt.Printf("%s: %d of %d after %.0f s, %d requests received\n", p.name, done, p.times, time.Since(began).Seconds(), p.receiver.received())
+			fmt.Printf("%s: %d of %d after %.0f s, %d requests received\n", p.name, done, p.times, time.Since(began).Seconds(),
+				p.receiver.received())
 		}
 	}
 	p.acked.Store(int64(p.events)) // ends the publishers
@@ -302,7 +303,8 @@ func (p *phase) checkRecords(ctx context.Context) error {
 		}
 		extra += got - n
 	}
-	fmt.Printf("  of %d deliveries that arrived more than once every request is on record, and %d attempts that did not arrive\n", checked, extra)
+	fmt.Printf("  of %d deliveries that arrived more than once every request is on record, and %d attempts that did not arrive\n", checked,
+		extra)
 	return nil
 }
 

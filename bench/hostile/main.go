@@ -44,7 +44,8 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 100, "attempts at each of them")
 	flag.IntVar(&o.slots, "slots", 1, "attempts at a time at each that holds on")
 	flag.DurationVar(&o.deadline, "deadline", time.Second, "of an attempt")
-	flag.DurationVar(&o.budget, "budget", 280*time.Second, "shared by the misbehaviours: one that used up two shares starts no more attempts, after one of each slot")
+	flag.DurationVar(&o.budget, "budget", 280*time.Second,
+		"shared by the misbehaviours: one that used up two shares starts no more attempts, after one of each slot")
 	flag.DurationVar(&o.settle, "settle", time.Minute, "how long goroutines and files may take to be back")
 	flag.DurationVar(&o.limit, "limit", 6*time.Minute, "give up after this long")
 	flag.StringVar(&o.only, "only", "", "only misbehaviours of this group or name")

@@ -29,7 +29,8 @@ type report struct {
 func (rep report) write() error {
 	var text bytes.Buffer
 	err := rep.totals(&text)
-	fmt.Fprint(&text, "\n| group | what it does | rows | attempts | outcomes | longest beyond the deadline | raised the peak by |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(&text,
+		"\n| group | what it does | rows | attempts | outcomes | longest beyond the deadline | raised the peak by |\n|---|---|---|---|---|---|---|\n")
 	for _, t := range rep.rows {
 		beyond := "-"
 		if t.beyond > 0 {
@@ -43,7 +44,8 @@ func (rep report) write() error {
 		fmt.Fprintf(&text, "| %s | %s | %s | %d | %s | %s | %s |\n",
 			t.hostile.Group, name, t.hostile.Rows, t.requests, t.seen(), beyond, raised)
 		if t.wrong > 0 || t.again > 0 {
-			err = errors.Join(err, fmt.Errorf("%s: %d attempts wrong, such as: %w; %d over unfit connections", t.hostile.Name, t.wrong, t.first, t.again))
+			err = errors.Join(err, fmt.Errorf("%s: %d attempts wrong, such as: %w; %d over unfit connections", t.hostile.Name, t.wrong, t.first,
+				t.again))
 		}
 	}
 	if rep.opts.out == "" {
@@ -62,14 +64,16 @@ func (rep report) totals(text *bytes.Buffer) error {
 	}
 	growth := rep.after.peak - rep.before.resident
 	o := rep.opts
-	fmt.Fprintf(text, "# Hostile receivers\n\n%s, %s\n\n    go run ./bench/hostile %s\n\n", time.Now().UTC().Format(time.DateOnly), machine(), strings.Join(os.Args[1:], " "))
+	fmt.Fprintf(text, "# Hostile receivers\n\n%s, %s\n\n    go run ./bench/hostile %s\n\n", time.Now().UTC().Format(time.DateOnly), machine(),
+		strings.Join(os.Args[1:], " "))
 	fmt.Fprintf(text, "%d misbehaviours, %d receivers of each at once, up to %d attempts at each receiver, with a deadline of %v: "+
 		"%d attempts in %v. Those that hold on get %d at a time each, the others one; one of the former and one of the latter are played at once.\n\n",
 		len(rep.rows), o.receivers, o.requests, o.deadline, requests, rep.took.Round(time.Second), o.slots)
 	fmt.Fprint(text, "| of the sender | goal | measured |\n|---|---|---|\n")
 	fmt.Fprintf(text, "| growth of resident memory, at its peak | 64 MiB | %.1f MiB (%.1f before) |\n", mib(growth), mib(rep.before.resident))
 	fmt.Fprintf(text, "| goroutines before and after | back in 60 s | %d and %d |\n", rep.before.goroutines, rep.after.goroutines)
-	fmt.Fprintf(text, "| files before and after | back in 60 s | %d and %d, after %v |\n", rep.before.files, rep.after.files, rep.back.Round(100*time.Millisecond))
+	fmt.Fprintf(text, "| files before and after | back in 60 s | %d and %d, after %v |\n", rep.before.files, rep.after.files,
+		rep.back.Round(100*time.Millisecond))
 	fmt.Fprintf(text, "| longest attempt beyond its deadline | 1 s | %v |\n", max(0, beyond).Round(time.Millisecond))
 	fmt.Fprintf(text, "| attempts not classified as they must be | 0 | %d |\n", wrong)
 	fmt.Fprintf(text, "| requests over a connection that was not fit for one | 0 | %d |\n", again)

@@ -130,7 +130,10 @@ func (s *study) subscribe(ctx context.Context) error {
 				URL: s.receiver.healthyURL(k, i), EventTypes: []string{k.event(i)},
 				Policy: apitypes.Policy{
 					TimeoutMS: apitypes.Of(healthyTimeout.Milliseconds()),
-					Retry:     apitypes.Of(apitypes.Retry{BaseMS: retryAfter.Milliseconds(), Factor: 1, CapMS: retryAfter.Milliseconds(), MaxAttempts: 20, Jitter: "none"}),
+					Retry: apitypes.Of(apitypes.Retry{
+						BaseMS: retryAfter.Milliseconds(), Factor: 1, CapMS: retryAfter.Milliseconds(), MaxAttempts: 20,
+						Jitter: "none",
+					}),
 				},
 			}); err != nil {
 				return err
@@ -185,7 +188,8 @@ func (s *study) eventFor(ctx context.Context, k kind, i int) {
 }
 
 func (s *study) event(ctx context.Context, eventType string) (ok bool) {
-	_, err := s.client.Publish(context.WithoutCancel(ctx), apitypes.EventCreate{Account: account, Type: eventType, Data: json.RawMessage(`{}`)})
+	_, err := s.client.Publish(context.WithoutCancel(ctx),
+		apitypes.EventCreate{Account: account, Type: eventType, Data: json.RawMessage(`{}`)})
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -80,7 +80,8 @@ func simulate(ctx context.Context, l *lab.Lab, o options, store string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, %d events a day, kept for %d days, attempts for %d\n\n| day | MB | retention took |\n|--:|--:|--:|\n", store, o.rows, o.events, o.attempts)
+	fmt.Printf("%s, %d events a day, kept for %d days, attempts for %d\n\n| day | MB | retention took |\n|--:|--:|--:|\n", store, o.rows,
+		o.events, o.attempts)
 	var sizes []float64
 	for day := 1; day <= o.days; day++ {
 		took, err := m.live(ctx, day)

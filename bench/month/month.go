@@ -43,7 +43,11 @@ func startMonth(ctx context.Context, l *lab.Lab, o options, store string) (*mont
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account, Name: "Month"}); err != nil {
 		return nil, fmt.Errorf("create the account: %w", err)
 	}
-	if _, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{Account: account, URL: "http://127.0.0.1:" + sink.Port() + "/ok", EventTypes: []string{"day.*"}}); err != nil {
+	if _,
+		err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
+		Account: account, URL: "http://127.0.0.1:" + sink.Port() + "/ok",
+		EventTypes: []string{"day.*"},
+	}); err != nil {
 		return nil, fmt.Errorf("create the endpoint: %w", err)
 	}
 	event, err := c.Publish(ctx, apitypes.EventCreate{
@@ -86,7 +90,8 @@ func (m *month) live(ctx context.Context, day int) (took time.Duration, err erro
 	}
 	ago := time.Since(end).Truncate(time.Second) // the age of the day's end, added to each retention
 	keep := func(days int) string { return (ago + time.Duration(days)*daily).String() }
-	m.server.Configure("--keep-events", keep(m.events), "--keep-bodies", keep(m.events), "--idempotency-ttl", keep(m.events), "--keep-attempts", keep(m.attempts))
+	m.server.Configure("--keep-events", keep(m.events), "--keep-bodies", keep(m.events), "--idempotency-ttl", keep(m.events),
+		"--keep-attempts", keep(m.attempts))
 	if err := m.server.Restart(ctx); err != nil {
 		return 0, err
 	}
@@ -116,10 +121,13 @@ func (m *month) fill(ctx context.Context, begin time.Time) error {
 	}), f.Copy(ctx, lab.Copies{
 		Table: "attempts", Which: "true", Source: series,
 		Overrides: map[string]string{"delivery": delivery, "event": event, "started_at": f.At(ms)},
-	}), f.Do(ctx, fmt.Sprintf("insert into attempt_bodies (delivery, number, request_head, response_head, response_body) select %s, 1, %s, %[2]s, %s from %s",
-		delivery, f.Bytes([]byte(head)), f.Bytes([]byte(`{"status":"accepted"}`)), series)),
-		f.Do(ctx, fmt.Sprintf("insert into idempotency_keys (account, key, event, hash, created_at) select %s, 'order-%d-' || i, %s, %s, %s from %s",
-			f.Key(m.made.Account), begin.Unix(), event, f.Bytes(make([]byte, 32)), f.At(ms), series)),
+	}),
+		f.Do(ctx,
+			fmt.Sprintf("insert into attempt_bodies (delivery, number, request_head, response_head, response_body) select %s, 1, %s, %[2]s, %s from %s",
+				delivery, f.Bytes([]byte(head)), f.Bytes([]byte(`{"status":"accepted"}`)), series)),
+		f.Do(ctx,
+			fmt.Sprintf("insert into idempotency_keys (account, key, event, hash, created_at) select %s, 'order-%d-' || i, %s, %s, %s from %s",
+				f.Key(m.made.Account), begin.Unix(), event, f.Bytes(make([]byte, 32)), f.At(ms), series)),
 		f.End(ctx))
 }
 

@@ -90,7 +90,8 @@ func (h *history) deliver(ctx context.Context, base, class string, until postrid
 		}
 	}
 	event, err := h.client.Publish(ctx, apitypes.EventCreate{
-		Account: account, Type: "page." + class, Data: json.RawMessage(`{"order_id":42,"items":[{"sku":"A-1","count":2}],"note":"the history of a month"}`),
+		Account: account, Type: "page." + class,
+		Data: json.RawMessage(`{"order_id":42,"items":[{"sku":"A-1","count":2}],"note":"the history of a month"}`),
 	})
 	if err != nil {
 		return apitypes.Delivery{}, fmt.Errorf("publish: %w", err)

@@ -87,9 +87,15 @@ func troubles(e extent) []trouble {
 		{
 			name: "SMTP hangs", groups: []group{{class: "gone", endpoints: 1}}, answers: map[string]lab.Answer{"gone": {Status: http.StatusGone}},
 			before: inTurn(refuseTemplate, mailHangs),
-			shows:  shows{metrics: []string{`postrider_messages_total{channel="email",result="failed"}`, "postrider_destinations_failing"}, log: "message not sent", hung: true},
+			shows: shows{
+				metrics: []string{`postrider_messages_total{channel="email",result="failed"}`, "postrider_destinations_failing"},
+				log:     "message not sent", hung: true,
+			},
 		},
-		{name: "archive hangs", before: archiveHangs, shows: shows{metrics: []string{`postrider_store_call_seconds_count{result="ok",verb="ArchiveDay"}`}, hung: true}},
+		{
+			name: "archive hangs", before: archiveHangs,
+			shows: shows{metrics: []string{`postrider_store_call_seconds_count{result="ok",verb="ArchiveDay"}`}, hung: true},
+		},
 		{name: "OTLP hangs", before: collectorHangs, shows: shows{metrics: []string{"postrider_trace_spans"}, hung: true}},
 		{
 			name: "quota spent", before: spendingAccount, during: hammer(e.lasting(30 * time.Second)),
@@ -165,7 +171,8 @@ func refuseTemplate(ctx context.Context, w *environment, r *reading) error {
 	if err := os.WriteFile(filepath.Join(dir, "message.txt"), []byte("{{.Titel}}\n"), 0o600); err != nil {
 		return fmt.Errorf("write a template: %w", err)
 	}
-	p, err := w.lab.Start(ctx, "template", nil, w.lab.Program("postrider"), "serve", "--dev", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
+	p, err := w.lab.Start(ctx, "template", nil, w.lab.Program("postrider"), "serve", "--dev", "--listen", "127.0.0.1:0", "--ops-listen",
+		"127.0.0.1:0",
 		"--data-dir", filepath.Join(dir, "data"), "--notice-templates", dir)
 	if err != nil {
 		return err
@@ -195,7 +202,11 @@ func mailHangs(ctx context.Context, w *environment, r *reading) error {
 	}
 	c := w.nodes[0].Client()
 	for i := range 10 { // the most that can be created at once
-		_, err := c.CreateDestination(ctx, apitypes.DestinationCreate{Channel: postrider.ChannelEmail, Address: fmt.Sprintf("operator-%d@example.com", i)})
+		_,
+			err := c.CreateDestination(ctx, apitypes.DestinationCreate{
+			Channel: postrider.ChannelEmail,
+			Address: fmt.Sprintf("operator-%d@example.com", i),
+		})
 		if err != nil {
 			return fmt.Errorf("create a destination: %w", err)
 		}
@@ -294,12 +305,14 @@ func hammer(lasts time.Duration) action {
 			return err
 		}
 		stats, err := w.lab.RunLoad(ctx, lab.Load{
-			Targets: []string{w.nodes[0].Address()}, Key: key, Account: spender, Prefix: "spender", Connections: 64, Duration: max(time.Second, lasts-2*time.Second), Size: dataSize,
+			Targets: []string{w.nodes[0].Address()}, Key: key, Account: spender, Prefix: "spender", Connections: 64,
+			Duration: max(time.Second, lasts-2*time.Second), Size: dataSize,
 		})
 		if err == nil && stats.Refused == 0 {
 			err = errors.New("no publish over the quota was refused")
 		}
-		r.said = append(r.said, fmt.Sprintf("of the account over its quota %d publishes were accepted and %d refused", stats.Accepted, stats.Refused))
+		r.said = append(r.said, fmt.Sprintf("of the account over its quota %d publishes were accepted and %d refused", stats.Accepted,
+			stats.Refused))
 		return err
 	}
 }

@@ -102,7 +102,10 @@ func (w *environment) makeGreedy(ctx context.Context, uid string) (made greedyAc
 	}
 	events := make([]apitypes.EventCreate, greedyRows)
 	for i := range events {
-		events[i] = apitypes.EventCreate{Account: uid, Type: "greedy.made", Data: json.RawMessage(`{"text": "` + strings.Repeat("x", 8<<10) + `"}`)}
+		events[i] = apitypes.EventCreate{
+			Account: uid, Type: "greedy.made",
+			Data: json.RawMessage(`{"text": "` + strings.Repeat("x", 8<<10) + `"}`),
+		}
 	}
 	receipts, err := c.PublishBatch(ctx, events)
 	if err != nil {
@@ -236,7 +239,8 @@ func (s shown) besideReaders(without string, phases []string) []figure {
 	}
 	for _, name := range phases {
 		r := s.readings[name]
-		figures = append(figures, besideOne(name+": publish", lab.SinkStats{P50: base.loads[good].P50, P99: base.loads[good].P99}, r.loads[good].P50, r.loads[good].P99)...)
+		figures = append(figures, besideOne(name+": publish", lab.SinkStats{P50: base.loads[good].P50, P99: base.loads[good].P99},
+			r.loads[good].P50, r.loads[good].P99)...)
 		figures = append(figures, besideOne(name+": delivery", base.sinks[good], r.sinks[good].P50, r.sinks[good].P99)...)
 		figures = append(figures,
 			figure{name + ": reads/s", "%.0f", float64(r.reads.served.Load()) / r.phase.lasts.Seconds()},

@@ -46,11 +46,14 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "scenarios to run, B5 or a whole name, with commas between; empty: all")
 	flag.StringVar(&o.dir, "dir", "", "folder for the stores: its disk decides; empty: the system's for temporary files")
 	flag.StringVar(&o.out, "out", "", "file for the table; empty: standard output")
-	flag.StringVar(&o.profiles, "profiles", "", "existing folder for CPU and allocation profiles of the first node, of each phase; empty: none")
+	flag.StringVar(&o.profiles, "profiles", "",
+		"existing folder for CPU and allocation profiles of the first node, of each phase; empty: none")
 	flag.IntVar(&o.seconds, "seconds", 10, "how long scenarios of the highest rate publish")
 	flag.IntVar(&o.runs, "runs", 1, "how often to run each scenario")
-	flag.StringVar(&o.variants, "variants", "", "plain,metrics,traces1,traces100 or some of them: run each scenario once so in each round, and compare them; empty: plain")
-	flag.StringVar(&o.against, "against", "", "another commit: run each scenario with its server too, and print the ratios; bench/BASE names the best one")
+	flag.StringVar(&o.variants, "variants", "",
+		"plain,metrics,traces1,traces100 or some of them: run each scenario once so in each round, and compare them; empty: plain")
+	flag.StringVar(&o.against, "against", "",
+		"another commit: run each scenario with its server too, and print the ratios; bench/BASE names the best one")
 	flag.IntVar(&o.history.days, "days", 90, "B17: days of history")
 	flag.IntVar(&o.history.rows, "day-rows", 100_000, "B17: rows of a day and table")
 	flag.IntVar(&o.history.full, "full-day", 1_200_000, "B17: rows of a table on the days that are deleted")

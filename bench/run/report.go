@@ -125,7 +125,8 @@ func (rep *report) markdown() string {
 		b.WriteString("\n")
 	}
 	if rep.thrown > 0 {
-		fmt.Fprintf(&b, "\n%d measurement(s) were thrown away and repeated: over a tenth of the machine's time was stolen meanwhile.\n", rep.thrown)
+		fmt.Fprintf(&b, "\n%d measurement(s) were thrown away and repeated: over a tenth of the machine's time was stolen meanwhile.\n",
+			rep.thrown)
 	}
 	b.WriteString("\nRaw, from load to sink without a server, 64 connections, requests/s:\n\n| client | median | least to greatest |\n|---|--:|--:|\n")
 	var lean, std []float64

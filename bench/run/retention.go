@@ -40,14 +40,18 @@ func retentionAtFullLoad(e extent) scenario {
 	h, ignored := e.history, []string{sickClass}
 	events, attempts := h.events(), h.days // kept days; two full days, ten days apart, are older
 	keep := func(longer int) []string {
-		return []string{"--keep-events", hours(events + longer), "--keep-bodies", hours(events + longer), "--keep-attempts", hours(attempts + longer)}
+		return []string{
+			"--keep-events", hours(events + longer), "--keep-bodies", hours(events + longer), "--keep-attempts",
+			hours(attempts + longer),
+		}
 	}
 	const bound = 30 * time.Minute
 	var lock dayLock
 	sweep := phase{lasts: bound, loads: loads, ignored: ignored, ends: true}
 	archived, dropped := sweep, sweep
 	archived.name, archived.before, archived.during = "archive", archiving(keep(10)), untilSwept("archive")
-	dropped.name, dropped.before, dropped.during = "drop", inTurn(lock.take, restarted(nil, keep(0)...)), inTurn(untilSwept("forget"), lock.wait)
+	dropped.name, dropped.before, dropped.during = "drop", inTurn(lock.take, restarted(nil, keep(0)...)),
+		inTurn(untilSwept("forget"), lock.wait)
 	return scenario{
 		name: "B17 retention at full load",
 		setups: []setup{{
@@ -124,8 +128,10 @@ func (w *environment) fillDays(ctx context.Context, f lab.Fill, table string, d 
 		}))
 	}
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 21\r\nX-Request-Id: 0123456789abcdef\r\n"
-	return errors.Join(err, f.Do(ctx, fmt.Sprintf("insert into attempt_bodies (delivery, number, request_head, response_head, response_body) select %s, 1, %s, %[2]s, %s from %s",
-		delivery, f.Bytes([]byte(head)), f.Bytes([]byte(`{"status":"accepted"}`)), series)))
+	return errors.Join(err,
+		f.Do(ctx,
+			fmt.Sprintf("insert into attempt_bodies (delivery, number, request_head, response_head, response_body) select %s, 1, %s, %[2]s, %s from %s",
+				delivery, f.Bytes([]byte(head)), f.Bytes([]byte(`{"status":"accepted"}`)), series)))
 }
 
 // oneDaySQL makes the partition of one table for a day. It makes none for the other tables: events
@@ -161,7 +167,10 @@ const lockTime = 25 * time.Second
 func (l *dayLock) take(ctx context.Context, w *environment, _ *reading) error {
 	if server := w.nodes[0]; server.OnPostgres() {
 		l.holding.Go(func() {
-			_, l.err = w.lab.SQL(ctx, server, fmt.Sprintf("begin; lock table events, attempts, attempt_bodies in access share mode; select pg_sleep(%d); commit;", int(lockTime.Seconds())))
+			_,
+				l.err = w.lab.SQL(ctx, server,
+				fmt.Sprintf("begin; lock table events, attempts, attempt_bodies in access share mode; select pg_sleep(%d); commit;",
+					int(lockTime.Seconds())))
 		})
 	}
 	return nil
@@ -256,7 +265,8 @@ func (s shown) swept(phase string, full int) []figure {
 		{phase + ": rounds that failed and were repeated", "%.0f", did.failed},
 	}
 	if did.archive != "" {
-		figures = append(figures, figure{phase + ": rows/s", "%.0f", kinds * float64(full) / did.took.Seconds()}, count(phase+": parts", did.parts), count(phase+": not archived", int64(full)*int64(len(archivedKinds))-did.rows),
+		figures = append(figures, figure{phase + ": rows/s", "%.0f", kinds * float64(full) / did.took.Seconds()},
+			count(phase+": parts", did.parts), count(phase+": not archived", int64(full)*int64(len(archivedKinds))-did.rows),
 			figure{phase + ": bytes of a row", "%.1f B", float64(did.bytes) / float64(max(1, did.rows))})
 	}
 	return figures

@@ -117,7 +117,8 @@ func (v *verifying) part(t terminal, p apitypes.ArchivePart) error {
 		_, err := fmt.Fprintf(t.out, "%s: %s\n", p.Object, optional(found.Fault))
 		return err
 	}
-	_, err := fmt.Fprintf(t.out, "%s: whole, %d rows of %d accounts, %d rows expunged\n", p.Object, found.RowsRead, found.AccountsRead, found.RowsExpunged)
+	_, err := fmt.Fprintf(t.out, "%s: whole, %d rows of %d accounts, %d rows expunged\n", p.Object, found.RowsRead, found.AccountsRead,
+		found.RowsExpunged)
 	return err
 }
 
@@ -155,7 +156,8 @@ func (c *archiveSearchCmd) Run(ctx context.Context, t terminal) error {
 	}
 	defer api.Close()
 	f := client.ArchiveFilter{
-		Event: c.Event, Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, From: c.From, To: c.To, Paging: client.Paging{Limit: 250},
+		Event: c.Event, Account: c.Account, Endpoint: c.Endpoint, EventType: c.EventType, From: c.From, To: c.To,
+		Paging: client.Paging{Limit: 250},
 	}
 	records, parts, expunged := 0, 0, int64(0)
 	for {
@@ -188,7 +190,8 @@ func (c *archiveRestoreCmd) Run(ctx context.Context, t terminal) error {
 	}
 	defer api.Close()
 	body := apitypes.ArchiveRestore{
-		Event: idText(c.Event), Account: c.Account, Endpoint: idText(c.Endpoint), EventType: c.EventType, From: dayText(c.From), To: dayText(c.To),
+		Event: idText(c.Event), Account: c.Account, Endpoint: idText(c.Endpoint), EventType: c.EventType, From: dayText(c.From),
+		To: dayText(c.To),
 	}
 	records, parts, expunged := 0, 0, int64(0)
 	for {

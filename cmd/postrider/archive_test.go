@@ -34,7 +34,8 @@ func forgotten(t *testing.T, dir, folder string) postrider.EventID {
 	}
 	s, err := sqlite.Open(t.Context(), dir, sqlite.Options{})
 	ok(err)
-	vault, err := secrets.Open(t.Context(), secrets.Location{File: filepath.Join(dir, "secrets.key"), Create: true}, s, slog.New(slog.DiscardHandler))
+	vault, err := secrets.Open(t.Context(), secrets.Location{File: filepath.Join(dir, "secrets.key"), Create: true}, s,
+		slog.New(slog.DiscardHandler))
 	ok(err)
 	ids := store.NewIDs(func() time.Time { return time.Now().AddDate(0, 0, -40) }, nil)
 	account := postrider.Account{ID: store.NewID[postrider.AccountID](ids), Name: "Acme"}
@@ -241,7 +242,8 @@ func TestAnEventWithoutItsDataNamesTheSearch(t *testing.T) {
 func TestAnArchiveCommandNeedsAnArchive(t *testing.T) {
 	t.Parallel()
 	var out, hints bytes.Buffer
-	if code := run(t.Context(), []string{"archive", "offline", "list", "--data-dir", t.TempDir()}, terminal{strings.NewReader(""), &out, &hints}); code != 1 {
+	if code := run(t.Context(), []string{"archive", "offline", "list", "--data-dir", t.TempDir()},
+		terminal{strings.NewReader(""), &out, &hints}); code != 1 {
 		t.Errorf("it exits with %d, want 1", code)
 	}
 	if !strings.Contains(hints.String(), "--archive") {

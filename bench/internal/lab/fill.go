@@ -121,9 +121,11 @@ func openSQLiteFill(ctx context.Context, file string, anew bool) (*sqliteFill, e
 	if !anew {
 		return f, nil
 	}
-	names, err := f.texts(ctx, `select name from sqlite_master where type = 'index' and sql is not null and tbl_name in `+longTables+` order by name`)
+	names, err := f.texts(ctx, `select name from sqlite_master where type = 'index' and sql is not null and tbl_name in `+longTables+
+		` order by name`)
 	if err == nil {
-		f.indexes, err = f.texts(ctx, `select sql from sqlite_master where type = 'index' and sql is not null and tbl_name in `+longTables+` order by name`)
+		f.indexes, err = f.texts(ctx, `select sql from sqlite_master where type = 'index' and sql is not null and tbl_name in `+longTables+
+			` order by name`)
 	}
 	for _, name := range names {
 		err = errors.Join(err, f.Do(ctx, "drop index "+name))
@@ -174,8 +176,10 @@ func (f *sqliteFill) Copy(ctx context.Context, c Copies) error {
 		}
 	}
 	names := strings.Join(columns, ", ")
-	result, err := f.db.ExecContext(ctx, fmt.Sprintf("insert into %[1]s (%[2]s) select %[3]s from %[4]s cross join (select %[2]s from %[1]s where %[5]s limit 1) base",
-		c.Table, names, strings.Join(values, ", "), c.Source, c.Which))
+	result,
+		err := f.db.ExecContext(ctx,
+		fmt.Sprintf("insert into %[1]s (%[2]s) select %[3]s from %[4]s cross join (select %[2]s from %[1]s where %[5]s limit 1) base",
+			c.Table, names, strings.Join(values, ", "), c.Source, c.Which))
 	if err != nil {
 		return fmt.Errorf("copy a row of %s: %w", c.Table, err)
 	}

@@ -14,7 +14,11 @@ func TestContrast(t *testing.T) {
 		a, b string
 		want float64
 	}{
-		{"#000000", "#ffffff", 21}, {"#ffffff", "#ffffff", 1}, {"#767676", "#ffffff", 4.54}, {"#ffffff", "#ff0000", 4}, {"#0000ff", "#000000", 2.44},
+		{"#000000", "#ffffff", 21},
+		{"#ffffff", "#ffffff", 1},
+		{"#767676", "#ffffff", 4.54},
+		{"#ffffff", "#ff0000", 4},
+		{"#0000ff", "#000000", 2.44},
 	} {
 		a, aOK := postrider.ParseColour(tt.a)
 		b, bOK := postrider.ParseColour(tt.b)

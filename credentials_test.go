@@ -185,7 +185,8 @@ var authRows = []struct {
 		[]string{"auth.type must be none, basic, bearer, api_key or oauth2"},
 	},
 	{"none with what belongs to others", postrider.Auth{
-		Kind: postrider.AuthNone, User: "us", Header: "X-Key", TokenURL: "https://acme.example", ClientID: "us", Scopes: []string{"a"}, Audience: "acme",
+		Kind: postrider.AuthNone, User: "us", Header: "X-Key", TokenURL: "https://acme.example", ClientID: "us", Scopes: []string{"a"},
+		Audience: "acme",
 	}, []string{
 		"auth.username must be absent with the type none", "auth.header must be absent with the type none",
 		"auth.token_url must be absent with the type none", "auth.client_id must be absent with the type none",

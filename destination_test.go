@@ -20,9 +20,20 @@ func TestTheStateOfADestination(t *testing.T) {
 		{"a new one waits", postrider.Destination{}, postrider.DestinationWaiting, true},
 		{"a confirmed one is active", postrider.Destination{ConfirmedAt: at}, postrider.DestinationActive, true},
 		{"one that was refused is refused", postrider.Destination{ConfirmedAt: at, RefusedAt: at}, postrider.DestinationRefused, true},
-		{"one whose reader wants nothing", postrider.Destination{ConfirmedAt: at, Unsubscribed: []postrider.NoticeKind{postrider.AllKinds}}, postrider.DestinationUnsubscribed, false},
-		{"one whose reader does not want the kind", postrider.Destination{ConfirmedAt: at, Unsubscribed: []postrider.NoticeKind{postrider.NoticeDisabled}}, postrider.DestinationActive, false},
-		{"one that has other kinds", postrider.Destination{ConfirmedAt: at, Kinds: []postrider.NoticeKind{postrider.NoticeReplay}}, postrider.DestinationActive, false},
+		{
+			"one whose reader wants nothing",
+			postrider.Destination{ConfirmedAt: at, Unsubscribed: []postrider.NoticeKind{postrider.AllKinds}},
+			postrider.DestinationUnsubscribed, false,
+		},
+		{"one whose reader does not want the kind", postrider.Destination{
+			ConfirmedAt:  at,
+			Unsubscribed: []postrider.NoticeKind{postrider.NoticeDisabled},
+		}, postrider.DestinationActive, false},
+		{
+			"one that has other kinds",
+			postrider.Destination{ConfirmedAt: at, Kinds: []postrider.NoticeKind{postrider.NoticeReplay}},
+			postrider.DestinationActive, false,
+		},
 		{"one that has no kinds", postrider.Destination{ConfirmedAt: at, Kinds: []postrider.NoticeKind{}}, postrider.DestinationActive, false},
 	} {
 		if got := tt.d.State(); got != tt.want {

@@ -50,8 +50,14 @@ func TestEventCheck(t *testing.T) {
 			e.IdempotencyKey, e.OrderingKey, e.APIVersion = long(postrider.MaxEventKey), long(postrider.MaxEventKey), long(postrider.MaxAPIVersion)
 			e.Data, e.MaxAttempts, e.Hops = []byte(long(100)), postrider.MaxRetryAttempts, postrider.MaxHops-1
 		}, ""},
-		{"a type of the server", func(e *postrider.Event) { e.Type = "postrider.test" }, "type must not begin with postrider., which is for the server's own events"},
-		{"no type", func(e *postrider.Event) { e.Type = "" }, "type must be segments of letters, digits, _ and - joined by dots, at most 128 bytes"},
+		{
+			"a type of the server", func(e *postrider.Event) { e.Type = "postrider.test" },
+			"type must not begin with postrider., which is for the server's own events",
+		},
+		{
+			"no type", func(e *postrider.Event) { e.Type = "" },
+			"type must be segments of letters, digits, _ and - joined by dots, at most 128 bytes",
+		},
 		{"long texts", func(e *postrider.Event) {
 			e.IdempotencyKey, e.OrderingKey, e.APIVersion = long(257), long(257), long(65)
 		}, "idempotency_key is too long\nordering_key is too long\napi_version is too long"},

@@ -81,7 +81,8 @@ func Explain(d Delivery, f ExplainFacts) Explanation {
 		x.Why += "." + d.Reason
 	}
 	switch {
-	case d.Status == Skipped && d.Reason == ReasonEndpointDeleted, f.Endpoint.Status == EndpointDeleted, d.Reason == ReasonSystem, f.Resolution != "":
+	case d.Status == Skipped && d.Reason == ReasonEndpointDeleted, f.Endpoint.Status == EndpointDeleted, d.Reason == ReasonSystem,
+		f.Resolution != "":
 	case d.Status == Dead, d.Status == Skipped, d.Reason == ReasonCancelled:
 		x.Action = ToReplay
 	}
@@ -191,9 +192,12 @@ func Whys() (all []string) {
 // one.
 var nexts = map[Next][2]string{
 	NextAttempt: {"Attempt {attempt} follows at {at}.", "Attempt {attempt} follows as soon as possible."},
-	NextProbe:   {"The endpoint is probed at {at}; attempt {attempt} follows when it responds again.", "Attempt {attempt} follows when the endpoint responds to a probe."},
-	NextResult:  {"", "Its result is known when the endpoint responds or the timeout passes."},
-	NextCancel:  {"", "It will be cancelled soon."},
+	NextProbe: {
+		"The endpoint is probed at {at}; attempt {attempt} follows when it responds again.",
+		"Attempt {attempt} follows when the endpoint responds to a probe.",
+	},
+	NextResult: {"", "Its result is known when the endpoint responds or the timeout passes."},
+	NextCancel: {"", "It will be cancelled soon."},
 }
 
 // actions has the English text of each Action.

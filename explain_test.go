@@ -32,7 +32,8 @@ func places() (all []postrider.Delivery) {
 
 func TestEveryPlaceOfADeliveryIsExplained(t *testing.T) {
 	t.Parallel()
-	unused := slices.DeleteFunc(postrider.Whys(), func(why string) bool { return why == postrider.WhySlowed || why == postrider.WhyOpened }) // see TestAnExplanationIsASentence
+	// see TestAnExplanationIsASentence
+	unused := slices.DeleteFunc(postrider.Whys(), func(why string) bool { return why == postrider.WhySlowed || why == postrider.WhyOpened })
 	for _, d := range places() {
 		x := postrider.Explain(d, postrider.ExplainFacts{})
 		if !slices.Contains(postrider.Whys(), x.Why) {
@@ -116,7 +117,10 @@ func circuitSentences() []sentence {
 		{
 			"a circuit that a person opened",
 			postrider.Delivery{Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitCircuitOpen}},
-			postrider.ExplainFacts{Circuit: postrider.Circuit{Reason: postrider.ReasonManual}, Failure: postrider.Attempt{StatusCode: 500, StartedAt: at}},
+			postrider.ExplainFacts{
+				Circuit: postrider.Circuit{Reason: postrider.ReasonManual},
+				Failure: postrider.Attempt{StatusCode: 500, StartedAt: at},
+			},
 			"A person opened the circuit of its endpoint. Attempt 1 follows when the endpoint responds to a probe.",
 		},
 	}
@@ -171,7 +175,10 @@ func TestAnExplanationIsASentence(t *testing.T) {
 		},
 		{
 			"a refused connection after a response",
-			postrider.Delivery{Status: postrider.Dead, Reason: postrider.ReasonExhausted, Attempts: 2, LastStatusCode: 503, LastError: "connection_refused"},
+			postrider.Delivery{
+				Status: postrider.Dead, Reason: postrider.ReasonExhausted, Attempts: 2, LastStatusCode: 503,
+				LastError: "connection_refused",
+			},
 			postrider.ExplainFacts{},
 			"Attempt 2 failed (connection_refused), and it was the last of the retry schedule. A replay sends the event again.",
 		},

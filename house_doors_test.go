@@ -55,11 +55,17 @@ func TestHouseSeesWhoConnectsByItself(t *testing.T) {
 		{"mail with the door", `"github.com/wneessen/go-mail"`, `mail.NewClient(host, mail.WithDialContextFunc(egress.DialOperator))`, 0},
 		{"mail that dials", `"github.com/wneessen/go-mail"`, `mail.NewClient(host)`, 1},
 		{"mail under another name", `post "github.com/wneessen/go-mail"`, `post.NewClient(host)`, 1},
-		{"a bucket with the door", `"github.com/minio/minio-go/v7"`, `t := egress.OperatorTransport(); minio.New(host, &minio.Options{Transport: t})`, 0},
+		{
+			"a bucket with the door", `"github.com/minio/minio-go/v7"`,
+			`t := egress.OperatorTransport(); minio.New(host, &minio.Options{Transport: t})`, 0,
+		},
 		{"a bucket that dials", `"github.com/minio/minio-go/v7"`, `minio.New(host, &minio.Options{})`, 1},
 		{"a bucket with the door of others", `"github.com/minio/minio-go/v7"`, `minio.New(host, &minio.Options{Transport: egress.New()})`, 1},
 		{"a provider that dials", `"github.com/coreos/go-oidc/v3/oidc"`, `oidc.NewProvider(ctx, issuer)`, 1},
-		{"an exporter, whatever it gets", `"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"`, `otlptracehttp.New(egress.OperatorTransport())`, 1},
+		{
+			"an exporter, whatever it gets", `"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"`,
+			`otlptracehttp.New(egress.OperatorTransport())`, 1,
+		},
 		{"the package of the library, and no call", `"net/smtp"`, `smtp.PlainAuth("", user, password, host)`, 0},
 		{"another package of that name", `"example.com/smtp"`, `smtp.Dial(host)`, 0},
 	} {

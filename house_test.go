@@ -111,7 +111,8 @@ var nodeRules = []nodeRule{
 		func(n ast.Node) bool { return selects(n, "time", "Sleep") },
 	},
 	{
-		"no context.Background", "take a context; a program has the only root", inside("cmd", "bench", "release", "internal/app", "internal/testkit/mailbox", "receiver/example", "test"),
+		"no context.Background", "take a context; a program has the only root",
+		inside("cmd", "bench", "release", "internal/app", "internal/testkit/mailbox", "receiver/example", "test"),
 		func(n ast.Node) bool { return selects(n, "context", "Background", "TODO") },
 	},
 	{

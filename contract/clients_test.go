@@ -67,7 +67,8 @@ func goClient(t *testing.T, document string) *exec.Cmd {
 	client := filepath.Join(folder, "client")
 	output(t, command(t, folder, "java", "-jar", "openapi-generator-cli.jar", "generate", "--input-spec", document,
 		"--generator-name", "go", "--output", client, "--git-host", "example.com", "--git-user-id", "postrider", "--git-repo-id", "api",
-		"--additional-properties", "packageName=api", "--global-property", "models,apis,supportingFiles,modelTests=false,apiTests=false,modelDocs=false,apiDocs=false"))
+		"--additional-properties", "packageName=api", "--global-property",
+		"models,apis,supportingFiles,modelTests=false,apiTests=false,modelDocs=false,apiDocs=false"))
 	place(t, "testdata/use.go", filepath.Join(client, "use", "main.go"))
 	output(t, command(t, client, "go", "mod", "tidy"))
 	output(t, command(t, client, "go", "vet", "./..."))
@@ -82,7 +83,8 @@ func pythonClient(t *testing.T, document string) *exec.Cmd {
 	place(t, "requirements.txt", filepath.Join(folder, "requirements.txt"))
 	output(t, command(t, folder, "python3", "-m", "venv", "venv"))
 	bin := filepath.Join(folder, "venv", "bin")
-	output(t, command(t, folder, filepath.Join(bin, "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement", "requirements.txt"))
+	output(t, command(t, folder, filepath.Join(bin, "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement",
+		"requirements.txt"))
 	generate := command(t, folder, filepath.Join(bin, "openapi-python-client"), "generate", "--path", document,
 		"--meta", "none", "--output-path", "postrider_client", "--fail-on-warning")
 	generate.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")) // it formats with ruff

@@ -10,7 +10,10 @@ func (c *caller) driveDestinations() {
 		return object{"account": "acme", "channel": "slack", "address": c.receiver.url + "/status/200?for=" + name}
 	}
 	made := c.want(201, "POST /notice-destinations", hook("first")).id("id")
-	c.want(201, "POST /notice-destinations", object{"channel": "slack", "address": "https://hooks.example/1", "language": "de", "kinds": []string{"endpoint.disabled"}})
+	c.want(201, "POST /notice-destinations", object{
+		"channel": "slack", "address": "https://hooks.example/1", "language": "de",
+		"kinds": []string{"endpoint.disabled"},
+	})
 	c.want(409, "POST /notice-destinations", hook("first"))
 	c.want(422, "POST /notice-destinations", object{"account": "acme", "channel": "fax", "address": "1"})
 	route := "/notice-destinations/" + made

@@ -13,7 +13,8 @@ import (
 var candidates = []string{
 	"", "x", "-1", "0", "1", "250", "251", "1.5", "true", "false", "TRUE", "null", "asc", "pending", "enabled", "day",
 	"2026-01-01", "2026-02-30", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T25:00:00Z", "Europe/Berlin", "../../etc/passwd",
-	strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("x", 256), strings.Repeat("x", 257), strings.Repeat("x", 513), strings.Repeat("x", 2049),
+	strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("x", 256), strings.Repeat("x", 257), strings.Repeat("x", 513),
+	strings.Repeat("x", 2049),
 }
 
 // semantic are the parameters whose values a schema cannot tell, and why.

@@ -45,7 +45,8 @@ var bodies = map[string]string{
 	"create-expunge":            `{"event": "evt_01h455vb4pex5vsknk084sn02q"}`,
 	"restore-archive":           `{}`,
 	"create-notice-destination": `{"channel": "slack", "address": "https://hooks.example/nobody"}`, // an email needs a public URL first
-	"create-replay":             `{"event_types": ["no.such.type"]}`,                               // without a filter it replays every dead letter
+	// without a filter it replays every dead letter
+	"create-replay": `{"event_types": ["no.such.type"]}`,
 }
 
 // route returns a request of an operation. ids are pairs of a parameter of paths and its

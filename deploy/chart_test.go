@@ -40,7 +40,8 @@ var chartCases = []struct{ name, values, objects string }{
 		"ConfigMap Deployment PodDisruptionBudget Secret Service Service",
 	},
 	{
-		"a Secret that exists", `{secret: {existing: mine}, podDisruptionBudget: {enabled: false}, settings: {public-url: "https://hooks.example.com", body-budget: 67108864, egress-http: true}}`,
+		"a Secret that exists",
+		`{secret: {existing: mine}, podDisruptionBudget: {enabled: false}, settings: {public-url: "https://hooks.example.com", body-budget: 67108864, egress-http: true}}`,
 		"ConfigMap Deployment Service Service",
 	},
 	{"SQLite", `{store: sqlite, volume: {size: 20Gi, storageClass: fast}}`, "ConfigMap Service Service StatefulSet"},
@@ -67,7 +68,10 @@ var chartCases = []struct{ name, values, objects string }{
 		"ConfigMap Deployment NetworkPolicy PodDisruptionBudget Service Service",
 	},
 	{"SQLite with backups", `{store: sqlite, backup: {enabled: true, claim: backups}}`, "ConfigMap CronJob Service Service StatefulSet"},
-	{"metrics for every namespace", `{store: sqlite, networkPolicy: {enabled: true, metricsFrom: {kubernetes.io/metadata.name: null}}}`, "ConfigMap NetworkPolicy Service Service StatefulSet"},
+	{
+		"metrics for every namespace", `{store: sqlite, networkPolicy: {enabled: true, metricsFrom: {kubernetes.io/metadata.name: null}}}`,
+		"ConfigMap NetworkPolicy Service Service StatefulSet",
+	},
 }
 
 func loadChart(t *testing.T) *chart.Chart {
@@ -164,7 +168,8 @@ func TestChartIsLinted(t *testing.T) {
 			}
 		}
 	}
-	if version := loadChart(t).Metadata.KubeVersion; !chartutil.IsCompatibleRange(version, "v1.30.0") || chartutil.IsCompatibleRange(version, "v1.29.9") {
+	if version := loadChart(t).Metadata.KubeVersion; !chartutil.IsCompatibleRange(version, "v1.30.0") ||
+		chartutil.IsCompatibleRange(version, "v1.29.9") {
 		t.Errorf("the chart is for Kubernetes %s, want 1.30 and newer", version)
 	}
 }
@@ -188,7 +193,8 @@ func TestChartIsRendered(t *testing.T) {
 				t.Errorf("the objects are %s, want %s", got, tt.objects)
 			}
 			all.check(t)
-			if notes := files["postrider/templates/NOTES.txt"]; !strings.Contains(notes, "keys create --name first --scope admin") || strings.Contains(notes, "<no value>") {
+			if notes := files["postrider/templates/NOTES.txt"]; !strings.Contains(notes, "keys create --name first --scope admin") ||
+				strings.Contains(notes, "<no value>") {
 				t.Errorf("the notes are\n%s", notes)
 			}
 		})
@@ -211,9 +217,10 @@ func TestChartRefusesValues(t *testing.T) {
 		`{secret: {existing: mine}, image: {digest: latest}}`:         "digest",
 		`{secret: {existing: mine}, backup: {enabled: true}}`:         "claim",
 
-		`{secret: {existing: mine}, backup: {enabled: true, claim: b}}`:                                                                                      "backup copies the store sqlite",
-		`{secret: {existing: mine}, settings: {expunge-list: /data/list}}`:                                                                                   "the setting expunge-list names /data/list, which would be lost with its pod",
-		`{store: sqlite, env: [{name: POSTRIDER_EXPUNGE_LIST, value: /l/x}]}`:                                                                                "the setting expunge-list names /l/x",
+		`{secret: {existing: mine}, backup: {enabled: true, claim: b}}`:       "backup copies the store sqlite",
+		`{secret: {existing: mine}, settings: {expunge-list: /data/list}}`:    "the setting expunge-list names /data/list, which would be lost with its pod",
+		`{store: sqlite, env: [{name: POSTRIDER_EXPUNGE_LIST, value: /l/x}]}`: "the setting expunge-list names /l/x",
+
 		`{secret: {existing: mine}, settings: {expunge-list: /l/x}, extraVolumes: [{name: l, emptyDir: {}}], extraVolumeMounts: [{name: l, mountPath: /l}]}`: "lost with its pod",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), reason) {
@@ -273,7 +280,8 @@ func (o objects) check(t *testing.T) {
 		case *batchv1.CronJob:
 			pod := object.Spec.JobTemplate.Spec.Template
 			selected, _ := o.pods(t)
-			if labels.SelectorFromSet(selected.Labels).Matches(labels.Set(pod.Labels)) || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-hooks-0" {
+			if labels.SelectorFromSet(selected.Labels).Matches(labels.Set(pod.Labels)) ||
+				pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-hooks-0" {
 				t.Errorf("%s takes requests, or copies another volume: %+v", key, pod)
 			}
 		case *networkingv1.NetworkPolicy:

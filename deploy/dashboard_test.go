@@ -154,8 +154,10 @@ func TestQueriesAreAnswered(t *testing.T) {
 	t.Parallel()
 	p := startPrometheus(t, startPostrider(t))
 	wait(t, "four scrapes, the first measurement, the settlement of a delivery and the backup", func() bool {
-		n, err := p.series(t, `count_over_time(postrider_queue_measured_timestamp_seconds[1m]) >= 4 and on () postrider_queue_measured_timestamp_seconds > 0 `+
-			`and on () count_over_time(postrider_dead_letters_total[1m]) >= 4 and on () postrider_backup_last_success_timestamp_seconds > 0`)
+		n,
+			err := p.series(t,
+			`count_over_time(postrider_queue_measured_timestamp_seconds[1m]) >= 4 and on () postrider_queue_measured_timestamp_seconds > 0 `+
+				`and on () count_over_time(postrider_dead_letters_total[1m]) >= 4 and on () postrider_backup_last_success_timestamp_seconds > 0`)
 		return err == nil && n > 0
 	})
 	variables := strings.NewReplacer("$job", "postrider", "$instance", ".*", "$__rate_interval", "1m", "$__range", "1h")
@@ -170,7 +172,8 @@ func TestQueriesAreAnswered(t *testing.T) {
 		}
 	}
 	var jobs []string
-	if err := p.get(t, "/api/v1/label/job/values", url.Values{"match[]": {"postrider_build_info"}}, &jobs); err != nil || !slices.Equal(jobs, []string{"postrider"}) {
+	if err := p.get(t, "/api/v1/label/job/values", url.Values{"match[]": {"postrider_build_info"}}, &jobs); err != nil ||
+		!slices.Equal(jobs, []string{"postrider"}) {
 		t.Errorf("the variable job has %q, %v", jobs, err)
 	}
 	checkEvaluated(t, p)

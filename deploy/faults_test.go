@@ -103,7 +103,8 @@ func evaluate(t *testing.T, faults map[string]*fault, sample time.Duration) {
 	var text strings.Builder
 	var length time.Duration
 	order := regexp.MustCompile(`(?m)^group_eval_order:.*$`).Find(readFile(t, ruleTests))
-	fmt.Fprintf(&text, "rule_files: [%s]\nevaluation_interval: %v\n%s\ntests:\n  - interval: %v\n    input_series:\n", rules, sample, order, sample)
+	fmt.Fprintf(&text, "rule_files: [%s]\nevaluation_interval: %v\n%s\ntests:\n  - interval: %v\n    input_series:\n", rules, sample, order,
+		sample)
 	for _, f := range faults {
 		if f.sample == sample {
 			length = max(length, f.end)

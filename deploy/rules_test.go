@@ -108,7 +108,8 @@ func TestTheDocumentedInhibitionsNameAlerts(t *testing.T) {
 		if !known[r[1]] || silent[r[1]].MatchString(r[1]) && r[1] != "PostriderDown" {
 			t.Errorf("%s is no alert, or inhibits itself", r[1])
 		}
-		for name := range strings.FieldsFuncSeq(strings.TrimPrefix(r[2], "Postrider"), func(r rune) bool { return strings.ContainsRune("(|)", r) }) {
+		for name := range strings.FieldsFuncSeq(strings.TrimPrefix(r[2], "Postrider"),
+			func(r rune) bool { return strings.ContainsRune("(|)", r) }) {
 			if !known["Postrider"+name] && name != ".*" {
 				t.Errorf("%s inhibits %s, which is no alert", r[1], name)
 			}

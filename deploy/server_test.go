@@ -123,7 +123,8 @@ func startPostrider(t *testing.T) (ops string) {
 	folder := t.TempDir()
 	match := run(t, `postrider listens" api=(\S+) ops=(\S+)`, program(t), "serve", "--dev",
 		"--data-dir="+filepath.Join(folder, "data"), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
-	backup := exec.CommandContext(t.Context(), program(t), "backup", "--data-dir="+filepath.Join(folder, "data"), "--to="+filepath.Join(folder, "backup.db"))
+	backup := exec.CommandContext(t.Context(), program(t), "backup", "--data-dir="+filepath.Join(folder, "data"),
+		"--to="+filepath.Join(folder, "backup.db"))
 	if out, err := backup.CombinedOutput(); err != nil {
 		t.Fatalf("back up: %v\n%s", err, out)
 	}
@@ -137,7 +138,8 @@ func startPostrider(t *testing.T) (ops string) {
 	api := "http://" + match[1] + "/v1/webhooks"
 	post(t, api+"/accounts", key, http.StatusCreated, map[string]any{"uid": "acme"})
 	for _, path := range []string{"/good", "/gone"} {
-		made := post(t, api+"/endpoints", key, http.StatusCreated, map[string]any{"account": "acme", "url": receiver.URL + path, "event_types": []string{"*"}})
+		made := post(t, api+"/endpoints", key, http.StatusCreated,
+			map[string]any{"account": "acme", "url": receiver.URL + path, "event_types": []string{"*"}})
 		for _, status := range []string{"open", "closed"} {
 			post(t, api+"/endpoints/"+made+"/circuit", key, http.StatusOK, map[string]any{"status": status})
 		}

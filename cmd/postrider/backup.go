@@ -74,7 +74,8 @@ func (c *restoreCmd) Run(ctx context.Context, t terminal, sources *config.Source
 		return err
 	}
 	if restored.SumWith == "" {
-		fmt.Fprintln(t.out, "No checksum was compared: a byte that changed inside a row is not found. Compare the sha256 above, or give it with --sha256")
+		fmt.Fprintln(t.out,
+			"No checksum was compared: a byte that changed inside a row is not found. Compare the sha256 above, or give it with --sha256")
 	}
 	_, err = fmt.Fprintln(t.out, "The store starts held: nothing is sent until you run postrider resume --after-restore")
 	return err

@@ -34,7 +34,8 @@ var destinationTable = tableOf[apitypes.Destination]{
 			kinds = kindsText(*d.Kinds)
 		}
 		return []string{
-			d.ID.String(), string(d.State), string(d.Channel), d.Address, account, d.Language, kinds, moment(d.LastSentAt), strconv.Itoa(d.Failures), optional(d.LastError),
+			d.ID.String(), string(d.State), string(d.Channel), d.Address, account, d.Language, kinds, moment(d.LastSentAt), strconv.Itoa(d.Failures),
+			optional(d.LastError),
 		}
 	},
 }

@@ -347,7 +347,8 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	}
 	return ask(t, c.target, printCreated, func(api *client.Client) (apitypes.Endpoint, error) {
 		return api.CreateEndpoint(ctx, apitypes.EndpointCreate{
-			Account: c.Account, Kind: postrider.EndpointKind(c.Kind), URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID, Description: c.Description, Policy: policy,
+			Account: c.Account, Kind: postrider.EndpointKind(c.Kind), URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID,
+			Description: c.Description, Policy: policy,
 			NewSecrets: apitypes.NewSecrets{Secret: own, KeyType: c.KeyType},
 		})
 	})
@@ -395,7 +396,8 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	update := apitypes.EndpointUpdate{
-		URL: c.EndpointURL, EventTypes: c.EventTypes, UID: apitypes.OfPointer(c.UID), Description: apitypes.OfPointer(c.Description), Policy: policy,
+		URL: c.EndpointURL, EventTypes: c.EventTypes, UID: apitypes.OfPointer(c.UID), Description: apitypes.OfPointer(c.Description),
+		Policy: policy,
 	}
 	if compact(update) == "{}" {
 		return misused("nothing to change: name at least one flag, as in --timeout 5s")

@@ -72,7 +72,8 @@ func (c *eventsGetCmd) Run(ctx context.Context, t terminal) error {
 // printEvent prints an event as printDetails does. If the data of the event is deleted, it says so.
 func printEvent(t terminal, asJSON bool, e apitypes.Event) error {
 	if e.Data == nil && !asJSON {
-		fmt.Fprintf(t.err, "The data of the event is deleted, so it cannot be replayed. An archive, if the server has one, keeps a copy: postrider archive search --event %s\n", e.ID)
+		fmt.Fprintf(t.err,
+			"The data of the event is deleted, so it cannot be replayed. An archive, if the server has one, keeps a copy: postrider archive search --event %s\n", e.ID)
 	}
 	return printDetails(t, asJSON, e)
 }
@@ -192,7 +193,8 @@ func parseEvents(name string, text []byte) ([]apitypes.EventCreate, error) {
 		var e apitypes.EventCreate
 		switch err := d.Decode(&e); {
 		case errors.Is(err, io.EOF) && len(events) > maxEvents:
-			return nil, misused("%s: has %d events, and one request takes %d: split the file, as by split -l %d", name, len(events), maxEvents, maxEvents)
+			return nil, misused("%s: has %d events, and one request takes %d: split the file, as by split -l %d", name, len(events), maxEvents,
+				maxEvents)
 		case errors.Is(err, io.EOF) && len(events) > 0:
 			return events, nil
 		case errors.Is(err, io.EOF):

@@ -32,7 +32,8 @@ var expungeTable = tableOf[apitypes.Expunge]{
 		}
 		return []string{
 			e.ID.String(), object, strconv.Itoa(e.Removed.Events), strconv.Itoa(e.Removed.Attempts), strconv.Itoa(e.Removed.DeadLetters),
-			strconv.Itoa(e.Removed.Other), strconv.Itoa(e.Removed.Archived), moment(&e.CreatedAt), moment(e.EndedAt), optional(e.ArchiveError), e.SHA256,
+			strconv.Itoa(e.Removed.Other), strconv.Itoa(e.Removed.Archived), moment(&e.CreatedAt), moment(e.EndedAt), optional(e.ArchiveError),
+			e.SHA256,
 		}
 	},
 }

@@ -247,7 +247,8 @@ func explain(err error, command flagNames) string {
 	case errors.As(err, &problem) && problem.Status == 401 && command.flags["key-file"]:
 		return text + "\nThe server does not accept this API key. Set another with POSTRIDER_API_KEY or --key-file."
 	case errors.As(err, &problem) && problem.Status == 401:
-		return text + "\nThe server does not accept this API key. Set another with POSTRIDER_API_KEY or POSTRIDER_KEY_FILE, or in admin.key of the data folder."
+		return text +
+			"\nThe server does not accept this API key. Set another with POSTRIDER_API_KEY or POSTRIDER_KEY_FILE, or in admin.key of the data folder."
 	case errors.As(err, &problem) && problem.Status == 403:
 		return text + "\nThe API key lacks a scope. Make another key with: postrider keys create"
 	case errors.As(err, &problem) && len(problem.Fields) > 0:

@@ -19,7 +19,10 @@ type nodesCmd struct {
 var nodeTable = tableOf[apitypes.Node]{
 	[]string{"ID", "HOST", "STATUS", "SHARDS", "STARTED", "SEEN"},
 	func(n apitypes.Node) []string {
-		return []string{strconv.FormatUint(uint64(n.ID), 10), cmp.Or(n.Host, "-"), n.Status, strconv.Itoa(n.Shards), moment(n.StartedAt), moment(&n.SeenAt)}
+		return []string{
+			strconv.FormatUint(uint64(n.ID), 10), cmp.Or(n.Host, "-"), n.Status, strconv.Itoa(n.Shards), moment(n.StartedAt),
+			moment(&n.SeenAt),
+		}
 	},
 }
 
@@ -38,7 +41,8 @@ var troubledTable = tableOf[apitypes.TroubledEndpoint]{
 	[]string{"ENDPOINT", "STATUS", "REASONS", "FAILING SINCE", "OLDEST DUE FOR", "DEAD LETTERS", "ACCOUNT", "URL"},
 	func(e apitypes.TroubledEndpoint) []string {
 		return []string{
-			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), spanText(e.OldestDueMS), atLeast(e.DeadLetters, e.DeadMore),
+			e.Endpoint.String(), string(e.Status), strings.Join(e.Reasons, ", "), moment(e.FailingSince), spanText(e.OldestDueMS),
+			atLeast(e.DeadLetters, e.DeadMore),
 			e.Account.String(), e.URL,
 		}
 	},

@@ -29,7 +29,10 @@ func TestThePortalPageOfTheDocsRuns(t *testing.T) {
 	url, key := serveFor(t)
 	links := 0
 	for _, example := range examples {
-		command := map[string][]string{"sh": {"bash", "-euc"}, "js": {"node", "--input-type=module", "-e"}, "python": {"python3", "-c"}}[example[1]]
+		command := map[string][]string{
+			"sh": {"bash", "-euc"}, "js": {"node", "--input-type=module", "-e"},
+			"python": {"python3", "-c"},
+		}[example[1]]
 		run := exec.CommandContext(t.Context(), command[0], append(command[1:], example[2])...)
 		run.Env = append(os.Environ(), "POSTRIDER_URL="+url, "POSTRIDER_API_KEY="+key)
 		out, err := run.Output()
@@ -78,7 +81,8 @@ func serveFor(t *testing.T) (url, key string) {
 		t.Fatal(err)
 	}
 	key = strings.TrimSpace(string(text))
-	create := exec.CommandContext(t.Context(), program, "accounts", "create", "acme", "--url", url, "--key-file", filepath.Join(data, "admin.key"))
+	create := exec.CommandContext(t.Context(), program, "accounts", "create", "acme", "--url", url, "--key-file",
+		filepath.Join(data, "admin.key"))
 	if out, err := create.CombinedOutput(); err != nil {
 		t.Fatalf("create the account: %v\n%s", err, out)
 	}

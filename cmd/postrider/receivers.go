@@ -77,16 +77,26 @@ func newReceivers() *receivers {
 	never := apitypes.CircuitPolicy{Preset: "never"}
 	rs := &receivers{expected: map[string]bool{}, link: newLink()}
 	rs.all = []*receiver{
-		{name: "healthy", behaviour: "accepts at once", accepts: true, delays: sixAttempts, circuit: never, respond: always(http.StatusNoContent)},
+		{
+			name: "healthy", behaviour: "accepts at once", accepts: true, delays: sixAttempts, circuit: never,
+			respond: always(http.StatusNoContent),
+		},
 		{name: "slow", behaviour: "accepts after half a second", accepts: true, delays: sixAttempts, circuit: never, respond: acceptSlowly},
 		{name: "flaky", behaviour: "fails three times, then accepts", accepts: true, delays: sixAttempts, circuit: never, respond: acceptFourth},
 		{
 			name: "outages", behaviour: "is down for 10 s of every 20 s; its circuit opens and closes again",
 			delays:  []int64{0, 1000, 2000, 4000, 8000, 16_000, 32_000},
-			circuit: apitypes.CircuitPolicy{Failures: new(5), CooldownMS: new(int64(2000)), MaxCooldownMS: new(int64(4000))}, respond: rs.failInOutages,
+			circuit: apitypes.CircuitPolicy{Failures: new(5), CooldownMS: new(int64(2000)), MaxCooldownMS: new(int64(4000))},
+			respond: rs.failInOutages,
 		},
-		{name: "dead", behaviour: "fails three times, so each event becomes a dead letter; accepts a replay", delays: []int64{0, 500, 500}, circuit: never, respond: acceptFourth},
-		{name: "gone", behaviour: "responds with 410, which disables the endpoint", delays: sixAttempts, circuit: never, respond: always(http.StatusGone)},
+		{
+			name: "dead", behaviour: "fails three times, so each event becomes a dead letter; accepts a replay", delays: []int64{0, 500, 500},
+			circuit: never, respond: acceptFourth,
+		},
+		{
+			name: "gone", behaviour: "responds with 410, which disables the endpoint", delays: sixAttempts, circuit: never,
+			respond: always(http.StatusGone),
+		},
 	}
 	mux := http.NewServeMux()
 	for _, r := range rs.all {

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 //	drain                   end it with SIGTERM; it must exit with 0
 //	insist                  send SIGTERM, and more of them once it drains; they must end it
 //	crash                   end it with SIGKILL
-//	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good, 0 never, 429+60 with Retry-After: 60; sets RECEIVER
+//	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good,
+//	                        0 never, 429+60 with Retry-After: 60; sets RECEIVER
 //	received n              wait for the n-th webhook, and write it to the files head and body
 //	accepted n              wait until n webhooks were answered with 2xx, and write their webhook-sequence headers, in
 //	                        the order they came, to a file for each data.key
@@ -471,7 +472,8 @@ func TestTheLinkOfTheDemonstrationLogsIn(t *testing.T) {
 		t.Errorf("a guess got %s and sent %q", r.Status, sent)
 	}
 	r := get(rs.link.path())
-	if sent != "POST /login pr_key" || r.Header.Get("Location") != "http://127.0.0.1:8080/dashboard?range=1h" || len(r.Cookies()) != 1 || r.Cookies()[0].Value != "token" {
+	if sent != "POST /login pr_key" || r.Header.Get("Location") != "http://127.0.0.1:8080/dashboard?range=1h" || len(r.Cookies()) != 1 ||
+		r.Cookies()[0].Value != "token" {
 		t.Errorf("the link sent %q and leads to %q with %v", sent, r.Header.Get("Location"), r.Cookies())
 	}
 }

@@ -89,7 +89,8 @@ func (c *secretsRotateCmd) Run(ctx context.Context, t terminal, sources *config.
 // new key. A new key takes two steps, because every server must be able to decrypt with it before
 // any server encrypts with it.
 func printRotated(t terminal, done secrets.Rotated) error {
-	fmt.Fprintf(t.out, "the newest key is %s of %s; %d values checked, %d encrypted again\n", done.Key, done.Source, done.Checked, done.Reencrypted.Reencrypted)
+	fmt.Fprintf(t.out, "the newest key is %s of %s; %d values checked, %d encrypted again\n", done.Key, done.Source, done.Checked,
+		done.Reencrypted.Reencrypted)
 	if done.Unreadable > 0 {
 		fmt.Fprintf(t.out, "%d values cannot be decrypted with any key; the log names them\n", done.Unreadable)
 	}

@@ -57,7 +57,8 @@ func printFirstKey(t terminal, key offline.FirstKey) {
 	switch {
 	case key.Text == "":
 	case key.File == "":
-		fmt.Fprintf(t.out, "The first API key, with the scope admin. The data folder cannot be written, so this key is stored nowhere else:\n%s\n", key.Text)
+		fmt.Fprintf(t.out,
+			"The first API key, with the scope admin. The data folder cannot be written, so this key is stored nowhere else:\n%s\n", key.Text)
 	default:
 		fmt.Fprintf(t.out, "The first API key, with the scope admin, is stored in %s:\n%s\n", key.File, key.Text)
 	}

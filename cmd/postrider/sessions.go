@@ -38,7 +38,8 @@ var sessionTable = tableOf[apitypes.Session]{
 			state = "link not opened"
 		}
 		return []string{
-			s.ID.String(), string(s.Kind), s.Name, account, strings.Join(scopes, ","), moment(&s.CreatedAt), moment(&s.ExpiresAt), moment(s.LastSeenAt), state,
+			s.ID.String(), string(s.Kind), s.Name, account, strings.Join(scopes, ","), moment(&s.CreatedAt), moment(&s.ExpiresAt),
+			moment(s.LastSeenAt), state,
 		}
 	},
 }

@@ -36,9 +36,11 @@ A setting has one name in four places; the first one that has it counts:
 | file of ` + "`--config`" + `, YAML | ` + "`drain-timeout: 20s`" + `, or nested: ` + "`drain: {timeout: 20s}`" + ` |
 | default | |
 
-A server reads its settings, and the files that they name, once at its start: **every change needs a restart**. ` + "`postrider config check`" + `
+A server reads its settings, and the files that they name, once at its start: **every change needs a restart**. ` +
+	"`postrider config check`" + `
 prints each setting, where it comes from, and every fault, with secrets masked; with a fault its exit status is 2. Run it with the
-` + "`--config`" + ` and the variables of the server. What ` + "`--dev`" + ` changes is in the server's first line of the log. Lists have commas between their
+` + "`--config`" + ` and the variables of the server. What ` + "`--dev`" +
+	` changes is in the server's first line of the log. Lists have commas between their
 values, or are lists of YAML. Durations are like ` + "`90s`, `15m`, `24h` or `7d`" + `.
 
 `
@@ -63,7 +65,8 @@ func TestSettingsPageIsGolden(t *testing.T) {
 		}
 	}
 	for _, group := range groups {
-		fmt.Fprintf(&page, "## %s\n\n| setting | variable | unit | default | meaning |\n|---|---|---|---|---|\n%s\n", group, strings.Join(rows[group], ""))
+		fmt.Fprintf(&page, "## %s\n\n| setting | variable | unit | default | meaning |\n|---|---|---|---|---|\n%s\n", group,
+			strings.Join(rows[group], ""))
 		if group == "Store" {
 			fmt.Fprintf(&page, "%s read the settings of this group too, and %s read all settings of a server.\n\n",
 				commandsWith(parser.Model.Node, "data-dir", "listen"), commandsWith(parser.Model.Node, "listen", ""))

@@ -49,12 +49,16 @@ func printStats(t terminal, asJSON bool, s apitypes.Stats) error {
 		rows = append(rows, statsRow(moment(&p.At), p.StatsNumbers))
 	}
 	rows = append(rows, statsRow("total", s.Total))
-	head := []string{"FROM", "DELIVERED", "DEAD", "SUCCESS", "FIRST TRY", "ATTEMPTS", "RESPONSE P50", "P95", "P99", "LATENCY P50", "P95", "P99"}
+	head := []string{
+		"FROM", "DELIVERED", "DEAD", "SUCCESS", "FIRST TRY", "ATTEMPTS", "RESPONSE P50", "P95", "P99", "LATENCY P50", "P95",
+		"P99",
+	}
 	if err := printTable(t.out, head, rows); err != nil {
 		return err
 	}
 	if !s.DaysFit {
-		if _, err := fmt.Fprintf(t.out, "\nThe days of %s do not begin with a full hour of UTC: up to an hour is counted one day late.\n", s.TZ); err != nil {
+		if _, err := fmt.Fprintf(t.out, "\nThe days of %s do not begin with a full hour of UTC: up to an hour is counted one day late.\n",
+			s.TZ); err != nil {
 			return err
 		}
 	}
@@ -62,7 +66,8 @@ func printStats(t terminal, asJSON bool, s apitypes.Stats) error {
 	if s.Now.OldestDueMS != nil {
 		oldest = "the oldest is due for " + span(*s.Now.OldestDueMS)
 	}
-	_, err := fmt.Fprintf(t.out, "\nNow: %s pending deliveries, %s; %s unresolved dead letters.\n", upTo(s.Now.Pending), oldest, upTo(s.Now.DeadLetters))
+	_, err := fmt.Fprintf(t.out, "\nNow: %s pending deliveries, %s; %s unresolved dead letters.\n", upTo(s.Now.Pending), oldest,
+		upTo(s.Now.DeadLetters))
 	return err
 }
 

@@ -28,12 +28,14 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 	replay := w.want(201, "POST /replays", `{"endpoint": "`+acme.endpoint+`"}`).id("id")
 	request := w.got(w.inspector("acme"), "acme", 4)
 	removal := w.want(202, "POST /expunges", `{"event": "`+acme.event+`"}`).id("id")
-	destination := w.want(201, "POST /notice-destinations", `{"account": "acme", "channel": "slack", "address": "https://hooks.example/acme"}`).id("id")
+	destination := w.want(201, "POST /notice-destinations",
+		`{"account": "acme", "channel": "slack", "address": "https://hooks.example/acme"}`).id("id")
 	foreign := w.bound(evil)
 	ids := map[string]string{
 		"{account}": acme.account, "{endpoint}": acme.endpoint, "{event}": acme.event, "{secret}": secret, "{session}": session,
 		"{delivery}": acme.delivery, "{key}": "key_01h455vb4pex5vsknk084sn02q", "{name}": "order.created",
-		"{replay}": replay, "{destination}": destination, "{expunge}": removal, "{request}": request, "{attempt}": "1", "{part}": "events-2026-11-23-1",
+		"{replay}": replay, "{destination}": destination, "{expunge}": removal, "{request}": request, "{attempt}": "1",
+		"{part}": "events-2026-11-23-1",
 	}
 	inPortal := w.as(w.portalSession(evil).Caller())
 	before := w.ledger(acme)
@@ -58,7 +60,10 @@ func TestAForeignCallerSeesNothing(t *testing.T) {
 				if got.status == 422 && !strings.Contains(got.text, `"field":"body"`) {
 					t.Errorf("%s by a foreign %s looked beyond its body: %s", route, who, got.text)
 				}
-				for _, theirs := range []string{"acme", "order_id", acme.account, acme.endpoint, acme.event, acme.delivery, secret, session, replay, request, destination} {
+				for _, theirs := range []string{
+					"acme", "order_id", acme.account, acme.endpoint, acme.event, acme.delivery, secret, session, replay,
+					request, destination,
+				} {
 					if strings.Contains(got.text, theirs) {
 						t.Errorf("%s by a foreign %s shows %s: %s", route, who, theirs, got.text)
 					}
@@ -90,7 +95,11 @@ func (w *world) bound(to tenant) string {
 func (w *world) ledger(of tenant) string {
 	w.Helper()
 	var all strings.Builder
-	for _, list := range []string{"/accounts/" + of.account, "/endpoints/" + of.endpoint, "/endpoints/" + of.endpoint + "/secrets", "/deliveries?account=" + of.uid, "/dead-letters?resolved=true&account=" + of.uid, "/events?account=" + of.uid, "/replays?account=" + of.uid} {
+	for _, list := range []string{
+		"/accounts/" + of.account, "/endpoints/" + of.endpoint, "/endpoints/" + of.endpoint + "/secrets",
+		"/deliveries?account=" + of.uid, "/dead-letters?resolved=true&account=" + of.uid, "/events?account=" + of.uid,
+		"/replays?account=" + of.uid,
+	} {
 		all.WriteString(w.want(200, "GET "+list, "").text)
 	}
 	return all.String()
@@ -171,12 +180,16 @@ func TestAKeyIsMadeShownOnceAndRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.tenant("acme")
-	made := w.want(201, "POST /api-keys", `{"name": "ci", "scopes": ["webhooks:write"], "account": "acme", "expires_at": "2999-01-01T00:00:00+01:00"}`)
+	made := w.want(201, "POST /api-keys",
+		`{"name": "ci", "scopes": ["webhooks:write"], "account": "acme", "expires_at": "2999-01-01T00:00:00+01:00"}`)
 	key, path := made.id("key"), "/api-keys/"+made.id("id")
 	if !strings.HasPrefix(key, "pr_") || len(key) != 51 {
 		t.Errorf("key = %q", key)
 	}
-	has(t, "key", made.body, map[string]any{"account": acme.account, "expires_at": "2998-12-31T23:00:00.000000Z", "revoked_at": nil, "last_used_at": nil})
+	has(t, "key", made.body, map[string]any{
+		"account": acme.account, "expires_at": "2998-12-31T23:00:00.000000Z", "revoked_at": nil,
+		"last_used_at": nil,
+	})
 	if got := w.do(key, "GET /endpoints", ""); got.status != 200 {
 		t.Errorf("with the new key = %d %s", got.status, got.text)
 	}
@@ -278,7 +291,10 @@ func TestAKeyIsReadOnceAndTouchedOnceAMinute(t *testing.T) {
 
 // FuzzBearer checks that only the exact key is accepted, whatever the header looks like.
 func FuzzBearer(f *testing.F) {
-	for _, seed := range []string{"", "Bearer", "Bearer ", "Basic eDp5", "bearer KEY", "Bearer  KEY", "BEARER   KEY", "Bearer\tKEY", "Bearer KEY ", "Bearer KEY,KEY", "Bearer \x00", "KEY"} {
+	for _, seed := range []string{
+		"", "Bearer", "Bearer ", "Basic eDp5", "bearer KEY", "Bearer  KEY", "BEARER   KEY", "Bearer\tKEY",
+		"Bearer KEY ", "Bearer KEY,KEY", "Bearer \x00", "KEY",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, header string) {

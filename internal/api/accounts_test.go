@@ -43,7 +43,10 @@ func TestAnAccountIsDeleted(t *testing.T) {
 		t.Errorf("cancelled %d deliveries, %v", n, err)
 	}
 	has(t, "its endpoint", w.want(200, "GET /endpoints/"+acme.endpoint, "").body, map[string]any{"status": "deleted"})
-	for list, want := range map[string]int{"/events": 2, "/deliveries": 2, "/dead-letters": 1, "/deliveries?status=cancelled": 1, "/endpoints": 0} {
+	for list, want := range map[string]int{
+		"/events": 2, "/deliveries": 2, "/dead-letters": 1, "/deliveries?status=cancelled": 1,
+		"/endpoints": 0,
+	} {
 		sign := "?"
 		if list == "/deliveries?status=cancelled" {
 			sign = "&"

@@ -79,7 +79,8 @@ func TestTheArchiveIsListedSearchedAndRestored(t *testing.T) {
 		t.Errorf("before 2020 there are %s", none.text)
 	}
 	for range 2 {
-		if did := w.want(200, "POST /archive/restores", `{"event": "`+acme.event+`"}`); did.body["records"] != 2.0 || did.body["next_cursor"] != nil {
+		if did := w.want(200, "POST /archive/restores", `{"event": "`+acme.event+`"}`); did.body["records"] != 2.0 ||
+			did.body["next_cursor"] != nil {
 			t.Errorf("restored are %s", did.text)
 		}
 	}
@@ -107,7 +108,8 @@ func TestTheArchiveRefusesWhatNamesNothing(t *testing.T) {
 	t.Parallel()
 	w, _, _ := newArchived(t)
 	for _, path := range []string{
-		"parts?cursor=x", "parts?from=yesterday", "parts?kind=all", "records?event=evt_1", "records?cursor=x", "records?account=nobody", "restored?endpoint=x",
+		"parts?cursor=x", "parts?from=yesterday", "parts?kind=all", "records?event=evt_1", "records?cursor=x", "records?account=nobody",
+		"restored?endpoint=x",
 	} {
 		w.want(422, "GET /archive/"+path, "")
 	}
@@ -133,7 +135,8 @@ func TestAnArchiveThatIsDamagedOrAway(t *testing.T) {
 	if err := os.Truncate(object, 10); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.want(200, "GET /archive/parts/"+part["id"].(string), ""); !strings.Contains(got.text, `"whole":false`) || !strings.Contains(got.text, "10 bytes") {
+	if got := w.want(200, "GET /archive/parts/"+part["id"].(string), ""); !strings.Contains(got.text, `"whole":false`) ||
+		!strings.Contains(got.text, "10 bytes") {
 		t.Errorf("the damaged part is %s", got.text)
 	}
 	damaged := func(route, body string) {
@@ -161,7 +164,8 @@ func TestAnArchiveThatIsDamagedOrAway(t *testing.T) {
 func TestAnEventThatOnlyTheArchiveHasIsExpunged(t *testing.T) {
 	t.Parallel()
 	w, acme, _ := newArchived(t)
-	if got := w.want(202, "POST /expunges", `{"event": "`+acme.event+`"}`); got.body["account"] != acme.account || got.body["event"] != acme.event {
+	if got := w.want(202, "POST /expunges", `{"event": "`+acme.event+`"}`); got.body["account"] != acme.account ||
+		got.body["event"] != acme.event {
 		t.Errorf("the expunge is %s", got.text)
 	}
 	w.want(422, "POST /expunges", `{"event": "evt_01h455vb4pex5vsknk084sn02q"}`)

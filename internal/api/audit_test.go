@@ -36,7 +36,10 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 	}
 	session := postrider.SessionID{9}
 	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secret-states", "").data()[0]["id"].(string)
-	do := w.as(postrider.Caller{Session: session, Name: "Ann", Account: account, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}, Request: "req_page"})
+	do := w.as(postrider.Caller{
+		Session: session, Name: "Ann", Account: account, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite},
+		Request: "req_page",
+	})
 	endpoint := "/endpoints/" + acme.endpoint
 	for _, tt := range []struct {
 		route, body      string
@@ -44,7 +47,10 @@ func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 		action, object   string
 		objectID, fields any
 	}{
-		{"PATCH " + endpoint, `{"url": "https://new.example/token?t=hush", "auth": {"type": "bearer", "token": "hush"}}`, 200, "update-endpoint", "endpoint", acme.endpoint, "auth, url"},
+		{
+			"PATCH " + endpoint, `{"url": "https://new.example/token?t=hush", "auth": {"type": "bearer", "token": "hush"}}`, 200, "update-endpoint",
+			"endpoint", acme.endpoint, "auth, url",
+		},
 		{"POST " + endpoint + "/enable", "", 200, "enable-endpoint", "endpoint", acme.endpoint, nil},
 		{"POST " + endpoint + "/test", "", 202, "test-endpoint", "endpoint", acme.endpoint, nil},
 		{"GET " + endpoint + "/secrets", "", 200, "list-secrets", "endpoint", acme.endpoint, nil},
@@ -255,9 +261,14 @@ func TestAnEntryHasOldAndNewValues(t *testing.T) {
 		{"PATCH /endpoints/" + acme.endpoint, `{"timeout_ms": 20000, "description": "` + long + `", "concurrency": 10}`, map[string]any{
 			"fields": "concurrency, description, timeout_ms", "timeout_ms": "10000 → 20000", "description": `"" → "` + strings.Repeat("ü", 49) + "…",
 		}},
-		{"PATCH /endpoints/" + acme.endpoint, `{"url": "https://new.example/?t=hush", "headers": [{"name": "X-Key", "value": "hush"}], "auth": {"type": "basic", "username": "hush", "password": "hush"}}`, map[string]any{
-			"fields": "auth, headers, url", "url": "changed", "headers": "changed", "auth": "changed", "host": "https://acme.example to https://new.example",
-		}},
+		{
+			"PATCH /endpoints/" + acme.endpoint,
+			`{"url": "https://new.example/?t=hush", "headers": [{"name": "X-Key", "value": "hush"}], "auth": {"type": "basic", "username": "hush", "password": "hush"}}`,
+			map[string]any{
+				"fields": "auth, headers, url", "url": "changed", "headers": "changed", "auth": "changed",
+				"host": "https://acme.example to https://new.example",
+			},
+		},
 		{"PATCH /accounts/acme", `{"name": "Acme"}`, map[string]any{"fields": "name", "name": `"Tenant" → "Acme"`}},
 		{"PATCH /event-types/invoice.paid", `{"description": null, "example": {"n": 1}}`, map[string]any{
 			"fields": "description, example", "description": `"Paid." → ""`, "example": `null → {"n":1}`,

@@ -48,7 +48,10 @@ func bare(w http.ResponseWriter, r *http.Request) {
 func BenchmarkPublish(b *testing.B) {
 	w := newWorld(b)
 	w.tenant("acme")
-	deps := api.Deps{Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: instantly{}, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids}
+	deps := api.Deps{
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: instantly{}, Guard: guard{}, Verifier: new(receiver),
+		Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+	}
 	event := `{"account":"acme","type":"order.created","idempotency_key":"order-42","data":{"lines":[` +
 		strings.TrimSuffix(strings.Repeat(`{"sku":"abc","quantity":1},`, 34), ",") + `]}}`
 	batch := `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", 100), ",") + `]}`

@@ -87,7 +87,10 @@ func TestFaultsOfAPolicyAreNamed(t *testing.T) {
 		`{"order": "fifo"}`:                                                        {"order"},
 		`{"order": "by_key", "on_dead": "stop"}`:                                   {"on_dead"},
 		`{"on_dead": "pause"}`:                                                     {"on_dead"},
-		`{"circuit": {"preset": "x"}, "rate": {"attempts": 0, "per_ms": 0}, "order": "x", "timeout_ms": 1}`: {"timeout_ms", "order", "circuit.preset", "rate"},
+		`{"circuit": {"preset": "x"}, "rate": {"attempts": 0, "per_ms": 0}, "order": "x", "timeout_ms": 1}`: {
+			"timeout_ms", "order",
+			"circuit.preset", "rate",
+		},
 	} {
 		got := w.do(w.admin, path, body)
 		if got.status != 422 || !slices.Equal(got.fields(), fields) {
@@ -173,7 +176,10 @@ func TestACircuitIsSetWhileItChanges(t *testing.T) {
 	w := newWorld(t)
 	path := "POST /endpoints/" + w.tenant("acme").endpoint + "/circuit"
 	s := &contested{Store: w.store}
-	w.handler = api.New(api.Deps{Stores: storesOf(s), Clock: s.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{
+		Stores: storesOf(s), Clock: s.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver),
+		Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+	}, api.Options{})
 	s.left.Store(3)
 	has(t, "at the fourth try", w.want(200, path, `{"status": "open"}`).body, map[string]any{"status": "open", "generation": 4.0})
 	s.left.Store(100)
@@ -200,7 +206,10 @@ func TestEnablingClosesTheCircuitInOneStep(t *testing.T) {
 	w := newWorld(t)
 	path := "/endpoints/" + w.tenant("acme").endpoint
 	s := &halfway{Store: w.store}
-	w.handler = api.New(api.Deps{Stores: storesOf(s), Clock: s.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{
+		Stores: storesOf(s), Clock: s.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver),
+		Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+	}, api.Options{})
 	w.want(200, "POST "+path+"/circuit", `{"status": "open"}`)
 	w.want(200, "POST "+path+"/disable", "")
 	s.fails.Store(true)
@@ -227,7 +236,10 @@ func TestWhatWaitsForADeletedEndpointIsCancelledAtOnce(t *testing.T) {
 	w := newWorld(t)
 	path := "/endpoints/" + w.tenant("acme").endpoint
 	c := new(cancelling)
-	w.handler = api.New(api.Deps{Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: c, Replayer: deaf{}, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{},
+		Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: c, Replayer: deaf{}, IDs: w.ids,
+	}, api.Options{})
 	w.want(200, "PATCH "+path, `{"description": "x"}`)
 	if n := c.asked.Load(); n != 0 {
 		t.Errorf("a change asked %d times", n)
@@ -249,7 +261,10 @@ func TestTheDispatcherHearsOfACircuit(t *testing.T) {
 	w := newWorld(t)
 	endpoint := w.tenant("acme").endpoint
 	waker := heard{make(chan string, 10)}
-	w.handler = api.New(api.Deps{Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: waker, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids}, api.Options{})
+	w.handler = api.New(api.Deps{
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{},
+		Verifier: new(receiver), Vault: vault{}, Notifier: waker, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+	}, api.Options{})
 	before, err := w.store.Changes(t.Context(), 0, 10)
 	if err != nil {
 		t.Fatal(err)

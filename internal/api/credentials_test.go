@@ -122,7 +122,10 @@ func TestAChangeKeepsTheSecretsThatItNames(t *testing.T) {
 		{"tls without its key", `{"tls": {"certificate": "` + pemCert + `"}}`, kept},
 		{"tls of authorities alone", `{"tls": {"authorities": "` + pemCert + `"}}`, "hush-h hush-p "},
 		{"no tls", `{"tls": null}`, "hush-h hush-p "},
-		{"another host, with all", `{"url": "https://other.example/", "headers": [], "auth": {"type": "basic", "username": "u", "password": "n"}}`, " n key"},
+		{
+			"another host, with all",
+			`{"url": "https://other.example/", "headers": [], "auth": {"type": "basic", "username": "u", "password": "n"}}`, " n key",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +185,10 @@ func TestASecretDoesNotFollowToAnotherHost(t *testing.T) {
 		name, auth, change string
 		fields             []string
 	}{
-		{"the endpoint's", `{"type": "bearer", "token": "hush-t"}`, `{"url": "https://evil.example/"}`, []string{"headers[1].value", "auth.token"}},
+		{
+			"the endpoint's", `{"type": "bearer", "token": "hush-t"}`, `{"url": "https://evil.example/"}`,
+			[]string{"headers[1].value", "auth.token"},
+		},
 		{"its port", `{"type": "bearer", "token": "hush-t"}`, `{"url": "https://acme.example:8443/", "headers": []}`, []string{"auth.token"}},
 		{
 			"the token's", oauth2, `{"auth": {"type": "oauth2", "token_url": "https://evil.example/token", "client_id": "c"}}`,
@@ -217,7 +223,8 @@ func TestOAuth2IsShownAndItsURLIsGuarded(t *testing.T) {
 	if diff := cmp.Diff(want, w.want(200, "GET /endpoints/"+id, "").body["auth"]); diff != "" {
 		t.Errorf("auth (-want +got):\n%s", diff)
 	}
-	got := w.want(422, "PATCH /endpoints/"+id, `{"auth": {"type": "oauth2", "token_url": "http://169.254.169.254/", "client_id": "c", "client_secret": "s"}}`)
+	got := w.want(422, "PATCH /endpoints/"+id,
+		`{"auth": {"type": "oauth2", "token_url": "http://169.254.169.254/", "client_id": "c", "client_secret": "s"}}`)
 	if fields := got.fields(); !slices.Equal(fields, []string{"auth.token_url"}) {
 		t.Errorf("fields = %v: %s", fields, got.text)
 	}
@@ -233,14 +240,18 @@ func TestFaultsOfAConnectionAreNamed(t *testing.T) {
 		fields       []string
 	}{
 		{"header of ours", `"headers": [{"name": "webhook-id", "value": "x"}]`, []string{"headers[0].name"}},
-		{"header of the connection", `"headers": [{"name": "Host", "value": "x"}, {"name": "Content-Length", "value": "1"}]`, []string{"headers[0].name", "headers[1].name"}},
+		{
+			"header of the connection", `"headers": [{"name": "Host", "value": "x"}, {"name": "Content-Length", "value": "1"}]`,
+			[]string{"headers[0].name", "headers[1].name"},
+		},
 		{"no header name", `"headers": [{"value": "x"}]`, []string{"headers[0].name"}},
 		{"two lines", `"headers": [{"name": "X-A", "value": "a\r\nX-B: b"}]`, []string{"headers[0].value"}},
 		{"two lines, sensitive", `"headers": [{"name": "X-A", "value": "a\r\nX-B: b", "sensitive": true}]`, []string{"headers[0].value"}},
 		{"header twice", `"headers": [{"name": "X-A", "value": "a"}, {"name": "x-a", "value": "a"}]`, []string{"headers[1].name"}},
 		{"no value", `"headers": [{"name": "X-A"}]`, []string{"headers[0].value"}},
 		{"no sensitive value", `"headers": [{"name": "X-A", "sensitive": true}]`, []string{"headers[0].value"}},
-		{"too much", `"headers": [{"name": "X-A", "value": "` + long[:4096] + `", "sensitive": true}, {"name": "X-B", "value": "` + long[:4096] + `", "sensitive": true}]`, []string{"headers"}},
+		{"too much", `"headers": [{"name": "X-A", "value": "` + long[:4096] + `", "sensitive": true}, {"name": "X-B", "value": "` + long[:4096] +
+			`", "sensitive": true}]`, []string{"headers"}},
 		{"headers are a list", `"headers": {"X-A": "a"}`, []string{"headers"}},
 		{"auth of no type", `"auth": {}`, []string{"auth.type"}},
 		{"auth of no known type", `"auth": {"type": "digest"}`, []string{"auth.type"}},
@@ -256,14 +267,20 @@ func TestFaultsOfAConnectionAreNamed(t *testing.T) {
 		{"token and password", `"auth": {"type": "bearer", "token": "a", "password": "b"}`, []string{"auth.password"}},
 		{"no key and no header", `"auth": {"type": "api_key"}`, []string{"auth.header", "auth.key"}},
 		{"header of ours for a key", `"auth": {"type": "api_key", "header": "webhook-key", "key": "k"}`, []string{"auth.header"}},
-		{"header twice with a key", `"auth": {"type": "api_key", "header": "X-A", "key": "k"}, "headers": [{"name": "x-a", "value": "a"}]`, []string{"auth.header"}},
+		{
+			"header twice with a key", `"auth": {"type": "api_key", "header": "X-A", "key": "k"}, "headers": [{"name": "x-a", "value": "a"}]`,
+			[]string{"auth.header"},
+		},
 		{"nothing of oauth2", `"auth": {"type": "oauth2"}`, []string{"auth.client_id", "auth.token_url", "auth.client_secret"}},
 		{"certificate alone", `"tls": {"certificate": "` + pemCert + `"}`, []string{"tls.key"}},
 		{"key alone", `"tls": {"key": "` + pemKey + `"}`, []string{"tls.certificate"}},
 		{"nothing of tls", `"tls": {}`, []string{"tls"}},
 		{"no PEM", `"tls": {"authorities": "x"}`, []string{"tls.authorities"}},
 		{"redirects", `"max_redirects": 4, "compression": "br"`, []string{"max_redirects", "compression"}},
-		{"header of a scheme that has its own", `"signature": {"schemes": [{"scheme": "stripe", "header": "X-A"}]}`, []string{"signature.schemes[0].header"}},
+		{
+			"header of a scheme that has its own", `"signature": {"schemes": [{"scheme": "stripe", "header": "X-A"}]}`,
+			[]string{"signature.schemes[0].header"},
+		},
 		{"prefix alone", `"signature": {"schemes": [{"scheme": "plain", "prefix": "x"}]}`, []string{"signature.schemes[0].header"}},
 		{"scheme of no name", `"signature": {"schemes": [{"header": "X-A"}]}`, []string{"signature.schemes[0].scheme"}},
 		{"scheme is a number", `"signature": {"schemes": ["standard", 7]}`, []string{"signature.schemes[1]"}},

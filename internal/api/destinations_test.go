@@ -35,13 +35,19 @@ func TestDestinationsOfNotices(t *testing.T) {
 	t.Parallel()
 	w := newMail(t)
 	acme := w.tenant("acme")
-	made := w.want(201, "POST /notice-destinations", `{"account": "acme", "channel": "email", "address": "Ann@ACME.example", "kinds": ["endpoint.disabled"]}`)
+	made := w.want(201, "POST /notice-destinations",
+		`{"account": "acme", "channel": "email", "address": "Ann@ACME.example", "kinds": ["endpoint.disabled"]}`)
 	has(t, "made", made.body, map[string]any{
 		"account": acme.account, "channel": "email", "address": "Ann@acme.example", "language": "en", "kinds": []any{"endpoint.disabled"},
-		"unsubscribed": []any{}, "state": "waiting", "asked": "confirmation", "confirmed_at": nil, "last_sent_at": nil, "failures": 0.0, "last_error": nil,
+		"unsubscribed": []any{}, "state": "waiting", "asked": "confirmation", "confirmed_at": nil, "last_sent_at": nil, "failures": 0.0,
+		"last_error": nil,
 	})
-	slack := w.want(201, "POST /notice-destinations", `{"channel": "slack", "address": "http://10.0.0.1/services/T0/B0/secretsecret", "language": "de"}`)
-	has(t, "the operator's", slack.body, map[string]any{"account": nil, "address": "http://10.0.0.1/…cret", "language": "de", "kinds": nil, "state": "active", "asked": nil})
+	slack := w.want(201, "POST /notice-destinations",
+		`{"channel": "slack", "address": "http://10.0.0.1/services/T0/B0/secretsecret", "language": "de"}`)
+	has(t, "the operator's", slack.body, map[string]any{
+		"account": nil, "address": "http://10.0.0.1/…cret", "language": "de", "kinds": nil,
+		"state": "active", "asked": nil,
+	})
 
 	route := "/notice-destinations/" + made.id("id")
 	has(t, "read", w.want(200, "GET "+route, "").body, made.body)
@@ -86,7 +92,8 @@ func TestAddressesThatAreRefused(t *testing.T) {
 			t.Errorf("%s names %v, want %s", body, got.fields(), field)
 		}
 	}
-	twice := w.want(422, "POST /notice-destinations", `{"account": "acme", "channel": "email", "address": "a@b.example", "kinds": ["endpoint.disabled", "endpoint.disabled"]}`)
+	twice := w.want(422, "POST /notice-destinations",
+		`{"account": "acme", "channel": "email", "address": "a@b.example", "kinds": ["endpoint.disabled", "endpoint.disabled"]}`)
 	if twice.fields()[0] != "kinds[1]" {
 		t.Errorf("a repeated kind names %v", twice.fields())
 	}
@@ -123,7 +130,8 @@ func TestDestinationsOfOthersAreNotThere(t *testing.T) {
 		}
 	}
 	bound := w.bound(acme)
-	if got := w.do(bound, "POST /notice-destinations", `{"channel": "email", "address": "bob@acme.example"}`); got.status != 201 || got.body["account"] != acme.account {
+	if got := w.do(bound, "POST /notice-destinations", `{"channel": "email", "address": "bob@acme.example"}`); got.status != 201 ||
+		got.body["account"] != acme.account {
 		t.Errorf("a bound key made %d %v", got.status, got.body)
 	}
 	if got := w.do(bound, "GET /notice-destinations?operator=true", ""); len(got.data()) != 0 {
@@ -131,7 +139,10 @@ func TestDestinationsOfOthersAreNotThere(t *testing.T) {
 	}
 	// A key of all accounts that is no admin's manages those of accounts alone.
 	writer := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
-	for _, route := range []string{"POST /notice-destinations", "DELETE /notice-destinations/" + operator, "POST /notice-destinations/" + operator + "/confirmation"} {
+	for _, route := range []string{
+		"POST /notice-destinations", "DELETE /notice-destinations/" + operator,
+		"POST /notice-destinations/" + operator + "/confirmation",
+	} {
 		body := ""
 		if strings.HasSuffix(route, "s") {
 			body = `{"channel": "email", "address": "eve@evil.example"}`
@@ -172,7 +183,8 @@ func TestTheLimitsOfDestinations(t *testing.T) {
 		t.Errorf("the eleventh confirmation is %v", got.body)
 	}
 	put(1)
-	if got := w.want(409, "POST /notice-destinations", `{"account": "acme", "channel": "slack", "address": "https://hooks.example/x"}`); got.body["code"] != "too_many_destinations" {
+	if got := w.want(409, "POST /notice-destinations",
+		`{"account": "acme", "channel": "slack", "address": "https://hooks.example/x"}`); got.body["code"] != "too_many_destinations" {
 		t.Errorf("the twenty-first is %v", got.body["code"])
 	}
 	// One address gets three messages, no matter who asks. Deleting and adding it again counts, too.
@@ -191,7 +203,9 @@ func TestReadersFollowTheirLinks(t *testing.T) {
 	t.Parallel()
 	w := newMail(t)
 	acme := w.tenant("acme")
-	id, err := postrider.ParseID[postrider.DestinationID](w.want(201, "POST /notice-destinations", `{"account": "acme", "channel": "email", "address": "ann@acme.example"}`).id("id"))
+	id,
+		err := postrider.ParseID[postrider.DestinationID](w.want(201, "POST /notice-destinations",
+		`{"account": "acme", "channel": "email", "address": "ann@acme.example"}`).id("id"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +265,8 @@ func TestReadersFollowTheirLinks(t *testing.T) {
 		}
 	}
 	// The confirmation was followed twice, and did something once.
-	if got := strings.Join(actions, " "); got != "unsubscribe-notice-destination unsubscribe-notice-destination confirm-notice-destination create-notice-destination" {
+	if got := strings.Join(actions,
+		" "); got != "unsubscribe-notice-destination unsubscribe-notice-destination confirm-notice-destination create-notice-destination" {
 		t.Errorf("the audit log has %s", got)
 	}
 }

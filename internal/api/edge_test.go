@@ -34,7 +34,8 @@ func newEdge(t *testing.T, opts api.Options) *edge {
 	w := newWorld(t)
 	e := &edge{world: w, dialed: make(chan net.Conn), publish: instantly{}.Publish}
 	e.handler = api.New(api.Deps{
-		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: e, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Notifier: deaf{}, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: e, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Notifier: deaf{},
+		IDs: w.ids,
 	}, opts)
 	server := &http.Server{Handler: e.handler, ReadTimeout: rest.RequestTime}
 	var serving sync.WaitGroup

@@ -34,7 +34,10 @@ func (w *world) publishTo(of tenant, n int, expiry time.Duration) {
 				ID: store.NewID[postrider.EventID](ids), Type: "order.created", Data: []byte(`{}`),
 				Account: parsed(w, of.account, postrider.ParseID[postrider.AccountID]),
 			},
-			Deliveries: []store.NewDelivery{{ID: store.NewID[postrider.DeliveryID](ids), Endpoint: endpoint, Lane: postrider.LaneFirst, Expiry: expiry}},
+			Deliveries: []store.NewDelivery{{
+				ID: store.NewID[postrider.DeliveryID](ids), Endpoint: endpoint, Lane: postrider.LaneFirst,
+				Expiry: expiry,
+			}},
 		})
 	}
 	if _, err := w.store.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{batch}}); err != nil {
@@ -70,12 +73,16 @@ func TestListedEndpointsSayHowTheyFare(t *testing.T) {
 		t.Fatal(err)
 	}
 	health := func(of tenant, h postrider.EndpointHealth) {
-		h.Endpoint, h.Account = parsed(t, of.endpoint, postrider.ParseID[postrider.EndpointID]), parsed(t, of.account, postrider.ParseID[postrider.AccountID])
+		h.Endpoint, h.Account = parsed(t, of.endpoint, postrider.ParseID[postrider.EndpointID]),
+			parsed(t, of.account, postrider.ParseID[postrider.AccountID])
 		if err := w.store.PutHealth(t.Context(), h); err != nil {
 			t.Fatal(err)
 		}
 	}
-	health(warned, postrider.EndpointHealth{Number: 1, Status: postrider.HealthWarned, Reason: postrider.ReasonDeadLetters, Warnings: 1, Since: since})
+	health(warned, postrider.EndpointHealth{
+		Number: 1, Status: postrider.HealthWarned, Reason: postrider.ReasonDeadLetters, Warnings: 1,
+		Since: since,
+	})
 
 	state := func(of tenant) map[string]any {
 		listed := w.want(200, "GET /endpoints?account="+of.account, "").data()
@@ -97,7 +104,8 @@ func TestListedEndpointsSayHowTheyFare(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"failing=true": failing.endpoint, "circuit=open": failing.endpoint, "health=warned": warned.endpoint,
-		"circuit=closed&health=healthy": fine.endpoint, "failing=true&health=healthy": failing.endpoint, "failing=false&health=healthy": fine.endpoint,
+		"circuit=closed&health=healthy": fine.endpoint, "failing=true&health=healthy": failing.endpoint,
+		"failing=false&health=healthy": fine.endpoint,
 	} {
 		if got := w.want(200, "GET /endpoints?"+query, "").data(); len(got) != 1 || got[0]["id"] != want {
 			t.Errorf("%s lists %v, want %s", query, got, want)

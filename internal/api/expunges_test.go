@@ -17,7 +17,8 @@ func TestExpunges(t *testing.T) {
 	} {
 		w.want(422, "POST /expunges", body)
 	}
-	for _, key := range []string{w.bound(acme), w.key(postrider.APIKey{Name: "operator", Scopes: []postrider.Scope{postrider.ScopeWebhooksOperate}})} {
+	operator := w.key(postrider.APIKey{Name: "operator", Scopes: []postrider.Scope{postrider.ScopeWebhooksOperate}})
+	for _, key := range []string{w.bound(acme), operator} {
 		if got := w.do(key, "POST /expunges", `{"account": "acme"}`); got.status != 403 {
 			t.Errorf("an expunge without the rights of an admin = %d", got.status)
 		}
@@ -86,7 +87,8 @@ func TestARestoredStoreResumesAfterItsExpunges(t *testing.T) {
 		}
 	}
 	for range 5 {
-		if _, err := w.store.ExpungeRows(t.Context(), store.ExpungeRows{ID: page.Items[0].ID, Limit: 100, Settled: postrider.ExpungeSettled}); err != nil {
+		removal := store.ExpungeRows{ID: page.Items[0].ID, Limit: 100, Settled: postrider.ExpungeSettled}
+		if _, err := w.store.ExpungeRows(t.Context(), removal); err != nil {
 			t.Fatal(err)
 		}
 	}

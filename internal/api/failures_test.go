@@ -21,7 +21,8 @@ func TestATestEventProbesAnOpenCircuit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{
-			Endpoint: id, Status: postrider.CircuitOpen, Reason: reason, OpenedAt: time.Now(), ProbeAt: time.Now().Add(time.Hour), Cooldown: time.Hour,
+			Endpoint: id, Status: postrider.CircuitOpen, Reason: reason, OpenedAt: time.Now(), ProbeAt: time.Now().Add(time.Hour),
+			Cooldown: time.Hour,
 		}}); err != nil {
 			t.Fatal(err)
 		}

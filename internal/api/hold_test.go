@@ -29,7 +29,10 @@ func TestAHoldIsSeenByEveryCaller(t *testing.T) {
 	}
 	see(reader, map[string]any{"held": true, "reason": "restored", "deliveries": 1.0})
 	see(w.bound(acme), map[string]any{"held": true, "reason": "restored", "deliveries": nil, "fan_outs": nil})
-	for key, routes := range map[string][]string{publisher: {"GET /hold"}, reader: {"POST /hold/resume"}, w.bound(acme): {"POST /hold/resume"}} {
+	for key, routes := range map[string][]string{
+		publisher: {"GET /hold"}, reader: {"POST /hold/resume"},
+		w.bound(acme): {"POST /hold/resume"},
+	} {
 		for _, route := range routes {
 			if got := w.do(key, route, ""); got.status != 403 {
 				t.Errorf("%s = %d, want 403", route, got.status)

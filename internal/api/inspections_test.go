@@ -54,7 +54,8 @@ func TestAnInspectorShowsItsRequests(t *testing.T) {
 	got := w.want(200, "GET /endpoints/"+endpoint+"/requests/"+first, "")
 	if got.body["body"] != `{"a":1}` || !strings.Contains(got.text, `{"name":"Webhook-Signature","value":"v1,abc","masked":false}`) ||
 		!strings.Contains(got.text, `{"name":"Authorization","value":"***","masked":true}`) ||
-		!strings.Contains(got.text, `"valid":false,"secret":null,"reason":"mismatch"`) || !strings.Contains(got.text, `"valid":true,"secret":"sec_`) {
+		!strings.Contains(got.text, `"valid":false,"secret":null,"reason":"mismatch"`) ||
+		!strings.Contains(got.text, `"valid":true,"secret":"sec_`) {
 		t.Errorf("request %s", got.text)
 	}
 	if got := w.want(200, "GET /endpoints/"+endpoint+"/requests/"+second, "").body; got["body"] != nil || got["body_base64"] != "PGI+/w==" {
@@ -97,7 +98,10 @@ func TestAnInspectorConnectsToNothing(t *testing.T) {
 	for body, field := range map[string]string{
 		`"url": "https://acme.example/hooks"`: "url", oauth: "auth.type", `"max_redirects": 1`: "max_redirects",
 	} {
-		for route, fields := range map[string]string{"POST /endpoints": `{"account": "acme", "kind": "inspector", "event_types": ["*"], `, "PATCH /endpoints/" + endpoint: `{`} {
+		for route, fields := range map[string]string{
+			"POST /endpoints":              `{"account": "acme", "kind": "inspector", "event_types": ["*"], `,
+			"PATCH /endpoints/" + endpoint: `{`,
+		} {
 			got := w.want(422, route, fields+body+`}`)
 			if f := got.fields(); len(f) != 1 || f[0] != field {
 				t.Errorf("%s with %s: %s", route, body, got.text)

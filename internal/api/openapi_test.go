@@ -57,7 +57,8 @@ func TestAnswersMayGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, closed := range map[string]bool{
-		"Delivery": false, "DeliveryPage": false, "Endpoint": false, "Retry": false, "CircuitPolicy": false, "Circuit": false, "Problem": false, "Fault": false,
+		"Delivery": false, "DeliveryPage": false, "Endpoint": false, "Retry": false, "CircuitPolicy": false, "Circuit": false, "Problem": false,
+		"Fault":       false,
 		"EventCreate": true, "EndpointCreate": true, "CircuitUpdate": true,
 	} {
 		schema, ok := document.Components.Schemas[name]

@@ -18,7 +18,8 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, api.Options{Host: "hooks-1"})
 	got := w.want(200, "GET /nodes", "").data()
-	if len(got) != 1 || got[0]["host"] != "hooks-1" || got[0]["status"] != "alive" || got[0]["shards"] != 256.0 || got[0]["started_at"] != nil {
+	if len(got) != 1 || got[0]["host"] != "hooks-1" || got[0]["status"] != "alive" || got[0]["shards"] != 256.0 ||
+		got[0]["started_at"] != nil {
 		t.Errorf("the nodes of a store of one process are %v", got)
 	}
 	reader := w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}})
@@ -63,7 +64,8 @@ func TestTroubledEndpoints(t *testing.T) {
 		}
 	}
 	if err := w.store.PutHealth(t.Context(), postrider.EndpointHealth{
-		Endpoint: id("disabled"), Account: account("disabled"), Number: 1, Status: postrider.HealthDisabled, Reason: postrider.ReasonFailing, Since: now,
+		Endpoint: id("disabled"), Account: account("disabled"), Number: 1, Status: postrider.HealthDisabled, Reason: postrider.ReasonFailing,
+		Since: now,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,8 @@ func TestNullIsTakenWhereTheDocumentSaysSo(t *testing.T) {
 			for _, field := range slices.Sorted(maps.Keys(document.Components.Schemas[schema].Properties)) {
 				got := w.do(w.admin, strings.ToUpper(method)+" "+path, `{"`+field+`": null}`)
 				refused := strings.Contains(got.text, `{"field":"`+field+`","code":"malformed","reason":"must not be null"}`)
-				if takes := document.Components.Schemas[schema].Properties[field].takesNull(); takes == refused || refused && got.status != http.StatusUnprocessableEntity {
+				if takes := document.Components.Schemas[schema].Properties[field].takesNull(); takes == refused || refused &&
+					got.status != http.StatusUnprocessableEntity {
 					t.Errorf("%s with null for %s = %d %s; the document says that it takes null: %t", op.ID, field, got.status, got.text, takes)
 				}
 			}

@@ -33,7 +33,8 @@ func TestWhatWaitsByOrderingKeyIsListed(t *testing.T) {
 		t.Errorf("lag_ms = %v", keys[0]["lag_ms"])
 	}
 	first := w.want(200, "GET "+path+"/ordering-keys?limit=1", "")
-	if next := w.want(200, "GET "+path+"/ordering-keys?limit=1&cursor="+first.id("next_cursor"), "").data(); len(next) != 1 || next[0]["key"] != "b" {
+	if next := w.want(200, "GET "+path+"/ordering-keys?limit=1&cursor="+first.id("next_cursor"), "").data(); len(next) != 1 ||
+		next[0]["key"] != "b" {
 		t.Errorf("second page = %v", next)
 	}
 
@@ -82,7 +83,10 @@ func TestHealthIsListedNewestFirst(t *testing.T) {
 	if len(history) != 2 {
 		t.Fatalf("history = %v", history)
 	}
-	has(t, "disabled", history[0], map[string]any{"number": 2.0, "status": "disabled", "reason": "failing", "since": "2026-11-21T06:00:00.000000Z"})
+	has(t, "disabled", history[0], map[string]any{
+		"number": 2.0, "status": "disabled", "reason": "failing",
+		"since": "2026-11-21T06:00:00.000000Z",
+	})
 	has(t, "warned", history[1], map[string]any{"number": 1.0, "status": "warned", "reason": "failing", "warnings": 1.0})
 	has(t, "endpoint", w.want(200, "GET "+path, "").body, map[string]any{"status": "disabled", "status_reason": "failing"})
 	w.want(204, "DELETE "+path, "")

@@ -22,7 +22,8 @@ func TestThePortalsSettings(t *testing.T) {
 	if options, _ := standard.body["options"].([]any); len(options) != len(postrider.PortalOptions) {
 		t.Errorf("the standard options are %v, want %v", options, postrider.PortalOptions)
 	}
-	set := w.want(200, "PUT /portal", `{"name": "Acme", "colour": "#0A5F8E", "frame_origins": ["https://app.example", "https://app.example:8443"], "options": ["rate"]}`)
+	set := w.want(200, "PUT /portal",
+		`{"name": "Acme", "colour": "#0A5F8E", "frame_origins": ["https://app.example", "https://app.example:8443"], "options": ["rate"]}`)
 	has(t, "set", set.body, map[string]any{
 		"name": "Acme", "colour": "#0a5f8e", "frame_origins": []any{"https://app.example", "https://app.example:8443"}, "options": []any{"rate"},
 	})
@@ -122,7 +123,8 @@ func TestTheLogo(t *testing.T) {
 	has(t, "read", w.want(200, "GET /portal/logo", "").body, set.body)
 	for name, body := range map[string]string{
 		"no PNG": put([]byte("<svg/>")), "too wide": put(picture(t, 513, 1, false)), "too high": put(picture(t, 1, 513, false)),
-		"too large": put(picture(t, 200, 200, true)), "cut": put(picture(t, 9, 9, true)[:60]), "nothing": `{"png": ""}`, "no base64": `{"png": "!"}`,
+		"too large": put(picture(t, 200, 200, true)), "cut": put(picture(t, 9, 9, true)[:60]), "nothing": `{"png": ""}`,
+		"no base64": `{"png": "!"}`,
 	} {
 		if got := w.do(w.admin, "PUT /portal/logo", body); got.status != 422 || !slices.Equal(got.fields(), []string{"png"}) {
 			t.Errorf("%s = %d %s, want 422 for png", name, got.status, got.text)

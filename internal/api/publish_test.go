@@ -36,12 +36,28 @@ func TestReceiptsAreAnsweredAsDocumented(t *testing.T) {
 		want              string
 	}{
 		{"one", "POST /events", event, []postrider.Receipt{made}, 202, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":12}` + "\n"},
-		{"a duplicate", "POST /events", event, []postrider.Receipt{again}, 200, `{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true,"deliveries":null}` + "\n"},
-		{"a fan-out job", "POST /events", event, []postrider.Receipt{job}, 202, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":null,"fanout":true}` + "\n"},
-		{"a batch", "POST /events/batch", `{"events": [` + event + `]}`, []postrider.Receipt{made, again}, 202, `{"data":[{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":false},{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true}]}` + "\n"},
+		{
+			"a duplicate", "POST /events", event,
+			[]postrider.Receipt{again},
+			200,
+			`{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true,"deliveries":null}` + "\n",
+		},
+		{
+			"a fan-out job", "POST /events", event,
+			[]postrider.Receipt{job},
+			202,
+			`{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":null,"fanout":true}` + "\n",
+		},
+		{
+			"a batch", "POST /events/batch", `{"events": [` + event + `]}`,
+			[]postrider.Receipt{made, again},
+			202,
+			`{"data":[{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":false},{"id":"evt_01h455vb4pex5vsknk084sn02q","duplicate":true}]}` + "\n",
+		},
 	} {
 		w.handler = api.New(api.Deps{
-			Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: answering{receipts: tt.receipts}, Guard: guard{}, Verifier: new(receiver), Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+			Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: answering{receipts: tt.receipts}, Guard: guard{}, Verifier: new(receiver),
+			Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 		}, api.Options{})
 		got := w.do(w.admin, tt.route, tt.body)
 		if got.status != tt.status || got.text != tt.want || got.header.Get("Content-Type") != "application/json" {

@@ -62,7 +62,8 @@ func TestPromise5OneAccountsReadsHaveAShare(t *testing.T) {
 				switch got := w.do(keys[i%2], "GET /events", ""); {
 				case got.status == 200:
 					served.Add(1)
-				case got.status == 429 && got.body["code"] == "too_many_reads" && got.header.Get("Retry-After") == "2" && time.Since(began) == 2*time.Second:
+				case got.status == 429 && got.body["code"] == "too_many_reads" && got.header.Get("Retry-After") == "2" &&
+					time.Since(began) == 2*time.Second:
 					late.Add(1)
 				default:
 					t.Errorf("after %v: %d %s", time.Since(began), got.status, got.text)

@@ -56,7 +56,10 @@ func TestAReplayInTheWrongStateSaysWhatToDo(t *testing.T) {
 		again string // what may be repeated
 		want  string
 	}{
-		{postrider.ReplayDone, "", "the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself"},
+		{
+			postrider.ReplayDone, "",
+			"the replay is done: all that it selects was handled; a delivery of it that is pending can be cancelled by itself",
+		},
 		{postrider.ReplayFailed, "", "the replay is failed: create one with the same filter to handle the rest"},
 		{postrider.ReplayCancelled, "cancel", "the replay is cancelled: create one with the same filter to handle the rest"},
 	} {
@@ -107,7 +110,10 @@ func TestAReplayOfAnotherAccountIsNotFound(t *testing.T) {
 	everybody := w.want(201, "POST /replays", "").id("id")
 	theirs := w.want(201, "POST /replays", `{"endpoint": "`+acme.endpoint+`"}`).id("id")
 	for _, id := range []string{everybody, theirs} {
-		for _, route := range []string{"GET /replays/" + id, "POST /replays/" + id + "/pause", "POST /replays/" + id + "/resume", "POST /replays/" + id + "/cancel"} {
+		for _, route := range []string{
+			"GET /replays/" + id, "POST /replays/" + id + "/pause", "POST /replays/" + id + "/resume",
+			"POST /replays/" + id + "/cancel",
+		} {
 			if got := w.do(foreign, route, ""); got.status != 404 {
 				t.Errorf("%s by another account = %d %s", route, got.status, got.text)
 			}

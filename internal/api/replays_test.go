@@ -16,7 +16,10 @@ func (w *world) wide(n int) (event string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	e := store.NewEvent{Event: postrider.Event{ID: store.NewID[postrider.EventID](w.ids), Account: account, Type: "order.created", Data: []byte(`1`)}}
+	e := store.NewEvent{Event: postrider.Event{
+		ID: store.NewID[postrider.EventID](w.ids), Account: account, Type: "order.created",
+		Data: []byte(`1`),
+	}}
 	for range n {
 		to := postrider.Endpoint{
 			ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: "https://acme.example/hooks",
@@ -53,7 +56,8 @@ func TestAnEventIsReplayedToEveryEndpoint(t *testing.T) {
 		t.Errorf("GET of the job = %d %s", got.status, got.text)
 	}
 	for body, field := range map[string]string{
-		`{"status": "pending"}`: "status", `{"per_second": 5001}`: "per_second", `{"per_second": 0}`: "per_second", `{"endpoint": "ep_x"}`: "endpoint", `{"made_before": null}`: "made_before",
+		`{"status": "pending"}`: "status", `{"per_second": 5001}`: "per_second", `{"per_second": 0}`: "per_second",
+		`{"endpoint": "ep_x"}`: "endpoint", `{"made_before": null}`: "made_before",
 	} {
 		if got := w.want(422, "POST /events/"+event+"/replay", body); len(got.fields()) != 1 || got.fields()[0] != field {
 			t.Errorf("replay with %s names %v", body, got.fields())

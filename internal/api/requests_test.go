@@ -36,7 +36,8 @@ func TestTheRequestOfAnAttemptIsShown(t *testing.T) {
 			if want == "" {
 				want = acme.event
 			}
-			if text := fmt.Sprint(got["headers"]); !strings.Contains(text, "value:"+want) || !strings.Contains(text, "masked:true name:Webhook-Signature") {
+			if text := fmt.Sprint(got["headers"]); !strings.Contains(text, "value:"+want) ||
+				!strings.Contains(text, "masked:true name:Webhook-Signature") {
 				t.Errorf("headers %v", got["headers"])
 			}
 			signed := got["signatures"].([]any)[0].(map[string]any)

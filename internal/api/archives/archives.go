@@ -75,7 +75,8 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.HandleBody(rt, rest.Route{
 		Name: "restore-archive", Path: "POST /archive/restores",
 		Summary: "Copy records of the archive back into the database, to look at",
-		Description: steps + "Nothing sends the records, and they are in no list of events or deliveries. They are deleted after --keep-restored. " +
+		Description: steps +
+			"Nothing sends the records, and they are in no list of events or deliveries. They are deleted after --keep-restored. " +
 			"A step may be repeated.",
 		Codes: codes, ReceiverTime: rest.ArchiveTime,
 		Scope: postrider.ScopeAdmin,
@@ -286,7 +287,9 @@ func (s *Routes) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (
 }
 
 // restoreArchive makes one step of a restore.
-func (s *Routes) restoreArchive(ctx context.Context, _ *struct{}, body apitypes.ArchiveRestore) (*rest.Reply[apitypes.ArchiveRestored], error) {
+func (s *Routes) restoreArchive(ctx context.Context, _ *struct{}, body apitypes.ArchiveRestore) (*rest.Reply[apitypes.ArchiveRestored],
+	error,
+) {
 	q, err := s.archiveQuery(ctx, body)
 	if err != nil {
 		return nil, err

@@ -143,7 +143,9 @@ func (s *Routes) replayDeadLetter(ctx context.Context, in *DeliveryPath) (*rest.
 
 // discardDeadLetter resolves a dead letter without a replay. It stores the caller's name and the
 // reason. If the dead letter is resolved already, the conflict names the resolution.
-func (s *Routes) discardDeadLetter(ctx context.Context, in *DeliveryPath, body apitypes.DeadLetterDiscard) (*rest.Reply[apitypes.DeadLetter], error) {
+func (s *Routes) discardDeadLetter(ctx context.Context, in *DeliveryPath,
+	body apitypes.DeadLetterDiscard,
+) (*rest.Reply[apitypes.DeadLetter], error) {
 	id, err := rest.ParseID[postrider.DeliveryID](in.Delivery)
 	if err != nil {
 		return nil, err

@@ -315,7 +315,8 @@ func (s *Routes) getDelivery(ctx context.Context, in *DeliveryPath) (*rest.Reply
 func (s *Routes) explain(ctx context.Context, d postrider.Delivery) (postrider.Explanation, error) {
 	var f postrider.ExplainFacts
 	var err error
-	if f.Endpoint, err = store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint})); err != nil && !errors.Is(err, postrider.ErrNotFound) {
+	if f.Endpoint, err = store.First(s.Store.Endpoints(ctx, store.EndpointQuery{Account: d.Account, ID: d.Endpoint})); err != nil &&
+		!errors.Is(err, postrider.ErrNotFound) {
 		return postrider.Explanation{}, err
 	}
 	if waits := d.Waiting.Reason; waits == postrider.WaitDue || waits == postrider.WaitCircuitOpen {

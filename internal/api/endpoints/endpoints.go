@@ -178,8 +178,11 @@ func (s *Routes) Register(rt *rest.Router) {
 		Name: "verify-endpoint", Path: "POST /endpoints/{endpoint}/verify",
 		Summary:     "Verify that an endpoint's receiver wants events",
 		Description: "If the endpoint is paused because its receiver has not agreed yet, an agreement resumes it.",
-		Codes:       []string{"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed", "too_often"},
-		Scope:       operate, Empty: true, ReceiverTime: handshakeTime,
+		Codes: []string{
+			"endpoint_deleted", "endpoint_set_aside", "endpoint_is_inspector", "conflict", "url_changed", "verification_failed",
+			"too_often",
+		},
+		Scope: operate, Empty: true, ReceiverTime: handshakeTime,
 	}, s.verifyEndpoint)
 	rest.HandleBody(rt, rest.Route{
 		Name: "test-endpoint", Path: "POST /endpoints/{endpoint}/test",
@@ -404,7 +407,9 @@ func (s *Routes) getEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.
 
 // changeEndpoint applies a PATCH. An omitted field keeps its value, and null sets the default. A
 // new URL must be verified again.
-func (s *Routes) changeEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointUpdate) (*rest.Reply[apitypes.Endpoint], error) {
+func (s *Routes) changeEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointUpdate) (*rest.Reply[apitypes.Endpoint],
+	error,
+) {
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}

@@ -55,24 +55,28 @@ var statusChanges = []statusChange{{
 	scope: postrider.ScopeWebhooksOperate,
 	to:    postrider.EndpointPaused, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "resume", summary: "Resume a paused endpoint", description: "Deliveries that are due are sent. Those that wait for a retry keep their time.",
-	scope: postrider.ScopeWebhooksOperate,
-	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
+	verb: "resume", summary: "Resume a paused endpoint",
+	description: "Deliveries that are due are sent. Those that wait for a retry keep their time.",
+	scope:       postrider.ScopeWebhooksOperate,
+	to:          postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused},
 }, {
-	verb: "enable", summary: "Enable a disabled endpoint", description: "Its circuit is closed, too. Deliveries that are due are sent; those that wait for a retry keep their time. Repeated, it changes nothing more.",
-	scope: postrider.ScopeWebhooksOperate,
-	to:    postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
+	verb: "enable", summary: "Enable a disabled endpoint",
+	description: "Its circuit is closed, too. Deliveries that are due are sent; those that wait for a retry keep their time. Repeated, it changes nothing more.",
+	scope:       postrider.ScopeWebhooksOperate,
+	to:          postrider.EndpointEnabled, from: []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointDisabled},
 	closes: true,
 }, {
-	verb: "disable", summary: "Disable an endpoint", description: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
-	scope: postrider.ScopeEndpointsWrite,
-	to:    postrider.EndpointDisabled,
-	from:  []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
+	verb: "disable", summary: "Disable an endpoint",
+	description: "Pending deliveries wait until it is enabled. Events that are published in the meantime are skipped.",
+	scope:       postrider.ScopeEndpointsWrite,
+	to:          postrider.EndpointDisabled,
+	from:        []postrider.EndpointStatus{postrider.EndpointEnabled, postrider.EndpointPaused, postrider.EndpointDisabled},
 }}
 
 // changeStatus returns the handler of a status change. The status and the circuit change in one
 // transaction.
-func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath, apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
+func (s *Routes) changeStatus(c statusChange) func(context.Context, *rest.EndpointPath,
+	apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
 	return func(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointReason) (*rest.Reply[apitypes.Endpoint], error) {
 		wait := s.awaited(ctx)
 		if c.to == postrider.EndpointEnabled { // enabling takes nothing away from the endpoint

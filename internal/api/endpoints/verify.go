@@ -30,7 +30,8 @@ func (s *Routes) resetVerification(e *postrider.Endpoint) {
 // requireVerified refuses to enable an unverified endpoint, if the operator requires verification.
 // It lets an endpoint that is already enabled stay enabled.
 func (s *Routes) requireVerified(e postrider.Endpoint, to postrider.EndpointStatus) error {
-	if s.Verify == "" || e.Kind == postrider.KindInspector || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() || e.Status == postrider.EndpointEnabled {
+	if s.Verify == "" || e.Kind == postrider.KindInspector || to != postrider.EndpointEnabled || !e.VerifiedAt.IsZero() ||
+		e.Status == postrider.EndpointEnabled {
 		return nil
 	}
 	return &rest.Error{
@@ -48,7 +49,9 @@ const handshakeTime = 10 * time.Second
 //
 // An agreement enables the endpoint only if it is paused with reasonUnverified. An endpoint that a
 // person has paused or disabled keeps its status.
-func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointVerification) (*rest.Reply[apitypes.Endpoint], error) {
+func (s *Routes) verifyEndpoint(ctx context.Context, in *rest.EndpointPath,
+	body apitypes.EndpointVerification,
+) (*rest.Reply[apitypes.Endpoint], error) {
 	asked, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err

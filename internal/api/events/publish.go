@@ -42,8 +42,9 @@ func (s *Routes) registerPublishing(rt *rest.Router) {
 		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest},
 	}
 	hops := &huma.Param{
-		Name: hopsHeader, In: "header", Description: "The header Webhook-Hops of the webhook that caused this publish, unchanged. From 8 on, the publish is refused with loop_detected.",
-		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,9}$"},
+		Name: hopsHeader, In: "header",
+		Description: "The header Webhook-Hops of the webhook that caused this publish, unchanged. From 8 on, the publish is refused with loop_detected.",
+		Schema:      &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,9}$"},
 	}
 	trace := &huma.Param{
 		Name: postrider.TraceParentHeader, In: "header",

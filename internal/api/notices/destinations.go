@@ -122,7 +122,9 @@ func maskWebhook(raw string) string {
 
 // createDestination adds a destination. If the destination belongs to no account, it is the
 // operator's and gets the notices of the installation, so the caller needs the scope admin.
-func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apitypes.DestinationCreate) (*rest.Reply[apitypes.Destination], error) {
+func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apitypes.DestinationCreate) (*rest.Reply[apitypes.Destination],
+	error,
+) {
 	account, err := s.Names.ResolveLiveAccount(ctx, "account", body.Account)
 	d := postrider.Destination{
 		ID: store.NewID[postrider.DestinationID](s.IDs), Account: account, Channel: body.Channel, Language: body.Language,
@@ -160,7 +162,10 @@ func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apity
 // admin.
 func (s *Routes) mayManage(ctx context.Context, d postrider.Destination) error {
 	if d.Account.IsZero() && !rest.InfoOf(ctx).Caller.Allows(postrider.ScopeAdmin) {
-		return &rest.Error{Class: rest.ErrForbidden, Detail: "destinations of the operator need a key with the scope admin; name an account for one of its own"}
+		return &rest.Error{
+			Class:  rest.ErrForbidden,
+			Detail: "destinations of the operator need a key with the scope admin; name an account for one of its own",
+		}
 	}
 	return nil
 }
@@ -197,7 +202,8 @@ func (s *Routes) checkAddress(d postrider.Destination, address string) (string, 
 	case d.Channel == postrider.ChannelEmail:
 		parsed, err := mail.ParseAddress(address)
 		local, domain, _ := strings.Cut(address, "@")
-		if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmail || !isASCII(address) || !strings.Contains(domain, ".") {
+		if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmail || !isASCII(address) ||
+			!strings.Contains(domain, ".") {
 			return "", wrong("must be an email address like ann@acme.example")
 		}
 		return local + "@" + strings.ToLower(domain), nil
@@ -259,7 +265,8 @@ func (s *Routes) listDestinations(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return rest.RespondPage(viewDestination(ctx))(s.Store.Destinations(ctx, store.DestinationQuery{Account: account, Operator: in.Operator, Paging: in.Paging.Of()}))
+	return rest.RespondPage(viewDestination(ctx))(s.Store.Destinations(ctx,
+		store.DestinationQuery{Account: account, Operator: in.Operator, Paging: in.Paging.Of()}))
 }
 
 // findDestination returns the destination if the caller may see it.
@@ -287,7 +294,9 @@ func (s *Routes) ownDestination(ctx context.Context, text string) (postrider.Des
 }
 
 // changeDestination changes the language and the kinds of a destination.
-func (s *Routes) changeDestination(ctx context.Context, in *destinationPath, body apitypes.DestinationUpdate) (*rest.Reply[apitypes.Destination], error) {
+func (s *Routes) changeDestination(ctx context.Context, in *destinationPath,
+	body apitypes.DestinationUpdate,
+) (*rest.Reply[apitypes.Destination], error) {
 	d, err := s.ownDestination(ctx, in.Destination)
 	if err != nil {
 		return nil, err

@@ -243,7 +243,9 @@ func of(found map[postrider.EndpointID]*troubled, id postrider.EndpointID) *trou
 }
 
 // addFailing adds the endpoints that fail. It returns the number of open circuits.
-func (s *Routes) addFailing(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID, now time.Time) (open int, _ error) {
+func (s *Routes) addFailing(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID,
+	now time.Time,
+) (open int, _ error) {
 	circuits, err := s.Store.Circuits(ctx, store.CircuitQuery{Failing: true, Account: account, Limit: maxFailing})
 	if err != nil {
 		return 0, err

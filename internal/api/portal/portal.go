@@ -126,7 +126,8 @@ func (s *Routes) setPortal(ctx context.Context, _ *rest.None, body apitypes.Port
 // would have a meaning.
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || "https://"+u.Host != text || u.Port() == "443" || strings.HasSuffix(u.Host, ":") {
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || "https://"+u.Host != text || u.Port() == "443" ||
+		strings.HasSuffix(u.Host, ":") {
 		return false
 	}
 	if port := u.Port(); port != "" {
@@ -168,7 +169,9 @@ func checkColour(colour string) error {
 		return rest.Invalid("colour", postrider.FaultMalformed, "must be #rrggbb")
 	}
 	if contrast := c.Contrast(postrider.Colour{1, 1, 1}); contrast < minContrast {
-		return rest.Invalid("colour", postrider.FaultMalformed, fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast, math.Floor(contrast*10)/10))
+		return rest.Invalid("colour", postrider.FaultMalformed,
+			fmt.Sprintf("must have a contrast of at least %.1f with white text; it has %.1f, so choose a darker one", minContrast,
+				math.Floor(contrast*10)/10))
 	}
 	return nil
 }

@@ -254,7 +254,8 @@ func (s *Routes) requestedReplay(ctx context.Context, body apitypes.ReplayCreate
 	if job.Action != postrider.ActionReplay && job.Action != postrider.ActionDiscard {
 		err = errors.Join(err, rest.Invalid("action", postrider.FaultNotAChoice, "must be replay or discard"))
 	}
-	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(job.Filter.Statuses, func(s postrider.Status) bool { return s != postrider.Dead }) {
+	if job.Action == postrider.ActionDiscard && slices.ContainsFunc(job.Filter.Statuses,
+		func(s postrider.Status) bool { return s != postrider.Dead }) {
 		err = errors.Join(err, rest.Invalid("statuses", postrider.FaultContradictory, "must be dead to discard"))
 	}
 	return job, err

@@ -48,7 +48,8 @@ func (r Route) audited() bool {
 // key is the first segment of the path.
 var objectKinds = map[string]string{
 	"name": "event_type", "accounts": "account", "api-keys": "key", "endpoints": "endpoint", "event-types": "event_type",
-	"events": "event", "hold": "store", "notice-destinations": "notice_destination", "destination": "notice_destination", "portal": "portal", "portal-sessions": "session", "replays": "replay",
+	"events": "event", "hold": "store", "notice-destinations": "notice_destination", "destination": "notice_destination", "portal": "portal",
+	"portal-sessions": "session", "replays": "replay",
 }
 
 // object returns the kind of the object that the route is about, and the path parameter that names

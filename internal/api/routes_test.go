@@ -44,7 +44,8 @@ func TestAccountsAreMadeListedAndChanged(t *testing.T) {
 	if got := w.want(200, "GET /accounts?uid=acme-2", "").data(); len(got) != 1 {
 		t.Errorf("list by uid = %v", got)
 	}
-	has(t, "an account without a name", w.want(201, "POST /accounts", `{"uid": "nameless"}`).body, map[string]any{"uid": "nameless", "name": ""})
+	has(t, "an account without a name", w.want(201, "POST /accounts", `{"uid": "nameless"}`).body,
+		map[string]any{"uid": "nameless", "name": ""})
 	has(t, "an account without a uid", w.want(201, "POST /accounts", `{"name": "Acme"}`).body, map[string]any{"uid": nil, "name": "Acme"})
 }
 
@@ -187,7 +188,10 @@ func TestPublishAnswersAsPromised(t *testing.T) {
 		t.Errorf("other content = %d %s", other.status, other.text)
 	}
 	read := w.want(200, "GET /events/"+first.id("id"), "")
-	has(t, "event", read.body, map[string]any{"account": acme.account, "type": "order.created", "api_version": "v1", "ordering_key": nil, "max_attempts": nil})
+	has(t, "event", read.body, map[string]any{
+		"account": acme.account, "type": "order.created", "api_version": "v1", "ordering_key": nil,
+		"max_attempts": nil,
+	})
 	if !strings.Contains(read.text, `{"a":[1.0,"\u0041"]}`) {
 		t.Errorf("data is not what was published: %s", read.text)
 	}
@@ -336,7 +340,8 @@ func TestADeliveryIsFollowedToItsEndAndReplayed(t *testing.T) {
 	w.want(404, "POST /dead-letters/"+acme.delivery+"/replay", "")
 
 	w.settle(acme.endpoint, postrider.Attempt{StatusCode: 410, Duration: 12 * time.Millisecond, ResponseBody: []byte("\xff gone")})
-	has(t, "dead", w.want(200, "GET "+delivery, "").body, map[string]any{"status": "dead", "reason": "gone", "attempts": 1.0, "last_status_code": 410.0})
+	has(t, "dead", w.want(200, "GET "+delivery, "").body,
+		map[string]any{"status": "dead", "reason": "gone", "attempts": 1.0, "last_status_code": 410.0})
 	attempt := w.want(200, "GET "+delivery+"/attempts", "").data()[0]
 	has(t, "attempt", attempt, map[string]any{
 		"attempt": 1.0, "outcome": "gone", "status_code": 410.0, "duration_ms": 12.0, "response_body": nil, "response_body_base64": "/yBnb25l",
@@ -344,14 +349,18 @@ func TestADeliveryIsFollowedToItsEndAndReplayed(t *testing.T) {
 	if got := w.want(200, "GET /events/"+acme.event+"/attempts", "").data(); len(got) != 1 {
 		t.Errorf("attempts of the event = %v", got)
 	}
-	for _, list := range []string{"/dead-letters", "/dead-letters?account=acme&endpoint=" + acme.endpoint, "/deliveries?status=dead", "/endpoints/" + acme.endpoint + "/deliveries?status=dead"} {
+	for _, list := range []string{
+		"/dead-letters", "/dead-letters?account=acme&endpoint=" + acme.endpoint, "/deliveries?status=dead",
+		"/endpoints/" + acme.endpoint + "/deliveries?status=dead",
+	} {
 		if got := w.want(200, "GET "+list, "").data(); len(got) != 1 {
 			t.Errorf("%s = %v", list, got)
 		}
 	}
 	replay := w.want(202, "POST /dead-letters/"+acme.delivery+"/replay", "")
 	has(t, "replay", replay.body, map[string]any{"replayed_from": acme.delivery, "status": "pending"})
-	if got := w.do(w.admin, "POST "+delivery+"/replay", ""); got.status != 409 || got.body["code"] != "replay_pending" || got.body["replay"] != replay.id("id") {
+	if got := w.do(w.admin, "POST "+delivery+"/replay", ""); got.status != 409 || got.body["code"] != "replay_pending" ||
+		got.body["replay"] != replay.id("id") {
 		t.Errorf("second replay = %d %s", got.status, got.text)
 	}
 	has(t, "cancelled", w.want(200, "POST /deliveries/"+replay.id("id")+"/cancel", "").body, map[string]any{"status": "cancelled"})
@@ -395,10 +404,12 @@ func TestADeadLetterIsDiscarded(t *testing.T) {
 	} {
 		refused := w.want(409, route+"/replay", "")
 		has(t, route, refused.body, map[string]any{
-			"code": "dead_letter_discarded", "detail": "the dead letter was discarded, and stays so; publish the event again if its receiver needs it",
+			"code":   "dead_letter_discarded",
+			"detail": "the dead letter was discarded, and stays so; publish the event again if its receiver needs it",
 		})
 	}
-	has(t, "its event", w.want(202, "POST /events/"+acme.event+"/replay", "").body, map[string]any{"expected": map[string]any{"matches": 0.0, "exact": true}})
+	has(t, "its event", w.want(202, "POST /events/"+acme.event+"/replay", "").body,
+		map[string]any{"expected": map[string]any{"matches": 0.0, "exact": true}})
 	has(t, "still discarded", w.want(200, "GET /dead-letters/"+acme.delivery, "").body, letter.body)
 	w.want(404, "GET /dead-letters/dlv_00000000000000000000000000", "")
 	for query, want := range map[string]int{"": 0, "?resolved=true": 1} {
@@ -417,7 +428,10 @@ func TestACursorWalksTheWholeList(t *testing.T) {
 		events = append(events, fmt.Sprintf(`{"account": "acme", "type": "order.created", "data": %d}`, i))
 	}
 	w.want(202, "POST /events/batch", `{"events": [`+strings.Join(events, ",")+`]}`)
-	for _, list := range []string{"/events?limit=7", "/deliveries?limit=7&account=acme", "/endpoints/" + acme.endpoint + "/deliveries?limit=7"} {
+	for _, list := range []string{
+		"/events?limit=7", "/deliveries?limit=7&account=acme",
+		"/endpoints/" + acme.endpoint + "/deliveries?limit=7",
+	} {
 		seen, cursor, last := map[any]bool{}, "", "~"
 		for range 10 {
 			page := w.want(200, "GET "+list+cursor, "")

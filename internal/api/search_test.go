@@ -31,7 +31,8 @@ func TestSearchFindsAnObjectByAnyOfItsNames(t *testing.T) {
 	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"url": "https://hooks.acme.example/in/orders", "description": "Billing of Acme"}`)
 	w.want(201, "POST /event-types", `{"name": "order.paid"}`)
 	w.want(201, "POST /event-types", `{"name": "order.created"}`)
-	keyed := w.want(202, "POST /events", `{"account": "acme", "type": "order.paid", "data": 1, "idempotency_key": "order-42", "ordering_key": "cart-7"}`)
+	keyed := w.want(202, "POST /events",
+		`{"account": "acme", "type": "order.paid", "data": 1, "idempotency_key": "order-42", "ordering_key": "cart-7"}`)
 	apiKey := w.want(201, "POST /api-keys", `{"name": "ci", "scopes": ["admin"]}`)
 	replay := w.want(201, "POST /replays", `{"account": "acme"}`)
 	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secrets", "").data()[0]["id"].(string)
@@ -80,7 +81,8 @@ func TestSearchFindsNothingOfAnotherAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme, evil := w.tenant("acme"), w.tenant("evil")
-	w.want(202, "POST /events", `{"account": "acme", "type": "order.paid", "data": 1, "idempotency_key": "order-42", "ordering_key": "cart-7"}`)
+	w.want(202, "POST /events",
+		`{"account": "acme", "type": "order.paid", "data": 1, "idempotency_key": "order-42", "ordering_key": "cart-7"}`)
 	secret := w.want(200, "GET /endpoints/"+acme.endpoint+"/secrets", "").data()[0]["id"].(string)
 	foreign := w.bound(evil)
 	for _, text := range []string{acme.account, acme.endpoint, acme.event, acme.delivery, acme.uid, secret, "order-42", "cart-7"} {

@@ -130,7 +130,8 @@ func TestSecretsAreListedWithoutTextsAndRevealedOneAtATime(t *testing.T) {
 		t.Fatalf("%d secrets, want 2: %s", len(states), listed.text)
 	}
 	has(t, "the new secret", states[0], map[string]any{
-		"id": young.id("id"), "type": "ed25519", "state": "current", "public_key": young.body["public_key"], "created_at": young.body["created_at"], "expires_at": nil,
+		"id": young.id("id"), "type": "ed25519", "state": "current", "public_key": young.body["public_key"],
+		"created_at": young.body["created_at"], "expires_at": nil,
 	})
 	has(t, "the old secret", states[1], map[string]any{
 		"id": all[1]["id"], "type": "hmac", "state": "previous", "public_key": nil, "expires_at": all[1]["expires_at"],
@@ -224,7 +225,8 @@ func TestARotationCannotStrandAnEndpoint(t *testing.T) {
 	old := w.want(200, "GET "+path, "").data()[0]["id"].(string)
 	rotated := w.want(200, "POST "+path+"/rotate", `{"overlap_ms": 60000}`).id("id")
 	got := w.want(409, "DELETE "+path+"/"+rotated, "")
-	if detail := got.id("detail"); got.body["code"] != "last_secret" || !strings.Contains(detail, "rotate it") || !strings.Contains(detail, "revoke one that expires") {
+	if detail := got.id("detail"); got.body["code"] != "last_secret" || !strings.Contains(detail, "rotate it") ||
+		!strings.Contains(detail, "revoke one that expires") {
 		t.Errorf("revoking the new secret = %s, which does not say what to do", got.text)
 	}
 	has(t, "the endpoint", w.want(200, "GET "+endpoint, "").body, map[string]any{"warnings": []any{}})
@@ -398,7 +400,8 @@ func TestOnlyAnAdminReencrypts(t *testing.T) {
 	w := newWorld(t)
 	with := func(s reencrypter) {
 		w.handler = api.New(api.Deps{
-			Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{}, Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+			Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: vault{},
+			Reencrypter: s, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 		}, api.Options{})
 	}
 	with(reencrypter{done: apitypes.Reencrypted{Key: "0102030405060708", Checked: 3, Reencrypted: 2, Done: true}})
@@ -427,7 +430,8 @@ func TestASecretThatCannotBeDecryptedIsListed(t *testing.T) {
 	w := newWorld(t)
 	path := "/endpoints/" + w.tenant("acme").endpoint
 	w.handler = api.New(api.Deps{
-		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: keyless{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: keyless{},
+		Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{})
 	states := w.want(200, "GET "+path+"/secret-states", "").data()
 	has(t, "the secret", states[0], map[string]any{"state": "unreadable", "type": nil, "public_key": nil, "expires_at": nil})
@@ -444,7 +448,8 @@ func TestAPanicShowsNoSecret(t *testing.T) {
 	w := newWorld(t)
 	w.want(201, "POST /accounts", `{"uid": "acme"}`)
 	w.handler = api.New(api.Deps{
-		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Vault: panicking{},
+		Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, IDs: w.ids,
 	}, api.Options{Log: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	got := w.want(500, "POST /endpoints", `{"account": "acme", "url": "https://a.example/?key=hush-hush", "event_types": ["*"],
 		"secret": "hush-hush-hush-hush-hush-hush", "auth": {"type": "bearer", "token": "hush-hush"}}`)

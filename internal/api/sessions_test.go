@@ -88,7 +88,10 @@ func TestAnAPIKeyLogsIn(t *testing.T) {
 	if _, err := w.sessions().Find(t.Context(), token); !errors.Is(err, postrider.ErrNotFound) {
 		t.Errorf("after the logout: %v", err)
 	}
-	for _, wrong := range []string{"", "pr_wrong", strings.Repeat("x", 300), token, w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeEventsWrite}})} {
+	for _, wrong := range []string{
+		"", "pr_wrong", strings.Repeat("x", 300), token,
+		w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeEventsWrite}}),
+	} {
 		if _, _, err := w.sessions().Login(t.Context(), wrong, netip.MustParseAddr("127.0.0.9")); !errors.Is(err, postrider.ErrNotFound) {
 			t.Errorf("login with %.20q: %v, want ErrNotFound", wrong, err)
 		}
@@ -187,7 +190,8 @@ func TestALinkOpensThePortalOnce(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t)
 	acme := w.tenant("acme")
-	code, made := w.link(`{"account": "acme", "name": "ann@acme.example", "capabilities": ["operate"], "ttl_ms": 600000, "embedded": true, "locale": "de"}`)
+	code,
+		made := w.link(`{"account": "acme", "name": "ann@acme.example", "capabilities": ["operate"], "ttl_ms": 600000, "embedded": true, "locale": "de"}`)
 	entry, err := w.sessions().Entry(t.Context(), code)
 	if err != nil || entry.Locale != "de" || !entry.Embedded {
 		t.Fatalf("entry = %+v, %v", entry, err)
@@ -379,7 +383,8 @@ func TestNoSecretOfASessionIsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := w.want(200, "GET /sessions?ended=true", "").text + w.want(200, "GET /audit", "").text + w.log.String() + fmt.Sprint(session.LogValue())
+	shown := w.want(200, "GET /sessions?ended=true", "").text + w.want(200, "GET /audit", "").text + w.log.String() +
+		fmt.Sprint(session.LogValue())
 	for _, secret := range []string{code, token, fmt.Sprintf("%x", session.Hash), made.id("url"), w.admin} {
 		if strings.Contains(shown, secret) {
 			t.Errorf("%.12s… is shown", secret)

@@ -52,7 +52,8 @@ func TestAnEndpointWithAnUnreadablePolicyIsShownAndMended(t *testing.T) {
 	if faults := w.want(422, "PATCH "+path, `{"url": "https://elsewhere.example/"}`); !strings.Contains(faults.text, "headers") {
 		t.Errorf("a new host, which must not get the old secrets: %s", faults.text)
 	}
-	if faults := w.want(422, "PATCH "+path, `{"concurrency": 7}`); !strings.Contains(faults.text, "timeout_ms") || strings.Contains(faults.text, `"concurrency"`) {
+	if faults := w.want(422, "PATCH "+path, `{"concurrency": 7}`); !strings.Contains(faults.text, "timeout_ms") ||
+		strings.Contains(faults.text, `"concurrency"`) {
 		t.Errorf("a part of the policy: %s", faults.text)
 	}
 

@@ -103,8 +103,9 @@ func TestStatsHaveNumbersForEachStep(t *testing.T) {
 			}
 		}
 		want := apitypes.Stats{
-			From: apitypes.Time{Time: noon.Add(-24 * time.Hour)}, To: apitypes.Time{Time: noon.Add(time.Hour)}, Step: "hour", TZ: "UTC", DaysFit: true,
-			Total: numbers(3), Now: s.Now,
+			From: apitypes.Time{Time: noon.Add(-24 * time.Hour)}, To: apitypes.Time{Time: noon.Add(time.Hour)}, Step: "hour", TZ: "UTC",
+			DaysFit: true,
+			Total:   numbers(3), Now: s.Now,
 			Points: []apitypes.StatsPoint{
 				{At: apitypes.Time{Time: noon.Add(-2 * time.Hour)}, StatsNumbers: numbers(2)},
 				{At: apitypes.Time{Time: noon}, StatsNumbers: numbers(1)},

@@ -45,7 +45,8 @@ func TestTheTraceOfThePublishIsTheEvents(t *testing.T) {
 			}
 			has(t, route, w.want(200, "GET /events/"+id, "").body, map[string]any{"trace_id": want})
 			line := w.log.String()
-			if named := strings.Contains(line, `"event":"`+id+`","trace":"`+want+`"`); named != tt.taken || !strings.Contains(line, `"event":"`+id+`"`) {
+			if named := strings.Contains(line, `"event":"`+id+`","trace":"`+want+`"`); named != tt.taken ||
+				!strings.Contains(line, `"event":"`+id+`"`) {
 				t.Errorf("%s with %q: the log names its event and trace: %t, want %t", route, tt.header, named, tt.taken)
 			}
 		}

@@ -86,7 +86,8 @@ func TestAReceiverThatDoesNotAgreeIsToldWhatToAnswer(t *testing.T) {
 	id := w.want(201, "POST /endpoints", newAcme).id("id")
 	w.receiver.answer = fmt.Errorf("it answered 404: %w", postrider.ErrConflict)
 	got := w.want(409, "POST /endpoints/"+id+"/verify", "")
-	if got.id("code") != "verification_failed" || !strings.Contains(got.id("detail"), "must respond") || !strings.Contains(got.id("detail"), "404") {
+	if got.id("code") != "verification_failed" || !strings.Contains(got.id("detail"), "must respond") ||
+		!strings.Contains(got.id("detail"), "404") {
 		t.Errorf("refused: %s", got.text)
 	}
 	has(t, "still", w.want(200, "GET /endpoints/"+id, "").body, map[string]any{"status": "paused", "verified_at": nil})

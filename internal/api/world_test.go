@@ -65,7 +65,9 @@ func newWorldWith(tb testing.TB, over store.Store, archive archives.Archive, opt
 	opts.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	roles := expunge.Store{Expunges: over, Ledger: over, Directory: over, Archived: over, Audit: over, Time: over}
 	w.handler = api.New(api.Deps{
-		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(roles, expunge.Options{}), Archive: archive, IDs: w.ids,
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: w.publisher, Guard: guard{}, Verifier: w.receiver, Describer: describer{},
+		Vault: vault{}, Notifier: deaf{}, Canceller: deaf{}, Replayer: deaf{}, Expunger: expunge.New(roles, expunge.Options{}), Archive: archive,
+		IDs: w.ids,
 	}, opts)
 	w.admin = w.key(postrider.APIKey{Scopes: []postrider.Scope{postrider.ScopeAdmin}})
 	return w
@@ -405,7 +407,10 @@ func (describer) Describe(_ context.Context, c *postrider.Claimed, e postrider.E
 	return postrider.Request{
 		Method: "POST", URL: e.URL, Body: c.Event.Data,
 		Header: []postrider.HeaderField{{Name: "Webhook-Id", Value: c.Event.ID.String()}, {Name: "Webhook-Signature", Value: postrider.Masked}},
-		Signed: []postrider.SignedContent{{Scheme: postrider.SchemeStandard, Header: "Webhook-Signature", Prefix: fmt.Sprintf("%s.%d.", c.Event.ID, at.Unix())}},
+		Signed: []postrider.SignedContent{{
+			Scheme: postrider.SchemeStandard, Header: "Webhook-Signature",
+			Prefix: fmt.Sprintf("%s.%d.", c.Event.ID, at.Unix()),
+		}},
 	}, nil
 }
 

@@ -136,7 +136,8 @@ func TestAStartWaitsForItsDatabase(t *testing.T) {
 	}
 	r.api.Close()
 	status, _, text := newBrowser(t, r).open("/dashboard", nil)
-	if status != http.StatusServiceUnavailable || !strings.Contains(text, "<h1>The server is starting</h1>") || strings.Contains(text, "database cannot") {
+	if status != http.StatusServiceUnavailable || !strings.Contains(text, "<h1>The server is starting</h1>") ||
+		strings.Contains(text, "database cannot") {
 		t.Errorf("a page while the server waits = %d %.300s, want a page that says so, without the cause", status, text)
 	}
 

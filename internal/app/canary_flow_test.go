@@ -381,7 +381,8 @@ func (a *aviary) refuseAll() {
 		{"POST " + endpoint, whole(`"headers": [{"name": "` + wrong + `:", "value": "a"}]`)},
 		{"POST " + endpoint, whole(`"auth": {"type": "bearer", "password": "` + wrong + `"}`)},
 		{"POST " + endpoint, whole(`"auth": {"type": "` + wrong + `"}`)},
-		{"POST " + endpoint, whole(`"auth": {"type": "oauth2", "token_url": "ftp://x/` + wrong + `", "client_id": "c", "client_secret": "` + wrong + `"}`)},
+		{"POST " + endpoint, whole(`"auth": {"type": "oauth2", "token_url": "ftp://x/` + wrong + `", "client_id": "c", "client_secret": "` +
+			wrong + `"}`)},
 		{"POST " + endpoint, whole(`"tls": {"certificate": "` + wrong + `", "key": "` + wrong + `"}`)},
 		{"POST " + endpoint, whole(`"unknown": "` + wrong + `"`)},
 		{"POST " + endpoint, `{"secret": "` + wrong},
@@ -472,7 +473,8 @@ func (a *aviary) judge(kind string) {
 		}
 	}
 	for _, name := range []string{
-		"a sensitive header", "a password", "a bearer token", "a key for a header", "an access token", "a URL's query", "a sensitive header that came later",
+		"a sensitive header", "a password", "a bearer token", "a key for a header", "an access token", "a URL's query",
+		"a sensitive header that came later",
 	} {
 		if !slices.ContainsFunc(forms(a.canaries[name].needles[0]), func(form string) bool { return strings.Contains(sent.String(), form) }) &&
 			!strings.Contains(sent.String(), base64.StdEncoding.EncodeToString([]byte("u:"+a.canaries[name].needles[0]))) {
@@ -480,7 +482,8 @@ func (a *aviary) judge(kind string) {
 		}
 	}
 	planted := a.canaries["planted"]
-	if places := a.where(planted.needles[0]); !slices.Contains(places, "log") || !slices.Contains(places, "stored") || !slices.Contains(places, "GET "+v1+"/events/evt") {
+	if places := a.where(planted.needles[0]); !slices.Contains(places, "log") || !slices.Contains(places, "stored") ||
+		!slices.Contains(places, "GET "+v1+"/events/evt") {
 		a.Errorf("what was planted is found in %v, want it in the log, the store and the API", places)
 	}
 	delete(a.canaries, "planted")

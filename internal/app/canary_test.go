@@ -164,7 +164,8 @@ func TestTheSearchFindsEveryForm(t *testing.T) {
 	for name, text := range map[string]string{
 		"plain": "x" + needle + "y", "JSON": string(quoted), "Go": fmt.Sprintf("%q", needle), "bytes": fmt.Sprintf("%d", []byte("x"+needle+"y")),
 		"hex": hex.EncodeToString([]byte("x" + needle)), "capitals": strings.ToUpper(hex.EncodeToString([]byte(needle))),
-		"base64": base64.StdEncoding.EncodeToString([]byte(needle)), "base64, later": base64.StdEncoding.EncodeToString([]byte("x" + needle + "yz")),
+		"base64":              base64.StdEncoding.EncodeToString([]byte(needle)),
+		"base64, later":       base64.StdEncoding.EncodeToString([]byte("x" + needle + "yz")),
 		"base64, later still": base64.URLEncoding.EncodeToString([]byte("xy" + needle)),
 		"query":               "?a=" + url.QueryEscape(needle), "path": "/" + url.PathEscape(needle) + "/",
 	} {

@@ -212,7 +212,8 @@ func onLoopback(next http.HandlerFunc) http.HandlerFunc {
 func onOwnName(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if fromLoopback(r) && !isOwnName(r.Host) {
-			respond(w, http.StatusForbidden, map[string]any{"status": "the Host of the request is not this machine: use its address, localhost or its host name"})
+			respond(w, http.StatusForbidden,
+				map[string]any{"status": "the Host of the request is not this machine: use its address, localhost or its host name"})
 			return
 		}
 		next.ServeHTTP(w, r)

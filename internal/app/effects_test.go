@@ -52,7 +52,8 @@ func newChangesWith(t *testing.T, n int, env map[string]string) *changes {
 		key, err = os.ReadFile(node.keyFile)
 		c.must(err)
 		c.nodes = append(c.nodes, node)
-		api := client.New("http://"+node.app.Addr().String(), strings.TrimSpace(string(key)), client.Options{OnNotEffective: func(apitypes.NotEffective) { c.accepted.Add(1) }})
+		api := client.New("http://"+node.app.Addr().String(), strings.TrimSpace(string(key)),
+			client.Options{OnNotEffective: func(apitypes.NotEffective) { c.accepted.Add(1) }})
 		t.Cleanup(api.Close)
 		c.apis = append(c.apis, api)
 	}

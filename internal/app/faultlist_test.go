@@ -132,7 +132,8 @@ func deadly(ctx context.Context, in *installation) {
 func tellSlack(ctx context.Context, in *installation) {
 	now := time.Now()
 	err := in.store.PutDestination(ctx, postrider.Destination{
-		ID: store.NewID[postrider.DestinationID](in.ids), Channel: postrider.ChannelSlack, Address: "https://127.0.0.1:1/", Language: "en", CreatedAt: now, ConfirmedAt: now,
+		ID: store.NewID[postrider.DestinationID](in.ids), Channel: postrider.ChannelSlack, Address: "https://127.0.0.1:1/", Language: "en",
+		CreatedAt: now, ConfirmedAt: now,
 	}, 100)
 	if err != nil {
 		in.t.Error(err)
@@ -215,38 +216,91 @@ var faults = []fault{
 	outage(1, 30, refuses), outage(1, 30, hangs),
 	outage(1000, 1000, refuses), outage(1000, 1000, hangs),
 	{
-		name: "half-for-12-h", title: "15 of 30 endpoints answer 500 for 12 h", every: 20 * time.Second, lasts: 12 * time.Hour, length: 16 * time.Hour,
+		name: "half-for-12-h", title: "15 of 30 endpoints answer 500 for 12 h", every: 20 * time.Second, lasts: 12 * time.Hour,
+		length: 16 * time.Hour,
 		sample: 5 * time.Minute, begin: failing(15, refuses),
 	},
 	{name: "store-not-writable", title: "the store is read-only for 1 h", lasts: time.Hour, begin: meets(1, notWritable), end: meets(1, nil)},
 	{name: "store-away", title: "the store does not answer for 1 h", lasts: time.Hour, begin: meets(1, silent), end: meets(1, nil)},
-	{name: "store-refuses", title: "the store refuses connections for 1 h", lasts: time.Hour, begin: meets(1, func(string) trouble { return trouble{err: errAway} }), end: meets(1, nil)},
-	{name: "store-slow", title: "commits take 0.8 s for 1 h", lasts: time.Hour, begin: meets(1, someVerbs(trouble{takes: 800 * time.Millisecond}, "Publish")), end: meets(1, nil)},
-	{name: "harmless-store-blip", title: "the store does not answer for 1 min", lasts: time.Minute, begin: meets(1, silent), end: meets(1, nil)},
-	{name: "settle-fails", title: "no attempt can be recorded for 1 h", lasts: time.Hour, begin: meets(1, someVerbs(trouble{err: errBroken}, "Settle")), end: meets(1, nil)},
-	{name: "server-killed", title: "the only server is killed, and started after 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: killLast, end: startLast},
-	{name: "one-of-three-killed", title: "one of 3 servers is killed, and started after 1 h", servers: 3, lasts: time.Hour, begin: killLast, end: startLast},
-	{name: "one-of-three-read-only", title: "one of 3 servers cannot write for 1 h", servers: 3, lasts: time.Hour, begin: meets(1, notWritable), end: meets(1, nil)},
-	{name: "no-heartbeats", title: "the heartbeats of all 3 servers fail for 1 h", servers: 3, lasts: time.Hour, begin: meets(3, someVerbs(trouble{err: errBroken}, "Heartbeat")), end: meets(3, nil)},
-	{name: "clock-1-min", title: "the clock is off by 1 min for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: skewed(time.Minute), end: skewed(0)},
-	{name: "clock-10-min", title: "the clock is off by 10 min for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: skewed(10 * time.Minute), end: skewed(0)},
-	{name: "disk-85", title: "85 % of the disk is in use for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: diskUsed(.85), end: diskUsed(.4)},
-	{name: "disk-93", title: "93 % of the disk is in use for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: diskUsed(.93), end: diskUsed(.4)},
-	{name: "disk-97", title: "97 % of the disk is in use for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: diskUsed(.97), end: diskUsed(.4)},
+	{
+		name: "store-refuses", title: "the store refuses connections for 1 h", lasts: time.Hour,
+		begin: meets(1, func(string) trouble { return trouble{err: errAway} }), end: meets(1, nil),
+	},
+	{
+		name: "store-slow", title: "commits take 0.8 s for 1 h", lasts: time.Hour,
+		begin: meets(1, someVerbs(trouble{takes: 800 * time.Millisecond}, "Publish")), end: meets(1, nil),
+	},
+	{
+		name: "harmless-store-blip", title: "the store does not answer for 1 min", lasts: time.Minute, begin: meets(1, silent),
+		end: meets(1, nil),
+	},
+	{
+		name: "settle-fails", title: "no attempt can be recorded for 1 h", lasts: time.Hour,
+		begin: meets(1, someVerbs(trouble{err: errBroken}, "Settle")), end: meets(1, nil),
+	},
+	{
+		name: "server-killed", title: "the only server is killed, and started after 1 h", lasts: time.Hour, length: 2 * time.Hour,
+		begin: killLast, end: startLast,
+	},
+	{
+		name: "one-of-three-killed", title: "one of 3 servers is killed, and started after 1 h", servers: 3, lasts: time.Hour, begin: killLast,
+		end: startLast,
+	},
+	{
+		name: "one-of-three-read-only", title: "one of 3 servers cannot write for 1 h", servers: 3, lasts: time.Hour,
+		begin: meets(1, notWritable), end: meets(1, nil),
+	},
+	{
+		name: "no-heartbeats", title: "the heartbeats of all 3 servers fail for 1 h", servers: 3, lasts: time.Hour,
+		begin: meets(3, someVerbs(trouble{err: errBroken}, "Heartbeat")), end: meets(3, nil),
+	},
+	{
+		name: "clock-1-min", title: "the clock is off by 1 min for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: skewed(time.Minute),
+		end: skewed(0),
+	},
+	{
+		name: "clock-10-min", title: "the clock is off by 10 min for 1 h", lasts: time.Hour, length: 2 * time.Hour,
+		begin: skewed(10 * time.Minute), end: skewed(0),
+	},
+	{
+		name: "disk-85", title: "85 % of the disk is in use for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: diskUsed(.85),
+		end: diskUsed(.4),
+	},
+	{
+		name: "disk-93", title: "93 % of the disk is in use for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: diskUsed(.93),
+		end: diskUsed(.4),
+	},
+	{
+		name: "disk-97", title: "97 % of the disk is in use for 1 h", lasts: time.Hour, length: 2 * time.Hour, begin: diskUsed(.97),
+		end: diskUsed(.4),
+	},
 	{
 		name: "backup-fails", title: "backups fail for 1 h", lasts: time.Hour, length: 2 * time.Hour,
 		begin: func(_ context.Context, in *installation) { in.set(func() { in.backup.Failing = true }) },
 		end:   func(_ context.Context, in *installation) { in.set(func() { in.backup.Failing = false }) },
 	},
-	{name: "retention-fails", title: "no old row can be deleted for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, begin: meets(1, someVerbs(trouble{err: errBroken}, "DeleteOld")), end: meets(1, nil)},
 	{
-		name: "archive-fails", title: "the archive fails for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, flags: []string{"--archive=file:///nowhere"},
+		name: "retention-fails", title: "no old row can be deleted for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour,
+		begin: meets(1, someVerbs(trouble{err: errBroken}, "DeleteOld")), end: meets(1, nil),
+	},
+	{
+		name: "archive-fails", title: "the archive fails for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour,
+		flags: []string{"--archive=file:///nowhere"},
 		begin: meets(1, someVerbs(trouble{err: errBroken}, "ArchiveDay", "LeaseArchive")), end: meets(1, nil),
 	},
-	{name: "chore-fails", title: "expired deliveries cannot be ended for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour, begin: meets(1, someVerbs(trouble{err: errBroken}, "Expire")), end: meets(1, nil)},
+	{
+		name: "chore-fails", title: "expired deliveries cannot be ended for 2 h", lasts: 2 * time.Hour, length: 3 * time.Hour,
+		begin: meets(1, someVerbs(trouble{err: errBroken}, "Expire")), end: meets(1, nil),
+	},
 	{name: "slack-away", title: "the disk fills, and Slack is away", length: 2 * time.Hour, begin: tellSlack},
-	{name: "collector-away", title: "the collector of traces is away", length: 2 * time.Hour, begin: with("--otlp-url=http://127.0.0.1:1", "--trace-sample=1")},
-	{name: "expunge-list", title: "the list of expunges cannot be written", length: 2 * time.Hour, begin: with("--expunge-list=/nowhere/list")},
+	{
+		name: "collector-away", title: "the collector of traces is away", length: 2 * time.Hour,
+		begin: with("--otlp-url=http://127.0.0.1:1", "--trace-sample=1"),
+	},
+	{
+		name: "expunge-list", title: "the list of expunges cannot be written", length: 2 * time.Hour,
+		begin: with("--expunge-list=/nowhere/list"),
+	},
 	{name: "deadly-event", title: "an event kills each server that attempts it", servers: 2, length: 2 * time.Hour, begin: deadly},
 	{
 		name: "restored", title: "a restored store is resumed after 1 h", lasts: time.Hour,
@@ -259,7 +313,10 @@ var faults = []fault{
 			return postrider.Attempt{Outcome: postrider.OutcomePostponed, Error: string(postrider.FailureDescriptors)}
 		}),
 	},
-	{name: "backlog-full", title: "one of 30 endpoints hangs for 2 h, and its backlog gets full", every: 200 * time.Millisecond, lasts: 2 * time.Hour, flags: []string{"--quota-backlog=300"}, begin: failing(1, hangs)},
+	{
+		name: "backlog-full", title: "one of 30 endpoints hangs for 2 h, and its backlog gets full", every: 200 * time.Millisecond,
+		lasts: 2 * time.Hour, flags: []string{"--quota-backlog=300"}, begin: failing(1, hangs),
+	},
 	{
 		name: "panic", title: "one attempt panics",
 		begin: responding(func(from *simulated, i int, c *postrider.Claimed) postrider.Attempt {
@@ -276,8 +333,9 @@ var faults = []fault{
 		begin: failing(1, responds(http.StatusBadRequest, 20*time.Millisecond)),
 	},
 	{
-		name: "harmless-days", title: "ten usual days", endpoints: 20, every: 12 * time.Second, length: 240*time.Hour - before, sample: 5 * time.Minute,
-		begin: usualDays,
+		name: "harmless-days", title: "ten usual days", endpoints: 20, every: 12 * time.Second, length: 240*time.Hour - before,
+		sample: 5 * time.Minute,
+		begin:  usualDays,
 	},
 	{name: "harmless-deployment", title: "3 servers are restarted in turn", servers: 3, begin: restart},
 }

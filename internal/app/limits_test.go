@@ -29,12 +29,17 @@ func TestPeopleAreToldOfUsedQuotas(t *testing.T) {
 	r := startWith(t, t.TempDir(), map[string]string{"POSTRIDER_QUOTA_BYTES": "10", "POSTRIDER_QUOTA_ENDPOINTS": "1"})
 	e := r.subscribe(t, "http://127.0.0.1:1/")
 	for range 3 {
-		_, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`"too many bytes"`)})
+		_,
+			err := r.api.Publish(t.Context(), apitypes.EventCreate{
+			Account: "acme", Type: "order.created",
+			Data: json.RawMessage(`"too many bytes"`),
+		})
 		if err == nil {
 			t.Fatal("a publish above the quota was accepted")
 		}
 	}
-	if _, err := r.api.CreateEndpoint(t.Context(), apitypes.EndpointCreate{Account: "acme", URL: e.URL, EventTypes: []string{"*"}}); err == nil {
+	if _,
+		err := r.api.CreateEndpoint(t.Context(), apitypes.EndpointCreate{Account: "acme", URL: e.URL, EventTypes: []string{"*"}}); err == nil {
 		t.Fatal("an endpoint above the quota was created")
 	}
 	var got []string

@@ -49,7 +49,11 @@ func TestAnOwnerConfirmsAnAddressAndUnsubscribes(t *testing.T) {
 	if _, err := r.api.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "shop", Name: "Shop"}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{Account: "shop", Channel: postrider.ChannelEmail, Address: "ann@shop.example"})
+	d,
+		err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{
+		Account: "shop", Channel: postrider.ChannelEmail,
+		Address: "ann@shop.example",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +69,8 @@ func TestAnOwnerConfirmsAnAddressAndUnsubscribes(t *testing.T) {
 	}
 	reader := newBrowser(t, r)
 	for range 2 { // a mail scanner opens it first
-		if status, _, text := reader.open(confirm, nil); status != http.StatusOK || !strings.Contains(text, "ann@shop.example") || state() != postrider.DestinationWaiting {
+		if status, _, text := reader.open(confirm, nil); status != http.StatusOK || !strings.Contains(text, "ann@shop.example") ||
+			state() != postrider.DestinationWaiting {
 			t.Fatalf("the link = %d, the destination is %s\n%s", status, state(), text)
 		}
 	}
@@ -106,7 +111,11 @@ func TestSlackGetsATestMessage(t *testing.T) {
 	if _, err := r.api.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "shop"}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{Account: "shop", Channel: postrider.ChannelSlack, Address: hook.URL + "/services/secret"})
+	d,
+		err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{
+		Account: "shop", Channel: postrider.ChannelSlack,
+		Address: hook.URL + "/services/secret",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

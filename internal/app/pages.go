@@ -50,7 +50,8 @@ func newFront(b base, k *kept, handler *api.Handler) *front {
 // newAPI returns the handler of the API.
 func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 	deps := api.Deps{
-		Stores: storesOf(k.store), Clock: k.store.Clock(), Publisher: p.quotas, Guard: s.egress, Verifier: s.sender, Describer: s.sender, Vault: k.secrets,
+		Stores: storesOf(k.store), Clock: k.store.Clock(), Publisher: p.quotas, Guard: s.egress, Verifier: s.sender, Describer: s.sender,
+		Vault:       k.secrets,
 		Reencrypter: reencrypter{k.secrets}, Notifier: s.table, Effects: s.dispatcher, Pacer: s.dispatcher, Canceller: k.janitor,
 		Expunger: k.expunger, Replayer: p.replays, Cluster: k.nodes, IDs: k.ids,
 	}
@@ -61,7 +62,8 @@ func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 	return api.New(deps, api.Options{
 		MaxData: b.config.MaxData, BodyBudget: int64(b.config.BodyBudget), AnswerTime: b.config.AnswerTimeout,
 		Verify: b.config.VerifyMethod(), PublicURL: b.publicURL, Host: config.Hostname(), Quotas: b.config.Quotas(),
-		Retention: b.config.Retention(), FilesHeld: b.config.SQLiteDir() == "", Mail: b.config.SMTPURL != "", Hooks: b.hooks(), Log: b.logOf("api"),
+		Retention: b.config.Retention(), FilesHeld: b.config.SQLiteDir() == "", Mail: b.config.SMTPURL != "", Hooks: b.hooks(),
+		Log: b.logOf("api"),
 	})
 }
 
@@ -124,7 +126,8 @@ func identityOf(c config.OIDCConfig, publicURL string, sessions *sessions.Sessio
 	secret, _ := c.Secret() // Validate has read it
 	return directory{sessions, identity.New(identity.Options{
 		Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, ClientSecret: secret, RedirectURL: publicURL + "/login/oidc/callback",
-		RoleClaim: c.OIDCRoleClaim, Viewers: c.OIDCViewers, Supporters: c.OIDCSupport, Admins: c.OIDCAdmins, Audiences: c.OIDCAudiences, Domains: c.OIDCDomains,
+		RoleClaim: c.OIDCRoleClaim, Viewers: c.OIDCViewers, Supporters: c.OIDCSupport, Admins: c.OIDCAdmins, Audiences: c.OIDCAudiences,
+		Domains: c.OIDCDomains,
 	})}
 }
 

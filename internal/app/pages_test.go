@@ -66,13 +66,18 @@ func TestPeopleLogInAndCustomersOpenTheirLink(t *testing.T) {
 	}
 
 	operator := newBrowser(t, r)
-	if status, at, text := operator.open("/dashboard/endpoints", nil); strings.Contains(text, "127.0.0.1:9/hooks") || !strings.Contains(text, "/login") {
+	if status, at, text := operator.open("/dashboard/endpoints", nil); strings.Contains(text, "127.0.0.1:9/hooks") ||
+		!strings.Contains(text, "/login") {
 		t.Errorf("without a session: %d at %s %.300s", status, at, text)
 	}
 	if status, _, _ := operator.open("/login", url.Values{"key": {"pr_wrong"}}); status != http.StatusForbidden {
 		t.Errorf("a wrong key = %d, want 403", status)
 	}
-	if status, at, text := operator.open("/login", url.Values{"key": {strings.TrimSpace(string(key))}, "next": {"/dashboard/endpoints"}}); status != http.StatusOK ||
+	if status, at,
+		text := operator.open("/login", url.Values{
+		"key":  {strings.TrimSpace(string(key))},
+		"next": {"/dashboard/endpoints"},
+	}); status != http.StatusOK ||
 		at != "/dashboard/endpoints" || !strings.Contains(text, "127.0.0.1:9/hooks") {
 		t.Errorf("after the login: %d at %s %.300s", status, at, text)
 	}
@@ -91,7 +96,8 @@ func TestPeopleLogInAndCustomersOpenTheirLink(t *testing.T) {
 			t.Fatalf("the link = %d %.300s", status, text)
 		}
 	}
-	if status, at, text := customer.open(path, url.Values{}); status != http.StatusOK || !strings.HasPrefix(at, "/portal") || strings.Contains(at, "enter") {
+	if status, at, text := customer.open(path, url.Values{}); status != http.StatusOK || !strings.HasPrefix(at, "/portal") ||
+		strings.Contains(at, "enter") {
 		t.Errorf("after the button: %d at %s %.300s", status, at, text)
 	}
 	if status, _, _ := newBrowser(t, r).open(path, url.Values{}); status != http.StatusGone {
@@ -109,7 +115,8 @@ func TestPeopleLogInAndCustomersOpenTheirLink(t *testing.T) {
 		entries.Data[0].Details["client"] != "127.0.0.1" {
 		t.Errorf("the logins in the audit log are %+v, %v", entries.Data, err)
 	}
-	if status, _, text := operator.open("/v1/webhooks/endpoints", nil); status != http.StatusUnauthorized || !strings.Contains(text, `"unauthorized"`) {
+	if status, _, text := operator.open("/v1/webhooks/endpoints", nil); status != http.StatusUnauthorized ||
+		!strings.Contains(text, `"unauthorized"`) {
 		t.Errorf("the API with a cookie = %d %s, want 401", status, text)
 	}
 }

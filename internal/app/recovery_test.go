@@ -100,7 +100,8 @@ func TestPromise3ARecoveredDatabaseStartsHeld(t *testing.T) {
 	if _, err := before.api.ChangeEndpoint(t.Context(), e.ID, apitypes.EndpointUpdate{Policy: hourly}); err != nil {
 		t.Fatal(err)
 	}
-	drill.run(drill.cluster.Bin("pg_basebackup"), "--host="+filepath.Dir(drill.cluster.Socket()), "--username=postgres", "--pgdata=base", "--checkpoint=fast")
+	drill.run(drill.cluster.Bin("pg_basebackup"), "--host="+filepath.Dir(drill.cluster.Socket()), "--username=postgres", "--pgdata=base",
+		"--checkpoint=fast")
 	event := before.publish(t)
 	eventually(t, "its first attempt failed", func() bool {
 		page, err := before.api.EventDeliveries(t.Context(), event, client.Paging{})

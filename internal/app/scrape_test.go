@@ -199,7 +199,9 @@ func pointless(name string, samples []float64) bool {
 	if counts(name) {
 		return first == most && least == most
 	}
-	return least == 0 && most == 0 && regexp.MustCompile(`^postrider_(due_|queue_deliveries|queue_partial|lag|disk|notices|backup_failing|clock|circuits_opened)`).MatchString(name) // asked for by > alone
+	// asked for by > alone
+	return least == 0 && most == 0 &&
+		regexp.MustCompile(`^postrider_(due_|queue_deliveries|queue_partial|lag|disk|notices|backup_failing|clock|circuits_opened)`).MatchString(name)
 }
 
 // round rounds the samples of a gauge to three digits, which keeps a recording short.
@@ -219,7 +221,8 @@ func round(name string, samples []float64) []float64 {
 // slack is how far a recording may lag behind a counter, in intervals: the rules compare others
 // with a hundredth of these two, so half an interval is nothing.
 func slack(name string) float64 {
-	if strings.HasPrefix(name, "postrider_store_call") && strings.Contains(name, `"ok"`) || strings.HasPrefix(name, "postrider_api_response") && strings.Contains(name, `"2xx"`) {
+	if strings.HasPrefix(name, "postrider_store_call") && strings.Contains(name, `"ok"`) ||
+		strings.HasPrefix(name, "postrider_api_response") && strings.Contains(name, `"2xx"`) {
 		return .5
 	}
 	return 0

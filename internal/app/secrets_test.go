@@ -113,7 +113,8 @@ func TestTheEncryptionKeyIsMadeOnceAndMissed(t *testing.T) {
 	if err := secrets.CreateFile(file); err != nil {
 		t.Fatal(err)
 	}
-	wantNoStart(t, settings, "the encryption keys of "+file+" do not decrypt the stored values", keyring.Newest().String(), "--secrets-key-file")
+	wantNoStart(t, settings, "the encryption keys of "+file+" do not decrypt the stored values", keyring.Newest().String(),
+		"--secrets-key-file")
 	if err := secrets.CreateFile(file); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("NewKeyFile over a key = %v", err)
 	}
@@ -250,7 +251,8 @@ func (l *load) round(ctx context.Context, api *client.Client, eventType string) 
 		return err
 	}
 	// It writes the credentials back as it read them.
-	if _, err := api.ChangeEndpoint(ctx, e.ID, apitypes.EndpointUpdate{Policy: apitypes.Policy{TimeoutMS: apitypes.Of[int64](9000)}}); err != nil {
+	if _,
+		err := api.ChangeEndpoint(ctx, e.ID, apitypes.EndpointUpdate{Policy: apitypes.Policy{TimeoutMS: apitypes.Of[int64](9000)}}); err != nil {
 		return err
 	}
 	young, err := api.RotateSecret(ctx, e.ID, apitypes.SecretRotation{})
@@ -543,7 +545,8 @@ func TestDamagedValuesAreCountedAndKeepTheOldKeys(t *testing.T) {
 		t.Errorf("RotateKey = %+v, %v; want one unreadable, which the log names: %s", done, err, log.String())
 	}
 	_, err = offline.RotateKey(t.Context(), settings, secrets.Rotation{DropOld: true, Grace: time.Nanosecond})
-	if keyring := keyringOf(t, filepath.Join(dir, "secrets.key")); err == nil || !strings.Contains(err.Error(), "the old keys stay") || len(keyring.IDs()) != 3 {
+	if keyring := keyringOf(t, filepath.Join(dir, "secrets.key")); err == nil || !strings.Contains(err.Error(), "the old keys stay") ||
+		len(keyring.IDs()) != 3 {
 		t.Errorf("RotateKey with DropOld = %v, with the keyring %s; want that the old keys stay", err, keyring)
 	}
 }

@@ -66,9 +66,12 @@ func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
 		MaxInFlight:     inFlight,
 		HostConcurrency: b.config.HostConcurrency,
 		Drain:           b.config.DrainTimeout,
-		Cluster:         dispatch.Cluster{Nodes: k.nodes, Host: config.Hostname(), PollOnly: b.config.PollOnly, OnMessage: b.watchers.live.Receive},
-		Hooks:           b.hooks(),
-		Log:             b.logOf("dispatch"),
+		Cluster: dispatch.Cluster{
+			Nodes: k.nodes, Host: config.Hostname(), PollOnly: b.config.PollOnly,
+			OnMessage: b.watchers.live.Receive,
+		},
+		Hooks: b.hooks(),
+		Log:   b.logOf("dispatch"),
 	})
 	s.messenger = newMessenger(b, k, s.egress)
 	return s, nil

@@ -146,7 +146,8 @@ func (a *aside) waits(event postrider.EventID) {
 	}
 	e, err := a.api.Endpoint(a.Context(), a.bad.ID)
 	a.must(err)
-	if e.PolicyError == nil || !strings.Contains(*e.PolicyError, a.bad.ID.String()) || !slices.Equal(e.Warnings, []string{"policy_unreadable"}) {
+	if e.PolicyError == nil || !strings.Contains(*e.PolicyError, a.bad.ID.String()) ||
+		!slices.Equal(e.Warnings, []string{"policy_unreadable"}) {
 		a.Errorf("the endpoint has the error %v and the warnings %v, want that its policy cannot be read", e.PolicyError, e.Warnings)
 	}
 	if _, err := a.api.TestEndpoint(a.Context(), a.bad.ID, apitypes.EndpointTest{}); !isProblem(err, http.StatusConflict) {

@@ -39,7 +39,8 @@ type besieged struct {
 
 func besiege(t *testing.T, n *testkit.Internet, dir string) *besieged {
 	t.Helper()
-	settings, sources := configure(t, nil, "--egress-http", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-level=error")
+	settings, sources := configure(t, nil, "--egress-http", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+		"--log-level=error")
 	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,10 @@ func besiege(t *testing.T, n *testkit.Internet, dir string) *besieged {
 		t.Fatal(keyErr)
 	}
 	transport := &http.Transport{DialContext: n.Dialer().DialContext, MaxIdleConnsPerHost: 16}
-	b := &besieged{base: "http://" + server.Addr().String() + "/v1/webhooks/", key: strings.TrimSpace(string(key)), http: &http.Client{Transport: transport}}
+	b := &besieged{
+		base: "http://" + server.Addr().String() + "/v1/webhooks/", key: strings.TrimSpace(string(key)),
+		http: &http.Client{Transport: transport},
+	}
 	b.stop = sync.OnceFunc(func() {
 		transport.CloseIdleConnections()
 		cancel()
@@ -123,7 +127,8 @@ func each(numbers []int, do func(i int)) {
 func (s *siege) atTheAPI(t *testing.T) {
 	t.Helper()
 	b := s.server
-	if status, got := b.call(t.Context(), "POST accounts", map[string]any{"uid": "acme"}); status != http.StatusCreated && status != http.StatusConflict {
+	if status, got := b.call(t.Context(), "POST accounts", map[string]any{"uid": "acme"}); status != http.StatusCreated &&
+		status != http.StatusConflict {
 		t.Fatalf("create account: %d %v", status, got)
 	}
 	wants := func(t *testing.T, what string, i, status int, got map[string]any) {
@@ -165,7 +170,10 @@ func (s *siege) prepare(t *testing.T) {
 		each(numbers, func(i int) {
 			number := strconv.Itoa(i)
 			s.make(t, i, map[string]any{"uid": "deliver-" + number, "url": "http://receiver.example/"})
-			s.make(t, i, map[string]any{"uid": "token-" + number, "url": "http://receiver.example/", "auth": oauth2("https://receiver.example/token")})
+			s.make(t, i, map[string]any{
+				"uid": "token-" + number, "url": "http://receiver.example/",
+				"auth": oauth2("https://receiver.example/token"),
+			})
 			s.make(t, i, map[string]any{"uid": "redirect-" + number, "url": "http://receiver.example/to/" + number, "max_redirects": 3})
 		})
 	}

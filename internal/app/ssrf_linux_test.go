@@ -141,7 +141,8 @@ func newSiege(t *testing.T) *siege {
 	names, zone := testkit.NameVectors(t)
 	s := &siege{vectors: alternating(testkit.Vectors(t))}
 	own := testkit.Own.String()
-	s.vectors = append(s.vectors, testkit.Vector{Row: "S-18", URL: "http://" + own + "/"}, testkit.Vector{Row: "S-18", URL: "https://" + own + ":8443/v1"},
+	s.vectors = append(s.vectors, testkit.Vector{Row: "S-18", URL: "http://" + own + "/"},
+		testkit.Vector{Row: "S-18", URL: "https://" + own + ":8443/v1"},
 		testkit.Vector{Row: "S-18", URL: "http://[::ffff:" + own + "]/"})
 	names = append(names, testkit.Vector{Row: "S-18", URL: "https://own.rig.example/", Name: true})
 	zone["own.rig.example."] = [][]string{{own}}
@@ -213,7 +214,8 @@ func (s *siege) receive(conn net.Conn) {
 		return
 	}
 	code := []int{307, 308, 301, 302, 303}[n%5]
-	fmt.Fprintf(conn, "HTTP/1.1 %d X\r\nLocation: %s\r\nRefresh: 0; url=%[2]s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", code, s.vectors[n].URL)
+	fmt.Fprintf(conn, "HTTP/1.1 %d X\r\nLocation: %s\r\nRefresh: 0; url=%[2]s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", code,
+		s.vectors[n].URL)
 }
 
 // allowed reports whether a connection there is what was meant.

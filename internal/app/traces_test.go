@@ -78,7 +78,11 @@ func TestATraceLeadsFromTheProducerToTheReceiver(t *testing.T) {
 		"POSTRIDER_LOG_FORMAT": "json",
 	})
 	r.subscribed(t, receiver.URL)
-	receipt, err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "a", Data: json.RawMessage(`1`), TraceParent: producer, TraceState: "vendor=1"})
+	receipt,
+		err := r.api.Publish(t.Context(), apitypes.EventCreate{
+		Account: "acme", Type: "a", Data: json.RawMessage(`1`), TraceParent: producer,
+		TraceState: "vendor=1",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +126,8 @@ func checkChild(t *testing.T, s *trace.Span, parent string) {
 	t.Helper()
 	if s == nil {
 		t.Errorf("no span below %s", parent)
-	} else if postrider.TraceID(s.TraceId).String() != producer[3:35] || postrider.SpanID(s.ParentSpanId).String() != parent || s.TraceState != "vendor=1" {
+	} else if postrider.TraceID(s.TraceId).String() != producer[3:35] || postrider.SpanID(s.ParentSpanId).String() != parent ||
+		s.TraceState != "vendor=1" {
 		t.Errorf("%s is of the trace %x (%s) below %x, want %s", s.Name, s.TraceId, s.TraceState, s.ParentSpanId, parent)
 	}
 }

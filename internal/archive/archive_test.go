@@ -91,8 +91,11 @@ func (w *world) publish(e postrider.Endpoint, data []byte) postrider.EventID {
 	changes, err := w.Changes(w.Context(), 0, 10)
 	w.ok(err)
 	event := store.NewEvent{
-		Event:      postrider.Event{ID: store.NewID[postrider.EventID](w.ids), Account: e.Account, Type: "order.created", Data: data},
-		Deliveries: []store.NewDelivery{{ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: e.ID, Lane: postrider.LaneFirst, Expiry: time.Hour}},
+		Event: postrider.Event{ID: store.NewID[postrider.EventID](w.ids), Account: e.Account, Type: "order.created", Data: data},
+		Deliveries: []store.NewDelivery{{
+			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: e.ID, Lane: postrider.LaneFirst,
+			Expiry: time.Hour,
+		}},
 	}
 	_, err = w.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{event}}})
 	w.ok(err)
@@ -106,8 +109,9 @@ func (w *world) attempt(e postrider.Endpoint, lane postrider.Lane, next postride
 	w.ok(err)
 	c := claims.Items[0]
 	a := postrider.Attempt{
-		Delivery: c.ID, Event: c.Event.ID, Endpoint: e.ID, Number: c.Attempt, Outcome: postrider.OutcomeRejected, StatusCode: 500, StartedAt: time.Now(),
-		Duration: 3 * time.Millisecond, Timing: postrider.Timing{FirstByte: time.Millisecond}, StatusAfter: next.To,
+		Delivery: c.ID, Event: c.Event.ID, Endpoint: e.ID, Number: c.Attempt, Outcome: postrider.OutcomeRejected, StatusCode: 500,
+		StartedAt: time.Now(),
+		Duration:  3 * time.Millisecond, Timing: postrider.Timing{FirstByte: time.Millisecond}, StatusAfter: next.To,
 		RequestHead: []byte("POST / HTTP/1.1"), ResponseHead: []byte("HTTP/1.1 500"), ResponseBody: []byte{0xff, 0x00},
 	}
 	if next.To == postrider.Delivered {
@@ -526,7 +530,8 @@ func TestAFolderThatIsNotThereIsNotMade(t *testing.T) {
 	w := newWorld(t)
 	w.deliver(0, 1)
 	folder := filepath.Join(t.TempDir(), "not-mounted")
-	if err := all(t.Context(), w.open(archive.Folder(folder), archive.Options{}), store.OldEvents); err == nil || !strings.Contains(err.Error(), "the archive is away") {
+	if err := all(t.Context(), w.open(archive.Folder(folder), archive.Options{}), store.OldEvents); err == nil ||
+		!strings.Contains(err.Error(), "the archive is away") {
 		t.Errorf("archive = %v, want that the archive is away", err)
 	}
 	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {

@@ -42,8 +42,10 @@ func FuzzManifest(f *testing.F) {
 		Kind: store.OldEvents, Day: time.Unix(0, 0), Number: 1, Object: "v1/events/2026-11-23/0001-00.bin", Rows: 1, Bytes: int64(len(object)),
 	}
 	f.Add(newManifest(part, segments).encode(), object)
-	f.Add([]byte(`{"format":"postrider archive 1","bytes":56,"rows":2,"segments":[{"bytes":28,"rows":1},{"offset":28,"bytes":28,"rows":1}]}`), make([]byte, 56))
-	f.Add([]byte(`{"format":"postrider archive 1","bytes":-1,"segments":[{"offset":9223372036854775807,"bytes":9223372036854775807}]}`), []byte("x"))
+	f.Add([]byte(`{"format":"postrider archive 1","bytes":56,"rows":2,"segments":[{"bytes":28,"rows":1},{"offset":28,"bytes":28,"rows":1}]}`),
+		make([]byte, 56))
+	f.Add([]byte(`{"format":"postrider archive 1","bytes":-1,"segments":[{"offset":9223372036854775807,"bytes":9223372036854775807}]}`),
+		[]byte("x"))
 	f.Fuzz(func(t *testing.T, text, content []byte) {
 		m, err := decodeManifest(text)
 		if err != nil {

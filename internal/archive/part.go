@@ -109,7 +109,8 @@ func idOf(kind store.Kind, text string) (store.RowID, error) {
 func newManifest(p store.ArchivePart, segments []segment) manifest {
 	return manifest{
 		Format: formatName, Kind: p.Kind, Day: dayText(p.Day), Number: p.Number, Object: p.Object, Rows: p.Rows, Bytes: p.Bytes,
-		SHA256: hex.EncodeToString(p.SHA256[:]), After: textOf(p.Kind, p.After), Last: textOf(p.Kind, p.Last), MadeAt: p.MadeAt, Segments: segments,
+		SHA256: hex.EncodeToString(p.SHA256[:]), After: textOf(p.Kind, p.After), Last: textOf(p.Kind, p.Last), MadeAt: p.MadeAt,
+		Segments: segments,
 	}
 }
 

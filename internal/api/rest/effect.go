@@ -99,7 +99,8 @@ func (a *responseWriter) noteEffect(status int) int {
 // endpoint.
 const takesEffect = " The response comes when the change is in effect: what arrives at the receiver later than 100 ms after it was sent by the new state, " +
 	"except what a server sends that stood still in that moment. If a server does not confirm that within two seconds, the response is a 202: " +
-	"the change is stored, and the header `" + notEffectiveHeader + "` says which servers may still act as before, and until when at the latest."
+	"the change is stored, and the header `" + notEffectiveHeader +
+	"` says which servers may still act as before, and until when at the latest."
 
 // describeEffect adds the 202 to the document of an operation. The 202 has the same body as the 200
 // or 204.

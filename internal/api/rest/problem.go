@@ -64,7 +64,10 @@ var errorClasses = []errorClass{
 	{errBadChunks, 400, "malformed", "the chunks of the body are malformed"},
 	{apikeys.ErrUnauthorized, 401, "unauthorized", "a valid API key is required: Authorization: Bearer <key>"},
 	{ErrForbidden, 403, "forbidden", "the key lacks the required scope"},
-	{errUnaudited, 503, "unavailable", "what was done could not be recorded in the audit log, so it is not confirmed. The request may have taken effect"},
+	{
+		errUnaudited, 503, "unavailable",
+		"what was done could not be recorded in the audit log, so it is not confirmed. The request may have taken effect",
+	},
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{ErrTooLarge, 413, "too_large", "the request is too large"},
@@ -79,13 +82,22 @@ var errorClasses = []errorClass{
 	{postrider.ErrGone, 410, "gone", "the data of the event was deleted"},
 	{postrider.ErrInvalid, 422, "invalid", "the request is invalid; see errors"},
 	{postrider.ErrConflict, 409, "conflict", "the request contradicts the stored state"},
-	{postrider.ErrExpungeList, 503, "expunge_list_unwritable", "the list of expunges (--expunge-list) cannot be written, so nothing was expunged; the log has the cause"},
+	{
+		postrider.ErrExpungeList, 503, "expunge_list_unwritable",
+		"the list of expunges (--expunge-list) cannot be written, so nothing was expunged; the log has the cause",
+	},
 	{postrider.ErrBusy, 503, "unavailable", "the server cannot do this now; the same request may succeed later"},
-	{ErrStoreTimeout, 503, "unavailable", "the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key"},
+	{
+		ErrStoreTimeout, 503, "unavailable",
+		"the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key",
+	},
 	{errDraining, 503, "unavailable", "the server is stopping and did not read the whole request; repeat it"},
 	{errStarting, 503, "unavailable", "the server is starting, and its store is not open yet"},
 	{errBroken, 503, "unavailable", "the body did not arrive"},
-	{context.DeadlineExceeded, 503, "unavailable", "the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key"},
+	{
+		context.DeadlineExceeded, 503, "unavailable",
+		"the store did not respond in time. The request may still take effect; repeat it, a publish with the same idempotency key",
+	},
 	{context.Canceled, 503, "unavailable", "the client closed the connection"},
 }
 
@@ -264,7 +276,8 @@ func (p *problem) fillDetails(err error) {
 		p.fillQuota(quota)
 	}
 	if full, ok := errors.AsType[*postrider.FullError](err); ok {
-		p.Code, p.Detail, p.retryAfter = "disk_full", "the disk of the store is full, or nearly full, so nothing was stored; see Retry-After", full.RetryAfter
+		p.Code, p.Detail, p.retryAfter = "disk_full", "the disk of the store is full, or nearly full, so nothing was stored; see Retry-After",
+			full.RetryAfter
 	}
 	if overload, ok := errors.AsType[*postrider.OverloadError](err); ok {
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
@@ -287,7 +300,8 @@ func (p *problem) fillQuota(e *postrider.QuotaError) {
 	case postrider.QuotaEvents:
 		p.Detail = fmt.Sprintf("the account may publish %d events a second, and has published more; see Retry-After", e.Limit)
 	case postrider.QuotaBytes:
-		p.Detail = fmt.Sprintf("the events of the account may have %d bytes of data a day, and this publish would be above; see Retry-After", e.Limit)
+		p.Detail = fmt.Sprintf("the events of the account may have %d bytes of data a day, and this publish would be above; see Retry-After",
+			e.Limit)
 	case postrider.QuotaEndpoints:
 		p.Status = http.StatusConflict
 		p.Detail = fmt.Sprintf("the account may have %d endpoints, and has as many", e.Limit)

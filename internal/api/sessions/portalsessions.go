@@ -71,7 +71,9 @@ func (s *Sessions) Register(rt *rest.Router) {
 // createPortalSession makes a one-time link. The session of the link has at most the scopes and the
 // account of its caller, and ends with the caller's key. A session that is bound to an account
 // makes no links, because the sessions of the links would outlive it.
-func (s *Sessions) createPortalSession(ctx context.Context, _ *rest.None, body apitypes.PortalSessionCreate) (*rest.Reply[apitypes.PortalSession], error) {
+func (s *Sessions) createPortalSession(ctx context.Context, _ *rest.None,
+	body apitypes.PortalSessionCreate,
+) (*rest.Reply[apitypes.PortalSession], error) {
 	caller := rest.InfoOf(ctx).Caller
 	if !caller.Session.IsZero() && !caller.Account.IsZero() {
 		return nil, &rest.Error{Class: rest.ErrForbidden, Detail: "a session of one account makes no links"}

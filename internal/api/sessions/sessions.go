@@ -219,7 +219,9 @@ func (s *Sessions) BeginLogin(from netip.Addr) error { return s.begins.try(from)
 // authenticate returns the name, the subject and the scopes of the session. It returns an error
 // that matches postrider.ErrNotFound if the person may not log in. After too many tries,
 // authenticate is not called.
-func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr, authenticate func(context.Context) (postrider.Session, error)) (token string, made postrider.Session, err error) {
+func (s *Sessions) LoginAs(ctx context.Context, from netip.Addr,
+	authenticate func(context.Context) (postrider.Session, error),
+) (token string, made postrider.Session, err error) {
 	if err := s.logins.try(from); err != nil {
 		return "", made, err
 	}

@@ -139,7 +139,8 @@ func decodeRecord(kind store.Kind, line []byte) (r store.RestoredRecord, err err
 		return r, fmt.Errorf("read a record: %w", err)
 	}
 	r = store.RestoredRecord{
-		Kind: kind, ID: store.RowID(n.Delivery), Number: n.Number, Account: n.Account, Event: n.Event, Endpoint: n.Endpoint, Type: n.Type, Record: line,
+		Kind: kind, ID: store.RowID(n.Delivery), Number: n.Number, Account: n.Account, Event: n.Event, Endpoint: n.Endpoint, Type: n.Type,
+		Record: line,
 	}
 	if kind == store.OldEvents {
 		r.ID, r.Event = store.RowID(n.ID), n.ID

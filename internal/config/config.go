@@ -110,7 +110,8 @@ func (c Config) check(f *faultList) {
 	f.refuse(c.Listen == c.OpsListen && isAddress(c.Listen) && !strings.HasSuffix(c.Listen, ":0"),
 		"ops-listen", "must not be the address of the API")
 	f.refuse(c.MetricsWorst < 0 || c.MetricsWorst > 10, "metrics-worst", "must be 0 to 10")
-	f.refuse(c.PublicURL != "" && !isPublicURL(c.PublicURL), "public-url", "must be https://host or http://host, perhaps with a port, and without a path")
+	f.refuse(c.PublicURL != "" && !isPublicURL(c.PublicURL), "public-url",
+		"must be https://host or http://host, perhaps with a port, and without a path")
 	f.refuse(c.AnswerTimeout < 100*time.Millisecond || c.AnswerTimeout > time.Minute, "answer-timeout", "must be 100ms to 1m")
 	f.refuse(c.BodyBudget < 32<<20 || c.BodyBudget > 1<<40, "body-budget", "must be 33554432 to 1099511627776 bytes")
 	f.refuse(c.Concurrency < 1 || c.Concurrency > 100_000, "concurrency", "must be 1 to 100000")
@@ -118,7 +119,8 @@ func (c Config) check(f *faultList) {
 	f.refuse(c.DrainTimeout < time.Second || c.DrainTimeout > 10*time.Minute, "drain-timeout", "must be 1s to 10m")
 	f.refuse(c.MaxData < 1<<10 || c.MaxData > 1<<20, "max-data", "must be 1024 to 1048576 bytes")
 	f.refuse(c.IdempotencyTTL < time.Minute || c.IdempotencyTTL > 90*24*time.Hour, "idempotency-ttl", "must be 1m to 2160h")
-	f.refuse(c.DisableAfter != 0 && (c.DisableAfter < time.Hour || c.DisableAfter > 90*24*time.Hour), "disable-after", "must be 0, or 1h to 2160h")
+	f.refuse(c.DisableAfter != 0 && (c.DisableAfter < time.Hour || c.DisableAfter > 90*24*time.Hour), "disable-after",
+		"must be 0, or 1h to 2160h")
 	f.refuse(c.WarnDeadPercent < 1 || c.WarnDeadPercent > 100, "warn-dead-percent", "must be 1 to 100")
 	f.refuse(c.DisableDeadPercent < c.WarnDeadPercent || c.DisableDeadPercent > 100, "disable-dead-percent",
 		"must be at least "+f.named("warn-dead-percent")+", and at most 100")
@@ -129,7 +131,8 @@ func (c Config) check(f *faultList) {
 	f.refuse(err != nil, "egress-proxy", reasonOf(err))
 	f.refuse(f.named("egress-proxy") == "--egress-proxy" && holdsPassword(c.EgressProxy), "egress-proxy",
 		"must not hold a password, which every user of this machine can read; use POSTRIDER_EGRESS_PROXY or the file")
-	f.refuse(!slices.Contains([]string{verifyOff, "challenge", "cloudevents"}, c.VerifyEndpoints), "verify-endpoints", "must be off, challenge or cloudevents")
+	f.refuse(!slices.Contains([]string{verifyOff, "challenge", "cloudevents"}, c.VerifyEndpoints), "verify-endpoints",
+		"must be off, challenge or cloudevents")
 	f.refuse(!slices.Contains([]string{"", "json", "text"}, c.LogFormat), "log-format", "must be json or text")
 	_, err = parseLevels(c.LogLevel)
 	f.refuse(err != nil, "log-level", reasonOf(err))

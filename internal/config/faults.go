@@ -107,7 +107,8 @@ func reasonOf(err error) string {
 // isPublicURL reports whether the text is an http or https URL with only a host and perhaps a port.
 func isPublicURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.Scheme+"://"+u.Host == strings.TrimSuffix(text, "/")
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" &&
+		u.Scheme+"://"+u.Host == strings.TrimSuffix(text, "/")
 }
 
 // isAddress reports whether the text is host:port with a numeric port. An empty host is allowed: it

@@ -29,7 +29,8 @@ func (c OIDCConfig) check(f *faultList, linked bool) {
 		return
 	}
 	issuer, err := url.Parse(c.OIDCIssuer)
-	f.refuse(err != nil || (issuer.Scheme != "https" && issuer.Scheme != "http") || issuer.Host == "" || issuer.User != nil, "oidc-issuer", "must be a URL like https://login.example.com")
+	f.refuse(err != nil || (issuer.Scheme != "https" && issuer.Scheme != "http") || issuer.Host == "" || issuer.User != nil, "oidc-issuer",
+		"must be a URL like https://login.example.com")
 	f.refuse(c.OIDCClientID == "", "oidc-client-id", "is required with "+f.named("oidc-issuer"))
 	f.refuse(!linked, "public-url", "is required with "+f.named("oidc-issuer")+", for the redirect URL")
 	f.refuse(len(c.OIDCViewers)+len(c.OIDCSupport)+len(c.OIDCAdmins) == 0, "oidc-admins",

@@ -12,7 +12,8 @@ import (
 // logged are the packages that write log lines. The level of each one can be set separately. The
 // server itself is "app", and the databases are "store".
 var logged = []string{
-	"api", "app", "archive", "dispatch", "expunge", "ingest", "inspect", "janitor", "messenger", "notify", "observe", "quota", "replay", "rollup", "routing", "secrets", "store",
+	"api", "app", "archive", "dispatch", "expunge", "ingest", "inspect", "janitor", "messenger", "notify", "observe", "quota", "replay",
+	"rollup", "routing", "secrets", "store",
 	"telemetry", "traces", "web", "webhook",
 }
 
@@ -34,7 +35,8 @@ func parseLevels(text string) (levels, error) {
 		parsed, ok := levelOf(level)
 		switch {
 		case !ok:
-			return levels{}, fmt.Errorf("must be debug, info, warn or error, and perhaps another one for a package, as in info,dispatch=debug; %q is none", level)
+			return levels{},
+				fmt.Errorf("must be debug, info, warn or error, and perhaps another one for a package, as in info,dispatch=debug; %q is none", level)
 		case named && !slices.Contains(logged, name):
 			return levels{}, fmt.Errorf("has no package %q%s (%s)", name, meant(closest(name, logged)), strings.Join(logged, ", "))
 		case set[name]:

@@ -47,7 +47,8 @@ func (c MailConfig) check(f *faultList) {
 	f.refuse(c.NoticeInterval < time.Minute || c.NoticeInterval > 24*time.Hour, "notice-interval", "must be 1m to 24h")
 	f.refuse(c.NoticeBrand == "" || len([]rune(c.NoticeBrand)) > 64, "notice-brand", "must be 1 to 64 characters")
 	login, err := url.Parse(c.PortalLoginURL)
-	f.refuse(c.PortalLoginURL != "" && (err != nil || login.Scheme != "https" && login.Scheme != "http" || login.Hostname() == "" || login.User != nil),
+	f.refuse(c.PortalLoginURL != "" && (err != nil || login.Scheme != "https" && login.Scheme != "http" || login.Hostname() == "" ||
+		login.User != nil),
 		"portal-login-url", "must be an http or https URL without a user")
 	_, err = c.Templates()
 	f.refuse(err != nil, "notice-templates", "cannot be used: "+reasonOf(err))
@@ -61,12 +62,14 @@ func (c MailConfig) check(f *faultList) {
 	_, err = c.password()
 	f.refuse(err != nil, "smtp-password-file", "cannot be read: "+reasonOf(err))
 	password := c.SMTPPassword != "" || c.SMTPPasswordFile != ""
-	f.refuse(at != nil && at.User.Username() != "" && !password, "smtp-password", "is required for the user of "+f.named("smtp-url")+"; use POSTRIDER_SMTP_PASSWORD or --smtp-password-file")
+	f.refuse(at != nil && at.User.Username() != "" && !password, "smtp-password",
+		"is required for the user of "+f.named("smtp-url")+"; use POSTRIDER_SMTP_PASSWORD or --smtp-password-file")
 	f.refuse(at != nil && at.User.Username() == "" && password, "smtp-url", "must name a user for the password")
 	_, err = c.authorities()
 	f.refuse(err != nil, "smtp-ca-file", "cannot be used: "+reasonOf(err))
 	from, err := mail.ParseAddress(c.SMTPFrom)
-	f.refuse(err != nil || !strings.Contains(from.Address, "@"), "smtp-from", "must be an email address, perhaps with a name: Acme <webhooks@acme.example>")
+	f.refuse(err != nil || !strings.Contains(from.Address, "@"), "smtp-from",
+		"must be an email address, perhaps with a name: Acme <webhooks@acme.example>")
 }
 
 // smtpPorts has, by the scheme of the URL, the kind of encryption and the usual port.
@@ -134,7 +137,8 @@ func (c MailConfig) Email() (messenger.Email, bool) {
 	authorities, _ := c.authorities()
 	kind := smtpPorts[at.Scheme]
 	return messenger.Email{
-		Address: net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), kind.port)), User: at.User.Username(), Password: c.password, Security: kind.security,
-		TLS: &tls.Config{ServerName: at.Hostname(), RootCAs: authorities}, From: *from,
+		Address: net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), kind.port)), User: at.User.Username(), Password: c.password,
+		Security: kind.security,
+		TLS:      &tls.Config{ServerName: at.Hostname(), RootCAs: authorities}, From: *from,
 	}, true
 }

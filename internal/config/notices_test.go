@@ -33,12 +33,24 @@ func TestMailSettingsAreChecked(t *testing.T) {
 		{"a login without encryption", secret, []string{"--smtp-url=smtp+plain://ann@mail.example", from}, "--smtp-url: must not have a user"},
 		{"no sender", secret, []string{user}, "smtp-from: must be an email address"},
 		{"a sender without a mail server", nil, []string{from}, "--smtp-from: needs"},
-		{"a file that is not there", nil, []string{user, from, "--smtp-password-file=" + folder + "/none"}, "--smtp-password-file: cannot be read"},
-		{"authorities that are none", secret, []string{user, from, "--smtp-ca-file=" + folder + "/message.txt"}, "--smtp-ca-file: cannot be used"},
+		{
+			"a file that is not there", nil,
+			[]string{user, from, "--smtp-password-file=" + folder + "/none"},
+			"--smtp-password-file: cannot be read",
+		},
+		{
+			"authorities that are none", secret,
+			[]string{user, from, "--smtp-ca-file=" + folder + "/message.txt"},
+			"--smtp-ca-file: cannot be used",
+		},
 		{"a template with a mistake", nil, []string{"--notice-templates=" + folder}, "message.txt:2:2"},
 		{"a folder that is not there", nil, []string{"--notice-templates=" + folder + "/none"}, "--notice-templates: cannot be used"},
 		{"an interval that is too short", nil, []string{"--notice-interval=1s"}, "--notice-interval: must be 1m to 24h"},
-		{"a login of the platform that is no URL", nil, []string{"--portal-login-url=app.acme.example"}, "--portal-login-url: must be an http or https URL"},
+		{
+			"a login of the platform that is no URL", nil,
+			[]string{"--portal-login-url=app.acme.example"},
+			"--portal-login-url: must be an http or https URL",
+		},
 		{"no brand", nil, []string{"--notice-brand="}, "--notice-brand: must be 1 to 64"},
 	} {
 		c, sources := parse(t, tt.env, tt.args...)

@@ -41,7 +41,8 @@ func settingsOf(config reflect.Value) []Setting {
 		switch {
 		case s.Name == "database-url" || s.Name == "egress-proxy" || s.Name == "smtp-url":
 			settings[i].Value = MaskURL(s.Value.(string)) //nolint:errcheck // the field is a string
-		case slices.Contains([]string{"secrets-key", "oidc-client-secret", "otlp-headers", "archive-secret-key", "smtp-password"}, s.Name) && s.Value != "":
+		case slices.Contains([]string{"secrets-key", "oidc-client-secret", "otlp-headers", "archive-secret-key", "smtp-password"}, s.Name) &&
+			s.Value != "":
 			settings[i].Value = "xxxxx"
 		}
 	}

@@ -19,7 +19,8 @@ type TraceConfig struct {
 }
 
 func (c TraceConfig) check(f *faultList) {
-	f.refuse(c.OTLPURL != "" && !traces.CheckURL(c.OTLPURL), "otlp-url", "must be a URL like http://collector:4318, without a user and a query")
+	f.refuse(c.OTLPURL != "" && !traces.CheckURL(c.OTLPURL), "otlp-url",
+		"must be a URL like http://collector:4318, without a user and a query")
 	f.refuse(c.OTLPHeaders != "" && f.named("otlp-headers") == "--otlp-headers", "otlp-headers",
 		"must not be a flag, which every user of this machine can read; use POSTRIDER_OTLP_HEADERS or the file")
 	_, err := c.headers()

@@ -84,7 +84,8 @@ func TestANodeThatCannotLoadItsCircuitsTakesNoneForClosed(t *testing.T) {
 		l.set(func(c *connection) { c.fails["circuits"] = false })
 		time.Sleep(time.Minute)
 		if n := len(r.requests()); n != 0 || l.count("circuits") < 3 {
-			t.Errorf("%d requests to an endpoint whose circuit is open, after %d tries to load circuits; want none after 3 or more", n, l.count("circuits"))
+			t.Errorf("%d requests to an endpoint whose circuit is open, after %d tries to load circuits; want none after 3 or more", n,
+				l.count("circuits"))
 		}
 		time.Sleep(time.Hour)
 		if n := len(r.requests()); n != 1 {

@@ -564,7 +564,11 @@ func TestACommitThatFailsOrPanicsReturnsItsLeases(t *testing.T) {
 		r := newHarness(t)
 		id := r.endpoint(func(p *postrider.Policy) { p.Concurrency = 1 })
 		stop := r.run(dispatch.Options{})
-		ask := []schedule.Admission{{Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}, {Endpoint: id, Lane: postrider.LaneFirst}}
+		ask := []schedule.Admission{
+			{Endpoint: id, Lane: postrider.LaneFirst},
+			{Endpoint: id, Lane: postrider.LaneFirst},
+			{Endpoint: id, Lane: postrider.LaneFirst},
+		}
 		admit := func(end func() error) (leased int) {
 			defer func() { _ = recover() }()
 			err := r.d.Admit(ask, func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {

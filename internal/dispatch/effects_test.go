@@ -65,7 +65,8 @@ func TestPromise7AResponseWaitsForTheNodeThatServesTheEndpoint(t *testing.T) {
 		b.set(func(c *connection) { c.deaf = true }) // its wake-ups are lost
 		for _, w := range []postrider.Withdrawal{{}, {Endpoint: there}} {
 			got, took := r.await(a, w)
-			if want := []string{"host"}; !slices.Equal(got.Nodes, want) || took != 2*time.Second || time.Until(got.Until).Round(time.Second) != 5*time.Second {
+			if want := []string{"host"}; !slices.Equal(got.Nodes, want) || took != 2*time.Second ||
+				time.Until(got.Until).Round(time.Second) != 5*time.Second {
 				t.Errorf("Await %+v = %+v after %v, want one node after 2 s, for 5 s", w, got, took)
 			}
 		}

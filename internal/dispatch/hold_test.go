@@ -28,12 +28,13 @@ func TestNothingIsSentWhileTheStoreIsHeld(t *testing.T) {
 		r.held.Store(true)
 		time.Sleep(4*time.Second + time.Second) // time for the first attempt to end
 		made = append(made, r.publish(id, 1, true)...)
-		err := r.d.Admit([]schedule.Admission{{Endpoint: id, Lane: postrider.LaneFirst}}, func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
-			if g.Token != 0 {
-				t.Error("a delivery was admitted while the store is held")
-			}
-			return schedule.DeliveriesCommitted{}, nil
-		})
+		err := r.d.Admit([]schedule.Admission{{Endpoint: id, Lane: postrider.LaneFirst}},
+			func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
+				if g.Token != 0 {
+					t.Error("a delivery was admitted while the store is held")
+				}
+				return schedule.DeliveriesCommitted{}, nil
+			})
 		if err != nil {
 			t.Error(err)
 		}

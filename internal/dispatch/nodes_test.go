@@ -379,7 +379,8 @@ func TestPromise8ADeadNodeIsReplacedWithinTenSeconds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !again[s.ID] || len(page.Items) == 0 || page.Items[len(page.Items)-1].Outcome != postrider.OutcomeLost && page.Items[0].Outcome != postrider.OutcomeLost {
+			if !again[s.ID] || len(page.Items) == 0 || page.Items[len(page.Items)-1].Outcome != postrider.OutcomeLost &&
+				page.Items[0].Outcome != postrider.OutcomeLost {
 				t.Errorf("delivery %s: attempted again %t, recorded %v; want a lost attempt and another", s.ID, again[s.ID], page.Items)
 			}
 		}
@@ -535,7 +536,10 @@ func TestCallsThatFailAreNotRepeatedInATightLoop(t *testing.T) {
 		change func(*connection)
 		most   map[string]int // greatest number of calls in a minute
 	}{
-		"the store is away":    {func(c *connection) { c.away = true; c.cut() }, map[string]int{"beat": 70, "due": 80, "claim": 20, "hold": 70, "settle": 20, "wake": 70}},
+		"the store is away": {
+			func(c *connection) { c.away = true; c.cut() },
+			map[string]int{"beat": 70, "due": 80, "claim": 20, "hold": 70, "settle": 20, "wake": 70},
+		},
 		"wake-ups break":       {func(c *connection) { c.fails["hold"] = true; c.cut() }, map[string]int{"beat": 70, "hold": 70, "due": 70}},
 		"a node stays dead":    {func(c *connection) { c.fails["reclaim"] = true }, map[string]int{"beat": 70, "reclaim": 70, "wake": 140}},
 		"circuits do not load": {func(c *connection) { c.fails["circuits"] = true }, map[string]int{"beat": 70, "circuits": 70}},

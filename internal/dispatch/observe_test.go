@@ -112,7 +112,11 @@ func TestAnAttemptThatAnotherFollowsIsReported(t *testing.T) {
 		}})
 		id := h.endpoint(nil)
 		h.commit(id, 1, "")
-		got, err := h.store.Claim(t.Context(), store.Claim{Token: 9, Wants: []store.Want{{Endpoint: id, Lane: postrider.LaneFirst, N: 1, Lease: time.Hour}}})
+		got,
+			err := h.store.Claim(t.Context(), store.Claim{
+			Token: 9,
+			Wants: []store.Want{{Endpoint: id, Lane: postrider.LaneFirst, N: 1, Lease: time.Hour}},
+		})
 		if err != nil || len(got.Items) != 1 {
 			t.Fatalf("claimed %+v, %v", got, err)
 		}
@@ -127,7 +131,8 @@ func TestAnAttemptThatAnotherFollowsIsReported(t *testing.T) {
 			t.Errorf("without the lease: %v", err)
 		}
 		end(t, n)
-		if len(heard) != 1 || heard[0].Transition.To != postrider.Pending || heard[0].Stale || !strings.Contains(log.String(), "error=token_refused") {
+		if len(heard) != 1 || heard[0].Transition.To != postrider.Pending || heard[0].Stale ||
+			!strings.Contains(log.String(), "error=token_refused") {
 			t.Errorf("heard %+v, log %s", heard, log.String())
 		}
 	})
@@ -141,7 +146,10 @@ func TestLostAttemptsAreReported(t *testing.T) {
 		var lost atomic.Int64
 		var log bytes.Buffer
 		h := newHarness(t)
-		n := h.node(1, dispatch.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Hooks: observe.Hooks{AttemptsLost: func(n int) { lost.Add(int64(n)) }}})
+		n := h.node(1, dispatch.Options{
+			Log:   slog.New(slog.NewTextHandler(&log, nil)),
+			Hooks: observe.Hooks{AttemptsLost: func(n int) { lost.Add(int64(n)) }},
+		})
 		lease := func(id postrider.EndpointID, deliveries int, token postrider.Token, span time.Duration) {
 			h.commit(id, deliveries, "")
 			if _, err := h.store.Claim(t.Context(), store.Claim{Token: token, Wants: []store.Want{
@@ -157,7 +165,11 @@ func TestLostAttemptsAreReported(t *testing.T) {
 			t.Errorf("%d lost attempts were reported after a lease ended, want 1", got)
 		}
 
-		if _, err := h.store.Heartbeat(t.Context(), store.Heartbeat{Incarnation: 3, Instance: [16]byte{3}, Host: "hooks-3", TTL: 5 * time.Second}); err != nil {
+		if _,
+			err := h.store.Heartbeat(t.Context(), store.Heartbeat{
+			Incarnation: 3, Instance: [16]byte{3}, Host: "hooks-3",
+			TTL: 5 * time.Second,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		lease(h.endpoint(nil), 3, 3<<32|1, time.Hour)

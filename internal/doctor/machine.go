@@ -87,7 +87,8 @@ func (s Space) percent() int {
 
 // Check judges the disk of a store.
 func (s Space) Check(name Name, where string) Check {
-	found := fmt.Sprintf("%d %% of the disk of %s is in use, %s are free", s.percent(), where, size(int64(s.Free))) //nolint:gosec // no disk is that large
+	free := size(int64(s.Free)) //nolint:gosec // no disk is that large
+	found := fmt.Sprintf("%d %% of the disk of %s is in use, %s are free", s.percent(), where, free)
 	switch {
 	case s.percent() > fullerDisk:
 		return Failure(name, "%s", found).Change("free space or give the store a larger disk now: nothing can be accepted when it is full")
@@ -132,8 +133,10 @@ func OpenFileLimit() (uint64, error) {
 func CheckOpenFiles(limit uint64, concurrency int) Check {
 	least := uint64(concurrency + sparedFiles)                    //nolint:gosec // neither is negative
 	need := uint64(5*concurrency + sparedFiles + idleConnections) //nolint:gosec // likewise
-	found := fmt.Sprintf("a process started here may open %d files; %d attempts in flight, most of them to endpoints that hang, need up to %d", limit, 5*concurrency, need)
-	remedy := fmt.Sprintf("raise the limit: ulimit -n %d, LimitNOFILE=%d in systemd, or nofile of the container; or lower --concurrency", 2*need, 2*need)
+	found := fmt.Sprintf("a process started here may open %d files; %d attempts in flight, most of them to endpoints that hang, need up to %d",
+		limit, 5*concurrency, need)
+	remedy := fmt.Sprintf("raise the limit: ulimit -n %d, LimitNOFILE=%d in systemd, or nofile of the container; or lower --concurrency",
+		2*need, 2*need)
 	switch {
 	case limit < least:
 		return Failure(OpenFiles, "%s", found).Change("%s", remedy)

@@ -57,12 +57,20 @@ func TestTheMemoryLimitIsTheLeastOfTheControlGroups(t *testing.T) {
 		"version 2, one above": {fstest.MapFS{
 			"proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("1000\n"), "sys/fs/cgroup/a/memory.max": file("900\n"),
 		}, 900, "this control group (container)"},
-		"version 2 in a container": {fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("800\n")}, 800, "this control group (container)"},
+		"version 2 in a container": {
+			fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("800\n")},
+			800,
+			"this control group (container)",
+		},
 		"version 1": {fstest.MapFS{
 			"proc/self/cgroup": file("5:cpu,cpuacct:/a\n4:memory:/a\n0::/other\n"),
-			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("700\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n"),
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("700\n"),
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   file("9223372036854771712\n"),
 		}, 700, "this control group (container)"},
-		"no limit":  {fstest.MapFS{"proc/self/cgroup": file("0::/a\n"), "sys/fs/cgroup/a/memory.max": file("max\n"), "proc/meminfo": file("Swap: 1\nMemTotal:     4 kB\n")}, 4096, "this machine"},
+		"no limit": {fstest.MapFS{
+			"proc/self/cgroup": file("0::/a\n"), "sys/fs/cgroup/a/memory.max": file("max\n"),
+			"proc/meminfo": file("Swap: 1\nMemTotal:     4 kB\n"),
+		}, 4096, "this machine"},
 		"not Linux": {fstest.MapFS{}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,10 +112,13 @@ func TestListeners(t *testing.T) {
 		listener doctor.Listener
 		want     judged
 	}{
-		"free":              {doctor.Listener{Address: "127.0.0.1:8080"}, judged{doctor.OK, "free", ""}},
-		"ours":              {doctor.Listener{Busy: true, Ours: true}, judged{doctor.OK, "by a Postrider server", ""}},
-		"another's":         {doctor.Listener{Busy: true, Setting: "listen"}, judged{doctor.Fail, "another program", "--listen"}},
-		"not ours to use":   {doctor.Listener{Err: errors.New("denied"), Setting: "listen"}, judged{doctor.Fail, "denied", "CAP_NET_BIND_SERVICE"}},
+		"free":      {doctor.Listener{Address: "127.0.0.1:8080"}, judged{doctor.OK, "free", ""}},
+		"ours":      {doctor.Listener{Busy: true, Ours: true}, judged{doctor.OK, "by a Postrider server", ""}},
+		"another's": {doctor.Listener{Busy: true, Setting: "listen"}, judged{doctor.Fail, "another program", "--listen"}},
+		"not ours to use": {
+			doctor.Listener{Err: errors.New("denied"), Setting: "listen"},
+			judged{doctor.Fail, "denied", "CAP_NET_BIND_SERVICE"},
+		},
 		"open to operators": {doctor.Listener{Name: doctor.ListenOps, Address: ":9090"}, judged{doctor.OK, "no login", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +152,17 @@ func TestEgressRules(t *testing.T) {
 		rules doctor.Egress
 		want  judged
 	}{
-		"the default":  {doctor.Egress{Ports: []uint16{80, 443}, Exposed: true}, judged{doctor.OK, "requests go to https URLs at public addresses, on the ports 80, 443", ""}},
-		"more":         {doctor.Egress{HTTP: true, Allow: prefixes("10.0.0.0/8", "fd00::/8"), Exposed: true, Proxy: "http://p:xxxxx@proxy:1"}, judged{doctor.OK, "http and https URLs at public addresses and 10.0.0.0/8, fd00::/8, on every port, through the proxy http://p:xxxxx@proxy:1", ""}},
+		"the default": {
+			doctor.Egress{Ports: []uint16{80, 443}, Exposed: true},
+			judged{doctor.OK, "requests go to https URLs at public addresses, on the ports 80, 443", ""},
+		},
+		"more": {
+			doctor.Egress{HTTP: true, Allow: prefixes("10.0.0.0/8", "fd00::/8"), Exposed: true, Proxy: "http://p:xxxxx@proxy:1"},
+			judged{
+				doctor.OK,
+				"http and https URLs at public addresses and 10.0.0.0/8, fd00::/8, on every port, through the proxy http://p:xxxxx@proxy:1", "",
+			},
+		},
 		"a laptop":     {doctor.Egress{Dev: true, Allow: prefixes("127.0.0.0/8")}, judged{doctor.OK, "because of --dev", ""}},
 		"--dev":        {doctor.Egress{Dev: true, Exposed: true}, judged{doctor.Warn, "with --dev", "remove --dev"}},
 		"loopback":     {doctor.Egress{Allow: prefixes("127.0.0.0/8"), Exposed: true}, judged{doctor.Warn, "this machine", "single"}},
@@ -185,8 +205,14 @@ func TestResolvers(t *testing.T) {
 		want judged
 	}{
 		"it answers": {nil, judged{doctor.OK, "example.com has 2 addresses", ""}},
-		"an unknown": {&net.DNSError{Err: "no such host", Name: "example.com", IsNotFound: true}, judged{doctor.Warn, "does not know example.com", "--resolve"}},
-		"no answer":  {&net.DNSError{Err: "i/o timeout", Name: "example.com", IsTimeout: true}, judged{doctor.Fail, "i/o timeout", "/etc/resolv.conf"}},
+		"an unknown": {
+			&net.DNSError{Err: "no such host", Name: "example.com", IsNotFound: true},
+			judged{doctor.Warn, "does not know example.com", "--resolve"},
+		},
+		"no answer": {
+			&net.DNSError{Err: "i/o timeout", Name: "example.com", IsTimeout: true},
+			judged{doctor.Fail, "i/o timeout", "/etc/resolv.conf"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -173,8 +173,9 @@ func (p Postgres) durability() []Check {
 	case last.Status == OK && standbys != "":
 		last.Found += "; synchronous standbys: " + standbys
 	case last.Status == OK && p.Standbys > 0:
-		*last = Warning(SynchronousCommit, "%s, but no standby is synchronous, and %d follow: a failover to one loses what was acknowledged last, "+
-			"and events of an ordering key get sequences that receivers have seen", last.Found, p.Standbys).
+		*last = Warning(SynchronousCommit,
+			"%s, but no standby is synchronous, and %d follow: a failover to one loses what was acknowledged last, "+
+				"and events of an ordering key get sequences that receivers have seen", last.Found, p.Standbys).
 			Change("%s", p.remedy("synchronous_standby_names", "NAMES OF THE STANDBYS"))
 	}
 	return checks
@@ -228,12 +229,14 @@ func (p Postgres) connections() Check {
 		{c.DatabaseLimit, "database " + p.Database, "alter database " + quoted(p.Database)},
 	} {
 		if limit.n >= 0 && limit.n < need {
-			return Failure(ConnectionLimit, "the %s is limited to %d connections; %s, and twice that during an upgrade", limit.of, limit.n, c.wanted()).
+			return Failure(ConnectionLimit, "the %s is limited to %d connections; %s, and twice that during an upgrade", limit.of, limit.n,
+				c.wanted()).
 				Change("%s connection limit %d;", limit.sql, 2*need)
 		}
 	}
 	free := c.Max - c.Reserved - c.Others
-	found := fmt.Sprintf("max_connections is %d: %d are reserved, other programs have %d, %d are left; %s", c.Max, c.Reserved, c.Others, max(0, free), c.wanted())
+	found := fmt.Sprintf("max_connections is %d: %d are reserved, other programs have %d, %d are left; %s", c.Max, c.Reserved, c.Others,
+		max(0, free), c.wanted())
 	if free < need {
 		return Failure(ConnectionLimit, "%s", found).Change("%s", p.remedy("max_connections", fmt.Sprint(roundUp(c.Max-free+need, 50))))
 	}
@@ -256,13 +259,16 @@ func (p Pooler) check() Check {
 		return Failure(PoolerMode, "a pooler refuses the settings of Postrider's sessions: %s", p.Refused).
 			Change("connect servers to PostgreSQL directly: a pooler that ignores these settings (ignore_startup_parameters) makes slow plans")
 	case p.Shared:
-		return Failure(PoolerMode, "a pooler in transaction mode: one session got several backends, so settings, prepared statements, locks and LISTEN are lost").
+		return Failure(PoolerMode,
+			"a pooler in transaction mode: one session got several backends, so settings, prepared statements, locks and LISTEN are lost").
 			Change("%s", direct)
 	case len(p.Ignored) > 0:
-		return Failure(PoolerMode, "a pooler ignores settings of Postrider's sessions: %s; without them plans read whole tables", some(p.Ignored)).
+		return Failure(PoolerMode, "a pooler ignores settings of Postrider's sessions: %s; without them plans read whole tables",
+			some(p.Ignored)).
 			Change("connect servers to PostgreSQL directly")
 	case p.Pooled:
-		return Warning(PoolerMode, "a pooler that keeps one backend for a session: servers see the death of another only after 5 to 10 s, by its heartbeats").
+		return Warning(PoolerMode,
+			"a pooler that keeps one backend for a session: servers see the death of another only after 5 to 10 s, by its heartbeats").
 			Change("connect servers to PostgreSQL directly")
 	}
 	return Okay(PoolerMode, "none: the connection is direct, and its settings, locks and statements are kept")
@@ -358,5 +364,6 @@ func CheckClock(offset, bound time.Duration) Check {
 // Unseen is the check for a database whose disk cannot be seen from this machine. bytes is the size
 // of the database.
 func Unseen(bytes int64) Check {
-	return Okay(DatabaseDisk, "the database has %s; its disk cannot be seen from here, so watch it there: 80 %% in use is the time to act", size(bytes))
+	return Okay(DatabaseDisk, "the database has %s; its disk cannot be seen from here, so watch it there: 80 %% in use is the time to act",
+		size(bytes))
 }

@@ -129,7 +129,8 @@ func (s SQLite) inUse() Check {
 	case s.InUse:
 		return Okay(InUse, "a server runs on %s; what follows was read beside it", s.Folder)
 	case s.Unclean:
-		return Okay(InUse, "no server runs; the last one did not close the store, so the next start checks the whole file, about a second for each GB")
+		return Okay(InUse,
+			"no server runs; the last one did not close the store, so the next start checks the whole file, about a second for each GB")
 	}
 	return Okay(InUse, "no server runs on %s", s.Folder)
 }
@@ -138,7 +139,8 @@ func (s SQLite) inUse() Check {
 // event.
 func (s SQLite) clock() Check {
 	if s.Ahead > ClockWarned {
-		return Warning(SQLiteClock, "the newest event was accepted %s in the future: this machine's clock is behind, or was ahead", shown(s.Ahead)).
+		return Warning(SQLiteClock, "the newest event was accepted %s in the future: this machine's clock is behind, or was ahead",
+			shown(s.Ahead)).
 			Change("set the clock by NTP, for example with chrony or systemd-timesyncd, before the server starts")
 	}
 	return Okay(SQLiteClock, "the store has the clock of this machine, and no event of the future")
@@ -167,7 +169,8 @@ func (s SQLite) integrity() Check {
 		return Failure(Integrity, "the database is damaged: %s", s.Damage).
 			Change("stop the server, keep a copy of %s, and restore the last backup", s.Folder)
 	case !s.Checked:
-		return Okay(Integrity, "no damage found in %s; the check of %s did not end and was stopped, so allow more with --timeout", took, size(s.Bytes))
+		return Okay(Integrity, "no damage found in %s; the check of %s did not end and was stopped, so allow more with --timeout", took,
+			size(s.Bytes))
 	}
 	return Okay(Integrity, "no damage in %s, checked in %s", size(s.Bytes), took)
 }

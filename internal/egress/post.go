@@ -21,7 +21,8 @@ func (e *Egress) Post(ctx context.Context, raw string, body []byte) (status int,
 	}
 	var x Exchange
 	defer x.Reset()
-	request := fmt.Appendf(x.Request.Buffer(), "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Postrider\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+	request := fmt.Appendf(x.Request.Buffer(),
+		"POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Postrider\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
 		u.RequestURI(), u.Host, len(body))
 	x.Request.Set(append(request, body...), 0)
 	response, err := e.RoundTrip(ctx, ServerOf(u, nil), &x)

@@ -27,7 +27,8 @@ func TestWithoutDescriptors(t *testing.T) {
 		}
 		return
 	}
-	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}})
+	e := open(t,
+		egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}})
 	post := func(url string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -40,7 +40,8 @@ func TestWhatThisMachineLacksIsNotTheServersFault(t *testing.T) {
 		syscall.ECONNREFUSED: postrider.FailureRefused, syscall.ENETUNREACH: postrider.FailureNoRoute,
 	} {
 		err := fmt.Errorf("dial: %w", &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", code)})
-		if got := egress.FailureOf(err, false); got != want || got.IsServers() != (want != postrider.FailureRefused && want != postrider.FailureNoRoute) {
+		if got := egress.FailureOf(err, false); got != want ||
+			got.IsServers() != (want != postrider.FailureRefused && want != postrider.FailureNoRoute) {
 			t.Errorf("%v: %s, want %s", code, got, want)
 		}
 		if got := egress.FailureOf(err, true); got.IsServers() {

@@ -52,20 +52,42 @@ func TestCheckURLSaysWhy(t *testing.T) {
 		{"a password", "https://u:canary@example.com/", "url must not have a user, a password or an escaped host", egress.Options{}},
 		{"a fragment", "https://example.com/#canary", "url must not have a fragment", egress.Options{}},
 		{"a port", "https://example.com:22/", "url must have a port that this deployment allows (--egress-ports)", egress.Options{}},
-		{"an own list of ports", "https://example.com/", "url must have a port that this deployment allows (--egress-ports)", egress.Options{Reach: egress.Reach{Ports: []uint16{8443}}}},
+		{
+			"an own list of ports", "https://example.com/", "url must have a port that this deployment allows (--egress-ports)",
+			egress.Options{Reach: egress.Reach{Ports: []uint16{8443}}},
+		},
 		{"port 0", "https://example.com:0/", "url must have a port from 1 to 65535", egress.Options{Reach: egress.Reach{AnyPort: true}}},
 		{"a private address", "https://10.0.0.1/", "url must have a public host (--egress-allow)", egress.Options{}},
 		{"an address of credentials", "https://169.254.169.254/", "url must not have this address: it is always forbidden", egress.Options{}},
-		{"an address of credentials that is allowed", "https://[::ffff:169.254.169.254]/", "url must not have this address: it is always forbidden", egress.Options{Reach: egress.Reach{Allow: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")}}}},
+		{
+			"an address of credentials that is allowed", "https://[::ffff:169.254.169.254]/",
+			"url must not have this address: it is always forbidden",
+			egress.Options{Reach: egress.Reach{Allow: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")}}},
+		},
 		{"no address at all", "https://0.0.0.0/", "url must not have this address: it is always forbidden", egress.Options{}},
-		{"no address at all, allowed", "https://0.0.0.0/", "url must not have this address: it is always forbidden", egress.Options{Reach: egress.Reach{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}}},
-		{"no address of version 6, allowed", "https://[::]/", "url must not have this address: it is always forbidden", egress.Options{Reach: egress.Reach{Allow: []netip.Prefix{netip.MustParsePrefix("::/0")}}}},
+		{
+			"no address at all, allowed", "https://0.0.0.0/", "url must not have this address: it is always forbidden",
+			egress.Options{Reach: egress.Reach{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}},
+		},
+		{
+			"no address of version 6, allowed", "https://[::]/", "url must not have this address: it is always forbidden",
+			egress.Options{Reach: egress.Reach{Allow: []netip.Prefix{netip.MustParsePrefix("::/0")}}},
+		},
 		{"no port at all", "https://example.com:65536/", "url must have a port from 1 to 65535", egress.Options{}},
 		{"a single label", "https://canary/", "url must have a public host (--egress-allow)", egress.Options{}},
 		{"too long", "https://example.com/" + strings.Repeat("x", 2048), "url must have at most 2048 characters", egress.Options{}},
-		{"a long label", "https://" + strings.Repeat("x", 64) + ".com/", "url must have a valid domain name or IP address as its host", egress.Options{}},
-		{"a long host", "https://" + strings.Repeat("x.", 126) + "com/", "url must have a valid domain name or IP address as its host", egress.Options{}},
-		{"an own address", "https://93.184.216.34/", "url must have a public host (--egress-allow)", egress.Options{Reach: egress.Reach{Deny: []netip.Prefix{netip.MustParsePrefix("93.184.216.34/32")}}}},
+		{
+			"a long label", "https://" + strings.Repeat("x", 64) + ".com/", "url must have a valid domain name or IP address as its host",
+			egress.Options{},
+		},
+		{
+			"a long host", "https://" + strings.Repeat("x.", 126) + "com/", "url must have a valid domain name or IP address as its host",
+			egress.Options{},
+		},
+		{
+			"an own address", "https://93.184.216.34/", "url must have a public host (--egress-allow)",
+			egress.Options{Reach: egress.Reach{Deny: []netip.Prefix{netip.MustParsePrefix("93.184.216.34/32")}}},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +101,11 @@ func TestCheckURLSaysWhy(t *testing.T) {
 
 func TestAllowWidens(t *testing.T) {
 	t.Parallel()
-	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}})
+	e := open(t,
+		egress.Options{Reach: egress.Reach{
+			AllowHTTP: true,
+			Allow:     []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+		}})
 	for raw, allowed := range map[string]bool{
 		"http://10.1.2.3/":         true,
 		"http://[::ffff:10.1.2.3]": true,

@@ -60,7 +60,10 @@ func newWorld(t *testing.T) *world {
 	}})
 	w.ok(err)
 	for n := range 3 {
-		event := postrider.Event{ID: store.NewID[postrider.EventID](w.ids), Account: account, Type: "order.made", Data: []byte(`{"name":"Eve"}`), CreatedAt: time.Now()}
+		event := postrider.Event{
+			ID: store.NewID[postrider.EventID](w.ids), Account: account, Type: "order.made", Data: []byte(`{"name":"Eve"}`),
+			CreatedAt: time.Now(),
+		}
 		_, err := w.Publish(t.Context(), store.Publish{Version: 1, Batches: []store.Batch{{{Event: event, Deliveries: []store.NewDelivery{{
 			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, Expiry: 30 * 24 * time.Hour,
 		}}}}}})
@@ -81,7 +84,9 @@ func (w *world) deliver() {
 
 func (w *world) claim() postrider.Claimed {
 	w.Helper()
-	claims, err := w.Claim(w.Context(), store.Claim{Token: 1, Wants: []store.Want{{Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, N: 1, Lease: time.Minute}}})
+	claims,
+		err := w.Claim(w.Context(),
+		store.Claim{Token: 1, Wants: []store.Want{{Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, N: 1, Lease: time.Minute}}})
 	w.ok(err)
 	return claims.Items[0]
 }
@@ -89,7 +94,10 @@ func (w *world) claim() postrider.Claimed {
 func (w *world) settle(c postrider.Claimed) {
 	w.Helper()
 	_, err := w.Settle(w.Context(), []store.Settlement{{
-		Claimed: c, Attempt: postrider.Attempt{Delivery: c.ID, Number: c.Attempt, Event: c.Event.ID, Outcome: postrider.OutcomeAccepted, StatusCode: 200, ResponseBody: []byte("Eve, thank you")},
+		Claimed: c, Attempt: postrider.Attempt{
+			Delivery: c.ID, Number: c.Attempt, Event: c.Event.ID, Outcome: postrider.OutcomeAccepted,
+			StatusCode: 200, ResponseBody: []byte("Eve, thank you"),
+		},
 		Transition: postrider.Transition{To: postrider.Delivered},
 	}})
 	w.ok(err)
@@ -177,7 +185,8 @@ func TestWhatIsExpungedIsGone(t *testing.T) {
 				audit, err := w.AuditEntries(t.Context(), store.AuditQuery{Action: "expunged"})
 				w.ok(err)
 				kind, id := expunge.Object(e)
-				if len(audit.Items) != 1 || audit.Items[0].Object != kind || audit.Items[0].ObjectID != id || audit.Items[0].Name != "Olga" || len(audit.Items[0].Details["sha256"]) != 64 {
+				if len(audit.Items) != 1 || audit.Items[0].Object != kind || audit.Items[0].ObjectID != id || audit.Items[0].Name != "Olga" ||
+					len(audit.Items[0].Details["sha256"]) != 64 {
 					t.Errorf("the proof is %+v", audit.Items)
 				}
 				if text := w.log.String(); strings.Contains(text, "Eve") || !strings.Contains(text, "expunged") {

@@ -45,11 +45,27 @@ func TestWhoMayLogIn(t *testing.T) {
 		{"a claim of another type", "groups", `{"groups": {"a": true}}`, nil, nil},
 		{"a list of other types", "groups", `{"groups": [1, null, ["a"]]}`, nil, nil},
 		{"a role in another case", "groups", `{"groups": ["A"]}`, nil, nil},
-		{"of the domain", "groups", `{"groups": ["v"], "email": "ann@ACME.example", "email_verified": true}`, []string{"b.example", "acme.example"}, viewer},
+		{
+			"of the domain", "groups", `{"groups": ["v"], "email": "ann@ACME.example", "email_verified": true}`,
+			[]string{"b.example", "acme.example"},
+			viewer,
+		},
 		{"of another domain", "groups", `{"groups": ["a"], "email": "ann@evil.example", "email_verified": true}`, []string{"acme.example"}, nil},
-		{"of a domain that ends alike", "groups", `{"groups": ["a"], "email": "ann@evilacme.example", "email_verified": true}`, []string{"acme.example"}, nil},
-		{"of the domain in the local part", "groups", `{"groups": ["a"], "email": "ann@acme.example@evil.example", "email_verified": true}`, []string{"acme.example"}, nil},
-		{"of two domains", "groups", `{"groups": ["a"], "email": "ann@evil.example@acme.example", "email_verified": true}`, []string{"acme.example"}, nil},
+		{
+			"of a domain that ends alike", "groups", `{"groups": ["a"], "email": "ann@evilacme.example", "email_verified": true}`,
+			[]string{"acme.example"},
+			nil,
+		},
+		{
+			"of the domain in the local part", "groups", `{"groups": ["a"], "email": "ann@acme.example@evil.example", "email_verified": true}`,
+			[]string{"acme.example"},
+			nil,
+		},
+		{
+			"of two domains", "groups", `{"groups": ["a"], "email": "ann@evil.example@acme.example", "email_verified": true}`,
+			[]string{"acme.example"},
+			nil,
+		},
 		{"not verified", "groups", `{"groups": ["a"], "email": "ann@acme.example", "email_verified": false}`, []string{"acme.example"}, nil},
 		{"nothing said of verified", "groups", `{"groups": ["a"], "email": "ann@acme.example"}`, []string{"acme.example"}, nil},
 		{"without an address", "groups", `{"groups": ["a"], "email_verified": true}`, []string{"acme.example"}, nil},
@@ -58,7 +74,10 @@ func TestWhoMayLogIn(t *testing.T) {
 		if err := json.Unmarshal([]byte(tt.claims), &claims); err != nil {
 			t.Fatal(err)
 		}
-		p := &Provider{opts: Options{RoleClaim: tt.claim, Viewers: []string{"v"}, Supporters: []string{"s"}, Admins: []string{"a"}, Domains: tt.domains}}
+		p := &Provider{opts: Options{
+			RoleClaim: tt.claim, Viewers: []string{"v"}, Supporters: []string{"s"}, Admins: []string{"a"},
+			Domains: tt.domains,
+		}}
 		got, err := p.person(&oidc.IDToken{Issuer: "https://login.example", Subject: "ann"}, claims)
 		if !slices.Equal(got.Scopes, tt.want) || (err == nil) != (tt.want != nil) || err != nil && !errors.Is(err, postrider.ErrNotFound) {
 			t.Errorf("%s: %v, %v, want %v", tt.name, got.Scopes, err, tt.want)
@@ -78,7 +97,8 @@ func TestIDTokensOfOthersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := New(Options{ClientID: "postrider", Audiences: []string{"project"}})
-	verifier := oidc.NewVerifier("https://login.example", &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{key.Public()}}, &oidc.Config{ClientID: "postrider"})
+	verifier := oidc.NewVerifier("https://login.example", &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{key.Public()}},
+		&oidc.Config{ClientID: "postrider"})
 	for claims, good := range map[string]bool{
 		`"sub": "ann", "aud": "postrider"`:                                true,
 		`"sub": "ann", "aud": ["postrider"], "azp": "postrider"`:          true,

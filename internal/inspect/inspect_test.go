@@ -141,7 +141,8 @@ func TestARequestIsKeptAndVerifies(t *testing.T) {
 				t.Errorf("attempt %+v", a)
 			}
 			all := w.kept(t, to.Endpoint.ID)
-			if len(all) != 1 || all[0].Delivery != a.Delivery || all[0].Event != a.Event || all[0].Attempt != 2 || all[0].EventType != "order.created" {
+			if len(all) != 1 || all[0].Delivery != a.Delivery || all[0].Event != a.Event || all[0].Attempt != 2 ||
+				all[0].EventType != "order.created" {
 				t.Fatalf("kept %+v", all)
 			}
 			if !strings.Contains(string(all[0].Body), `"data":{"order":42}`) || all[0].BodyBytes != len(all[0].Body) {
@@ -177,7 +178,8 @@ func TestSignaturesAreShownAndCredentialsAreNot(t *testing.T) {
 	for _, f := range w.kept(t, to.Endpoint.ID)[0].Header {
 		fields[f.Name] = f.Value
 	}
-	if !strings.HasPrefix(fields["Webhook-Signature"], "v1,") || fields["Authorization"] != postrider.Masked || fields["Host"] != "inspector.invalid" {
+	if !strings.HasPrefix(fields["Webhook-Signature"], "v1,") || fields["Authorization"] != postrider.Masked ||
+		fields["Host"] != "inspector.invalid" {
 		t.Errorf("header %v", fields)
 	}
 }

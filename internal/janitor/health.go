@@ -135,7 +135,9 @@ func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason s
 }
 
 // current returns the stored health and the status of the endpoint.
-func (j *Janitor) current(ctx context.Context, id postrider.EndpointID) (health postrider.EndpointHealth, status postrider.EndpointStatus, err error) {
+func (j *Janitor) current(ctx context.Context, id postrider.EndpointID) (health postrider.EndpointHealth, status postrider.EndpointStatus,
+	err error,
+) {
 	endpoints, err := j.store.Endpoints(ctx, store.EndpointQuery{ID: id})
 	if err != nil {
 		return health, "", fmt.Errorf("look up endpoint %s: %w", id, err)

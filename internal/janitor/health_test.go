@@ -118,7 +118,10 @@ func (w *harness) work(janitors int, d time.Duration, s store.Store) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), d)
 	defer cancel()
-	opts := janitor.Options{Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear, ChoreDone: w.done, HealthCounted: w.counted}}
+	opts := janitor.Options{
+		Chunk: 2, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Hooks: observe.Hooks{HealthChanged: w.hear, ChoreDone: w.done, HealthCounted: w.counted},
+	}
 	var all sync.WaitGroup
 	for range janitors {
 		all.Go(func() {
@@ -307,7 +310,10 @@ func TestDisableRecordsLogsAndCallsTheHookOnce(t *testing.T) {
 		e := w.endpoint()
 		w.deadLetters(e, 30)
 		w.work(1, time.Minute, w.Store) // which warns
-		j := janitor.New(of(w.Store), janitor.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Hooks: observe.Hooks{HealthChanged: w.hear}})
+		j := janitor.New(of(w.Store), janitor.Options{
+			Log:   slog.New(slog.NewTextHandler(&w.log, nil)),
+			Hooks: observe.Hooks{HealthChanged: w.hear},
+		})
 		for range 2 { // the second one finds it disabled
 			w.ok(j.Disable(t.Context(), e.ID, postrider.ReasonGone))
 		}

@@ -208,7 +208,10 @@ func TestEveryChoreIsDoneAtOnceAndEachMinute(t *testing.T) {
 		work(t, u, 150*time.Second)
 
 		each := []float64{0, 60, 120} // of the endpoints that are assessed, another chore counts the dead letters
-		want := map[string][]float64{"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": {0, 0, 60, 60, 120, 120}, "roll up": each, "forget rollups": each}
+		want := map[string][]float64{
+			"expire": each, "cancel": each, "forget": each, "partitions": each, "assess": {0, 0, 60, 60, 120, 120},
+			"roll up": each, "forget rollups": each,
+		}
 		maps.DeleteFunc(u.calls, func(chore string, _ []float64) bool { return want[chore] == nil })
 		if diff := cmp.Diff(want, u.calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)

@@ -92,7 +92,8 @@ func TestDoctorOnPostgreSQL(t *testing.T) {
 func TestDoctorWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	for dsn, found := range map[string]string{
-		"postgres://u:hush@127.0.0.1:1/db":                                   "the database cannot be reached: postgres://u:xxxxx@127.0.0.1:1/db: ",
+		"postgres://u:hush@127.0.0.1:1/db": "the database cannot be reached: postgres://u:xxxxx@127.0.0.1:1/db: ",
+
 		"postgres://u:hush@/db?host=/nowhere&password=hush":                  "postgres://u:xxxxx@/db?host=%2Fnowhere&password=xxxxx: ",
 		"postgres://u:hush@127.0.0.1:1/db?sslmode=nonsense&sslpassword=hush": "",
 	} {

@@ -153,7 +153,8 @@ func examineBucket(ctx context.Context, bucket archive.Bucket) (checks []doctor.
 		checks = one(doctor.Okay(doctor.ArchiveAccess, "objects of the bucket %s at %s can be written, read, listed and deleted",
 			bucket.Name, bucket.Endpoint))
 	} else {
-		checks = one(doctor.Failure(doctor.ArchiveAccess, "bucket %s at %s: %s", bucket.Name, bucket.Endpoint, err).Change("%s", bucketRemedy(archive.Code(err))))
+		checks = one(doctor.Failure(doctor.ArchiveAccess, "bucket %s at %s: %s", bucket.Name, bucket.Endpoint, err).Change("%s",
+			bucketRemedy(archive.Code(err))))
 	}
 	there, err := bucket.ServerTime(ctx)
 	if err != nil { // the check of the access says that the server cannot be reached

@@ -30,15 +30,29 @@ func TestDoctorGoesWithTheMailServer(t *testing.T) {
 		remedy string
 	}{
 		{"STARTTLS", &testkit.MailServer{}, "smtp", nil, doctor.Okay("", "accepts emails from hooks@acme.example"), ""},
-		{"TLS and LOGIN", &testkit.MailServer{Implicit: true, Mechanisms: []string{"LOGIN"}}, "smtps", nil, doctor.Okay("", "accepts emails from"), ""},
-		{"no STARTTLS", &testkit.MailServer{Insecure: true}, "smtp", nil, doctor.Warning("", ": encrypt: "), "smtps://"},
-		{"an authority that nobody trusts", &testkit.MailServer{}, "smtp", func(env map[string]string) { delete(env, "POSTRIDER_SMTP_CA_FILE") }, doctor.Warning("", ": encrypt: "), "--smtp-ca-file"},
-		{"another password", &testkit.MailServer{}, "smtp", func(env map[string]string) { env["POSTRIDER_SMTP_PASSWORD"] = "hush" }, doctor.Warning("", ": login: "), "POSTRIDER_SMTP_PASSWORD"},
 		{
-			"a sender that is refused", &testkit.MailServer{RefuseFrom: &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "not yours"}},
+			"TLS and LOGIN", &testkit.MailServer{Implicit: true, Mechanisms: []string{"LOGIN"}}, "smtps", nil,
+			doctor.Okay("", "accepts emails from"), "",
+		},
+		{"no STARTTLS", &testkit.MailServer{Insecure: true}, "smtp", nil, doctor.Warning("", ": encrypt: "), "smtps://"},
+		{
+			"an authority that nobody trusts", &testkit.MailServer{}, "smtp", func(env map[string]string) { delete(env, "POSTRIDER_SMTP_CA_FILE") },
+			doctor.Warning("", ": encrypt: "), "--smtp-ca-file",
+		},
+		{
+			"another password", &testkit.MailServer{}, "smtp", func(env map[string]string) { env["POSTRIDER_SMTP_PASSWORD"] = "hush" },
+			doctor.Warning("", ": login: "), "POSTRIDER_SMTP_PASSWORD",
+		},
+		{
+			"a sender that is refused",
+			&testkit.MailServer{RefuseFrom: &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "not yours"}},
 			"smtp", nil, doctor.Warning("", ": sender: 553 "), "--smtp-from",
 		},
-		{"nobody listens", &testkit.MailServer{}, "smtp", func(env map[string]string) { env["POSTRIDER_SMTP_URL"] = "smtp://postrider@127.0.0.1:1" }, doctor.Warning("", ": connect: "), "--smtp-url"},
+		{
+			"nobody listens", &testkit.MailServer{}, "smtp",
+			func(env map[string]string) { env["POSTRIDER_SMTP_URL"] = "smtp://postrider@127.0.0.1:1" }, doctor.Warning("", ": connect: "),
+			"--smtp-url",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -142,8 +156,14 @@ func TestDoctorUsesTheBucketOfTheArchive(t *testing.T) {
 	}{
 		{"it works", "archive", nil, nil, doctor.Okay("", "can be written, read, listed and deleted"), "", doctor.Okay("", "agree")},
 		{"no bucket", "nothing", nil, nil, doctor.Failure("", "NoSuchBucket"), "make the bucket", doctor.Okay("", "agree")},
-		{"it may not write", "archive", nil, deny(http.MethodPut), doctor.Failure("", "write postrider-doctor-"), "s3:PutObject", doctor.Okay("", "agree")},
-		{"it may not delete", "archive", nil, deny(http.MethodDelete), doctor.Failure("", "delete postrider-doctor-"), "s3:DeleteObject", doctor.Okay("", "agree")},
+		{
+			"it may not write", "archive", nil, deny(http.MethodPut), doctor.Failure("", "write postrider-doctor-"), "s3:PutObject",
+			doctor.Okay("", "agree"),
+		},
+		{
+			"it may not delete", "archive", nil, deny(http.MethodDelete), doctor.Failure("", "delete postrider-doctor-"), "s3:DeleteObject",
+			doctor.Okay("", "agree"),
+		},
 		{
 			"another time", "archive",
 			[]gofakes3.Option{gofakes3.WithTimeSource(gofakes3.FixedTimeSource(ahead))},
@@ -197,7 +217,8 @@ func TestDoctorTriesTheProxyAndTheListOfExpunges(t *testing.T) {
 		t.Error("doctor made the list")
 	}
 	proxy.Close()
-	checks = examined(t, map[string]string{"POSTRIDER_EGRESS_PROXY": address, "POSTRIDER_EXPUNGE_LIST": "/nonexistent/list"}, "--data-dir", t.TempDir())
+	checks = examined(t, map[string]string{"POSTRIDER_EGRESS_PROXY": address, "POSTRIDER_EXPUNGE_LIST": "/nonexistent/list"}, "--data-dir",
+		t.TempDir())
 	wantCheck(t, checks, doctor.EgressProxy, doctor.Failure("", "refused"))
 	wantCheck(t, checks, doctor.ExpungeList, doctor.Failure("", "/nonexistent"))
 }

@@ -94,7 +94,8 @@ func TestA410HasANoticeAndSoHasARecovery(t *testing.T) {
 		time.Sleep(postrider.HealthSpan)
 		w.run(1, time.Minute/2, w.Store, opts)
 
-		w.same("the notices of the one that is gone", w.notified(store.NoticeQuery{Object: gone.ID.String()}), []string{"0s endpoint.disabled gone"})
+		w.same("the notices of the one that is gone", w.notified(store.NoticeQuery{Object: gone.ID.String()}),
+			[]string{"0s endpoint.disabled gone"})
 		w.same("those of the other", w.notified(store.NoticeQuery{Object: dying.ID.String()}), []string{
 			"0s endpoint.disabling dead_letters", "24h0m0s endpoint.recovered ",
 		})
@@ -118,7 +119,8 @@ func TestACircuitThatStaysOpenHasOneNoticeForEachTime(t *testing.T) {
 		w.failing(w.endpoint()) // and its circuit is closed
 		w.run(2, 3*time.Hour, w, opts)
 		for _, e := range opened {
-			w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String(), Account: w.account}), []string{"1h0m0s endpoint.circuit_open failures_in_row"})
+			w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String(), Account: w.account}),
+				[]string{"1h0m0s endpoint.circuit_open failures_in_row"})
 		}
 		w.run(1, time.Hour, w, opts) // after a restart
 
@@ -130,7 +132,8 @@ func TestACircuitThatStaysOpenHasOneNoticeForEachTime(t *testing.T) {
 		_, err = w.PutCircuit(t.Context(), store.PutCircuit{Circuit: again})
 		w.ok(err)
 		w.run(1, 2*time.Hour, w, opts)
-		w.same("all notices", w.notified(store.NoticeQuery{}), append(slices.Repeat([]string{"1h0m0s endpoint.circuit_open failures_in_row"}, 5), "6h0m0s endpoint.circuit_open "))
+		w.same("all notices", w.notified(store.NoticeQuery{}),
+			append(slices.Repeat([]string{"1h0m0s endpoint.circuit_open failures_in_row"}, 5), "6h0m0s endpoint.circuit_open "))
 	})
 }
 
@@ -153,7 +156,8 @@ func TestManyDeadLettersHaveANoticeADay(t *testing.T) {
 		w.ok(err)
 		var got []string
 		for _, n := range page.Items {
-			got = append(got, fmt.Sprint(n.CreatedAt.Sub(w.start).Truncate(time.Minute), " ", n.Kind, " ", n.Object == e.ID.String(), " ", n.Details["count"], " of ", n.Details["limit"]))
+			got = append(got, fmt.Sprint(n.CreatedAt.Sub(w.start).Truncate(time.Minute), " ", n.Kind, " ", n.Object == e.ID.String(), " ",
+				n.Details["count"], " of ", n.Details["limit"]))
 		}
 		w.same("the notices", got, []string{
 			"0s endpoint.dead_letters true 30 of 30", "24h0m0s endpoint.dead_letters true 40 of 30",
@@ -176,7 +180,8 @@ func TestDeadLettersThatAreDiscardedAreToldOfBefore(t *testing.T) {
 		var got []string
 		for _, n := range page.Items {
 			got = append(got, fmt.Sprint(n.CreatedAt.Sub(w.start).Truncate(24*time.Hour), " ", n.Kind, " ", n.Object == e.ID.String()))
-			if discarded := w.start.Add(180 * aDay).UTC().Format(time.RFC3339); n.Kind == postrider.NoticeExpiring && n.Details["discarded_at"] != discarded {
+			if discarded := w.start.Add(180 * aDay).UTC().Format(time.RFC3339); n.Kind == postrider.NoticeExpiring &&
+				n.Details["discarded_at"] != discarded {
 				t.Errorf("they are discarded at %s, want %s", n.Details["discarded_at"], discarded)
 			}
 		}
@@ -219,7 +224,8 @@ func TestAChoreThatKeepsFailingHasANoticeADay(t *testing.T) {
 		if at := n.CreatedAt.Sub(w.start); at < time.Hour || at > time.Hour+2*time.Minute || page.Items[0].CreatedAt.Sub(n.CreatedAt) < aDay {
 			t.Errorf("the notices are %v and %v after the start, want after an hour and a day later", at, page.Items[0].CreatedAt.Sub(w.start))
 		}
-		if n.Object != "shrink the file" || !n.Account.IsZero() || n.Details["error"] != "the log of the server has the cause" || n.Details["failing_since"] == "" {
+		if n.Object != "shrink the file" || !n.Account.IsZero() || n.Details["error"] != "the log of the server has the cause" ||
+			n.Details["failing_since"] == "" {
 			t.Errorf("the notice is %+v", n)
 		}
 	})
@@ -341,13 +347,15 @@ func TestAStepOfTheTimeOfDayIsNoOutage(t *testing.T) {
 			w.run(1, 2*time.Hour, w, opts)
 			w.step(by)
 			w.run(1, 3*time.Hour, w, opts) // another janitor, which has told of nothing
-			w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String(), Account: w.account}), []string{"1h0m0s endpoint.circuit_open failures_in_row"})
+			w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String(), Account: w.account}),
+				[]string{"1h0m0s endpoint.circuit_open failures_in_row"})
 
 			late := w.endpoint()
 			since := w.Clock().Now()
 			w.openSince(late, since)
 			w.run(1, 59*time.Minute, w, opts)
-			w.same("notices of a circuit that has not failed for long", w.notified(store.NoticeQuery{Object: late.ID.String(), Account: w.account}), []string(nil))
+			w.same("notices of a circuit that has not failed for long", w.notified(store.NoticeQuery{Object: late.ID.String(), Account: w.account}),
+				[]string(nil))
 			w.run(1, time.Hour, w, opts)
 			page, err := w.Notices(w.Context(), store.NoticeQuery{Object: late.ID.String(), Account: w.account})
 			w.ok(err)

@@ -157,7 +157,10 @@ func (m *month) live() {
 func (m *month) liveBriefly() {
 	m.Helper()
 	for _, next := range []postrider.Transition{
-		{To: postrider.Delivered}, {To: postrider.Delivered}, {To: postrider.Dead, Reason: postrider.ReasonExhausted}, {To: postrider.Pending, Step: 1},
+		{To: postrider.Delivered},
+		{To: postrider.Delivered},
+		{To: postrider.Dead, Reason: postrider.ReasonExhausted},
+		{To: postrider.Pending, Step: 1},
 	} {
 		n := m.publish(m.brief)
 		m.attempt(m.brief, postrider.LaneFirst, n, next)

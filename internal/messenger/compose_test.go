@@ -60,7 +60,11 @@ func TestAMessageThatCannotBeMadeIsTriedLessAndLessOften(t *testing.T) {
 				}
 				for failures, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute} {
 					w.later(wait - time.Second)
-					claimed, err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 1, Lease: time.Minute, Token: 1})
+					claimed,
+						err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{
+						Channel: postrider.ChannelEmail, Max: 1, Lease: time.Minute,
+						Token: 1,
+					})
 					if err != nil || len(claimed) != 0 {
 						t.Errorf("a second before %v it is tried again: %v, %v", wait, claimed, err)
 					}
@@ -117,8 +121,14 @@ func TestLinksOfAccountsLeadToTheLoginOfThePlatform(t *testing.T) {
 		{"https://app.acme.example/webhooks", "", "https://app.acme.example/webhooks?portal_page=%2Fportal%2Fnotices", ""},
 	} {
 		w, hook := newWorld(t), new(recorder)
-		w.put(postrider.Destination{Account: w.account("Acme"), Channel: postrider.ChannelSlack, Address: "https://a.example", Ask: postrider.AskTest, ConfirmedAt: confirmed})
-		w.put(postrider.Destination{Channel: postrider.ChannelSlack, Address: "https://b.example", Ask: postrider.AskTest, ConfirmedAt: confirmed})
+		w.put(postrider.Destination{
+			Account: w.account("Acme"), Channel: postrider.ChannelSlack, Address: "https://a.example",
+			Ask: postrider.AskTest, ConfirmedAt: confirmed,
+		})
+		w.put(postrider.Destination{
+			Channel: postrider.ChannelSlack, Address: "https://b.example", Ask: postrider.AskTest,
+			ConfirmedAt: confirmed,
+		})
 		w.opts = messenger.Options{Brand: "Acme", PublicURL: tt.public, PortalLoginURL: tt.login}
 		w.run(map[postrider.Channel]messenger.Channel{postrider.ChannelSlack: hook}, func() bool { return w.result("slack sent") == 2 })
 		for _, m := range hook.all() {

@@ -93,7 +93,8 @@ func (e Email) client(ctx context.Context) (*mail.Client, error) {
 	}
 	_, domain, _ := strings.Cut(e.From.Address, "@")
 	options := []mail.Option{
-		mail.WithPort(number), mail.WithTimeout(cmp.Or(e.Timeout, 20*time.Second)), mail.WithHELO(domain), mail.WithTLSPolicy(policy), mail.WithTLSConfig(e.TLS),
+		mail.WithPort(number), mail.WithTimeout(cmp.Or(e.Timeout, 20*time.Second)), mail.WithHELO(domain), mail.WithTLSPolicy(policy),
+		mail.WithTLSConfig(e.TLS),
 		mail.WithDialContextFunc(func(dialing context.Context, network, address string) (net.Conn, error) {
 			connection, err := egress.DialOperator(dialing, network, address)
 			if err != nil {

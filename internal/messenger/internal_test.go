@@ -89,7 +89,10 @@ func TestTemplatesLoadNothingFromElsewhere(t *testing.T) {
 
 // FuzzEmailHeaders shows that no text adds a header, a recipient or a line.
 func FuzzEmailHeaders(f *testing.F) {
-	for _, seed := range []string{"Acme", "a\r\nBcc: eve@evil.example", "a\nb", "ä\u2028\u0000\x7f", strings.Repeat("x ", 300), "=?utf-8?q?=0d=0aBcc:_x?=", "\xff"} {
+	for _, seed := range []string{
+		"Acme", "a\r\nBcc: eve@evil.example", "a\nb", "ä\u2028\u0000\x7f", strings.Repeat("x ", 300),
+		"=?utf-8?q?=0d=0aBcc:_x?=", "\xff",
+	} {
 		f.Add(seed, seed)
 	}
 	e := Email{From: netmail.Address{Name: "Acme", Address: "hooks@acme.example"}}
@@ -114,7 +117,10 @@ func FuzzEmailHeaders(f *testing.F) {
 			t.Fatal(err)
 		}
 		got := slices.Sorted(maps.Keys(parsed.Header))
-		want := []string{"Auto-Submitted", "Content-Type", "Date", "From", "List-Unsubscribe", "List-Unsubscribe-Post", "Message-Id", "Mime-Version", "Subject", "To"}
+		want := []string{
+			"Auto-Submitted", "Content-Type", "Date", "From", "List-Unsubscribe", "List-Unsubscribe-Post", "Message-Id",
+			"Mime-Version", "Subject", "To",
+		}
 		if !slices.Equal(got, want) || parsed.Header.Get("To") != "<ann@acme.example>" {
 			t.Errorf("the headers are %q, to %q", got, parsed.Header.Get("To"))
 		}

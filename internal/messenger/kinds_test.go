@@ -36,10 +36,14 @@ func TestMessagesOfQuotasAndDisks(t *testing.T) {
 	w.run(map[postrider.Channel]messenger.Channel{postrider.ChannelEmail: channel}, func() bool { return len(channel.all()) == 2 })
 
 	for _, m := range channel.all() {
-		want := []string{"Das Konto hat seine Grenze von 50 Ereignissen je Sekunde erreicht.", "Das Konto hat seine Grenze von 3 Endpunkten erreicht."}
+		want := []string{
+			"Das Konto hat seine Grenze von 50 Ereignissen je Sekunde erreicht.",
+			"Das Konto hat seine Grenze von 3 Endpunkten erreicht.",
+		}
 		if m.To.Account.IsZero() {
 			want = []string{
-				"Zoë's Shop: The account has used up its limit of 50 events a second.", "https://hooks.acme.example/dashboard/accounts/" + account.String(),
+				"Zoë's Shop: The account has used up its limit of 50 events a second.",
+				"https://hooks.acme.example/dashboard/accounts/" + account.String(),
 				"Zoë's Shop: The account has used up its limit of 3 endpoints.",
 				"96.0 % of the disk with /var/lib/postrider is in use. Publishes are refused until there is room",
 				"The disk with /var/lib/postrider has room again: 50.0 % is in use.",

@@ -166,7 +166,10 @@ func TestTenThousandEndpointsFailAtOnce(t *testing.T) {
 	var accounts []postrider.AccountID
 	for i := range owners {
 		account := w.account(fmt.Sprintf("Customer %d", i))
-		w.put(postrider.Destination{Account: account, Address: fmt.Sprintf("owner%d@customer.example", i), Language: "de", ConfirmedAt: confirmed})
+		w.put(postrider.Destination{
+			Account: account, Address: fmt.Sprintf("owner%d@customer.example", i), Language: "de",
+			ConfirmedAt: confirmed,
+		})
 		accounts = append(accounts, account)
 	}
 	w.later(time.Second)
@@ -200,7 +203,8 @@ func TestTenThousandEndpointsFailAtOnce(t *testing.T) {
 	// Nothing is left to tell, and the next notice waits for the interval.
 	w.notice(accounts[0], postrider.NoticeDisabled)
 	w.later(2 * time.Minute)
-	claimed, err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 10, Lease: time.Minute, Token: 1})
+	claimed,
+		err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 10, Lease: time.Minute, Token: 1})
 	if err != nil || len(claimed) != 0 {
 		t.Errorf("two minutes later %d destinations need a message, %v", len(claimed), err)
 	}
@@ -222,10 +226,14 @@ func TestEmailsAreSentByEachKindOfConnection(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w, server := newWorld(t), tt.server.Start(t)
-			w.put(postrider.Destination{Account: w.account("Zoë's Shop"), Address: "ann@shop.example", Language: "en", Ask: postrider.AskConfirmation})
+			w.put(postrider.Destination{
+				Account: w.account("Zoë's Shop"), Address: "ann@shop.example", Language: "en",
+				Ask: postrider.AskConfirmation,
+			})
 			w.mail(server, func() bool { return w.result("email sent") == 1 })
 			e := server.Emails()[0]
-			if e.To != "ann@shop.example" || e.Header.Get("From") != `"Acme Hooks" <hooks@acme.example>` || e.Header.Get("To") != "<ann@shop.example>" {
+			if e.To != "ann@shop.example" || e.Header.Get("From") != `"Acme Hooks" <hooks@acme.example>` ||
+				e.Header.Get("To") != "<ann@shop.example>" {
 				t.Errorf("the email is from %q to %q, %q", e.Header.Get("From"), e.Header.Get("To"), e.To)
 			}
 			if e.Header.Get("Auto-Submitted") != "auto-generated" || !strings.HasSuffix(e.Header.Get("Message-Id"), "@acme.example>") {
@@ -359,7 +367,8 @@ func TestAnAddressThatIsRefused(t *testing.T) {
 	account := w.account("Acme")
 	var ids []postrider.DestinationID
 	for _, address := range []string{"gone@acme.example", "full@acme.example", "fine@acme.example"} {
-		ids = append(ids, w.put(postrider.Destination{Account: account, Address: address, Language: "en", ConfirmedAt: confirmed, Ask: postrider.AskTest}))
+		ids = append(ids,
+			w.put(postrider.Destination{Account: account, Address: address, Language: "en", ConfirmedAt: confirmed, Ask: postrider.AskTest}))
 	}
 	w.mail(server, func() bool { return w.result("email sent")+w.result("email failed")+w.result("email refused") == 3 })
 	for i, want := range []struct {
@@ -416,7 +425,8 @@ func TestAMailServerThatHangs(t *testing.T) {
 	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		failed := w.result("email failed")
 		w.later(wait - time.Second)
-		claimed, err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 1, Lease: time.Minute, Token: 1})
+		claimed,
+			err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 1, Lease: time.Minute, Token: 1})
 		if err != nil || len(claimed) != 0 {
 			t.Errorf("a second before %v it is tried again: %v", wait, err)
 		}

@@ -77,8 +77,11 @@ var examples = []Layout{
 	{},
 	{
 		Language: "en", Brand: "Postrider", Title: "2 notices", Paragraphs: []string{"A paragraph."},
-		Lines: []Line{{At: "2026-01-02 03:04 UTC", Text: "A notice.", URL: "https://hooks.example/portal/endpoints/ep_1"}, {Text: "Another one."}},
-		More:  "and 1 more", Button: Link{"Open", "https://hooks.example/portal/notices"},
+		Lines: []Line{
+			{At: "2026-01-02 03:04 UTC", Text: "A notice.", URL: "https://hooks.example/portal/endpoints/ep_1"},
+			{Text: "Another one."},
+		},
+		More: "and 1 more", Button: Link{"Open", "https://hooks.example/portal/notices"},
 		Footer: []Link{{"Unsubscribe", "https://hooks.example/notices/unsubscribe/x"}},
 	},
 }

@@ -18,7 +18,10 @@ var described = []struct {
 	text    string
 	details map[string]string
 }{
-	{postrider.NoticeFailing, "An endpoint fails, and will be disabled if it goes on.", map[string]string{"reason": "failing", "warnings": "1"}},
+	{
+		postrider.NoticeFailing, "An endpoint fails, and will be disabled if it goes on.",
+		map[string]string{"reason": "failing", "warnings": "1"},
+	},
 	{
 		postrider.NoticeDisabling, "An endpoint fails, and will soon be disabled.",
 		map[string]string{"reason": "failing", "warnings": "3", "disabled_at": "2026-11-25T09:00:00Z"},
@@ -29,8 +32,14 @@ var described = []struct {
 		postrider.NoticeCircuitOpen, "An endpoint has accepted nothing for long, and its circuit is open.",
 		map[string]string{"reason": "failures_in_row", "failing_since": "2026-11-23T08:00:00Z"},
 	},
-	{postrider.NoticeBacklogFull, "As many deliveries wait for an endpoint as its account may have, and new events are skipped for it.", map[string]string{"limit": "10000"}},
-	{postrider.NoticeDeadLetters, "Many deliveries of an endpoint became dead letters within 24 hours.", map[string]string{"count": "120", "limit": "100"}},
+	{
+		postrider.NoticeBacklogFull, "As many deliveries wait for an endpoint as its account may have, and new events are skipped for it.",
+		map[string]string{"limit": "10000"},
+	},
+	{
+		postrider.NoticeDeadLetters, "Many deliveries of an endpoint became dead letters within 24 hours.",
+		map[string]string{"count": "120", "limit": "100"},
+	},
 	{
 		postrider.NoticeExpiring, "Dead letters of an endpoint will soon be discarded, because nobody has resolved them.",
 		map[string]string{"discarded_at": "2026-12-07T09:00:00Z"},

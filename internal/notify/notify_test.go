@@ -140,7 +140,8 @@ func TestANoticeIsPublishedOnceToTheEndpointsThatSubscribe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
-		failing, all, subscribed, exact := w.endpoint("order.*"), w.endpoint("*"), w.endpoint("postrider.*"), w.endpoint("postrider.endpoint.disabled")
+		failing, all, subscribed, exact := w.endpoint("order.*"), w.endpoint("*"), w.endpoint("postrider.*"),
+			w.endpoint("postrider.endpoint.disabled")
 		disabled := w.notice(postrider.NoticeDisabled, w.account, failing.ID.String())
 		recovered := w.notice(postrider.NoticeRecovered, w.account, all.ID.String())
 		replay := w.notice(postrider.NoticeReplay, w.account, store.NewID[postrider.ReplayID](w.ids).String())
@@ -352,7 +353,8 @@ func TestTheTypesAreInTheCatalogue(t *testing.T) {
 				continue
 			}
 			var example apitypes.Notice
-			if kind.EventType() != written.Name && (et.Description == "" || json.Unmarshal(et.Example, &example) != nil || example.Kind != string(kind)) {
+			if kind.EventType() != written.Name && (et.Description == "" || json.Unmarshal(et.Example, &example) != nil ||
+				example.Kind != string(kind)) {
 				t.Errorf("the catalogue has %s with %q and %s", kind.EventType(), et.Description, et.Example)
 			}
 		}

@@ -111,7 +111,10 @@ func (a *account) refusal(wall time.Time, n amount) *postrider.QuotaError {
 		return nil
 	}
 	wait := time.Duration(math.Ceil(missing / (a.share * rate) * float64(time.Second)))
-	return &postrider.QuotaError{Account: a.id, Quota: postrider.QuotaEvents, Limit: a.limits.EventsPerSecond, EndsAt: wall.Add(wait), RetryAfter: wait}
+	return &postrider.QuotaError{
+		Account: a.id, Quota: postrider.QuotaEvents, Limit: a.limits.EventsPerSecond, EndsAt: wall.Add(wait),
+		RetryAfter: wait,
+	}
 }
 
 // beginDay resets the bytes when a new day begins. Bytes that are not reported yet count for the

@@ -54,14 +54,19 @@ func (w *world) owe(account postrider.AccountID, endpoint postrider.EndpointID, 
 // deliver ends n pending deliveries of an endpoint.
 func (w *world) deliver(endpoint postrider.EndpointID, n int) {
 	w.Helper()
-	claims, err := w.Claim(w.Context(), store.Claim{Token: 1, Wants: []store.Want{{Endpoint: endpoint, Lane: postrider.LaneFirst, N: n, Lease: time.Minute}}})
+	claims,
+		err := w.Claim(w.Context(),
+		store.Claim{Token: 1, Wants: []store.Want{{Endpoint: endpoint, Lane: postrider.LaneFirst, N: n, Lease: time.Minute}}})
 	if err != nil || len(claims.Items) != n {
 		w.Fatalf("claimed %d deliveries: %v, want %d", len(claims.Items), err, n)
 	}
 	var settlements []store.Settlement
 	for _, c := range claims.Items {
 		settlements = append(settlements, store.Settlement{
-			Claimed: c, Attempt: postrider.Attempt{Delivery: c.ID, Event: c.Event.ID, Endpoint: endpoint, Number: 1, Outcome: postrider.OutcomeAccepted, StatusCode: 200},
+			Claimed: c, Attempt: postrider.Attempt{
+				Delivery: c.ID, Event: c.Event.ID, Endpoint: endpoint, Number: 1,
+				Outcome: postrider.OutcomeAccepted, StatusCode: 200,
+			},
 			Transition: postrider.Transition{To: postrider.Delivered},
 		})
 	}
@@ -141,7 +146,8 @@ func TestTheLimitOfAnAccountGoesBeforeTheServers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		small, free, usual := w.account(postrider.Quotas{Backlog: 5}), w.account(postrider.Quotas{Backlog: postrider.NoQuota}), w.account(postrider.Quotas{Endpoints: 9})
+		small, free, usual := w.account(postrider.Quotas{Backlog: 5}), w.account(postrider.Quotas{Backlog: postrider.NoQuota}),
+			w.account(postrider.Quotas{Endpoints: 9})
 		var endpoints []postrider.EndpointID
 		for _, account := range []postrider.AccountID{small, free, usual} {
 			endpoints = append(endpoints, w.endpoint(account))

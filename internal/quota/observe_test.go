@@ -26,7 +26,8 @@ func TestARefusalIsReportedWithItsAccount(t *testing.T) {
 		for _, bytes := range []int{60, 60, 40} {
 			w.publish(m, acme, bytes)
 		}
-		if want := []string{"the quota bytes_per_day of the account, 100, is used up", "bytes_per_day", acme.String()}; !slices.Equal(reported, want) {
+		if want := []string{"the quota bytes_per_day of the account, 100, is used up", "bytes_per_day", acme.String()}; !slices.Equal(reported,
+			want) {
 			t.Errorf("reported %q, want %q", reported, want)
 		}
 	})

@@ -145,7 +145,10 @@ func TestABurstIsAcceptedAtOnceAndThenTheRate(t *testing.T) {
 			}
 		}
 		err := w.publish(m, account, 1)
-		want := postrider.QuotaError{Account: account, Quota: postrider.QuotaEvents, Limit: 10, EndsAt: w.Clock().Wall().Add(100 * time.Millisecond), RetryAfter: 100 * time.Millisecond}
+		want := postrider.QuotaError{
+			Account: account, Quota: postrider.QuotaEvents, Limit: 10,
+			EndsAt: w.Clock().Wall().Add(100 * time.Millisecond), RetryAfter: 100 * time.Millisecond,
+		}
 		if err == nil || *err != want {
 			t.Fatalf("error = %+v, want %+v", err, want)
 		}
@@ -297,7 +300,8 @@ func TestWhatWasNotStoredCostsNothing(t *testing.T) {
 		account := w.account(postrider.Quotas{EventsPerSecond: 1, Burst: 1})
 		m := w.meter(postrider.Quotas{})
 		w.fail = postrider.ErrBusy
-		if _, err := m.Publish(t.Context(), []postrider.Event{event(account, 1)}); !errors.Is(err, postrider.ErrBusy) || errors.As(err, new(*postrider.QuotaError)) {
+		if _, err := m.Publish(t.Context(), []postrider.Event{event(account, 1)}); !errors.Is(err, postrider.ErrBusy) ||
+			errors.As(err, new(*postrider.QuotaError)) {
 			t.Fatalf("error = %v, want the publisher's", err)
 		}
 		w.fail = nil

@@ -117,12 +117,14 @@ func (w *world) settle(lane postrider.Lane, n int, to postrider.Transition) []po
 func (w *world) settleAt(e postrider.Endpoint, lane postrider.Lane, n int, to postrider.Transition) []postrider.Claimed {
 	w.Helper()
 	w.tokens++
-	claims, err := w.Claim(w.Context(), store.Claim{Token: w.tokens, Wants: []store.Want{{Endpoint: e.ID, Lane: lane, N: n, Lease: time.Minute}}})
+	claims,
+		err := w.Claim(w.Context(), store.Claim{Token: w.tokens, Wants: []store.Want{{Endpoint: e.ID, Lane: lane, N: n, Lease: time.Minute}}})
 	w.ok(err)
 	var settlements []store.Settlement
 	for _, c := range claims.Items {
 		settlements = append(settlements, store.Settlement{Claimed: c, Transition: to, Attempt: postrider.Attempt{
-			Delivery: c.ID, Event: c.Event.ID, Endpoint: c.Endpoint, Number: c.Attempt, Outcome: postrider.OutcomeRejected, StatusCode: 500, StartedAt: time.Now(),
+			Delivery: c.ID, Event: c.Event.ID, Endpoint: c.Endpoint, Number: c.Attempt, Outcome: postrider.OutcomeRejected, StatusCode: 500,
+			StartedAt: time.Now(),
 		}})
 	}
 	_, err = w.Settle(w.Context(), settlements)
@@ -156,11 +158,14 @@ func (w *world) read(id postrider.ReplayID) postrider.ReplayJob {
 // node runs a runner on the store until the returned function is called.
 func (w *world) node(s replay.Store) (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
-	r := replay.New(s, w, w, replay.Options{IDs: w.ids, Pending: w.full, Room: w.room, Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.hooked = append(w.hooked, job)
-	}}})
+	r := replay.New(s, w, w, replay.Options{
+		IDs: w.ids, Pending: w.full, Room: w.room,
+		Hooks: observe.Hooks{ReplayEnded: func(job postrider.ReplayJob) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.hooked = append(w.hooked, job)
+		}},
+	})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := r.Run(ctx); err != nil {

@@ -52,10 +52,12 @@ func TestAnUnreadablePolicyIsReadAgain(t *testing.T) {
 		if to, ok := table.Lookup(bad); !ok || to.Endpoint.PolicyError == "" {
 			t.Errorf("the damaged endpoint is %+v, want one with a PolicyError", to)
 		}
-		if matched, _ := table.Match(&postrider.Event{Account: account, Type: "order.created"}, 10); len(matched) != 2 || matched[1].Endpoint.ID != good {
+		if matched, _ := table.Match(&postrider.Event{Account: account, Type: "order.created"}, 10); len(matched) != 2 ||
+			matched[1].Endpoint.ID != good {
 			t.Errorf("%d endpoints match, want both", len(matched))
 		}
-		if text := log.String(); strings.Count(text, "endpoint set aside") != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, bad.String()) {
+		if text := log.String(); strings.Count(text, "endpoint set aside") != 1 || !strings.Contains(text, "level=ERROR") ||
+			!strings.Contains(text, bad.String()) {
 			t.Errorf("logged: %s", text)
 		}
 

@@ -20,7 +20,8 @@ func TestAnOpenCircuitCostsWaitingDeliveriesNoAttempt(t *testing.T) {
 	h.expect(id, 1, "the circuit opened with one attempt on its way")
 	ep := h.c.endpoints[id]
 	if !ep.isOpen() || ep.prefetchedCount() > 0 || h.given == 0 {
-		t.Errorf("broken %t, %d held, %d given back; want an open circuit that gives back what is held", ep.isOpen(), ep.prefetchedCount(), h.given)
+		t.Errorf("broken %t, %d held, %d given back; want an open circuit that gives back what is held", ep.isOpen(), ep.prefetchedCount(),
+			h.given)
 	}
 	claims := h.claims
 	h.over(id, a200)
@@ -443,7 +444,10 @@ func TestACircuitThatEverChangedIsStoredAtTheFirstTry(t *testing.T) {
 		},
 		"at the start": func(h *harness, id postrider.EndpointID) { h.step(CircuitsLoaded{closed(id)}) },
 		"with a shard": func(h *harness, id postrider.EndpointID) {
-			h.step(heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, until: h.now.Add(ttl), circuits: closed(id)})
+			h.step(heartbeatReply{
+				Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, until: h.now.Add(ttl),
+				circuits: closed(id),
+			})
 		},
 	} {
 		h := newHarness(t, Options{})

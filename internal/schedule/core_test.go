@@ -15,7 +15,10 @@ func fixture(change func(*postrider.Policy)) (*core, time.Time) {
 		change(&policy)
 	}
 	c := newCore(Options{Incarnation: 1}, func(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
-		return &store.EndpointSnapshot{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
+		return &store.EndpointSnapshot{Endpoint: postrider.Endpoint{
+			ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled,
+			Policy: policy,
+		}}, true
 	})
 	return c, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 }
@@ -131,7 +134,8 @@ func TestCreditIsBoundedAndComesBack(t *testing.T) {
 	decide(c, now, stored{dropped: admitted})
 	idle(c, now)
 	if len(c.endpoints) != 0 || c.slots.credit != 0 || len(c.admissions.underWay) != 0 {
-		t.Errorf("after the commit failed, %d endpoints, %d credit and %d admissions are left", len(c.endpoints), c.slots.credit, len(c.admissions.underWay))
+		t.Errorf("after the commit failed, %d endpoints, %d credit and %d admissions are left", len(c.endpoints), c.slots.credit,
+			len(c.admissions.underWay))
 	}
 }
 
@@ -214,7 +218,10 @@ func TestPromise5TheNodeIsBehindOnlyByItsOwnFault(t *testing.T) {
 		{"not at an endpoint that asked to wait", true, func(ep *endpoint, now time.Time) { ep.breaker.PacedUntil = now.Add(time.Hour) }, 0},
 		{"not at an endpoint whose rate is used up", true, func(ep *endpoint, now time.Time) { ep.rateBlockedUntil = now.Add(time.Hour) }, 0},
 		{"not at an endpoint that failed last", true, func(ep *endpoint, _ time.Time) { ep.breaker.Failures = 1 }, 0},
-		{"not at an endpoint that shares its slots with others that do not answer", true, func(ep *endpoint, _ time.Time) { ep.class = unreliable }, 0},
+		{
+			"not at an endpoint that shares its slots with others that do not answer", true,
+			func(ep *endpoint, _ time.Time) { ep.class = unreliable }, 0,
+		},
 		{"not at an endpoint that has to answer first", true, func(ep *endpoint, _ time.Time) { ep.inFlight, ep.host.inFlight = 1, 200 }, 0},
 		{"not at an endpoint whose host has all it may have at once", true, func(ep *endpoint, _ time.Time) { ep.host.inFlight = 1 << 20 }, 0},
 	} {
@@ -358,7 +365,10 @@ func TestLeasesAreTakenToBeAsShortAsTheShortest(t *testing.T) {
 	policy := postrider.DefaultPolicy()
 	policy.Timeout = time.Second
 	c := newCore(Options{Incarnation: 1}, func(id postrider.EndpointID) (*store.EndpointSnapshot, bool) {
-		return &store.EndpointSnapshot{Endpoint: postrider.Endpoint{ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled, Policy: policy}}, true
+		return &store.EndpointSnapshot{Endpoint: postrider.Endpoint{
+			ID: id, URL: "https://a.example", Status: postrider.EndpointEnabled,
+			Policy: policy,
+		}}, true
 	})
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	id := postrider.EndpointID{1}

@@ -84,14 +84,17 @@ func TestNothingGrows(t *testing.T) {
 		h.step(changed{id})
 	}
 	h.wait(time.Minute)
-	if n := len(c.endpoints) + len(c.hosts.byName) + len(c.timers) + len(c.admissions.underWay) + c.slots.credit + c.slots.inFlight + c.circuits.probes + c.commits.unsettled; n > 0 {
+	if n := len(c.endpoints) + len(c.hosts.byName) + len(c.timers) + len(c.admissions.underWay) + c.slots.credit + c.slots.inFlight +
+		c.circuits.probes + c.commits.unsettled; n > 0 {
 		t.Errorf("%d endpoints, %d hosts, %d timers, %d admissions, %d in hand, %d in flight, %d probes, %d unsettled are left",
-			len(c.endpoints), len(c.hosts.byName), len(c.timers), len(c.admissions.underWay), c.slots.credit, c.slots.inFlight, c.circuits.probes, c.commits.unsettled)
+			len(c.endpoints), len(c.hosts.byName), len(c.timers), len(c.admissions.underWay), c.slots.credit, c.slots.inFlight, c.circuits.probes,
+			c.commits.unsettled)
 	}
 	for name, r := range map[string]*queue{
 		"prompt": &c.ready.queues[prompt], "failed once": &c.ready.queues[failedOnce], "chronic": &c.ready.queues[unreliable],
-		"to be probed": &c.circuits.waiting, "silent": &c.unanswered, "to lease once": &c.claims.waiting[failedOnce], "to lease chronic": &c.claims.waiting[unreliable],
-		"patient": &c.bulk.waiting, "claimable": &c.claims.waiting[unproven],
+		"to be probed": &c.circuits.waiting, "silent": &c.unanswered, "to lease once": &c.claims.waiting[failedOnce],
+		"to lease chronic": &c.claims.waiting[unreliable],
+		"patient":          &c.bulk.waiting, "claimable": &c.claims.waiting[unproven],
 	} {
 		if r.len() > 0 || cap(r.eps) > 8192 {
 			t.Errorf("%d endpoints and capacity for %d are left among the %s", r.len(), cap(r.eps), name)
@@ -207,7 +210,8 @@ func TestTheStoresClockCountsForWhatIsStored(t *testing.T) {
 	}
 	h.wait(100 * time.Millisecond)
 	until := h.now.Add(ahead + 10*time.Second + h.c.opts.LeaseMargin)
-	if len(h.changes) != 1 || h.changes[0].ProbeAt != until || h.changes[0].OpenedAt != theirs.Add(-time.Minute) || h.changes[0].FailingSince != theirs.Add(-time.Hour) {
+	if len(h.changes) != 1 || h.changes[0].ProbeAt != until || h.changes[0].OpenedAt != theirs.Add(-time.Minute) ||
+		h.changes[0].FailingSince != theirs.Add(-time.Hour) {
 		t.Errorf("%+v is to be stored, want its times by the store's clock, and a probe until %v", h.changes, until)
 	}
 

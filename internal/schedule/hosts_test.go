@@ -43,7 +43,8 @@ func TestTheLimitOfAHostHoldsForAllAccountsTogether(t *testing.T) {
 func TestASlotOfAHostGoesToTheFirstEndpointThatCanUseIt(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{HostConcurrency: 1})
-	one, paused, throttled, last := h.endpoint("a.example", nil), h.endpoint("a.example", nil), h.endpoint("a.example", nil), h.endpoint("a.example", nil)
+	one, paused, throttled, last := h.endpoint("a.example", nil), h.endpoint("a.example", nil), h.endpoint("a.example", nil),
+		h.endpoint("a.example", nil)
 	for _, id := range []postrider.EndpointID{one, paused, throttled, last} {
 		h.publish(id, 1)
 	}

@@ -24,7 +24,11 @@ func TestThePaceSaysWhy(t *testing.T) {
 		{"a throttled one halves the window", a503, nil, postrider.Pace{Slots: 2, Limit: 4, Reason: postrider.PaceWindow}, 0},
 		{"a Retry-After blocks", asked, nil, postrider.Pace{Slots: 2, Limit: 4, Reason: postrider.PaceRetryAfter}, time.Minute},
 		{"silence leaves one slot", silence, nil, postrider.Pace{Slots: 1, Limit: 4, Reason: postrider.PaceNoResponse}, 0},
-		{"the rate is used up", a200, func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 1, Per: time.Second} }, postrider.Pace{Slots: 4, Limit: 4, Reason: postrider.PaceRate}, time.Second},
+		{
+			"the rate is used up", a200, func(p *postrider.Policy) { p.Rate = postrider.Rate{Attempts: 1, Per: time.Second} },
+			postrider.Pace{Slots: 4, Limit: 4, Reason: postrider.PaceRate},
+			time.Second,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +48,8 @@ func TestThePaceSaysWhy(t *testing.T) {
 				h.publish(id, 1)
 			}
 			got, ok := h.c.Pace(h.now, id)
-			if span := got.ResumesAt.Sub(h.now); test.resumes == 0 && !got.ResumesAt.IsZero() || test.resumes > 0 && (span < test.resumes-10*time.Millisecond || span > test.resumes) {
+			if span := got.ResumesAt.Sub(h.now); test.resumes == 0 && !got.ResumesAt.IsZero() || test.resumes > 0 &&
+				(span < test.resumes-10*time.Millisecond || span > test.resumes) {
 				t.Errorf("it resumes at %v, %v from now, want %v", got.ResumesAt, span, test.resumes)
 			}
 			if got.ResumesAt = (time.Time{}); !ok || got != test.want {

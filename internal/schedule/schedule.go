@@ -123,7 +123,10 @@ func New(opts Options) *Core {
 		opts:       opts,
 		endpoints:  map[postrider.EndpointID]*endpoint{},
 		remembered: map[postrider.EndpointID]remembered{},
-		slots:      slots{limit: opts.Concurrency, slowLimit: max(2*opts.Concurrency, opts.MaxInFlight-opts.Concurrency), hostLimit: opts.HostConcurrency, creditFactor: opts.CreditFactor},
+		slots: slots{
+			limit: opts.Concurrency, slowLimit: max(2*opts.Concurrency, opts.MaxInFlight-opts.Concurrency),
+			hostLimit: opts.HostConcurrency, creditFactor: opts.CreditFactor,
+		},
 		unanswered: queue{kind: inUnanswered},
 		admissions: admissions{
 			token:    postrider.Token(opts.Incarnation) << 32,

@@ -112,7 +112,10 @@ func TestACircuitThatIsStoredAfterItsShardWasLostIsLearntWithTheShard(t *testing
 	h.owns()
 	in := h.grant()
 	h.step(in)
-	h.step(heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, until: h.now.Add(ttl), circuits: []postrider.Circuit{in.Circuit}})
+	h.step(heartbeatReply{
+		Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id)}}, until: h.now.Add(ttl),
+		circuits: []postrider.Circuit{in.Circuit},
+	})
 	if !h.c.endpoint(id).isOpen() {
 		t.Error("the circuit that this node opened is closed after the shard came back")
 	}
@@ -128,7 +131,10 @@ func TestAShardIsGivenUpOnceNothingOfItIsInHand(t *testing.T) {
 	if got := h.drained(); got != nil {
 		t.Errorf("%v are given up, want none of its share", got)
 	}
-	h.c.step(h.now, heartbeatReply{Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Surplus: 2}, until: h.now.Add(5 * time.Second)})
+	h.c.step(h.now, heartbeatReply{
+		Membership: store.Membership{Nodes: 2, Shards: []uint8{store.Shard(id), store.Shard(free)}, Surplus: 2},
+		until:      h.now.Add(5 * time.Second),
+	})
 	do := h.c.Decide(h.now)
 	if len(do.Release) == 0 || do.Claim != nil {
 		t.Fatalf("%d leases are given back and %v is claimed, want what is held and nothing", len(do.Release), do.Claim)
@@ -201,7 +207,8 @@ func TestAttemptsInFlightWhenAShardIsLostAreSettled(t *testing.T) {
 		h.over(id, silence)
 	}
 	h.hold(2 * time.Second)
-	if len(h.settled) != 10 || len(h.c.endpoints) != 0 || h.c.slots.inFlightOf[unreliable]+h.c.slots.inFlightOf[failedOnce] != 0 || h.c.slots.credit != 0 {
+	if len(h.settled) != 10 || len(h.c.endpoints) != 0 || h.c.slots.inFlightOf[unreliable]+h.c.slots.inFlightOf[failedOnce] != 0 ||
+		h.c.slots.credit != 0 {
 		t.Errorf("%d settled, %d endpoints, %d suspected, %d in hand; want 10, 0, 0, 0",
 			len(h.settled), len(h.c.endpoints), h.c.slots.inFlightOf[unreliable]+h.c.slots.inFlightOf[failedOnce], h.c.slots.credit)
 	}

@@ -186,7 +186,8 @@ func (w *simulation) checkOwner(n *simNode, it *Delivery) {
 	}
 	total := 0
 	for _, other := range w.nodes {
-		if other.alive && !w.now.Before(other.frozen) && (other == n || other.core.shards.owns(store.Shard(it.Endpoint)) && !other.core.shards.lapsed(w.now)) {
+		if other.alive && !w.now.Before(other.frozen) && (other == n || other.core.shards.owns(store.Shard(it.Endpoint)) &&
+			!other.core.shards.lapsed(w.now)) {
 			total += other.inFlight[it.Endpoint]
 		}
 	}

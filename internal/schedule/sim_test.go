@@ -447,7 +447,8 @@ func (w *simulation) checkAccounts(c *core) {
 		w.t.Errorf("by lane %d leased, counted as %d", leased, c.slots.leased)
 	}
 	if underWay != c.slots.inFlightOf || inClass != c.slots.creditOf || probes != c.circuits.probes {
-		w.t.Errorf("by class %d attempts in flight, %d credit and %d probes, counted as %d, %d and %d", underWay, inClass, probes, c.slots.inFlightOf, c.slots.creditOf, c.circuits.probes)
+		w.t.Errorf("by class %d attempts in flight, %d credit and %d probes, counted as %d, %d and %d", underWay, inClass, probes,
+			c.slots.inFlightOf, c.slots.creditOf, c.circuits.probes)
 	}
 	if c.slots.prefetchFree() < 0 {
 		w.t.Errorf("%d deliveries are leased before they start, limit %d", inHand-inFlight, c.opts.Concurrency)

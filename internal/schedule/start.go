@@ -25,7 +25,8 @@ func (c *Core) start(now time.Time) {
 		}
 		c.updateClass(now, ep)
 		switch {
-		case c.shards.gated(now, ep), ep.inFlight >= ep.maxInFlight(), ep.prefetchedCount() == 0, now.Before(ep.rateBlockedUntil), c.slots.unanswered(now, ep):
+		case c.shards.gated(now, ep), ep.inFlight >= ep.maxInFlight(), ep.prefetchedCount() == 0, now.Before(ep.rateBlockedUntil),
+			c.slots.unanswered(now, ep):
 		case !c.slots.hasSlot(ep.class):
 			c.ready.enqueue(ep)
 			continue

@@ -119,7 +119,8 @@ func (s *suspects) claimable(now time.Time, ep *endpoint) int {
 	switch free := ep.maxInFlight() - ep.inFlight; {
 	case !ep.lanes[suspectLane].isDue(now), !s.mayClaim(now):
 		return 0
-	case leasable <= 0, !s.slots.hasSlot(ep.class), ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil), s.slots.unanswered(now, ep):
+	case leasable <= 0, !s.slots.hasSlot(ep.class), ep.host.inFlight >= s.slots.hostLimit, now.Before(ep.rateBlockedUntil),
+		s.slots.unanswered(now, ep):
 		return 0
 	case free <= 0 && (ep.class > unproven || ep.latency == 0 || ep.latency > soon):
 		return 0

@@ -184,7 +184,8 @@ func TestARoundOfWhichNothingIsAttemptedIsNotSurvived(t *testing.T) {
 		h.step(ClaimReturned{Claim: do.Claim, Got: got, AskedAt: h.now})
 		h.wait(time.Second)
 		if s := h.c.suspects; s.round != 1 || s.unclaimed != 1 || h.given != 1 {
-			t.Errorf("a round of %d suspects with %d left after the first was given back %d times, want a round of 1 with 1 left", s.round, s.unclaimed, h.given)
+			t.Errorf("a round of %d suspects with %d left after the first was given back %d times, want a round of 1 with 1 left", s.round,
+				s.unclaimed, h.given)
 		}
 	})
 }

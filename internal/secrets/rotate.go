@@ -113,7 +113,8 @@ func (r Rotation) reencrypt(ctx context.Context, keyring Keyring) (Reencrypted, 
 		sum += done.Reencrypted
 		done.Reencrypted = sum
 		if newest := keyring.Newest().String(); done.Key != newest {
-			return done, fmt.Errorf("the server encrypts with key %s, and the newest key here is %s: it is given other encryption keys", done.Key, newest)
+			return done, fmt.Errorf("the server encrypts with key %s, and the newest key here is %s: it is given other encryption keys", done.Key,
+				newest)
 		}
 		if done.Done {
 			return done, nil

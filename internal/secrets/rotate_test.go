@@ -34,8 +34,12 @@ func TestAServerDecryptsValuesWhoseKeyItNeverMet(t *testing.T) {
 	rotate(secrets.Rotation{})
 
 	account := postrider.Account{ID: postrider.AccountID{1}}
-	endpoint := postrider.Endpoint{ID: postrider.EndpointID{2}, Account: account.ID, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy()}
-	kept, revoked := postrider.Secret{ID: postrider.SecretID{3}, Endpoint: endpoint.ID}, postrider.Secret{ID: postrider.SecretID{4}, Endpoint: endpoint.ID}
+	endpoint := postrider.Endpoint{
+		ID: postrider.EndpointID{2}, Account: account.ID, Status: postrider.EndpointEnabled,
+		Policy: postrider.DefaultPolicy(),
+	}
+	kept, revoked := postrider.Secret{ID: postrider.SecretID{3}, Endpoint: endpoint.ID},
+		postrider.Secret{ID: postrider.SecretID{4}, Endpoint: endpoint.ID}
 	credentials := postrider.Credentials{Auth: "hush"}
 	archiveKey, encryptedKey, err := writer.NewArchiveKey(t.Context(), account.ID)
 	if err != nil {

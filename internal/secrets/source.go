@@ -193,7 +193,8 @@ func (f fileSource) replaceFile(old, next Keyring) error {
 	}
 	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("write encryption keys: %s.new exists: another change is in progress, or one was interrupted; then remove the file", path)
+		return fmt.Errorf("write encryption keys: %s.new exists: another change is in progress, or one was interrupted; then remove the file",
+			path)
 	}
 	if err != nil {
 		return fmt.Errorf("write encryption keys: %w", err)

@@ -125,7 +125,8 @@ func TestChangedValuesAreDamaged(t *testing.T) {
 	if err := open(func(s *postrider.Secret) { s.ID = postrider.SecretID{2} }); !errors.Is(err, secrets.ErrDamaged) {
 		t.Errorf("of another row: %v, want ErrDamaged", err)
 	}
-	if err := open(func(s *postrider.Secret) { s.Encrypted[0] = 2 }); !strings.Contains(err.Error(), "encrypted in format 2, which this version does not know") {
+	if err := open(func(s *postrider.Secret) { s.Encrypted[0] = 2 }); !strings.Contains(err.Error(),
+		"encrypted in format 2, which this version does not know") {
 		t.Errorf("of another format: %v", err)
 	}
 	e := postrider.Endpoint{ID: postrider.EndpointID{1}, Credentials: s.Encrypted}

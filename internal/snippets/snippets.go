@@ -92,8 +92,11 @@ var layouts = map[signature.Scheme]layout{
 		// The header is sha256=…,keyId=…. If the endpoint has Standard too, v1,… follows.
 		Signature: "Webhook-Signature", Split: " ,", Prefix: "sha256=", Hash: "sha256",
 	},
-	signature.Stripe:     {InList: true, After: ".", Signature: "Stripe-Signature", Split: ",", Prefix: "v1=", Hash: "sha256"},
-	signature.Slack:      {Timestamp: "X-Slack-Request-Timestamp", Before: "v0:", After: ":", Signature: "X-Slack-Signature", Prefix: "v0=", Hash: "sha256"},
+	signature.Stripe: {InList: true, After: ".", Signature: "Stripe-Signature", Split: ",", Prefix: "v1=", Hash: "sha256"},
+	signature.Slack: {
+		Timestamp: "X-Slack-Request-Timestamp", Before: "v0:", After: ":", Signature: "X-Slack-Signature", Prefix: "v0=",
+		Hash: "sha256",
+	},
 	signature.GitHub:     {Signature: "X-Hub-Signature-256", Prefix: "sha256=", Hash: "sha256"},
 	signature.GitHubSHA1: {Signature: "X-Hub-Signature", Prefix: "sha1=", Hash: "sha1"},
 	signature.Shopify:    {Signature: "X-Shopify-Hmac-Sha256", Base64: true, Hash: "sha256"},

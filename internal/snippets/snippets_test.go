@@ -45,9 +45,12 @@ func programs() []program {
 		},
 		{
 			language: "java", driver: "Driver.java", place: "*/Webhooks.java",
-			wrap:  func(name, code string) string { return "package " + name + ";\n" + code },
-			build: [][]string{{"javac", "-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d", "out", "-sourcepath", ".", "Driver.java", "*/Webhooks.java"}},
-			run:   []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "out", "Driver"},
+			wrap: func(name, code string) string { return "package " + name + ";\n" + code },
+			build: [][]string{{
+				"javac", "-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d", "out", "-sourcepath", ".", "Driver.java",
+				"*/Webhooks.java",
+			}},
+			run: []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "out", "Driver"},
 		},
 		{
 			language: "csharp", driver: "Driver.cs", place: "*.cs",

@@ -27,7 +27,10 @@ type KeyOwner struct {
 // The hash covers the account, the type, the bytes of data, the ordering key and MaxAttempts.
 func ContentHash(e postrider.Event) [32]byte {
 	hash := sha256.New()
-	for _, part := range [][]byte{e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey), strconv.AppendInt(nil, int64(e.MaxAttempts), 10)} {
+	for _, part := range [][]byte{
+		e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey),
+		strconv.AppendInt(nil, int64(e.MaxAttempts), 10),
+	} {
 		var size [8]byte // the length of a part marks where it ends
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		hash.Write(size[:])

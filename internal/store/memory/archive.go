@@ -43,7 +43,8 @@ func (s *Store) archivedRowsLocked(kind store.Kind) (rows []store.ArchivedRow) {
 			if kind == store.OldBodies && sizeOfBodies(without) == sizeOfBodies(a) {
 				continue
 			}
-			a.Delivery, a.Event, a.Endpoint, without.Delivery, without.Event, without.Endpoint = d.id, d.event.ID, d.endpoint, d.id, d.event.ID, d.endpoint
+			a.Delivery, a.Event, a.Endpoint, without.Delivery, without.Event, without.Endpoint = d.id, d.event.ID, d.endpoint, d.id, d.event.ID,
+				d.endpoint
 			row.Attempt = &without
 			if kind == store.OldBodies {
 				row.Attempt = &postrider.Attempt{
@@ -104,7 +105,8 @@ func (s *Store) ArchiveRows(_ context.Context, q store.ArchiveRows, yield func(s
 	defer s.mu.Unlock()
 	for _, row := range s.archivedRowsLocked(q.Kind) {
 		id := row.ID()
-		if store.DayOf(id.Time()).Equal(q.Day) && bytes.Compare(id[:], q.After[:]) > 0 && (q.Only == nil || slices.ContainsFunc(q.Only, named(row))) && !yield(row) {
+		if store.DayOf(id.Time()).Equal(q.Day) && bytes.Compare(id[:], q.After[:]) > 0 &&
+			(q.Only == nil || slices.ContainsFunc(q.Only, named(row))) && !yield(row) {
 			return nil
 		}
 	}
@@ -144,7 +146,8 @@ func (s *Store) ArchiveParts(_ context.Context, q store.ArchiveParts) (parts []s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.parts {
-		if selects(q.Kind, p.Kind) && within(store.Span{From: q.From, To: q.To}, p.Day) && comparePartIDs(p, q.After) > 0 && len(parts) < q.Limit {
+		if selects(q.Kind, p.Kind) && within(store.Span{From: q.From, To: q.To}, p.Day) && comparePartIDs(p, q.After) > 0 &&
+			len(parts) < q.Limit {
 			parts = append(parts, p)
 		}
 	}

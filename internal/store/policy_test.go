@@ -30,7 +30,10 @@ func fullPolicy() postrider.Policy {
 		},
 		Timeout: 3 * time.Second, ClientErrors: postrider.DeadLetterClientErrors, Concurrency: 7,
 		Expiry: 90 * 24 * time.Hour, Payload: postrider.PayloadRaw,
-		Signatures: []postrider.Signature{{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="}, {Scheme: postrider.SchemeTimestamped}},
+		Signatures: []postrider.Signature{
+			{Scheme: postrider.SchemePlain, Header: "X-Acme", Prefix: "v1="},
+			{Scheme: postrider.SchemeTimestamped},
+		},
 		Circuit: postrider.CircuitPolicy{
 			Failures: 5, Percent: 50, Attempts: 20, Window: 10 * time.Minute, Cooldown: time.Minute, MaxCooldown: time.Hour,
 		},
@@ -134,7 +137,8 @@ func TestPolicyComesBack(t *testing.T) {
 	}
 	fine := postrider.DefaultPolicy()
 	fine.Timeout = time.Second + time.Microsecond
-	if _, err := store.EncodePolicy(fine); err == nil || !strings.Contains(err.Error(), "TimeoutMS: 1.000001s is no whole number of milliseconds") {
+	if _, err := store.EncodePolicy(fine); err == nil ||
+		!strings.Contains(err.Error(), "TimeoutMS: 1.000001s is no whole number of milliseconds") {
 		t.Errorf("EncodePolicy rounds: %v", err)
 	}
 }

@@ -432,7 +432,10 @@ func TestTheIDBeforeAnEncryptedID(t *testing.T) {
 		{store.EncryptedID{Archive: [16]byte{14: 1}}, store.EncryptedID{Archive: [16]byte{15: 0xff}}},
 		{store.EncryptedID{Endpoint: first}, store.EncryptedID{Secret: most, Archive: most}},
 		{store.EncryptedID{Endpoint: first, Secret: first}, store.EncryptedID{Endpoint: first, Archive: most}},
-		{store.EncryptedID{Endpoint: [16]byte{1}, Secret: [16]byte{0: 1, 15: 2}}, store.EncryptedID{Endpoint: [16]byte{1}, Secret: [16]byte{0: 1, 15: 1}, Archive: most}},
+		{
+			store.EncryptedID{Endpoint: [16]byte{1}, Secret: [16]byte{0: 1, 15: 2}},
+			store.EncryptedID{Endpoint: [16]byte{1}, Secret: [16]byte{0: 1, 15: 1}, Archive: most},
+		},
 	} {
 		if got := tt.id.Before(); got != tt.before || got.Compare(tt.id) >= 0 {
 			t.Errorf("the id before %v is %v, want %v", tt.id, got, tt.before)
@@ -451,7 +454,10 @@ func TestLogLinesOmitEncryptedBytes(t *testing.T) {
 }
 
 func TestCountsOfABacklogStop(t *testing.T) {
-	for most, want := range map[int]int{-1: store.MaxCounted, 0: store.MaxCounted, 1: 1, store.MaxCounted: store.MaxCounted, store.MaxCounted + 1: store.MaxCounted} {
+	for most, want := range map[int]int{
+		-1: store.MaxCounted, 0: store.MaxCounted, 1: 1, store.MaxCounted: store.MaxCounted,
+		store.MaxCounted + 1: store.MaxCounted,
+	} {
 		if got := (store.BacklogQuery{Most: most}).Stop(); got != want {
 			t.Errorf("up to %d they stop at %d, want %d", most, got, want)
 		}

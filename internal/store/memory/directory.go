@@ -43,7 +43,8 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 	}
 	e, ok := s.endpoints.get(next.ID)
 	if !ok && p.Most > 0 && s.endpointsOfLocked(next.Account) >= p.Most {
-		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", next.ID, &postrider.QuotaError{Account: next.Account, Quota: postrider.QuotaEndpoints, Limit: p.Most})
+		return postrider.Endpoint{}, fmt.Errorf("put endpoint %s: %w", next.ID,
+			&postrider.QuotaError{Account: next.Account, Quota: postrider.QuotaEndpoints, Limit: p.Most})
 	}
 	if !ok {
 		e = &endpoint{}
@@ -164,7 +165,8 @@ func (s *Store) Endpoints(_ context.Context, q store.EndpointQuery) (store.Page[
 	defer s.mu.Unlock()
 	return list(&s.endpoints, q.Paging, q.ID, func(e *endpoint) (postrider.Endpoint, bool) {
 		return e.read(), selects(q.Account, e.Account) && selects(q.UID, e.UID) && selects(q.Status, e.Status) &&
-			selects(q.Circuit, cmp.Or(e.circuit.Status, postrider.CircuitClosed)) && (q.Failing == nil || *q.Failing != e.circuit.FailingSince.IsZero()) &&
+			selects(q.Circuit, cmp.Or(e.circuit.Status, postrider.CircuitClosed)) &&
+			(q.Failing == nil || *q.Failing != e.circuit.FailingSince.IsZero()) &&
 			selects(q.Health, cmp.Or(e.health().Status, postrider.Healthy)) &&
 			(len(q.IDs) == 0 || slices.Contains(q.IDs, e.ID)) && (!e.deleted() || !q.ID.IsZero() || len(q.IDs) > 0)
 	})

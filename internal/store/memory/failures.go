@@ -24,7 +24,8 @@ func (s *Store) LastFailures(_ context.Context, ids ...postrider.EndpointID) (fa
 		if len(newest) == 0 {
 			continue
 		}
-		last := own(slices.MaxFunc(newest, func(a, b postrider.Attempt) int { return cmp.Compare(a.StartedAt.UnixMicro(), b.StartedAt.UnixMicro()) }))
+		last := own(slices.MaxFunc(newest,
+			func(a, b postrider.Attempt) int { return cmp.Compare(a.StartedAt.UnixMicro(), b.StartedAt.UnixMicro()) }))
 		last.RequestHead, last.ResponseBody = nil, last.ResponseBody[:min(len(last.ResponseBody), store.FailureBody)]
 		failures = append(failures, last)
 	}

@@ -422,7 +422,8 @@ func (s *Store) countLane(of *store.DueLane, most int, now time.Time) {
 	if most <= 0 {
 		return
 	}
-	waiting := slices.SortedFunc(slices.Values(*s.lanes[laneKey{of.Endpoint, of.Lane}]), func(a, b *delivery) int { return a.due.Compare(b.due) })
+	waiting := slices.SortedFunc(slices.Values(*s.lanes[laneKey{of.Endpoint, of.Lane}]),
+		func(a, b *delivery) int { return a.due.Compare(b.due) })
 	waiting = waiting[:min(len(waiting), most)]
 	of.Waiting = len(waiting)
 	for _, d := range waiting {

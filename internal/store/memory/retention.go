@@ -35,10 +35,11 @@ func (s *Store) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
 	case store.OldAudit:
 		return removeWhere(s.audit.ids, f.Limit, func(id postrider.AuditID) bool { return id.Time().Before(f.Before) }, s.audit.remove), nil
 	case store.OldNotices:
-		return removeWhere(s.notices.rows, f.Limit, func(n postrider.Notice) bool { return n.CreatedAt.Before(f.Before) }, func(n postrider.Notice) {
-			s.notices.remove(n.ID)
-			delete(s.noticed, noticeKeyOf(n))
-		}), nil
+		return removeWhere(s.notices.rows, f.Limit, func(n postrider.Notice) bool { return n.CreatedAt.Before(f.Before) },
+			func(n postrider.Notice) {
+				s.notices.remove(n.ID)
+				delete(s.noticed, noticeKeyOf(n))
+			}), nil
 	case store.OldSessions:
 		return removeWhere(s.sessions.rows, f.Limit, func(session postrider.Session) bool { return session.ExpiresAt.Before(f.Before) },
 			func(session postrider.Session) { s.sessions.remove(session.ID) }), nil

@@ -60,7 +60,8 @@ func (s *Store) Sessions(_ context.Context, q store.SessionQuery) (store.Page[po
 	defer s.mu.Unlock()
 	return list(&s.sessions, q.Paging, q.ID, func(session postrider.Session) (postrider.Session, bool) {
 		live := q.LiveAt.IsZero() || session.RevokedAt.IsZero() && session.ExpiresAt.After(q.LiveAt)
-		return cloned(session), live && within(q.Span, session.CreatedAt) && selects(q.Hash, session.Hash) && selects(q.Code, session.Code) && selects(q.Kind, session.Kind) && selects(q.Account, session.Account)
+		return cloned(session), live && within(q.Span, session.CreatedAt) && selects(q.Hash, session.Hash) && selects(q.Code, session.Code) &&
+			selects(q.Kind, session.Kind) && selects(q.Account, session.Account)
 	})
 }
 

@@ -60,13 +60,15 @@ func TestThePagesOfAnArchiveAreNotReadInVain(t *testing.T) {
 		}
 		read.Store(0)
 		taken, open := 0, int32(0)
-		err = s.ArchiveRows(t.Context(), store.ArchiveRows{Kind: store.OldEvents, Day: store.DayOf(time.Now())}, func(row store.ArchivedRow) bool {
-			open = max(open, pool.Stat().AcquiredConns())
-			taken += len(row.Event.Data)
-			return taken < part
-		})
+		err = s.ArchiveRows(t.Context(), store.ArchiveRows{Kind: store.OldEvents, Day: store.DayOf(time.Now())},
+			func(row store.ArchivedRow) bool {
+				open = max(open, pool.Stat().AcquiredConns())
+				taken += len(row.Event.Data)
+				return taken < part
+			})
 		if got := float64(read.Load()) / float64(taken); err != nil || taken < part || got > 1.4 || open > 0 {
-			t.Errorf("rows of %s: %.1f bytes were read for each of %d, %d queries were open meanwhile, %v; want at most 1.4 and none", name, got, taken, open, err)
+			t.Errorf("rows of %s: %.1f bytes were read for each of %d, %d queries were open meanwhile, %v; want at most 1.4 and none", name, got,
+				taken, open, err)
 		}
 	}
 }

@@ -70,7 +70,8 @@ func TestExamineADatabaseOfItsOwn(t *testing.T) {
 	if len(list) > 0 {
 		t.Errorf("a good database has %v", list)
 	}
-	if found.Version == "" || found.Role != "postgres" || found.Tables.Has != found.Tables.Knows || found.Tables.Knows == 0 || found.Endpoints != 0 ||
+	if found.Version == "" || found.Role != "postgres" || found.Tables.Has != found.Tables.Knows || found.Tables.Knows == 0 ||
+		found.Endpoints != 0 ||
 		found.Size == 0 || found.Connections.PerNode != 18 || found.Commit.Median <= 0 || found.RoundTrip.Median <= 0 {
 		t.Errorf("Examine = %+v", found)
 	}
@@ -148,7 +149,8 @@ func TestExamineTheRightsOfARole(t *testing.T) {
 		}
 		_, found := statuses(t, role)
 		for _, c := range found.Checks() {
-			if c.Name == doctor.Permissions && (c.Status == doctor.OK) != (step.want == "") || c.Name == doctor.Permissions && !strings.Contains(c.Found, step.want) {
+			if c.Name == doctor.Permissions && (c.Status == doctor.OK) != (step.want == "") || c.Name == doctor.Permissions &&
+				!strings.Contains(c.Found, step.want) {
 				t.Errorf("after %q: %+v, want %q", step.grant, c, step.want)
 			}
 		}
@@ -213,7 +215,8 @@ func TestASessionPoolerKeepsThePlansAndTheGuard(t *testing.T) {
 		t.Errorf("a publish through the pooler: %v", err)
 	}
 	for name, want := range map[string]string{
-		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "synchronous_commit": "on", "statement_timeout": "30s", "TimeZone": "UTC",
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "synchronous_commit": "on", "statement_timeout": "30s",
+		"TimeZone": "UTC",
 	} {
 		if got, err := s.Setting(t.Context(), name); err != nil || got != want {
 			t.Errorf("%s = %q, %v, want %q", name, got, err, want)

@@ -94,7 +94,8 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 // is empty. It has no @last, because the subqueries of @last would be planned for all partitions
 // too.
 const (
-	deliveriesSQL = deliveryColumns + pendingBranch + pendingPage + endedBranch + endedOrder + endedColumns + endedLast + endedFrom + `(@endpoint::uuid is null or a.endpoint = @endpoint)` +
+	deliveriesSQL = deliveryColumns + pendingBranch + pendingPage + endedBranch + endedOrder + endedColumns + endedLast + endedFrom +
+		`(@endpoint::uuid is null or a.endpoint = @endpoint)` +
 		endedFilter + endedOrder + endedPage + endedOrder + deadBranch + `(@endpoint::uuid is null or l.endpoint = @endpoint)` + deliveryLookups
 	deliveriesOfEndpointSQL = fewOfEndpoint + deliveryColumns +
 		pendingBranch + ` and q.id = any (array(select f.id from few f)) and (select count(*) from few f) <= @few` + pendingPage +
@@ -349,7 +350,8 @@ func scanDelivery(clock *store.Clock, unanswered *uuids) pgx.RowToFunc[examined[
 		d, f, policy, look := &r.item, postrider.WaitFacts{}, "", false
 		err = row.Scan(toID(&d.ID), toID(&d.Event), toID(&d.Endpoint), toID(&d.Account), &d.EventType, &d.Status, &d.Reason,
 			&d.Attempts, toTime(&d.NextAttemptAt), toTime(&d.FinishedAt), &d.LastStatusCode, &d.LastError,
-			&look, toID(&d.ReplayedFrom), toID(&d.ReplayJob), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &policy, &f.Signs, &f.Circuit,
+			&look, toID(&d.ReplayedFrom), toID(&d.ReplayJob), &d.Suspected, &d.Parked, &f.Leased, toTime(&f.DueAt), &f.Endpoint, &policy, &f.Signs,
+			&f.Circuit,
 			toTime(&f.ProbeAt), toTime(&f.PacedUntil), toID(&f.Head), toID(&f.PausedBy), &f.Held, &r.matches, &r.last)
 		r.id = d.ID
 		if look {

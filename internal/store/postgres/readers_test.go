@@ -29,7 +29,8 @@ func TestPromise5ReadersDoNotTakeTheConnectionsOfTheEngine(t *testing.T) {
 		})
 	}
 	waiting := func() (n int) {
-		if err := conn.QueryRow(t.Context(), `select count(*) from pg_locks where not granted and relation = 'attempts'::regclass`).Scan(&n); err != nil {
+		if err := conn.QueryRow(t.Context(),
+			`select count(*) from pg_locks where not granted and relation = 'attempts'::regclass`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n

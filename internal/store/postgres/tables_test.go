@@ -19,9 +19,18 @@ func TestTablesOfAnotherContentAreRefused(t *testing.T) {
 		{"drop table events_" + firstDay(t, conn), "", ""},
 		{"alter table nodes drop column host", "alter table nodes add column host text not null", "no column nodes.host text"},
 		{"alter table accounts add column must text not null", "alter table accounts drop column must", "a new not null accounts.must"},
-		{"alter table accounts drop constraint accounts_uid_check", "alter table accounts add constraint accounts_uid_check check (uid <> '')", "no constraint accounts accounts_uid_check"},
-		{"alter table accounts alter column name type varchar(10)", "alter table accounts alter column name type text", "no column accounts.name text"},
-		{"update tables_noted set fingerprint = reverse(fingerprint)", "update tables_noted set fingerprint = reverse(fingerprint)", "other content"},
+		{
+			"alter table accounts drop constraint accounts_uid_check", "alter table accounts add constraint accounts_uid_check check (uid <> '')",
+			"no constraint accounts accounts_uid_check",
+		},
+		{
+			"alter table accounts alter column name type varchar(10)", "alter table accounts alter column name type text",
+			"no column accounts.name text",
+		},
+		{
+			"update tables_noted set fingerprint = reverse(fingerprint)", "update tables_noted set fingerprint = reverse(fingerprint)",
+			"other content",
+		},
 		{"alter table tables_noted rename to gone", "alter table gone rename to tables_noted", "do not say of which content"},
 	} {
 		if _, err := conn.Exec(t.Context(), tt.change); err != nil {

@@ -209,7 +209,8 @@ func Verify(ctx context.Context, file string, encrypted func([]byte) error) (b B
 		return Backup{}, err
 	}
 	if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > 0 {
-		return Backup{}, fmt.Errorf("%s is the database of a server and not a backup: a part of it is in %s-wal; use postrider backup", file, file)
+		return Backup{}, fmt.Errorf("%s is the database of a server and not a backup: a part of it is in %s-wal; use postrider backup", file,
+			file)
 	}
 	db, err := sql.Open("sqlite", source(file, url.Values{"mode": {"ro"}, "immutable": {"1"}, "_pragma": {"cell_size_check(1)"}}))
 	if err != nil {

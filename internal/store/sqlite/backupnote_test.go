@@ -35,7 +35,8 @@ func TestTheEndOfEachBackupIsNoted(t *testing.T) {
 		t.Fatal(err, b.Unnoted)
 	}
 	made := last(t, dir)
-	if made.SucceededAt.Before(begun) || made.SucceededAt.After(time.Now()) || made.Bytes != b.Bytes || made.SHA256 != b.SHA256 || made.Failing() {
+	if made.SucceededAt.Before(begun) || made.SucceededAt.After(time.Now()) || made.Bytes != b.Bytes || made.SHA256 != b.SHA256 ||
+		made.Failing() {
 		t.Errorf("after the backup %+v: %+v", b, made)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "postrider.backup")); err != nil || info.Mode().Perm() != 0o600 {
@@ -46,7 +47,8 @@ func TestTheEndOfEachBackupIsNoted(t *testing.T) {
 		t.Fatal("a backup has replaced another one")
 	}
 	failed := last(t, dir)
-	if !failed.Failing() || !strings.Contains(failed.Error, "a.db exists already") || !failed.SucceededAt.Equal(made.SucceededAt) || failed.SHA256 != made.SHA256 {
+	if !failed.Failing() || !strings.Contains(failed.Error, "a.db exists already") || !failed.SucceededAt.Equal(made.SucceededAt) ||
+		failed.SHA256 != made.SHA256 {
 		t.Errorf("after one that failed: %+v", failed)
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -91,7 +91,10 @@ func TestPagesThatFindLittleStopAfterTenThousandRows(t *testing.T) {
 					t.Errorf("%d deliveries of type %s on %d pages, want %d on 3", items, eventType, pages, 3*want)
 				}
 				items, pages = pagesOf(t, p, func(p store.Paging) (store.Page[postrider.Delivery], error) {
-					return s.Deliveries(t.Context(), store.DeliveryQuery{Account: of, Endpoint: postrider.EndpointID(account), EventType: eventType, Paging: p})
+					return s.Deliveries(t.Context(), store.DeliveryQuery{
+						Account: of, Endpoint: postrider.EndpointID(account), EventType: eventType,
+						Paging: p,
+					})
 				})
 				if items != 3*want || pages != 3 {
 					t.Errorf("%d deliveries of type %s to an endpoint on %d pages, want %d on 3", items, eventType, pages, 3*want)
@@ -184,9 +187,17 @@ func TestNoPageReadsAllRows(t *testing.T) {
 		"backlog of an account":             {tenThousand, backlog(store.BacklogQuery{Account: account})},
 		"backlog of an endpoint":            {tenThousand, backlog(store.BacklogQuery{Account: account, Endpoint: endpoint})},
 		"states of endpoints":               {lookups, func() error { _, err := s.EndpointStates(t.Context(), endpoint); return err }},
-		"events":                            {lookups, func() error { _, err := s.Events(t.Context(), store.EventQuery{Paging: first}); return err }},
-		"dead letters":                      {tenThousand, func() error { _, err := s.DeadLetters(t.Context(), store.DeadLetterQuery{Paging: first}); return err }},
-		"groups of dead letters":            {lookups, func() error { _, err := s.DeadLetterGroups(t.Context(), store.DeadLetterGroupQuery{}); return err }},
+		"events": {lookups, func() error {
+			_,
+				err := s.Events(t.Context(), store.EventQuery{Paging: first})
+			return err
+		}},
+		"dead letters": {tenThousand, func() error {
+			_,
+				err := s.DeadLetters(t.Context(), store.DeadLetterQuery{Paging: first})
+			return err
+		}},
+		"groups of dead letters": {lookups, func() error { _, err := s.DeadLetterGroups(t.Context(), store.DeadLetterGroupQuery{}); return err }},
 		"groups of dead letters, an account": {lookups, func() error {
 			_, err := s.DeadLetterGroups(t.Context(), store.DeadLetterGroupQuery{Account: account})
 			return err

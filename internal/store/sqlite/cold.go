@@ -43,7 +43,10 @@ func (c cold) Exec(ctx context.Context, fate sqlstore.Fate, q sqlstore.Query) (n
 
 // Change runs do as a job of the writer.
 func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Context, sqlstore.Tx) error) error {
-	return explained(c.writer.do(ctx, &job{bulk: fate == sqlstore.Bulk, run: func(ctx context.Context, tx *tx) error { return do(ctx, coldTx{tx, &c.texts}) }}))
+	return explained(c.writer.do(ctx, &job{
+		bulk: fate == sqlstore.Bulk,
+		run:  func(ctx context.Context, tx *tx) error { return do(ctx, coldTx{tx, &c.texts}) },
+	}))
 }
 
 // Unindexed returns the column with a plus sign. For such an expression the planner walks no

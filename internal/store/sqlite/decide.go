@@ -58,7 +58,8 @@ func (s *Store) Replay(ctx context.Context, r store.Replay) (_ postrider.Deliver
 		if err != nil {
 			return postrider.Delivery{}, err
 		}
-		err = tx.exec(ctx, insertReplaySQL, sql.Named("ordered", paused.key != ""), sql.Named("id", blob(r.ID)), sql.Named("event", blob(d.Event)),
+		err = tx.exec(ctx, insertReplaySQL, sql.Named("ordered", paused.key != ""), sql.Named("id", blob(r.ID)),
+			sql.Named("event", blob(d.Event)),
 			sql.Named("endpoint", blob(d.Endpoint)), sql.Named("now", micros(tx.now)),
 			sql.Named("expires_at", micros(tx.now.Add(r.Expiry))), sql.Named("delivery", blob(d.ID)))
 		if err != nil {

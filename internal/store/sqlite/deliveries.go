@@ -145,16 +145,24 @@ const replayedSince = `(
 //   - for skipped and cancelled deliveries: the attempts_decided indexes of attempts, which have
 //     no requests
 const (
-	deliverySQL             = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded + `delivery = @id` + filterEnded
-	deliveriesOfEventSQL    = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded + `event = @event` + filterEnded
-	deliveriesOfJobSQL      = selectPending + `replay_job = @job` + filterPending + selectDead + `replay_job = @job` + filterDead + selectEnded + `replay_job = @job` + filterEnded
-	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + `endpoint = @endpoint` + filterEnded
-	deliveriesOfQueuedSQL   = selectPending + `true` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + `endpoint = @endpoint` + filterEnded
-	deliveriesOfAccountSQL  = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + `account = @account` + filterEnded
-	decidedOfEndpointSQL    = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded + decided + ` and endpoint = @endpoint` + filterEnded
-	decidedOfAccountSQL     = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded + decided + ` and account = @account` + filterEnded
-	decidedSQL              = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + decided + filterEnded
-	deliveriesSQL           = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + `true` + filterEnded
+	deliverySQL = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded +
+		`delivery = @id` + filterEnded
+	deliveriesOfEventSQL = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded +
+		`event = @event` + filterEnded
+	deliveriesOfJobSQL = selectPending + `replay_job = @job` + filterPending + selectDead + `replay_job = @job` + filterDead +
+		selectEnded + `replay_job = @job` + filterEnded
+	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
+		selectEnded + `endpoint = @endpoint` + filterEnded
+	deliveriesOfQueuedSQL = selectPending + `true` + filterPending + selectDead + `endpoint = @endpoint` + filterDead + selectEnded +
+		`endpoint = @endpoint` + filterEnded
+	deliveriesOfAccountSQL = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead +
+		selectEnded + `account = @account` + filterEnded
+	decidedOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
+		selectEnded + decided + ` and endpoint = @endpoint` + filterEnded
+	decidedOfAccountSQL = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded +
+		decided + ` and account = @account` + filterEnded
+	decidedSQL    = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + decided + filterEnded
+	deliveriesSQL = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + `true` + filterEnded
 )
 
 // decided selects the deliveries that ended with @status and without a request.

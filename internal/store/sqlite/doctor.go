@@ -205,7 +205,8 @@ func (e *examination) tables(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("read the settings: %w", err)
 	}
 	e.found.Vacuum = vacuums[vacuum%len(vacuums)]
-	err := db.QueryRowContext(ctx, `select count(*) from sqlite_schema where type = 'table' and name in ('postrider_migrations', 'endpoints')`).Scan(&tables)
+	err := db.QueryRowContext(ctx,
+		`select count(*) from sqlite_schema where type = 'table' and name in ('postrider_migrations', 'endpoints')`).Scan(&tables)
 	if err != nil || tables < 2 {
 		return err
 	}

@@ -89,10 +89,12 @@ func TestExamineChangesNoFile(t *testing.T) {
 		if got := (state{found.InUse, found.Unclean, found.Unread == nil}); got != tt.want {
 			t.Errorf("%s: %+v (%v), want %+v", tt.name, got, found.Unread, tt.want)
 		}
-		if tt.want.Read && (found.Tables.Has != found.Tables.Knows || found.Tables.Knows == 0 || found.Endpoints != 0 || !found.Checked || found.Damage != "") {
+		if tt.want.Read && (found.Tables.Has != found.Tables.Knows || found.Tables.Knows == 0 || found.Endpoints != 0 || !found.Checked ||
+			found.Damage != "") {
 			t.Errorf("%s: %+v", tt.name, found)
 		}
-		if found.Journal != "wal" || found.Sync.Longest <= 0 || !found.HasStore || found.Bytes == 0 || len(found.Open) > 0 || found.Mode.Perm() != 0o700 {
+		if found.Journal != "wal" || found.Sync.Longest <= 0 || !found.HasStore || found.Bytes == 0 || len(found.Open) > 0 ||
+			found.Mode.Perm() != 0o700 {
 			t.Errorf("%s: %+v", tt.name, found)
 		}
 		if tt.want.Read {
@@ -194,7 +196,8 @@ func TestExamineSeesThatTheClockWasAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	event := postrider.Event{
-		ID: store.NewID[postrider.EventID](store.NewIDs(func() time.Time { return at }, nil)), Account: account.ID, Type: "a", Data: []byte("{}"), CreatedAt: at,
+		ID: store.NewID[postrider.EventID](store.NewIDs(func() time.Time { return at }, nil)), Account: account.ID, Type: "a", Data: []byte("{}"),
+		CreatedAt: at,
 	}
 	changes, err := s.Changes(t.Context(), 0, 10)
 	if err != nil {

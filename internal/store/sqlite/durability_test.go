@@ -461,8 +461,14 @@ func TestTablesOfAnotherContentAreRefused(t *testing.T) {
 		{"create index more on accounts (name)", "", ""},
 		{"alter table accounts add column note text not null default ''", "", ""},
 		{"create table mine (id integer primary key)", "", ""},
-		{"alter table subscriptions rename column version to other", "alter table subscriptions rename column other to version", "no column subscriptions.version integer"},
-		{"update tables_noted set fingerprint = fingerprint || 'x'", "update tables_noted set fingerprint = rtrim(fingerprint, 'x')", "other content"},
+		{
+			"alter table subscriptions rename column version to other", "alter table subscriptions rename column other to version",
+			"no column subscriptions.version integer",
+		},
+		{
+			"update tables_noted set fingerprint = fingerprint || 'x'", "update tables_noted set fingerprint = rtrim(fingerprint, 'x')",
+			"other content",
+		},
 		{"alter table tables_noted rename to gone", "alter table gone rename to tables_noted", "do not say of which content"},
 	} {
 		db := raw(t, dir)

@@ -39,7 +39,8 @@ func (s *Store) ReplayChunk(ctx context.Context, c store.ReplayChunk) (err error
 	return changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {
 		r := replaying{tx: tx, job: postrider.ReplayJob{ID: c.Job}}
 		err := tx.row(ctx, moveReplayJobSQL, sql.Named("id", blob(c.Job)), sql.Named("token", int64(c.Token)),
-			sql.Named("from", blob(c.From.Cursor)), sql.Named("held", from), sql.Named("to", blob(c.To.Cursor)), sql.Named("hold", to), sql.Named("until", micros(tx.now.Add(c.Lease))),
+			sql.Named("from", blob(c.From.Cursor)), sql.Named("held", from), sql.Named("to", blob(c.To.Cursor)), sql.Named("hold", to),
+			sql.Named("until", micros(tx.now.Add(c.Lease))),
 			sql.Named("end", textOrNull(string(c.End))), sql.Named("error", c.Error), sql.Named("wall", micros(tx.wall)),
 		).Scan(toString(&r.job.Action), &r.job.By, &r.job.Note)
 		switch {
@@ -120,7 +121,8 @@ func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (letter boo
 	}
 	letter = err == nil
 	var endpoint, event bool
-	err = r.tx.row(ctx, replayableSQL, sql.Named("endpoint", blob(item.Endpoint)), sql.Named("event", blob(item.Event))).Scan(&endpoint, &event)
+	err = r.tx.row(ctx, replayableSQL, sql.Named("endpoint", blob(item.Endpoint)), sql.Named("event", blob(item.Event))).Scan(&endpoint,
+		&event)
 	switch {
 	case err != nil:
 		return letter, nil, err

@@ -205,7 +205,8 @@ func rollUp(ctx context.Context, tx *tx, step store.Step, limit int) (int, error
 		return 0, err
 	}
 	from := p[step]
-	rows, err := tx.query(ctx, rollUpSQL, sql.Named("step", int64(step)), sql.Named("at", micros(from.Time())), sql.Named("scope", blob(from.Scope)),
+	rows, err := tx.query(ctx, rollUpSQL, sql.Named("step", int64(step)), sql.Named("at", micros(from.Time())),
+		sql.Named("scope", blob(from.Scope)),
 		sql.Named("type", from.Type), sql.Named("before", micros(step.RollUpBefore(tx.wall))), sql.Named("limit", limit))
 	if err != nil {
 		return 0, err

@@ -25,7 +25,8 @@ func (r *rig) deliverMarked(n int, text string) {
 		e.Data, e.IdempotencyKey = []byte(mark), fmt.Sprintf("%s key %s", text, e.ID)
 		s := &settlements[i]
 		s.Claimed.Event = e
-		s.Attempt.Outcome, s.Attempt.StatusCode, s.Transition = postrider.OutcomeGone, 410, postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonGone}
+		s.Attempt.Outcome, s.Attempt.StatusCode, s.Transition = postrider.OutcomeGone, 410,
+			postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonGone}
 		s.Attempt.RequestHead = fmt.Appendf(nil, "POST / HTTP/1.1\r\nX-Mark: %s %d", text, i)
 		s.Attempt.ResponseHead = fmt.Appendf(nil, "HTTP/1.1 410\r\nX-Mark: %s %d", text, i)
 		s.Attempt.ResponseBody = []byte(mark[:min(len(mark), 3000)])

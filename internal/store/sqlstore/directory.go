@@ -140,7 +140,8 @@ func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte
 	if err != nil {
 		return e, err
 	}
-	e.Revision, e.UpdatedAt, e.Kind, e.StatusSince, e.FullSince = stored.Revision, stored.UpdatedAt, stored.Kind, stored.StatusSince, stored.FullSince
+	e.Revision, e.UpdatedAt, e.Kind, e.StatusSince, e.FullSince = stored.Revision, stored.UpdatedAt, stored.Kind, stored.StatusSince,
+		stored.FullSince
 	return e, PutTerms(ctx, tx, Terms{ID: e.ID, Account: e.Account, Terms: store.EndpointTerms(e)})
 }
 

@@ -37,7 +37,8 @@ const blankEndpointsSQL = `
 	update endpoints
 	set url = case kind when 'http' then '` + postrider.ExpungedURL + `' else '' end,
 		uid = null, description = '', status_reason = '', event_types = @no_types, policy = @policy, credentials = null
-	where status = 'deleted' and (url not in ('', '` + postrider.ExpungedURL + `') or uid is not null or description <> '' or event_types <> @no_types) and `
+	where status = 'deleted' and (url not in ('', '` + postrider.ExpungedURL +
+	`') or uid is not null or description <> '' or event_types <> @no_types) and `
 
 // planExpunge returns the plan of an expunge.
 func planExpunge(e postrider.Expunge) expungePlan {

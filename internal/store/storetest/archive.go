@@ -468,9 +468,11 @@ func deleteArchivedBodiesFirst(w *world) {
 
 // newRestored returns n records of an event, the first of them the event.
 func (w *world) newRestored(n int) (records []store.RestoredRecord) {
-	event, account, endpoint, delivery := newID[postrider.EventID](w), newID[postrider.AccountID](w), newID[postrider.EndpointID](w), newID[store.RowID](w)
+	event, account, endpoint, delivery := newID[postrider.EventID](w), newID[postrider.AccountID](w), newID[postrider.EndpointID](w),
+		newID[store.RowID](w)
 	records = []store.RestoredRecord{{
-		Kind: store.OldEvents, ID: store.RowID(event), Account: account, Event: event, Type: "order.created", Record: []byte(`{"id":1}`), At: w.now(),
+		Kind: store.OldEvents, ID: store.RowID(event), Account: account, Event: event, Type: "order.created", Record: []byte(`{"id":1}`),
+		At: w.now(),
 	}}
 	for number := range n - 1 {
 		records = append(records, store.RestoredRecord{

@@ -167,7 +167,8 @@ func markFullTells(w *world) {
 	w.told(known)
 	again := known
 	again.ID = newID[postrider.NoticeID](w)
-	w.same("what was stored", w.mark(store.MarkFull{Full: []postrider.EndpointID{e.ID}, Notices: []postrider.Notice{again, fresh}}), []postrider.Notice{fresh})
+	w.same("what was stored", w.mark(store.MarkFull{Full: []postrider.EndpointID{e.ID}, Notices: []postrider.Notice{again, fresh}}),
+		[]postrider.Notice{fresh})
 	w.same("the notices", w.notices(store.NoticeQuery{}), []postrider.Notice{fresh, known})
 }
 

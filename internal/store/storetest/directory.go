@@ -345,7 +345,10 @@ func endpointsFilters(w *world) {
 		{store.EndpointQuery{Account: a}, []postrider.EndpointID{paused.ID, named.ID}},
 		{store.EndpointQuery{Account: a, ID: named.ID}, []postrider.EndpointID{named.ID}},
 		{store.EndpointQuery{Account: b, ID: named.ID}, nil},
-		{store.EndpointQuery{IDs: []postrider.EndpointID{named.ID, foreign.ID, newID[postrider.EndpointID](w)}}, []postrider.EndpointID{foreign.ID, named.ID}},
+		{
+			store.EndpointQuery{IDs: []postrider.EndpointID{named.ID, foreign.ID, newID[postrider.EndpointID](w)}},
+			[]postrider.EndpointID{foreign.ID, named.ID},
+		},
 		{store.EndpointQuery{Account: a, IDs: []postrider.EndpointID{named.ID, foreign.ID}}, []postrider.EndpointID{named.ID}},
 		{store.EndpointQuery{Account: b, UID: "main"}, []postrider.EndpointID{foreign.ID}},
 		{store.EndpointQuery{Account: a, UID: "other"}, nil},

@@ -109,7 +109,10 @@ func (w *world) encryptedEndpoints() (endpoints []postrider.Endpoint, encrypted 
 	for _, secret := range []postrider.Secret{w.secret(endpoints[1].ID), w.secret(endpoints[0].ID), w.secret(endpoints[1].ID)} {
 		at := slices.IndexFunc(endpoints, func(e postrider.Endpoint) bool { return e.ID == secret.Endpoint })
 		endpoints[at] = w.put(endpoints[at], secret)
-		encrypted = append(encrypted, store.EncryptedValue{ID: store.EncryptedID{Endpoint: secret.Endpoint, Secret: secret.ID}, Bytes: secret.Encrypted})
+		encrypted = append(encrypted, store.EncryptedValue{
+			ID:    store.EncryptedID{Endpoint: secret.Endpoint, Secret: secret.ID},
+			Bytes: secret.Encrypted,
+		})
 	}
 	endpoints[2] = w.put(endpoints[2])
 	slices.SortFunc(encrypted, func(a, b store.EncryptedValue) int { return a.ID.Compare(b.ID) })

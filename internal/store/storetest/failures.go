@@ -47,7 +47,8 @@ func lastFailures(w *world) {
 	}
 	only := w.pending(second, 1)[0]
 	w.settle(failedAt(w.claimOne(second, postrider.LaneFirst), begin))
-	w.same("the failures", w.failures(second.ID, plain.ID, newID[postrider.EndpointID](w), first.ID), []string{only.String() + " 1", older.String() + " 1"})
+	w.same("the failures", w.failures(second.ID, plain.ID, newID[postrider.EndpointID](w), first.ID),
+		[]string{only.String() + " 1", older.String() + " 1"})
 	for _, c := range w.claim(first, postrider.LaneRetry, 2) {
 		if c.ID == newer {
 			w.settle(failedAt(c, begin.Add(2*time.Second)))
@@ -61,7 +62,8 @@ func lastFailureBody(w *world) {
 	e := w.endpoint()
 	w.pending(e, 1)
 	s := dead(w.claimOne(e, postrider.LaneFirst))
-	s.Attempt.RequestHead, s.Attempt.ResponseHead, s.Attempt.ResponseBody = []byte("request"), []byte("head"), []byte(strings.Repeat("long ", 100))
+	s.Attempt.RequestHead, s.Attempt.ResponseHead, s.Attempt.ResponseBody = []byte("request"), []byte("head"),
+		[]byte(strings.Repeat("long ", 100))
 	s.Attempt.Error = "http_status: 500"
 	w.settle(s)
 	failures, err := w.LastFailures(w.Context(), e.ID)

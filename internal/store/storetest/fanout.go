@@ -45,7 +45,8 @@ func claimFanOutsEvent(w *world) {
 	e := w.endpoint()
 	event := w.event(e.Account)
 	event.FanOutUpTo = e.ID
-	event.Event.APIVersion, event.Event.OrderingKey, event.Event.Hops, event.Event.TraceParent, event.Event.TraceState, event.Event.MaxAttempts = "2026-01-01", "o", 4, traced, "a=b", 5
+	event.Event.APIVersion, event.Event.OrderingKey, event.Event.Hops, event.Event.TraceParent, event.Event.TraceState,
+		event.Event.MaxAttempts = "2026-01-01", "o", 4, traced, "a=b", 5
 	w.publish(store.Batch{event})
 	jobs := w.claimFanOuts(1, long)
 	want := event.Event

@@ -213,7 +213,8 @@ func groupsFilters(w *world) {
 		[]store.DeadLetterGroup{group(a, 500, ofA...)})
 	w.same("another's", w.groups(store.DeadLetterGroupQuery{Account: other.Account}),
 		[]store.DeadLetterGroup{group(other, 500, ofOther...)})
-	w.same("another's under the wrong account", w.groups(store.DeadLetterGroupQuery{Account: a.Account, Endpoint: other.ID}), []store.DeadLetterGroup{})
+	w.same("another's under the wrong account", w.groups(store.DeadLetterGroupQuery{Account: a.Account, Endpoint: other.ID}),
+		[]store.DeadLetterGroup{})
 }
 
 func groupsCount(w *world) {

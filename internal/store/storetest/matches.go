@@ -99,16 +99,25 @@ func matchesFiltered(w *world) {
 		set  func(*postrider.ReplayFilter)
 		want []postrider.DeliveryID
 	}{
-		"a type":              {func(f *postrider.ReplayFilter) { f.EventTypes = []postrider.Pattern{"order.item.added"} }, []postrider.DeliveryID{c.ID}},
-		"a prefix":            {func(f *postrider.ReplayFilter) { f.EventTypes = []postrider.Pattern{"order.item.*"} }, []postrider.DeliveryID{c.ID}},
-		"two types":           {func(f *postrider.ReplayFilter) { f.EventTypes = []postrider.Pattern{"order.created", "user.*"} }, ids},
-		"a reason":            {func(f *postrider.ReplayFilter) { f.Reason = postrider.ReasonGone }, []postrider.DeliveryID{c.ID}},
-		"an event":            {func(f *postrider.ReplayFilter) { f.Event = item.Event.ID }, []postrider.DeliveryID{c.ID}},
-		"before all":          {func(f *postrider.ReplayFilter) { f.To = ids[0].Time() }, nil},
-		"from the first on":   {func(f *postrider.ReplayFilter) { f.From = ids[0].Time() }, append(slices.Clone(ids), c.ID)},
-		"another account":     {func(f *postrider.ReplayFilter) { f.Account, f.Endpoint = w.account(), postrider.EndpointID{} }, nil},
-		"an account":          {func(f *postrider.ReplayFilter) { f.Endpoint = postrider.EndpointID{} }, append(slices.Clone(ids), c.ID)},
-		"an account's reason": {func(f *postrider.ReplayFilter) { f.Endpoint, f.Reason = postrider.EndpointID{}, postrider.ReasonGone }, []postrider.DeliveryID{c.ID}},
+		"a type": {
+			func(f *postrider.ReplayFilter) { f.EventTypes = []postrider.Pattern{"order.item.added"} },
+			[]postrider.DeliveryID{c.ID},
+		},
+		"a prefix": {
+			func(f *postrider.ReplayFilter) { f.EventTypes = []postrider.Pattern{"order.item.*"} },
+			[]postrider.DeliveryID{c.ID},
+		},
+		"two types":         {func(f *postrider.ReplayFilter) { f.EventTypes = []postrider.Pattern{"order.created", "user.*"} }, ids},
+		"a reason":          {func(f *postrider.ReplayFilter) { f.Reason = postrider.ReasonGone }, []postrider.DeliveryID{c.ID}},
+		"an event":          {func(f *postrider.ReplayFilter) { f.Event = item.Event.ID }, []postrider.DeliveryID{c.ID}},
+		"before all":        {func(f *postrider.ReplayFilter) { f.To = ids[0].Time() }, nil},
+		"from the first on": {func(f *postrider.ReplayFilter) { f.From = ids[0].Time() }, append(slices.Clone(ids), c.ID)},
+		"another account":   {func(f *postrider.ReplayFilter) { f.Account, f.Endpoint = w.account(), postrider.EndpointID{} }, nil},
+		"an account":        {func(f *postrider.ReplayFilter) { f.Endpoint = postrider.EndpointID{} }, append(slices.Clone(ids), c.ID)},
+		"an account's reason": {
+			func(f *postrider.ReplayFilter) { f.Endpoint, f.Reason = postrider.EndpointID{}, postrider.ReasonGone },
+			[]postrider.DeliveryID{c.ID},
+		},
 	} {
 		job := w.newJob(e, postrider.Dead)
 		f.set(&job.Filter)

@@ -24,7 +24,10 @@ func (w *world) members() []store.Member {
 
 func membersListed(w *world) {
 	w.shares(w.member(2), w.member(1))
-	w.same("the nodes", w.members(), []store.Member{{Incarnation: 1, Host: "host-1", Shards: 128}, {Incarnation: 2, Host: "host-2", Shards: 128}})
+	w.same("the nodes", w.members(), []store.Member{
+		{Incarnation: 1, Host: "host-1", Shards: 128},
+		{Incarnation: 2, Host: "host-2", Shards: 128},
+	})
 }
 
 func membersOwning(w *world) {
@@ -49,7 +52,10 @@ func membersMarked(w *world) {
 	a.Leaving = true
 	a.heartbeats(everyShard()...)
 	b.dies()
-	w.same("the nodes", w.members(), []store.Member{{Incarnation: 1, Host: "host-1", Leaving: true}, {Incarnation: 2, Host: "host-2", Shards: 256, Dead: true}})
+	w.same("the nodes", w.members(), []store.Member{
+		{Incarnation: 1, Host: "host-1", Leaving: true},
+		{Incarnation: 2, Host: "host-2", Shards: 256, Dead: true},
+	})
 	_, err := w.Reclaim(w.Context(), 2, 10)
 	w.ok(err)
 	w.same("the nodes after the reclaim", w.members(), []store.Member{{Incarnation: 1, Host: "host-1", Leaving: true}})

@@ -90,7 +90,8 @@ func (m Migrations) Beside(noted Tables) error {
 	case noted.Version > own.Version && noted.Oldest <= own.Version:
 		return nil
 	case noted.Version > own.Version:
-		return fmt.Errorf("the tables have version %d now, and this server has %d and must not run beside it: replace the server", noted.Version, own.Version)
+		return fmt.Errorf("the tables have version %d now, and this server has %d and must not run beside it: replace the server", noted.Version,
+			own.Version)
 	}
 	return m.Check(noted)
 }
@@ -165,7 +166,8 @@ func (m Migrations) Inspect(ctx context.Context, db *sql.DB, version int64, stat
 		if len(lack) > 5 {
 			lack, more = lack[:5], fmt.Sprintf(" and %d more", len(lack)-5)
 		}
-		return noted, fmt.Errorf("the tables were changed after they were made: %s%s. Undo the change, or restore a backup", strings.Join(lack, ", "), more)
+		return noted, fmt.Errorf("the tables were changed after they were made: %s%s. Undo the change, or restore a backup",
+			strings.Join(lack, ", "), more)
 	}
 	return noted, nil
 }

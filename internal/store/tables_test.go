@@ -51,7 +51,10 @@ func TestTablesThatAServerMayGoOnWith(t *testing.T) {
 		"its own":         {map[string]string{"0001_tables.sql": firstTables}, ""},
 		"another build's": {map[string]string{"0001_tables.sql": other}, "other content"},
 		"a later version's that it may run beside": {
-			map[string]string{"0001_tables.sql": firstTables, "0002_more.sql": "-- oldest program beside: 1\nalter table things add column note text;\n"}, "",
+			map[string]string{
+				"0001_tables.sql": firstTables,
+				"0002_more.sql":   "-- oldest program beside: 1\nalter table things add column note text;\n",
+			}, "",
 		},
 		"a later version's": {
 			map[string]string{"0001_tables.sql": firstTables, "0002_more.sql": "alter table things drop column id;\n"}, "replace the server",

@@ -21,7 +21,11 @@ func TestATimingIsKeptInFewBytes(t *testing.T) {
 		{"a new connection", postrider.Timing{DNS: 2 * ms, Connect: 20 * ms, TLS: 45 * ms, FirstByte: 110 * ms}, 12},
 		{"an address without a name", postrider.Timing{Connect: 90 * time.Microsecond, FirstByte: ms}, 4},
 		{"a lookup that failed", postrider.Timing{DNS: 5 * time.Second}, 8},
-		{"the longest", postrider.Timing{DNS: 30 * time.Second, Connect: 30 * time.Second, TLS: 30 * time.Second, FirstByte: 30 * time.Second}, 17},
+		{
+			"the longest",
+			postrider.Timing{DNS: 30 * time.Second, Connect: 30 * time.Second, TLS: 30 * time.Second, FirstByte: 30 * time.Second},
+			17,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -48,7 +48,8 @@ func newDeliveries(f factory) deliveries {
 		unresolved:  f.gauge("dead_letters_unresolved", "Dead letters that nobody has replayed or discarded."),
 		response:    f.histogram("response_seconds", "Time of attempts that got a response.", requestBuckets),
 		latency:     f.histogram("delivery_seconds", "Time from the creation of a delivery to its delivery.", deliveryBuckets),
-		connections: children([]string{"new", "reused"}, f.counters("egress_requests_total", "Requests by whether their connection was open already.", "connection").WithLabelValues),
+		connections: children([]string{"new", "reused"}, f.counters("egress_requests_total",
+			"Requests by whether their connection was open already.", "connection").WithLabelValues),
 	}
 	// These series are served from the start. For a series whose first sample is 500, increase() is
 	// 0: Prometheus would not see the first dead letters after a start.

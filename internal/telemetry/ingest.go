@@ -24,15 +24,16 @@ func newIngest(f factory) ingest {
 	commits := f.histograms("commit_seconds", "Time of a commit of new events or deliveries.", callBuckets, "result")
 	responses := f.histograms("api_response_seconds", "Time from a request of the API to its response.", callBuckets, "status")
 	return ingest{
-		events:       f.counter("events_accepted_total", "Events that were stored."),
-		duplicates:   f.counter("events_duplicate_total", "Events that repeated an accepted idempotency key."),
-		bytes:        f.counter("event_bytes_total", "Data of accepted publishes."),
-		refused:      f.counters("publishes_refused_total", "Publishes that were not accepted.", "reason"),
-		commits:      children([]string{resultOK, resultError}, commits.WithLabelValues),
-		size:         f.histogram("commit_events", "Events of a commit.", eventBuckets),
-		created:      f.counter("deliveries_created_total", "Deliveries that publishes made."),
-		readsRefused: f.counter("reads_refused_total", "Reads of the API and pages that were refused because too many of their account were under way."),
-		responses:    children([]string{"2xx", "3xx", "4xx", "5xx"}, responses.WithLabelValues),
+		events:     f.counter("events_accepted_total", "Events that were stored."),
+		duplicates: f.counter("events_duplicate_total", "Events that repeated an accepted idempotency key."),
+		bytes:      f.counter("event_bytes_total", "Data of accepted publishes."),
+		refused:    f.counters("publishes_refused_total", "Publishes that were not accepted.", "reason"),
+		commits:    children([]string{resultOK, resultError}, commits.WithLabelValues),
+		size:       f.histogram("commit_events", "Events of a commit.", eventBuckets),
+		created:    f.counter("deliveries_created_total", "Deliveries that publishes made."),
+		readsRefused: f.counter("reads_refused_total",
+			"Reads of the API and pages that were refused because too many of their account were under way."),
+		responses: children([]string{"2xx", "3xx", "4xx", "5xx"}, responses.WithLabelValues),
 	}
 }
 
@@ -65,7 +66,8 @@ func (i *ingest) responded(r observe.Responded) {
 	if o, ok := i.responses[class(r.Status)]; ok {
 		o.Observe(r.Took.Seconds())
 	}
-	if r.Problem != "" && (strings.HasSuffix(r.Route, "/events") || strings.HasSuffix(r.Route, "/events/batch")) && strings.HasPrefix(r.Route, "POST ") {
+	if r.Problem != "" && (strings.HasSuffix(r.Route, "/events") || strings.HasSuffix(r.Route, "/events/batch")) &&
+		strings.HasPrefix(r.Route, "POST ") {
 		i.refused.WithLabelValues(r.Problem).Inc()
 	}
 }

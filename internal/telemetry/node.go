@@ -33,8 +33,9 @@ type known struct {
 
 func newEndpoints(f factory) endpoints {
 	return endpoints{
-		open:           f.gauge("circuits_open", "Endpoints of this server whose circuit is not closed."),
-		together:       f.gauge("circuits_opened_together", "The most circuits that opened within one hour of each other, of those that are not closed."),
+		open: f.gauge("circuits_open", "Endpoints of this server whose circuit is not closed."),
+		together: f.gauge("circuits_opened_together",
+			"The most circuits that opened within one hour of each other, of those that are not closed."),
 		circuitChanges: f.counters("circuit_changes_total", "Circuits that this server opened, probed or closed.", "status"),
 		healthChanges:  f.counters("health_changes_total", "Endpoints whose health changed.", "health"),
 		health: children([]postrider.HealthStatus{postrider.Healthy, postrider.HealthWarned, postrider.HealthDisabled},

@@ -18,11 +18,15 @@ type queue struct {
 
 func newQueue(f factory) queue {
 	q := queue{
-		waiting:  children(postrider.Lanes, f.gauges("queue_deliveries", "Deliveries that wait, are due or are leased, by lane.", "lane").WithLabelValues),
-		laneAge:  children(postrider.Lanes, f.gauges("queue_oldest_due_seconds", "How long the oldest due delivery of a lane has been due.", "lane").WithLabelValues),
-		due:      children(postrider.HeldByAll, f.gauges("due_deliveries", "Due deliveries by what holds them.", "held_by").WithLabelValues),
-		heldAge:  children(postrider.HeldByAll, f.gauges("due_oldest_seconds", "How long the oldest of them has been due.", "held_by").WithLabelValues),
-		p99:      f.gauge("due_p99_seconds", "99th percentile of how long the due deliveries that nothing of their own endpoint holds have been due."),
+		waiting: children(postrider.Lanes, f.gauges("queue_deliveries", "Deliveries that wait, are due or are leased, by lane.",
+			"lane").WithLabelValues),
+		laneAge: children(postrider.Lanes, f.gauges("queue_oldest_due_seconds", "How long the oldest due delivery of a lane has been due.",
+			"lane").WithLabelValues),
+		due: children(postrider.HeldByAll, f.gauges("due_deliveries", "Due deliveries by what holds them.", "held_by").WithLabelValues),
+		heldAge: children(postrider.HeldByAll, f.gauges("due_oldest_seconds", "How long the oldest of them has been due.",
+			"held_by").WithLabelValues),
+		p99: f.gauge("due_p99_seconds",
+			"99th percentile of how long the due deliveries that nothing of their own endpoint holds have been due."),
 		partial:  f.gauge("queue_partial", "1: more lanes have work than were read."),
 		measured: f.gauge("queue_measured_timestamp_seconds", "When the queue was measured last; before that, when the server started."),
 	}

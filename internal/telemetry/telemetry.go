@@ -73,13 +73,15 @@ func New(opts Options) *Metrics {
 	m.queue = newQueue(f)
 	m.endpoints = newEndpoints(f)
 	m.node = newNode(f)
-	f.gauges("build_info", "The build of this server; always 1.", "version", "goversion").WithLabelValues(opts.Version, runtime.Version()).Set(1)
-	f.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "hook_panics_total", Help: "Panics of observers, which cost no delivery."}, func() float64 {
-		if opts.HookPanics == nil {
-			return 0
-		}
-		return float64(opts.HookPanics())
-	})
+	f.gauges("build_info", "The build of this server; always 1.", "version", "goversion").WithLabelValues(opts.Version,
+		runtime.Version()).Set(1)
+	f.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "hook_panics_total", Help: "Panics of observers, which cost no delivery."},
+		func() float64 {
+			if opts.HookPanics == nil {
+				return 0
+			}
+			return float64(opts.HookPanics())
+		})
 	if opts.Spans == nil {
 		opts.Spans = func() (sent, dropped int64) { return 0, 0 }
 	}

@@ -108,7 +108,10 @@ func attempted(number int, outcome postrider.Outcome, to postrider.Status) obser
 	s.Transition.To = to
 	if outcome == postrider.OutcomeAccepted || outcome == postrider.OutcomeRejected {
 		s.Attempt.StatusCode = 500
-		s.Attempt.Timing = postrider.Timing{DNS: time.Millisecond, Connect: 2 * time.Millisecond, TLS: 3 * time.Millisecond, FirstByte: 90 * time.Millisecond}
+		s.Attempt.Timing = postrider.Timing{
+			DNS: time.Millisecond, Connect: 2 * time.Millisecond, TLS: 3 * time.Millisecond,
+			FirstByte: 90 * time.Millisecond,
+		}
 	}
 	if to == postrider.Dead {
 		s.Transition.Reason = postrider.ReasonExhausted

@@ -34,7 +34,8 @@ type worst struct {
 func newWorst(most int) *worst {
 	return &worst{
 		most: most, now: map[postrider.EndpointID]int{}, before: map[postrider.EndpointID]int{},
-		desc: prometheus.NewDesc(prefix+"worst_endpoint_failures", "Failed attempts of the last 5 to 10 minutes, of the endpoints with the most.", []string{"endpoint"}, nil),
+		desc: prometheus.NewDesc(prefix+"worst_endpoint_failures", "Failed attempts of the last 5 to 10 minutes, of the endpoints with the most.",
+			[]string{"endpoint"}, nil),
 	}
 }
 

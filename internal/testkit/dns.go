@@ -85,7 +85,10 @@ func (d *DNS) answer(packet []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	head = dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionAvailable: true, RecursionDesired: head.RecursionDesired}
+	head = dnsmessage.Header{
+		ID: head.ID, Response: true, Authoritative: true, RecursionAvailable: true,
+		RecursionDesired: head.RecursionDesired,
+	}
 	records, known := d.records(q)
 	if !known {
 		head.RCode = dnsmessage.RCodeNameError

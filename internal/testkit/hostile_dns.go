@@ -71,7 +71,8 @@ func hostileNames() []Hostile {
 		named(accepted("a CNAME as long as names get"), "long", longAlias).rows("S-15"),
 		named(accepted("a record that nobody can read, too"), "svcb", unreadable).rows("S-15"),
 		named(accepted("cut off over UDP, whole over TCP"), "short", cutOff(addresses(ours))),
-		lost("dns_failed", "cut off over UDP, cut off over TCP", "shorter", cutOff(func(question) reply { return reply{garbage: "\x00\xff\x00"} })),
+		lost("dns_failed", "cut off over UDP, cut off over TCP", "shorter",
+			cutOff(func(question) reply { return reply{garbage: "\x00\xff\x00"} })),
 		mute("cut off over UDP, silence over TCP", "shortest", cutOff(func(question) reply { return reply{mute: true} })),
 	)
 }

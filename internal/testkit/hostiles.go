@@ -123,8 +123,10 @@ func hostileBodies() []Hostile {
 		accepted("endless trailers", request, say(chunked+"2\r\nok\r\n0\r\n"), flood("X-Trailer: 1\r\n", endless)).flood().rows("T-04"),
 		accepted("a gzip bomb", request, bomb(8<<20, 1)).rows("T-03").kept(),
 		accepted("a gzip bomb in gzip", request, bomb(8<<20, 2)).rows("T-03").kept(),
-		accepted("a content encoding that is none", request, say(ok+"Content-Encoding: br, gzip, x\r\nContent-Length: 2\r\n\r\nok")).rows("T-03").kept(),
-		accepted("a byte of the body at a time", request, say(ok+"Content-Length: 1000\r\n\r\n"), drip(strings.Repeat("x", 1000))).rows("T-02").slow(),
+		accepted("a content encoding that is none", request,
+			say(ok+"Content-Encoding: br, gzip, x\r\nContent-Length: 2\r\n\r\nok")).rows("T-03").kept(),
+		accepted("a byte of the body at a time", request, say(ok+"Content-Length: 1000\r\n\r\n"),
+			drip(strings.Repeat("x", 1000))).rows("T-02").slow(),
 		accepted("a body that stops", request, say(ok+"Content-Length: 1000\r\n\r\nhello"), hold).rows("T-02").slow(),
 		accepted("a body of NUL and bad UTF-8", request, say(ok+"Content-Length: 4\r\n\r\n\x00\xff\xc0\x80")).rows("T-28").kept(),
 		accepted("a body that is a page with a script", request, say(ok+"Content-Type: text/html\r\nContent-Length: "+

@@ -194,7 +194,8 @@ func routeEverything(family uint8) error {
 		index: uint32(lo.Index),
 	}
 	m.head.Len = uint32(unsafe.Sizeof(m))
-	if err := unix.Sendto(s, unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(s, unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)), 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
 	answer := make([]byte, 4096)

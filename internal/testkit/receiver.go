@@ -72,7 +72,9 @@ func NewTLSReceiver(tb testing.TB, config *tls.Config, answer Answer) *Receiver 
 
 // NewPipeReceiver starts a receiver without a network, for synctest bubbles, and returns the
 // function that dials it. Its URL is http://receiver.test.
-func NewPipeReceiver(tb testing.TB, answer Answer) (r *Receiver, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+func NewPipeReceiver(tb testing.TB, answer Answer) (r *Receiver,
+	dial func(ctx context.Context, network, address string) (net.Conn, error),
+) {
 	tb.Helper()
 	pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	return serve(tb, pipes, "http://receiver.test", answer), pipes.dial

@@ -152,7 +152,8 @@ func (t *Tracer) encode(spans []span) ([]byte, error) {
 	}
 	body, err := proto.Marshal(&trace.TracesData{ResourceSpans: []*trace.ResourceSpans{{
 		Resource: &resource.Resource{Attributes: attributes{}.
-			text("service.name", "postrider").text("service.version", t.opts.Version).text("service.instance.id", t.instance).text("host.name", t.opts.Node)},
+			text("service.name", "postrider").text("service.version", t.opts.Version).text("service.instance.id", t.instance).text("host.name",
+			t.opts.Node)},
 		ScopeSpans: []*trace.ScopeSpans{scope}, SchemaUrl: schemaURL,
 	}}})
 	if err != nil {
@@ -179,7 +180,8 @@ func (s *span) proto() *trace.Span {
 	if s.link != (postrider.SpanID{}) {
 		p.Links = []*trace.Span_Link{{TraceId: s.trace[:], SpanId: s.link[:], Flags: flagSampled}}
 	}
-	of := attributes{}.text("postrider.event", s.event.String()).text("postrider.account", s.account.String()).text("postrider.event_type", s.of)
+	of := attributes{}.text("postrider.event", s.event.String()).text("postrider.account", s.account.String()).text("postrider.event_type",
+		s.of)
 	switch s.kind {
 	case kindPublish:
 		p.Name, p.Kind = "publish", trace.Span_SPAN_KIND_INTERNAL

@@ -107,7 +107,8 @@ func newInstance() string {
 // CheckURL reports whether the text can be the URL of a collector.
 func CheckURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.RawQuery == "" &&
+		u.Fragment == ""
 }
 
 // Sampled reports whether the spans of an event are recorded.

@@ -25,7 +25,8 @@ func TestTheAccountPageHasItsOwnNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	letters := `href="/dashboard/dead-letters?account=` + w.account.ID.String() + `">1</a>`
-	w.see("operator", path).says(t, "traffic-section", letters, "Deliveries delivered: 0. Failed attempts: 1. Dead letters: 1.", path+"?range=7d")
+	w.see("operator", path).says(t, "traffic-section", letters, "Deliveries delivered: 0. Failed attempts: 1. Dead letters: 1.",
+		path+"?range=7d")
 	w.see("operator", "/dashboard/accounts/globex").says(t, "traffic-section", "Nothing happened in this range.")
 	if err := w.admin.DeleteAccount(t.Context(), other.ID.String()); err != nil {
 		t.Fatal(err)

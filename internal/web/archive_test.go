@@ -20,8 +20,14 @@ import (
 var archiveStates = []state{
 	{name: "an empty archive", path: "/archive", people: "operator", want: []string{"Nothing is archived yet"}},
 	{name: "archive", path: "/archive", people: "operator", prepare: (*world).hostileArchive, want: []string{"Attempts", "0001-"}},
-	{name: "filtered archive", path: "/archive?kind=events&to=2020-01-01", people: "operator", prepare: (*world).hostileArchive, want: []string{"Nothing matches"}},
-	{name: "a part of the archive", path: "/archive/parts/{part}", people: "operator", prepare: (*world).hostileArchive, want: []string{"is what was written", "SHA-256"}},
+	{
+		name: "filtered archive", path: "/archive?kind=events&to=2020-01-01", people: "operator", prepare: (*world).hostileArchive,
+		want: []string{"Nothing matches"},
+	},
+	{
+		name: "a part of the archive", path: "/archive/parts/{part}", people: "operator", prepare: (*world).hostileArchive,
+		want: []string{"is what was written", "SHA-256"},
+	},
 	{name: "no restored records", path: "/archive/records", people: "operator", want: []string{"No restored records", "Copy records back"}},
 	{
 		name: "restored records", path: "/archive/records?account=acme", people: "operator", prepare: (*world).hostileArchive,
@@ -68,7 +74,8 @@ func TestRecordsAreRestoredByAForm(t *testing.T) {
 	says(t, w.as("operator", "GET /dashboard/archive/records?event="+event, nil, got.cookie...), "3 records were copied back", event)
 	for field, value := range map[string]string{"event": "evt_x", "from": "yesterday"} {
 		refused := w.as("operator", "POST /dashboard/archive/restores", url.Values{field: {value}})
-		if refused.status != http.StatusUnprocessableEntity || !strings.Contains(refused.html, `value="`+value+`"`) || !strings.Contains(refused.html, "fault-"+field) {
+		if refused.status != http.StatusUnprocessableEntity || !strings.Contains(refused.html, `value="`+value+`"`) ||
+			!strings.Contains(refused.html, "fault-"+field) {
 			t.Errorf("a form with %s = %s: %d\n%s", field, value, refused.status, refused.html)
 		}
 	}

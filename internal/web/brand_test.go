@@ -92,7 +92,10 @@ func TestThePortalHasTheBrandOfItsOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := ""
-	for person, paths := range map[string][]string{"nobody": {"/portal/enter/code-of-customer"}, "customer": {"/portal", "/portal/endpoints"}} {
+	for person, paths := range map[string][]string{
+		"nobody":   {"/portal/enter/code-of-customer"},
+		"customer": {"/portal", "/portal/endpoints"},
+	} {
 		for _, path := range paths {
 			got := w.see(person, path)
 			for _, text := range []string{`Shop &amp; &lt;b&gt;Co`, `<link rel="stylesheet" href="/portal/brand/ff8800.css">`} {

@@ -41,10 +41,14 @@ func TestFieldsNameTheChoicesThatHaveThem(t *testing.T) {
 func TestAnOwnScheduleIsShownInWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	e := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{DelaysMS: []int64{0, 30_000, 300_000}, Jitter: "none"})}})
+	e := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{
+		DelaysMS: []int64{0, 30_000, 300_000},
+		Jitter:   "none",
+	})}})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	shown := w.see("operator", path)
-	shown.says(t, `<option value="own" selected>Own list of delays</option>`, `value="0s, 30s, 5m"`, `value="none"`, "Differs from the default. Now: 3 attempts: at once, after 30 s, after 5 min.")
+	shown.says(t, `<option value="own" selected>Own list of delays</option>`, `value="0s, 30s, 5m"`, `value="none"`,
+		"Differs from the default. Now: 3 attempts: at once, after 30 s, after 5 min.")
 	form := shown.fields()
 	form.Set("retry.preset", "48h")
 	form.Set("save", "yes")
@@ -74,6 +78,11 @@ func TestAnOwnScheduleIsShownInWords(t *testing.T) {
 	form.Del("save")
 	form.Set("retry.delays_ms", "10s\r\n1m, 10m; 1 h")
 	w.as("operator", "POST "+path, form).says(t, "4 attempts: after 10 s, after 1 min, after 10 min, after 1 h")
-	grows := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{BaseMS: 5000, Factor: 2, CapMS: 60_000, MaxAttempts: 6, Jitter: "full"})}})
-	w.see("operator", "/dashboard/endpoints/"+grows.ID.String()+"/options").says(t, `<option value="formula" selected>`, `value="5s"`, `value="2"`, `value="1m"`, `value="6"`, `value="full"`, "6 attempts; the first retry after 5 s, each later delay 2 times the one before, at most 1 min; random part of the delays: full.")
+	grows := w.endpoint(apitypes.EndpointCreate{Policy: apitypes.Policy{Retry: apitypes.Of(apitypes.Retry{
+		BaseMS: 5000, Factor: 2,
+		CapMS: 60_000, MaxAttempts: 6, Jitter: "full",
+	})}})
+	w.see("operator", "/dashboard/endpoints/"+grows.ID.String()+"/options").says(t, `<option value="formula" selected>`, `value="5s"`,
+		`value="2"`, `value="1m"`, `value="6"`, `value="full"`,
+		"6 attempts; the first retry after 5 s, each later delay 2 times the one before, at most 1 min; random part of the delays: full.")
 }

@@ -350,7 +350,8 @@ func reclaimFrees(w *world) {
 		if len(attempts) != 1 {
 			w.Fatalf("recorded %d attempts, want the lost one", len(attempts))
 		}
-		if got := attempts[0]; got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Error != "server_died" || !got.NextAt.IsZero() || got.Stale {
+		if got := attempts[0]; got.Number != 1 || got.Outcome != postrider.OutcomeLost || got.Error != "server_died" || !got.NextAt.IsZero() ||
+			got.Stale {
 			w.Errorf("recorded %+v, want attempt 1 as lost", got)
 		}
 	}

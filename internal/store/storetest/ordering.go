@@ -271,7 +271,8 @@ func orderEndsInParallel(w *world) {
 
 func orderNext(w *world) {
 	e := w.endpoint()
-	first, second, third := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead)
+	first, second, third := w.orderedEvent(e, "o", postrider.SkipDead), w.orderedEvent(e, "o", postrider.SkipDead),
+		w.orderedEvent(e, "o", postrider.SkipDead)
 	second.Deliveries[0].Lane = postrider.LaneBulk
 	w.publish(store.Batch{first, second, third})
 	c := w.claimExactly(e, first.Deliveries[0].ID)[0]

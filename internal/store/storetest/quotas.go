@@ -193,7 +193,8 @@ func (w *world) quotaUse(account postrider.AccountID) postrider.QuotaUse {
 	w.Helper()
 	use, err := w.QuotaUse(w.Context(), account)
 	w.ok(err)
-	if left := use.DayEnds.Sub(w.now()); left < -time.Minute || left > 24*time.Hour+time.Minute || use.DayEnds.Truncate(24*time.Hour) != use.DayEnds {
+	if left := use.DayEnds.Sub(w.now()); left < -time.Minute || left > 24*time.Hour+time.Minute ||
+		use.DayEnds.Truncate(24*time.Hour) != use.DayEnds {
 		w.Errorf("the day ends at %v, want the next midnight of UTC", use.DayEnds)
 	}
 	use.DayEnds = time.Time{}

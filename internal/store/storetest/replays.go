@@ -171,7 +171,10 @@ func replayJobsMade(w *world) {
 	got := w.readJob(job.ID)
 	w.same("Made", got.Made, postrider.ReplayTally{Pending: 2, Delivered: 2, Dead: 1, Cancelled: 1})
 	w.same("Handled", got.Handled, 6)
-	for status, n := range map[postrider.Status]int{postrider.Pending: 2, postrider.Delivered: 2, postrider.Dead: 1, postrider.Cancelled: 1, "": 6} {
+	for status, n := range map[postrider.Status]int{
+		postrider.Pending: 2, postrider.Delivered: 2, postrider.Dead: 1, postrider.Cancelled: 1,
+		"": 6,
+	} {
 		page, err := w.Deliveries(w.Context(), store.DeliveryQuery{ReplayJob: job.ID, Status: status})
 		w.ok(err)
 		if len(page.Items) != n {

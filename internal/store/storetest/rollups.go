@@ -486,7 +486,10 @@ func backlogStops(w *world) {
 	e := w.endpoint()
 	w.deadLetters(e, 5)
 	w.pending(e, 5)
-	for what, q := range map[string]store.BacklogQuery{"the endpoint": {Account: e.Account, Endpoint: e.ID}, "the account": {Account: e.Account}, "everything": {}} {
+	for what, q := range map[string]store.BacklogQuery{
+		"the endpoint": {Account: e.Account, Endpoint: e.ID},
+		"the account":  {Account: e.Account}, "everything": {},
+	} {
 		for most, want := range map[int]int{0: 5, 1: 1, 4: 4, 5: 5, 6: 5} {
 			q.Most = most
 			b, err := w.Backlog(w.Context(), q)

@@ -227,7 +227,8 @@ func settleStaleReplacesLost(w *world) {
 	stale.Attempt.ResponseBody = []byte("no")
 	w.settle(stale)
 	got := w.attempts(w.delivery(taken.ID))
-	if len(got) != 1 || !got[0].Stale || got[0].StatusAfter != postrider.Pending || got[0].Number != 1 || got[0].Outcome != postrider.OutcomeRejected ||
+	if len(got) != 1 || !got[0].Stale || got[0].StatusAfter != postrider.Pending || got[0].Number != 1 ||
+		got[0].Outcome != postrider.OutcomeRejected ||
 		got[0].StatusCode != 500 || string(got[0].ResponseBody) != "no" {
 		w.Errorf("recorded %+v, want attempt 1 as stale", got)
 	}
@@ -374,7 +375,10 @@ func settleAcceptedHeads(w *world) {
 		e := w.endpoint()
 		w.pending(e, 9)
 		claimed := w.claim(e, postrider.LaneFirst, 9)
-		for i, head := range [][]byte{usual, usual, usual, other, other, usual, nil, bytes.Repeat([]byte("x"), 513), bytes.Repeat([]byte("x"), 512)} {
+		for i, head := range [][]byte{
+			usual, usual, usual, other, other, usual, nil, bytes.Repeat([]byte("x"), 513),
+			bytes.Repeat([]byte("x"), 512),
+		} {
 			s := delivered(claimed[i])
 			s.Attempt.RequestHead, s.Attempt.ResponseHead, s.Attempt.ResponseBody = []byte("dropped"), head, []byte("ok")
 			groups = append(groups, []store.Settlement{s})

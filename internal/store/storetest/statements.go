@@ -71,7 +71,8 @@ func (r *recorder) callAudit(ctx context.Context) {
 	r.verb = "AuditEntries"
 	callVerb(ctx, v.AuditEntries,
 		store.AuditQuery{Span: askedSpan}, store.AuditQuery{Account: id}, store.AuditQuery{Key: id}, store.AuditQuery{Session: id},
-		store.AuditQuery{Action: "a"}, store.AuditQuery{ObjectID: "o"}, store.AuditQuery{Account: id, Key: id, Session: id, Action: "a", ObjectID: "o"})
+		store.AuditQuery{Action: "a"}, store.AuditQuery{ObjectID: "o"},
+		store.AuditQuery{Account: id, Key: id, Session: id, Action: "a", ObjectID: "o"})
 }
 
 func (r *recorder) callInspections(ctx context.Context) {
@@ -125,7 +126,8 @@ func (r *recorder) callAccess(ctx context.Context) {
 	r.verb = "PutAccount"
 	doVerb(ctx, v.PutAccount, postrider.Account{ID: id})
 	r.verb = "Accounts"
-	callVerb(ctx, v.Accounts, store.AccountQuery{}, store.AccountQuery{ID: id}, store.AccountQuery{UID: "u"}, store.AccountQuery{Retention: true})
+	callVerb(ctx, v.Accounts, store.AccountQuery{}, store.AccountQuery{ID: id}, store.AccountQuery{UID: "u"},
+		store.AccountQuery{Retention: true})
 	r.verb = "PutKey"
 	doVerb(ctx, v.PutKey, postrider.APIKey{ID: id, Account: id})
 	r.verb = "Keys"
@@ -207,14 +209,20 @@ func (r *recorder) callDirectory(ctx context.Context) {
 	callVerb(ctx, v.PutEndpoint,
 		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled}, Most: 1},
 		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}, CloseCircuit: true},
-		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}}) // with another revision
+		// with another revision
+		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}})
 	r.verb = "Endpoints"
 	callVerb(ctx, v.Endpoints,
-		store.EndpointQuery{}, store.EndpointQuery{ID: id}, store.EndpointQuery{IDs: []postrider.EndpointID{id}}, store.EndpointQuery{Account: id},
+		store.EndpointQuery{}, store.EndpointQuery{ID: id}, store.EndpointQuery{IDs: []postrider.EndpointID{id}},
+		store.EndpointQuery{Account: id},
 		store.EndpointQuery{ID: id, Account: id}, store.EndpointQuery{IDs: []postrider.EndpointID{id}, Account: id},
 		store.EndpointQuery{Account: id, UID: "u"}, store.EndpointQuery{Status: postrider.EndpointPaused},
-		store.EndpointQuery{Circuit: postrider.CircuitOpen}, store.EndpointQuery{Failing: &yes}, store.EndpointQuery{Health: postrider.HealthWarned},
-		store.EndpointQuery{Account: id, Status: postrider.EndpointPaused, Circuit: postrider.CircuitOpen, Failing: &yes, Health: postrider.HealthWarned})
+		store.EndpointQuery{Circuit: postrider.CircuitOpen}, store.EndpointQuery{Failing: &yes},
+		store.EndpointQuery{Health: postrider.HealthWarned},
+		store.EndpointQuery{
+			Account: id, Status: postrider.EndpointPaused, Circuit: postrider.CircuitOpen, Failing: &yes,
+			Health: postrider.HealthWarned,
+		})
 	r.verb = "Changes"
 	_, _ = v.Changes(ctx, 1, 10)
 	r.verb = "Held"
@@ -242,14 +250,18 @@ func (r *recorder) callCircuits(ctx context.Context) {
 	callVerb(ctx, v.PutCircuit, store.PutCircuit{Circuit: postrider.Circuit{Endpoint: id}},
 		store.PutCircuit{Circuit: postrider.Circuit{Endpoint: id, Generation: 1}, Announce: true})
 	r.verb = "Circuits"
-	callVerb(ctx, v.Circuits, store.CircuitQuery{Limit: 10}, store.CircuitQuery{Limit: 10, Endpoint: id}, store.CircuitQuery{Limit: 10, Failing: true},
+	callVerb(ctx, v.Circuits, store.CircuitQuery{Limit: 10}, store.CircuitQuery{Limit: 10, Endpoint: id},
+		store.CircuitQuery{Limit: 10, Failing: true},
 		store.CircuitQuery{Limit: 10, Failing: true, Endpoint: id, Account: id})
 }
 
 func (r *recorder) callHealth(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutHealth"
-	_ = v.PutHealth(ctx, postrider.EndpointHealth{Endpoint: id, Account: id, Number: 1, Status: postrider.HealthDisabled, Since: askedSpan.From})
+	_ = v.PutHealth(ctx, postrider.EndpointHealth{
+		Endpoint: id, Account: id, Number: 1, Status: postrider.HealthDisabled,
+		Since: askedSpan.From,
+	})
 	r.verb = "HealthHistory"
 	callVerb(ctx, v.HealthHistory, store.HealthQuery{Endpoint: id}, store.HealthQuery{Endpoint: id, Account: id})
 }

@@ -51,7 +51,10 @@ import (
 // Run tests a store against the contract. The function open returns an empty store, which is
 // closed when the test ends.
 func Run(t *testing.T, open func(*testing.T) store.Store) {
-	for _, role := range [][]verb{inbox, queue, directory, access, sessions, destinations, inspections, encryption, ledger, finder, rollups, replays, upkeep, retention, oldRows, archive, holding, notices, quotas, expunges, texts} {
+	for _, role := range [][]verb{
+		inbox, queue, directory, access, sessions, destinations, inspections, encryption, ledger, finder, rollups,
+		replays, upkeep, retention, oldRows, archive, holding, notices, quotas, expunges, texts,
+	} {
 		for _, v := range role {
 			t.Run(v.method, func(t *testing.T) {
 				t.Parallel()

@@ -202,7 +202,8 @@ func deleteEndpointsAnnounces(w *world) {
 	w.same("how many", w.deleteEndpoints(10), 3)
 	got := w.changes(version, 10)
 	w.same("the version", got.Version, version+3)
-	w.same("what changed", routedIDs(got.Endpoints), want, cmpopts.SortSlices(func(a, b postrider.EndpointID) bool { return a.Compare(b) < 0 }))
+	w.same("what changed", routedIDs(got.Endpoints), want,
+		cmpopts.SortSlices(func(a, b postrider.EndpointID) bool { return a.Compare(b) < 0 }))
 	w.same("what changed, page by page", len(w.changes(version, 2).Endpoints), 2)
 	w.same("how often again", w.deleteEndpoints(10), 0)
 	w.same("the version after nothing", w.version(), version+3)

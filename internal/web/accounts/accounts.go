@@ -146,7 +146,10 @@ func (form accountForm) show(v *page.Visit, a apitypes.Account) error {
 		}
 		p.Keys, p.MoreKeys = keys.Data, keys.NextCursor != nil
 	}
-	shown := page.View{Name: "accounts-one", Title: cmp.Or(a.Name, form.UID), Data: p, Commands: []string{"accounts get " + a.ID.String(), "stats --account " + a.ID.String(), "portal link " + a.ID.String()}}
+	shown := page.View{
+		Name: "accounts-one", Title: cmp.Or(a.Name, form.UID), Data: p,
+		Commands: []string{"accounts get " + a.ID.String(), "stats --account " + a.ID.String(), "portal link " + a.ID.String()},
+	}
 	shown.Refused = len(form.Faults) > 0 || form.link.Fault != ""
 	return v.Show(shown)
 }

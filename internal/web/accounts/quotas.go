@@ -24,11 +24,26 @@ var quotaFields = []struct {
 	of   func(*apitypes.QuotaLimits) *int64
 	to   func(*apitypes.QuotasUpdate) *apitypes.Optional[int64]
 }{
-	{"events_per_second", func(l *apitypes.QuotaLimits) *int64 { return l.EventsPerSecond }, func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.EventsPerSecond }},
-	{"burst", func(l *apitypes.QuotaLimits) *int64 { return l.Burst }, func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.Burst }},
-	{"bytes_per_day", func(l *apitypes.QuotaLimits) *int64 { return l.BytesPerDay }, func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.BytesPerDay }},
-	{"endpoints", func(l *apitypes.QuotaLimits) *int64 { return l.Endpoints }, func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.Endpoints }},
-	{"backlog", func(l *apitypes.QuotaLimits) *int64 { return l.Backlog }, func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.Backlog }},
+	{
+		"events_per_second", func(l *apitypes.QuotaLimits) *int64 { return l.EventsPerSecond },
+		func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.EventsPerSecond },
+	},
+	{
+		"burst", func(l *apitypes.QuotaLimits) *int64 { return l.Burst },
+		func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.Burst },
+	},
+	{
+		"bytes_per_day", func(l *apitypes.QuotaLimits) *int64 { return l.BytesPerDay },
+		func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.BytesPerDay },
+	},
+	{
+		"endpoints", func(l *apitypes.QuotaLimits) *int64 { return l.Endpoints },
+		func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.Endpoints },
+	},
+	{
+		"backlog", func(l *apitypes.QuotaLimits) *int64 { return l.Backlog },
+		func(u *apitypes.QuotasUpdate) *apitypes.Optional[int64] { return &u.Backlog },
+	},
 }
 
 // quotas returns the limits of an account. typed has the values of a form that was sent; nil: the

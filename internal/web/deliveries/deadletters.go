@@ -17,7 +17,11 @@ func listDeadLetterGroups(v *page.Visit) error {
 	command := "dead-letters groups"
 	if err == nil {
 		var groups apitypes.Page[apitypes.DeadLetterGroup]
-		groups, err = v.API.DeadLetterGroups(v.Context, client.DeadLetterGroupFilter{Account: v.Query("account"), Endpoint: endpointID, Paging: v.Paging()})
+		groups,
+			err = v.API.DeadLetterGroups(v.Context, client.DeadLetterGroupFilter{
+			Account: v.Query("account"), Endpoint: endpointID,
+			Paging: v.Paging(),
+		})
 		command = v.Command(command)
 		if err == nil {
 			rows, err = page.GroupsOf(v, groups)

@@ -51,7 +51,10 @@ func listDeliveries(v *page.Visit) error {
 	job, jobID, jobErr := page.IDFilter[postrider.ReplayID](v, "replay_job")
 	event, eventID, eventErr := page.IDFilter[postrider.EventID](v, "event")
 	span, fromTime, toTime := v.SpanFilter()
-	f := page.Filters{v.Choice("status", "delivery.status", "pending", "delivered", "dead", "cancelled", "skipped"), v.TextFilter("event_type"), endpoint}
+	f := page.Filters{
+		v.Choice("status", "delivery.status", "pending", "delivered", "dead", "cancelled", "skipped"),
+		v.TextFilter("event_type"), endpoint,
+	}
 	if f = slices.Concat(f, v.AccountFilter(), page.Filters{event}, span); job.Value != "" {
 		f = append(f, job)
 	}

@@ -56,9 +56,10 @@ func (p *endpointPage) fill(v *page.Visit) (err error) {
 	if p.Circuit, err = v.API.Circuit(v.Context, p.Endpoint.ID); err != nil {
 		return err
 	}
-	p.Traffic, err = traffic.Read(v, "?endpoint="+p.Endpoint.ID.String(), func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
-		return v.API.EndpointStats(ctx, p.Endpoint.ID, q)
-	})
+	p.Traffic, err = traffic.Read(v, "?endpoint="+p.Endpoint.ID.String(),
+		func(ctx context.Context, q client.StatsQuery) (apitypes.Stats, error) {
+			return v.API.EndpointStats(ctx, p.Endpoint.ID, q)
+		})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,10 @@ func (p missedPage) show(v *page.Visit) error {
 	if !p.since.IsZero() { // formatted here, since typed text of a link could be a command of its author
 		command += " --from " + p.since.UTC().Format(time.RFC3339)
 	}
-	return v.Show(page.View{Name: "endpoints-missed", Title: page.Where(v, p.Endpoint), Data: p, Refused: p.Fault != "", Commands: []string{command}})
+	return v.Show(page.View{
+		Name: "endpoints-missed", Title: page.Where(v, p.Endpoint), Data: p, Refused: p.Fault != "",
+		Commands: []string{command},
+	})
 }
 
 // replayMissed starts the replay, and redirects to its progress.

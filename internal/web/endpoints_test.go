@@ -49,7 +49,8 @@ func TestTheListOfEndpointsShowsAndFiltersHowTheyFare(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = w.store.PutHealth(t.Context(), postrider.EndpointHealth{
-		Endpoint: warned.ID, Account: warned.Account, Number: 1, Status: postrider.HealthWarned, Reason: postrider.ReasonFailing, Since: time.Now(),
+		Endpoint: warned.ID, Account: warned.Account, Number: 1, Status: postrider.HealthWarned, Reason: postrider.ReasonFailing,
+		Since: time.Now(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,8 @@ func (w *world) fails(since time.Duration) (apitypes.Endpoint, postrider.Deliver
 	e := w.endpoint(apitypes.EndpointCreate{Description: "ERP"})
 	tried := w.deliveryOf(w.publish("order.created", `{}`))
 	w.settle(e.ID, postrider.Attempt{
-		StatusCode: 500, Error: "http_status: 500", ResponseBody: []byte(`{"error": "relation \"orders_v2\" does not exist"}`), StartedAt: time.Now(),
+		StatusCode: 500, Error: "http_status: 500", ResponseBody: []byte(`{"error": "relation \"orders_v2\" does not exist"}`),
+		StartedAt: time.Now(),
 	}, postrider.DefaultPolicy())
 	if _, err := w.store.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
 		Endpoint: e.ID, Status: postrider.CircuitOpen, Reason: postrider.ReasonProbeFailed, FailingSince: time.Now().Add(-since),
@@ -110,7 +111,8 @@ func TestASearchGroupsWhatItFinds(t *testing.T) {
 	}
 	got := w.see("operator", "/dashboard/search?q=acme")
 	got.says(t, "20 of 23 are shown.", "Its uid", "What is inside the data of an event is not searched")
-	if accounts, endpoints := strings.Index(got.html, `<h2 id="account">`), strings.Index(got.html, `<h2 id="endpoint">`); accounts < 0 || accounts > endpoints {
+	if accounts, endpoints := strings.Index(got.html, `<h2 id="account">`), strings.Index(got.html, `<h2 id="endpoint">`); accounts < 0 ||
+		accounts > endpoints {
 		t.Errorf("accounts stand at %d, endpoints at %d", accounts, endpoints)
 	}
 	w.see("operator", "/dashboard/search?q=NW-140000").says(t, "What is inside the data of an event is not searched")

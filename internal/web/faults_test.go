@@ -55,7 +55,8 @@ func TestRefusedFormsSpeakTheLanguageOfThePerson(t *testing.T) {
 				if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, text) || strings.Contains(got.html, tt.not) {
 					t.Errorf("%s: %d, want %q and not %q\n%s", language, got.status, text, tt.not, got.html)
 				}
-				if tt.field != "" && (!strings.Contains(got.html, `id="fault-`+tt.field+`"`) || !strings.Contains(got.html, `aria-invalid="true"`) || !strings.Contains(got.html, "autofocus")) {
+				if tt.field != "" && (!strings.Contains(got.html, `id="fault-`+tt.field+`"`) || !strings.Contains(got.html, `aria-invalid="true"`) ||
+					!strings.Contains(got.html, "autofocus")) {
 					t.Errorf("%s: the field %s is not marked\n%s", language, tt.field, got.html)
 				}
 				checkHTML(t, got)

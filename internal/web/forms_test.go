@@ -118,14 +118,17 @@ func TestSecretForms(t *testing.T) {
 	listed.lacks(t, "whsec_")
 	checkHTML(t, listed)
 	asked := w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {"2 h"}, "key_type": {"hmac"}})
-	asked.says(t, "Rotate the secret now?", "The old ones sign too for 2 h, until", "in 2 h", `name="confirmed" value="yes"`, `name="overlap_ms" value="2 h"`)
+	asked.says(t, "Rotate the secret now?", "The old ones sign too for 2 h, until", "in 2 h", `name="confirmed" value="yes"`,
+		`name="overlap_ms" value="2 h"`)
 	checkHTML(t, asked)
 	w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {"0"}}).says(t, "The old ones are revoked at once")
 	if secrets, err := w.admin.Secrets(t.Context(), e.ID); err != nil || len(secrets) != 1 {
 		t.Errorf("before the person has agreed there are %d secrets, %v", len(secrets), err)
 	}
-	w.submit("operator", path+"/rotate", url.Values{"overlap_ms": {"2h"}, "confirmed": {"yes"}}).says(t, "The old ones sign beside it for 2 h.",
-		"Several secrets sign now: each request has a signature of every one of them", "Old: signs every request too, until", "New: signs every request, alone from", "in 2 h", " UTC</span>")
+	w.submit("operator", path+"/rotate", url.Values{"overlap_ms": {"2h"}, "confirmed": {"yes"}}).says(t,
+		"The old ones sign beside it for 2 h.",
+		"Several secrets sign now: each request has a signature of every one of them", "Old: signs every request too, until",
+		"New: signs every request, alone from", "in 2 h", " UTC</span>")
 	shown := w.as("operator", "POST "+path, url.Values{"secret": {first}})
 	if !strings.Contains(html.UnescapeString(shown.html), *e.Secrets[0].Secret) {
 		t.Errorf("the page does not show the secret\n%s", shown.html)
@@ -134,11 +137,16 @@ func TestSecretForms(t *testing.T) {
 		t.Errorf("the page shows %d secrets, and one was asked for", n)
 	}
 	checkHTML(t, shown)
-	if entries, err := w.admin.Audit(t.Context(), client.AuditFilter{Action: "reveal-secret"}); err != nil || len(entries.Data) != 1 || *entries.Data[0].ObjectID != first {
+	if entries, err := w.admin.Audit(t.Context(), client.AuditFilter{Action: "reveal-secret"}); err != nil || len(entries.Data) != 1 ||
+		*entries.Data[0].ObjectID != first {
 		t.Errorf("the audit log has %+v, %v", entries.Data, err)
 	}
-	for overlap, says := range map[string]string{"soon": "Enter a length of time", "3 weeks": "Enter a length of time", "31d": "Must be 0 to 30 d."} {
-		if got := w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {overlap}}); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) {
+	for overlap, says := range map[string]string{
+		"soon": "Enter a length of time", "3 weeks": "Enter a length of time",
+		"31d": "Must be 0 to 30 d.",
+	} {
+		if got := w.as("operator", "POST "+path+"/rotate", url.Values{"overlap_ms": {overlap}}); got.status != http.StatusUnprocessableEntity ||
+			!strings.Contains(got.html, says) {
 			t.Errorf("a rotation with the overlap %s = %d\n%s", overlap, got.status, got.html)
 		} else {
 			got.lacks(t, "Rotate the secret now?")
@@ -150,7 +158,8 @@ func TestSecretForms(t *testing.T) {
 	}
 	w.submit("operator", path+"/"+secrets[1].ID.String()+"/revoke", nil).says(t, "is revoked.")
 	w.submit("operator", path+"/"+secrets[0].ID.String()+"/revoke", nil).says(t, `role="alert"`)
-	if got := w.as("viewer", "POST "+path, url.Values{"secret": {secrets[0].ID.String()}}); got.status != http.StatusForbidden || strings.Contains(got.html, "whsec_") {
+	if got := w.as("viewer", "POST "+path, url.Values{"secret": {secrets[0].ID.String()}}); got.status != http.StatusForbidden ||
+		strings.Contains(got.html, "whsec_") {
 		t.Errorf("a viewer sees secrets: %d", got.status)
 	}
 	w.see("viewer", path).says(t, "Current: signs every request", "Your session may not see secrets.")
@@ -186,19 +195,22 @@ func TestOptionsForm(t *testing.T) {
 		t.Error("the review has saved the change")
 	}
 	// Somebody else changes another option meanwhile.
-	if _, err := w.admin.ChangeEndpoint(t.Context(), e.ID, apitypes.EndpointUpdate{Policy: apitypes.Policy{Concurrency: apitypes.Of(3)}}); err != nil {
+	if _, err := w.admin.ChangeEndpoint(t.Context(), e.ID,
+		apitypes.EndpointUpdate{Policy: apitypes.Policy{Concurrency: apitypes.Of(3)}}); err != nil {
 		t.Fatal(err)
 	}
 	form.Set("save", "yes")
 	done := w.submit("operator", path, form)
 	done.says(t, "3 options are changed.")
 	got := w.options(e.ID)
-	if got.TimeoutMS.Value() != 20_000 || got.Concurrency.Value() != 3 || got.Rate.Value() != (apitypes.Rate{Attempts: 100, PerMS: 60_000, Burst: 20}) ||
+	if got.TimeoutMS.Value() != 20_000 || got.Concurrency.Value() != 3 ||
+		got.Rate.Value() != (apitypes.Rate{Attempts: 100, PerMS: 60_000, Burst: 20}) ||
 		!slices.Equal(got.Retry.Value().DelaysMS, []int64{0, 30_000, 300_000}) {
 		t.Errorf("the options are %+v", got)
 	}
 	w.undo(done).says(t, "old value")
-	if got := w.options(e.ID); got.TimeoutMS.Value() != 10_000 || !got.Rate.IsNull() || got.Concurrency.Value() != 3 || got.Retry.Value().Preset != "default" {
+	if got := w.options(e.ID); got.TimeoutMS.Value() != 10_000 || !got.Rate.IsNull() || got.Concurrency.Value() != 3 ||
+		got.Retry.Value().Preset != "default" {
 		t.Errorf("the options after the undo are %+v", got)
 	}
 }
@@ -253,14 +265,18 @@ func TestOptionsFormFaults(t *testing.T) {
 }
 
 // circuitFields are the inputs of a circuit's own numbers.
-var circuitFields = []string{"circuit.failures", "circuit.percent", "circuit.attempts", "circuit.window_ms", "circuit.cooldown_ms", "circuit.max_cooldown_ms"}
+var circuitFields = []string{
+	"circuit.failures", "circuit.percent", "circuit.attempts", "circuit.window_ms", "circuit.cooldown_ms",
+	"circuit.max_cooldown_ms",
+}
 
 func TestCreateForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	form := w.see("operator", "/dashboard/endpoints/new").fields()
 	refused := w.as("operator", "POST /dashboard/endpoints/new", form)
-	if refused.status != http.StatusUnprocessableEntity || !strings.Contains(refused.html, `id="fault-url"`) || !strings.Contains(refused.html, `id="fault-event_types"`) {
+	if refused.status != http.StatusUnprocessableEntity || !strings.Contains(refused.html, `id="fault-url"`) ||
+		!strings.Contains(refused.html, `id="fault-event_types"`) {
 		t.Errorf("an empty form = %d\n%s", refused.status, refused.html)
 	}
 	form.Set("account", "acme")
@@ -272,7 +288,8 @@ func TestCreateForm(t *testing.T) {
 	if err != nil || len(found.Data) != 1 {
 		t.Fatal(found, err)
 	}
-	if e := found.Data[0]; !slices.Equal(e.EventTypes, []string{"order.*", "invoice.paid"}) || len(e.Signature.Value().Schemes) != 2 || e.TimeoutMS.Value() != 10_000 {
+	if e := found.Data[0]; !slices.Equal(e.EventTypes, []string{"order.*", "invoice.paid"}) || len(e.Signature.Value().Schemes) != 2 ||
+		e.TimeoutMS.Value() != 10_000 {
 		t.Errorf("the endpoint is %+v", e)
 	}
 }
@@ -281,11 +298,17 @@ func TestAnAccountIsToldToKeepLess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	const path = "/dashboard/accounts/acme"
-	form := url.Values{"keep_events_days": {"7"}, "keep_attempts_days": {" 14 "}, "keep_bodies_days": {""}, "keep_idempotency_keys_days": {"2"}}
+	form := url.Values{
+		"keep_events_days": {"7"}, "keep_attempts_days": {" 14 "}, "keep_bodies_days": {""},
+		"keep_idempotency_keys_days": {"2"},
+	}
 	shown := w.submit("operator", path+"/retention", form)
 	shown.says(t, "<dd>7 days</dd>", "<dd>14 days</dd>", "as long as the server keeps them", `value="14"`)
 	checkHTML(t, shown)
-	for typed, says := range map[string]string{"0": "Must be 1 to", "a week": "Enter a whole number", "1": "cannot be kept longer than events"} {
+	for typed, says := range map[string]string{
+		"0": "Must be 1 to", "a week": "Enter a whole number",
+		"1": "cannot be kept longer than events",
+	} {
 		form.Set("keep_events_days", typed)
 		got := w.as("operator", "POST "+path+"/retention", form)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, says) || !strings.Contains(got.html, `value="`+typed+`"`) {
@@ -322,7 +345,8 @@ func TestForeignEndpointsAreNotFound(t *testing.T) {
 		if !strings.HasPrefix(path, "/portal/endpoints/{endpoint}") {
 			continue
 		}
-		path = strings.NewReplacer("{endpoint}", foreign.ID.String(), "{secret}", secrets[0].ID.String(), "{delivery}", "dlv_01h455vb4pex5vsknk084sn02q").Replace(path)
+		path = strings.NewReplacer("{endpoint}", foreign.ID.String(), "{secret}", secrets[0].ID.String(), "{delivery}",
+			"dlv_01h455vb4pex5vsknk084sn02q").Replace(path)
 		got := w.as("customer", method+" "+path, url.Values{"value": {"open"}, "overlap_ms": {"1h"}})
 		if got.status != http.StatusNotFound || strings.Contains(got.html, "acme.example") {
 			t.Errorf("%s %s = %d", method, path, got.status)
@@ -416,7 +440,10 @@ func TestTailStream(t *testing.T) {
 	t.Cleanup(server.Close)
 	tail := w.stream(server, "operator", "/dashboard/live/tail?account=acme&status=dead")
 	tail("retry:")
-	f.items <- observe.Attempted{EventType: hostile, Status: postrider.Dead, Outcome: postrider.OutcomeRejected, StatusCode: 500, At: time.Now()}
+	f.items <- observe.Attempted{
+		EventType: hostile, Status: postrider.Dead, Outcome: postrider.OutcomeRejected, StatusCode: 500,
+		At: time.Now(),
+	}
 	got := tail(`"lost":3`)
 	if !strings.Contains(got, "event: tail") || strings.Contains(got, `\u003cscript`) || strings.Contains(got, "<script") {
 		t.Errorf("the stream is %q", got)

@@ -85,7 +85,10 @@ func TestAnUnknownTimeZoneIsRefused(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	for _, zone := range []string{"Europa/Berlin", "", "Local", "../etc/passwd"} {
 		got := w.as("customer", "POST /portal/preferences", url.Values{"language": {"de"}, "zone": {zone}, "back": {"/portal/events"}})
-		for _, text := range []string{`id="fault-zone"`, `aria-invalid="true"`, `value="/portal/events"`, `value="` + zone + `"`, `<option value="de" selected>`} {
+		for _, text := range []string{
+			`id="fault-zone"`, `aria-invalid="true"`, `value="/portal/events"`, `value="` + zone + `"`,
+			`<option value="de" selected>`,
+		} {
 			if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, text) {
 				t.Errorf("the zone %q = %d, without %q", zone, got.status, text)
 			}
@@ -95,7 +98,8 @@ func TestAnUnknownTimeZoneIsRefused(t *testing.T) {
 		}
 		checkHTML(t, got)
 	}
-	says(t, w.submit("customer", "/portal/preferences", url.Values{"zone": {"Europe/Berlin"}, "back": {"/portal/events"}}), "Times are in Europe/Berlin now.")
+	says(t, w.submit("customer", "/portal/preferences", url.Values{"zone": {"Europe/Berlin"}, "back": {"/portal/events"}}),
+		"Times are in Europe/Berlin now.")
 	says(t, w.see("customer", "/portal/preferences"), "Time zone")
 }
 
@@ -112,11 +116,13 @@ func TestAUsedLinkLeadsToTheOpenSession(t *testing.T) {
 	}
 	for _, method := range []string{"GET ", "POST "} {
 		got := w.as("customer", method+link, nil)
-		if got.status != http.StatusGone || !strings.Contains(got.html, "Dieser Link funktioniert nicht") || !strings.Contains(got.html, `href="/portal"`) {
+		if got.status != http.StatusGone || !strings.Contains(got.html, "Dieser Link funktioniert nicht") ||
+			!strings.Contains(got.html, `href="/portal"`) {
 			t.Errorf("%swith a session = %d\n%s", method, got.status, got.html)
 		}
 		got = w.as("nobody", method+link, nil)
-		if got.status != http.StatusGone || strings.Contains(got.html, `href="/portal"`) || !strings.Contains(got.html, "Go back to the application") {
+		if got.status != http.StatusGone || strings.Contains(got.html, `href="/portal"`) ||
+			!strings.Contains(got.html, "Go back to the application") {
 			t.Errorf("%swithout a session = %d\n%s", method, got.status, got.html)
 		}
 	}

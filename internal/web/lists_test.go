@@ -59,7 +59,11 @@ func TestTheKeysOfAnAccountAreListed(t *testing.T) {
 	says(t, w.see("operator", list), "keys list --account="+id+"<")
 	says(t, w.see("operator", "/dashboard/api-keys"), "of acme", "of everyone")
 	for range 5 {
-		if _, err := w.admin.CreateKey(t.Context(), apitypes.KeyCreate{Name: "more", Account: id, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}}); err != nil {
+		if _,
+			err := w.admin.CreateKey(t.Context(), apitypes.KeyCreate{
+			Name: "more", Account: id,
+			Scopes: []postrider.Scope{postrider.ScopeWebhooksRead},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,7 +122,8 @@ func TestFiltersThatAreSetAreNamedAndRemoved(t *testing.T) {
 	)
 	// Times stand together, folded where there are many filters.
 	notices := w.see("operator", "/dashboard/notices").html
-	rest, from, to := strings.Index(notices, `<details class="rest"`), strings.Index(notices, `type="datetime-local" name="from"`), strings.Index(notices, `type="datetime-local" name="to"`)
+	rest, from, to := strings.Index(notices, `<details class="rest"`), strings.Index(notices, `type="datetime-local" name="from"`),
+		strings.Index(notices, `type="datetime-local" name="to"`)
 	if rest < 0 || from < rest || to < rest {
 		t.Errorf("the fold begins at %d, from stands at %d and to at %d", rest, from, to)
 	}

@@ -50,7 +50,8 @@ func TestASlashLeadsToTheFirstPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	for path, want := range map[string]string{
-		"/dashboard/": "/dashboard", "/portal/": "/portal", "/dashboard/?range=7d": "/dashboard?range=7d", "/portal/?//example.com": "/portal?//example.com",
+		"/dashboard/": "/dashboard", "/portal/": "/portal", "/dashboard/?range=7d": "/dashboard?range=7d",
+		"/portal/?//example.com": "/portal?//example.com",
 	} {
 		for _, person := range []string{"operator", "nobody"} {
 			got := w.as(person, "GET "+path, nil)

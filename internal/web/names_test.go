@@ -20,12 +20,15 @@ func TestListsNameEndpointsAndAccounts(t *testing.T) {
 	}
 	for _, path := range []string{"/deliveries", "/dead-letters/all", "/events/" + receipt.ID.String()} {
 		got := w.see("operator", "/dashboard"+path)
-		says(t, got, `title="https://plain.example/hooks"><span class="where"><b>plain.example</b>`, `title="Billing &lt;b&gt; · https://named.example/hooks"><span class="where"><b>named.example</b>`, `<span class="sub">Billing &lt;b&gt;`)
+		says(t, got, `title="https://plain.example/hooks"><span class="where"><b>plain.example</b>`,
+			`title="Billing &lt;b&gt; · https://named.example/hooks"><span class="where"><b>named.example</b>`,
+			`<span class="sub">Billing &lt;b&gt;`)
 		if calls := strings.Count(got.html, "?ids=") + strings.Count(got.html, "&amp;ids="); calls > 4 { // each is shown twice
 			t.Errorf("%s makes %d calls for names:\n%s", path, calls, got.html)
 		}
 	}
-	says(t, w.see("operator", "/dashboard/deliveries"), `title="Acme">Acme</a>`, `list="choices-account"`, `<option value="`+plain.ID.String()+`">https://plain.example/hooks</option>`)
+	says(t, w.see("operator", "/dashboard/deliveries"), `title="Acme">Acme</a>`, `list="choices-account"`,
+		`<option value="`+plain.ID.String()+`">https://plain.example/hooks</option>`)
 }
 
 func TestAnEndpointIsFoundByAPartOfItsURL(t *testing.T) {

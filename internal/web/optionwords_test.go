@@ -36,9 +36,11 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	form := w.see("operator", path).fields()
 	for field, value := range map[string]string{
-		"event_types": "order.*\r\ninvoice.paid", "signature.custom": "plain:X-Acme:sha256=", "headers": "X-Tenant: 7", "headers.secret": "X-Key: hush",
-		"retry.preset": "own", "retry.delays_ms": "0s 30s 5m", "timeout_ms": "30s", "rate": "100/1m+20", "order": "by_key",
-		"circuit.preset": "own", "circuit.failures": "3", "circuit.percent": "", "circuit.attempts": "", "circuit.window_ms": "", "circuit.cooldown_ms": "10s", "circuit.max_cooldown_ms": "5m",
+		"event_types": "order.*\r\ninvoice.paid", "signature.custom": "plain:X-Acme:sha256=", "headers": "X-Tenant: 7",
+		"headers.secret": "X-Key: hush",
+		"retry.preset":   "own", "retry.delays_ms": "0s 30s 5m", "timeout_ms": "30s", "rate": "100/1m+20", "order": "by_key",
+		"circuit.preset": "own", "circuit.failures": "3", "circuit.percent": "", "circuit.attempts": "", "circuit.window_ms": "",
+		"circuit.cooldown_ms": "10s", "circuit.max_cooldown_ms": "5m",
 	} {
 		form.Set(field, value)
 		if strings.HasPrefix(field, "circuit.") && field != "circuit.preset" {
@@ -99,7 +101,8 @@ func TestTheCircuitHasAFieldForEachNumber(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	path := "/dashboard/endpoints/" + e.ID.String() + "/options"
 	shown := w.see("operator", path)
-	shown.says(t, "Failures in a row", "0 to 1,000. 0 or empty:", "Share of failures (%)", "0 to 100, of", `name="circuit.failures" value="5"`, `name="circuit.cooldown_ms" value="1m"`, `name="circuit.max_cooldown_ms" value="30m"`)
+	shown.says(t, "Failures in a row", "0 to 1,000. 0 or empty:", "Share of failures (%)", "0 to 100, of", `name="circuit.failures" value="5"`,
+		`name="circuit.cooldown_ms" value="1m"`, `name="circuit.max_cooldown_ms" value="30m"`)
 	form := shown.fields()
 	form.Set("circuit.preset", "own")
 	for _, failures := range []string{"0", "", "1", "1000"} {
@@ -132,7 +135,8 @@ func TestTheCircuitHasAFieldForEachNumber(t *testing.T) {
 		bad.Set("save", "yes")
 		got := w.as("operator", "POST "+path, bad)
 		got.says(t, refused.says, `id="fault-circuit"`, `value="`+refused.value+`"`)
-		if marked := strings.Count(got.html, `aria-invalid="true"`); got.status != http.StatusUnprocessableEntity || marked != 1 || !regexp.MustCompile(`name="`+cmp.Or(marks[refused.field], refused.field)+`"[^>]*aria-invalid="true"`).MatchString(got.html) {
+		if marked := strings.Count(got.html, `aria-invalid="true"`); got.status != http.StatusUnprocessableEntity || marked != 1 ||
+			!regexp.MustCompile(`name="`+cmp.Or(marks[refused.field], refused.field)+`"[^>]*aria-invalid="true"`).MatchString(got.html) {
 			t.Errorf("%s = %s: %d, with %d marked fields, want its own alone", refused.field, refused.value, got.status, marked)
 		}
 		checkHTML(t, got)
@@ -143,11 +147,13 @@ func TestTheCircuitHasAFieldForEachNumber(t *testing.T) {
 	form.Set("save", "yes")
 	done := w.submit("operator", path, form)
 	c := w.options(e.ID).Circuit.Value()
-	if *c.Failures != 3 || *c.Percent != 40 || *c.Attempts != 20 || *c.CooldownMS != 10_000 || *c.MaxCooldownMS != 1_800_000 || c.Preset != "" {
+	if *c.Failures != 3 || *c.Percent != 40 || *c.Attempts != 20 || *c.CooldownMS != 10_000 || *c.MaxCooldownMS != 1_800_000 ||
+		c.Preset != "" {
 		t.Errorf("the circuit is %+v", c)
 	}
 	own := w.see("operator", path)
-	own.says(t, `name="circuit.failures" value="3"`, "Differs from the default. Now: Opens after 3 failures in a row or 40 % failures in the last 20 attempts; first pause 10 s, longest 30 min.",
+	own.says(t, `name="circuit.failures" value="3"`,
+		"Differs from the default. Now: Opens after 3 failures in a row or 40 % failures in the last 20 attempts; first pause 10 s, longest 30 min.",
 		"Default: “default”: 5 failures in a row")
 	if n := strings.Count(own.html, "Differs from the default"); n != 1 {
 		t.Errorf("%d options differ from the default, want the circuit alone", n)
@@ -175,13 +181,15 @@ func TestTheFormsOfADeletedEndpointAreGone(t *testing.T) {
 	for person, base := range map[string]string{"operator": "/dashboard/endpoints/", "customer": "/portal/endpoints/"} {
 		for _, tab := range []string{"options", "secrets", "start", "snippets", "tests", "missed", "delete"} {
 			got := w.as(person, "GET "+base+e.ID.String()+"/"+tab, nil)
-			if got.status != http.StatusGone || !strings.Contains(got.html, "This endpoint is deleted") || strings.Contains(got.html, `action="`+base) || strings.Contains(got.html, `name="url"`) {
+			if got.status != http.StatusGone || !strings.Contains(got.html, "This endpoint is deleted") ||
+				strings.Contains(got.html, `action="`+base) || strings.Contains(got.html, `name="url"`) {
 				t.Errorf("%s of a deleted endpoint for a %s = %d\n%s", tab, person, got.status, got.html)
 			}
 			checkHTML(t, got)
 		}
 	}
-	if got := w.as("operator", "POST "+options, stale); got.status != http.StatusGone || !strings.Contains(got.html, "This endpoint is deleted") {
+	if got := w.as("operator", "POST "+options, stale); got.status != http.StatusGone ||
+		!strings.Contains(got.html, "This endpoint is deleted") {
 		t.Errorf("a form that was open while the endpoint was deleted = %d", got.status)
 	}
 }

@@ -36,24 +36,72 @@ var states = []state{
 	{name: "overview of nothing", path: "", people: "operator viewer", want: []string{"Nothing needs attention"}},
 	{name: "overview", path: "", people: "operator viewer", prepare: (*world).trouble, want: []string{"Circuit open", "The one that fails"}},
 	{name: "no endpoints", path: "/endpoints", people: "operator customer viewer", want: []string{"No endpoints yet"}},
-	{name: "endpoints", path: "/endpoints", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Enabled", "Closed"}},
-	{name: "an endpoint", path: "/endpoints/{endpoint}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Latest deliveries", "Requests are sent, but the latest was not accepted.", "waits for its retry"}},
-	{name: "options", path: "/endpoints/{endpoint}/options", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"For a whole attempt", `value="10s"`}},
-	{name: "secrets", path: "/endpoints/{endpoint}/secrets", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Signing secrets"}},
-	{name: "delete an endpoint", path: "/endpoints/{endpoint}/delete", people: "operator customer", prepare: (*world).hostileEndpoint, want: []string{"Delete this endpoint?"}},
+	{
+		name: "endpoints", path: "/endpoints", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
+		want: []string{"Enabled", "Closed"},
+	},
+	{
+		name: "an endpoint", path: "/endpoints/{endpoint}", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
+		want: []string{"Latest deliveries", "Requests are sent, but the latest was not accepted.", "waits for its retry"},
+	},
+	{
+		name: "options", path: "/endpoints/{endpoint}/options", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
+		want: []string{"For a whole attempt", `value="10s"`},
+	},
+	{
+		name: "secrets", path: "/endpoints/{endpoint}/secrets", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
+		want: []string{"Signing secrets"},
+	},
+	{
+		name: "delete an endpoint", path: "/endpoints/{endpoint}/delete", people: "operator customer", prepare: (*world).hostileEndpoint,
+		want: []string{"Delete this endpoint?"},
+	},
 	{name: "a new endpoint", path: "/endpoints/new", people: "operator", want: []string{"Add endpoint"}},
 	{name: "the first page of a new customer", path: "", people: "customer", want: []string{"Receive your first event", "Add an endpoint."}},
-	{name: "the first page of a customer", path: "", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"Did you get it?", "Your first delivery is on its way"}},
-	{name: "the guided form", path: "/endpoints/new", people: "customer", prepare: (*world).hostileEndpoint, want: []string{"2. Which events?", "Latest example"}},
-	{name: "the first steps of an endpoint", path: "/endpoints/{endpoint}/start", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"1. Keep the secret", "timingSafeEqual"}},
-	{name: "snippets", path: "/endpoints/{endpoint}/snippets?code=python", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"hmac.compare_digest", "Webhook-Signature"}},
-	{name: "test events", path: "/endpoints/{endpoint}/tests", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"No test event was sent"}},
-	{name: "requests of an inspector", path: "/endpoints/{endpoint}/requests", people: "operator customer viewer", prepare: (*world).hostileInspector, want: []string{"Standard Webhooks: verifies", "Slack: does not verify"}},
-	{name: "a request of an inspector", path: "/endpoints/{endpoint}/requests/{request}", people: "operator customer viewer", prepare: (*world).hostileInspector, want: []string{"About this request"}},
-	{name: "an inspector", path: "/endpoints/{endpoint}", people: "operator customer", prepare: (*world).hostileInspector, want: []string{"<h1 class=\"long\">Inspector</h1>"}},
-	{name: "what was missed", path: "/endpoints/{endpoint}/missed", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Replay what was missed"}},
-	{name: "nothing was missed", path: "/endpoints/{endpoint}/missed?from=2026-01-31T09:30&pace=50", people: "operator customer", prepare: (*world).hostileEndpoint, want: []string{"Nothing was missed since then"}},
-	{name: "a test event", path: "/endpoints/{endpoint}/tests?event={event}", people: "operator customer viewer", prepare: (*world).hostileEndpoint, want: []string{"Attempt 1", "500", "&lt;html&gt;"}},
+	{
+		name: "the first page of a customer", path: "", people: "customer", prepare: (*world).hostileEndpoint,
+		want: []string{"Did you get it?", "Your first delivery is on its way"},
+	},
+	{
+		name: "the guided form", path: "/endpoints/new", people: "customer", prepare: (*world).hostileEndpoint,
+		want: []string{"2. Which events?", "Latest example"},
+	},
+	{
+		name: "the first steps of an endpoint", path: "/endpoints/{endpoint}/start", people: "operator customer viewer",
+		prepare: (*world).hostileEndpoint, want: []string{"1. Keep the secret", "timingSafeEqual"},
+	},
+	{
+		name: "snippets", path: "/endpoints/{endpoint}/snippets?code=python", people: "operator customer viewer",
+		prepare: (*world).hostileEndpoint, want: []string{"hmac.compare_digest", "Webhook-Signature"},
+	},
+	{
+		name: "test events", path: "/endpoints/{endpoint}/tests", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
+		want: []string{"No test event was sent"},
+	},
+	{
+		name: "requests of an inspector", path: "/endpoints/{endpoint}/requests", people: "operator customer viewer",
+		prepare: (*world).hostileInspector, want: []string{"Standard Webhooks: verifies", "Slack: does not verify"},
+	},
+	{
+		name: "a request of an inspector", path: "/endpoints/{endpoint}/requests/{request}", people: "operator customer viewer",
+		prepare: (*world).hostileInspector, want: []string{"About this request"},
+	},
+	{
+		name: "an inspector", path: "/endpoints/{endpoint}", people: "operator customer", prepare: (*world).hostileInspector,
+		want: []string{"<h1 class=\"long\">Inspector</h1>"},
+	},
+	{
+		name: "what was missed", path: "/endpoints/{endpoint}/missed", people: "operator customer viewer", prepare: (*world).hostileEndpoint,
+		want: []string{"Replay what was missed"},
+	},
+	{
+		name: "nothing was missed", path: "/endpoints/{endpoint}/missed?from=2026-01-31T09:30&pace=50", people: "operator customer",
+		prepare: (*world).hostileEndpoint, want: []string{"Nothing was missed since then"},
+	},
+	{
+		name: "a test event", path: "/endpoints/{endpoint}/tests?event={event}", people: "operator customer viewer",
+		prepare: (*world).hostileEndpoint, want: []string{"Attempt 1", "500", "&lt;html&gt;"},
+	},
 	{name: "filtered endpoints", path: "/endpoints?status=paused", people: "operator customer", want: []string{"Nothing matches"}},
 }
 
@@ -68,7 +116,10 @@ func (w *world) hostileEndpoint(path string) string {
 	w.settle(e.ID, postrider.Attempt{
 		StatusCode: 500, Error: hostile, Duration: 83 * time.Millisecond,
 		ResponseHead: []byte("HTTP/1.1 500 Oh\r\nX-Bad: " + hostile + "\r\n"), ResponseBody: []byte("<html>" + hostile),
-		Timing: postrider.Timing{DNS: time.Millisecond, Connect: 10 * time.Millisecond, TLS: 20 * time.Millisecond, FirstByte: 50 * time.Millisecond},
+		Timing: postrider.Timing{
+			DNS: time.Millisecond, Connect: 10 * time.Millisecond, TLS: 20 * time.Millisecond,
+			FirstByte: 50 * time.Millisecond,
+		},
 	}, postrider.DefaultPolicy())
 	return w.fill(path, e, receipt)
 }
@@ -77,7 +128,8 @@ func (w *world) hostileEndpoint(path string) string {
 func (w *world) fill(path string, e apitypes.Endpoint, event apitypes.Receipt) string {
 	w.Helper()
 	return strings.NewReplacer(
-		"{endpoint}", e.ID.String(), "{event}", event.ID.String(), "{account}", w.account.ID.String(), "{delivery}", w.deliveryOf(event).ID.String(),
+		"{endpoint}", e.ID.String(), "{event}", event.ID.String(), "{account}", w.account.ID.String(), "{delivery}",
+		w.deliveryOf(event).ID.String(),
 	).Replace(path)
 }
 
@@ -99,7 +151,8 @@ func (w *world) trouble(path string) string {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, s := range slices.Concat(states, ledgerStates, replayStates, auditStates, noticeStates, destinationStates, archiveStates, tailStates) {
+	for _, s := range slices.Concat(states, ledgerStates, replayStates, auditStates, noticeStates, destinationStates, archiveStates,
+		tailStates) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, web.Options{})
@@ -147,7 +200,10 @@ func checkHTML(t *testing.T, p response) {
 		}
 	}
 	csp := p.header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'", "base-uri 'none'"} {
+	for _, part := range []string{
+		"default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'",
+		"base-uri 'none'",
+	} {
 		if !strings.Contains(csp, part) {
 			t.Errorf("the policy %q lacks %s", csp, part)
 		}
@@ -181,7 +237,8 @@ func TestPagesNeedASession(t *testing.T) {
 	fill := regexp.MustCompile(`\{[a-z_]+\}`)
 	for _, pattern := range w.web.Patterns {
 		method, path, _ := strings.Cut(fill.ReplaceAllString(pattern, "x"), " ")
-		if !strings.HasPrefix(path, "/dashboard") && (!strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter") || strings.HasPrefix(path, "/portal/brand")) {
+		if !strings.HasPrefix(path, "/dashboard") && (!strings.HasPrefix(path, "/portal") || strings.HasPrefix(path, "/portal/enter") ||
+			strings.HasPrefix(path, "/portal/brand")) {
 			continue
 		}
 		for _, person := range []string{"nobody", ""} {
@@ -206,8 +263,13 @@ func TestPagesNeedASession(t *testing.T) {
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	for _, header := range []map[string]string{{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/dashboard/preferences", strings.NewReader("language=de"))
+	for _, header := range []map[string]string{
+		{"Sec-Fetch-Site": "cross-site"},
+		{"Sec-Fetch-Site": "same-site"},
+		{"Origin": "https://evil.example"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/dashboard/preferences",
+			strings.NewReader("language=de"))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		for name, value := range header {
 			r.Header.Set(name, value)
@@ -231,9 +293,11 @@ func TestLogin(t *testing.T) {
 	}
 	for next, want := range map[string]string{
 		"/dashboard/endpoints?status=paused": "/dashboard/endpoints?status=paused",
-		"https://evil.example/":              "/dashboard", "//evil.example": "/dashboard", "/dashboardevil": "/dashboard", `/\evil`: "/dashboard",
-		`/dashboard/../\evil.example`: "/dashboard", "/dashboard/..//evil.example": "/dashboard", "/dashboard/%2e%2e/%5cevil.example": "/dashboard",
-		"/dashboard//evil.example": "/dashboard", `/dashboard\..\\evil.example`: "/dashboard", "/dashboard/./x": "/dashboard",
+		"https://evil.example/":              "/dashboard", "//evil.example": "/dashboard", "/dashboardevil": "/dashboard",
+		`/\evil`:                      "/dashboard",
+		`/dashboard/../\evil.example`: "/dashboard", "/dashboard/..//evil.example": "/dashboard",
+		"/dashboard/%2e%2e/%5cevil.example": "/dashboard",
+		"/dashboard//evil.example":          "/dashboard", `/dashboard\..\\evil.example`: "/dashboard", "/dashboard/./x": "/dashboard",
 	} {
 		got := w.as("nobody", "POST /login", url.Values{"key": {"key of operator"}, "next": {next}})
 		if got.status != http.StatusSeeOther || got.header.Get("Location") != want {
@@ -243,7 +307,8 @@ func TestLogin(t *testing.T) {
 			t.Errorf("the session cookie is %v", c)
 		}
 	}
-	if got := w.as("operator", "POST /logout", url.Values{"from": {"/dashboard"}}); got.header.Get("Location") != "/login" || got.cookie[0].MaxAge >= 0 {
+	if got := w.as("operator", "POST /logout", url.Values{"from": {"/dashboard"}}); got.header.Get("Location") != "/login" ||
+		got.cookie[0].MaxAge >= 0 {
 		t.Errorf("logout = %d to %s with %v", got.status, got.header.Get("Location"), got.cookie)
 	}
 	if got := w.as("operator", "GET /dashboard/endpoints", nil); got.status != http.StatusSeeOther {
@@ -331,7 +396,8 @@ func TestPortalLink(t *testing.T) {
 	if got.status != http.StatusSeeOther || got.header.Get("Location") != "/portal" {
 		t.Fatalf("the button = %d to %s", got.status, got.header.Get("Location"))
 	}
-	if c := got.cookie[0]; c.Name != "__Host-postrider-portal" || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteNoneMode || !c.Partitioned {
+	if c := got.cookie[0]; c.Name != "__Host-postrider-portal" || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteNoneMode ||
+		!c.Partitioned {
 		t.Errorf("the cookie of an embedded session is %v", c)
 	}
 	for _, again := range []string{"GET ", "POST "} {
@@ -372,7 +438,8 @@ func TestUnknownPages(t *testing.T) {
 func TestPreferences(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
-	got := w.submit("operator", "/dashboard/preferences", url.Values{"language": {"de"}, "zone": {"Europe/Berlin"}, "back": {"/dashboard/endpoints"}})
+	got := w.submit("operator", "/dashboard/preferences",
+		url.Values{"language": {"de"}, "zone": {"Europe/Berlin"}, "back": {"/dashboard/endpoints"}})
 	if !strings.Contains(got.html, "Zeiten sind jetzt in Europe/Berlin") || !strings.Contains(got.html, `<html lang="de"`) {
 		t.Errorf("the page after the choice is %s", got.html)
 	}

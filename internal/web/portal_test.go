@@ -135,7 +135,10 @@ func TestTheGuidedFormSaysWhatIsWrongAndKeepsWhatWasTyped(t *testing.T) {
 	got = w.as("customer", "POST /portal/endpoints/new", url.Values{
 		"url": {"http://plain.example"}, "description": {"Kept"}, "all": {"no"}, "type": {"invoice.paid"}, "patterns": {"bad..pattern"},
 	})
-	for _, text := range []string{`value="http://plain.example"`, "Enter a whole URL, such as https://example.com/webhooks.", `value="Kept"`, `value="invoice.paid" checked`, `aria-invalid="true"`} {
+	for _, text := range []string{
+		`value="http://plain.example"`, "Enter a whole URL, such as https://example.com/webhooks.", `value="Kept"`,
+		`value="invoice.paid" checked`, `aria-invalid="true"`,
+	} {
 		if !strings.Contains(got.html, text) {
 			t.Errorf("the form lacks %q\n%s", text, got.html)
 		}
@@ -154,11 +157,13 @@ func TestCustomersSetTheOptionsThatTheOperatorAllows(t *testing.T) {
 		Name: "Carla", Account: w.account.ID, Scopes: []postrider.Scope{postrider.ScopeWebhooksWrite}, Options: []string{"payload"},
 	})
 	form := w.see("customer", "/portal/endpoints/new").html
-	if !strings.Contains(form, `name="payload"`) || strings.Contains(form, `name="timeout_ms"`) || strings.Contains(form, `name="concurrency"`) {
+	if !strings.Contains(form, `name="payload"`) || strings.Contains(form, `name="timeout_ms"`) ||
+		strings.Contains(form, `name="concurrency"`) {
 		t.Errorf("the form has other options than payload\n%s", form)
 	}
 	w.as("customer", "POST /portal/endpoints/new", url.Values{
-		"url": {"https://acme.example/hooks"}, "all": {"yes"}, "was.payload": {""}, "payload": {"raw"}, "was.timeout_ms": {""}, "timeout_ms": {"1s"},
+		"url": {"https://acme.example/hooks"}, "all": {"yes"}, "was.payload": {""}, "payload": {"raw"}, "was.timeout_ms": {""},
+		"timeout_ms": {"1s"},
 	})
 	found, err := w.admin.Endpoints(t.Context(), client.EndpointFilter{})
 	if err != nil || len(found.Data) != 1 {
@@ -181,7 +186,10 @@ func TestCapabilitiesOfAPortalSession(t *testing.T) {
 		need       postrider.Scope
 		values     url.Values
 	}{
-		{"/portal/endpoints", "/portal/endpoints/new", postrider.ScopeEndpointsWrite, url.Values{"url": {"https://acme.example/2"}, "all": {"yes"}}},
+		{
+			"/portal/endpoints", "/portal/endpoints/new", postrider.ScopeEndpointsWrite,
+			url.Values{"url": {"https://acme.example/2"}, "all": {"yes"}},
+		},
 		{one, one + "/pause", postrider.ScopeWebhooksOperate, nil},
 		{one, one + "/test", postrider.ScopeWebhooksOperate, nil},
 		{one + "/tests", one + "/tests", postrider.ScopeWebhooksOperate, url.Values{"type": {"order.created"}}},
@@ -191,7 +199,10 @@ func TestCapabilitiesOfAPortalSession(t *testing.T) {
 		{one + "/missed?from=2026-01-31T09:30", one + "/missed", postrider.ScopeWebhooksOperate, url.Values{"from": {"2026-01-31T09:30"}}},
 	}
 	link := regexp.MustCompile("/(new|delete)$") // a button leads to the page of the form
-	for _, scope := range []postrider.Scope{postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate, postrider.ScopeEndpointsWrite, postrider.ScopeSecretsRead} {
+	for _, scope := range []postrider.Scope{
+		postrider.ScopeWebhooksRead, postrider.ScopeWebhooksOperate, postrider.ScopeEndpointsWrite,
+		postrider.ScopeSecretsRead,
+	} {
 		scopes := []postrider.Scope{postrider.ScopeWebhooksRead, scope}
 		w.sessions.add("customer", postrider.Caller{Name: "Carla", Account: w.account.ID, Scopes: scopes})
 		for _, f := range forms {
@@ -327,7 +338,8 @@ func TestACustomerReplaysWhatWasMissed(t *testing.T) {
 		t.Errorf("the count is\n%s", counted)
 	}
 	for _, wrong := range []string{"?from=yesterday", "?from=2999-01-01T00:00&pace=999999"} {
-		if got := w.as("customer", "GET "+path+wrong, nil); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.html, `role="alert"`) {
+		if got := w.as("customer", "GET "+path+wrong, nil); got.status != http.StatusUnprocessableEntity ||
+			!strings.Contains(got.html, `role="alert"`) {
 			t.Errorf("%s = %d", wrong, got.status)
 		}
 	}
@@ -337,7 +349,8 @@ func TestACustomerReplaysWhatWasMissed(t *testing.T) {
 		t.Fatalf("%d jobs, %v", len(jobs.Data), err)
 	}
 	job := jobs.Data[0]
-	if done.header.Get("Location") != "/portal/replays/"+job.ID.String() || job.Expected.Matches != 3 || job.PerSecond != 50 || *job.Endpoint != e.ID {
+	if done.header.Get("Location") != "/portal/replays/"+job.ID.String() || job.Expected.Matches != 3 || job.PerSecond != 50 ||
+		*job.Endpoint != e.ID {
 		t.Errorf("the job is %+v, the form leads to %s", job, done.header.Get("Location"))
 	}
 }
@@ -356,8 +369,15 @@ func (w *world) hostileInspector(path string) string {
 	i := postrider.Inspection{
 		ID: store.NewID[postrider.InspectionID](w.ids), At: time.Now(), Endpoint: e.ID, Delivery: found.Data[0].ID,
 		Event: event.ID, EventType: "order.created", Attempt: 1, Body: []byte(body), BodyBytes: len(body),
-		Header:   []postrider.HeaderField{{Name: "Webhook-Id", Value: "evt_1"}, {Name: "X-Own", Value: hostile}, {Name: "Authorization", Value: postrider.Masked}},
-		Verdicts: []postrider.Verdict{{Scheme: postrider.SchemeStandard, Header: "Webhook-Signature", Secret: store.NewID[postrider.SecretID](w.ids)}, {Scheme: postrider.SchemeSlack, Header: "X-Slack-Signature", Error: "mismatch"}},
+		Header: []postrider.HeaderField{
+			{Name: "Webhook-Id", Value: "evt_1"},
+			{Name: "X-Own", Value: hostile},
+			{Name: "Authorization", Value: postrider.Masked},
+		},
+		Verdicts: []postrider.Verdict{{
+			Scheme: postrider.SchemeStandard, Header: "Webhook-Signature",
+			Secret: store.NewID[postrider.SecretID](w.ids),
+		}, {Scheme: postrider.SchemeSlack, Header: "X-Slack-Signature", Error: "mismatch"}},
 	}
 	if err := w.store.PutInspection(w.Context(), i); err != nil {
 		w.Fatal(err)
@@ -379,14 +399,16 @@ func TestACustomerWithoutAReceiverUsesTheInspector(t *testing.T) {
 	if err != nil || len(found.Data) != 1 || found.Data[0].Kind != postrider.KindInspector {
 		t.Fatalf("%d endpoints, %v: the form = %d\n%s", len(found.Data), err, made.status, made.html)
 	}
-	if requests := "/portal/endpoints/" + found.Data[0].ID.String() + "/requests"; !strings.Contains(w.see("customer", made.header.Get("Location")).html, requests) ||
+	if requests := "/portal/endpoints/" + found.Data[0].ID.String() +
+		"/requests"; !strings.Contains(w.see("customer", made.header.Get("Location")).html, requests) ||
 		!strings.Contains(w.see("customer", requests).html, "No requests yet") {
 		t.Error("the first steps do not lead to the requests")
 	}
 	path := w.hostileInspector("/portal/endpoints/{endpoint}/requests/{request}")
 	page := html.UnescapeString(w.see("customer", path).html)
 	for _, text := range []string{
-		"The signature verifies: Standard Webhooks, in the header Webhook-Signature.", "The signature does not verify: Slack: mismatch.", "timingSafeEqual",
+		"The signature verifies: Standard Webhooks, in the header Webhook-Signature.", "The signature does not verify: Slack: mismatch.",
+		"timingSafeEqual",
 		"curl -i http://localhost:3000/webhooks", `-H 'Webhook-Id: evt_1'`, `it'\''s`,
 	} {
 		if !strings.Contains(page, text) {
@@ -458,13 +480,17 @@ func TestThePortalReadsListsAndNoSingleEvents(t *testing.T) {
 	if n := calls.n.Swap(0); n != 3 {
 		t.Errorf("the form makes %d calls, want 2, and the frame one", n)
 	}
-	for _, text := range []string{"ord_42", `href="/portal/events/` + paid.ID.String() + `"`, "an https:// or http:// URL", `value="type.14"`} {
+	for _, text := range []string{
+		"ord_42", `href="/portal/events/` + paid.ID.String() + `"`, "an https:// or http:// URL",
+		`value="type.14"`,
+	} {
 		if !strings.Contains(form, text) {
 			t.Errorf("the form lacks %q\n%s", text, form)
 		}
 	}
 	_, failed, _ := strings.Cut(see("/portal"), `id="failed-deliveries"`)
-	if !strings.Contains(failed, `data-label="Endpoint"><a class="row" href="/portal/endpoints/`+e.ID.String()+`" aria-label="acme.example/hooks" title="Shop &lt;1&gt; · https://acme.example/hooks"><span class="where"><b>acme.example</b><span class="start"></span><span>/hooks</span></span></a><span class="sub">Shop &lt;1&gt;</span>`) {
+	if !strings.Contains(failed, `data-label="Endpoint"><a class="row" href="/portal/endpoints/`+e.ID.String()+
+		`" aria-label="acme.example/hooks" title="Shop &lt;1&gt; · https://acme.example/hooks"><span class="where"><b>acme.example</b><span class="start"></span><span>/hooks</span></span></a><span class="sub">Shop &lt;1&gt;</span>`) {
 		t.Errorf("the failed deliveries of the first page name no endpoint\n%s", failed)
 	}
 	says(t, newWorld(t, web.Options{}).see("customer", "/portal/endpoints/new"), "takes POST requests at an https:// URL.")
@@ -486,6 +512,10 @@ func TestTheGuidedFormNamesTypesThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	w.catalogue()
-	values := url.Values{"url": {"https://acme.example/hooks"}, "all": {"no"}, "type": {"order.created"}, "patterns": {"refund.*, order.craeted"}}
-	w.submit("customer", "/portal/endpoints/new", values).says(t, "The endpoint was created.", "No event of these types is known: order.craeted.")
+	values := url.Values{
+		"url": {"https://acme.example/hooks"}, "all": {"no"}, "type": {"order.created"},
+		"patterns": {"refund.*, order.craeted"},
+	}
+	w.submit("customer", "/portal/endpoints/new", values).says(t, "The endpoint was created.",
+		"No event of these types is known: order.craeted.")
 }

@@ -31,10 +31,12 @@ func TestAnOperatorOpensThePortalOfAnAccount(t *testing.T) {
 	for person, chosen := range map[string][]string{"operator": {"operate"}, "viewer": nil} {
 		made := w.as(person, "POST "+page+"/portal-link", url.Values{"capability": chosen})
 		says(t, made, "The link works once, for 60 seconds.", `rel="noopener noreferrer"`)
-		if link := regexp.MustCompile(`href="https://hooks\.example/portal/enter/[\w-]{20,}"`); made.status != http.StatusOK || !link.MatchString(made.html) {
+		if link := regexp.MustCompile(`href="https://hooks\.example/portal/enter/[\w-]{20,}"`); made.status != http.StatusOK ||
+			!link.MatchString(made.html) {
 			t.Errorf("the link of the %s = %d\n%s", person, made.status, made.html)
 		}
-		if at := strings.Join(made.header.Values("Set-Cookie"), ""); strings.Contains(at, "enter") || made.header.Get("Cache-Control") != "no-store" {
+		if at := strings.Join(made.header.Values("Set-Cookie"), ""); strings.Contains(at, "enter") ||
+			made.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("the link is kept: %q, %s", at, made.header.Get("Cache-Control"))
 		}
 		sessions, err := w.admin.Sessions(t.Context(), client.SessionFilter{Account: "acme"})
@@ -69,7 +71,8 @@ func TestTextOfEveryAuditedAction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})
 	actions := w.api.Actions()
-	if !slices.Contains(actions, "update-endpoint") || !slices.Contains(actions, "reveal-secret") || !slices.Contains(actions, "login") || slices.Contains(actions, "list-endpoints") {
+	if !slices.Contains(actions, "update-endpoint") || !slices.Contains(actions, "reveal-secret") || !slices.Contains(actions, "login") ||
+		slices.Contains(actions, "list-endpoints") {
 		t.Errorf("the audited actions are %q", actions)
 	}
 	for language, keys := range w.web.Catalogues() {
@@ -102,7 +105,8 @@ func TestANewEndpointFindsItsAccountByName(t *testing.T) {
 	}
 	says(t, w.see("operator", "/dashboard/endpoints/new"), `list="accounts"`, `<option value="`+w.account.ID.String()+`">Acme</option>`)
 	for _, named := range []string{"Acme", "acme", "ACME", w.account.ID.String()} {
-		got := w.as("operator", "POST /dashboard/endpoints/new", url.Values{"account": {named}, "url": {"https://a.example"}, "was.event_types": {""}, "event_types": {"*"}})
+		got := w.as("operator", "POST /dashboard/endpoints/new",
+			url.Values{"account": {named}, "url": {"https://a.example"}, "was.event_types": {""}, "event_types": {"*"}})
 		if got.status != http.StatusSeeOther {
 			t.Errorf("an endpoint of %q = %d\n%s", named, got.status, got.html)
 		}
@@ -111,9 +115,11 @@ func TestANewEndpointFindsItsAccountByName(t *testing.T) {
 		"Acm": "There is no account with this name, id or own id (uid).", "Twin": "2 accounts have this name.", "": "Fill in this field",
 		"acc_01h455vb4pex5vsknk084sn02q": "There is no account with this name",
 	} {
-		got := w.as("operator", "POST /dashboard/endpoints/new", url.Values{"account": {named}, "url": {"https://a.example"}, "was.event_types": {""}, "event_types": {"*"}})
+		got := w.as("operator", "POST /dashboard/endpoints/new",
+			url.Values{"account": {named}, "url": {"https://a.example"}, "was.event_types": {""}, "event_types": {"*"}})
 		field := regexp.MustCompile(`<input id="account"[^>]*>`).FindString(got.html)
-		if got.status != http.StatusUnprocessableEntity || !strings.Contains(field, `aria-describedby="help-account fault-account" aria-invalid="true"`) ||
+		if got.status != http.StatusUnprocessableEntity ||
+			!strings.Contains(field, `aria-describedby="help-account fault-account" aria-invalid="true"`) ||
 			!strings.Contains(field, `value="`+named+`"`) {
 			t.Errorf("an endpoint of %q = %d with the field %s", named, got.status, field)
 		}

@@ -29,7 +29,10 @@ func (r readers) Find(ctx context.Context, action postrider.LinkAction, text str
 func (w *world) linked(l postrider.DestinationLink) (postrider.DestinationID, string) {
 	w.Helper()
 	l.Destination = store.NewID[postrider.DestinationID](w.ids)
-	d := postrider.Destination{ID: l.Destination, Account: w.account.ID, Channel: postrider.ChannelEmail, Address: hostile + l.Destination.String(), Language: "de"}
+	d := postrider.Destination{
+		ID: l.Destination, Account: w.account.ID, Channel: postrider.ChannelEmail,
+		Address: hostile + l.Destination.String(), Language: "de",
+	}
 	if err := w.store.PutDestination(w.Context(), d, 100); err != nil {
 		w.Fatal(err)
 	}
@@ -75,7 +78,8 @@ func TestLinksOfEmailsAskBeforeTheyAct(t *testing.T) {
 		w := newWorld(t, web.Options{})
 		id, path := w.linked(tt.link)
 		asked := w.see("", path)
-		if tt.done(w.stateOf(id)) || !strings.Contains(asked.html, "<form") || !strings.Contains(asked.html, tt.text) || !strings.Contains(asked.html, tt.inLanguage) {
+		if tt.done(w.stateOf(id)) || !strings.Contains(asked.html, "<form") || !strings.Contains(asked.html, tt.text) ||
+			!strings.Contains(asked.html, tt.inLanguage) {
 			t.Errorf("GET %s acts, or asks\n%s", tt.link.Action, asked.html)
 		}
 		if strings.Contains(asked.html, "<script>alert") {

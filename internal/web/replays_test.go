@@ -20,13 +20,31 @@ import (
 var replayStates = []state{
 	{name: "no replays", path: "/replays", people: "operator customer viewer", want: []string{"No replays yet"}},
 	{name: "replays", path: "/replays", people: "operator customer viewer", prepare: (*world).hostileReplay, want: []string{"Running"}},
-	{name: "replay", path: "/replays/{replay}", people: "operator customer viewer", prepare: (*world).hostileReplay, want: []string{"0 of 1 so far."}},
-	{name: "new replay of nothing", path: "/replays/new?statuses=dead", people: "operator customer viewer", want: []string{"Nothing is selected."}},
+	{
+		name: "replay", path: "/replays/{replay}", people: "operator customer viewer", prepare: (*world).hostileReplay,
+		want: []string{"0 of 1 so far."},
+	},
+	{
+		name: "new replay of nothing", path: "/replays/new?statuses=dead", people: "operator customer viewer",
+		want: []string{"Nothing is selected."},
+	},
 	{name: "new replay, first look", path: "/replays/new", people: "operator customer viewer", want: []string{"Choose what"}},
-	{name: "new replay of what may be deleted", path: "/replays/new?statuses=delivered&from=2001-01-01T00:00", people: "operator", want: []string{"may be deleted. It is then not selected", "Look in the archive"}},
-	{name: "new replay", path: "/replays/new?reason=gone", people: "operator customer", prepare: (*world).hostileDeath, want: []string{"delivery is selected", "Start the replay"}},
-	{name: "new discard", path: "/replays/new?action=discard", people: "operator customer", prepare: (*world).hostileDeath, want: []string{"Discard them"}},
-	{name: "new replay that is hostile", path: "/replays/new?event=&note=" + url.QueryEscape(hostile), people: "operator customer", prepare: (*world).hostileDeath, want: []string{"Start the replay"}},
+	{
+		name: "new replay of what may be deleted", path: "/replays/new?statuses=delivered&from=2001-01-01T00:00", people: "operator",
+		want: []string{"may be deleted. It is then not selected", "Look in the archive"},
+	},
+	{
+		name: "new replay", path: "/replays/new?reason=gone", people: "operator customer", prepare: (*world).hostileDeath,
+		want: []string{"delivery is selected", "Start the replay"},
+	},
+	{
+		name: "new discard", path: "/replays/new?action=discard", people: "operator customer", prepare: (*world).hostileDeath,
+		want: []string{"Discard them"},
+	},
+	{
+		name: "new replay that is hostile", path: "/replays/new?event=&note=" + url.QueryEscape(hostile), people: "operator customer",
+		prepare: (*world).hostileDeath, want: []string{"Start the replay"},
+	},
 }
 
 // hostileReplay is hostileDeath with a replay of what died.
@@ -45,7 +63,10 @@ var auditStates = []state{
 	{name: "audit log", path: "/audit", people: "operator", prepare: (*world).hostileKey, want: []string{"create-account", "create-api-key"}},
 	{name: "filtered audit log", path: "/audit?action=x", people: "operator", want: []string{"Nothing matches"}},
 	{name: "no sessions", path: "/sessions", people: "operator", want: []string{"No sessions"}},
-	{name: "sessions", path: "/sessions?ended=true", people: "operator", prepare: (*world).hostileSessions, want: []string{"Active", "Link not opened", "Revoked"}},
+	{
+		name: "sessions", path: "/sessions?ended=true", people: "operator", prepare: (*world).hostileSessions,
+		want: []string{"Active", "Link not opened", "Revoked"},
+	},
 }
 
 // noticeStates are the states of the page of notices.
@@ -55,21 +76,37 @@ var noticeStates = []state{
 		name: "notices", path: "/notices", people: "operator customer viewer", prepare: (*world).hostileNotices,
 		want: []string{"An endpoint was disabled", "it responded 410 Gone", "An endpoint will soon be disabled", "new.kind"},
 	},
-	{name: "notices of operators", path: "/notices", people: "operator", prepare: (*world).hostileNotices, want: []string{"A chore of the server keeps failing", "A limit of an account is used up", "Bytes a day", "/dashboard/accounts/acc_", "The disk of the store is nearly full"}},
-	{name: "filtered notices", path: "/notices?kind=endpoint.failing", people: "operator customer", prepare: (*world).hostileNotices, want: []string{"Nothing matches"}},
+	{
+		name: "notices of operators", path: "/notices", people: "operator", prepare: (*world).hostileNotices,
+		want: []string{
+			"A chore of the server keeps failing", "A limit of an account is used up", "Bytes a day", "/dashboard/accounts/acc_",
+			"The disk of the store is nearly full",
+		},
+	},
+	{
+		name: "filtered notices", path: "/notices?kind=endpoint.failing", people: "operator customer", prepare: (*world).hostileNotices,
+		want: []string{"Nothing matches"},
+	},
 }
 
 // hostileNotices stores notices, one of them of a kind that this version does not know.
 func (w *world) hostileNotices(path string) string {
 	w.Helper()
-	endpoint := w.fill("{endpoint}", w.endpoint(apitypes.EndpointCreate{URL: "https://acme.example/hooks", EventTypes: []string{"*"}}), w.publish("order.created", `{}`))
+	endpoint := w.fill("{endpoint}", w.endpoint(apitypes.EndpointCreate{URL: "https://acme.example/hooks", EventTypes: []string{"*"}}),
+		w.publish("order.created", `{}`))
 	var notices []postrider.Notice
 	for i, n := range []postrider.Notice{
 		{Account: w.account.ID, Kind: postrider.NoticeDisabled, Object: endpoint, Details: map[string]string{"reason": "gone"}},
-		{Account: w.account.ID, Kind: postrider.NoticeDisabling, Object: endpoint, Details: map[string]string{"disabled_at": "2026-11-23T09:00:00Z", "reason": "failing"}},
+		{
+			Account: w.account.ID, Kind: postrider.NoticeDisabling, Object: endpoint,
+			Details: map[string]string{"disabled_at": "2026-11-23T09:00:00Z", "reason": "failing"},
+		},
 		{Account: w.account.ID, Kind: "new.kind", Object: hostile, Details: map[string]string{hostile: hostile}},
 		{Kind: postrider.NoticeChore, Object: "forget events", Details: map[string]string{"error": hostile}},
-		{Account: w.account.ID, Kind: postrider.NoticeQuota, Object: w.account.ID.String(), Details: map[string]string{"quota": "bytes_per_day", "limit": "5", "ends_at": "2026-11-24T00:00:00Z"}},
+		{
+			Account: w.account.ID, Kind: postrider.NoticeQuota, Object: w.account.ID.String(),
+			Details: map[string]string{"quota": "bytes_per_day", "limit": "5", "ends_at": "2026-11-24T00:00:00Z"},
+		},
 		{Kind: postrider.NoticeDiskFull, Object: hostile, Details: map[string]string{"used_percent": "96.0"}},
 	} {
 		n.ID = postrider.MakeID[postrider.NoticeID](w.store.Clock().Wall(), [10]byte{byte(i)})
@@ -83,8 +120,14 @@ func (w *world) hostileNotices(path string) string {
 
 // tailStates are the states of the page of the live tail.
 var tailStates = []state{
-	{name: "live tail without streams", path: "/tail", people: "operator customer viewer", want: []string{"This server has no live tail.", "Waiting for the next attempt"}},
-	{name: "filtered live tail", path: "/tail?status=dead&outcome=gone&event_type=order.*", people: "operator customer", want: []string{"Clear"}},
+	{
+		name: "live tail without streams", path: "/tail", people: "operator customer viewer",
+		want: []string{"This server has no live tail.", "Waiting for the next attempt"},
+	},
+	{
+		name: "filtered live tail", path: "/tail?status=dead&outcome=gone&event_type=order.*", people: "operator customer",
+		want: []string{"Clear"},
+	},
 }
 
 // hostileSessions stores a session in each state.

@@ -327,7 +327,8 @@ func testTheTailShowsAttemptsOfOneAccountAsRows(t *testing.T) {
 		Delivery: d.ID, Event: d.Event, Endpoint: d.Endpoint, Account: d.Account, EventType: hostile, Attempt: 2,
 		Outcome: postrider.OutcomeRejected, StatusCode: 503, Duration: 40 * time.Millisecond, Status: postrider.Pending, At: time.Now(),
 	}}
-	handler := web.New(web.Deps{Deps: page.Deps{API: w.api.As, Sessions: w.sessions, Brand: memory.New(memory.Options{})}, Live: one}, web.Options{})
+	handler := web.New(web.Deps{Deps: page.Deps{API: w.api.As, Sessions: w.sessions, Brand: memory.New(memory.Options{})}, Live: one},
+		web.Options{})
 	for person, base := range map[string]string{"operator": "/dashboard", "customer": "/portal"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+base+"/live/tail?outcome=rejected&event_type=order.*", nil)

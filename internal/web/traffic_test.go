@@ -43,9 +43,11 @@ func TestTheTimesOfAChartLeadToTheirDeliveries(t *testing.T) {
 			t.Fatal(err)
 		}
 		from := time.Now().UTC().Truncate(time.Hour)
-		span := "from=" + url.QueryEscape(from.Format("2006-01-02T15:04")) + "&amp;to=" + url.QueryEscape(from.Add(time.Hour).Format("2006-01-02T15:04"))
+		span := "from=" + url.QueryEscape(from.Format("2006-01-02T15:04")) + "&amp;to=" +
+			url.QueryEscape(from.Add(time.Hour).Format("2006-01-02T15:04"))
 		for path, of := range map[string]string{
-			"/dashboard": "", "/dashboard/accounts/acme": "account=" + w.account.ID.String() + "&amp;", "/dashboard/endpoints/" + e.ID.String(): "endpoint=" + e.ID.String() + "&amp;",
+			"/dashboard": "", "/dashboard/accounts/acme": "account=" + w.account.ID.String() + "&amp;",
+			"/dashboard/endpoints/" + e.ID.String(): "endpoint=" + e.ID.String() + "&amp;",
 		} {
 			link := `href="/dashboard/deliveries?` + of + span + `"`
 			got := w.see("operator", path)

@@ -175,7 +175,10 @@ func (w writing) Write(p []byte) (int, error) {
 type oneOperator struct{ page.Sessions }
 
 func (oneOperator) Find(context.Context, string) (postrider.Session, error) {
-	return postrider.Session{Kind: postrider.SessionOperator, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead}, ExpiresAt: time.Now().Add(time.Hour)}, nil
+	return postrider.Session{
+		Kind: postrider.SessionOperator, Scopes: []postrider.Scope{postrider.ScopeWebhooksRead},
+		ExpiresAt: time.Now().Add(time.Hour),
+	}, nil
 }
 
 // awayAPI is an API whose store does not respond.
@@ -187,7 +190,8 @@ func (awayAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestATailWhoseAccountCannotBeReadIsNotCalledUnknown(t *testing.T) {
 	t.Parallel()
-	h := web.New(web.Deps{Deps: page.Deps{API: func(postrider.Caller) http.RoundTripper { return awayAPI{} }, Sessions: oneOperator{}}}, web.Options{})
+	h := web.New(web.Deps{Deps: page.Deps{API: func(postrider.Caller) http.RoundTripper { return awayAPI{} }, Sessions: oneOperator{}}},
+		web.Options{})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/dashboard/live/tail?account=acme", nil)
 	r.AddCookie(&http.Cookie{Name: "postrider-dashboard", Value: "token"})
 	rec := httptest.NewRecorder()

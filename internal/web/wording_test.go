@@ -48,7 +48,8 @@ func TestAFormSaysAllItsFaultsAtOnce(t *testing.T) {
 	e := w.endpoint(apitypes.EndpointCreate{})
 	stored := w.options(e.ID)
 	for field, typed := range map[string]string{
-		"rate": "many", "concurrency": "ten", "max_redirects": "x", "expiry_ms": "soon", "timeout_ms": "soon", "retry": "soon", "circuit": "many", "headers": "X-Tenant",
+		"rate": "many", "concurrency": "ten", "max_redirects": "x", "expiry_ms": "soon", "timeout_ms": "soon", "retry": "soon", "circuit": "many",
+		"headers": "X-Tenant",
 	} {
 		input := field
 		form := url.Values{"where": {"url"}, "url": {"ftp://x"}, "all": {"yes"}, "was.headers.secret": {""}, "headers.secret": {"Host: x"}}
@@ -69,7 +70,8 @@ func TestAFormSaysAllItsFaultsAtOnce(t *testing.T) {
 			form.Set("was.url", "https://a.example")
 			form.Set("save", "yes")
 			got := w.as("customer", "POST "+path, form)
-			if got.status != http.StatusUnprocessableEntity || strings.Count(got.html, "Enter a whole URL") != 2 || !strings.Contains(got.html, `id="fault-`+field+`"`) || !strings.Contains(got.html, `id="fault-headers"`) {
+			if got.status != http.StatusUnprocessableEntity || strings.Count(got.html, "Enter a whole URL") != 2 ||
+				!strings.Contains(got.html, `id="fault-`+field+`"`) || !strings.Contains(got.html, `id="fault-headers"`) {
 				t.Errorf("%s, %s: %d\n%s", path, field, got.status, got.html)
 			}
 			if field != "headers" {
@@ -81,8 +83,12 @@ func TestAFormSaysAllItsFaultsAtOnce(t *testing.T) {
 	if !reflect.DeepEqual(w.options(e.ID), stored) {
 		t.Error("a refused form was saved")
 	}
-	form := url.Values{"where": {"url"}, "url": {"https://a.example"}, "all": {"yes"}, "was.headers": {""}, "headers": {"Host: x"}, "was.rate": {""}, "rate": {"x"}}
-	w.as("customer", "POST /portal/endpoints/new", form, german).says(t, "Host: Diesen Header setzt der Server selbst.", "Geben Sie eine Rate wie", "Korrigieren Sie diese 2 Angaben", "<strong>Header</strong>", "<strong>Rate</strong>")
+	form := url.Values{
+		"where": {"url"}, "url": {"https://a.example"}, "all": {"yes"}, "was.headers": {""}, "headers": {"Host: x"},
+		"was.rate": {""}, "rate": {"x"},
+	}
+	w.as("customer", "POST /portal/endpoints/new", form, german).says(t, "Host: Diesen Header setzt der Server selbst.",
+		"Geben Sie eine Rate wie", "Korrigieren Sie diese 2 Angaben", "<strong>Header</strong>", "<strong>Rate</strong>")
 }
 
 // TestAnInspectorsTestLeadsToItsRequests sends a test event to an inspector, and opens
@@ -92,7 +98,8 @@ func TestAnInspectorsTestLeadsToItsRequests(t *testing.T) {
 	w := newWorld(t, web.Options{})
 	e := w.endpoint(apitypes.EndpointCreate{Kind: postrider.KindInspector})
 	path := "/portal/endpoints/" + e.ID.String()
-	w.submit("customer", path+"/tests", url.Values{"type": {"postrider.test"}}).says(t, `href="`+path+`/requests">See the request and whether its signature verifies`)
+	w.submit("customer", path+"/tests", url.Values{"type": {"postrider.test"}}).says(t,
+		`href="`+path+`/requests">See the request and whether its signature verifies`)
 	w.see("customer", path+"/options").lacks(t, `<code class="muted">`, "(oauth2)")
 	w.see("customer", path+"/options").says(t, "An empty secret keeps the stored one.")
 	w.see("customer", "/portal/endpoints/new").lacks(t, `<code class="muted">`, "keeps the stored one", "keeps its value")

@@ -75,14 +75,18 @@ func newWorldOf(tb testing.TB, opts web.Options, of api.Options, archived bool) 
 	roles := archive.Store{Archive: over, ArchiveKeys: over, Restored: over, Time: over, Progress: over}
 	w.archive = archive.New(archive.Folder(w.folder), roles, secrets.New(keyring), archive.Options{})
 	deps := api.Deps{
-		Stores: storesOf(over), Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{}, Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
+		Stores: storesOf(over), Clock: over.Clock(), Publisher: &publisher{over, w.ids}, Guard: guard{}, Verifier: receiver{},
+		Describer: describer{}, Vault: vault{}, Notifier: deaf{}, Pacer: w, Canceller: deaf{}, Replayer: deaf{}, Expunger: deaf{}, IDs: w.ids,
 	}
 	if archived {
 		deps.Archive = w.archive
 	}
 	w.api = api.New(deps, of)
 	opts.Log = slog.New(slog.NewTextHandler(tb.Output(), nil))
-	w.web = web.New(web.Deps{Deps: page.Deps{API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Brand: over, Standard: apiendpoints.StandardPolicy(), Now: over.Clock().Wall}, Readers: readers{w.api.Readers()}}, opts)
+	w.web = web.New(web.Deps{Deps: page.Deps{
+		API: w.api.As, Share: w.api.Share, Sessions: w.sessions, Brand: over,
+		Standard: apiendpoints.StandardPolicy(), Now: over.Clock().Wall,
+	}, Readers: readers{w.api.Readers()}}, opts)
 	web.OnMissingText(w.web, func(key string) { tb.Errorf("there is no text %q", key) })
 	w.admin = client.New("http://api.internal", "", client.Options{Attempts: 1, Transport: w.api.As(w.sessions.of["operator"].Caller())})
 	account, err := w.admin.CreateAccount(tb.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"})
@@ -228,7 +232,8 @@ func (s *sessions) add(token string, c postrider.Caller) {
 		kind = postrider.SessionPortal
 	}
 	s.of[token] = postrider.Session{
-		ID: c.Session, Kind: kind, Key: c.Key, Name: c.Name, Account: c.Account, Scopes: c.Scopes, Options: c.Options, ExpiresAt: time.Now().Add(time.Hour),
+		ID: c.Session, Kind: kind, Key: c.Key, Name: c.Name, Account: c.Account, Scopes: c.Scopes, Options: c.Options,
+		ExpiresAt: time.Now().Add(time.Hour),
 	}
 }
 

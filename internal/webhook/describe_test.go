@@ -174,7 +174,8 @@ func TestCredentialsInAResponseAreMasked(t *testing.T) {
 	})
 	a := send(t, open(t, laptop()), routed(r.URL, described["a key in a header"]), testkit.Patience)
 	head := string(a.ResponseHead)
-	if strings.Contains(head, "canary") || !strings.Contains(head, "\r\nX-Plain: seen\r\n") || !strings.Contains(head, "\r\nSet-Cookie: ***\r\n") ||
+	if strings.Contains(head, "canary") || !strings.Contains(head, "\r\nX-Plain: seen\r\n") ||
+		!strings.Contains(head, "\r\nSet-Cookie: ***\r\n") ||
 		!strings.HasPrefix(head, "HTTP/1.1 418 ") || !strings.HasSuffix(head, "\r\n\r\n") {
 		t.Errorf("recorded %q", head)
 	}

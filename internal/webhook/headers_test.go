@@ -38,7 +38,12 @@ func TestAuthentication(t *testing.T) {
 		header, want string
 	}{
 		{"none", "canary", postrider.Auth{Kind: postrider.AuthNone}, "Authorization", ""},
-		{"basic", "canary:ö", postrider.Auth{Kind: postrider.AuthBasic, User: "u"}, "Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("u:canary:ö"))},
+		{
+			"basic", "canary:ö",
+			postrider.Auth{Kind: postrider.AuthBasic, User: "u"},
+			"Authorization",
+			"Basic " + base64.StdEncoding.EncodeToString([]byte("u:canary:ö")),
+		},
 		{"basic without a password", "", postrider.Auth{Kind: postrider.AuthBasic, User: "u"}, "Authorization", "Basic dTo="},
 		{"bearer", "canary", postrider.Auth{Kind: postrider.AuthBearer}, "Authorization", "Bearer canary"},
 		{"an API key", "canary", postrider.Auth{Kind: postrider.AuthAPIKey, Header: "X-API-Key"}, "X-Api-Key", "canary"},
@@ -51,7 +56,8 @@ func TestAuthentication(t *testing.T) {
 			if got := strings.Join(r.Only(t).Header.Values(tt.header), "|"); got != tt.want {
 				t.Errorf("%s: %q, want %q", tt.header, got, tt.want)
 			}
-			if head := string(a.RequestHead); head == "" || strings.Contains(head, "canary") || !strings.Contains(head, tt.header+": ***\r\n") && !strings.Contains(head, tt.auth.Header+": ***\r\n") {
+			if head := string(a.RequestHead); head == "" || strings.Contains(head, "canary") || !strings.Contains(head, tt.header+": ***\r\n") &&
+				!strings.Contains(head, tt.auth.Header+": ***\r\n") {
 				t.Errorf("kept %q", head)
 			}
 		})
@@ -200,7 +206,10 @@ func TestWhatCannotBeOpenedIsPostponed(t *testing.T) {
 		"one secret of several": {stuckVault{}, func(r *store.EndpointSnapshot) {
 			r.Secrets = append(r.Secrets, postrider.Secret{ID: postrider.SecretID{2}})
 		}},
-		"a misspelt private key": {stuckVault{}, func(r *store.EndpointSnapshot) { r.Secrets[0].Encrypted = []byte("whsk_canarycanarycanarycanary") }},
+		"a misspelt private key": {
+			stuckVault{},
+			func(r *store.EndpointSnapshot) { r.Secrets[0].Encrypted = []byte("whsk_canarycanarycanarycanary") },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -233,7 +242,10 @@ func TestOnlyHarmlessHeadersAreKept(t *testing.T) {
 			t.Errorf("%q is kept in %q", secret, head)
 		}
 	}
-	for _, harmless := range []string{"X-Env: canary-plain\r\n", "Webhook-Hops: 1\r\n", "X-GitHub-Event: order.created\r\n", "Svix-Id: evt_", "X-Sum: ***\r\n", "Svix-Signature: ***\r\n"} {
+	for _, harmless := range []string{
+		"X-Env: canary-plain\r\n", "Webhook-Hops: 1\r\n", "X-GitHub-Event: order.created\r\n", "Svix-Id: evt_",
+		"X-Sum: ***\r\n", "Svix-Signature: ***\r\n",
+	} {
 		if !strings.Contains(strings.ToLower(head), strings.ToLower(harmless)) {
 			t.Errorf("%q is not kept in %q", harmless, head)
 		}
@@ -364,7 +376,10 @@ func TestPromise4WhatIsStoredIsWhatIsSent(t *testing.T) {
 // randomJSON returns JSON texts that would change if they were decoded and encoded again.
 func randomJSON(seed int) string {
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
-	pieces := []string{`"\u0000"`, `1e400`, `1.00`, "\"\xff\"", `"\ud800"`, `{"a":1,"a":2}`, " [ ]\n", `"<>&"`, `12345678901234567890`, "\t{ }", `"é\u00e9"`}
+	pieces := []string{
+		`"\u0000"`, `1e400`, `1.00`, "\"\xff\"", `"\ud800"`, `{"a":1,"a":2}`, " [ ]\n", `"<>&"`, `12345678901234567890`,
+		"\t{ }", `"é\u00e9"`,
+	}
 	var b strings.Builder
 	b.WriteByte('[')
 	for i := range random.IntN(20) {

@@ -158,7 +158,8 @@ func checkHop(t *testing.T, rs redirects, a postrider.Attempt) {
 		}
 		return
 	}
-	if hop.Method != http.MethodPost || string(hop.Body) != string(first.Body) || hop.Header.Get("Webhook-Id") != first.Header.Get("Webhook-Id") {
+	if hop.Method != http.MethodPost || string(hop.Body) != string(first.Body) ||
+		hop.Header.Get("Webhook-Id") != first.Header.Get("Webhook-Id") {
 		t.Errorf("%s with %q and id %q", hop.Method, hop.Body, hop.Header.Get("Webhook-Id"))
 	}
 	if !strings.HasSuffix(a.FinalURL, "/there") || !strings.Contains(a.FinalURL, hop.Host) {
@@ -178,7 +179,8 @@ func TestRedirectsAreCounted(t *testing.T) {
 		if n := len(ping.Requests()) + len(pong.Requests()); n != 1+hops {
 			t.Errorf("%d requests for %d hops", n, hops)
 		}
-		if a.Outcome != postrider.OutcomeRejected || !strings.HasPrefix(a.Error, "redirect: to http://127.0.0.1:") || (a.FinalURL == "") != (hops == 0) {
+		if a.Outcome != postrider.OutcomeRejected || !strings.HasPrefix(a.Error, "redirect: to http://127.0.0.1:") ||
+			(a.FinalURL == "") != (hops == 0) {
 			t.Errorf("outcome %s, error %q, final URL %q", a.Outcome, a.Error, a.FinalURL)
 		}
 		for _, r := range append(ping.Requests()[1:], pong.Requests()...) {

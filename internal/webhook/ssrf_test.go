@@ -90,7 +90,10 @@ func TestVectorsAreRefused(t *testing.T) {
 func TestPromise10NoRequestLeavesForAForbiddenAddress(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
-	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true}, Resolver: &answers{list: [][]string{{"127.0.0.1"}, {"::1"}}}})
+	e := open(t, egress.Options{
+		Reach:    egress.Reach{AllowHTTP: true, AnyPort: true},
+		Resolver: &answers{list: [][]string{{"127.0.0.1"}, {"::1"}}},
+	})
 	for _, v := range testkit.Vectors(t) {
 		url := v.URL
 		if v.Row == "S-16" { // this test allows every port
@@ -150,7 +153,11 @@ func TestRebinding(t *testing.T) {
 	t.Parallel()
 	port, hits := canary(t)
 	resolver := &answers{list: [][]string{{"127.0.0.1"}, {"127.200.0.1"}}}
-	e := open(t, egress.Options{Reach: egress.Reach{AllowHTTP: true, AnyPort: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/9")}}, Resolver: resolver})
+	e := open(t,
+		egress.Options{
+			Reach:    egress.Reach{AllowHTTP: true, AnyPort: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/9")}},
+			Resolver: resolver,
+		})
 	var reached, blocked int64
 	for range 1000 {
 		switch a := send(t, e, routed("http://rebind.example:"+port), testkit.Patience); a.Outcome {
@@ -197,8 +204,14 @@ func TestFailuresOfTheDNS(t *testing.T) {
 		err      string
 	}{
 		{"no such name", &answers{err: &net.DNSError{Err: "no such host", IsNotFound: true}}, postrider.OutcomeUnreachable, "dns_not_found"},
-		{"a server that fails", &answers{err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, postrider.OutcomeUnreachable, "dns_failed"},
-		{"a server that does not answer", &answers{err: &net.DNSError{Err: "i/o timeout", IsTimeout: true}}, postrider.OutcomeUnreachable, "dns_timeout"},
+		{
+			"a server that fails", &answers{err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}, postrider.OutcomeUnreachable,
+			"dns_failed",
+		},
+		{
+			"a server that does not answer", &answers{err: &net.DNSError{Err: "i/o timeout", IsTimeout: true}}, postrider.OutcomeUnreachable,
+			"dns_timeout",
+		},
 		{"an empty answer", &answers{list: [][]string{{}}}, postrider.OutcomeUnreachable, "dns_not_found"},
 		{"silence", silence{}, postrider.OutcomeTimedOut, "dns_timeout"},
 	} {

@@ -74,7 +74,8 @@ func TestTheTimeOfAnAttemptIsSplit(t *testing.T) {
 		sender := open(t, opts)
 		defer sender.Close()
 		first, second := send(t, sender, to, testkit.Patience), send(t, sender, to, testkit.Patience)
-		if first.Outcome != postrider.OutcomeAccepted || first.Timing.Reused || !second.Timing.Reused || second.Timing.DNS+second.Timing.Connect+second.Timing.TLS != 0 {
+		if first.Outcome != postrider.OutcomeAccepted || first.Timing.Reused || !second.Timing.Reused ||
+			second.Timing.DNS+second.Timing.Connect+second.Timing.TLS != 0 {
 			t.Fatalf("the attempts: %s with %+v, then %s with %+v", first.Outcome, first.Timing, second.Outcome, second.Timing)
 		}
 		a, b := first.Timing, second.Timing
@@ -112,7 +113,8 @@ func TestThePartInWhichAnAttemptFailsHasItsTime(t *testing.T) {
 			}
 		})
 	}
-	refused := send(t, open(t, laptop()), routed("http://"+address, policy(func(p *postrider.Policy) { p.Signatures = nil })), testkit.Patience)
+	refused := send(t, open(t, laptop()), routed("http://"+address, policy(func(p *postrider.Policy) { p.Signatures = nil })),
+		testkit.Patience)
 	if refused.Timing != (postrider.Timing{}) {
 		t.Errorf("an attempt that made no request has the timing %+v", refused.Timing)
 	}

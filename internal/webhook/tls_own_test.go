@@ -267,7 +267,10 @@ func TestCheckTLS(t *testing.T) {
 		{"expired authorities", "", "", trusted + old.certificate, []string{"tls.authorities"}},
 		{"text", "x", "x", "x", []string{"tls.certificate", "tls.key", "tls.authorities"}},
 		{"text behind", good.certificate + "x", good.key + "x", trusted + "x", []string{"tls.certificate", "tls.key", "tls.authorities"}},
-		{"no DER", pemText("CERTIFICATE"), pemText("PRIVATE KEY"), pemText("CERTIFICATE"), []string{"tls.certificate", "tls.key", "tls.authorities"}},
+		{
+			"no DER", pemText("CERTIFICATE"), pemText("PRIVATE KEY"), pemText("CERTIFICATE"),
+			[]string{"tls.certificate", "tls.key", "tls.authorities"},
+		},
 		{"too long", good.certificate + strings.Repeat("\n", 64<<10), good.key, "", []string{"tls.certificate"}},
 		{"too many", strings.Repeat(good.certificate, 9), good.key, strings.Repeat(trusted, 65), []string{"tls.certificate", "tls.authorities"}},
 	} {

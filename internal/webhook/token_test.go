@@ -194,7 +194,8 @@ func TestASecondRefusalIsTheEndpoints(t *testing.T) {
 	e, to := openWith(t, laptop(), glass{}, webhook.Options{Continue: kept.record}), routed(r.URL, granted(server.URL))
 	began := time.Now()
 	for i := range 30 {
-		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeRejected || a.Error != "http_status: 401 Unauthorized" || a.Excused {
+		if a := send(t, e, to, testkit.Patience); a.Outcome != postrider.OutcomeRejected || a.Error != "http_status: 401 Unauthorized" ||
+			a.Excused {
 			t.Errorf("attempt %d: outcome %s, error %q, excused %t", i, a.Outcome, a.Error, a.Excused)
 		}
 	}

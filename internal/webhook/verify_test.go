@@ -51,7 +51,10 @@ func TestVerifyChallenge(t *testing.T) {
 		{"nothing", answer(200, ""), "the receiver did not agree: its response is not the challenge"},
 		{"another challenge", answer(200, "AAAAAAAAAAAAAAAAAAAAAAAAAA"), "the receiver did not agree: its response is not the challenge"},
 		{"more than the challenge", answer(200, "ok %s"), "the receiver did not agree: its response is not the challenge"},
-		{"an echo", func(w http.ResponseWriter, r testkit.Request) { w.Write(r.Body) }, "the receiver did not agree: its response is not the challenge"},
+		{
+			"an echo", func(w http.ResponseWriter, r testkit.Request) { w.Write(r.Body) },
+			"the receiver did not agree: its response is not the challenge",
+		},
 		{"a redirect", redirectTo(307, "/there"), "the receiver did not agree: http_status: 307 Temporary Redirect"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -106,7 +109,8 @@ func TestVerifyCloudEvents(t *testing.T) {
 			e := openWith(t, laptop(), glass{}, webhook.Options{RequestOrigin: "hooks.example"})
 			checkVerified(t, e.Verify(t.Context(), routed(r.URL+"/hooks?a=b", following(0)), webhook.VerifyCloudEvents), tt.want)
 			got := r.Only(t)
-			if got.Method != http.MethodOptions || got.Target != "/hooks?a=b" || got.Header.Get("WebHook-Request-Origin") != "hooks.example" || len(got.Body) > 0 {
+			if got.Method != http.MethodOptions || got.Target != "/hooks?a=b" || got.Header.Get("WebHook-Request-Origin") != "hooks.example" ||
+				len(got.Body) > 0 {
 				t.Errorf("%s %s %v %q", got.Method, got.Target, got.Header, got.Body)
 			}
 			if got.Header.Get("Authorization") != "Bearer canary-token" || got.Header.Get("X-Hidden") != "canary-hidden" {

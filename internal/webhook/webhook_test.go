@@ -175,7 +175,9 @@ func send(tb testing.TB, e *door, to store.EndpointSnapshot, within time.Duratio
 // sendUntil makes attempts with longer and longer deadlines, each twice as long, until an attempt
 // gets as far as the test needs before its deadline. On a busy machine that may take a while. It
 // returns the attempt and its deadline.
-func sendUntil(tb testing.TB, e *door, to store.EndpointSnapshot, reached func(postrider.Attempt) bool) (a postrider.Attempt, within time.Duration) {
+func sendUntil(tb testing.TB, e *door, to store.EndpointSnapshot, reached func(postrider.Attempt) bool) (a postrider.Attempt,
+	within time.Duration,
+) {
 	tb.Helper()
 	for within = slow; ; within *= 2 {
 		if a = send(tb, e, to, within); reached(a) || within > testkit.Patience {
@@ -296,8 +298,14 @@ func TestEnvelopeKeepsTheBytes(t *testing.T) {
 		name, version, want string
 	}{
 		{"without a version", "", `{"id":"ID","type":"order.created","timestamp":"2026-05-04T03:02:01.123456Z","data":DATA}`},
-		{"with a version", "2026-01", `{"id":"ID","type":"order.created","api_version":"2026-01","timestamp":"2026-05-04T03:02:01.123456Z","data":DATA}`},
-		{"with an odd version", "a\"\\\n", `{"id":"ID","type":"order.created","api_version":"a\"\\\n","timestamp":"2026-05-04T03:02:01.123456Z","data":DATA}`},
+		{
+			"with a version", "2026-01",
+			`{"id":"ID","type":"order.created","api_version":"2026-01","timestamp":"2026-05-04T03:02:01.123456Z","data":DATA}`,
+		},
+		{
+			"with an odd version", "a\"\\\n",
+			`{"id":"ID","type":"order.created","api_version":"a\"\\\n","timestamp":"2026-05-04T03:02:01.123456Z","data":DATA}`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -359,7 +367,8 @@ func TestARetryHasTheSameIDAndATimeOfItsOwn(t *testing.T) {
 		if err := v.Verify(request.Header, []byte(body), at); err != nil {
 			t.Error(err)
 		}
-		ids, times, bodies = append(ids, request.Header.Get("Webhook-Id")), append(times, request.Header.Get("Webhook-Timestamp")), append(bodies, body)
+		ids, times, bodies = append(ids, request.Header.Get("Webhook-Id")), append(times, request.Header.Get("Webhook-Timestamp")),
+			append(bodies, body)
 		built.Release()
 		c.Attempt++
 	}
@@ -425,11 +434,17 @@ func TestStatusDecides(t *testing.T) {
 		{"201", testkit.Status(201), postrider.Attempt{Outcome: postrider.OutcomeAccepted, StatusCode: 201}},
 		{"404", testkit.Status(404), postrider.Attempt{Outcome: postrider.OutcomeRejected, StatusCode: 404, Error: "http_status: 404 Not Found"}},
 		{"410", testkit.Status(410), postrider.Attempt{Outcome: postrider.OutcomeGone, StatusCode: 410, Error: "http_status: 410 Gone"}},
-		{"429", testkit.Status(429), postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 429, Error: "http_status: 429 Too Many Requests"}},
+		{"429", testkit.Status(429), postrider.Attempt{
+			Outcome: postrider.OutcomeThrottled, StatusCode: 429,
+			Error: "http_status: 429 Too Many Requests",
+		}},
 		{"429 that says for how long", testkit.RetryAfter(429, time.Minute), postrider.Attempt{
 			Outcome: postrider.OutcomeThrottled, StatusCode: 429, Error: "http_status: 429 Too Many Requests", RetryAfter: time.Minute,
 		}},
-		{"503", testkit.Status(503), postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 503, Error: "http_status: 503 Service Unavailable"}},
+		{"503", testkit.Status(503), postrider.Attempt{
+			Outcome: postrider.OutcomeThrottled, StatusCode: 503,
+			Error: "http_status: 503 Service Unavailable",
+		}},
 		{"503 that says for how long", testkit.RetryAfter(503, time.Minute), postrider.Attempt{
 			Outcome: postrider.OutcomeThrottled, StatusCode: 503, Error: "http_status: 503 Service Unavailable", RetryAfter: time.Minute,
 		}},

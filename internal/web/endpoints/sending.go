@@ -261,7 +261,8 @@ func noticesOf(v *page.Visit, p *endpointPage) []notice {
 	}
 	if n := p.Sending.Now.DeadLetters; n > 0 {
 		all = append(all, notice{
-			Tone: "warn", Text: v.T("notice.dead", "n", n, "more", page.Plus(n >= page.CountEnd)), Link: v.Path("dead-letters") + "?endpoint=" + p.Endpoint.ID.String(), LinkText: v.T("notice.dead.link"),
+			Tone: "warn", Text: v.T("notice.dead", "n", n, "more", page.Plus(n >= page.CountEnd)),
+			Link: v.Path("dead-letters") + "?endpoint=" + p.Endpoint.ID.String(), LinkText: v.T("notice.dead.link"),
 		})
 	}
 	if n := p.Skipped; n > 0 {

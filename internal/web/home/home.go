@@ -93,7 +93,8 @@ func (p *homePage) fill(v *page.Visit) error {
 	}
 	for _, d := range dead.Data {
 		p.Failed = append(p.Failed, apitypes.Delivery{
-			ID: d.Delivery, Endpoint: d.Endpoint, EventType: d.EventType, Test: d.Test, Attempts: d.Attempts, LastStatusCode: d.LastStatusCode, LastError: d.LastError, FinishedAt: &d.DiedAt,
+			ID: d.Delivery, Endpoint: d.Endpoint, EventType: d.EventType, Test: d.Test, Attempts: d.Attempts, LastStatusCode: d.LastStatusCode,
+			LastError: d.LastError, FinishedAt: &d.DiedAt,
 		})
 	}
 	pending, err := newest(postrider.Pending, page.Size)

@@ -24,7 +24,10 @@ type destinationRow struct {
 
 // destinationRowOf returns a destination in the words of the pages.
 func destinationRowOf(v *page.Visit, d apitypes.Destination) destinationRow {
-	row := destinationRow{Destination: d, Badges: []string{string(d.State)}, Ended: kindWords(v, d.Unsubscribed), May: v.Can(postrider.ScopeEndpointsWrite)}
+	row := destinationRow{
+		Destination: d, Badges: []string{string(d.State)}, Ended: kindWords(v, d.Unsubscribed),
+		May: v.Can(postrider.ScopeEndpointsWrite),
+	}
 	if d.Account == nil {
 		row.May = v.Can(postrider.ScopeAdmin)
 	}
@@ -79,7 +82,10 @@ func listDestinations(v *page.Visit) error {
 	}
 	found, err := v.API.Destinations(v.Context, f)
 	rows := page.RowsOf(found, func(d apitypes.Destination) destinationRow { return destinationRowOf(v, d) })
-	return page.ShowList(v, page.View{Name: "destinations", Filters: shown, Commands: []string{v.Command("notice-destinations list"), "notice-destinations add --help"}}, rows, err)
+	return page.ShowList(v, page.View{
+		Name: "destinations", Filters: shown,
+		Commands: []string{v.Command("notice-destinations list"), "notice-destinations add --help"},
+	}, rows, err)
 }
 
 // destinationForm is the form of a destination, with the values that the person typed.
@@ -110,7 +116,8 @@ func destinationFormOf(v *page.Visit) destinationForm {
 		f.Channel = string(postrider.ChannelSlack)
 	}
 	if v.Request.Method == http.MethodPost {
-		f.Channel, f.Address, f.Language, f.All, f.Kinds = v.Form("channel"), v.Form("address"), v.Form("language"), v.Form("all") == "yes", v.Posted["kind"]
+		f.Channel, f.Address, f.Language, f.All, f.Kinds = v.Form("channel"), v.Form("address"), v.Form("language"), v.Form("all") == "yes",
+			v.Posted["kind"]
 		if !f.All && len(f.Kinds) == 0 { // the API takes an empty list for a destination that gets nothing
 			f.Faults = map[string]string{"kinds": v.T("destination.no_kind")}
 		}
@@ -194,9 +201,12 @@ func showDestinationWith(v *page.Visit, d apitypes.Destination, f destinationFor
 			v.Names.Accounts = map[postrider.AccountID]page.Name{a.ID: {Text: a.Name, Title: a.Name}}
 		}
 	}
-	return v.Show(page.View{Name: "destinations-one", Title: d.Address, Data: destinationPage{destinationRowOf(v, d), f}, Refused: f.Faults != nil, Commands: []string{
-		"notice-destinations get " + d.ID.String(), "notice-destinations test " + d.ID.String(),
-	}})
+	return v.Show(page.View{
+		Name: "destinations-one", Title: d.Address, Data: destinationPage{destinationRowOf(v, d), f},
+		Refused: f.Faults != nil, Commands: []string{
+			"notice-destinations get " + d.ID.String(), "notice-destinations test " + d.ID.String(),
+		},
+	})
 }
 
 // changeDestination changes the language and the kinds.
@@ -221,7 +231,9 @@ func changeDestination(v *page.Visit, id postrider.DestinationID) error {
 
 // askDestination returns the handler of a button that asks the API to send a message to the
 // destination, such as a test. After success the page shows the text destination.asked.MESSAGE.
-func askDestination(message string, ask func(*client.Client, context.Context, postrider.DestinationID) (apitypes.Destination, error)) func(*page.Visit, postrider.DestinationID) error {
+func askDestination(message string, ask func(*client.Client, context.Context, postrider.DestinationID) (apitypes.Destination,
+	error),
+) func(*page.Visit, postrider.DestinationID) error {
 	return func(v *page.Visit, id postrider.DestinationID) error {
 		_, err := ask(v.API, v.Context, id)
 		return v.DoneUnless(err, v.Path("notice-destinations", id), page.Flash{Text: v.T("destination.asked." + message)})

@@ -67,7 +67,10 @@ type shownInput struct {
 type optionChange struct{ Option, From, To string }
 
 func (f *form) show(v *page.Visit) error {
-	p := page.View{Name: "endpoints-options", Title: page.Where(v, f.Endpoint), Data: f, Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"}}
+	p := page.View{
+		Name: "endpoints-options", Title: page.Where(v, f.Endpoint), Data: f,
+		Commands: []string{"endpoints update " + f.Endpoint.ID.String() + " --timeout 20s"},
+	}
 	if f.New {
 		f.Accounts = v.AccountFilter()[0].Options // only operators get here
 		// The URL is a part of newPlace.

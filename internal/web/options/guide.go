@@ -148,7 +148,8 @@ func createGuided(created func(*page.Visit, apitypes.Endpoint) error) func(*page
 			return err
 		}
 		if unknown := g.unknown(); len(unknown) > 0 && v.Can(postrider.ScopeSecretsRead) {
-			return v.Done(v.Path("endpoints", e.ID, "start")+"?created=yes", page.Flash{Text: v.T("guide.unknown", "types", strings.Join(unknown, ", ")), Warn: true})
+			return v.Done(v.Path("endpoints", e.ID, "start")+"?created=yes",
+				page.Flash{Text: v.T("guide.unknown", "types", strings.Join(unknown, ", ")), Warn: true})
 		}
 		return created(v, e)
 	}

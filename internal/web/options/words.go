@@ -174,7 +174,12 @@ func authWords(v *page.Visit, a apitypes.Auth) string {
 		texts[0] = v.T(key)
 	}
 	for _, part := range []struct{ name, value string }{
-		{"username", a.Username}, {"header", a.Header}, {"token_url", a.TokenURL}, {"client_id", a.ClientID}, {"scopes", strings.Join(a.Scopes, " ")}, {"audience", a.Audience},
+		{"username", a.Username},
+		{"header", a.Header},
+		{"token_url", a.TokenURL},
+		{"client_id", a.ClientID},
+		{"scopes", strings.Join(a.Scopes, " ")},
+		{"audience", a.Audience},
 	} {
 		if part.value != "" {
 			texts = append(texts, v.T("option.auth."+part.name)+" "+part.value)

@@ -139,7 +139,8 @@ var (
 // stylesheet returns CSS that makes the colour the accent of the pages. The colour is darkened
 // for the light theme and lightened for the dark theme, until text in the colour can be read.
 func stylesheet(accent postrider.Colour) string {
-	return fmt.Sprintf(":root { --accent: light-dark(%s, %s); }\n", inCSS(towards(accent, black, lightGround)), inCSS(towards(accent, white, darkGround)))
+	return fmt.Sprintf(":root { --accent: light-dark(%s, %s); }\n", inCSS(towards(accent, black, lightGround)),
+		inCSS(towards(accent, white, darkGround)))
 }
 
 // inCSS returns the colour as #rrggbb.

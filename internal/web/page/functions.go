@@ -91,7 +91,8 @@ func (r *renderer) nameFunctions() template.FuncMap {
 	return template.FuncMap{
 		"place": func(e apitypes.Endpoint) string { return place(r.visit, e) },
 		"portal_call": func(account postrider.AccountID) string {
-			return "curl -H \"Authorization: Bearer $POSTRIDER_API_KEY\" -d '{\"account\": \"" + account.String() + "\"}' '" + r.visit.Site.origin() + "/v1/webhooks/portal-sessions'"
+			return "curl -H \"Authorization: Bearer $POSTRIDER_API_KEY\" -d '{\"account\": \"" + account.String() + "\"}' '" +
+				r.visit.Site.origin() + "/v1/webhooks/portal-sessions'"
 		},
 		"endpoint_name": func(id postrider.EndpointID) Name { return nameOr(r.visit.Names.Endpoints, id) },
 		"endpoint_id_name": func(text string) (Name, error) {

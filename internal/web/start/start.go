@@ -177,7 +177,10 @@ func showSnippets(v *page.Visit, e apitypes.Endpoint) error {
 	if err != nil {
 		return err
 	}
-	return v.Show(page.View{Name: "endpoints-snippets", Title: page.Where(v, e), Data: startPage{Endpoint: e, Tab: "snippets", Code: code}, Commands: []string{
-		"endpoints secrets " + e.ID.String() + " --states", "verify --help",
-	}})
+	return v.Show(page.View{
+		Name: "endpoints-snippets", Title: page.Where(v, e), Data: startPage{Endpoint: e, Tab: "snippets", Code: code},
+		Commands: []string{
+			"endpoints secrets " + e.ID.String() + " --states", "verify --help",
+		},
+	})
 }

@@ -112,7 +112,8 @@ func TestNoticesOfFullBacklogs(t *testing.T) {
 func TestAnEndpointThatWantsOperationalEvents(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[postrider.Pattern]bool{
-		"*": false, "order.*": false, "postriders.*": false, "postrider.*": true, "postrider.endpoint.*": true, "postrider.endpoint.disabled": true,
+		"*": false, "order.*": false, "postriders.*": false, "postrider.*": true, "postrider.endpoint.*": true,
+		"postrider.endpoint.disabled": true,
 	} {
 		e := postrider.Endpoint{EventTypes: []postrider.Pattern{"order.created", pattern}}
 		if got := e.WantsOperational(); got != want {

@@ -35,8 +35,18 @@ func TestARateSpacesAttempts(t *testing.T) {
 	}{
 		{"a fresh endpoint is sent to at once", hourly, postrider.Bucket{}, []time.Duration{0, hour, 2 * hour}},
 		{"a tenth may start at once", tenth, postrider.Bucket{}, []time.Duration{0, 0, sec, 2 * sec}},
-		{"or as many as the burst says", postrider.Rate{Attempts: 60, Per: mins, Burst: 3}, postrider.Bucket{}, []time.Duration{0, 0, 0, sec, 2 * sec}},
-		{"a burst of one spaces all of them", postrider.Rate{Attempts: 60, Per: mins, Burst: 1}, postrider.Bucket{}, []time.Duration{0, sec, 2 * sec}},
+		{
+			"or as many as the burst says",
+			postrider.Rate{Attempts: 60, Per: mins, Burst: 3},
+			postrider.Bucket{},
+			[]time.Duration{0, 0, 0, sec, 2 * sec},
+		},
+		{
+			"a burst of one spaces all of them",
+			postrider.Rate{Attempts: 60, Per: mins, Burst: 1},
+			postrider.Bucket{},
+			[]time.Duration{0, sec, 2 * sec},
+		},
 		{"an empty bucket waits for one token", tenth, tenth.Empty(noon), []time.Duration{sec, 2 * sec, 3 * sec}},
 		{"a stored one goes on where it was", hourly, hourly.Restore(noon.Add(10*mins), noon), []time.Duration{10 * mins, 70 * mins}},
 		{"one that was stored long ago is full", tenth, tenth.Restore(noon.Add(-hour), noon), []time.Duration{0, 0, sec}},

@@ -97,20 +97,29 @@ func (p RetryPolicy) Check() error {
 	switch {
 	case p.Preset != "":
 		if listed || computed || p.Jitter != "" {
-			return &InvalidError{Field: "retry", Code: FaultContradictory, Reason: "must be a preset alone, or delays_ms, or base_ms, factor, cap_ms and max_attempts"}
+			return &InvalidError{
+				Field: "retry", Code: FaultContradictory,
+				Reason: "must be a preset alone, or delays_ms, or base_ms, factor, cap_ms and max_attempts",
+			}
 		}
 		if _, ok := presets[p.Preset]; !ok {
 			return &InvalidError{Field: "retry.preset", Code: FaultNotAChoice, Reason: "must be one of " + strings.Join(Presets(), ", ")}
 		}
 		return nil
 	case listed && computed:
-		return &InvalidError{Field: "retry", Code: FaultContradictory, Reason: "must have delays_ms, or base_ms, factor, cap_ms and max_attempts, not both"}
+		return &InvalidError{
+			Field: "retry", Code: FaultContradictory,
+			Reason: "must have delays_ms, or base_ms, factor, cap_ms and max_attempts, not both",
+		}
 	case listed:
 		return errors.Join(p.checkDelays(), p.Jitter.check())
 	case computed:
 		return errors.Join(p.checkFormula(), p.Jitter.check())
 	}
-	return &InvalidError{Field: "retry", Code: FaultRequired, Reason: "must have a preset, delays_ms, or base_ms, factor, cap_ms and max_attempts"}
+	return &InvalidError{
+		Field: "retry", Code: FaultRequired,
+		Reason: "must have a preset, delays_ms, or base_ms, factor, cap_ms and max_attempts",
+	}
 }
 
 // Presets returns the names of the presets, sorted.
@@ -126,7 +135,8 @@ func Presets() []string {
 func (p RetryPolicy) checkDelays() error {
 	if n := len(p.Delays); n < 1 || n > MaxRetryAttempts {
 		return &InvalidError{
-			Field: "retry.delays_ms", Code: FaultWrongCount, Reason: fmt.Sprintf("must have 1 to %d delays", MaxRetryAttempts), Min: 1, Max: MaxRetryAttempts,
+			Field: "retry.delays_ms", Code: FaultWrongCount, Reason: fmt.Sprintf("must have 1 to %d delays", MaxRetryAttempts), Min: 1,
+			Max: MaxRetryAttempts,
 		}
 	}
 	var faults faults

@@ -165,7 +165,8 @@ func (s *Sketch) UnmarshalBinary(text []byte) error {
 	for i := range read.buckets {
 		distance, count := r.next(), r.next()
 		index += distance
-		if r.bad || i > 0 && distance == 0 || distance > maxSketchIndex || index > maxSketchIndex || count == 0 || count > math.MaxUint64>>1-read.count {
+		if r.bad || i > 0 && distance == 0 || distance > maxSketchIndex || index > maxSketchIndex || count == 0 ||
+			count > math.MaxUint64>>1-read.count {
 			return fmt.Errorf("read bucket %d of a sketch: %w", i, ErrSketch)
 		}
 		read.buckets[i] = sketchBucket{uint32(index), count}

@@ -89,7 +89,8 @@ func TestAMergeLeavesTheOtherSketchAlone(t *testing.T) {
 func TestAStoredSketchIsReadAsItWas(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		text := marshalled(t, sketchOf(rapid.SliceOf(rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })).Draw(t, "durations")))
+		text := marshalled(t,
+			sketchOf(rapid.SliceOf(rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })).Draw(t, "durations")))
 		var read postrider.Sketch
 		if err := read.UnmarshalBinary(text); err != nil {
 			t.Fatal(err)

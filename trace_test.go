@@ -109,8 +109,16 @@ func TestParseTraceState(t *testing.T) {
 		{"a line break", []string{"a=b\r\nx: y"}, ""},
 		{"a letter beyond ASCII", []string{"a=ä"}, ""},
 		{"a value of 257 bytes", []string{"a=" + strings.Repeat("x", 257)}, ""},
-		{"512 bytes", []string{"a=" + strings.Repeat("x", 254) + ",b=" + strings.Repeat("x", 253)}, "a=" + strings.Repeat("x", 254) + ",b=" + strings.Repeat("x", 253)},
-		{"513 bytes: the last long member goes", []string{"a=" + strings.Repeat("x", 254) + "," + "b=" + strings.Repeat("x", 250) + ",c=1"}, "a=" + strings.Repeat("x", 254) + ",c=1"},
+		{
+			"512 bytes",
+			[]string{"a=" + strings.Repeat("x", 254) + ",b=" + strings.Repeat("x", 253)},
+			"a=" + strings.Repeat("x", 254) + ",b=" + strings.Repeat("x", 253),
+		},
+		{
+			"513 bytes: the last long member goes",
+			[]string{"a=" + strings.Repeat("x", 254) + "," + "b=" + strings.Repeat("x", 250) + ",c=1"},
+			"a=" + strings.Repeat("x", 254) + ",c=1",
+		},
 		{"long members go first", []string{long + "," + many(10, strings.Repeat("x", 40))}, many(10, strings.Repeat("x", 40))},
 		{"then the last ones", []string{many(12, strings.Repeat("x", 40))}, many(11, strings.Repeat("x", 40))},
 	} {
@@ -123,7 +131,10 @@ func TestParseTraceState(t *testing.T) {
 // FuzzParseTraceState checks that a result is one line of a limited size, and that reading it again
 // gives the same.
 func FuzzParseTraceState(f *testing.F) {
-	for _, seed := range []string{"", "a=1", "a=1,b@c=2 ,,d=3", "a=" + strings.Repeat("x", 256), strings.Repeat("a=1,", 40), "a=\r\nb: c", "ä=1"} {
+	for _, seed := range []string{
+		"", "a=1", "a=1,b@c=2 ,,d=3", "a=" + strings.Repeat("x", 256), strings.Repeat("a=1,", 40), "a=\r\nb: c",
+		"ä=1",
+	} {
 		f.Add(seed, seed)
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {

@@ -226,7 +226,8 @@ func TestAdaptiveTimeoutIsBetweenASecondAndThePolicy(t *testing.T) {
 			if whole >= 10 {
 				t.Fatalf("ten attempts in a row had less than %v", policy)
 			}
-			o := rapid.SampledFrom([]postrider.Outcome{postrider.OutcomeTimedOut, postrider.OutcomeTimedOut, postrider.OutcomeAccepted}).Draw(t, "outcome")
+			o := rapid.SampledFrom([]postrider.Outcome{postrider.OutcomeTimedOut, postrider.OutcomeTimedOut, postrider.OutcomeAccepted}).Draw(t,
+				"outcome")
 			if p.Record(o); o == postrider.OutcomeAccepted && p.Timeout(policy) != policy {
 				t.Fatalf("Timeout = %v after an answer, want %v", p.Timeout(policy), policy)
 			}

@@ -229,7 +229,8 @@ func TestAPersonOfTheProviderLogsIn(t *testing.T) {
 		t.Fatalf("after the login: %d at %s: %.500s", got.status, got.url, got.text)
 	}
 	sessions := s.list("/sessions")
-	if len(sessions) != 1 || sessions[0]["name"] != "test-user@zitadel.ch" || sessions[0]["subject"] != s.issuer+" id1" || sessions[0]["key"] != nil ||
+	if len(sessions) != 1 || sessions[0]["name"] != "test-user@zitadel.ch" || sessions[0]["subject"] != s.issuer+" id1" ||
+		sessions[0]["key"] != nil ||
 		fmt.Sprint(sessions[0]["scopes"]) != "[webhooks:read webhooks:operate]" {
 		t.Errorf("sessions = %v", sessions)
 	}

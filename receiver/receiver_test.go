@@ -399,13 +399,16 @@ func TestNewRefusesVerifiersThatCannotVerify(t *testing.T) {
 		verifiers []signature.Verifier
 		want      error
 	}{
-		"none":                        {nil, signature.ErrNoKey},
-		"no key":                      {[]signature.Verifier{{Keys: symmetric}, {}}, signature.ErrNoKey},
-		"an empty secret":             {[]signature.Verifier{{Keys: []signature.Key{{}}}}, signature.ErrNoKey},
-		"no such scheme":              {[]signature.Verifier{{Keys: symmetric, Format: signature.Format{Scheme: "x"}}}, signature.ErrScheme},
-		"an impossible header":        {[]signature.Verifier{{Keys: symmetric, Format: signature.Format{Header: "X"}}}, signature.ErrFormat},
-		"a public key where none can": {[]signature.Verifier{{Keys: public, Format: signature.Format{Scheme: signature.Stripe}}}, signature.ErrNoKey},
-		"a public key":                {[]signature.Verifier{{Keys: public}}, nil},
+		"none":                 {nil, signature.ErrNoKey},
+		"no key":               {[]signature.Verifier{{Keys: symmetric}, {}}, signature.ErrNoKey},
+		"an empty secret":      {[]signature.Verifier{{Keys: []signature.Key{{}}}}, signature.ErrNoKey},
+		"no such scheme":       {[]signature.Verifier{{Keys: symmetric, Format: signature.Format{Scheme: "x"}}}, signature.ErrScheme},
+		"an impossible header": {[]signature.Verifier{{Keys: symmetric, Format: signature.Format{Header: "X"}}}, signature.ErrFormat},
+		"a public key where none can": {
+			[]signature.Verifier{{Keys: public, Format: signature.Format{Scheme: signature.Stripe}}},
+			signature.ErrNoKey,
+		},
+		"a public key": {[]signature.Verifier{{Keys: public}}, nil},
 	} {
 		if _, err := receiver.New(row.verifiers, newMemory(), nil, receiver.Options{}); !errors.Is(err, row.want) {
 			t.Errorf("%s: %v, want %v", name, err, row.want)

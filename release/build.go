@@ -29,7 +29,8 @@ func (r *release) build(ctx context.Context, t target) (*program, error) {
 	}
 	defer os.RemoveAll(folder)
 	file := filepath.Join(folder, "postrider")
-	if _, err := r.command(ctx, &t, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", file, "./cmd/postrider"); err != nil {
+	if _, err := r.command(ctx, &t, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", file,
+		"./cmd/postrider"); err != nil {
 		return nil, err
 	}
 	p := &program{target: t}

@@ -98,7 +98,10 @@ func (r *release) debFiles(p *program) ([]file, error) {
 	}
 	entry := fmt.Sprintf("postrider (%s) stable; urgency=medium\n\n  * Version %s; see CHANGELOG.md.gz.\n\n -- %s  %s\n",
 		r.debVersion(), r.number(), maintainer, r.time.Format(time.RFC1123Z))
-	for name, text := range map[string]string{"changelog.gz": entry, "CHANGELOG.md.gz": string(changes), "THIRD_PARTY_LICENSES.gz": thirdParties(p.licences)} {
+	for name, text := range map[string]string{
+		"changelog.gz": entry, "CHANGELOG.md.gz": string(changes),
+		"THIRD_PARTY_LICENSES.gz": thirdParties(p.licences),
+	} {
 		body, err := compress([]byte(text))
 		if err != nil {
 			return nil, err
@@ -137,7 +140,8 @@ Description: sender of webhooks, durable and signed
  every endpoint that subscribed, until the endpoint accepts it or a person
  decides. It needs nothing else on one machine, or PostgreSQL on several.
 `, r.debVersion(), p.arch, maintainer, size)
-	scripts, err := r.read(map[string]string{"deploy/deb/postinst": "postinst", "deploy/deb/prerm": "prerm", "deploy/deb/postrm": "postrm"}, 0o755)
+	scripts, err := r.read(map[string]string{"deploy/deb/postinst": "postinst", "deploy/deb/prerm": "prerm", "deploy/deb/postrm": "postrm"},
+		0o755)
 	return append(scripts,
 		file{name: "control", mode: 0o644, body: []byte(text)},
 		file{name: "md5sums", mode: 0o644, body: sums.Bytes()},

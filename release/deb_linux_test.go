@@ -25,10 +25,12 @@ func (p published) checkDeb(t *testing.T) {
 	writeFile(t, filepath.Join(root, "var/lib/dpkg/status"), nil)
 	dpkg := func(args ...string) string {
 		// The folder has no other packages, so the dependencies of this one are missing.
-		return run(t, "", "dpkg", append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--force-not-root", "--log=/dev/null"}, args...)...)
+		return run(t, "", "dpkg",
+			append([]string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--force-not-root", "--log=/dev/null"}, args...)...)
 	}
 	dpkg("--install", deb)
-	if users := string(readFile(t, filepath.Join(root, "etc/passwd"))); !strings.Contains(users, "\npostrider:") && !strings.HasPrefix(users, "postrider:") {
+	if users := string(readFile(t, filepath.Join(root, "etc/passwd"))); !strings.Contains(users, "\npostrider:") &&
+		!strings.HasPrefix(users, "postrider:") {
 		t.Errorf("no user postrider in %q", users)
 	}
 	program, config := filepath.Join(root, "usr/bin/postrider"), filepath.Join(root, "etc/postrider/postrider.yaml")
@@ -89,7 +91,10 @@ func TestUnitIsHardened(t *testing.T) {
 	if err := os.Chmod(filepath.Join(root, "usr/bin/postrider"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{"sysinit.target", "basic.target", "shutdown.target", "multi-user.target", "network-online.target", "system.slice", "-.slice", "tmp.mount", "-.mount"} {
+	for _, target := range []string{
+		"sysinit.target", "basic.target", "shutdown.target", "multi-user.target", "network-online.target",
+		"system.slice", "-.slice", "tmp.mount", "-.mount",
+	} {
 		body := "[Unit]\nDescription=Stub\n"
 		if strings.HasSuffix(target, ".mount") {
 			continue

@@ -63,7 +63,8 @@ func (r *release) image(p *program) (*image, error) {
 	}
 	base := []file{
 		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, body: roots},
-		{name: "etc/passwd", mode: 0o644, body: fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\npostrider:x:%[1]d:%[1]d:postrider:/data:/sbin/nologin\n", imageUser)},
+		{name: "etc/passwd", mode: 0o644, body: fmt.Appendf(nil,
+			"root:x:0:0:root:/:/sbin/nologin\npostrider:x:%[1]d:%[1]d:postrider:/data:/sbin/nologin\n", imageUser)},
 		{name: "etc/group", mode: 0o644, body: fmt.Appendf(nil, "root:x:0:\npostrider:x:%d:\n", imageUser)},
 		{name: "tmp/", mode: 0o1777},
 		{name: "data/", mode: 0o700, owner: imageUser},

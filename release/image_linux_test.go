@@ -46,7 +46,8 @@ func (p published) checkImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := p.unpackImage(t, root)
-	if c.Config.Labels["org.opencontainers.image.version"] != "1.9.7-rc.1" || len(c.Config.ExposedPorts) != 2 || c.Config.User != "65532:65532" {
+	if c.Config.Labels["org.opencontainers.image.version"] != "1.9.7-rc.1" || len(c.Config.ExposedPorts) != 2 ||
+		c.Config.User != "65532:65532" {
 		t.Errorf("the image's configuration is %+v", c)
 	}
 	received := make(chan *http.Request, 1)
@@ -72,10 +73,15 @@ func (p published) checkImage(t *testing.T) {
 	if _, err := calls.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := calls.CreateEndpoint(t.Context(), apitypes.EndpointCreate{Account: "acme", URL: receiver.URL, EventTypes: []string{"*"}}); err != nil {
+	if _,
+		err := calls.CreateEndpoint(t.Context(), apitypes.EndpointCreate{
+		Account: "acme", URL: receiver.URL,
+		EventTypes: []string{"*"},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := calls.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)}); err != nil {
+	if _,
+		err := calls.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -125,7 +131,10 @@ func (c container) start(t *testing.T, root string) (api, ops string) {
 	cmd := exec.Command(c.Config.Entrypoint[0], append(slices.Concat(c.Config.Entrypoint[1:], c.Config.Cmd),
 		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-format=text", "--egress-allow=127.0.0.0/8", "--egress-ports=any")...)
 	cmd.Dir, cmd.Env = c.Config.WorkingDir, c.Config.Env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser},
+		Pdeathsig: syscall.SIGKILL,
+	}
 	// In this user namespace, the user has the image's number and may change its root.
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER

@@ -56,7 +56,8 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("a changed file is refused", func(t *testing.T) {
 		writeFile(t, filepath.Join(first, "LICENSE"), []byte("changed"))
-		output, err := exec.Command("env", "-C", first, program, "-version", testVersion, "-out", "other", "-targets", "linux/amd64", "-roots", roots).CombinedOutput()
+		output, err := exec.Command("env", "-C", first, program, "-version", testVersion, "-out", "other", "-targets", "linux/amd64", "-roots",
+			roots).CombinedOutput()
 		if err == nil || !strings.Contains(string(output), `"`+testVersion+`-dirty", not `+testVersion) {
 			t.Errorf("release of a changed tree: %v\n%s", err, output)
 		}
@@ -83,8 +84,10 @@ func (p published) checkArchive(t *testing.T) {
 	run(t, folder, "tar", "-xzf", p.file("linux_amd64.tar.gz"))
 	folder = filepath.Join(folder, "postrider_1.9.7-rc.1")
 	for _, name := range []string{
-		"LICENSE", "README.md", "CHANGELOG.md", "docs/operate/install.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers", "postrider.yaml", "compose.yaml",
-		"prometheus/prometheus.yml", "prometheus/postrider.rules.yml", "grafana/postrider.json", "grafana/provisioning/datasources/prometheus.yaml",
+		"LICENSE", "README.md", "CHANGELOG.md", "docs/operate/install.md", "THIRD_PARTY_LICENSES", "postrider.service", "postrider.sysusers",
+		"postrider.yaml", "compose.yaml",
+		"prometheus/prometheus.yml", "prometheus/postrider.rules.yml", "grafana/postrider.json",
+		"grafana/provisioning/datasources/prometheus.yaml",
 	} {
 		if len(readFile(t, filepath.Join(folder, name))) == 0 {
 			t.Errorf("%s is empty", name)
@@ -92,7 +95,8 @@ func (p published) checkArchive(t *testing.T) {
 	}
 	program := filepath.Join(folder, "postrider")
 	said := run(t, folder, program, "version")
-	if !regexp.MustCompile(`^postrider v1\.9\.7-rc\.1, revision [0-9a-f]{40} of 2026-05-04T12:00:00Z, ` + regexp.QuoteMeta(runtime.Version()) + "\n$").MatchString(said) {
+	if !regexp.MustCompile(`^postrider v1\.9\.7-rc\.1, revision [0-9a-f]{40} of 2026-05-04T12:00:00Z, ` + regexp.QuoteMeta(runtime.Version()) +
+		"\n$").MatchString(said) {
 		t.Errorf("postrider version = %q", said)
 	}
 	if linked, err := exec.Command("ldd", program).CombinedOutput(); err == nil {
@@ -123,7 +127,8 @@ func (p published) checkChart(t *testing.T) {
 		t.Errorf("the chart is\n%s", chart)
 	}
 	for name, source := range map[string]string{
-		"files/postrider.rules.yml": "prometheus/postrider.rules.yml", "files/postrider.json": "grafana/postrider.json", "values.schema.json": "helm/postrider/values.schema.json",
+		"files/postrider.rules.yml": "prometheus/postrider.rules.yml", "files/postrider.json": "grafana/postrider.json",
+		"values.schema.json": "helm/postrider/values.schema.json",
 	} {
 		if !bytes.Equal(readFile(t, filepath.Join(folder, "postrider", name)), readFile(t, "../deploy/"+source)) {
 			t.Errorf("%s of the chart is not deploy/%s", name, source)
@@ -141,7 +146,8 @@ func (p published) checkSBOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := spdxDocument{ID: "SPDXRef-DOCUMENT", Version: "SPDX-2.3", DataLicence: "CC0-1.0"}
-	if d.ID != want.ID || d.Version != want.Version || d.DataLicence != want.DataLicence || d.Name == "" || !strings.HasPrefix(d.Namespace, "https://") {
+	if d.ID != want.ID || d.Version != want.Version || d.DataLicence != want.DataLicence || d.Name == "" ||
+		!strings.HasPrefix(d.Namespace, "https://") {
 		t.Errorf("the document's head is %+v", d)
 	}
 	if d.Creation.Created != "2026-05-04T12:00:00Z" || len(d.Creation.Creators) == 0 {
@@ -149,7 +155,8 @@ func (p published) checkSBOM(t *testing.T) {
 	}
 	ids := map[string]string{"SPDXRef-DOCUMENT": ""}
 	for _, listed := range d.Packages {
-		if !regexp.MustCompile(`^SPDXRef-[a-zA-Z0-9.-]+$`).MatchString(listed.ID) || listed.Name == "" || listed.Location == "" || listed.Analyzed {
+		if !regexp.MustCompile(`^SPDXRef-[a-zA-Z0-9.-]+$`).MatchString(listed.ID) || listed.Name == "" || listed.Location == "" ||
+			listed.Analyzed {
 			t.Errorf("package %+v", listed)
 		}
 		if !regexp.MustCompile(`^(MIT|Apache-2\.0|BSD-[23]-Clause|ISC)( AND |$)`).MatchString(listed.Declared) {
@@ -190,7 +197,11 @@ func TestModulesNeedAPermissiveLicence(t *testing.T) {
 	}{
 		{"a licence is known by its text", map[string]string{"LICENSE": mit}, "MIT"},
 		{"its file has one of several names", map[string]string{"COPYING.md": mit}, "MIT"},
-		{"two licences hold together", map[string]string{"LICENSE": mit + "\nLicensed under the Apache License, Version 2.0"}, "MIT AND Apache-2.0"},
+		{
+			"two licences hold together",
+			map[string]string{"LICENSE": mit + "\nLicensed under the Apache License, Version 2.0"},
+			"MIT AND Apache-2.0",
+		},
 		{"a module without a text is refused", map[string]string{"README.md": mit}, ""},
 		{"a text in a folder below is not the module's", map[string]string{"pkg/LICENSE": mit}, ""},
 		{"another licence is refused", map[string]string{"LICENSE": "GNU GENERAL PUBLIC LICENSE Version 3"}, ""},
@@ -237,8 +248,10 @@ func commitTree(t *testing.T) string {
 		writeFile(t, filepath.Join(folder, name), body)
 	}
 	git := func(args ...string) {
-		cmd := exec.Command("git", append([]string{"-C", folder, "-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "gc.auto=0"}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_AUTHOR_DATE=2026-05-04T12:00:00Z", "GIT_COMMITTER_DATE=2026-05-04T12:00:00Z", "GIT_CONFIG_GLOBAL=/dev/null")
+		cmd := exec.Command("git", append([]string{"-C", folder, "-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "gc.auto=0"},
+			args...)...)
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_DATE=2026-05-04T12:00:00Z", "GIT_COMMITTER_DATE=2026-05-04T12:00:00Z",
+			"GIT_CONFIG_GLOBAL=/dev/null")
 		if output, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, output)
 		}

@@ -54,7 +54,8 @@ func drawRequest(t *rapid.T) request {
 	}).Draw(t, "formats")
 	if rapid.Bool().Draw(t, "bent") {
 		r.formats = append(r.formats, signature.Format{
-			Scheme: rapid.SampledFrom([]signature.Scheme{signature.GitHub, signature.GitHubSHA1, signature.Shopify, signature.Plain}).Draw(t, "scheme"),
+			Scheme: rapid.SampledFrom([]signature.Scheme{signature.GitHub, signature.GitHubSHA1, signature.Shopify, signature.Plain}).Draw(t,
+				"scheme"),
 			Header: "X-Acme-" + rapid.StringMatching(`[A-Za-z0-9-]{1,20}`).Draw(t, "header"),
 			Prefix: rapid.StringMatching(`[!-~]{0,10}`).Draw(t, "prefix"),
 		})

@@ -201,10 +201,25 @@ func TestNewSignerRefuses(t *testing.T) {
 		{"a header for standard", []signature.Key{shared}, formats{{Header: "X-Acme"}}, signature.ErrFormat},
 		{"a prefix alone", []signature.Key{shared}, formats{{Scheme: signature.Plain, Prefix: "a="}}, signature.ErrFormat},
 		{"a header that is no name", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "a: b"}}, signature.ErrFormat},
-		{"a line break in a prefix", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "a", Prefix: "\r\n"}}, signature.ErrFormat},
+		{
+			"a line break in a prefix",
+			[]signature.Key{shared},
+			formats{{Scheme: signature.Plain, Header: "a", Prefix: "\r\n"}},
+			signature.ErrFormat,
+		},
 		{"a format twice", []signature.Key{shared}, formats{{}, {Scheme: signature.Standard}}, signature.ErrFormat},
-		{"a header twice", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "X-A"}, {Scheme: signature.Shopify, Header: "x-a"}}, signature.ErrFormat},
-		{"a header of another scheme", []signature.Key{shared}, formats{{}, {Scheme: signature.Plain, Header: "webhook-signature"}}, signature.ErrFormat},
+		{
+			"a header twice",
+			[]signature.Key{shared},
+			formats{{Scheme: signature.Plain, Header: "X-A"}, {Scheme: signature.Shopify, Header: "x-a"}},
+			signature.ErrFormat,
+		},
+		{
+			"a header of another scheme",
+			[]signature.Key{shared},
+			formats{{}, {Scheme: signature.Plain, Header: "webhook-signature"}},
+			signature.ErrFormat,
+		},
 		{"a companion's header", []signature.Key{shared}, formats{{Scheme: signature.Plain, Header: "x-event-id"}}, signature.ErrFormat},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

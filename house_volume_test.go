@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
@@ -18,7 +19,7 @@ import (
 const (
 	budgetLines   = 68_697  // of product code, without blanks and comments
 	budgetTokens  = 520_981 // of product code, without comments
-	budgetColumns = 1_577   // lines of Go that are longer than columns
+	budgetColumns = 172     // lines of Go that are longer than columns
 )
 
 // longestFunction is the greatest number of lines of a function of the product.
@@ -27,8 +28,12 @@ const longestFunction = 60
 // columns is the length that a line of Go should not exceed. A tab counts as one column.
 const columns = 140
 
+// longText is how long a string is, in columns, that stays on one line.
+const longText = 80
+
 // besideTheProduct reports whether a file belongs to a program or package that no user runs.
-var besideTheProduct = inside("test", "bench", "release", "contract", "internal/testkit", "internal/store/storetest", "internal/store/memory")
+var besideTheProduct = inside("test", "bench", "release", "contract", "internal/testkit", "internal/store/storetest",
+	"internal/store/memory")
 
 // volume is the size of a file or package.
 type volume struct{ lines, tokens int }
@@ -104,14 +109,34 @@ func TestHouseKeepsItsBudget(t *testing.T) {
 	}
 }
 
+// longLines counts the lines that are longer than columns. A line with a long string counts only if
+// it is too long without the string: texts, such as those of struct tags, are not broken.
 func longLines(t *testing.T, name string) (n int) {
 	t.Helper()
 	source, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile(name, -1, len(source))
+	s.Init(file, source, nil, 0)
+	texts := map[int]int{} // columns of strings, by the line
+	for {
+		pos, tok, text := s.Scan()
+		if tok == token.EOF {
+			break
+		}
+		for i, line := range strings.Split(text, "\n") {
+			if at := file.Line(pos) + i; tok == token.STRING && utf8.RuneCountInString(line) > longText {
+				texts[at] += utf8.RuneCountInString(line)
+			}
+		}
+	}
+	at := 0
 	for line := range strings.Lines(string(source)) {
-		if len([]rune(strings.TrimSuffix(line, "\n"))) > columns {
+		at++
+		width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		if width > columns && (texts[at] == 0 || width-texts[at] > columns) {
 			n++
 		}
 	}

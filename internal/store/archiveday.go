@@ -11,23 +11,25 @@ import (
 
 // ArchiveDay is a day of a kind in the archive: its parts with their counts. Only ArchiveDay
 // changes these counts. A store reads the day, calls one of its methods, and stores the changed
-// parts, all in the transaction that deletes the rows.
+// parts, all in one transaction. For Deleted, DeletedAll and Expunged it is the transaction that
+// deletes the rows.
 //
-//   - [ArchiveDay].Record counts the rows of a new part.
+//   - PutArchivePart calls [ArchiveDay].Record, which counts the rows of a new part.
 //   - Retention calls [ArchiveDay].Deleted and DeletedAll for the rows that it deletes.
 //   - An expunge calls [ArchiveDay].Expunged for a row that it deletes, before, while or after the
 //     day is archived.
 //   - An expunge that has rewritten the object of a part calls [ArchiveDay].Replace.
-//   - [ArchiveDay].Redo gives the remaining rows to the parts of another round.
+//   - RedoArchiveDay calls [ArchiveDay].Redo. It forgets the parts of which no row was deleted, and
+//     no longer counts the remaining rows of the others. The next round makes new parts of them.
 //
-// Left is the number of rows of all parts without the deleted rows. So at any time Left is the
-// number of the day's stored rows that have been archived. If Left equals the number of all
-// stored rows, no row was added behind a part, and retention may delete the day. Each row has one
+// Left is the number of stored rows that the parts count. If Left equals the number of all stored
+// rows, no row was added behind a part, and retention may delete the day. Left is too high after an
+// expunge deletes a row while its part is written; then the day is archived again. Each row has one
 // owner: the part that counts it, or the caller of DeleteRows for a row that is archived and
-// deleted by its name.
+// deleted by its name. The janitor keeps the two apart by the age of the day.
 type ArchiveDay struct {
 	Day   time.Time
-	Rows  int64         // that are stored; set by Archive.ArchiveDay and by retention, which count them
+	Rows  int64         // that are stored; set by Archive.ArchiveDay and by retention, which count them; 0 in all other calls
 	Parts []ArchivePart // by number, including parts without remaining rows
 }
 
@@ -80,8 +82,8 @@ func (d ArchiveDay) After() RowID {
 	return RowID{}
 }
 
-// Record adds a part. The part must be the next one, and begin where the last one ends; otherwise
-// the error is postrider.ErrConflict.
+// Record adds a part. The part must be the next one, and begin where the last part with remaining
+// rows ends; otherwise the error is postrider.ErrConflict.
 //
 // A part of single rows has only some of the rows of its ids. DeleteRows deletes these rows by
 // their names, so the day does not count them: its Left is 0, and its After may be any. While
@@ -100,10 +102,12 @@ func (d *ArchiveDay) Record(p ArchivePart) error {
 }
 
 // Redo makes the remaining rows be archived again. It removes and returns the parts of which no
-// row was deleted. The other parts keep only their deleted rows.
+// row was deleted: their objects have no row that is not stored. The other parts keep only their
+// deleted rows. A part that an expunge has left with none of these counts no row, and stays: its
+// object can have the only copies of rows that a later part counts.
 func (d *ArchiveDay) Redo() (forgotten []ArchivePart) {
 	d.Parts = slices.DeleteFunc(d.Parts, func(p ArchivePart) bool {
-		if forget := p.Left == p.Rows; forget {
+		if forget := p.Left > 0 && p.Left == p.Rows; forget {
 			forgotten = append(forgotten, p)
 			return true
 		}
@@ -128,7 +132,8 @@ func (d *ArchiveDay) Deleted(of *ArchivePart, rows int64) bool {
 	return true
 }
 
-// DeletedAll counts all rows as deleted by retention.
+// DeletedAll counts all rows as deleted by retention. The caller has locked the day since it found
+// the day complete.
 func (d *ArchiveDay) DeletedAll() {
 	for i := range d.Parts {
 		d.Parts[i].Left = 0

@@ -237,3 +237,32 @@ func TestTheCountsHaveOneOwner(t *testing.T) {
 		t.Errorf("%v, %v have the table archive_parts, want %v", names, err, want)
 	}
 }
+
+// An expunge counts the records that it removes from an object, also those that a later part
+// counts. So a part can count no row although its object has the only copies of deleted ones. Redo
+// must not take it for a part of which nothing was deleted.
+func TestRedoKeepsAPartThatCountsNothing(t *testing.T) {
+	t.Parallel()
+	first := store.ArchivePart{Day: aDay, Number: 1, Object: "first", Rows: 10, Left: 10, Last: row(10)}
+	d := store.ArchiveDay{Day: aDay}
+	if err := d.Record(first); err != nil {
+		t.Fatal(err)
+	}
+	if !d.Deleted(&first, 3) {
+		t.Fatal("the part is not the one that was recorded")
+	}
+	if forgotten := d.Redo(); len(forgotten) > 0 { // a row was added late
+		t.Fatalf("a part of which rows were deleted is forgotten: %v", forgotten)
+	}
+	second := store.ArchivePart{Day: aDay, Number: 2, Object: "second", Rows: 8, Left: 8, Last: row(11)}
+	if err := d.Record(second); err != nil {
+		t.Fatal(err)
+	}
+	expunged := store.ReplaceArchivePart{Part: d.Parts[0], Fewer: 3, With: store.ArchivePart{Object: "first again"}}
+	if err := d.Replace(expunged); err != nil {
+		t.Fatal(err)
+	}
+	if forgotten := d.Redo(); len(forgotten) != 1 || forgotten[0].Object != "second" { // another row was added late
+		t.Errorf("forgotten are %v, want the second part only", forgotten)
+	}
+}

@@ -143,8 +143,8 @@ func partsOfDay(ctx context.Context, tx pgx.Tx, kind store.Kind, d partition) (d
 	return day, err
 }
 
-// isArchived reports whether the parts of a day have all its rows. The caller holds a lock
-// under which none is added. Attempts wait for the bodies of their day.
+// isArchived reports whether the parts of a day have all its rows, and locks the parts. The caller
+// holds a lock under which no row is added. Attempts wait for the bodies of their day.
 func (s *Store) isArchived(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) (bool, error) {
 	if !f.Archived {
 		return true, nil
@@ -155,6 +155,11 @@ func (s *Store) isArchived(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d 
 		if err := tx.QueryRow(ctx, bodiesLeftSQL, pgx.NamedArgs{"from": from, "below": below}).Scan(&bodies); err != nil || bodies {
 			return false, err
 		}
+	}
+	// The parts stay as they are until the day is deleted. Otherwise another node could find the day
+	// incomplete, because of an expunge, and forget its parts in between.
+	if err := sqlstore.LockDay(ctx, coldTx{tx: tx}, sqlstore.PartsOf{Kind: f.Kind, Day: d.from.UTC()}); err != nil {
+		return false, err
 	}
 	day, err := partsOfDay(ctx, tx, f.Kind, d)
 	return err == nil && day.Complete(), err

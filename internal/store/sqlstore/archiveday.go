@@ -74,10 +74,15 @@ func PartsLeft(ctx context.Context, db Querier, kind store.Kind, latest time.Tim
 	return all(ctx, db, Query{partsLeftSQL, Args{"kind": kind, "latest": latest}}, scanPart)
 }
 
+// LockDay keeps other transactions from changing the parts of a day until this one ends.
+func LockDay(ctx context.Context, tx Tx, of PartsOf) error {
+	return tx.Lock(ctx, "archive "+string(of.Kind), firstID[[16]byte](of.Day))
+}
+
 // ChangeDay has change change parts of a day, and stores those that have changed. Another
 // transaction that changes the day waits for the end of this one.
 func ChangeDay(ctx context.Context, tx Tx, of PartsOf, change func(*store.ArchiveDay) error) error {
-	if err := tx.Lock(ctx, "archive "+string(of.Kind), firstID[[16]byte](of.Day)); err != nil {
+	if err := LockDay(ctx, tx, of); err != nil {
 		return err
 	}
 	day, err := ReadDay(ctx, tx, of)

@@ -33,7 +33,7 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -v /cmd/postrider$$)
 	go test -shuffle=on $(TESTFLAGS) ./cmd/postrider
 	$(MAKE) fuzz FUZZTIME=5s
-	$(MAKE) --jobs=2 --output-sync=target browser newest-postgres contract compat oidc deploy
+	$(MAKE) --jobs=2 --output-sync=target browser contract compat oidc deploy newest-postgres
 
 .PHONY: setup
 setup: ## Install what the tests need and is missing: PostgreSQL 15, PgBouncer, a C compiler for the race detector, curl, Python, Node.js, Java, Maven, PHP, Ruby, Mono, Rust, systemd, lintian, Prometheus, Chromium.

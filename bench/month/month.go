@@ -43,8 +43,7 @@ func startMonth(ctx context.Context, l *lab.Lab, o options, store string) (*mont
 	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: account, Name: "Month"}); err != nil {
 		return nil, fmt.Errorf("create the account: %w", err)
 	}
-	if _,
-		err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
+	if _, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
 		Account: account, URL: "http://127.0.0.1:" + sink.Port() + "/ok",
 		EventTypes: []string{"day.*"},
 	}); err != nil {

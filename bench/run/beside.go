@@ -202,8 +202,7 @@ func mailHangs(ctx context.Context, w *environment, r *reading) error {
 	}
 	c := w.nodes[0].Client()
 	for i := range 10 { // the most that can be created at once
-		_,
-			err := c.CreateDestination(ctx, apitypes.DestinationCreate{
+		_, err := c.CreateDestination(ctx, apitypes.DestinationCreate{
 			Channel: postrider.ChannelEmail,
 			Address: fmt.Sprintf("operator-%d@example.com", i),
 		})

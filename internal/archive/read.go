@@ -139,8 +139,7 @@ func (a *Archive) Search(ctx context.Context, q Query) (Found, error) {
 	s := search{archive: a, query: withDefaults(q), at: at}
 	until := time.Now().Add(searchTime)
 	for {
-		parts,
-			err := a.store.ArchiveParts(ctx, store.ArchiveParts{
+		parts, err := a.store.ArchiveParts(ctx, store.ArchiveParts{
 			Kind: s.query.Kind, From: s.query.From, To: s.query.To, After: s.at.ArchivePart,
 			Limit: partsPage,
 		})

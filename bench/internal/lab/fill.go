@@ -176,8 +176,7 @@ func (f *sqliteFill) Copy(ctx context.Context, c Copies) error {
 		}
 	}
 	names := strings.Join(columns, ", ")
-	result,
-		err := f.db.ExecContext(ctx,
+	result, err := f.db.ExecContext(ctx,
 		fmt.Sprintf("insert into %[1]s (%[2]s) select %[3]s from %[4]s cross join (select %[2]s from %[1]s where %[5]s limit 1) base",
 			c.Table, names, strings.Join(values, ", "), c.Source, c.Which))
 	if err != nil {

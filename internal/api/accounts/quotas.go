@@ -50,9 +50,9 @@ func (s *Routes) quotasOf(ctx context.Context, account postrider.AccountID) (pos
 	return found[0].Quotas, nil
 }
 
-func (s *Routes) changeQuotas(ctx context.Context, in *accountPath, body apitypes.QuotasUpdate) (*rest.Reply[apitypes.AccountQuotas],
-	error,
-) {
+func (s *Routes) changeQuotas(
+	ctx context.Context, in *accountPath, body apitypes.QuotasUpdate,
+) (*rest.Reply[apitypes.AccountQuotas], error) {
 	account, err := s.Names.Account(ctx, in.Account)
 	if err != nil {
 		return nil, err

@@ -287,9 +287,9 @@ func (s *Routes) archiveQuery(ctx context.Context, by apitypes.ArchiveRestore) (
 }
 
 // restoreArchive makes one step of a restore.
-func (s *Routes) restoreArchive(ctx context.Context, _ *struct{}, body apitypes.ArchiveRestore) (*rest.Reply[apitypes.ArchiveRestored],
-	error,
-) {
+func (s *Routes) restoreArchive(
+	ctx context.Context, _ *struct{}, body apitypes.ArchiveRestore,
+) (*rest.Reply[apitypes.ArchiveRestored], error) {
 	q, err := s.archiveQuery(ctx, body)
 	if err != nil {
 		return nil, err

@@ -117,9 +117,9 @@ func (s *Routes) Circuit(ctx context.Context, id postrider.EndpointID) (postride
 
 // setCircuit opens, closes or probes a circuit by hand. It checks the status before it reads the
 // endpoint, so an invalid request costs no query.
-func (s *Routes) setCircuit(ctx context.Context, in *rest.EndpointPath, body apitypes.CircuitUpdate) (*rest.Reply[apitypes.Circuit],
-	error,
-) {
+func (s *Routes) setCircuit(
+	ctx context.Context, in *rest.EndpointPath, body apitypes.CircuitUpdate,
+) (*rest.Reply[apitypes.Circuit], error) {
 	to := body.Status
 	if to != postrider.CircuitClosed && to != postrider.CircuitOpen && to != postrider.CircuitHalfOpen {
 		return nil, rest.Invalid("status", postrider.FaultNotAChoice, "must be closed, open or half_open")

@@ -407,9 +407,9 @@ func (s *Routes) getEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.
 
 // changeEndpoint applies a PATCH. An omitted field keeps its value, and null sets the default. A
 // new URL must be verified again.
-func (s *Routes) changeEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointUpdate) (*rest.Reply[apitypes.Endpoint],
-	error,
-) {
+func (s *Routes) changeEndpoint(
+	ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointUpdate,
+) (*rest.Reply[apitypes.Endpoint], error) {
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}

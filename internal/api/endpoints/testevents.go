@@ -15,9 +15,9 @@ import (
 
 // testEndpoint publishes a test event to an enabled endpoint. It ignores the endpoint's event
 // types.
-func (s *Routes) testEndpoint(ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointTest) (*rest.Reply[apitypes.Receipt],
-	error,
-) {
+func (s *Routes) testEndpoint(
+	ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointTest,
+) (*rest.Reply[apitypes.Receipt], error) {
 	e, err := s.Names.ReadableEndpoint(ctx, in.Endpoint)
 	if err != nil {
 		return nil, err

@@ -87,9 +87,9 @@ type eventTypePath struct {
 
 // createEventType adds an event type to the catalogue. If the name exists, the response is a
 // conflict, because a POST must not replace an event type.
-func (s *Routes) createEventType(ctx context.Context, _ *rest.None, body apitypes.EventTypeCreate) (*rest.Reply[apitypes.EventType],
-	error,
-) {
+func (s *Routes) createEventType(
+	ctx context.Context, _ *rest.None, body apitypes.EventTypeCreate,
+) (*rest.Reply[apitypes.EventType], error) {
 	if err := postrider.CheckType("name", body.Name); err != nil {
 		return nil, errors.Join(err, rest.CheckText("description", body.Description, rest.MaxDescription), checkExample(body.Example))
 	}
@@ -118,9 +118,9 @@ func (s *Routes) getEventType(ctx context.Context, in *eventTypePath) (*rest.Rep
 }
 
 // changeEventType changes the description and the example. Null removes a value.
-func (s *Routes) changeEventType(ctx context.Context, in *eventTypePath, body apitypes.EventTypeUpdate) (*rest.Reply[apitypes.EventType],
-	error,
-) {
+func (s *Routes) changeEventType(
+	ctx context.Context, in *eventTypePath, body apitypes.EventTypeUpdate,
+) (*rest.Reply[apitypes.EventType], error) {
 	t, err := s.Find(ctx, in.Name)
 	if err != nil {
 		return nil, err

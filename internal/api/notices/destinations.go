@@ -122,9 +122,9 @@ func maskWebhook(raw string) string {
 
 // createDestination adds a destination. If the destination belongs to no account, it is the
 // operator's and gets the notices of the installation, so the caller needs the scope admin.
-func (s *Routes) createDestination(ctx context.Context, _ *rest.None, body apitypes.DestinationCreate) (*rest.Reply[apitypes.Destination],
-	error,
-) {
+func (s *Routes) createDestination(
+	ctx context.Context, _ *rest.None, body apitypes.DestinationCreate,
+) (*rest.Reply[apitypes.Destination], error) {
 	account, err := s.Names.ResolveLiveAccount(ctx, "account", body.Account)
 	d := postrider.Destination{
 		ID: store.NewID[postrider.DestinationID](s.IDs), Account: account, Channel: body.Channel, Language: body.Language,

@@ -31,9 +31,9 @@ type Vault interface {
 }
 
 // Find returns the link and its destination. It changes nothing.
-func (r *Readers) Find(ctx context.Context, action postrider.LinkAction, text string) (postrider.Destination, postrider.DestinationLink,
-	error,
-) {
+func (r *Readers) Find(
+	ctx context.Context, action postrider.LinkAction, text string,
+) (postrider.Destination, postrider.DestinationLink, error) {
 	gone := fmt.Errorf("follow link: %w", postrider.ErrNotFound)
 	payload, err := r.Vault.Unsign(text)
 	if err != nil {

@@ -80,9 +80,9 @@ type FailureStore interface {
 }
 
 // LastFailures returns the last failures of endpoints, by endpoint id.
-func LastFailures(ctx context.Context, s FailureStore, ids ...postrider.EndpointID) (map[postrider.EndpointID]*apitypes.LastFailure,
-	error,
-) {
+func LastFailures(
+	ctx context.Context, s FailureStore, ids ...postrider.EndpointID,
+) (map[postrider.EndpointID]*apitypes.LastFailure, error) {
 	of := map[postrider.EndpointID]*apitypes.LastFailure{}
 	if len(ids) == 0 {
 		return of, nil

@@ -229,9 +229,9 @@ func (s *Routes) revealSecret(ctx context.Context, in *SecretPath) (*rest.Reply[
 // must be able to sign in every scheme of the endpoint, because after the overlap it is the only
 // secret. This is checked before the write, because a rotation cannot be undone: the old secrets
 // expire.
-func (s *Routes) rotateSecret(ctx context.Context, in *rest.EndpointPath, body apitypes.SecretRotation) (*rest.Reply[apitypes.Secret],
-	error,
-) {
+func (s *Routes) rotateSecret(
+	ctx context.Context, in *rest.EndpointPath, body apitypes.SecretRotation,
+) (*rest.Reply[apitypes.Secret], error) {
 	overlap, key, err := readRotation(body)
 	if err != nil {
 		return nil, err
@@ -320,9 +320,8 @@ func (s *Routes) revokeSecret(ctx context.Context, in *SecretPath) (*rest.None, 
 	}
 	err = s.Store.RevokeSecret(ctx, store.RevokeSecret{Endpoint: e.ID, Secret: secret})
 	if errors.Is(err, postrider.ErrConflict) {
-		return nil,
-			rest.Conflict("last_secret",
-				"it is the endpoint's last secret that does not expire; rotate it, with an overlap_ms of 0 to end it at once, or revoke one that expires")
+		return nil, rest.Conflict("last_secret",
+			"it is the endpoint's last secret that does not expire; rotate it, with an overlap_ms of 0 to end it at once, or revoke one that expires")
 	}
 	if err != nil {
 		return nil, err
@@ -359,9 +358,9 @@ func (s *Routes) encrypted(ctx context.Context, endpoint postrider.EndpointID, k
 
 // New returns the secrets of a new endpoint, newest first, and the same secrets in the form of a
 // response.
-func (s *Routes) New(ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets) ([]postrider.Secret, []apitypes.Secret,
-	error,
-) {
+func (s *Routes) New(
+	ctx context.Context, endpoint postrider.EndpointID, n apitypes.NewSecrets,
+) ([]postrider.Secret, []apitypes.Secret, error) {
 	keys, err := readSecrets(n)
 	if err != nil {
 		return nil, nil, err

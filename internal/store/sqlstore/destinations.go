@@ -111,9 +111,9 @@ const (
 )
 
 // changeDestination changes a destination while it holds the lock of the row, and returns it.
-func changeDestination(ctx context.Context, tx Tx, id postrider.DestinationID, change func(d *destination) error) (postrider.Destination,
-	error,
-) {
+func changeDestination(
+	ctx context.Context, tx Tx, id postrider.DestinationID, change func(d *destination) error,
+) (postrider.Destination, error) {
 	d, err := one(ctx, tx, Query{lockDestinationSQL, Args{"id": id}}, scanDestination)
 	if err != nil {
 		return postrider.Destination{}, err
@@ -198,9 +198,8 @@ func (v Verbs) ClaimDestinations(ctx context.Context, c store.ClaimDestinations)
 		return nil, err
 	}
 	err = v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
-		leased,
-			err := all(ctx, tx, Query{claimDestinationsSQL, Args{"ids": ids, "token": c.Token, "now": tx.Now(), "until": tx.Now().Add(c.Lease)}},
-			scanDestination)
+		args := Args{"ids": ids, "token": c.Token, "now": tx.Now(), "until": tx.Now().Add(c.Lease)}
+		leased, err := all(ctx, tx, Query{claimDestinationsSQL, args}, scanDestination)
 		claimed = nil
 		for _, d := range leased {
 			claimed = append(claimed, d.Destination)

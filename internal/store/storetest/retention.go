@@ -239,8 +239,8 @@ func forgetDeadLetters(w *world) {
 		w.ok(err)
 	}
 	letters := func() []postrider.DeliveryID {
-		page,
-			err := w.DeadLetters(w.Context(), store.DeadLetterQuery{Account: e.Account, Resolved: true, Paging: store.Paging{OldestFirst: true}})
+		page, err := w.DeadLetters(w.Context(),
+			store.DeadLetterQuery{Account: e.Account, Resolved: true, Paging: store.Paging{OldestFirst: true}})
 		w.ok(err)
 		return deliveryIDs(page.Items, func(l postrider.DeadLetter) postrider.DeliveryID { return l.Delivery })
 	}

@@ -186,8 +186,8 @@ func fieldsOf(record json.RawMessage) (fields []recordField) {
 // restore copies the records back that one step of a restore finds.
 func restore(v *page.Visit) error {
 	form := restoreForm{Event: v.Form("event"), Account: v.Form("account"), From: v.Form("from"), To: v.Form("to")}
-	did,
-		err := v.API.RestoreArchive(v.Context, apitypes.ArchiveRestore{Event: form.Event, Account: form.Account, From: form.From, To: form.To})
+	did, err := v.API.RestoreArchive(v.Context,
+		apitypes.ArchiveRestore{Event: form.Event, Account: form.Account, From: form.From, To: form.To})
 	if form.Faults = v.Faulty(err); form.Faults != nil {
 		return showRestored(v, form)
 	}

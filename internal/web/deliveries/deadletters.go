@@ -17,8 +17,7 @@ func listDeadLetterGroups(v *page.Visit) error {
 	command := "dead-letters groups"
 	if err == nil {
 		var groups apitypes.Page[apitypes.DeadLetterGroup]
-		groups,
-			err = v.API.DeadLetterGroups(v.Context, client.DeadLetterGroupFilter{
+		groups, err = v.API.DeadLetterGroups(v.Context, client.DeadLetterGroupFilter{
 			Account: v.Query("account"), Endpoint: endpointID,
 			Paging: v.Paging(),
 		})

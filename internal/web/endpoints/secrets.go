@@ -90,8 +90,7 @@ func rotateSecret(v *page.Visit, e apitypes.Endpoint) error {
 	if p.Faults != nil || p.Confirm {
 		return p.show(v)
 	}
-	made,
-		err := v.API.RotateSecret(v.Context, e.ID, apitypes.SecretRotation{
+	made, err := v.API.RotateSecret(v.Context, e.ID, apitypes.SecretRotation{
 		OverlapMS: new(overlap.Milliseconds()), KeyType: p.KeyType,
 		Secret: v.Form("secret"),
 	})

@@ -179,8 +179,7 @@ func TestAnEndpointsChangeHasOnlyWhatChanges(t *testing.T) {
 			`{"order":"by_key","on_dead":"pause"}`,
 		},
 	} {
-		c,
-			seen := answering(t, 200,
+		c, seen := answering(t, 200,
 			`{"adaptive_timeout":true,"circuit":{"preset":"strict","failures":5},"rate":null,"order":"by_key","on_dead":"pause"}`)
 		e, err := c.ChangeEndpoint(t.Context(), id, tt.change)
 		if err != nil || !e.AdaptiveTimeout.Value() || *e.Circuit.Value().Failures != 5 || !e.Rate.IsNull() ||
@@ -200,8 +199,7 @@ func TestACircuitIsReadAndSet(t *testing.T) {
 	t.Parallel()
 	var id postrider.EndpointID
 	path := "/v1/webhooks/endpoints/" + id.String() + "/circuit"
-	c,
-		seen := answering(t, 200,
+	c, seen := answering(t, 200,
 		`{"status":"open","reason":"manual","opened_at":"2026-11-21T05:00:00.000000Z","probe_at":null,"cooldown_ms":60000,"failing_since":null,"generation":3}`)
 	opened := apitypes.Time{Time: time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)}
 	want := apitypes.Circuit{Status: postrider.CircuitOpen, Reason: new("manual"), OpenedAt: &opened, CooldownMS: 60000, Generation: 3}
@@ -228,8 +226,7 @@ func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
 	if want := "GET /v1/webhooks/endpoints/" + id.String() + "/ordering-keys?limit=1"; seen.Line != want {
 		t.Errorf("request = %s, want %s", seen.Line, want)
 	}
-	c,
-		seen = answering(t, 200,
+	c, seen = answering(t, 200,
 		`{"data":[{"number":2,"status":"warned","reason":"failing","warnings":1,"since":"2026-11-21T05:00:00Z"}],"next_cursor":null}`)
 	history, err := c.EndpointHealth(t.Context(), id, client.Paging{})
 	if err != nil || len(history.Data) != 1 || history.Data[0].Status != postrider.HealthWarned || history.Data[0].Warnings != 1 {
@@ -242,8 +239,8 @@ func TestWhatAnEndpointKeepsInOrderAndHowItStandsAreListed(t *testing.T) {
 
 func TestAProblemHasWhatTheDocumentSays(t *testing.T) {
 	t.Parallel()
-	c,
-		_ := answering(t, 409, `{"code":"replay_pending","detail":"d","index":7,"replay":"dlv_01h455vb4pex5vsknk084sn02q","request_id":"req_1"}`)
+	c, _ := answering(t, 409,
+		`{"code":"replay_pending","detail":"d","index":7,"replay":"dlv_01h455vb4pex5vsknk084sn02q","request_id":"req_1"}`)
 	_, err := c.ReplayDeadLetter(t.Context(), dlv)
 	want := &client.Error{
 		Status: 409, Code: "replay_pending", Detail: "d", Index: new(7), Replay: "dlv_01h455vb4pex5vsknk084sn02q",

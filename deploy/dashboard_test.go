@@ -154,8 +154,7 @@ func TestQueriesAreAnswered(t *testing.T) {
 	t.Parallel()
 	p := startPrometheus(t, startPostrider(t))
 	wait(t, "four scrapes, the first measurement, the settlement of a delivery and the backup", func() bool {
-		n,
-			err := p.series(t,
+		n, err := p.series(t,
 			`count_over_time(postrider_queue_measured_timestamp_seconds[1m]) >= 4 and on () postrider_queue_measured_timestamp_seconds > 0 `+
 				`and on () count_over_time(postrider_dead_letters_total[1m]) >= 4 and on () postrider_backup_last_success_timestamp_seconds > 0`)
 		return err == nil && n > 0

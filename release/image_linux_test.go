@@ -73,15 +73,14 @@ func (p published) checkImage(t *testing.T) {
 	if _, err := calls.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "acme", Name: "Acme"}); err != nil {
 		t.Fatal(err)
 	}
-	if _,
-		err := calls.CreateEndpoint(t.Context(), apitypes.EndpointCreate{
+	if _, err := calls.CreateEndpoint(t.Context(), apitypes.EndpointCreate{
 		Account: "acme", URL: receiver.URL,
 		EventTypes: []string{"*"},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _,
-		err := calls.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)}); err != nil {
+	_, err := calls.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`{}`)})
+	if err != nil {
 		t.Fatal(err)
 	}
 	select {

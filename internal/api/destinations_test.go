@@ -203,8 +203,7 @@ func TestReadersFollowTheirLinks(t *testing.T) {
 	t.Parallel()
 	w := newMail(t)
 	acme := w.tenant("acme")
-	id,
-		err := postrider.ParseID[postrider.DestinationID](w.want(201, "POST /notice-destinations",
+	id, err := postrider.ParseID[postrider.DestinationID](w.want(201, "POST /notice-destinations",
 		`{"account": "acme", "channel": "email", "address": "ann@acme.example"}`).id("id"))
 	if err != nil {
 		t.Fatal(err)

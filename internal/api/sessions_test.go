@@ -190,8 +190,8 @@ func TestALinkOpensThePortalOnce(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t)
 	acme := w.tenant("acme")
-	code,
-		made := w.link(`{"account": "acme", "name": "ann@acme.example", "capabilities": ["operate"], "ttl_ms": 600000, "embedded": true, "locale": "de"}`)
+	code, made := w.link(
+		`{"account": "acme", "name": "ann@acme.example", "capabilities": ["operate"], "ttl_ms": 600000, "embedded": true, "locale": "de"}`)
 	entry, err := w.sessions().Entry(t.Context(), code)
 	if err != nil || entry.Locale != "de" || !entry.Embedded {
 		t.Fatalf("entry = %+v, %v", entry, err)

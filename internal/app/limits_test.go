@@ -29,8 +29,7 @@ func TestPeopleAreToldOfUsedQuotas(t *testing.T) {
 	r := startWith(t, t.TempDir(), map[string]string{"POSTRIDER_QUOTA_BYTES": "10", "POSTRIDER_QUOTA_ENDPOINTS": "1"})
 	e := r.subscribe(t, "http://127.0.0.1:1/")
 	for range 3 {
-		_,
-			err := r.api.Publish(t.Context(), apitypes.EventCreate{
+		_, err := r.api.Publish(t.Context(), apitypes.EventCreate{
 			Account: "acme", Type: "order.created",
 			Data: json.RawMessage(`"too many bytes"`),
 		})
@@ -38,8 +37,8 @@ func TestPeopleAreToldOfUsedQuotas(t *testing.T) {
 			t.Fatal("a publish above the quota was accepted")
 		}
 	}
-	if _,
-		err := r.api.CreateEndpoint(t.Context(), apitypes.EndpointCreate{Account: "acme", URL: e.URL, EventTypes: []string{"*"}}); err == nil {
+	_, err := r.api.CreateEndpoint(t.Context(), apitypes.EndpointCreate{Account: "acme", URL: e.URL, EventTypes: []string{"*"}})
+	if err == nil {
 		t.Fatal("an endpoint above the quota was created")
 	}
 	var got []string

@@ -49,8 +49,7 @@ func TestAnOwnerConfirmsAnAddressAndUnsubscribes(t *testing.T) {
 	if _, err := r.api.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "shop", Name: "Shop"}); err != nil {
 		t.Fatal(err)
 	}
-	d,
-		err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{
+	d, err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{
 		Account: "shop", Channel: postrider.ChannelEmail,
 		Address: "ann@shop.example",
 	})
@@ -111,8 +110,7 @@ func TestSlackGetsATestMessage(t *testing.T) {
 	if _, err := r.api.CreateAccount(t.Context(), apitypes.AccountCreate{UID: "shop"}); err != nil {
 		t.Fatal(err)
 	}
-	d,
-		err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{
+	d, err := r.api.CreateDestination(t.Context(), apitypes.DestinationCreate{
 		Account: "shop", Channel: postrider.ChannelSlack,
 		Address: hook.URL + "/services/secret",
 	})

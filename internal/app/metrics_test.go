@@ -84,8 +84,8 @@ func TestMetricsOfWhatAServerDid(t *testing.T) {
 			return err == nil && len(page.Data) == 1 && page.Data[0].Status == want
 		})
 	}
-	if _,
-		err := r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "not a type", Data: json.RawMessage(`{}`)}); err == nil {
+	_, err = r.api.Publish(t.Context(), apitypes.EventCreate{Account: "acme", Type: "not a type", Data: json.RawMessage(`{}`)})
+	if err == nil {
 		t.Fatal("a wrong type was accepted")
 	}
 

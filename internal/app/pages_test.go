@@ -73,8 +73,7 @@ func TestPeopleLogInAndCustomersOpenTheirLink(t *testing.T) {
 	if status, _, _ := operator.open("/login", url.Values{"key": {"pr_wrong"}}); status != http.StatusForbidden {
 		t.Errorf("a wrong key = %d, want 403", status)
 	}
-	if status, at,
-		text := operator.open("/login", url.Values{
+	if status, at, text := operator.open("/login", url.Values{
 		"key":  {strings.TrimSpace(string(key))},
 		"next": {"/dashboard/endpoints"},
 	}); status != http.StatusOK ||

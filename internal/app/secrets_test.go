@@ -251,8 +251,8 @@ func (l *load) round(ctx context.Context, api *client.Client, eventType string) 
 		return err
 	}
 	// It writes the credentials back as it read them.
-	if _,
-		err := api.ChangeEndpoint(ctx, e.ID, apitypes.EndpointUpdate{Policy: apitypes.Policy{TimeoutMS: apitypes.Of[int64](9000)}}); err != nil {
+	slow := apitypes.EndpointUpdate{Policy: apitypes.Policy{TimeoutMS: apitypes.Of[int64](9000)}}
+	if _, err := api.ChangeEndpoint(ctx, e.ID, slow); err != nil {
 		return err
 	}
 	young, err := api.RotateSecret(ctx, e.ID, apitypes.SecretRotation{})

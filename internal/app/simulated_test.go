@@ -133,8 +133,7 @@ func (in *installation) config() (c config.Config) {
 	}
 	parser, err := kong.New(&parsed)
 	if err == nil {
-		_,
-			err = parser.Parse(append([]string{
+		_, err = parser.Parse(append([]string{
 			"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + filepath.Join(in.dir, "data"),
 			"--dev",
 		}, in.flags...))

@@ -78,8 +78,7 @@ func TestATraceLeadsFromTheProducerToTheReceiver(t *testing.T) {
 		"POSTRIDER_LOG_FORMAT": "json",
 	})
 	r.subscribed(t, receiver.URL)
-	receipt,
-		err := r.api.Publish(t.Context(), apitypes.EventCreate{
+	receipt, err := r.api.Publish(t.Context(), apitypes.EventCreate{
 		Account: "acme", Type: "a", Data: json.RawMessage(`1`), TraceParent: producer,
 		TraceState: "vendor=1",
 	})

@@ -112,8 +112,7 @@ func TestAnAttemptThatAnotherFollowsIsReported(t *testing.T) {
 		}})
 		id := h.endpoint(nil)
 		h.commit(id, 1, "")
-		got,
-			err := h.store.Claim(t.Context(), store.Claim{
+		got, err := h.store.Claim(t.Context(), store.Claim{
 			Token: 9,
 			Wants: []store.Want{{Endpoint: id, Lane: postrider.LaneFirst, N: 1, Lease: time.Hour}},
 		})
@@ -165,8 +164,7 @@ func TestLostAttemptsAreReported(t *testing.T) {
 			t.Errorf("%d lost attempts were reported after a lease ended, want 1", got)
 		}
 
-		if _,
-			err := h.store.Heartbeat(t.Context(), store.Heartbeat{
+		if _, err := h.store.Heartbeat(t.Context(), store.Heartbeat{
 			Incarnation: 3, Instance: [16]byte{3}, Host: "hooks-3",
 			TTL: 5 * time.Second,
 		}); err != nil {

@@ -84,8 +84,7 @@ func (w *world) deliver() {
 
 func (w *world) claim() postrider.Claimed {
 	w.Helper()
-	claims,
-		err := w.Claim(w.Context(),
+	claims, err := w.Claim(w.Context(),
 		store.Claim{Token: 1, Wants: []store.Want{{Endpoint: w.endpoint.ID, Lane: postrider.LaneFirst, N: 1, Lease: time.Minute}}})
 	w.ok(err)
 	return claims.Items[0]

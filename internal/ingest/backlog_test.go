@@ -31,8 +31,7 @@ func (r *harness) fill(n int) {
 // reasons counts the skipped deliveries of an event by their reason.
 func (r *harness) reasons(event postrider.EventID) map[string]int {
 	r.Helper()
-	page,
-		err := r.store.Deliveries(r.Context(), store.DeliveryQuery{
+	page, err := r.store.Deliveries(r.Context(), store.DeliveryQuery{
 		Event: event, Status: postrider.Skipped,
 		Paging: store.Paging{Limit: store.MaxLimit},
 	})

@@ -60,8 +60,7 @@ func TestAMessageThatCannotBeMadeIsTriedLessAndLessOften(t *testing.T) {
 				}
 				for failures, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute} {
 					w.later(wait - time.Second)
-					claimed,
-						err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{
+					claimed, err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{
 						Channel: postrider.ChannelEmail, Max: 1, Lease: time.Minute,
 						Token: 1,
 					})

@@ -203,8 +203,8 @@ func TestTenThousandEndpointsFailAtOnce(t *testing.T) {
 	// Nothing is left to tell, and the next notice waits for the interval.
 	w.notice(accounts[0], postrider.NoticeDisabled)
 	w.later(2 * time.Minute)
-	claimed,
-		err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 10, Lease: time.Minute, Token: 1})
+	claimed, err := w.ClaimDestinations(t.Context(),
+		store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 10, Lease: time.Minute, Token: 1})
 	if err != nil || len(claimed) != 0 {
 		t.Errorf("two minutes later %d destinations need a message, %v", len(claimed), err)
 	}
@@ -425,8 +425,8 @@ func TestAMailServerThatHangs(t *testing.T) {
 	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		failed := w.result("email failed")
 		w.later(wait - time.Second)
-		claimed,
-			err := w.ClaimDestinations(t.Context(), store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 1, Lease: time.Minute, Token: 1})
+		claimed, err := w.ClaimDestinations(t.Context(),
+			store.ClaimDestinations{Channel: postrider.ChannelEmail, Max: 1, Lease: time.Minute, Token: 1})
 		if err != nil || len(claimed) != 0 {
 			t.Errorf("a second before %v it is tried again: %v", wait, err)
 		}

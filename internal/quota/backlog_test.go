@@ -54,8 +54,7 @@ func (w *world) owe(account postrider.AccountID, endpoint postrider.EndpointID, 
 // deliver ends n pending deliveries of an endpoint.
 func (w *world) deliver(endpoint postrider.EndpointID, n int) {
 	w.Helper()
-	claims,
-		err := w.Claim(w.Context(),
+	claims, err := w.Claim(w.Context(),
 		store.Claim{Token: 1, Wants: []store.Want{{Endpoint: endpoint, Lane: postrider.LaneFirst, N: n, Lease: time.Minute}}})
 	if err != nil || len(claims.Items) != n {
 		w.Fatalf("claimed %d deliveries: %v, want %d", len(claims.Items), err, n)

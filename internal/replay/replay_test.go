@@ -117,8 +117,8 @@ func (w *world) settle(lane postrider.Lane, n int, to postrider.Transition) []po
 func (w *world) settleAt(e postrider.Endpoint, lane postrider.Lane, n int, to postrider.Transition) []postrider.Claimed {
 	w.Helper()
 	w.tokens++
-	claims,
-		err := w.Claim(w.Context(), store.Claim{Token: w.tokens, Wants: []store.Want{{Endpoint: e.ID, Lane: lane, N: n, Lease: time.Minute}}})
+	claims, err := w.Claim(w.Context(),
+		store.Claim{Token: w.tokens, Wants: []store.Want{{Endpoint: e.ID, Lane: lane, N: n, Lease: time.Minute}}})
 	w.ok(err)
 	var settlements []store.Settlement
 	for _, c := range claims.Items {

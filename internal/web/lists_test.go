@@ -59,8 +59,7 @@ func TestTheKeysOfAnAccountAreListed(t *testing.T) {
 	says(t, w.see("operator", list), "keys list --account="+id+"<")
 	says(t, w.see("operator", "/dashboard/api-keys"), "of acme", "of everyone")
 	for range 5 {
-		if _,
-			err := w.admin.CreateKey(t.Context(), apitypes.KeyCreate{
+		if _, err := w.admin.CreateKey(t.Context(), apitypes.KeyCreate{
 			Name: "more", Account: id,
 			Scopes: []postrider.Scope{postrider.ScopeWebhooksRead},
 		}); err != nil {

@@ -188,13 +188,11 @@ func TestNoPageReadsAllRows(t *testing.T) {
 		"backlog of an endpoint":            {tenThousand, backlog(store.BacklogQuery{Account: account, Endpoint: endpoint})},
 		"states of endpoints":               {lookups, func() error { _, err := s.EndpointStates(t.Context(), endpoint); return err }},
 		"events": {lookups, func() error {
-			_,
-				err := s.Events(t.Context(), store.EventQuery{Paging: first})
+			_, err := s.Events(t.Context(), store.EventQuery{Paging: first})
 			return err
 		}},
 		"dead letters": {tenThousand, func() error {
-			_,
-				err := s.DeadLetters(t.Context(), store.DeadLetterQuery{Paging: first})
+			_, err := s.DeadLetters(t.Context(), store.DeadLetterQuery{Paging: first})
 			return err
 		}},
 		"groups of dead letters": {lookups, func() error { _, err := s.DeadLetterGroups(t.Context(), store.DeadLetterGroupQuery{}); return err }},

@@ -197,7 +197,8 @@ const (
 )
 
 // deleteEvents removes events with their idempotency keys, and with those of an account their
-// ordering keys. The digest has them in the order of their ids.
+// ordering keys. The digest has them in the order of their ids. An event of a day that retention is
+// about to drop has a copy among the kept events; it goes with the event, and is not counted.
 func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 	statement := `delete from ` + table + first(table, "id", x.events+` order by id`) + `
 	returning id, data, coalesce(idempotency_key, ''), ordering_key`
@@ -223,8 +224,13 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 	if err == nil && len(sequences) > 0 {
 		_, err = x.tx.Exec(ctx, Query{expungeSequencesSQL, args})
 	}
-	if err == nil && table == "events" { // kept events were counted when their day was deleted
-		err = CountExpunged(ctx, x.tx, store.OldEvents, ids)
+	if err != nil || table != "events" { // kept events were counted when their day was deleted
+		return err
 	}
-	return err
+	for _, copies := range x.eventTables[1:] {
+		if _, err := x.tx.Exec(ctx, Query{`delete from ` + copies + ` where id = any(@events::uuid[])`, args}); err != nil {
+			return err
+		}
+	}
+	return CountExpunged(ctx, x.tx, store.OldEvents, ids)
 }

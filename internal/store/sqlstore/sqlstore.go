@@ -48,7 +48,8 @@ type Database interface {
 	// the column.
 	Unindexed(column string) string
 
-	// EventTables returns the tables that have events.
+	// EventTables returns the table of the events, and then those with copies of some of them. A copy
+	// outlives the day of its event.
 	EventTables() []string
 
 	// Clock returns the time of the store.

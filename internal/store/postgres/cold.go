@@ -20,9 +20,18 @@ type cold struct{ *Store }
 
 // Query reads rows, with the settings for lists.
 func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	return c.read(ctx, listSettingsSQL, q, read)
+}
+
+// Count reads rows, with the settings for counts.
+func (c cold) Count(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	return c.read(ctx, countSettingsSQL, q, read)
+}
+
+func (c cold) read(ctx context.Context, settings string, q sqlstore.Query, read func(sqlstore.Rows) error) error {
 	return c.repeat(ctx, func(bool) error {
 		b := &pgx.Batch{}
-		b.Queue(listSettingsSQL) // the setting lasts until the end of the batch's transaction
+		b.Queue(settings) // the settings last until the end of the batch's transaction
 		b.Queue(q.SQL, arguments(q.Args)).Query(func(rows pgx.Rows) error { return readRows(rows, read) })
 		return c.readPool(ctx).SendBatch(ctx, b).Close()
 	})
@@ -66,6 +75,15 @@ func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.
 		return err
 	}
 	return readRows(rows, read)
+}
+
+// QueryAll runs a statement once for each element of all, in one round trip.
+func (t coldTx) QueryAll(ctx context.Context, statement string, all []sqlstore.Args, read func(sqlstore.Rows) error) error {
+	b := &pgx.Batch{}
+	for _, args := range all {
+		b.Queue(statement, arguments(args)).Query(func(rows pgx.Rows) error { return readRows(rows, read) })
+	}
+	return t.tx.SendBatch(ctx, b).Close()
 }
 
 // Exec runs a statement.

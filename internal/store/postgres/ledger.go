@@ -391,51 +391,6 @@ const acceptedHead = `case when octet_length(a.response_head) = 16
 				limit 1)
 			else a.response_head end`
 
-// attemptsSQL lists attempts: the newest delivery first, and of a delivery the lowest number
-// first. The cursor has both. Bodies are read only for one delivery, because a page of large
-// bodies would have hundreds of megabytes. The statement walks attempts_pkey by delivery,
-// attempts_event by event, and attempts_account for all attempts of an account.
-const attemptsSQL = `
-	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
-		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing,
-		b.request_head,
-		coalesce(b.response_head, case when @delivery::uuid is not null then ` + acceptedHead + ` end),
-		coalesce(b.response_body, case when @delivery::uuid is not null then a.response_start end)
-	from attempts a
-	left join attempt_bodies b on @delivery::uuid is not null and b.delivery = a.delivery and b.number = a.number
-	where a.delivery <= @before
-		and (a.delivery < @before or a.number > @after)
-		and (@delivery::uuid is null or a.delivery = @delivery)
-		and (@event::uuid is null or a.event = @event)
-		and (@account::uuid is null or a.account = @account)
-	order by a.delivery desc, a.number
-	limit @limit`
-
-// Attempts lists attempts by delivery, newest first; see [store.Ledger].
-func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (_ store.Page[postrider.Attempt], err error) {
-	defer s.calls.Begin("Attempts").End(&err, "list attempts")
-	before, after, err := store.AttemptsAfter(q.Paging)
-	if err != nil {
-		return store.Page[postrider.Attempt]{}, err
-	}
-	attempts, err := list(ctx, s, query{attemptsSQL, pgx.NamedArgs{
-		"before": someUUID(before), "after": after, "delivery": uuid(q.Delivery), "event": uuid(q.Event),
-		"account": uuid(q.Account), "limit": q.Size() + 1,
-	}}, scanAttempt)
-	return store.Cut(attempts, q.Paging, store.AttemptKey), err
-}
-
-func scanAttempt(row pgx.CollectableRow) (a postrider.Attempt, err error) {
-	var timing []byte
-	err = row.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), &a.Outcome, &a.StatusCode, &a.Error,
-		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Stale, &a.StatusAfter, toTime(&a.NextAt),
-		&a.FinalURL, &timing, &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
-	if err == nil {
-		a.Timing, err = store.DecodeTiming(timing)
-	}
-	return a, err
-}
-
 // deadLettersSQL lists dead letters; see examined for the limit of 10,000. It walks the index
 // that fits the filter, backwards: dead_letters_event, dead_letters_endpoint,
 // dead_letters_account, dead_letters_reason, dead_letters_reason_account or dead_letters_pkey.

@@ -137,14 +137,3 @@ func (d intoLane) ScanInt64(v pgtype.Int8) error {
 	*d.lane = postrider.Lanes[v.Int64]
 	return nil
 }
-
-// intoSeconds scans a timestamptz into Unix seconds.
-type intoSeconds struct{ at *int64 }
-
-func toSeconds(at *int64) intoSeconds { return intoSeconds{at} }
-
-// ScanTimestamptz sets the seconds.
-func (d intoSeconds) ScanTimestamptz(v pgtype.Timestamptz) error {
-	*d.at = v.Time.Unix()
-	return nil
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +31,11 @@ func (c cold) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Ro
 	}
 	rows, err := statement.QueryContext(ctx, args...)
 	return c.fault(readRows(rows, err, read))
+}
+
+// Count is Query, because SQLite's plans need no statistics.
+func (c cold) Count(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	return c.Query(ctx, q, read)
 }
 
 // Exec runs one statement as a job of the writer.
@@ -59,7 +65,8 @@ func (c cold) EventTables() []string { return []string{"events"} }
 // texts has the statements of package sqlstore, translated for SQLite, by their original text.
 type texts struct{ known sync.Map }
 
-// translated is a translated statement with the names of its arguments.
+// translated is a translated statement with the names of its arguments. The text has the numbers of
+// the arguments, because the driver takes longer to find a name.
 type translated struct {
 	text  string
 	names []string
@@ -74,25 +81,26 @@ var argument = regexp.MustCompile(`@\w+`)
 func (t *texts) translate(q sqlstore.Query, wall func() time.Time) (text string, args []any, err error) {
 	known, ok := t.known.Load(q.SQL)
 	if !ok {
-		s := translated{text: sqlstore.SQLite(q.SQL)}
-		for _, name := range argument.FindAllString(s.text, -1) {
+		var s translated
+		s.text = argument.ReplaceAllStringFunc(sqlstore.SQLite(q.SQL), func(name string) string {
 			if !slices.Contains(s.names, name[1:]) {
 				s.names = append(s.names, name[1:])
 			}
-		}
+			return "?" + strconv.Itoa(slices.Index(s.names, name[1:])+1)
+		})
 		known, _ = t.known.LoadOrStore(q.SQL, s)
 	}
 	s := known.(translated) //nolint:errcheck // the map has no other type
 	for _, name := range s.names {
 		if name == "wall" {
-			args = append(args, sql.Named(name, micros(wall())))
+			args = append(args, micros(wall()))
 			continue
 		}
 		value, err := sqlstore.ForSQLite(q.Args[name])
 		if err != nil {
 			return "", nil, fmt.Errorf("argument %s: %w", name, err)
 		}
-		args = append(args, sql.Named(name, value))
+		args = append(args, value)
 	}
 	return s.text, args, nil
 }
@@ -111,6 +119,16 @@ func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.
 	}
 	rows, err := t.tx.query(ctx, text, args...)
 	return readRows(rows, err, read)
+}
+
+// QueryAll runs a statement once for each element of all.
+func (t coldTx) QueryAll(ctx context.Context, statement string, all []sqlstore.Args, read func(sqlstore.Rows) error) error {
+	for _, args := range all {
+		if err := t.Query(ctx, sqlstore.Query{SQL: statement, Args: args}, read); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Exec runs a statement.

@@ -94,68 +94,11 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 const attemptsColumns = `delivery, attempts.number, event, endpoint, outcome, status_code, retry_after, started_at, duration,
 		error, stale, status_after, next_at, final_url, timing`
 
-// attemptsFilter ends each statement that lists attempts. Deliveries are newest first; the
-// attempts of a delivery are in the order of their numbers, oldest first. The cursor has both.
-const attemptsFilter = `
-		and (@account is null or account = @account)
-		and (delivery < @delivery_below or (delivery = @delivery_below and attempts.number > @number))
-	order by delivery desc, attempts.number
-	limit @limit`
-
 // acceptedHead is the head of an accepted response, which the attempt's own row has or refers to.
 // It walks the primary key of attempts.
 const acceptedHead = `case when length(attempts.response_head) = 16
 		then (select h.response_head from attempts h where h.delivery = attempts.response_head and length(h.response_head) <> 16 limit 1)
 		else attempts.response_head end`
-
-// headColumn is the head of the response, from attempt_bodies or from the attempt's own row.
-const headColumn = `coalesce(attempt_bodies.response_head, ` + acceptedHead + `)`
-
-// attemptsOfDeliverySQL walks the primary key, and returns heads and bodies. attemptsOfEventSQL
-// walks attempts_event and sorts. It returns no bodies, because a page with bodies could be very
-// large.
-const (
-	attemptsOfDeliverySQL = `
-	select ` + attemptsColumns + `, request_head, ` + headColumn + `, coalesce(response_body, response_start)
-	from attempts left join attempt_bodies using (delivery, number)
-	where delivery = @delivery and (@event is null or event = @event)` + attemptsFilter
-	attemptsOfEventSQL = `
-	select ` + attemptsColumns + `, null, null, null
-	from attempts
-	where event = @event` + attemptsFilter
-)
-
-// Attempts lists attempts; see [store.Ledger].
-func (s *Store) Attempts(ctx context.Context, q store.AttemptQuery) (_ store.Page[postrider.Attempt], err error) {
-	defer s.calls.Begin("Attempts").End(&err, "list attempts")
-	delivery, number, err := store.AttemptsAfter(q.Paging)
-	if err != nil {
-		return store.Page[postrider.Attempt]{}, err
-	}
-	statement := attemptsOfEventSQL
-	switch {
-	case !q.Delivery.IsZero():
-		statement = attemptsOfDeliverySQL
-	case q.Event.IsZero():
-		return store.Page[postrider.Attempt]{}, &postrider.InvalidError{Field: "delivery", Reason: "or event must be set"}
-	}
-	attempts, err := list(ctx, s, query{statement, []any{
-		sql.Named("account", blobOrNull(q.Account)), sql.Named("delivery", blob(q.Delivery)), sql.Named("event", blobOrNull(q.Event)),
-		sql.Named("delivery_below", blob(delivery)), sql.Named("number", number), sql.Named("limit", q.Size()+1),
-	}}, scanAttempt)
-	return store.Cut(attempts, q.Paging, store.AttemptKey), s.fault(err)
-}
-
-func scanAttempt(rows *sql.Rows, a *postrider.Attempt) error {
-	var timing []byte
-	err := rows.Scan(toID(&a.Delivery), &a.Number, toID(&a.Event), toID(&a.Endpoint), toString(&a.Outcome), &a.StatusCode,
-		toWait(&a.RetryAfter), toTime(&a.StartedAt), toWait(&a.Duration), &a.Error, &a.Stale, toString(&a.StatusAfter),
-		toTime(&a.NextAt), toString(&a.FinalURL), &timing, &a.RequestHead, &a.ResponseHead, &a.ResponseBody)
-	if err == nil {
-		a.Timing, err = store.DecodeTiming(timing)
-	}
-	return err
-}
 
 // deadLettersSelect begins each statement that lists dead letters, with the columns of
 // scanDeadLetter.

@@ -84,53 +84,6 @@ func list[T any](ctx context.Context, s *Store, q query, scan func(*sql.Rows, *T
 	return collect(rows, scan)
 }
 
-// snapshot reads several lists from one state of the store. Two calls of list could see different
-// commits, and counts that are compared must come from one commit.
-type snapshot struct {
-	pool   *readPool
-	tx     *sql.Tx // holds one connection of pool until end
-	cancel context.CancelFunc
-}
-
-// snapshot begins a snapshot for the statements.
-//
-// It prepares the statements before it takes a connection, because preparing takes another
-// connection for a moment. Otherwise all n connections could belong to readers that wait for a
-// second one, and all readers would wait forever.
-func (s *Store) snapshot(ctx context.Context, texts ...string) (snapshot, error) {
-	pool, ctx, cancel := s.reader(ctx)
-	for _, text := range texts {
-		if _, err := pool.prepared(ctx, text); err != nil { //nolint:sqlclosecheck // lives as long as the store
-			cancel()
-			return snapshot{}, err
-		}
-	}
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		cancel()
-	}
-	return snapshot{pool, tx, cancel}, err
-}
-
-// end gives the connection back. A snapshot has nothing to commit.
-func (v snapshot) end() {
-	v.tx.Rollback()
-	v.cancel()
-}
-
-// listIn runs a query like list, but in a snapshot.
-func listIn[T any](ctx context.Context, v snapshot, q query, scan func(*sql.Rows, *T) error) ([]T, error) {
-	statement, err := v.pool.prepared(ctx, q.text)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := v.tx.StmtContext(ctx, statement).QueryContext(ctx, q.args...) //nolint:sqlclosecheck // ends with the transaction
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, scan)
-}
-
 // prepared returns the prepared statement for a text, for the connections of the pool. Parsing a
 // text takes longer than most lists do. There are few texts, so no statement is ever dropped. If
 // two callers prepare one text at once, the second uses the statement of the first.

@@ -124,21 +124,6 @@ func (d intoWait) Scan(v any) error {
 	return nil
 }
 
-// intoNumber scans a number; null is 0.
-type intoNumber[N ~int | ~int64] struct{ n *N }
-
-func toNumber[N ~int | ~int64](n *N) intoNumber[N] { return intoNumber[N]{n} }
-
-// Scan sets the number.
-func (d intoNumber[N]) Scan(v any) error {
-	n, ok := v.(int64)
-	if !ok && v != nil {
-		return fmt.Errorf("scan %T as a number", v)
-	}
-	*d.n = N(n)
-	return nil
-}
-
 // intoString scans text into a string type; null is the empty string.
 type intoString[S ~string] struct{ s *S }
 

@@ -10,22 +10,22 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// circuitColumns are the columns of a circuit c, in the order of [CircuitInto].
+// circuitColumns are the columns of a circuit c, in the order of [circuitInto].
 const circuitColumns = `c.endpoint, c.status, c.reason, c.opened_at, c.probe_at, c.cooldown, c.failing_since, c.paced_until, c.rate_full_at,
 		c.failures, c.last_attempt_at, c.last_outcome, c.generation`
 
-// CircuitInto returns the pointers to scan the columns of a circuit into. The columns must be in
+// circuitInto returns the pointers to scan the columns of a circuit into. The columns must be in
 // this order: endpoint, status, reason, opened_at, probe_at, cooldown, failing_since,
 // paced_until, rate_full_at, failures, last_attempt_at, last_outcome and generation. If all
 // columns are null, the result is the zero circuit.
-func CircuitInto(c *postrider.Circuit) []any {
+func circuitInto(c *postrider.Circuit) []any {
 	return []any{
 		&c.Endpoint, &c.Status, &c.Reason, &c.OpenedAt, &c.ProbeAt, &c.Cooldown, &c.FailingSince, &c.PacedUntil, &c.RateFullAt,
 		&c.Failures, &c.LastAttemptAt, &c.LastOutcome, &c.Generation,
 	}
 }
 
-func scanCircuit(row Row, c *postrider.Circuit) error { return row.Scan(CircuitInto(c)...) }
+func scanCircuit(row Row, c *postrider.Circuit) error { return row.Scan(circuitInto(c)...) }
 
 const (
 	// insertCircuitSQL stores the first change of an endpoint's circuit. If another node was first,

@@ -16,6 +16,7 @@ import (
 //   - The type after :: is removed. PostgreSQL needs it to know the type of an argument.
 //   - "for update" is removed, with or without "skip locked", because SQLite has one writer.
 //   - "@wait * interval '1 microsecond'" becomes "@wait": a duration is a number of microseconds.
+//   - "encode(column, 'hex')::uuid", an id that is stored as bytes, becomes "column".
 //   - The comment "/* indexed by an_index */" becomes "indexed by an_index".
 //   - "greatest" and "least" become "max" and "min".
 //   - "now()" becomes the argument @wall, the time of day of the transaction, which the store
@@ -23,22 +24,40 @@ import (
 //   - "= any(@list)", and the rows of "unnest(@list) n(value)", read a JSON array.
 //
 // Everything else is the same in both languages. The statements do not use features that only one
-// of the databases has, such as a select without columns.
+// of the databases has, such as a select without columns. The statements in inSQLite are the
+// exceptions.
 var (
 	listOfIDs   = regexp.MustCompile(`= any\((@\w+)::uuid\[\]\)`)
 	listOfTexts = regexp.MustCompile(`= any\((@\w+)::text\[\]\)`)
 	rowsOfTexts = regexp.MustCompile(`unnest\((@\w+)::text\[\]\) (\w+)\(value\)`)
+	storedID    = regexp.MustCompile(`encode\((\S+), 'hex'\)`)
 	cast        = regexp.MustCompile(`::\w+(\[\])?`)
 	forced      = regexp.MustCompile(`/\* (indexed by \w+) \*/`)
 	functions   = strings.NewReplacer("greatest(", "max(", "least(", "min(", "now()", "@wall",
 		"for update skip locked", "", "for update", "", " * interval '1 microsecond'", "")
 )
 
+// inSQLite has the statements that are written separately for SQLite, by PostgreSQL's statement.
+// The comment of each pair says why.
+var inSQLite = map[string]string{
+	backlogOfAccountSQL:  backlogOfAccountOfSQLite,
+	backlogOfAllSQL:      backlogOfAllOfSQLite,
+	backlogOfEndpointSQL: backlogOfEndpointOfSQLite,
+	endpointStatesSQL:    endpointStatesOfSQLite,
+	healthInputsSQL:      healthInputsOfSQLite,
+	lastFailuresSQL:      lastFailuresOfSQLite,
+	takeDeltasSQL:        takeDeltasOfSQLite,
+}
+
 // SQLite translates a statement into SQLite's language.
 func SQLite(statement string) string {
+	if own, ok := inSQLite[statement]; ok {
+		return own
+	}
 	statement = listOfIDs.ReplaceAllString(statement, `in (select unhex(value) from json_each($1))`)
 	statement = listOfTexts.ReplaceAllString(statement, `in (select value from json_each($1))`)
 	statement = rowsOfTexts.ReplaceAllString(statement, `json_each($1) $2`)
+	statement = storedID.ReplaceAllString(statement, `$1`)
 	statement = forced.ReplaceAllString(statement, `$1`)
 	return functions.Replace(cast.ReplaceAllString(statement, ""))
 }

@@ -248,7 +248,7 @@ func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Cha
 	}
 	last := c.Version
 	c.Endpoints, err = all(ctx, v.db, Query{changesSQL, Args{"since": since, "limit": limit}}, func(row Row, s *store.EndpointSnapshot) error {
-		return scanEndpoint(row, &s.Endpoint, append([]any{&last}, CircuitInto(&s.Circuit)...)...)
+		return scanEndpoint(row, &s.Endpoint, append([]any{&last}, circuitInto(&s.Circuit)...)...)
 	})
 	if err != nil {
 		return c, err

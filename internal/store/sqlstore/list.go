@@ -71,13 +71,14 @@ func firstID[I ~[16]byte](at time.Time) I {
 	return postrider.MakeID[I](at.Add(time.Millisecond-1).Truncate(time.Millisecond), [10]byte{})
 }
 
-// by adds a filter by a column that has an index. A zero value adds no filter.
+// by adds a filter by a column that has an index. The column may have the alias of its table. A
+// zero value adds no filter.
 func by[T comparable](l *list, column string, value T) {
 	var zero T
 	if value == zero {
 		return
 	}
-	name := column
+	name := column[strings.LastIndexByte(column, '.')+1:]
 	if l.indexed {
 		column = l.db.Unindexed(column)
 	}
@@ -118,20 +119,33 @@ type Querier interface {
 	Query(ctx context.Context, q Query, read func(Rows) error) error
 }
 
+// counting is a database whose Query is [Database.Count].
+type counting struct{ Database }
+
+// Query counts.
+func (c counting) Query(ctx context.Context, q Query, read func(Rows) error) error {
+	return c.Count(ctx, q, read)
+}
+
 // all returns all rows of a query.
 func all[T any](ctx context.Context, db Querier, q Query, scan func(Row, *T) error) (items []T, err error) {
 	err = db.Query(ctx, q, func(rows Rows) error {
 		items = nil
-		for rows.Next() {
-			var item T
-			if err := scan(rows, &item); err != nil {
-				return err
-			}
-			items = append(items, item)
-		}
-		return nil
+		return collect(rows, &items, scan)
 	})
 	return items, err
+}
+
+// collect appends the rows to items.
+func collect[T any](rows Rows, items *[]T, scan func(Row, *T) error) error {
+	for rows.Next() {
+		var item T
+		if err := scan(rows, &item); err != nil {
+			return err
+		}
+		*items = append(*items, item)
+	}
+	return nil
 }
 
 // one returns the single row of a query. If there is no row, the error is postrider.ErrNotFound.

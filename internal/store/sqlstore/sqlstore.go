@@ -19,9 +19,10 @@ import (
 )
 
 // Verbs has all verbs of store.Access, store.Audit, store.Catalogue, store.Destinations,
-// store.Directory, store.Inspections, store.Notices, store.PortalSettings and store.Sessions. It
-// has most verbs of store.Archive, store.Encryption, store.Expunges, store.Quotas, store.Replays
-// and store.Restored. It also has Circuits, HealthHistory, Held, PutCircuit and PutHealth.
+// store.Directory, store.Inspections, store.Notices, store.PortalSettings, store.Rollups and
+// store.Sessions. It has most verbs of store.Archive, store.Encryption, store.Expunges,
+// store.Quotas, store.Replays and store.Restored. It also has Attempts, Circuits, HealthHistory,
+// HealthInputs, Held, PutCircuit and PutHealth.
 type Verbs struct {
 	db    Database
 	calls store.Calls
@@ -36,6 +37,10 @@ type Database interface {
 	// Query runs a statement and calls read with its rows. Its time is limited like that of a list
 	// for people. It may call read more than once.
 	Query(ctx context.Context, q Query, read func(Rows) error) error
+
+	// Count is like Query, for a statement whose plan must not depend on the statistics of
+	// PostgreSQL, because it reads pending deliveries or many days.
+	Count(ctx context.Context, q Query, read func(Rows) error) error
 
 	// Exec runs one statement in a transaction of its own, and returns the number of changed rows.
 	Exec(ctx context.Context, fate Fate, q Query) (int64, error)
@@ -60,6 +65,10 @@ type Database interface {
 type Tx interface {
 	// Query runs a statement and calls read with its rows.
 	Query(ctx context.Context, q Query, read func(Rows) error) error
+
+	// QueryAll runs a statement once for each element of args, and calls read with the rows of each
+	// run.
+	QueryAll(ctx context.Context, statement string, args []Args, read func(Rows) error) error
 
 	// Exec runs a statement and returns the number of changed rows.
 	Exec(ctx context.Context, q Query) (int64, error)

@@ -16,7 +16,7 @@ type Statement struct {
 	sqlstore.Query
 
 	Verb string // the verb that sent the statement
-	List bool   // whether the statement was sent by Query and outside of a transaction
+	List bool   // whether the statement was sent by Query of the database
 }
 
 // Statements calls the verbs of package sqlstore, each with every filter. It returns the
@@ -42,6 +42,8 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r.callReplays(t.Context())
 	r.callArchive(t.Context())
 	r.callExpunges(t.Context())
+	r.callRollups(t.Context())
+	r.callAttempts(t.Context())
 	return r.heard
 }
 
@@ -264,6 +266,8 @@ func (r *recorder) callHealth(ctx context.Context) {
 	})
 	r.verb = "HealthHistory"
 	callVerb(ctx, v.HealthHistory, store.HealthQuery{Endpoint: id}, store.HealthQuery{Endpoint: id, Account: id})
+	r.verb = "HealthInputs"
+	_, _ = v.HealthInputs(ctx, id, 10)
 }
 
 func (r *recorder) callQuotas(ctx context.Context) {
@@ -333,6 +337,32 @@ func (r *recorder) callExpunges(ctx context.Context) {
 	doVerb(ctx, v.NoteExpunge, postrider.Expunge{ID: id})
 }
 
+func (r *recorder) callRollups(ctx context.Context) {
+	v, id := sqlstore.New(r, nil), askedID
+	r.verb = "FoldRollups"
+	seen := store.Seen{DeltaKey: store.DeltaKey{Account: id, Endpoint: id, Type: "a"}, At: askedSpan.From}
+	callVerb(ctx, v.FoldRollups, store.Fold{Deltas: 10, Seen: []store.Seen{seen}})
+	r.verb = "RollUp"
+	callVerb(ctx, v.RollUp, 10)
+	r.verb = "ForgetRollups"
+	callVerb(ctx, v.ForgetRollups, 10)
+	r.verb = "Rollups"
+	callVerb(ctx, v.Rollups, store.RollupQuery{Account: id, Step: store.Hours, From: askedSpan.From, To: askedSpan.From.Add(time.Hour)})
+	r.verb = "Backlog"
+	callVerb(ctx, v.Backlog, store.BacklogQuery{}, store.BacklogQuery{Account: id}, store.BacklogQuery{Account: id, Endpoint: id})
+	r.verb = "EndpointStates"
+	_, _ = v.EndpointStates(ctx, id)
+	r.verb = "LastFailures"
+	_, _ = v.LastFailures(ctx, id)
+}
+
+func (r *recorder) callAttempts(ctx context.Context) {
+	v, id := sqlstore.New(r, nil), askedID
+	r.verb = "Attempts"
+	callVerb(ctx, v.Attempts, store.AttemptQuery{Account: id, Delivery: id}, store.AttemptQuery{Account: id, Event: id},
+		store.AttemptQuery{Account: id, Delivery: id, Event: id})
+}
+
 // recorder is a database that records the statements.
 type recorder struct {
 	sqlstore.Database
@@ -351,6 +381,12 @@ func (r *recorder) note(q sqlstore.Query, list bool) {
 func (r *recorder) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
 	r.note(q, true)
 	return r.Database.Query(ctx, q, read)
+}
+
+// Count records a count.
+func (r *recorder) Count(ctx context.Context, q sqlstore.Query, read func(sqlstore.Rows) error) error {
+	r.note(q, false)
+	return r.Database.Count(ctx, q, read)
 }
 
 // Exec records a statement.
@@ -381,4 +417,22 @@ func (t recordedTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlst
 func (t recordedTx) Exec(ctx context.Context, q sqlstore.Query) (int64, error) {
 	t.r.note(q, false)
 	return t.Tx.Exec(ctx, q)
+}
+
+// QueryAll records a statement.
+func (t recordedTx) QueryAll(ctx context.Context, statement string, args []sqlstore.Args, read func(sqlstore.Rows) error) error {
+	t.noteAll(statement, args)
+	return t.Tx.QueryAll(ctx, statement, args, read)
+}
+
+// ExecAll records a statement.
+func (t recordedTx) ExecAll(ctx context.Context, statement string, args []sqlstore.Args) (int64, error) {
+	t.noteAll(statement, args)
+	return t.Tx.ExecAll(ctx, statement, args)
+}
+
+func (t recordedTx) noteAll(statement string, args []sqlstore.Args) {
+	if len(args) > 0 {
+		t.r.note(sqlstore.Query{SQL: statement, Args: args[0]}, false)
+	}
 }

@@ -274,13 +274,7 @@ func TestPlansOfLists(t *testing.T) {
 			inOrder(query{statement: deliveriesSQL}, store.Paging{OldestFirst: true}).statement,
 			pgx.NamedArgs{"account": uuid(account)},
 		},
-		"events_of_order": {eventsSQL, pgx.NamedArgs{"account": uuid(account), "ordering_key": "o"}},
-		"find":            {findSQL, pgx.NamedArgs{"secret": uuid(event), "text": "a1", "term": "a1", "after": "a2"}},
-		"find_of_account": {findSQL, pgx.NamedArgs{
-			"account": uuid(account), "secret": uuid(event), "text": "a1", "term": "a1",
-			"after": "a2",
-		}},
-		"dead_letter_groups":             {deadLetterGroupsSQL, nil},
+		"events_of_order":                {eventsSQL, pgx.NamedArgs{"account": uuid(account), "ordering_key": "o"}},
 		"events_of_key":                  {eventsSQL, pgx.NamedArgs{"account": uuid(account), "key": "k"}},
 		"dead_letters_of_reason":         {deadLettersSQL, pgx.NamedArgs{"reason": "gone"}},
 		"dead_letters_of_reason_account": {deadLettersSQL, pgx.NamedArgs{"account": uuid(account), "reason": "gone"}},
@@ -325,7 +319,7 @@ var (
 	maySort = map[string]string{
 		"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort",
 		"LastFailures":      "sorts the endpoints of a page, and a bounded number of attempts of each",
-		"list_find":         "sorts what it found, which is bounded",
+		"Find":              "sorts what it found, which is bounded",
 	}
 	mayScan = map[string]string{
 		"ExpungeRows":       "an expunge is rare, and some tables have no index of the account, endpoint or event",

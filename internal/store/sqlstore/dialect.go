@@ -43,6 +43,7 @@ var inSQLite = map[string]string{
 	backlogOfAccountSQL:  backlogOfAccountOfSQLite,
 	backlogOfAllSQL:      backlogOfAllOfSQLite,
 	backlogOfEndpointSQL: backlogOfEndpointOfSQLite,
+	deadLetterGroupsSQL:  deadLetterGroupsOfSQLite,
 	endpointStatesSQL:    endpointStatesOfSQLite,
 	healthInputsSQL:      healthInputsOfSQLite,
 	lastFailuresSQL:      lastFailuresOfSQLite,

@@ -19,7 +19,7 @@ import (
 )
 
 // Verbs has all verbs of store.Access, store.Audit, store.Catalogue, store.Destinations,
-// store.Directory, store.Inspections, store.Notices, store.PortalSettings, store.Rollups and
+// store.Directory, store.Finder, store.Inspections, store.Notices, store.PortalSettings, store.Rollups and
 // store.Sessions. It has most verbs of store.Archive, store.Encryption, store.Expunges,
 // store.Quotas, store.Replays and store.Restored. It also has Attempts, Circuits, HealthHistory,
 // HealthInputs, Held, PutCircuit and PutHealth.

@@ -44,6 +44,7 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r.callExpunges(t.Context())
 	r.callRollups(t.Context())
 	r.callAttempts(t.Context())
+	r.callFinder(t.Context())
 	return r.heard
 }
 
@@ -361,6 +362,14 @@ func (r *recorder) callAttempts(ctx context.Context) {
 	r.verb = "Attempts"
 	callVerb(ctx, v.Attempts, store.AttemptQuery{Account: id, Delivery: id}, store.AttemptQuery{Account: id, Event: id},
 		store.AttemptQuery{Account: id, Delivery: id, Event: id})
+}
+
+func (r *recorder) callFinder(ctx context.Context) {
+	v, id := sqlstore.New(r, nil), askedID
+	r.verb = "Find"
+	callVerb(ctx, v.Find, store.FindQuery{Secret: id, Text: "a", Limit: 10}, store.FindQuery{Account: id, Secret: id, Text: "a", Limit: 10})
+	r.verb = "DeadLetterGroups"
+	callVerb(ctx, v.DeadLetterGroups, store.DeadLetterGroupQuery{}, store.DeadLetterGroupQuery{Account: id, Endpoint: id})
 }
 
 // recorder is a database that records the statements.

@@ -54,6 +54,11 @@ func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Co
 	})
 }
 
+// Pieces makes one piece of all rows, because no publish waits for its transaction.
+func (c cold) Pieces(_ context.Context, limit int, do func(int) (int, error)) (int, error) {
+	return do(limit)
+}
+
 // Unindexed returns the column unchanged, because PostgreSQL plans the statement with the values
 // of its arguments and its statistics.
 func (c cold) Unindexed(column string) string { return column }

@@ -187,11 +187,8 @@ func TestPlansOfRetention(t *testing.T) {
 		"keys": []string{}, "accounts": uuids{}, "lasts": []int64{}, "ids": uuids{}, "after": nil, "number": 0,
 	}
 	for name, sql := range map[string]string{
-		"forget_audit": forgetSQL[store.OldAudit], "forget_dead_letters": forgetSQL[store.OldDeadLetters],
-		"forget_health": forgetSQL[store.OldHealth], "forget_notices": forgetSQL[store.OldNotices],
-		"forget_sessions": forgetSQL[store.OldSessions], "forget_replay_jobs": forgetSQL[store.OldReplayJobs],
 		"archived_events": archivedEventsSQL, "archived_attempts": archivedAttemptsSQL, "archived_bodies": archivedBodiesSQL,
-		"forget_restored": forgetRestoredSQL, "forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL,
+		"forget_kept": forgetKeptSQL, "forget_ordering_keys": forgetOrderingKeysSQL,
 		"keep_events": keepEventsSQL, "ordering_keys": orderingKeysSQL, "pending_below": pendingBelowSQL,
 	} {
 		t.Run(name, func(t *testing.T) { checkPlan(t, name, explainGeneric(t, conn, sql, args)) })
@@ -201,7 +198,6 @@ func TestPlansOfRetention(t *testing.T) {
 		"ids": uuids{}, "numbers": []int32{}, "accounts": uuids{}, "keys": []string{},
 	}
 	for name, sql := range map[string]string{
-		"old_attempts": oldAttemptsSQL, "old_bodies": oldBodiesSQL, "old_events": oldEventsSQL, "old_keys": oldKeysSQL,
 		"delete_attempts": deleteAttemptsSQL, "delete_bodies": deleteBodiesSQL, "delete_events": deleteEventsSQL, "delete_keys": deleteKeysSQL,
 		"only_attempts": onlyAttemptsSQL, "only_bodies": onlyBodiesSQL, "only_events": onlyEventsSQL,
 	} {

@@ -11,22 +11,24 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// These kinds are deleted row by row, oldest first. Each statement walks the primary key of
-// replay_jobs, notices or audit, or one of the indexes dead_letters_resolved, endpoint_health_past
-// and sessions_expires_at. Jobs that have not ended are few.
-var forgetSQL = map[store.Kind]string{
-	store.OldDeadLetters: forgetRowsSQL("dead_letters", "r.resolved_at < @before order by r.resolved_at"),
-	store.OldReplayJobs:  forgetRowsSQL("replay_jobs", "r.ended_at < @before order by r.id"),
-	store.OldHealth:      forgetRowsSQL("endpoint_health", "not r.last and r.since < @before order by r.since"),
-	store.OldNotices:     forgetRowsSQL("notices", "r.id < postrider_id_floor(@before) order by r.id"),
-	store.OldAudit:       forgetRowsSQL("audit", "r.id < postrider_id_floor(@before) order by r.id"),
-	store.OldSessions:    forgetRowsSQL("sessions", "r.expires_at < @before order by r.expires_at"),
-}
-
-// Reads all of kept_events: few events are needed for so long.
-var forgetKeptSQL = forgetRowsSQL("kept_events", notNeededSQL)
+// Reads all of kept_events: few events are needed for so long. Rows that are locked are left to
+// another node.
+const forgetKeptSQL = `
+	with old as materialized (
+		select r.ctid as at
+		from kept_events r
+		where ` + notNeededSQL + `
+		limit @limit
+		for update skip locked
+	), forgotten as (
+		delete from kept_events r
+		using old
+		where r.ctid = old.at
+	)
+	select count(*) from old`
 
 // notNeededSQL tells whether nothing needs the event r any more. It probes queue_event,
 // dead_letters_event and fanouts_pkey. Scalar subqueries with limit 1 here and below: the
@@ -35,24 +37,6 @@ var forgetKeptSQL = forgetRowsSQL("kept_events", notNeededSQL)
 const notNeededSQL = `(select true from queue q where q.event = r.id limit 1) is null
 			and (select true from dead_letters l where l.event = r.id and l.resolved_at is null limit 1) is null
 			and (select true from fanouts f where f.event = r.id limit 1) is null`
-
-// forgetRowsSQL returns the statement that deletes up to @limit of the rows r of a table that
-// a condition and an order choose. skip locked leaves rows to another node.
-func forgetRowsSQL(table, which string) string {
-	return `
-	with old as materialized (
-		select r.ctid as at
-		from ` + table + ` r
-		where ` + which + `
-		limit @limit
-		for update skip locked
-	), forgotten as (
-		delete from ` + table + ` r
-		using old
-		where r.ctid = old.at
-	)
-	select count(*) from old`
-}
 
 // DeleteOld deletes old rows, and of partitioned tables one day: the oldest.
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
@@ -71,7 +55,7 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 	case store.OldKeys: // ForgetKeys deletes those of all accounts
 		return 0, errors.New("unknown kind")
 	default:
-		return s.upkeep(ctx, forgetSQL[f.Kind], pgx.NamedArgs{"before": f.Before, "limit": f.Limit})
+		return sqlstore.DeleteOld(ctx, cold{s}, f)
 	}
 }
 
@@ -81,7 +65,6 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 const (
 	oneForgetsSQL   = `select pg_try_advisory_xact_lock(hashtext('postrider_forget_' || @kind::text))`
 	lockBrieflySQL  = `set local lock_timeout = '50ms'`
-	replayRunsSQL   = `select exists (select from replay_jobs where status = 'running')`
 	daysOfParentSQL = `
 	select c.relname, to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC',
 		coalesce(obj_description(c.oid, 'pg_class') = 'emptied', false)
@@ -201,14 +184,11 @@ const keepEventsSQL = `
 //
 // No event is added to a day that is over, so what is archived is counted without a lock.
 func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (int, error) {
-	var running bool
-	if err := tx.QueryRow(ctx, replayRunsSQL).Scan(&running); err != nil {
+	grace, err := sqlstore.ReplayGrace(ctx, coldTx{tx: tx})
+	if err != nil {
 		return 0, err
 	}
-	if running {
-		f.Before = f.Before.Add(-store.ReplayGrace)
-	}
-	days, err := daysBefore(ctx, tx, "events", f.Before)
+	days, err := daysBefore(ctx, tx, "events", f.Before.Add(-grace))
 	if err != nil || len(days) == 0 {
 		return 0, err
 	}
@@ -414,28 +394,6 @@ func (s *Store) keptKeys(ctx context.Context) (map[store.OrderingKey]bool, error
 
 // Shrink does nothing: a partition that is dropped or truncated gives its files back.
 func (s *Store) Shrink(context.Context, int) (int, error) { return 0, nil }
-
-// Walks restored_records_at.
-const forgetRestoredSQL = `
-	with old as materialized (
-		select r.ctid as at
-		from restored_records r
-		where r.at < @before
-		order by r.at
-		limit @limit
-		for update skip locked
-	), forgotten as (
-		delete from restored_records r
-		using old
-		where r.ctid = old.at
-	)
-	select count(*) from old`
-
-// ForgetRestored deletes restored records.
-func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (_ int, err error) {
-	defer s.calls.Begin("ForgetRestored").End(&err, "forget restored records")
-	return s.upkeep(ctx, forgetRestoredSQL, pgx.NamedArgs{"before": before, "limit": limit})
-}
 
 // Scrub does nothing: deleted rows stay in the files of the database until it is vacuumed, in
 // its log, and on its standbys. The API says so.

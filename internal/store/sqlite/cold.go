@@ -55,6 +55,11 @@ func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Co
 	}))
 }
 
+// Pieces makes pieces of pieceRows rows.
+func (c cold) Pieces(ctx context.Context, limit int, do func(int) (int, error)) (int, error) {
+	return inPieces(ctx, limit, do)
+}
+
 // Unindexed returns the column with a plus sign. For such an expression the planner walks no
 // index.
 func (c cold) Unindexed(column string) string { return "+" + column }

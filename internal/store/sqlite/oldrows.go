@@ -7,34 +7,6 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The old events, or deliveries, of one account after a position, with their rows and whether
-// each may go. They are found beside the writer, by events_account and attempts_account; what
-// needs an event is probed as in forgottenEventsSQL, keys and bodies by the keys of their tables.
-const (
-	oldEventsSQL = `
-	select id, 0, '', true` + unneededSQL + oldEventsOf
-	oldKeysSQL = `
-	select id, 0, coalesce(idempotency_key, ''), exists (
-			select 1 from idempotency_keys k
-			where k.key = events.idempotency_key and k.account = events.account and k.event = events.id)` + oldEventsOf
-	oldAttemptsSQL = oldDeliveriesOf + `
-	select old.id, a.number, '', not exists (select 1 from attempt_bodies b where b.delivery = a.delivery and b.number = a.number)
-	from old join attempts a on a.delivery = old.id`
-	oldBodiesSQL = oldDeliveriesOf + `
-	select old.id, coalesce(b.number, 0), '', b.number is not null
-	from old left join attempt_bodies b on b.delivery = old.id`
-
-	oldEventsOf = `
-	from events
-	where account = @account and id > @after and id < @before
-	order by id limit @limit`
-	oldDeliveriesOf = `
-	with old as materialized (
-		select delivery as id from attempts
-		where account = @account and delivery > @after and delivery < @before
-		group by delivery order by delivery limit @limit)`
-)
-
 // By the keys of the tables. A key that another event has meanwhile stays.
 const (
 	deleteAttemptSQL = `delete from attempts where delivery = @id and number = @number`
@@ -42,36 +14,8 @@ const (
 	deleteKeySQL     = `delete from idempotency_keys where key = @key and account = @account and event = @id`
 )
 
-// oldRows has, for each kind, what finds its old rows and what deletes one.
-var oldRows = map[store.Kind]struct{ find, remove string }{
-	store.OldEvents:   {oldEventsSQL, forgetEventSQL},
-	store.OldKeys:     {oldKeysSQL, deleteKeySQL},
-	store.OldAttempts: {oldAttemptsSQL, deleteAttemptSQL},
-	store.OldBodies:   {oldBodiesSQL, deleteBodySQL},
-}
-
-// OldRows lists old rows of one account; see [store.Retention].
-func (s *Store) OldRows(ctx context.Context, q store.OldRows) (_ []store.OldRow, _ store.RowID, err error) {
-	defer s.calls.Begin("OldRows").End(&err, "list old %s", q.Kind)
-	if q.Kind == store.OldEvents {
-		grace, err := s.replayGrace(ctx)
-		if err != nil {
-			return nil, store.RowID{}, s.fault(err)
-		}
-		q.Before = q.Before.Add(-grace)
-	}
-	found, err := list(ctx, s, query{oldRows[q.Kind].find, []any{
-		sql.Named("account", blob(q.Account)), sql.Named("after", blob(q.After)),
-		sql.Named("before", blob(floor(q.Before))), sql.Named("limit", q.Limit),
-	}}, func(rows *sql.Rows, r *store.ExaminedRow) error {
-		r.Key.Account = q.Account
-		return rows.Scan(toID(&r.ID), &r.Number, &r.Key.Key, toFlag(&r.Goes))
-	})
-	if err != nil {
-		return nil, store.RowID{}, s.fault(err)
-	}
-	rows, last := q.Examined(found)
-	return rows, last, nil
+var deleteRowSQL = map[store.Kind]string{
+	store.OldEvents: forgetEventSQL, store.OldKeys: deleteKeySQL, store.OldAttempts: deleteAttemptSQL, store.OldBodies: deleteBodySQL,
 }
 
 // DeleteRows deletes single rows; see [store.Retention].
@@ -83,7 +27,7 @@ func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.Ol
 // removeOld deletes old rows of a kind.
 func removeOld(kind store.Kind) byRow[store.OldRow] {
 	return byRow[store.OldRow](func(ctx context.Context, tx *tx, r store.OldRow) (int64, error) {
-		return tx.count(ctx, oldRows[kind].remove, rowArgs(r)...)
+		return tx.count(ctx, deleteRowSQL[kind], rowArgs(r)...)
 	})
 }
 

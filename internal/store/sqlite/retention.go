@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Finds old events that nothing needs, beside the writer: it steps over the old events
@@ -19,7 +20,7 @@ const forgottenEventsSQL = `
 	where id < @before` + unneededSQL + `
 	order by id limit @limit`
 
-// What needs an event: see [store.Retention].
+// unneededSQL tells whether nothing needs an event; see [store.Retention].
 const unneededSQL = `
 		and not exists (select 1 from queue where event = events.id)
 		and not exists (select 1 from dead_letters where event = events.id and resolved_at is null)
@@ -29,56 +30,11 @@ const unneededSQL = `
 const forgetEventSQL = `
 	delete from events where id = @id` + unneededSQL
 
-// By replay_jobs_running.
-const replayRunsSQL = `select exists (select 1 from replay_jobs where status = 'running')`
-
-// What is deleted in the order of its age. Of each table, the walk begins at its oldest row:
-// by the keys of attempts, attempt_bodies, replay_jobs, audit and notices, by dead_letters_resolved,
-// endpoint_health_past and sessions_expires_at. Jobs that have not ended are few.
-const (
-	forgetAttemptsSQL = `
-	delete from attempts where (delivery, number) in (
-		select delivery, number from attempts where delivery < @before order by delivery, number limit @limit)`
-	forgetBodiesSQL = `
-	delete from attempt_bodies where (delivery, number) in (
-		select delivery, number from attempt_bodies where delivery < @before order by delivery, number limit @limit)`
-	forgetDeadLettersSQL = `
-	delete from dead_letters where delivery in (
-		select delivery from dead_letters where resolved_at < @before order by resolved_at limit @limit)`
-	forgetReplayJobsSQL = `
-	delete from replay_jobs where id in (select id from replay_jobs where ended_at < @before order by id limit @limit)`
-	forgetHealthSQL = `
-	delete from endpoint_health where (endpoint, number) in (
-		select endpoint, number from endpoint_health where not last and since < @before order by since limit @limit)`
-	forgetAuditSQL = `
-	delete from audit where id in (select id from audit where id < @before order by id limit @limit)`
-	forgetNoticesSQL = `
-	delete from notices where id in (select id from notices where id < @before order by id limit @limit)`
-	forgetSessionsSQL = `
-	delete from sessions where id in (select id from sessions where expires_at < @before order by expires_at limit @limit)`
-)
-
-// forgetSQL has the statement of each kind whose rows go whatever else there is, and whether
-// its @before is an id.
-var forgetSQL = map[store.Kind]struct {
-	text string
-	byID bool
-}{
-	store.OldAttempts:    {forgetAttemptsSQL, true},
-	store.OldBodies:      {forgetBodiesSQL, true},
-	store.OldDeadLetters: {forgetDeadLettersSQL, false},
-	store.OldReplayJobs:  {forgetReplayJobsSQL, false},
-	store.OldHealth:      {forgetHealthSQL, false},
-	store.OldAudit:       {forgetAuditSQL, true},
-	store.OldNotices:     {forgetNoticesSQL, true},
-	store.OldSessions:    {forgetSessionsSQL, false},
-}
-
 // DeleteOld deletes old rows; see [store.Retention].
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
 	defer s.calls.Begin("DeleteOld").End(&err, "forget %s", f.Kind)
 	if f.Kind == store.OldEvents && f.Archived {
-		grace, err := s.replayGrace(ctx)
+		grace, err := sqlstore.ReplayGrace(ctx, cold{s})
 		if err != nil {
 			return 0, s.fault(err)
 		}
@@ -91,12 +47,7 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 		n, err := s.forgetEvents(ctx, f)
 		return n, s.fault(err)
 	}
-	statement := forgetSQL[f.Kind]
-	var before any = micros(f.Before)
-	if statement.byID {
-		before = blob(floor(f.Before))
-	}
-	return s.forget(ctx, f.Limit, query{statement.text, []any{sql.Named("before", before)}})
+	return sqlstore.DeleteOld(ctx, cold{s}, f)
 }
 
 // forget deletes up to limit rows by pieces, with a statement that has a @limit.
@@ -109,22 +60,13 @@ func (s *Store) forget(ctx context.Context, limit int, q query) (int, error) {
 	})
 }
 
-// replayGrace returns for how much longer events stay: not 0 while a replay job runs.
-func (s *Store) replayGrace(ctx context.Context) (time.Duration, error) {
-	running, err := list(ctx, s, query{replayRunsSQL, nil}, func(rows *sql.Rows, runs *bool) error { return rows.Scan(runs) })
-	if err != nil || !running[0] {
-		return 0, err
-	}
-	return store.ReplayGrace, nil
-}
-
 // floor returns the least id made at the time or later.
 func floor(at time.Time) postrider.EventID {
 	return postrider.MakeID[postrider.EventID](at, [10]byte{})
 }
 
 func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error) {
-	grace, err := s.replayGrace(ctx)
+	grace, err := sqlstore.ReplayGrace(ctx, cold{s})
 	if err != nil {
 		return 0, err
 	}
@@ -195,15 +137,4 @@ func shrink(ctx context.Context, tx *tx, limit int) (int, error) {
 	}
 	err := tx.row(ctx, freeSQL).Scan(&left, &pages)
 	return free - left, err
-}
-
-// By restored_records_at.
-const forgetRestoredSQL = `
-	delete from restored_records where (id, number, kind) in (
-		select id, number, kind from restored_records where at < @before order by at limit @limit)`
-
-// ForgetRestored deletes restored records; see [store.Retention].
-func (s *Store) ForgetRestored(ctx context.Context, before time.Time, limit int) (_ int, err error) {
-	defer s.calls.Begin("ForgetRestored").End(&err, "forget restored records")
-	return s.forget(ctx, limit, query{forgetRestoredSQL, []any{sql.Named("before", micros(before))}})
 }

@@ -47,6 +47,8 @@ var inSQLite = map[string]string{
 	endpointStatesSQL:    endpointStatesOfSQLite,
 	healthInputsSQL:      healthInputsOfSQLite,
 	lastFailuresSQL:      lastFailuresOfSQLite,
+	oldAttemptsSQL:       oldAttemptsOfSQLite,
+	oldBodiesSQL:         oldBodiesOfSQLite,
 	takeDeltasSQL:        takeDeltasOfSQLite,
 }
 

@@ -21,8 +21,8 @@ import (
 // Verbs has all verbs of store.Access, store.Audit, store.Catalogue, store.Destinations,
 // store.Directory, store.Finder, store.Inspections, store.Notices, store.PortalSettings, store.Rollups and
 // store.Sessions. It has most verbs of store.Archive, store.Encryption, store.Expunges,
-// store.Quotas, store.Replays and store.Restored. It also has Attempts, Circuits, HealthHistory,
-// HealthInputs, Held, PutCircuit and PutHealth.
+// store.Quotas, store.Replays and store.Restored. It also has Attempts, Circuits, ForgetRestored,
+// HealthHistory, HealthInputs, Held, OldRows, PutCircuit and PutHealth.
 type Verbs struct {
 	db    Database
 	calls store.Calls
@@ -48,6 +48,10 @@ type Database interface {
 	// Change runs do in a transaction, and ends the transaction. It may run do more than once, so do
 	// must not use values that an earlier run left in memory.
 	Change(ctx context.Context, fate Fate, do func(ctx context.Context, tx Tx) error) error
+
+	// Pieces calls do with the numbers of rows that one transaction may change, until limit rows are
+	// done or do has done fewer than it might. It returns the number of rows that are done.
+	Pieces(ctx context.Context, limit int, do func(size int) (int, error)) (int, error)
 
 	// Unindexed returns an expression for the column that keeps the planner from walking an index of
 	// the column.

@@ -45,6 +45,7 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 	r.callRollups(t.Context())
 	r.callAttempts(t.Context())
 	r.callFinder(t.Context())
+	r.callRetention(t.Context())
 	return r.heard
 }
 
@@ -370,6 +371,22 @@ func (r *recorder) callFinder(ctx context.Context) {
 	callVerb(ctx, v.Find, store.FindQuery{Secret: id, Text: "a", Limit: 10}, store.FindQuery{Account: id, Secret: id, Text: "a", Limit: 10})
 	r.verb = "DeadLetterGroups"
 	callVerb(ctx, v.DeadLetterGroups, store.DeadLetterGroupQuery{}, store.DeadLetterGroupQuery{Account: id, Endpoint: id})
+}
+
+func (r *recorder) callRetention(ctx context.Context) {
+	v, id := sqlstore.New(r, nil), askedID
+	r.verb = "DeleteOld"
+	for _, kind := range []store.Kind{
+		store.OldDeadLetters, store.OldReplayJobs, store.OldHealth, store.OldNotices, store.OldAudit, store.OldSessions,
+	} {
+		_, _ = sqlstore.DeleteOld(ctx, r, store.DeleteOld{Kind: kind, Before: askedSpan.From, Limit: 10})
+	}
+	r.verb = "ForgetRestored"
+	_, _ = v.ForgetRestored(ctx, askedSpan.From, 10)
+	r.verb = "OldRows"
+	for _, kind := range []store.Kind{store.OldEvents, store.OldKeys, store.OldAttempts, store.OldBodies} {
+		_, _, _ = v.OldRows(ctx, store.OldRows{Kind: kind, Account: id, Before: askedSpan.To, Limit: 10})
+	}
 }
 
 // recorder is a database that records the statements.

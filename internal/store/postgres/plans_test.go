@@ -80,10 +80,7 @@ func TestPlans(t *testing.T) {
 		"due_newer":                     {dueNewerSQL, pgx.NamedArgs{"after": nil, "max": 1, "newer": nil}},
 		"expire":                        {expireSQL, pgx.NamedArgs{"limit": 1}},
 		"cancel_deleted":                {cancelDeletedSQL, pgx.NamedArgs{"limit": 1}},
-		"delete_find":                   {orphanedSQL, pgx.NamedArgs{"limit": 1}},
-		"delete_endpoints":              {deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids{}, "version": 1}},
 		"claim_fanouts":                 {claimFanOutsSQL, pgx.NamedArgs{"max": 1, "token": 1, "lease": 1}},
-		"forget_keys":                   {forgetKeysSQL, pgx.NamedArgs{"age": 1, "limit": 1}},
 		"replay_source":                 {replaySourceSQL, pgx.NamedArgs{"id": nil, "account": nil}},
 		"settle_seen_once":              {settledSQL, (&settlementColumns{}).args()},
 		"publish_ordered":               {insertOrderedSQL, (&orderedColumns{}).args()},
@@ -283,10 +280,6 @@ func TestPlansOfLists(t *testing.T) {
 		"events_by_id":      {eventsSQL, pgx.NamedArgs{"id": uuid(event)}},
 		"dead_letters":      {deadLettersSQL, pgx.NamedArgs{"account": uuid(account)}},
 		"ordered_keys":      {orderedKeysSQL, pgx.NamedArgs{"endpoint": uuid(endpoint), "after": ""}},
-		"encrypted_values": {encryptedValuesSQL, pgx.NamedArgs{
-			"endpoint": uuid(endpoint), "secret": uuid(event), "archive": uuid(account),
-			"zero": someUUID(store.RowID{}),
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, _ := conn.Query(t.Context(), `explain `+statement.statement, deliveries(statement.args))

@@ -3,13 +3,10 @@ package postgres
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // expireSQL turns expired deliveries without an order into dead letters. A delivery under a valid
@@ -165,56 +162,6 @@ func (s *Store) endDeliveries(ctx context.Context, conn *pgxpool.Conn, e ending,
 	return len(ended), lost, conn.SendBatch(ctx, b).Close()
 }
 
-// orphanedSQL finds endpoints of deleted accounts. It walks accounts_deleted, and
-// endpoints_account for each account. The inner limit bounds the work for an account with many
-// endpoints, and the outer one for many accounts.
-const orphanedSQL = `
-	select d.id
-	from accounts a
-	cross join lateral (
-		select e.id
-		from endpoints e
-		where e.account = a.id and e.status <> 'deleted'
-		limit @limit
-	) d
-	where a.deleted_at is not null
-	limit @limit`
-
-// Each endpoint gets a version of its own, because versions are unique. The statement walks
-// endpoints_pkey.
-const (
-	deleteEndpointsSQL = `
-	update endpoints e
-	set status = 'deleted', status_reason = '', status_since = now(), revision = e.revision + 1, version = @version + n.place, updated_at = now()
-	from unnest(@ids::uuid[]) with ordinality as n (id, place)
-	where e.id = n.id and e.status <> 'deleted'`
-)
-
-// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. It finds them
-// outside of the transaction, so that the row of subscriptions, which every change of an endpoint
-// needs, is locked only for the update. The result stays right, because deleted accounts stay
-// deleted.
-func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (deleted int, err error) {
-	defer s.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")
-	err = s.repeat(ctx, func(bool) error {
-		rows, _ := s.pool.Query(ctx, orphanedSQL, pgx.NamedArgs{"limit": limit})
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
-		if err != nil || len(ids) == 0 {
-			return err
-		}
-		return s.tx(ctx, func(tx pgx.Tx) error {
-			var version int64
-			if err := tx.QueryRow(ctx, sqlstore.RaiseVersionsSQL, pgx.NamedArgs{"n": len(ids)}).Scan(&version); err != nil {
-				return err
-			}
-			tag, err := tx.Exec(ctx, deleteEndpointsSQL, pgx.NamedArgs{"ids": uuids(ids), "version": version})
-			deleted = int(tag.RowsAffected())
-			return err
-		})
-	})
-	return deleted, err
-}
-
 // cancelDeletedSQL cancels deliveries without an order of deleted endpoints. A delivery under a
 // valid lease is left to its settlement, because its request may be accepted. waiting and parked
 // are two walks, because queue_due does not have the parked rows. Pauses of deleted endpoints end
@@ -351,37 +298,6 @@ func (s *Store) end(ctx context.Context, statement string, limit int) (ended, lo
 	return ended, lost, err
 }
 
-// forgetKeysSQL deletes the oldest keys, at most @limit. With "skip locked" it leaves keys that
-// another node is deleting. It walks idempotency_keys_created_at from the oldest key on.
-const forgetKeysSQL = `
-	with old as materialized (
-		select k.ctid as at
-		from idempotency_keys k
-		where k.created_at < now() - @age * interval '1 microsecond'
-		order by k.created_at
-		limit @limit
-		for update skip locked
-	), forgotten as (
-		delete from idempotency_keys k
-		using old
-		where k.ctid = old.at
-	)
-	select count(*) from old`
-
-// ForgetKeys deletes old idempotency keys; see [store.Upkeep].
-func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ int, err error) {
-	defer s.calls.Begin("ForgetKeys").End(&err, "forget idempotency keys")
-	return s.upkeep(ctx, forgetKeysSQL, pgx.NamedArgs{"age": age.Microseconds(), "limit": limit})
-}
-
-// upkeep runs a statement that returns how many rows it has changed. Such a statement may run
-// again, because a repeat finds less to do.
-func (s *Store) upkeep(ctx context.Context, statement string, args pgx.NamedArgs) (int, error) {
-	var n int
-	err := s.repeat(ctx, func(bool) error { return s.pool.QueryRow(ctx, statement, args).Scan(&n) })
-	return n, err
-}
-
 // probeWriteSQL writes the same row each time. It walks probe_pkey.
 const probeWriteSQL = `
 	insert into probe (id, at) values (1, now())
@@ -419,6 +335,9 @@ const makePartitionsSQL = `
 // MakePartitions creates the daily partitions that are missing.
 func (s *Store) MakePartitions(ctx context.Context) (err error) {
 	defer s.calls.Begin("MakePartitions").End(&err, "make partitions")
-	_, err = s.upkeep(ctx, makePartitionsSQL, nil)
+	err = s.repeat(ctx, func(bool) error {
+		_, err := s.pool.Exec(ctx, makePartitionsSQL)
+		return err
+	})
 	return err
 }

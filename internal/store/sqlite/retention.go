@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -48,16 +47,6 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 		return n, s.fault(err)
 	}
 	return sqlstore.DeleteOld(ctx, cold{s}, f)
-}
-
-// forget deletes up to limit rows by pieces, with a statement that has a @limit.
-func (s *Store) forget(ctx context.Context, limit int, q query) (int, error) {
-	return inPieces(ctx, limit, func(size int) (int, error) {
-		return writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
-			n, err := tx.count(ctx, q.text, append(slices.Clip(q.args), sql.Named("limit", size))...)
-			return int(n), err
-		})
-	})
 }
 
 // floor returns the least id made at the time or later.

@@ -3,10 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/postrider/postrider"
-	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // Each verb in this file finds its candidates beside the writer, and tests each of them again
@@ -106,39 +104,6 @@ func expire(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *int) (bo
 	return true, err
 }
 
-// orphanedSQL walks accounts_deleted and endpoints_account; deleteEndpointSQL walks the primary
-// key of endpoints.
-const (
-	orphanedSQL = `
-	select e.id
-	from accounts a cross join endpoints e on e.account = a.id
-	where a.deleted_at is not null and e.status <> 'deleted'
-	limit @limit`
-	deleteEndpointSQL = `
-	update endpoints
-	set status = 'deleted', status_reason = '', status_since = @now, revision = revision + 1, version = @version, updated_at = @now
-	where id = @id and status <> 'deleted'`
-)
-
-// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. Each endpoint gets a
-// version of its own, because versions are unique, and a page of changes may end between two
-// endpoints.
-func (s *Store) DeleteEndpoints(ctx context.Context, limit int) (_ int, err error) {
-	defer s.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")
-	ids, err := list(ctx, s, query{orphanedSQL, []any{sql.Named("limit", limit)}},
-		func(rows *sql.Rows, id *postrider.EndpointID) error { return rows.Scan(toID(id)) })
-	if err != nil || len(ids) == 0 {
-		return 0, s.fault(err)
-	}
-	return byRow[postrider.EndpointID](func(ctx context.Context, tx *tx, id postrider.EndpointID) (int64, error) {
-		version, err := sqlstore.RaiseVersion(ctx, coldTx{tx, &s.texts})
-		if err != nil {
-			return 0, err
-		}
-		return tx.count(ctx, deleteEndpointSQL, sql.Named("id", blob(id)), sql.Named("version", version), sql.Named("now", micros(tx.wall)))
-	}).pieces(ctx, s, ids)
-}
-
 // recordLost records the attempt of a row whose lease ended without a settlement.
 func recordLost(ctx context.Context, tx *tx, p pending) error {
 	tx.tally(p.lost(tx.wall))
@@ -182,22 +147,6 @@ func (s *Store) CancelDeleted(ctx context.Context, limit int) (n, lost int, err 
 		return 0, 0, err
 	}
 	return endings(cancelOrphan).each(ctx, s, ids)
-}
-
-// The statement walks idempotency_keys_created_at from the oldest key on.
-const forgetKeysSQL = `
-	with old (account, key) as (
-		select account, key from idempotency_keys
-		where created_at < @before
-		order by created_at limit @limit)
-	delete from idempotency_keys where (account, key) in (select account, key from old)`
-
-// ForgetKeys deletes old idempotency keys; see [store.Upkeep]. A later publish with such a key is
-// a new event.
-func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ int, err error) {
-	defer s.calls.Begin("ForgetKeys").End(&err, "forget idempotency keys")
-	before := micros(s.clock.Wall().Add(-age))
-	return s.forget(ctx, limit, query{forgetKeysSQL, []any{sql.Named("before", before)}})
 }
 
 // probeWriteSQL writes the same row each time. The row needs a page of its own, so that the write

@@ -49,6 +49,7 @@ var inSQLite = map[string]string{
 	lastFailuresSQL:      lastFailuresOfSQLite,
 	oldAttemptsSQL:       oldAttemptsOfSQLite,
 	oldBodiesSQL:         oldBodiesOfSQLite,
+	orphanedSQL:          orphanedOfSQLite,
 	takeDeltasSQL:        takeDeltasOfSQLite,
 }
 

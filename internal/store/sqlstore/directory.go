@@ -268,3 +268,65 @@ func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Cha
 	}
 	return c, err
 }
+
+// orphanedSQL finds endpoints of deleted accounts. It walks accounts_deleted, and
+// endpoints_account for each account. The inner limit bounds the work for an account with many
+// endpoints, and the outer one for many accounts.
+const orphanedSQL = `
+	select d.id
+	from accounts a
+	cross join lateral (
+		select e.id
+		from endpoints e
+		where e.account = a.id and e.status <> 'deleted'
+		limit @limit
+	) d
+	where a.deleted_at is not null
+	limit @limit`
+
+// orphanedOfSQLite is the same for SQLite, which has no lateral joins.
+const orphanedOfSQLite = `
+	select e.id
+	from accounts a cross join endpoints e on e.account = a.id
+	where a.deleted_at is not null and e.status <> 'deleted'
+	limit @limit`
+
+// Each endpoint gets a version of its own, because versions are unique, and a page of changes may
+// end between two endpoints. The statement walks the primary key.
+const deleteEndpointSQL = `
+	update endpoints
+	set status = 'deleted', status_reason = '', status_since = now(), revision = revision + 1, version = @version, updated_at = now()
+	where id = @id and status <> 'deleted'`
+
+// DeleteEndpoints deletes endpoints of deleted accounts; see [store.Upkeep]. It finds them outside
+// of the transaction, so that the row of subscriptions, which every change of an endpoint needs, is
+// locked only for the update. The result stays right, because deleted accounts stay deleted.
+func (v Verbs) DeleteEndpoints(ctx context.Context, limit int) (deleted int, err error) {
+	defer v.calls.Begin("DeleteEndpoints").End(&err, "delete endpoints of deleted accounts")
+	ids, err := all(ctx, counting{v.db}, Query{orphanedSQL, Args{"limit": limit}}, func(row Row, id *postrider.EndpointID) error {
+		return row.Scan(id)
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = v.db.Pieces(ctx, len(ids), func(size int) (int, error) {
+		var n int64
+		err := v.db.Change(ctx, Bulk, func(ctx context.Context, tx Tx) error {
+			version, err := raiseVersions(ctx, tx, size)
+			if err != nil {
+				return err
+			}
+			rows := make([]Args, size)
+			for i, id := range ids[:size] {
+				rows[i] = Args{"id": id, "version": version + 1 + int64(i)}
+			}
+			n, err = tx.ExecAll(ctx, deleteEndpointSQL, rows)
+			return err
+		})
+		if err == nil {
+			deleted, ids = deleted+int(n), ids[size:]
+		}
+		return size, err
+	})
+	return deleted, err
+}

@@ -89,3 +89,48 @@ func (v Verbs) Reencrypt(ctx context.Context, values []store.Reencryption) (repl
 	})
 	return replaced, err
 }
+
+// encryptedValuesSQL merges three sorted walks: archive keys, credentials of endpoints, and
+// secrets. It treats the credentials of an endpoint as a secret with the zero id, so that they
+// come before the endpoint's secrets. It treats archive keys as values of the zero endpoint. It
+// walks the primary key of archive_keys, endpoints_credentials, and the index of endpoint_secrets by
+// endpoint.
+const encryptedValuesSQL = `
+	select endpoint, secret, archive, encrypted
+	from (
+		select @zero::uuid as endpoint, @zero::uuid as secret, account as archive, encrypted
+		from archive_keys
+		where account > @archive and @endpoint::uuid = @zero::uuid
+		order by account
+		limit @limit
+	) keys
+	union all
+	select endpoint, secret, archive, encrypted
+	from (
+		select id as endpoint, @zero::uuid as secret, @zero::uuid as archive, credentials as encrypted
+		from endpoints /* indexed by endpoints_credentials */
+		where credentials is not null and id > @endpoint
+		order by id
+		limit @limit
+	) credentials
+	union all
+	select endpoint, secret, archive, encrypted
+	from (
+		select endpoint, id as secret, @zero::uuid as archive, encrypted
+		from endpoint_secrets
+		where (endpoint, id) > (@endpoint, @secret)
+		order by endpoint, id
+		limit @limit
+	) secrets
+	order by 1, 2, 3
+	limit @limit`
+
+// EncryptedValues lists all encrypted values of the store; see [store.Encryption].
+func (v Verbs) EncryptedValues(ctx context.Context, after store.EncryptedID, limit int) (_ []store.EncryptedValue, err error) {
+	defer v.calls.Begin("EncryptedValues").End(&err, "list encrypted values")
+	return all(ctx, v.db, Query{encryptedValuesSQL, Args{
+		"endpoint": after.Endpoint, "secret": after.Secret, "archive": after.Archive, "zero": store.RowID{}, "limit": limit,
+	}}, func(row Row, e *store.EncryptedValue) error {
+		return row.Scan(&e.ID.Endpoint, &e.ID.Secret, &e.ID.Archive, &e.Bytes)
+	})
+}

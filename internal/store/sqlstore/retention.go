@@ -25,6 +25,10 @@ var deleteOldSQL = map[store.Kind]string{
 // forgetRestoredSQL walks restored_records_at.
 var forgetRestoredSQL = deleteRowsSQL("restored_records", "id, number, kind", "at < @before order by at")
 
+// forgetKeysSQL walks idempotency_keys_created_at.
+var forgetKeysSQL = deleteRowsSQL("idempotency_keys", "account, key",
+	"created_at < now() - @age * interval '1 microsecond' order by created_at")
+
 // deleteRowsSQL returns the statement that deletes up to @limit rows of a table. It has the columns
 // of the primary key, and the condition and the order of the rows. With "skip locked" the rows of
 // another node are left to that node.
@@ -60,6 +64,13 @@ func deleteRows(ctx context.Context, db Database, limit int, q Query) (int, erro
 func (v Verbs) ForgetRestored(ctx context.Context, before time.Time, limit int) (_ int, err error) {
 	defer v.calls.Begin("ForgetRestored").End(&err, "forget restored records")
 	return deleteRows(ctx, v.db, limit, Query{forgetRestoredSQL, Args{"before": before}})
+}
+
+// ForgetKeys deletes old idempotency keys; see [store.Upkeep]. A later publish with such a key is a
+// new event.
+func (v Verbs) ForgetKeys(ctx context.Context, age time.Duration, limit int) (_ int, err error) {
+	defer v.calls.Begin("ForgetKeys").End(&err, "forget idempotency keys")
+	return deleteRows(ctx, v.db, limit, Query{forgetKeysSQL, Args{"age": age}})
 }
 
 // The statement walks replay_jobs_running.

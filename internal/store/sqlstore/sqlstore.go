@@ -19,10 +19,11 @@ import (
 )
 
 // Verbs has all verbs of store.Access, store.Audit, store.Catalogue, store.Destinations,
-// store.Directory, store.Finder, store.Inspections, store.Notices, store.PortalSettings, store.Rollups and
-// store.Sessions. It has most verbs of store.Archive, store.Encryption, store.Expunges,
-// store.Quotas, store.Replays and store.Restored. It also has Attempts, Circuits, ForgetRestored,
-// HealthHistory, HealthInputs, Held, OldRows, PutCircuit and PutHealth.
+// store.Directory, store.Encryption, store.Finder, store.Inspections, store.Notices,
+// store.PortalSettings, store.Rollups and store.Sessions. It has most verbs of store.Archive,
+// store.Expunges, store.Quotas, store.Replays and store.Restored. It also has Attempts, Circuits,
+// DeleteEndpoints, ForgetKeys, ForgetRestored, HealthHistory, HealthInputs, Held, OldRows,
+// PutCircuit and PutHealth.
 type Verbs struct {
 	db    Database
 	calls store.Calls

@@ -201,6 +201,8 @@ func (r *recorder) callEncryption(ctx context.Context) {
 	_, _ = v.SwapKeyring(ctx, []byte("a"), []byte("b"))
 	r.verb = "Keyring"
 	_, _ = v.Keyring(ctx)
+	r.verb = "EncryptedValues"
+	_, _ = v.EncryptedValues(ctx, store.EncryptedID{}, 10)
 	r.verb = "Reencrypt"
 	callVerb(ctx, v.Reencrypt, []store.Reencryption{
 		{ID: store.EncryptedID{Endpoint: id, Secret: id}}, {ID: store.EncryptedID{Endpoint: id}}, {ID: store.EncryptedID{Archive: id}},
@@ -373,6 +375,7 @@ func (r *recorder) callFinder(ctx context.Context) {
 	callVerb(ctx, v.DeadLetterGroups, store.DeadLetterGroupQuery{}, store.DeadLetterGroupQuery{Account: id, Endpoint: id})
 }
 
+// callRetention must follow callAccess, which deletes the account, and callDirectory.
 func (r *recorder) callRetention(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "DeleteOld"
@@ -383,10 +386,14 @@ func (r *recorder) callRetention(ctx context.Context) {
 	}
 	r.verb = "ForgetRestored"
 	_, _ = v.ForgetRestored(ctx, askedSpan.From, 10)
+	r.verb = "ForgetKeys"
+	_, _ = v.ForgetKeys(ctx, time.Hour, 10)
 	r.verb = "OldRows"
 	for _, kind := range []store.Kind{store.OldEvents, store.OldKeys, store.OldAttempts, store.OldBodies} {
 		_, _, _ = v.OldRows(ctx, store.OldRows{Kind: kind, Account: id, Before: askedSpan.To, Limit: 10})
 	}
+	r.verb = "DeleteEndpoints" // the account is deleted
+	_, _ = v.DeleteEndpoints(ctx, 10)
 }
 
 // recorder is a database that records the statements.

@@ -32,8 +32,8 @@ const columns = 140
 const longText = 80
 
 // besideTheProduct reports whether a file belongs to a program or package that no user runs.
-var besideTheProduct = inside("test", "bench", "release", "contract", "internal/testkit", "internal/store/storetest",
-	"internal/store/memory")
+var besideTheProduct = inside("test", "bench", "release", "contract", "internal/testkit", "internal/config/configtest",
+	"internal/store/storetest", "internal/store/memory")
 
 // volume is the size of a file or package.
 type volume struct{ lines, tokens int }

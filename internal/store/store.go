@@ -18,8 +18,9 @@
 // transaction: it happens completely or not at all, and its result is on disk when it returns. No
 // method returns a transaction.
 //
-// Three packages implement the roles: memory, sqlite and postgres. Package storetest tests each
-// of them against the sentences of these comments. This package also has the code that all stores
+// Three packages implement the roles: memory, sqlite and postgres. The last two get most of their
+// verbs from package sqlstore. Package storetest tests each of the three against the sentences of
+// these comments. This package also has the code that all stores
 // share: ids, the clock, documents of policies, pages and cursors, and the rule of idempotency
 // keys (keys.go).
 //

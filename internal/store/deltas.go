@@ -243,8 +243,8 @@ func (f *Folding) add(at time.Time, key DeltaKey, change func(*RollupValue)) {
 	}
 }
 
-// Store adds the sums to the stored rollups, and to those of longer steps if [Positions] requires
-// it.
+// Store adds the sums to the stored rollups, and to the rollups of longer steps if [Positions]
+// requires it.
 func (f *Folding) Store(rows RollupRows, p Positions) error {
 	stored := storedRollups{}
 	err := stored.read(rows, f.minutes.keys())

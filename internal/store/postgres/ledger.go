@@ -278,8 +278,8 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.
 //     partition.
 //   - The deliveries of an endpoint are listed by deliveriesOfEndpointSQL, with the plan of the
 //     pool, which is made once for each connection.
-//   - Skipped and cancelled deliveries, and those of an event or a job, have indexes of their
-//     own, which only a plan with the arguments finds.
+//   - Skipped and cancelled deliveries, and the deliveries of an event or a job, have indexes of
+//     their own, which only a plan with the arguments finds.
 func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {

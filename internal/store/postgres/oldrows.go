@@ -94,8 +94,8 @@ func (s *Store) OldRows(ctx context.Context, q store.OldRows) (_ []store.OldRow,
 	return rows, last, nil
 }
 
-// Which attempts, or bodies, are those of @ids and @numbers. The primary keys find them by their
-// deliveries; "is true" keeps the second condition from becoming a join.
+// These conditions select the attempts, or the bodies, that @ids and @numbers name. The primary keys
+// find them by their deliveries; "is true" keeps the second condition from becoming a join.
 const (
 	oneOfAttempts = `a.delivery = any (@ids::uuid[])
 		and ((a.delivery, a.number) in (select d.id, d.number from unnest(@ids::uuid[], @numbers::integer[]) as d (id, number))) is true`
@@ -103,8 +103,8 @@ const (
 		and ((b.delivery, b.number) in (select d.id, d.number from unnest(@ids::uuid[], @numbers::integer[]) as d (id, number))) is true`
 )
 
-// What deletes single rows, by the primary keys of the tables. A key that another event has
-// meanwhile stays.
+// These statements delete single rows, by the primary keys of the tables. An idempotency key that
+// belongs to another event by now stays.
 const (
 	deleteEventsSQL   = `delete from events r where r.id = any (@ids::uuid[]) and ` + notNeededSQL
 	deleteAttemptsSQL = `delete from attempts a where ` + oneOfAttempts

@@ -68,7 +68,7 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 		return s.forgetDay(ctx, s.forgetHistory("attempts"), f)
 	case store.OldBodies:
 		return s.forgetDay(ctx, s.forgetHistory("attempt_bodies"), f)
-	case store.OldKeys: // ForgetKeys deletes those of all accounts
+	case store.OldKeys: // ForgetKeys deletes the keys of all accounts
 		return 0, errors.New("unknown kind")
 	default:
 		return s.upkeep(ctx, forgetSQL[f.Kind], pgx.NamedArgs{"before": f.Before, "limit": f.Limit})
@@ -100,7 +100,7 @@ type partition struct {
 	over    bool // see isOver
 }
 
-// ids returns the least id of the day, and that of the next one.
+// ids returns the least id of the day, and the least id of the next day.
 func (d partition) ids() (from, below pgtype.UUID) {
 	return floor(d.from, 0), floor(d.from.AddDate(0, 0, 1), 0)
 }
@@ -113,15 +113,16 @@ const inUseSQL = `
 			and l.database = (select oid from pg_database where datname = current_database())
 	)`
 
-// A lock of a day is tried when nothing else has one. A list or a chore that has it ends soon; a
+// notInUse waits for other users of a day for at most inUseFor. A list or a chore ends soon; a
 // vacuum, a backup or a person's query may not.
 const (
-	inUseFor      = time.Second // how long the end of others is waited for
+	inUseFor      = time.Second
 	inUsePauseSQL = `select pg_sleep(0.05)`
 )
 
-// notInUse waits until the lock of a day need not wait, or returns an error. Whoever waits for a
-// lock makes all publishes wait behind it, until the wait is given up.
+// notInUse waits until nothing else has a lock on the table of a day. After inUseFor it returns
+// postrider.ErrBusy. Without this check the transaction would wait for its own lock, and all
+// publishes would wait behind it.
 func notInUse(ctx context.Context, tx pgx.Tx, d partition) error {
 	for end := time.Now().Add(inUseFor); ; {
 		var used bool

@@ -360,7 +360,7 @@ func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rol
 // Each walk has a limit of its own. Otherwise the planner joins, and while one endpoint has
 // nearly all pending deliveries, it reads the whole of queue_due for another one. The second walk
 // is ordered. Otherwise the planner may walk queue_ordered_expires_at, which has the deliveries
-// of all endpoints. The minimum is that of the first due delivery of each lane, by queue_due.
+// of all endpoints. The minimum is over the first due delivery of each lane, by queue_due.
 // Dead letters are counted by dead_letters_unresolved.
 const (
 	backlogOfEndpointSQL = `

@@ -204,8 +204,8 @@ func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Tok
 }
 
 // laneState returns the state of a lane after a claim. Low is the least due_at that a row of the
-// lane can still have: that of the next row if it is due already, otherwise now. In PostgreSQL
-// Low needs some slack; here it needs none, because every change is visible before the next job
+// lane can still have: the due_at of the next row if that row is due already, otherwise now. In
+// PostgreSQL Low needs some slack; here it needs none, because every change is visible before the next job
 // begins.
 func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, error) {
 	var next time.Time

@@ -285,7 +285,7 @@ func (s *Store) Rollups(ctx context.Context, q store.RollupQuery) (_ []store.Rol
 
 // These statements count a backlog. looked has the endpoints that are read: at most @looked, and
 // one more, which says that there are more. Pending deliveries are counted by queue_due, up to
-// @most. The minimum is that of the first due delivery of each lane. For the backlog of the whole
+// @most. The minimum is over the first due delivery of each lane. For the backlog of the whole
 // store all pending deliveries are counted, and looked is a skip scan of queue_due. Dead letters
 // are counted by dead_letters_unresolved.
 const (

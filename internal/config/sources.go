@@ -94,7 +94,7 @@ func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 	return found.text, nil
 }
 
-// Check returns all faults: those of the sources, and those that validate returns. validate is the
+// Check returns the faults of the sources and the faults that validate returns. validate is the
 // method Validate of [Config] or [StoreConfig].
 func (s *Sources) Check(validate func(named func(string) string) error) error {
 	return errors.Join(append(slices.Clone(s.faults), validate(s.named))...)

@@ -72,7 +72,7 @@ func (e *Event) Check(maxData int) error {
 	return f.joined()
 }
 
-// TestEventID turns the id into that of a test event: an event that no producer published and that
+// TestEventID turns the id into the id of a test event: an event that no producer published and that
 // was made to try out an endpoint. The UUID gets version 8 instead of 7. Therefore a delivery, an
 // attempt or a dead letter, which has the event's id, shows whether it belongs to a test.
 func TestEventID(id EventID) EventID {
@@ -80,7 +80,7 @@ func TestEventID(id EventID) EventID {
 	return id
 }
 
-// IsTest reports whether the id is that of a test event; see [TestEventID].
+// IsTest reports whether the id is the id of a test event; see [TestEventID].
 func IsTest(id EventID) bool { return id[6]>>4 == 8 }
 
 // Receipt is the response to a publish. When the producer gets it, the event is stored durably.

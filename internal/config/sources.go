@@ -191,7 +191,8 @@ func (s *Sources) unknownVariables() (faults []error) {
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
 
 // ofCluster reports whether Kubernetes set the variable. For each service, Kubernetes sets several
-// variables in every pod. Those of a service named postrider begin with POSTRIDER_.
+// variables in every pod. The variables of a service named postrider begin
+// with POSTRIDER_.
 func ofCluster(name, text string) bool {
 	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(text, "://"))
 }

@@ -212,9 +212,9 @@ func (s *Store) isQueued(ctx context.Context, q store.DeliveryQuery) (bool, erro
 	return err == nil && queued[0], err
 }
 
-// These statements return where the branches of a page of deliveries stop. They walk the same
-// indexes as the statements above. There is none for the pending deliveries of an endpoint, which
-// are sorted.
+// Each of these statements returns the id of the row at which one branch of a page of deliveries must
+// stop. They walk the same indexes as the statements above. The pending deliveries of an endpoint
+// are sorted and have no such statement.
 const (
 	pendingStopSQL          = `select id from queue where @status in ('', 'pending')` + idStops
 	deadStopSQL             = deadLettersStopSelect + `@status in ('', 'dead')` + deliveryStops

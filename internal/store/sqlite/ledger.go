@@ -40,8 +40,8 @@ const (
 	eventsSQL          = eventsSelect + `true` + eventsFilter
 )
 
-// These statements return where a page of events of one type stops. They walk the same indexes as
-// the statements above.
+// These statements return the id of the row at which a page of events of one type must stop. They
+// walk the same indexes as the statements above.
 const (
 	eventsStopSQL          = `select id from events where true` + idStops
 	eventsOfAccountStopSQL = `select id from events where account = @account` + idStops
@@ -225,7 +225,8 @@ func deadLettersWhere(q store.DeadLetterQuery) string {
 	return `true`
 }
 
-// deadLettersStopSelect begins each statement that returns where a page of dead letters stops.
+// deadLettersStopSelect begins each statement that returns the id of the row at which a page of
+// dead letters must stop.
 const deadLettersStopSelect = `select delivery from dead_letters where `
 
 func scanDeadLetter(rows *sql.Rows, l *postrider.DeadLetter) error {

@@ -174,7 +174,8 @@ func inOrder(q query, p store.Paging) query {
 	return q
 }
 
-// These parts end the statements that return where a page stops: at the 10,000th row of its walk.
+// These parts end the statements that return the id of the row at which a page must stop: the
+// 10,000th row of its walk.
 const (
 	idStops       = ` and id < @below and id >= @from order by id desc limit 1 offset 9999`
 	deliveryStops = ` and delivery < @below and delivery >= @from order by delivery desc limit 1 offset 9999`

@@ -32,7 +32,8 @@ type expungePlan struct {
 	waits    string   // condition for exists: the caller has something to end before
 }
 
-// blankEndpointsSQL removes the texts of deleted endpoints. The policy is that of a new one.
+// blankEndpointsSQL removes the texts of deleted endpoints. Their policy becomes
+// the policy of a new endpoint.
 const blankEndpointsSQL = `
 	update endpoints
 	set url = case kind when 'http' then '` + postrider.ExpungedURL + `' else '' end,

@@ -341,7 +341,7 @@ func (s *Store) addLastAnswers(ctx context.Context, deliveries []examined[postri
 	return err
 }
 
-// scanDelivery reads a delivery. It converts times that decide into times of day, and WaitFacts
+// scanDelivery reads a delivery. It converts stored times by the clock Now into times of day. WaitFacts
 // decides why a pending delivery waits. It appends to unanswered the ids of the deliveries whose
 // last status code and error must be looked up.
 func scanDelivery(clock *store.Clock, unanswered *uuids) pgx.RowToFunc[examined[postrider.Delivery]] {

@@ -8,12 +8,12 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The old events, or deliveries, of one account after a position, with their rows and whether
-// each may go. They walk events_account or attempts_account between two ids, and probe what
-// notNeededSQL does, idempotency_keys_pkey and attempt_bodies_pkey. Rows are compared with the
-// account, and in its order too: else the primary keys, which have the rows of all accounts,
-// look as cheap while the partition of a day is empty. Subqueries with offset 0 cannot become
-// joins that read a whole day.
+// These statements return the old events or deliveries of one account after a position, with their
+// rows, and whether each row may be deleted. They walk events_account or attempts_account between two
+// ids. They probe the indexes of notNeededSQL, idempotency_keys_pkey and attempt_bodies_pkey. The
+// conditions and the orders have the account before the id. Without the account, the planner could
+// choose the primary keys, which have the rows of all accounts, while the partition of a day is
+// empty. Subqueries with offset 0 cannot become joins that read a whole day.
 const (
 	oldEventsSQL = `
 	select r.id, 0, '', ` + notNeededSQL + oldEventsOf
@@ -69,7 +69,7 @@ var oldRowsSQL = map[store.Kind]string{
 	store.OldEvents: oldEventsSQL, store.OldKeys: oldKeysSQL, store.OldAttempts: oldAttemptsSQL, store.OldBodies: oldBodiesSQL,
 }
 
-// OldRows lists old rows of one account.
+// OldRows lists old rows of one account; see [store.Retention].
 func (s *Store) OldRows(ctx context.Context, q store.OldRows) (_ []store.OldRow, _ store.RowID, err error) {
 	defer s.calls.Begin("OldRows").End(&err, "list old %s", q.Kind)
 	if q.Kind == store.OldEvents {
@@ -119,7 +119,7 @@ var deleteRowsSQL = map[store.Kind]string{
 	store.OldEvents: deleteEventsSQL, store.OldKeys: deleteKeysSQL, store.OldAttempts: deleteAttemptsSQL, store.OldBodies: deleteBodiesSQL,
 }
 
-// DeleteRows deletes single rows. No replay looks at events meanwhile.
+// DeleteRows deletes single rows; see [store.Retention]. While it deletes events, no replay reads one.
 func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (deleted int, err error) {
 	defer s.calls.Begin("DeleteRows").End(&err, "delete old %s", kind)
 	args := pgx.NamedArgs{"ids": idsOf(rows), "numbers": numbersOf(rows)}

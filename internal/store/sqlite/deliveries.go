@@ -285,7 +285,7 @@ func deliveriesQuery(q store.DeliveryQuery, queued bool) (query, error) {
 		sql.Named("last", q.Last))}, q.Paging), nil
 }
 
-// scanDelivery reads a delivery. It converts times that decide into times of day, and WaitFacts
+// scanDelivery reads a delivery. It converts stored times by the clock Now into times of day. WaitFacts
 // decides why a pending delivery waits.
 func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error {
 	now, unreadable := clock.Wall(), store.UnreadablePolicies()

@@ -7,9 +7,10 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The old events, or deliveries, of one account after a position, with their rows and whether
-// each may go. They are found beside the writer, by events_account and attempts_account; what
-// needs an event is probed as in forgottenEventsSQL, keys and bodies by the keys of their tables.
+// These statements return the old events or deliveries of one account after a position, with their
+// rows, and whether each row may be deleted. They run on a reading connection. They walk
+// events_account or attempts_account, probe the same indexes as forgottenEventsSQL, and find
+// idempotency keys and bodies by the primary keys of their tables.
 const (
 	oldEventsSQL = `
 	select id, 0, '', true` + unneededSQL + oldEventsOf
@@ -35,14 +36,15 @@ const (
 		group by delivery order by delivery limit @limit)`
 )
 
-// By the keys of the tables. A key that another event has meanwhile stays.
+// These statements walk the primary keys. An idempotency key that belongs to another event by now
+// stays.
 const (
 	deleteAttemptSQL = `delete from attempts where delivery = @id and number = @number`
 	deleteBodySQL    = `delete from attempt_bodies where delivery = @id and number = @number`
 	deleteKeySQL     = `delete from idempotency_keys where key = @key and account = @account and event = @id`
 )
 
-// oldRows has, for each kind, what finds its old rows and what deletes one.
+// oldRows has, for each kind, the statement that finds its old rows and the statement that deletes one.
 var oldRows = map[store.Kind]struct{ find, remove string }{
 	store.OldEvents:   {oldEventsSQL, forgetEventSQL},
 	store.OldKeys:     {oldKeysSQL, deleteKeySQL},

@@ -11,30 +11,32 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Finds old events that nothing needs, beside the writer: it steps over the old events
-// that stay. By the key of events, and for each event queue_event, dead_letters_event and
-// the key of fanouts.
+// forgottenEventsSQL finds old events that nothing needs. It runs on a reading connection, because it
+// may step over many old events that stay. It walks the primary key of events, and for each event it
+// probes queue_event, dead_letters_event and the primary key of fanouts.
 const forgottenEventsSQL = `
 	select id from events
 	where id < @before` + unneededSQL + `
 	order by id limit @limit`
 
-// What needs an event: see [store.Retention].
+// unneededSQL is true if nothing needs the event; see [store.Retention].
 const unneededSQL = `
 		and not exists (select 1 from queue where event = events.id)
 		and not exists (select 1 from dead_letters where event = events.id and resolved_at is null)
 		and not exists (select 1 from fanouts where event = events.id)`
 
-// The second look: a replay may need the event since. By the key of events.
+// forgetEventSQL checks again that nothing needs the event, because a replay may need it by now. It
+// walks the primary key of events.
 const forgetEventSQL = `
 	delete from events where id = @id` + unneededSQL
 
-// By replay_jobs_running.
+// The statement walks replay_jobs_running.
 const replayRunsSQL = `select exists (select 1 from replay_jobs where status = 'running')`
 
-// What is deleted in the order of its age. Of each table, the walk begins at its oldest row:
-// by the keys of attempts, attempt_bodies, replay_jobs, audit and notices, by dead_letters_resolved,
-// endpoint_health_past and sessions_expires_at. Jobs that have not ended are few.
+// These statements delete rows, the oldest first. Each walk begins at the oldest row of its table. The
+// statements walk the primary keys of attempts, attempt_bodies, replay_jobs, audit and notices, and
+// the indexes dead_letters_resolved, endpoint_health_past and sessions_expires_at. Jobs that have
+// not ended are few.
 const (
 	forgetAttemptsSQL = `
 	delete from attempts where (delivery, number) in (
@@ -58,8 +60,8 @@ const (
 	delete from sessions where id in (select id from sessions where expires_at < @before order by expires_at limit @limit)`
 )
 
-// forgetSQL has the statement of each kind whose rows go whatever else there is, and whether
-// its @before is an id.
+// forgetSQL has the statement of each kind whose rows depend on no other rows, and whether its @before
+// is an id.
 var forgetSQL = map[store.Kind]struct {
 	text string
 	byID bool
@@ -109,7 +111,7 @@ func (s *Store) forget(ctx context.Context, limit int, q query) (int, error) {
 	})
 }
 
-// replayGrace returns for how much longer events stay: not 0 while a replay job runs.
+// replayGrace returns how much longer events stay: ReplayGrace while a replay job runs, otherwise 0.
 func (s *Store) replayGrace(ctx context.Context) (time.Duration, error) {
 	running, err := list(ctx, s, query{replayRunsSQL, nil}, func(rows *sql.Rows, runs *bool) error { return rows.Scan(runs) })
 	if err != nil || !running[0] {
@@ -141,7 +143,7 @@ func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error
 	return len(ids), err
 }
 
-// Deletes keys without events, and returns the last key that it looked at. By the key of
+// These statements find ordering keys and delete a key without events. They walk the primary key of
 // ordering_keys, and for each key events_order.
 const (
 	orderingKeysSQL = `
@@ -175,8 +177,8 @@ func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey,
 // freeSQL returns the number of free pages and of all pages.
 const freeSQL = `select (select freelist_count from pragma_freelist_count), (select page_count from pragma_page_count)`
 
-// Shrink gives free pages back; see [store.Retention]. The file has the list of what each
-// page is for (auto_vacuum, see writing), so its last pages can move to free ones.
+// Shrink gives free pages back; see [store.Retention]. The file
+// lists the use of each page (auto_vacuum, see writing), so its last pages can move to free pages.
 func (s *Store) Shrink(ctx context.Context, limit int) (_ int, err error) {
 	defer s.calls.Begin("Shrink").End(&err, "shrink the file")
 	return inPieces(ctx, limit, func(size int) (int, error) {
@@ -197,7 +199,7 @@ func shrink(ctx context.Context, tx *tx, limit int) (int, error) {
 	return free - left, err
 }
 
-// By restored_records_at.
+// The statement walks restored_records_at.
 const forgetRestoredSQL = `
 	delete from restored_records where (id, number, kind) in (
 		select id, number, kind from restored_records where at < @before order by at limit @limit)`

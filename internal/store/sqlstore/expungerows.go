@@ -166,8 +166,8 @@ func (x *expunging) run(ctx context.Context) error {
 	return nil
 }
 
-// Walks the primary key. All attempts of a delivery are removed, so their heads and bodies may go
-// together, before some of them.
+// The statement walks the primary key. All attempts of a delivery are removed in the end, so their
+// heads and bodies may be removed together, before some of the attempts.
 const expungeBodiesSQL = `delete from attempt_bodies where delivery = any(@deliveries::uuid[]) returning delivery`
 
 // deleteAttempts removes attempts with their heads and bodies.
@@ -189,7 +189,7 @@ func (x *expunging) deleteAttempts(ctx context.Context) error {
 	return err
 }
 
-// Both walk the primary key.
+// Both statements walk the primary key.
 const (
 	expungeKeysSQL = `
 	delete from idempotency_keys

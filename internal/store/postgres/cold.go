@@ -49,7 +49,8 @@ func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Co
 // of its arguments and its statistics.
 func (c cold) Unindexed(column string) string { return column }
 
-// EventTables are the days, and the events that were needed when their day was deleted.
+// EventTables returns the partitioned table, and the table of events that were still needed when their
+// day was deleted.
 func (c cold) EventTables() []string { return []string{"events", "kept_events"} }
 
 // coldTx is a [sqlstore.Tx].

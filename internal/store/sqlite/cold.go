@@ -53,7 +53,7 @@ func (c cold) Change(ctx context.Context, fate sqlstore.Fate, do func(context.Co
 // index.
 func (c cold) Unindexed(column string) string { return "+" + column }
 
-// EventTables is the only table.
+// EventTables returns the only table of events.
 func (c cold) EventTables() []string { return []string{"events"} }
 
 // texts has the statements of package sqlstore, translated for SQLite, by their original text.

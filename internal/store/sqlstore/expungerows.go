@@ -20,8 +20,8 @@ func letters(c *postrider.ExpungeCounts) *int { return &c.DeadLetters }
 
 func others(c *postrider.ExpungeCounts) *int { return &c.Other }
 
-// expungePlan is how the rows of an expunge are removed, in this order. Each step is
-// done when it finds nothing, and the steps after it follow.
+// expungePlan says in which order the rows of an expunge are removed: the attempts, the steps, the
+// events, and then the texts of rows that stay. A step ends when it finds no more rows.
 type expungePlan struct {
 	object   [16]byte // the value of @object
 	name     string   // its text: the value of @name
@@ -121,7 +121,7 @@ type expunging struct {
 // args are the arguments of the plan's statements.
 func (x *expunging) args() Args { return Args{"object": x.object, "name": x.name, "limit": x.left} }
 
-// first returns the condition of the first rows of a table that a condition chooses.
+// first returns a condition for the first @limit rows of a table for which where is true.
 func first(table, key, where string) string {
 	return ` where (` + key + `) in (select ` + key + ` from ` + table + ` where ` + where + ` limit @limit)`
 }
@@ -197,9 +197,10 @@ const (
 	expungeSequencesSQL = `delete from ordering_keys where ordering_key = any(@sequences::text[]) and account = @account`
 )
 
-// deleteEvents removes events with their idempotency keys, and with those of an account their
-// ordering keys. The digest has them in the order of their ids. An event of a day that retention is
-// about to drop has a copy among the kept events; it goes with the event, and is not counted.
+// deleteEvents removes events with their idempotency keys. If the expunge is of an account, it also
+// removes their ordering keys. It adds the events to the digest in the order of their ids. An event of
+// a day that retention is about to drop has a copy among the kept events. The copy is removed with the
+// event, and is not counted.
 func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 	statement := `delete from ` + table + first(table, "id", x.events+` order by id`) + `
 	returning id, data, coalesce(idempotency_key, ''), ordering_key`

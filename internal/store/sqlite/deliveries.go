@@ -181,16 +181,13 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.
 		return store.Page[postrider.Delivery]{}, err
 	}
 	ask.args = append(ask.args, sql.Named("wall", micros(s.wall())))
-	walks := deliveryWalks(q, ask.args)
+	walks := deliveryWalks(q)
 	if queued {
-		walks = append(walks, query{pendingStopSQL, ask.args})
+		walks = append(walks, pendingStopSQL)
 	}
-	stop, err := bound[postrider.DeliveryID](ctx, s, walks, q.Paging)
-	if err != nil {
-		return store.Page[postrider.Delivery]{}, s.fault(err)
-	}
-	deliveries, err := list(ctx, s, ask, scanDelivery(s.clock))
-	return cutBound(deliveries, q.Paging, stop, func(d postrider.Delivery) postrider.DeliveryID { return d.ID }), s.fault(err)
+	return bounded[postrider.Delivery, postrider.DeliveryID]{
+		ask, walks, q.Paging, scanDelivery(s.clock), func(d postrider.Delivery) postrider.DeliveryID { return d.ID },
+	}.list(ctx, s)
 }
 
 // isQueuedSQL returns whether an endpoint has more than 1,000 pending deliveries. It walks
@@ -231,7 +228,7 @@ const (
 // deliveryWalks returns the walks that must be bounded for a page. A list of one type or account
 // needs them, because there is no index by type, and queue has no index by account. Lists of one
 // event or job need none, because their deliveries are few.
-func deliveryWalks(q store.DeliveryQuery, args []any) []query {
+func deliveryWalks(q store.DeliveryQuery) []string {
 	skips := q.Status == postrider.Skipped || q.Status == postrider.Cancelled
 	switch {
 	case q.EventType == "" && q.Account.IsZero(), !q.ID.IsZero(), !q.Event.IsZero(), !q.ReplayJob.IsZero():
@@ -239,15 +236,15 @@ func deliveryWalks(q store.DeliveryQuery, args []any) []query {
 	case !q.Endpoint.IsZero() && skips:
 		return nil
 	case !q.Endpoint.IsZero():
-		return []query{{deadOfEndpointStopSQL, args}, {endedOfEndpointStopSQL, args}}
+		return []string{deadOfEndpointStopSQL, endedOfEndpointStopSQL}
 	case !q.Account.IsZero() && skips:
-		return []query{{decidedOfAccountStopSQL, args}}
+		return []string{decidedOfAccountStopSQL}
 	case !q.Account.IsZero():
-		return []query{{pendingStopSQL, args}, {deadOfAccountStopSQL, args}, {endedOfAccountStopSQL, args}}
+		return []string{pendingStopSQL, deadOfAccountStopSQL, endedOfAccountStopSQL}
 	case skips:
-		return []query{{decidedStopSQL, args}}
+		return []string{decidedStopSQL}
 	}
-	return []query{{pendingStopSQL, args}, {deadStopSQL, args}, {endedStopSQL, args}}
+	return []string{pendingStopSQL, deadStopSQL, endedStopSQL}
 }
 
 // deliveriesQuery returns the statement for the most selective filter of q. Every statement has
@@ -279,10 +276,10 @@ func deliveriesQuery(q store.DeliveryQuery, queued bool) (query, error) {
 	case decided:
 		statement = decidedSQL
 	}
-	return inOrder(query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
+	return query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
 		sql.Named("endpoint", blobOrNull(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)), sql.Named("job", blobOrNull(q.ReplayJob)),
-		sql.Named("last", q.Last))}, q.Paging), nil
+		sql.Named("last", q.Last))}, nil
 }
 
 // scanDelivery reads a delivery. It converts stored times by the clock Now into times of day. WaitFacts

@@ -456,7 +456,8 @@ const deadLettersSQL = `
 		l.matches, l.n = 10000
 	from (
 		select l.*, row_number() over (order by l.delivery desc) as n,
-			(@resolved or l.resolved_at is null or l.resolved_at >= @resolved_from::timestamptz) and (@type::text is null or l.type = @type) as matches
+			(@resolved or l.resolved_at is null or coalesce(l.resolved_at >= @resolved_from::timestamptz, false))
+				and (@type::text is null or l.type = @type) as matches
 		from dead_letters l
 		where l.delivery >= @from and l.delivery < @before
 			and (@id::uuid is null or l.delivery = @id)

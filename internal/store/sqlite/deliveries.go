@@ -221,17 +221,25 @@ const (
 	endedStopSQL            = endedStop + deliveryStops
 	endedOfAccountStopSQL   = endedStop + ` and account = @account` + deliveryStops
 	endedOfEndpointStopSQL  = endedStop + ` and endpoint = @endpoint` + deliveryStops
+	pendingOfJobStopSQL     = `select id from queue where replay_job = @job and @status in ('', 'pending')` + idStops
+	deadOfJobStopSQL        = deadLettersStopSelect + `replay_job = @job and @status in ('', 'dead')` + deliveryStops
+	endedOfJobStopSQL       = endedStop + ` and replay_job = @job` + deliveryStops
 	decidedStopSQL          = endedStop + ` and ` + decided + deliveryStops
 	decidedOfAccountStopSQL = endedStop + ` and ` + decided + ` and account = @account` + deliveryStops
 )
 
 // deliveryWalks returns the walks that must be bounded for a page. A list of one type or account
 // needs them, because there is no index by type, and queue has no index by account. Lists of one
-// event or job need none, because their deliveries are few.
+// job need them, because the filters have no index with the job. Lists of one event need none,
+// because its deliveries are few.
 func deliveryWalks(q store.DeliveryQuery) []string {
 	skips := q.Status == postrider.Skipped || q.Status == postrider.Cancelled
 	switch {
-	case q.EventType == "" && q.Account.IsZero(), !q.ID.IsZero(), !q.Event.IsZero(), !q.ReplayJob.IsZero():
+	case !q.ID.IsZero(), !q.Event.IsZero():
+		return nil
+	case !q.ReplayJob.IsZero():
+		return []string{pendingOfJobStopSQL, deadOfJobStopSQL, endedOfJobStopSQL}
+	case q.EventType == "" && q.Account.IsZero():
 		return nil
 	case !q.Endpoint.IsZero() && skips:
 		return nil

@@ -157,7 +157,7 @@ const (
 		`endpoint = @endpoint` + filterEnded
 	deliveriesOfAccountSQL = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead +
 		selectEnded + `account = @account` + filterEnded
-	decidedOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
+	decidedOfEndpointSQL = selectPending + `true` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
 		selectEnded + decided + ` and endpoint = @endpoint` + filterEnded
 	decidedOfAccountSQL = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded +
 		decided + ` and account = @account` + filterEnded

@@ -35,8 +35,8 @@ type node struct {
 	Plans   []node
 }
 
-// read returns the number of rows that the scans of a plan read from tables and indexes. Rows that are looked up for
-// others, one at a time, are not counted.
+// read returns the number of rows that the scans of a plan read from tables and indexes. Rows
+// that are looked up for others, one at a time, are not counted.
 func (n node) read() (rows float64) {
 	switch n.Type {
 	case "Index Scan", "Index Only Scan", "Seq Scan", "Bitmap Heap Scan":
@@ -57,7 +57,8 @@ type planned struct {
 	Plan node
 }
 
-// explaining opens a store whose sessions report the plan of each statement that they run, to heard.
+// explaining opens a store whose sessions report the plan of each statement that they run, to
+// heard.
 func explaining(t *testing.T, dsn string, heard func(planned)) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), dsn, Options{})
@@ -113,7 +114,8 @@ func TestRowsRead(t *testing.T) {
 		}
 	})
 	base := time.Now()
-	readings := storetest.Readings(t, s, cold{s}, base, store.DefaultLimit) // before there are rows, because it also calls verbs that write
+	// Readings also calls verbs that write, so it comes before the rows.
+	readings := storetest.Readings(t, s, cold{s}, storetest.Pages{Base: base, Size: store.DefaultLimit})
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)

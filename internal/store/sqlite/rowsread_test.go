@@ -33,8 +33,8 @@ var mayThrowAway = []storetest.Excess{
 	{Verbs: "ClaimDestinations", Most: 20_000, Why: "a destination that is due and has no notice drops out"},
 }
 
-// steps returns the statement of a connection that has made the most steps since the last call, and their number. The
-// driver has no method for it.
+// steps returns the statement of a connection that has made the most steps since the last call,
+// and their number. The driver has no method for it.
 func steps(conn any) (text string, most int) {
 	db, tls := uintptr(reflect.ValueOf(conn).Elem().FieldByName("db").Uint()), libc.NewTLS()
 	defer tls.Close()
@@ -46,8 +46,9 @@ func steps(conn any) (text string, most int) {
 	return text, most
 }
 
-// TestRowsRead counts the steps of SQLite's virtual machine. A row that a statement returns may take as many steps as 80
-// rows that are only read: it has more columns, and others are looked up for it. So the pages are small.
+// TestRowsRead counts the steps of SQLite's virtual machine. A row that a statement returns may
+// take as many steps as 80 rows that are only read: it has more columns, and others are looked up
+// for it. So the pages are small.
 func TestRowsRead(t *testing.T) {
 	t.Parallel()
 	if testkit.Plain(t) { // runs without the race detector, because the test counts steps and has no races
@@ -56,7 +57,8 @@ func TestRowsRead(t *testing.T) {
 	const size, returned = 5, 80
 	s := opened(t)
 	base := time.Now()
-	readings := storetest.Readings(t, s, cold{s}, base, size) // before there are rows, because it also calls verbs that write
+	// Readings also calls verbs that write, so it comes before the rows.
+	readings := storetest.Readings(t, s, cold{s}, storetest.Pages{Base: base, Size: size})
 	crowd := sqlstore.SQLite(storetest.Crowd(dialect, base))
 	if err := change(t.Context(), s, func(ctx context.Context, tx *tx) error {
 		_, err := tx.conn.ExecContext(ctx, crowd, sql.Named("wall", base.UnixMicro()))

@@ -35,10 +35,9 @@ var crowdSQL string
 
 // Crowd returns the statements that insert about 200,000 rows.
 //
-// Nearly all rows belong to one account and one endpoint, both with the id that [Statements] asks
-// for. The 20 oldest rows of each table belong to the account and the endpoint with the next id.
-// Few rows have the type "rare". The newer half of the dead letters is resolved. The endpoint
-// after those two has failed attempts only.
+// Nearly all rows belong to one account and one endpoint; both have the id [Most]. The 20 oldest
+// rows of each table belong to another account and endpoint. Few rows have the type "rare". The
+// newer half of the dead letters is resolved. A third endpoint has only failed attempts.
 func Crowd(d Dialect, base time.Time) string {
 	counts, _ := (&postrider.Counts{}).AppendBinary(nil) // never returns an error
 	text := strings.NewReplacer(

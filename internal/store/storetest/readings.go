@@ -28,20 +28,27 @@ var (
 	failing   = postrider.EndpointID{15: 0x13}
 )
 
+// Pages says how pages of the rows of [Crowd] are read.
+type Pages struct {
+	Base time.Time // as Crowd got it
+	Size int       // number of items
+}
+
 // crowd has the calls.
 type crowd struct {
 	store.Store
 
 	base time.Time
-	size int // of the pages
+	size int     // of the pages
+	ids  idRange // of the rows that addPages lists
 	list []Reading
 }
 
-// Readings returns calls of all verbs that list rows. They select many rows, few rows and none, in each order, from the
-// middle on, and of a span of time.
-func Readings(t *testing.T, s store.Store, db sqlstore.Database, base time.Time, size int) []Reading {
+// Readings returns calls of all verbs that list rows. They select many rows, few rows and none,
+// in each order, from the middle on, and of a span of time.
+func Readings(t *testing.T, s store.Store, db sqlstore.Database, p Pages) []Reading {
 	t.Helper()
-	c := &crowd{Store: s, base: base, size: size}
+	c := &crowd{Store: s, base: p.Base, size: p.Size}
 	c.addEvents()
 	c.addDeliveries()
 	c.addDeadLetters()
@@ -67,10 +74,9 @@ type shape struct {
 // idRange has the ids of a kind, from 1 to last.
 type idRange struct{ kind, last int }
 
-// addPages adds a call of a verb for each filter and shape. The rows have these ids.
-func addPages[Q, T any](c *crowd, verb string, call func(context.Context, Q) (store.Page[T], error), ids idRange,
-	filters map[string]func(shape) Q,
-) {
+// addPages adds a call of a verb for each filter and shape. The rows have the ids c.ids.
+func addPages[Q, T any](c *crowd, verb string, call func(context.Context, Q) (store.Page[T], error), filters map[string]func(shape) Q) {
+	ids := c.ids
 	middle, first := crowdID[[16]byte](c.base, ids.kind, ids.last/2), crowdID[[16]byte](c.base, ids.kind, ids.last/4)
 	from, to := c.base.Add(time.Duration(ids.last/8)*time.Millisecond), c.base.Add(time.Duration(ids.last/2)*time.Millisecond)
 	for of, filter := range filters {
@@ -104,7 +110,8 @@ func (c *crowd) addEvents() {
 			return q
 		}
 	}
-	addPages(c, "Events", c.Events, idRange{3, 40_000}, filters)
+	c.ids = idRange{3, 40_000}
+	addPages(c, "Events", c.Events, filters)
 }
 
 func (c *crowd) addDeliveries() {
@@ -128,7 +135,8 @@ func (c *crowd) addDeliveries() {
 			}
 		}
 	}
-	addPages(c, "Deliveries", c.Deliveries, idRange{5, 40_000}, filters)
+	c.ids = idRange{5, 40_000}
+	addPages(c, "Deliveries", c.Deliveries, filters)
 }
 
 func (c *crowd) addDeadLetters() {
@@ -150,7 +158,8 @@ func (c *crowd) addDeadLetters() {
 			}
 		}
 	}
-	addPages(c, "DeadLetters", c.DeadLetters, idRange{6, 20_000}, filters)
+	c.ids = idRange{6, 20_000}
+	addPages(c, "DeadLetters", c.DeadLetters, filters)
 }
 
 // addList adds a call of a verb for each query.
@@ -244,7 +253,8 @@ func (c *crowd) addUpkeep() {
 
 var where = regexp.MustCompile(`(?s)where.*`)
 
-// addStatements adds the lists of package sqlstore, for the account and endpoint of most rows and of few rows.
+// addStatements adds the lists of package sqlstore, for the account and endpoint of most rows and
+// of few rows.
 func (c *crowd) addStatements(t *testing.T, db sqlstore.Database) {
 	t.Helper()
 	for _, s := range slices.Clone(Statements(t, db)) {
@@ -274,7 +284,8 @@ func (c *crowd) addStatements(t *testing.T, db sqlstore.Database) {
 	}
 }
 
-// thrownAway is the greatest number of rows that a statement may read for a page beside those that it returns.
+// thrownAway is the greatest number of rows that a statement may read for a page beside those
+// that it returns.
 const thrownAway = 250
 
 // Excess is a kind of reading that may throw away more rows than others.
@@ -284,7 +295,8 @@ type Excess struct {
 	Why       string
 }
 
-// mayThrowAway has the readings that may throw away more rows, in every store. The first one that matches counts.
+// mayThrowAway has the readings that may throw away more rows, in every store. The first one that
+// matches counts.
 var mayThrowAway = []Excess{
 	{
 		"Events|Deliveries|DeadLetters", "rare type|rare reason of an endpoint", 75_000,
@@ -314,11 +326,14 @@ var mayThrowAway = []Excess{
 	},
 }
 
-// RowsRead measures the readings. The function measure runs a reading, and returns how many rows its worst statement
-// threw away, and that statement.
+// RowsRead measures the readings. The function measure runs a reading, and returns how many rows
+// its worst statement threw away, and that statement.
 func RowsRead(t *testing.T, readings []Reading, may []Excess, measure func(*testing.T, Reading) (rows int, statement string)) {
 	t.Helper()
 	may = append(slices.Clone(mayThrowAway), may...)
+	if len(may) > 10 {
+		t.Errorf("%d kinds of readings may throw away rows, more than 10", len(may))
+	}
 	worst := make([]int, len(may))
 	for _, r := range readings {
 		rows, statement := measure(t, r)

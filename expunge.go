@@ -6,7 +6,7 @@ import (
 )
 
 // Expunge is the removal of an event, an endpoint or an account from the store, with all that is
-// stored about it. The janitor removes the rows in chunks. The row of the Expunge itself stays, as
+// stored about it. Package expunge removes the rows in chunks. The row of the Expunge itself stays, as
 // a proof: it has ids, counts and a digest, and no removed data.
 type Expunge struct {
 	ID       ExpungeID

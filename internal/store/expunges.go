@@ -8,7 +8,7 @@ import (
 )
 
 // Expunges removes events, endpoints and accounts, with all that is stored about them. The API
-// begins an expunge; package expunge carries it out.
+// begins an expunge, and package expunge carries it out.
 type Expunges interface {
 	// PutExpunge stores a new expunge. Repeated with the same id, it changes nothing.
 	PutExpunge(ctx context.Context, e postrider.Expunge) error

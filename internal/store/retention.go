@@ -51,7 +51,8 @@ type Retention interface {
 	// not counted. An event that something needs by now stays.
 	// After an idempotency key was deleted, a publish with the key is a new event.
 	//
-	// While an archive is set, the caller must archive the rows before the call.
+	// While an archive is set, the caller must archive the rows before the call. If a part of their
+	// day counts them too, DeleteRows reduces its count; see [ArchiveDay].
 	DeleteRows(ctx context.Context, kind Kind, rows []OldRow) (int, error)
 
 	// ForgetOrderingKeys examines up to limit ordering keys after the given key, and deletes each key

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
 // These statements return the old events or deliveries of one account after a position, with their
@@ -77,9 +78,26 @@ func (s *Store) OldRows(ctx context.Context, q store.OldRows) (_ []store.OldRow,
 }
 
 // DeleteRows deletes single rows; see [store.Retention].
-func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (_ int, err error) {
+func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (deleted int, err error) {
 	defer s.calls.Begin("DeleteRows").End(&err, "delete old %s", kind)
-	return removeOld(kind).pieces(ctx, s, rows)
+	_, err = inPieces(ctx, len(rows), func(size int) (int, error) {
+		piece := rows[:size]
+		rows = rows[size:]
+		n, err := writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
+			var gone []store.RowID
+			for _, r := range piece {
+				if n, err := removeOld(kind)(ctx, tx, r); err != nil {
+					return 0, err
+				} else if n > 0 {
+					gone = append(gone, r.ID)
+				}
+			}
+			return len(gone), sqlstore.CountRemoved(ctx, coldTx{tx, &s.texts}, kind, gone)
+		})
+		deleted += n
+		return size, err
+	})
+	return deleted, err
 }
 
 // removeOld deletes old rows of a kind.

@@ -181,10 +181,10 @@ func (x *expunging) deleteAttempts(ctx context.Context) error {
 	x.count(&x.removed.Attempts, len(deliveries))
 	bodies, err := all(ctx, x.tx, Query{expungeBodiesSQL, Args{"deliveries": deliveries}}, id)
 	if err == nil {
-		err = CountExpunged(ctx, x.tx, store.OldAttempts, deliveries)
+		err = CountRemoved(ctx, x.tx, store.OldAttempts, deliveries)
 	}
 	if err == nil {
-		err = CountExpunged(ctx, x.tx, store.OldBodies, bodies)
+		err = CountRemoved(ctx, x.tx, store.OldBodies, bodies)
 	}
 	return err
 }
@@ -234,5 +234,5 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 			return err
 		}
 	}
-	return CountExpunged(ctx, x.tx, store.OldEvents, ids)
+	return CountRemoved(ctx, x.tx, store.OldEvents, ids)
 }

@@ -23,8 +23,8 @@ type Event struct {
 	Hops        int
 	TraceParent TraceParent // zero: the producer gave none
 	TraceState  string      // value of the header tracestate, see [ParseTraceState]; empty: none, or no TraceParent
-	// Limit of the attempts of each of its deliveries, up to [MaxRetryAttempts]; 0: the endpoint's
-	// policy alone decides.
+	// Limit of the attempts of each of its deliveries, up to [MaxRetryAttempts]; 0: only
+	// the endpoint's policy limits them.
 	MaxAttempts int
 	CreatedAt   time.Time
 
@@ -39,16 +39,16 @@ const (
 	MaxAPIVersion = 64
 )
 
-// MaxHops is the count of senders from which on an event is in a loop. A receiver that
+// MaxHops is the number of senders at which an event counts as being in a loop. A receiver that
 // publishes because of a webhook copies the header Webhook-Hops, and each sender adds one.
 const MaxHops = 8
 
 // Check returns all faults of an event that is about to be published, joined: an [InvalidError]
 // for each field, by its name in the API, and [ErrLoop]. maxData is the largest data, in bytes.
 //
-// Every way to publish checks its events so, whether they come by HTTP or not, so that all have
-// the same limits and texts. That the data is JSON, whoever decodes it has checked. The types of
-// the server's own events are refused: a receiver can trust that nobody else sends a
+// Every way to publish an event calls Check, by HTTP or not, so that all have the same limits and
+// texts. Check does not parse the data: the decoder of the request has checked that it is JSON. Check
+// refuses the types of the server's own events, so a receiver can trust that nobody else sends a
 // postrider.test.
 func (e *Event) Check(maxData int) error {
 	var f faults
@@ -72,7 +72,7 @@ func (e *Event) Check(maxData int) error {
 	return f.joined()
 }
 
-// TestEventID turns the id into that of a test event: an event that no producer published and that
+// TestEventID turns the id into the id of a test event: an event that no producer published and that
 // was made to try out an endpoint. The UUID gets version 8 instead of 7. Therefore a delivery, an
 // attempt or a dead letter, which has the event's id, shows whether it belongs to a test.
 func TestEventID(id EventID) EventID {
@@ -80,7 +80,7 @@ func TestEventID(id EventID) EventID {
 	return id
 }
 
-// IsTest reports whether the id is that of a test event; see [TestEventID].
+// IsTest reports whether the id is the id of a test event; see [TestEventID].
 func IsTest(id EventID) bool { return id[6]>>4 == 8 }
 
 // Receipt is the response to a publish. When the producer gets it, the event is stored durably.

@@ -6,7 +6,7 @@ import (
 )
 
 // Expunge is the removal of an event, an endpoint or an account from the store, with all that is
-// stored about it. The janitor removes the rows in chunks. The row of the Expunge itself stays, as
+// stored about it. Package expunge removes the rows in chunks. The row of the Expunge itself stays, as
 // a proof: it has ids, counts and a digest, and no removed data.
 type Expunge struct {
 	ID       ExpungeID
@@ -18,7 +18,7 @@ type Expunge struct {
 	// The store writes the fields from Removed to EndedAt at each step of the expunge.
 	Removed    ExpungeCounts
 	Digest     ExpungeDigest
-	EmptySince time.Time // when a look for rows first found none; zero: the last look found some
+	EmptySince time.Time // time of the first search that found no rows; zero: the last search found some
 	Archive    ExpungeArchive
 	EndedAt    time.Time // zero: the expunge has not ended
 	CreatedAt  time.Time
@@ -81,10 +81,10 @@ func (d *ExpungeDigest) Add(id EventID, payload []byte) {
 	*d = sha256.Sum256(append(append(append(make([]byte, 0, 80), d[:]...), id[:]...), sum[:]...))
 }
 
-// Found records the result of a look for rows at the time now, which removed the rows that removed
-// counts. waits says that rows are left that cannot be removed yet, because other work must end
-// first. When no rows were found for the time settled, the expunge goes on with the archive, and
-// ends after that.
+// Found records the result of a search for rows at the time now. removed counts the rows that the
+// search found and removed. waits says that rows are left that cannot be removed yet, because other
+// work must end first. When no rows were found for the time settled, the expunge goes on with the
+// archive, and ends after that.
 func (e *Expunge) Found(removed ExpungeCounts, waits bool, now time.Time, settled time.Duration) {
 	e.Removed.Add(removed)
 	switch {

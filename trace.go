@@ -180,7 +180,7 @@ func spanOf[I ~[16]byte](id I, which uint64) (s SpanID) {
 }
 
 // mixed returns a hash of an id and a number. Each bit of the two changes about half of the
-// result's bits. The steps are those of SplitMix64.
+// result's bits. The steps are from SplitMix64.
 func mixed[I ~[16]byte](id I, number uint64) uint64 {
 	b := [16]byte(id)
 	x := uint64(0)

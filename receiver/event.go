@@ -32,7 +32,7 @@ type Event struct {
 	//     timestamp (Timestamped), or at any time (the others).
 	//   - Otherwise, as for Stripe and Slack, ID is a hash of the body, and requests
 	//     with the same body are one event. This is safe if bodies contain the
-	//     event's id, as those of Stripe and Slack do.
+	//     event's id, as the bodies of Stripe and Slack do.
 	ID string
 
 	// Type is the event's type, or empty. GitHub, Shopify and Plain have it in a header, which they

@@ -147,7 +147,7 @@ var index = regexp.MustCompile(`\[\d+\]`)
 // them, both results are empty.
 func (w flagNames) of(field string) (name, part string) {
 	var header int
-	// The request has the headers of both flags in one list, those of --header first. So the
+	// The request has the headers of both flags in one list, first the headers of --header. So the
 	// position shows which flag a header came from.
 	if n, err := fmt.Sscanf(field, "headers[%d]", &header); n == 1 && err == nil && header >= w.headers {
 		_, part, _ = strings.Cut(field, "].")

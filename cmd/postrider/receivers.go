@@ -61,7 +61,7 @@ type receiver struct {
 type totals struct{ requests, events, accepted int }
 
 const (
-	// An outage of the receiver outages lasts outageTime at the end of each outageInterval.
+	// The receiver named outages is down for outageTime at the end of each outageInterval.
 	outageInterval = 20 * time.Second
 	outageTime     = 10 * time.Second
 )

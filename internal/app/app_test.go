@@ -16,14 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	apiendpoints "github.com/postrider/postrider/internal/api/endpoints"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/testkit"
 )
@@ -48,7 +47,7 @@ func start(t *testing.T, dir string) *running {
 // startWith runs a server with an environment.
 func startWith(t *testing.T, dir string, env map[string]string) *running {
 	t.Helper()
-	settings, sources := configure(t, env, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	settings, sources := configtest.Parse(t, env, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +218,7 @@ func TestASecondServerOnTheSameFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start(t, dir)
-	settings, _ := configure(t, nil, "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	settings, _ := configtest.Parse(t, nil, "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	if err := refusal(t.Context(), settings, slog.New(slog.DiscardHandler)); !drivers.InUse(err) {
 		t.Errorf("Run = %v, want that the folder is in use", err)
 	}
@@ -247,33 +246,13 @@ func refusal(ctx context.Context, c config.Config, log *slog.Logger) error {
 	return err
 }
 
-// configure reads settings as the command serve does.
-func configure(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
-	t.Helper()
-	var c struct {
-		config.Config `embed:""`
-	}
-	var environ []string
-	for name, text := range env {
-		environ = append(environ, name+"="+text)
-	}
-	sources := config.NewSources(environ)
-	parser, err := kong.New(&c, kong.Resolvers(sources))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parser.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	return c.Config, sources
-}
-
 // TestEveryHandshakeOfTheAPICanBeSet compares the values of the setting, which package config lists
 // itself, with the methods of the API.
 func TestEveryHandshakeOfTheAPICanBeSet(t *testing.T) {
 	t.Parallel()
 	for _, method := range apiendpoints.VerifyMethods {
-		if set, sources := configure(t, nil, "--verify-endpoints", method); sources.Check(set.Validate) != nil || set.VerifyMethod() != method {
+		set, sources := configtest.Parse(t, nil, "--verify-endpoints", method)
+		if sources.Check(set.Validate) != nil || set.VerifyMethod() != method {
 			t.Errorf("--verify-endpoints %s is refused", method)
 		}
 	}

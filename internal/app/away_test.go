@@ -21,6 +21,7 @@ import (
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
@@ -104,7 +105,7 @@ func TestAStartWaitsForItsDatabase(t *testing.T) {
 	if err := os.WriteFile(filepath.Dir(filepath.Dir(dir))+"/nowhere", nil, 0o600); err != nil { // no folder can be made there
 		t.Fatal(err)
 	}
-	settings, sources := configure(t, map[string]string{
+	settings, sources := configtest.Parse(t, map[string]string{
 		"POSTRIDER_DATABASE_URL": strings.Replace(dsn, filepath.Dir(cluster.Socket()), proxy.Dir, 1),
 	}, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	if err := sources.Check(settings.Validate); err != nil {
@@ -155,7 +156,7 @@ func TestAStartWaitsForItsDatabase(t *testing.T) {
 // TestAStartThatWaitsEndsAtOnce stops a server whose database was never there.
 func TestAStartThatWaitsEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	settings, _ := configure(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@127.0.0.1:1/db?sslmode=disable"},
+	settings, _ := configtest.Parse(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@127.0.0.1:1/db?sslmode=disable"},
 		"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	server, err := app.New(t.Context(), settings, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -173,7 +174,7 @@ func TestAStartThatWaitsEndsAtOnce(t *testing.T) {
 func TestAStartThatNeedsAPersonEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.SharedCluster(t).DSN("no_such_database")
-	settings, _ := configure(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn},
+	settings, _ := configtest.Parse(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn},
 		"--data-dir", t.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	if err := refusal(t.Context(), settings, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("Run = %v, want that the database does not exist", err)
@@ -188,7 +189,7 @@ func TestAStartWithoutAUsableFolderEndsAtOnce(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	settings, _ := configure(t, nil, "--data-dir", filepath.Join(file, "data"), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	settings, _ := configtest.Parse(t, nil, "--data-dir", filepath.Join(file, "data"), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := refusal(ctx, settings, slog.New(slog.DiscardHandler)); !errors.Is(err, syscall.ENOTDIR) {

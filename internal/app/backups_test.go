@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/backup"
+	"github.com/postrider/postrider/internal/config/configtest"
 )
 
 // TestTheLastBackupIsAMetric scrapes a server before its first backup, and after it.
@@ -18,7 +19,7 @@ func TestTheLastBackupIsAMetric(t *testing.T) {
 	if err := server.stop(); err != nil {
 		t.Fatal(err)
 	}
-	settings, _ := configure(t, nil, "--data-dir", dir)
+	settings, _ := configtest.Parse(t, nil, "--data-dir", dir)
 	file := filepath.Join(t.TempDir(), "a.db")
 	if b, err := backup.Make(t.Context(), settings.StoreConfig, file); err != nil || b.Unnoted != nil {
 		t.Fatal(err, b.Unnoted)

@@ -27,6 +27,7 @@ import (
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/testkit"
 	"github.com/postrider/postrider/signature"
@@ -159,7 +160,7 @@ func (a *aviary) refuseSettings(env map[string]string) {
 	} {
 		merged := maps.Clone(env)
 		maps.Copy(merged, settings)
-		settings, sources := configure(a.T, merged, "--dev", "--data-dir", a.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+		settings, sources := configtest.Parse(a.T, merged, "--dev", "--data-dir", a.TempDir(), "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 		err := sources.Check(settings.Validate)
 		printed, printErr := config.Print(settings.Settings())
 		ctx, cancel := context.WithCancel(a.Context())

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/doctor/facts"
 )
@@ -16,7 +17,7 @@ func TestDoctorKnowsAServerOfOurs(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, dir)
 	api, ops := server.app.Addr().String(), server.app.OpsAddr().String()
-	settings, sources := configure(t, nil, "--data-dir", dir, "--listen="+api, "--ops-listen="+ops)
+	settings, sources := configtest.Parse(t, nil, "--data-dir", dir, "--listen="+api, "--ops-listen="+ops)
 	report := facts.Examine(t.Context(), settings, sources.Check(settings.Validate), facts.Checkup{Within: time.Minute, Resolve: "localhost"})
 	checks := map[doctor.Name]doctor.Check{}
 	for _, c := range report.Checks {

@@ -18,13 +18,14 @@ import (
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
 // opening runs a server on SQLite in dir, whose store may not be open yet.
 func opening(t *testing.T, dir string) *running {
 	t.Helper()
-	settings, sources := configure(t, nil, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
+	settings, sources := configtest.Parse(t, nil, "--dev", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0")
 	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}

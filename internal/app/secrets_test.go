@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/drivers"
 	"github.com/postrider/postrider/internal/offline"
 	"github.com/postrider/postrider/internal/secrets"
@@ -58,7 +59,7 @@ func keyringOf(t *testing.T, file string) secrets.Keyring {
 // storeAt returns the settings of a store, from flags and an environment.
 func storeAt(t *testing.T, env map[string]string, args ...string) config.Config {
 	t.Helper()
-	settings, sources := configure(t, env, append([]string{"--dev", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, args...)...)
+	settings, sources := configtest.Parse(t, env, append([]string{"--dev", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, args...)...)
 	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -126,22 +125,12 @@ func (in *installation) set(change func()) {
 	change()
 }
 
-func (in *installation) config() (c config.Config) {
+func (in *installation) config() config.Config {
 	in.t.Helper()
-	var parsed struct {
-		config.Config `embed:""`
-	}
-	parser, err := kong.New(&parsed)
-	if err == nil {
-		_, err = parser.Parse(append([]string{
-			"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + filepath.Join(in.dir, "data"),
-			"--dev",
-		}, in.flags...))
-	}
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	return parsed.Config
+	c, _ := configtest.Parse(in.t, nil, append([]string{
+		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + filepath.Join(in.dir, "data"), "--dev",
+	}, in.flags...)...)
+	return c
 }
 
 // start starts the server, or its next incarnation.

@@ -24,6 +24,7 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/app"
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/sqlite"
 	"github.com/postrider/postrider/internal/testkit"
@@ -39,7 +40,7 @@ type besieged struct {
 
 func besiege(t *testing.T, n *testkit.Internet, dir string) *besieged {
 	t.Helper()
-	settings, sources := configure(t, nil, "--egress-http", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+	settings, sources := configtest.Parse(t, nil, "--egress-http", "--data-dir", dir, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
 		"--log-level=error")
 	if err := sources.Check(settings.Validate); err != nil {
 		t.Fatal(err)

@@ -12,11 +12,13 @@
 //
 // The package promises:
 //
-//   - An archive records a part in the store after it has written the object and the manifest,
-//     read both and compared them. [store.Retention.DeleteOld] deletes only rows that a part has.
+//   - An archive announces a part in the store before it reads the rows. It records the part after it
+//     has written the object and the manifest, read both back and compared them. If rows were removed
+//     in between, the part is made again. [store.Retention.DeleteOld] deletes only rows that a
+//     recorded part has.
 //   - Rows that are deleted one by one, before their day, get parts of their own ([Archive.ArchiveRows]).
-//   - If a node dies after it has written a part and before it has recorded it, the next node
-//     records the part, provided that the part still has the rows that are stored.
+//   - If a node dies while it makes a part, the next node deletes the object that may be left, and
+//     makes the part again. A node records only objects that it has written itself.
 //   - One node at a time archives, under a lease (lease.go). A node holds one part in memory. It
 //     sleeps 9 ms for each ms of work on a part, and after a part for as long as the part took.
 //   - If the archive is unreachable, full or hangs, the work on a part ends within PartTime, with
@@ -24,8 +26,8 @@
 //   - An expunge also removes records from existing objects ([Archive.Expunge]). It replaces each
 //     object by one without the expunged records; the other records keep their bytes. Exactly one
 //     of the old and the new object is recorded.
-//   - The store counts the rows of each part that are still stored. Retention and expunges both
-//     keep the count true ([store.ArchiveDay]).
+//   - The store counts the rows of each part that are still stored. All that deletes rows keeps the
+//     count true ([store.ArchiveDay]).
 //   - Without the key of an account nobody can read the segments of this account. The segments of
 //     other accounts stay readable. An expunge of an account calls store.DeleteArchiveKey.
 package archive
@@ -34,14 +36,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -130,10 +130,10 @@ func New(target Target, s Store, vault Vault, opts Options) *Archive {
 	}
 }
 
-// Archive archives the next part of the oldest day of a kind; only days that ended at before or
-// earlier count. It reports whether there may be more. If so, Archive has slept for as long as
-// the part took. If another node archives, Archive sleeps and returns true, because that node may
-// die and leave rows.
+// Archive archives the next part of a kind: of the oldest day that ended at before or earlier and is
+// not complete. It reports whether there may be more. If so, Archive has slept for as long as the part
+// took. If another node archives, Archive sleeps and returns true, because that node may die and
+// leave rows.
 func (a *Archive) Archive(ctx context.Context, kind store.Kind, before time.Time) (more bool, err error) {
 	begun := time.Now()
 	err = a.bounded(ctx, func(ctx context.Context) (err error) {
@@ -185,30 +185,52 @@ func (a *Archive) next(ctx context.Context, kind store.Kind, before time.Time) (
 	if err != nil || d == nil {
 		return false, err
 	}
-	p, err := a.read(ctx, store.ArchiveRows{Kind: kind, Day: d.Day, After: d.After()})
+	part, p, err := a.begin(ctx, &d.ArchiveDay, store.ArchiveRows{Kind: kind, Day: d.Day, After: d.After()})
 	if err != nil {
 		return false, err
 	}
 	if len(p.rows) == 0 {
 		return true, a.finish(ctx, kind, d)
 	}
-	made, err := a.write(ctx, store.ArchivePart{Kind: kind, Day: d.Day, Number: d.Next(), After: d.After()}, p)
-	if err != nil {
+	if part, err = a.write(ctx, part, p); err != nil {
 		return false, err
 	}
-	made.Left = made.Rows
-	return true, a.record(ctx, &d.ArchiveDay, made)
+	part.Left = part.Rows
+	return true, a.note(ctx, &d.ArchiveDay, part)
 }
 
-// record records a written part in the store and in d.
-func (a *Archive) record(ctx context.Context, d *store.ArchiveDay, p store.ArchivePart) error {
+// begin announces the next part of a day, and reads its rows. If there are none, begin withdraws the
+// part. If a part was announced before and not recorded, because a node died or failed, begin deletes
+// the object that may be left.
+func (a *Archive) begin(ctx context.Context, d *store.ArchiveDay, q store.ArchiveRows) (part store.ArchivePart, p *pending, err error) {
+	now, err := a.store.Now(ctx)
+	if err != nil {
+		return part, nil, err
+	}
+	part = store.ArchivePart{
+		Kind: q.Kind, Day: d.Day, Number: d.Next(), Object: newObject(q.Kind, d.Day, d.Next()), After: d.After(),
+		MadeAt: now.UTC().Truncate(time.Second),
+	}
+	abandoned := slices.DeleteFunc(slices.Clone(d.Parts), func(p store.ArchivePart) bool { return !p.IsAnnounced() })
+	if err := a.note(ctx, d, part); err != nil {
+		return part, nil, err
+	}
+	a.removeOld(ctx, abandoned) // from now on, no node can record them
+	if p, err = a.read(ctx, q); err == nil && len(p.rows) == 0 {
+		err = a.store.ReplaceArchivePart(ctx, store.ReplaceArchivePart{Part: part})
+	}
+	return part, p, err
+}
+
+// note announces or records a part in the store and in d.
+func (a *Archive) note(ctx context.Context, d *store.ArchiveDay, p store.ArchivePart) error {
 	if err := a.lease.held(); err != nil {
 		return err
 	}
 	if err := a.store.PutArchivePart(ctx, p); err != nil {
 		return err
 	}
-	return d.Record(p)
+	return d.Put(p)
 }
 
 // day returns the day of a kind that is being archived. Nil: no day is due.
@@ -224,19 +246,17 @@ func (a *Archive) day(ctx context.Context, kind store.Kind, before time.Time) (*
 		return nil, err
 	}
 	d = &day{ArchiveDay: found}
-	if err := a.adopt(ctx, kind, d); err != nil {
-		return nil, err
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.days[kind] = d
 	return d, nil
 }
 
-// finish ends the work on a day that has no more rows to archive. If the day is not complete,
-// rows were added behind a part: the attempts of a delivery that was still pending. Then finish
-// deletes the old objects, and the day is archived again. If a day is incomplete a second time,
-// finish returns an error, so that the work ends.
+// finish ends the work on a day that has no more rows to archive. If the day is not complete, rows
+// were added after the part with their ids was made: the attempts of a delivery that was still
+// pending. Then finish makes the store forget the parts, and deletes their objects; the day is
+// archived again. If the day is incomplete a second time, finish returns an error, so that the work
+// ends.
 func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
 	now, err := a.store.ArchiveDay(ctx, kind, d.Day.AddDate(0, 0, 1))
 	if err != nil {
@@ -254,11 +274,7 @@ func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
 		return err
 	}
 	a.opts.Log.InfoContext(ctx, "a day is archived again, because rows were added to it", "kind", kind, "day", dayText(d.Day))
-	for _, p := range forgotten {
-		if err := a.remove(ctx, p.Object); err != nil {
-			a.opts.Log.WarnContext(ctx, "an old object of the archive stays", "object", p.Object, "error", err)
-		}
-	}
+	a.removeOld(ctx, forgotten)
 	if now, err = a.store.ArchiveDay(ctx, kind, d.Day.AddDate(0, 0, 1)); err != nil {
 		return err
 	}
@@ -266,77 +282,20 @@ func (a *Archive) finish(ctx context.Context, kind store.Kind, d *day) error {
 	return nil
 }
 
-// adopt records the part that the last node had written and not recorded. It deletes the objects
-// that the last node left without a manifest. It never deletes a manifest: if the database was
-// restored from an old backup, the archive may know more than the database.
-func (a *Archive) adopt(ctx context.Context, kind store.Kind, d *day) error {
-	names, err := a.target.List(ctx, folderOf(kind, d.Day))
-	if err = cmp.Or(err, a.lease.held()); err != nil {
-		return err
-	}
-	next := partPrefix(kind, d.Day, d.Next())
-	for _, name := range names {
-		switch object, isManifest := strings.CutSuffix(name, manifestSuffix); {
-		case !isManifest && !slices.Contains(names, manifestName(name)) && strings.HasPrefix(name, next):
-			if err := a.target.Delete(ctx, name); err != nil {
-				return err
-			}
-		case isManifest && strings.HasPrefix(object, next):
-			if err := a.adoptPart(ctx, kind, d, object+objectSuffix); err != nil {
-				return err
-			}
+// removeOld deletes the objects of parts that the store has forgotten. If an object cannot be deleted,
+// it stays, and nothing reads it.
+func (a *Archive) removeOld(ctx context.Context, parts []store.ArchivePart) {
+	for _, p := range parts {
+		if err := a.remove(ctx, p.Object); err != nil {
+			a.opts.Log.WarnContext(ctx, "an old object of the archive stays", "object", p.Object, "error", err)
 		}
 	}
-	return nil
 }
 
-// adoptPart records the next part of a day, provided that the part is whole and has as many rows
-// as are stored between its first and its last row.
-func (a *Archive) adoptPart(ctx context.Context, kind store.Kind, d *day, object string) error {
-	m, err := a.verify(ctx, store.ArchivePart{Kind: kind, Object: object})
-	if err != nil || m.After != textOf(kind, d.After()) {
-		return a.ctxErr(ctx, err)
-	}
-	p, err := m.part()
-	if err != nil {
-		return nil //nolint:nilerr // the object is of another program
-	}
-	var stored int64
-	err = a.store.ArchiveRows(ctx, store.ArchiveRows{Kind: kind, Day: d.Day, After: p.After}, func(r store.ArchivedRow) bool {
-		id := r.ID()
-		if bytes.Compare(id[:], p.Last[:]) > 0 {
-			return false
-		}
-		stored++
-		return true
-	})
-	if err != nil || stored != p.Rows {
-		return err
-	}
-	return a.record(ctx, &d.ArchiveDay, p)
-}
-
-// ctxErr returns err if ctx has ended. Otherwise it returns nil: an object that cannot be
-// verified is not adopted.
-func (a *Archive) ctxErr(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return err
-	}
-	return nil
-}
-
-// write stores a part and its manifest, and reads both back. The caller sets the Kind, Day,
-// Number and After of part.
+// write stores the object of a part and its manifest, and reads both back. It returns the part with
+// what it has of the rows. The caller sets Left.
 func (a *Archive) write(ctx context.Context, part store.ArchivePart, p *pending) (store.ArchivePart, error) {
-	var random [4]byte
-	rand.Read(random[:])
-	part.Object = fmt.Sprintf("%s%x%s", partPrefix(part.Kind, part.Day, part.Number), random, objectSuffix)
 	part.Rows, part.Last = int64(len(p.rows)), p.last
-	now, err := a.store.Now(ctx)
-	if err != nil {
-		return part, err
-	}
-	part.MadeAt = now.UTC().Truncate(time.Second)
 	object, segments, err := a.seal(ctx, part.Object, p)
 	if err != nil {
 		return part, err

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,6 +164,15 @@ func (w *world) parts() []store.ArchivePart {
 	parts, err := w.ArchiveParts(w.Context(), store.ArchiveParts{Limit: 1000})
 	w.ok(err)
 	return parts
+}
+
+// record announces and records a part.
+func (w *world) record(p store.ArchivePart) {
+	w.Helper()
+	announced := p
+	announced.Rows, announced.Left, announced.Bytes = 0, 0, 0
+	w.ok(w.PutArchivePart(w.Context(), announced))
+	w.ok(w.PutArchivePart(w.Context(), p))
 }
 
 // bucket is a real S3-compatible server, in this process, with what stands before it.
@@ -372,7 +382,7 @@ func TestNothingIsDeletedWhileTheArchiveFails(t *testing.T) {
 	}
 }
 
-// forgetful is a store that fails to record a part, as if the node had died before.
+// forgetful is a store that fails to record a part, as if the node had died after it had written it.
 type forgetful struct {
 	store.Store
 
@@ -382,14 +392,14 @@ type forgetful struct {
 var errDied = errors.New("the node died")
 
 func (f *forgetful) PutArchivePart(ctx context.Context, p store.ArchivePart) error {
-	if f.fails > 0 {
+	if f.fails > 0 && !p.IsAnnounced() {
 		f.fails--
 		return errDied
 	}
 	return f.Store.PutArchivePart(ctx, p)
 }
 
-func TestAPartThatADyingNodeLeftIsAdopted(t *testing.T) {
+func TestAPartThatADyingNodeLeftIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	targets(t, func(t *testing.T, target archive.Target) {
 		w := newWorld(t)
@@ -398,19 +408,17 @@ func TestAPartThatADyingNodeLeftIsAdopted(t *testing.T) {
 		if err := all(t.Context(), dying, store.OldEvents); !errors.Is(err, errDied) {
 			t.Fatalf("archive = %v, want that the node died", err)
 		}
-		today := time.Now().UTC().Format(time.DateOnly)
-		w.ok(target.Write(t.Context(), "v1/events/"+today+"/0001-00000000.bin", []byte("it died in the middle")))
-		before, err := target.List(t.Context(), "v1/events/"+today+"/")
+		folder := "v1/events/" + time.Now().UTC().Format(time.DateOnly) + "/"
+		left, err := target.List(t.Context(), folder)
 		w.ok(err)
-		w.ok(all(t.Context(), dying, store.OldEvents)) // the lease is the same node's; another one would wait for its end
-		parts := w.parts()
-		if parts[0].Object != before[1] && parts[0].Object != before[0] {
-			t.Errorf("the first part is %s, want that of the dead node among %v", parts[0].Object, before)
+		if len(left) != 2 || len(w.parts()) != 0 {
+			t.Fatalf("the dead node has left %v and recorded %v, want an object and its manifest, and nothing", left, w.parts())
 		}
-		names, err := target.List(t.Context(), "v1/events/"+today+"/")
+		w.ok(all(t.Context(), dying, store.OldEvents)) // the lease is the same node's; another one would wait for its end
+		names, err := target.List(t.Context(), folder)
 		w.ok(err)
-		if len(names) != 2*len(parts) {
-			t.Errorf("there are %d objects and manifests for %d parts: %v", len(names), len(parts), names)
+		if parts := w.parts(); len(names) != 2*len(parts) || slices.Contains(names, left[0]) {
+			t.Errorf("for %d parts there are the objects and manifests %v; want none of %v", len(parts), names, left)
 		}
 		if n := w.forget(store.OldEvents); n != 10 {
 			t.Errorf("%d events were deleted, want 10", n)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -75,19 +74,28 @@ func (a *Archive) expungeDay(ctx context.Context, e postrider.Expunge) (postride
 type expunging struct {
 	*Archive
 
-	of      postrider.Expunge
-	kind    store.Kind
-	objects []string                     // names of the objects that have a manifest, sorted, when list ran
-	there   map[string]bool              // the objects that have a manifest now
-	parts   map[string]store.ArchivePart // the parts that the store knows now, by the name of their object
+	of        postrider.Expunge
+	kind      store.Kind
+	objects   []string                     // names of the objects that have a manifest, sorted, when list ran
+	there     map[string]bool              // the objects that have a manifest now
+	parts     map[string]store.ArchivePart // the recorded parts that the store knows now, by the name of their object
+	announced []store.ArchivePart          // the others
 }
 
-// list reads the objects and the parts of the day. It deletes an object that has no manifest and
-// no part: a node died before it wrote the manifest, or after it deleted the manifest.
+// list reads the objects and the parts of the day. It deletes an object of an announced part: the
+// node that made it has died, and the next one makes another object. It also deletes an object that
+// has no manifest and no part: a node died before it wrote the manifest, or after it deleted the
+// manifest.
 func (x *expunging) list(ctx context.Context) error {
 	if err := x.listParts(ctx); err != nil {
 		return err
 	}
+	for _, p := range x.announced {
+		if err := x.store.ReplaceArchivePart(ctx, store.ReplaceArchivePart{Part: p}); err != nil { // nobody can record it now
+			return err
+		}
+	}
+	x.removeOld(ctx, x.announced)
 	x.there = map[string]bool{}
 	names, err := x.target.List(ctx, folderOf(x.kind, x.of.Archive.Day))
 	if err = cmp.Or(err, x.lease.held()); err != nil {
@@ -113,15 +121,19 @@ func (x *expunging) list(ctx context.Context) error {
 
 // listParts reads the parts of the day from the store.
 func (x *expunging) listParts(ctx context.Context) error {
-	x.parts = map[string]store.ArchivePart{}
+	x.parts, x.announced = map[string]store.ArchivePart{}, nil
 	day := x.of.Archive.Day
-	for q := (store.ArchiveParts{Kind: x.kind, From: day, To: day.AddDate(0, 0, 1), Limit: partsPage}); ; {
+	for q := (store.ArchiveParts{Kind: x.kind, From: day, To: day.AddDate(0, 0, 1), Announced: true, Limit: partsPage}); ; {
 		page, err := x.store.ArchiveParts(ctx, q)
 		if err != nil {
 			return err
 		}
 		for _, p := range page {
-			x.parts[p.Object] = p
+			if p.IsAnnounced() {
+				x.announced = append(x.announced, p)
+			} else {
+				x.parts[p.Object] = p
+			}
 		}
 		if len(page) < partsPage {
 			return nil
@@ -191,7 +203,7 @@ func (x *expunging) object(ctx context.Context, name string) error {
 // old one. If the part's object is gone or damaged, because the store was restored from an older
 // backup, the object of m takes its place.
 func (x *expunging) adoptTwin(ctx context.Context, m manifest) (inExcess bool, err error) {
-	if err := x.listParts(ctx); err != nil { // the archiver may have adopted the object meanwhile
+	if err := x.listParts(ctx); err != nil { // an earlier object may have been recorded in place of a part's
 		return false, err
 	}
 	if _, known := x.parts[m.Object]; known {
@@ -226,7 +238,7 @@ func (x *expunging) replace(ctx context.Context, p store.ArchivePart, next manif
 			return err
 		}
 	}
-	if x.there[next.Object] { // the object was adopted: another expunge has counted these records
+	if x.there[next.Object] { // adoptTwin found the object: another expunge has counted these records
 		r.Expunge = postrider.ExpungeID{}
 	}
 	if err := x.lease.held(); err != nil {
@@ -256,10 +268,8 @@ func (a *Archive) remove(ctx context.Context, name string) error {
 // segments of other accounts keep their bytes. A segment without records is left out. A segment
 // whose key was destroyed stays, because nobody can read it.
 func (x *expunging) without(ctx context.Context, m manifest, content []byte) (next manifest, kept []byte, err error) {
-	var random [4]byte
-	rand.Read(random[:])
 	next = m
-	next.Object, next.Rows, next.Segments = fmt.Sprintf("%s%x%s", partPrefix(x.kind, x.of.Archive.Day, m.Number), random, objectSuffix), 0, nil
+	next.Object, next.Rows, next.Segments = newObject(x.kind, x.of.Archive.Day, m.Number), 0, nil
 	for _, s := range m.Segments {
 		from := s
 		s.Offset = int64(len(kept))

@@ -26,10 +26,14 @@ var (
 )
 
 // lease is this node's right to write the archive. If a node stands still for longer than the
-// lease, another node may take the lease; then both work for a time. So the work of a node counts
-// only if the node has had the lease all the time: held is called before a part is recorded, and
-// before a listed object is deleted. Objects have random names, so a late write of one node never
-// replaces an object of another.
+// lease, another node may take the lease, and then both work for a time. This does no harm:
+//
+//   - The store records only a part that is announced, and an announcement takes the place of another
+//     node's. held is called before, so that a node that lost its lease does not disturb the other one.
+//   - Objects have random names, so a late write replaces no object of another node.
+//   - A late deletion deletes no object of a part: a node deletes only objects that the store will not
+//     record any more. A node records an object of another node only in place of one that is gone;
+//     see adoptTwin.
 type lease struct {
 	store interface {
 		LeaseArchive(ctx context.Context, node uint64, d time.Duration) (bool, error)

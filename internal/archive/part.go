@@ -21,8 +21,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// Names of objects: v1/events/2026-11-23/0001-5f3c9a01.bin, with a manifest .json beside it.
-// The random number keeps two nodes from writing one object.
+// Names of objects: v1/events/2026-11-23/0001-5f3c9a01.bin, with a manifest .json beside it. Because
+// of the random number, no object is written twice.
 const (
 	objectSuffix   = ".bin"
 	manifestSuffix = ".json"
@@ -34,8 +34,11 @@ func folderOf(kind store.Kind, day time.Time) string {
 	return fmt.Sprintf("v1/%s/%s/", kind, dayText(day))
 }
 
-func partPrefix(kind store.Kind, day time.Time, number int) string {
-	return fmt.Sprintf("%s%04d-", folderOf(kind, day), number)
+// newObject returns a name for a new object.
+func newObject(kind store.Kind, day time.Time, number int) string {
+	var random [4]byte
+	rand.Read(random[:])
+	return fmt.Sprintf("%s%04d-%x%s", folderOf(kind, day), number, random, objectSuffix)
 }
 
 // manifestName returns the name of an object's manifest.
@@ -145,7 +148,7 @@ func decodeManifest(text []byte) (m manifest, err error) {
 	return m, nil
 }
 
-// part returns the record of the part that the manifest describes, with all rows left.
+// part returns the part that the manifest describes. It counts all rows as left.
 func (m manifest) part() (p store.ArchivePart, err error) {
 	p = store.ArchivePart{Kind: m.Kind, Number: m.Number, Object: m.Object, Rows: m.Rows, Left: m.Rows, Bytes: m.Bytes, MadeAt: m.MadeAt}
 	var errs [4]error
@@ -169,7 +172,7 @@ type pending struct {
 	rows     []store.OldRow // all rows of the part, in the order of their ids
 	bytes    int
 	last     store.RowID
-	full     bool // the part has reached PartBytes; there may be more rows after last
+	full     bool // the part has reached PartBytes, and there are more rows after last
 }
 
 type lines struct {

@@ -57,12 +57,6 @@ func (a *Archive) Verify(ctx context.Context, p store.ArchivePart) (v Verified, 
 	return v, nil
 }
 
-// verify returns the manifest of an object, after it has compared the object with the manifest.
-func (a *Archive) verify(ctx context.Context, p store.ArchivePart) (manifest, error) {
-	m, _, err := a.load(ctx, p)
-	return m, err
-}
-
 // load returns the manifest and the object of a part. It compares them with each other and with
 // the part that the store knows. If the part has only an Object, load skips the second
 // comparison.

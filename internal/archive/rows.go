@@ -12,18 +12,20 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// ArchiveRows archives rows that are about to be deleted one by one, because their accounts keep
-// rows for a shorter time than the server. The rows are in the order of [store.CompareRows], and
-// of days that Archive does not archive yet. ArchiveRows makes one part, with rows of the first
-// day. It returns the rows that may be deleted then, and the rows that are left to do; before
-// that, it sleeps for as long as the work took. If another node archives, all rows are left.
+// ArchiveRows archives single rows before they are deleted, because their accounts keep rows for a
+// shorter time than the server. The rows are in the order of [store.CompareRows], and belong to days
+// that Archive does not archive yet. ArchiveRows makes one part, with rows of the first day, and
+// sleeps for as long as the work took. It returns the rows that may be deleted now, and the rows
+// that are left to archive. If another node archives, all rows are left.
 //
 // The part has only some of the rows between its first and last id, and the day does not count
-// them: the caller deletes these rows by their names ([store.ArchiveDay].Record). If a row is not
-// deleted, it is archived twice.
+// them: the caller deletes these rows by their names ([store.ArchiveDay].Put). If a row is not
+// deleted, it is archived again with its day. Nodes with other options may archive the day in
+// between; then DeleteRows corrects the counts of the day.
 //
-// A day may have parts already, if the server keeps rows for longer since the day was archived.
-// ArchiveRows neither archives nor returns rows of such a day, because its parts may have them.
+// A day can have parts with remaining rows, if it was archived before the server was told to keep rows
+// for longer. ArchiveRows neither archives nor returns rows of such a day, because its parts may have
+// them.
 func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
 	begun := time.Now()
 	err = a.bounded(ctx, func(ctx context.Context) (err error) {
@@ -42,27 +44,29 @@ func (a *Archive) ArchiveRows(ctx context.Context, kind store.Kind, rows []store
 	return archived, left, nil
 }
 
-// apart archives the rows of the first day as one part.
+// apart archives rows of the first day as one part.
 func (a *Archive) apart(ctx context.Context, kind store.Kind, rows []store.OldRow) (archived, left []store.OldRow, err error) {
 	day := store.DayOf(rows[0].ID.Time())
 	ofDay, left := cut(rows, func(r store.OldRow) bool { return !store.DayOf(r.ID.Time()).Equal(day) })
-	parts, err := a.store.ArchiveParts(ctx, store.ArchiveParts{Kind: kind, From: day, To: day.AddDate(0, 0, 1), Limit: maxParts})
+	parts, err := a.store.ArchiveParts(ctx, store.ArchiveParts{
+		Kind: kind, From: day, To: day.AddDate(0, 0, 1), Announced: true, Limit: maxParts,
+	})
 	d := store.ArchiveDay{Day: day, Parts: parts}
 	if err != nil || d.Left() > 0 {
 		return nil, left, err
 	}
-	p, err := a.read(ctx, store.ArchiveRows{Kind: kind, Day: day, Only: ofDay})
+	part, p, err := a.begin(ctx, &d, store.ArchiveRows{Kind: kind, Day: day, Only: ofDay})
 	if err != nil || len(p.rows) == 0 { // the rows are deleted already
 		return nil, left, err
 	}
 	if p.full {
 		_, left = cut(rows, func(r store.OldRow) bool { return bytes.Compare(r.ID[:], p.last[:]) > 0 })
 	}
-	part, err := a.write(ctx, store.ArchivePart{Kind: kind, Day: day, Number: d.Next(), After: before(p.rows[0].ID)}, p)
-	if err != nil {
+	part.After = before(p.rows[0].ID)
+	if part, err = a.write(ctx, part, p); err != nil {
 		return nil, nil, err
 	}
-	return p.rows, left, a.record(ctx, &d, part)
+	return p.rows, left, a.note(ctx, &d, part)
 }
 
 // cut splits rows before the first row for which beyond returns true.
@@ -76,8 +80,7 @@ func cut(rows []store.OldRow, beyond func(store.OldRow) bool) (before, after []s
 // maxParts is larger than the number of parts of a kind and day.
 const maxParts = 1 << 20
 
-// before returns the largest id that is smaller than id. The part has this id as its After, so it
-// never looks like the next part of the whole day, and no node adopts it as such.
+// before returns the largest id that is smaller than id.
 func before(id store.RowID) store.RowID {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i]--; id[i] != 0xff {

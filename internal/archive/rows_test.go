@@ -79,12 +79,13 @@ func TestRowsAreArchivedApartFromTheirDay(t *testing.T) {
 	})
 }
 
-func TestAPartOfSomeRowsIsNotAdoptedForTheDay(t *testing.T) {
+func TestAPartOfSomeRowsThatADyingNodeLeftIsNoneOfTheDay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.deliver(1, 5)
 	w.deliver(0, 5)
-	a := archive.New(archive.Folder(t.TempDir()), of(&forgetful{w.Store, 1}), w.vault, archive.Options{})
+	target := archive.Folder(t.TempDir())
+	a := archive.New(target, of(&forgetful{w.Store, 1}), w.vault, archive.Options{})
 	rows := w.old(0, store.OldEvents)
 	if going, _, err := a.ArchiveRows(t.Context(), store.OldEvents, rows); !errors.Is(err, errDied) || len(going) > 0 {
 		t.Fatalf("archive rows = %d rows, %v, want none, and that the node died", len(going), err)
@@ -98,6 +99,7 @@ func TestAPartOfSomeRowsIsNotAdoptedForTheDay(t *testing.T) {
 	if found, _ := w.search(a, archive.Query{Account: w.accounts[1].Account}); len(found) != 5*5 {
 		t.Errorf("%d records of the other account are archived, want all 25", len(found))
 	}
+	w.verifyAll(a, target)
 }
 
 func TestRowsOfADayThatIsArchivedStayWithIt(t *testing.T) {

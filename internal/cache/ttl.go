@@ -55,9 +55,8 @@ func (c *TTL[K, V]) Get(key K, now time.Time) (value V, ok bool, epoch int) {
 	return entry.value, true, c.epoch
 }
 
-// Put caches a value that was read from the store. The time now and the epoch
-// are those of the Get before the read. A call of Forget in between makes Put
-// do nothing.
+// Put caches a value that was read from the store. The time now and the epoch come from the Get
+// before the read. If Forget was called in between, Put does nothing.
 func (c *TTL[K, V]) Put(key K, value V, now time.Time, epoch int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,32 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 )
-
-// parse reads settings as the command serve does.
-func parse(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
-	t.Helper()
-	var c struct {
-		config.Config `embed:""`
-	}
-	var environ []string
-	for name, text := range env {
-		environ = append(environ, name+"="+text)
-	}
-	sources := config.NewSources(environ)
-	parser, err := kong.New(&c, kong.Resolvers(sources))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parser.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	return c.Config, sources
-}
 
 // writeFile writes a file of settings and returns its path.
 func writeFile(t *testing.T, text string) string {
@@ -58,7 +37,7 @@ func value(t *testing.T, c config.Config, name string) string {
 func TestAFlagGoesBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "listen: :1\nops:\n  listen: :2\nconcurrency: 3\negress:\n  allow: [10.0.0.0/8, 'fd00::/8']\n")
-	c, sources := parse(t, map[string]string{
+	c, sources := configtest.Parse(t, map[string]string{
 		"POSTRIDER_CONFIG":     file,
 		"POSTRIDER_OPS_LISTEN": ":22",
 		"POSTRIDER_LISTEN":     ":11",
@@ -85,7 +64,7 @@ func TestAFlagGoesBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
 func TestEveryMistakeIsNamedAsItWasTyped(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "log:\n  level: loud\nconcurency: 3\nlog-level: info\ndrain-timeout: [1s, {}]\n")
-	c, sources := parse(t, map[string]string{
+	c, sources := configtest.Parse(t, map[string]string{
 		"POSTRIDER_LISTEN":       "nonsense",
 		"POSTRIDER_CONCURRENCY":  "many",
 		"POSTRIDER_EGRESS_ALLOW": "10.0.0.0",
@@ -168,7 +147,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c, sources := parse(t, nil, tt.args...)
+			c, sources := configtest.Parse(t, nil, tt.args...)
 			err := sources.Check(c.Validate)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Check = %v, want %q", err, tt.want)
@@ -188,7 +167,7 @@ func TestNoSecretIsShown(t *testing.T) {
 		"host=h password=hush",
 		"postgres://user:hush@host:bad port/db",
 	} {
-		c, sources := parse(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn})
+		c, sources := configtest.Parse(t, map[string]string{"POSTRIDER_DATABASE_URL": dsn})
 		printed, err := config.Print(c.Settings())
 		if err != nil {
 			t.Fatal(err)
@@ -205,12 +184,12 @@ func TestNoSecretIsShown(t *testing.T) {
 
 func TestWhatIsPrintedIsReadBack(t *testing.T) {
 	t.Parallel()
-	c, _ := parse(t, nil, "--listen=:1", "--egress-allow=10.0.0.0/8", "--dev", "--drain-timeout=7s")
+	c, _ := configtest.Parse(t, nil, "--listen=:1", "--egress-allow=10.0.0.0/8", "--dev", "--drain-timeout=7s")
 	text, err := config.Print(c.Settings())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, sources := parse(t, nil, "--config", writeFile(t, text))
+	again, sources := configtest.Parse(t, nil, "--config", writeFile(t, text))
 	if err := sources.Check(again.Validate); err != nil {
 		t.Errorf("Check = %v, want nil", err)
 	}

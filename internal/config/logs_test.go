@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 )
 
 // TestThePackagesOfTheLevelsAreThoseThatLog compares the packages that the setting accepts with the
@@ -48,7 +49,7 @@ func TestThePackagesOfTheLevelsAreThoseThatLog(t *testing.T) {
 
 func TestALogOfAnotherMakerHasOneLevel(t *testing.T) {
 	t.Parallel()
-	c, _ := parse(t, map[string]string{"POSTRIDER_LOG_LEVEL": "error,dispatch=debug"})
+	c, _ := configtest.Parse(t, map[string]string{"POSTRIDER_LOG_LEVEL": "error,dispatch=debug"})
 	var text bytes.Buffer
 	log := config.Logger(c, &text)
 	log.Warn("unwanted")

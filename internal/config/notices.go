@@ -99,10 +99,10 @@ func (c MailConfig) password() (string, error) {
 	return valueOf(c.SMTPPassword, c.SMTPPasswordFile, "mail password")
 }
 
-// authorities returns the certificate authorities for the mail server. nil: those of the system.
+// authorities returns the certificate authorities for the mail server. nil: the authorities of the system.
 func (c MailConfig) authorities() (*x509.CertPool, error) {
 	if c.SMTPCAFile == "" {
-		return nil, nil //nolint:nilnil // nil means those of the system
+		return nil, nil //nolint:nilnil // nil means the authorities of the system
 	}
 	text, err := os.ReadFile(c.SMTPCAFile)
 	if err != nil {

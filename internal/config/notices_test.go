@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 )
 
 func TestMailSettingsAreChecked(t *testing.T) {
@@ -53,7 +54,7 @@ func TestMailSettingsAreChecked(t *testing.T) {
 		},
 		{"no brand", nil, []string{"--notice-brand="}, "--notice-brand: must be 1 to 64"},
 	} {
-		c, sources := parse(t, tt.env, tt.args...)
+		c, sources := configtest.Parse(t, tt.env, tt.args...)
 		err := sources.Check(c.Validate)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
@@ -63,7 +64,8 @@ func TestMailSettingsAreChecked(t *testing.T) {
 
 func TestNoSettingShowsTheMailPassword(t *testing.T) {
 	t.Parallel()
-	c, _ := parse(t, map[string]string{"POSTRIDER_SMTP_PASSWORD": "correct horse", "POSTRIDER_SMTP_URL": "smtp://ann:horse@mail.example"})
+	c, _ := configtest.Parse(t,
+		map[string]string{"POSTRIDER_SMTP_PASSWORD": "correct horse", "POSTRIDER_SMTP_URL": "smtp://ann:horse@mail.example"})
 	var log strings.Builder
 	config.Logger(c, &log).InfoContext(t.Context(), "settings", "settings", c)
 	for _, s := range c.Settings() {

@@ -94,7 +94,7 @@ func (s *Sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 	return found.text, nil
 }
 
-// Check returns all faults: those of the sources, and those that validate returns. validate is the
+// Check returns the faults of the sources and the faults that validate returns. validate is the
 // method Validate of [Config] or [StoreConfig].
 func (s *Sources) Check(validate func(named func(string) string) error) error {
 	return errors.Join(append(slices.Clone(s.faults), validate(s.named))...)
@@ -191,7 +191,8 @@ func (s *Sources) unknownVariables() (faults []error) {
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
 
 // ofCluster reports whether Kubernetes set the variable. For each service, Kubernetes sets several
-// variables in every pod. Those of a service named postrider begin with POSTRIDER_.
+// variables in every pod. The variables of a service named postrider begin
+// with POSTRIDER_.
 func ofCluster(name, text string) bool {
 	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(text, "://"))
 }

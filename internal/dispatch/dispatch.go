@@ -130,7 +130,7 @@ type Cluster struct {
 func (o Options) withDefaults() Options {
 	o.Scan = cmp.Or(o.Scan, 30*time.Second)
 	o.Drain = cmp.Or(o.Drain, 35*time.Second)
-	// A token is a signed 64-bit number, so only 31 bits.
+	// An incarnation has 31 bits: it is the upper half of a token, which is a signed 64-bit number.
 	o.Cluster.Incarnation = cmp.Or(o.Cluster.Incarnation, 1+rand.Uint32N(1<<31-1))
 	o.Cluster.TTL = cmp.Or(o.Cluster.TTL, 5*time.Second)
 	o.Cluster.Heartbeat = cmp.Or(o.Cluster.Heartbeat, time.Second)

@@ -248,8 +248,8 @@ const callTimeout = 10 * time.Second
 
 var errCallTimeout = fmt.Errorf("the store has not responded for %v", callTimeout)
 
-// callWith makes one call of the store with callTimeout. For a list that is one page: with one
-// time-out for all pages, a scan of a long queue would never reach its last page.
+// callWith makes one call of the store with callTimeout. To read a list, it is called once for each
+// page. With one time-out for all pages, a scan of a long queue would never reach its last page.
 func callWith[Q, R any](ctx context.Context, call func(context.Context, Q) (R, error), q Q) (R, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errCallTimeout)
 	defer cancel()

@@ -22,9 +22,8 @@ const (
 	maxQueueLanes = 20_000
 	// togetherWithin is the time within which circuits must open to count as opened together.
 	togetherWithin = time.Hour
-	// mostCounted is the number up to which the deliveries of a lane are counted. If so many lanes
-	// have work that more than countedRows would be counted in total, the number is lower, down to
-	// leastCounted.
+	// At most mostCounted deliveries of a lane are counted. With many lanes the limit is lower: it is
+	// countedRows divided by the number of lanes, but at least leastCounted.
 	mostCounted, leastCounted, countedRows = 1000, 10, 100_000
 )
 

@@ -58,9 +58,9 @@ func isBulk(s store.Settlement) bool { return s.Claimed.Lane == postrider.LaneBu
 // settleGroup commits a group. If the reply of a commit was lost, the commit is repeated: Settle is
 // idempotent because of the deliveries' tokens, so nothing is recorded twice. If the store refuses
 // the group for another reason, one settlement may be the cause, and the others must not be lost
-// with it. So the group is halved until the cause is alone: of 500 settlements with one that cannot
-// be stored, 499 are committed in about 20 calls. The core treats that one as stale. Its lease
-// ends, and the delivery is attempted again.
+// with it. So settleGroup halves a refused group until it has one settlement: of 500 settlements
+// with one that cannot be stored, 499 are committed in about 20 calls. The core treats that one as
+// stale. Its lease ends, and the delivery is attempted again.
 func (d *Dispatcher) settleGroup(ctx context.Context, group []store.Settlement) {
 	var results []store.Settled
 	err := d.retryWhileBusy(ctx, "settle", func(ctx context.Context) (err error) {

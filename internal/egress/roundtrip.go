@@ -24,8 +24,8 @@ type Exchange struct {
 
 	Sent    bool // set by RoundTrip: a byte of any request was written since Reset
 	Written bool // set by RoundTrip: a byte of the last request was written
-	// Timing is set by RoundTrip. It is the sum of all calls since Reset; only Reused is that of the
-	// last call.
+	// Timing is set by RoundTrip. Its times are sums over all calls since Reset. Reused is about the
+	// last call only.
 	Timing postrider.Timing
 
 	reader responseReader

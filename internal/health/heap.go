@@ -25,8 +25,8 @@ const (
 )
 
 // memoryLimit returns the soft memory limit in bytes for a heap of inUse bytes. The limit leaves
-// room for leastPercent of garbage. Otherwise the limit alone could make the collector run all the
-// time.
+// room for leastPercent of garbage. With less room the collector could run all the time, whatever
+// gcPercent is.
 func memoryLimit(inUse uint64) int64 {
 	return int64(max(leastLimit, inUse+inUse*leastPercent/100+limitRoom))
 }
@@ -37,8 +37,8 @@ func gcPercent(inUse uint64) int {
 	return int(min(max(heapRoom*100/max(inUse, 1), leastPercent), mostPercent))
 }
 
-// TuneHeap adapts the garbage collector once a second to the heap in use. It leaves a setting alone
-// that the operator made by the environment variable GOGC or GOMEMLIMIT. set looks up a variable,
+// TuneHeap adapts the garbage collector once a second to the heap in use. It does not change a
+// setting that the operator made by the environment variable GOGC or GOMEMLIMIT. set looks up a variable,
 // like [os.LookupEnv].
 func TuneHeap(ctx context.Context, set func(string) (string, bool)) error {
 	if _, percent := set("GOGC"); percent {

@@ -125,9 +125,10 @@ func (w *Writes) Check(ctx context.Context) error {
 	return cannot(w.refused)
 }
 
-// known returns what the last writes prove. If they prove something, probe is nil, and reason is
-// the error of the writes; nil: they succeed. If they prove nothing, probe is a channel that is
-// closed when a probe ends. If no probe is in progress, known asks Run for one.
+// known returns whether writes work, if the last writes are recent enough to show it. Then probe is
+// nil, and reason is the error of the writes, or nil if they succeed. Otherwise probe is a channel
+// that is closed when a probe ends, and reason is nil. If no probe is in progress, known asks Run
+// for one.
 func (w *Writes) known(now time.Time) (probe <-chan struct{}, reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,7 +35,7 @@ import (
 const fanOutLease = 15 * time.Second
 
 // runFanOuts runs fan-out jobs, one at a time, until ctx is cancelled. It runs this node's jobs at
-// once, and looks for jobs that other nodes left every FanOutPoll.
+// once. Every FanOutPoll it looks for jobs that other nodes have left behind.
 func (in *Ingest) runFanOuts(ctx context.Context) {
 	poll := time.NewTicker(in.opts.FanOutPoll)
 	defer poll.Stop()

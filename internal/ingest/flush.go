@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// groupRows is the greatest number of deliveries of a group, unless its first publish alone has
-	// more. When a batch has this many deliveries, its next events get fan-out jobs.
+	// groupRows is the greatest number of deliveries of a group, unless its first publish has
+	// more by itself. When a batch has this many deliveries, its next events get fan-out jobs.
 	groupRows = 2000
 	// orderedRows is the greatest number of deliveries of a batch in which an endpoint wants its
 	// events in order. Such events get no fan-out job, because the next event of the key would
@@ -35,7 +35,7 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 		n, committed, err := in.commit(ctx, group)
 		if err != nil && n > 1 && !errors.Is(err, postrider.ErrBusy) {
 			// The store may have refused the group because of one publish, such as one that it
-			// cannot store. So each publish is committed alone.
+			// cannot store. So each publish gets a commit of its own.
 			for _, p := range group[:n] {
 				in.flush(ctx, []*publish{p})
 			}

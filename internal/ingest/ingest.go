@@ -290,7 +290,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 //
 //	32 producers, each of which publishes again when it gets its receipt
 //	0 ms    a group of 32 is committed; all get their receipts
-//	0.1 ms  the first 5 have published again. Committed alone, they would make the
+//	0.1 ms  the first 5 have published again. A commit of only these would make the
 //	        other 27 wait for a second commit, and the halves would alternate for ever
 //	2 ms    (batchWindow) all 32 are there, and are the next group
 //

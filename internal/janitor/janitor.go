@@ -148,7 +148,7 @@ type Janitor struct {
 	store  Store
 	opts   Options
 	cancel batch.Signal // set by CancelDeleted; starts the next round of the chore at once
-	quotas usedQuotas   // quotas of which people have no notice yet
+	quotas usedQuotas   // used quotas for which no notice is written yet
 }
 
 // New returns a janitor of the store.

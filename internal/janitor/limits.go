@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// usedQuotas holds the quotas because of which requests were refused. A publish that is refused
-// adds its quota in memory, since the publish must not wait; later a chore writes the notice.
+// usedQuotas has the quotas that have caused a refusal. A refused publish only adds its quota here, in
+// memory, because it must not wait. Later a chore writes the notice.
 type usedQuotas struct {
 	mu      sync.Mutex
 	day     time.Time // the day of noted, in UTC

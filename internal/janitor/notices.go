@@ -143,8 +143,8 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// tellOf writes the notices of circuits. now is from the store's clock. An account is that of its
-// endpoint.
+// tellOf writes the notices of circuits. now is from the store's clock. A notice belongs to
+// the account of the endpoint.
 func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, now time.Time) error {
 	if len(open) == 0 {
 		return nil

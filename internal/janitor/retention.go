@@ -126,7 +126,7 @@ const (
 )
 
 // chunk discards the dead letters of the next page. If a person has resolved a dead letter
-// meanwhile, chunk leaves it alone.
+// meanwhile, chunk does not change it.
 func (d *discarder) chunk(ctx context.Context) (c chunk, err error) {
 	now, err := d.store.Now(ctx)
 	if err != nil {

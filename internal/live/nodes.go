@@ -200,9 +200,9 @@ func (h *Hub) watchedBy(from, arguments string) {
 	h.noteWatchedLocked()
 }
 
-// lostLocked adds n left-out attempts to the subscriptions that select the account. The zero
-// account stands for several accounts, so n includes attempts of other accounts. A subscription to
-// one account then counts one attempt: it may have lost one.
+// lostLocked records that n attempts were left out, in the subscriptions that select the account. The
+// zero account stands for several accounts. A subscription to one account may then have missed none
+// or several of the n attempts; it counts one.
 func (h *Hub) lostLocked(account postrider.AccountID, n int) {
 	for s := range h.subs {
 		switch {

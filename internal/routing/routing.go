@@ -136,8 +136,8 @@ func (x *Table) Run(ctx context.Context) error {
 			err = x.rereadOne(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			// The next round finds the changes. Due deliveries are still due, so the subscriber is
-			// called.
+			// The next round finds the changes. The subscriber hears of the notified endpoints all the
+			// same, because their deliveries are due.
 			x.opts.Log.WarnContext(ctx, "endpoints not refreshed", "error", err)
 		}
 		slices.SortFunc(notified, postrider.EndpointID.Compare)

@@ -138,8 +138,8 @@ type (
 
 	// Load says how long goroutines wait for a processor.
 	Load struct {
-		Saturated bool // one in ten waits over 1 ms: the node itself causes its backlog
-		Crowded   bool // one in sixteen waits over 0.1 ms: urgent deliveries begin to wait
+		Saturated bool // one wait in ten is over 1 ms: the node itself causes its backlog
+		Crowded   bool // one wait in sixteen is over 0.1 ms: urgent deliveries begin to wait
 	}
 
 	// Drain says that the node is ending. It starts nothing more, and gives back leases that have

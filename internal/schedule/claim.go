@@ -27,7 +27,8 @@ type claims struct {
 	turn       class          // class whose endpoint was claimed for last
 	underWay   bool           // from Actions.Claim until [ClaimReturned]
 	batchUntil time.Time      // a claim waits until then, to ask for more at once; set by ClaimReturned
-	// No claim before this time, because the last claims failed; zero: the last one succeeded.
+	// retryAt is the earliest time of the next claim after failed claims. Zero: the last claim
+	// succeeded.
 	retryAt time.Time
 	errors  int // failed claims in a row
 }

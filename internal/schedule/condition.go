@@ -46,8 +46,8 @@ func (cd *condition) isOpen() bool { return !cd.breaker.Closed() }
 // probing reports whether the next attempt, or the one in flight, is the probe.
 func (cd *condition) probing() bool { return cd.probe == probeGranted || cd.probe == probeInFlight }
 
-// isQuiet reports whether the condition is the same as that of a new endpoint, so that the core may
-// forget it. If another node has used up the rate (RateFullAt), the condition is not quiet, even
+// isQuiet reports whether the condition equals the condition of a new endpoint. The core may forget
+// a quiet condition. If another node has used up the rate (RateFullAt), the condition is not quiet, even
 // before the first attempt here sets the bucket.
 func (cd *condition) isQuiet(now time.Time) bool {
 	return cd.breaker.Quiet() && !cd.storing && cd.window.Open() && cd.timeout == postrider.AdaptiveTimeout{} &&

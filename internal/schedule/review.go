@@ -86,7 +86,7 @@ func (s *shards) gated(now time.Time, ep *endpoint) bool {
 
 // gateOpens returns when a gated endpoint must be reviewed. That is when its Retry-After and its
 // postponement have passed. If its circuit is open, a probe must also be allowed and something must
-// be due for the probe. Zero: time alone does not open the gate.
+// be due for the probe. Zero: the gate opens at no set time.
 func (ep *endpoint) gateOpens() time.Time {
 	if !ep.isOpen() || ep.probe != noProbe {
 		return later(ep.breaker.PacedUntil, ep.postponedUntil)

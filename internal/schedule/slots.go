@@ -129,8 +129,8 @@ func (s *slots) promptWithin() time.Duration {
 func (s *slots) prefetchFree() int { return s.limit - (s.credit - s.inFlight) }
 
 // mustRespond reports whether an endpoint must respond before it gets more than one slot. It must
-// if it has not responded for a second, and either the slots for unresponsive endpoints or those of
-// its host are scarce. So each endpoint that begins to hang has one attempt in flight, not as many
+// if it has not responded for a second, and either the slots for unresponsive endpoints or the
+// slots of its host are scarce. So each endpoint that begins to hang has one attempt in flight, not as many
 // as its limit.
 func (s *slots) mustRespond(now time.Time, ep *endpoint) bool {
 	scarce := s.scarce() || ep.host != nil && ep.host.inFlight > s.hostLimit/2

@@ -9,8 +9,9 @@ import (
 // suspects limits how many suspected deliveries this node leases. A suspect is a delivery that
 // several nodes in a row leased when they died: its payload may kill the node that sends it. So
 // suspects are attempted in rounds. The first round after a death has one suspect. Each later round
-// has twice as many as the round before, which the node must have survived. So a delivery that
-// kills its node dies alone and takes no other with it.
+// has twice as many as the round before, which the node must have survived. So
+// sooner or later a delivery that kills its node is the only suspect in flight, and the death counts
+// only against that delivery.
 //
 //	death → 1 → 2 → 4 → … → all of the node's slots
 //

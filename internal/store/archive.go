@@ -14,7 +14,8 @@ import (
 // their rows. See docs/operate/archive.md.
 //
 // Three kinds are archived: OldEvents, OldAttempts and OldBodies. A day of a kind is copied in
-// parts. Each part has the rows of a range of ids. Day is the UTC day on which the ids were made.
+// parts. Each part has the rows of a range of ids, or single rows of it. Day is the UTC day on which
+// the ids were made.
 type Archive interface {
 	// LeaseArchive gives a node the right to archive for the next d. If the node has the lease
 	// already, it lasts until then. While the lease of another node lasts, LeaseArchive returns
@@ -30,7 +31,8 @@ type Archive interface {
 	// more rows. yield must not call the store.
 	ArchiveRows(ctx context.Context, q ArchiveRows, yield func(ArchivedRow) bool) error
 
-	// PutArchivePart records a part that was written and read back; see [ArchiveDay].Record.
+	// PutArchivePart announces a part before its rows are read, or records a part that was written
+	// and read back; see [ArchiveDay].Put.
 	PutArchivePart(ctx context.Context, p ArchivePart) error
 
 	// ReplaceArchivePart records a new object in place of an object that has more records. In the
@@ -42,7 +44,8 @@ type Archive interface {
 	// returns them; see [ArchiveDay].Redo.
 	RedoArchiveDay(ctx context.Context, kind Kind, day time.Time) ([]ArchivePart, error)
 
-	// ArchiveParts lists parts by kind, day and number, from the one after q.After.
+	// ArchiveParts lists parts by kind, day and number, from the one after q.After. It lists
+	// announced parts only if q.Announced is set.
 	ArchiveParts(ctx context.Context, q ArchiveParts) ([]ArchivePart, error)
 }
 
@@ -117,10 +120,11 @@ type ReplaceArchivePart struct {
 
 // ArchiveParts asks for parts. A zero Kind or time does not filter.
 type ArchiveParts struct {
-	Kind     Kind
-	From, To time.Time   // days from From on and before To
-	After    ArchivePart // only its Kind, Day and Number; the zero one: from the first
-	Limit    int
+	Kind      Kind
+	From, To  time.Time   // days from From on and before To
+	Announced bool        // list announced parts too
+	After     ArchivePart // only its Kind, Day and Number; the zero one: from the first
+	Limit     int
 }
 
 // ArchiveQuery selects records of the archive; a zero field does not filter. If it has neither

@@ -11,44 +11,50 @@ import (
 
 // ArchiveDay is a day of a kind in the archive: its parts with their counts. Only ArchiveDay
 // changes these counts. A store reads the day, calls one of its methods, and stores the changed
-// parts, all in one transaction. For Deleted, DeletedAll and Expunged it is the transaction that
+// parts, all in one transaction. For Deleted, DeletedAll and Removed it is the transaction that
 // deletes the rows.
 //
-//   - PutArchivePart calls [ArchiveDay].Record, which counts the rows of a new part.
-//   - Retention calls [ArchiveDay].Deleted and DeletedAll for the rows that it deletes.
-//   - An expunge calls [ArchiveDay].Expunged for a row that it deletes, before, while or after the
-//     day is archived.
-//   - An expunge that has rewritten the object of a part calls [ArchiveDay].Replace.
+//   - PutArchivePart calls [ArchiveDay].Put, which announces or records a part.
+//   - DeleteOld calls [ArchiveDay].Deleted or DeletedAll for the rows that it deletes.
+//   - ExpungeRows and DeleteRows call [ArchiveDay].Removed for each row that they delete.
+//   - ReplaceArchivePart calls [ArchiveDay].Replace after an expunge has rewritten an object.
 //   - RedoArchiveDay calls [ArchiveDay].Redo. It forgets the parts of which no row was deleted, and
-//     no longer counts the remaining rows of the others. The next round makes new parts of them.
+//     no longer counts the remaining rows of the others. Later parts get these rows.
 //
-// Left is the number of stored rows that the parts count. If Left equals the number of all stored
-// rows, no row was added behind a part, and retention may delete the day. Left is too high after an
-// expunge deletes a row while its part is written; then the day is archived again. Each row has one
-// owner: the part that counts it, or the caller of DeleteRows for a row that is archived and
-// deleted by its name. The janitor keeps the two apart by the age of the day.
+// Left is the number of stored rows that a part counts. The counts keep this promise: if as many
+// rows of the part's ids are stored as are Left, the object has a copy of each. A part is announced
+// before its rows are read, and recorded after its object is written. When it is recorded, its
+// object has all rows that were read, and all of them are still stored: if one of them was removed
+// meanwhile, the part is not recorded. From then on, each deletion of a row reduces Left by one. A
+// row that is added reduces nothing, so more rows are stored than are Left until Redo.
 type ArchiveDay struct {
 	Day   time.Time
 	Rows  int64         // that are stored; set by Archive.ArchiveDay and by retention, which count them; 0 in all other calls
-	Parts []ArchivePart // by number, including parts without remaining rows
+	Parts []ArchivePart // by number, including announced parts and parts without remaining rows
 }
 
 // ArchivePart is the record of a part of a day: an object of the archive.
+//
+// A part without Bytes is announced: its node is making its object, or has died. Its After and
+// Last include all rows that the node may read. Its Rows are those of them that were removed since.
 type ArchivePart struct {
 	Kind   Kind
 	Day    time.Time
 	Number int    // from 1, in the order in which the parts of the day were made
 	Object string // name in the archive
 	Rows   int64  // that it counts: those of its object, but for rows that Redo has given to later parts
-	Left   int64  // of these, the rows that are still stored; of a part of single rows 0, see Record
-	Bytes  int64  // size of the object
+	Left   int64  // of these, the rows that are still stored; of a part of single rows 0, see Put
+	Bytes  int64  // size of the object; 0: the part is announced
 	SHA256 [32]byte
-	After  RowID // the part has the rows after this id,
+	After  RowID // the part has rows after this id,
 	Last   RowID // up to this one
 	MadeAt time.Time
 }
 
-// Has reports whether the id is one of those that the part has.
+// IsAnnounced reports whether the part is announced and not recorded.
+func (p ArchivePart) IsAnnounced() bool { return p.Bytes == 0 }
+
+// Has reports whether the id is one of the day's ids after p.After and up to p.Last.
 func (p ArchivePart) Has(id RowID) bool {
 	return DayOf(id.Time()).Equal(p.Day) && bytes.Compare(id[:], p.After[:]) > 0 && bytes.Compare(id[:], p.Last[:]) <= 0
 }
@@ -82,29 +88,42 @@ func (d ArchiveDay) After() RowID {
 	return RowID{}
 }
 
-// Record adds a part. The part must be the next one, and begin where the last part with remaining
-// rows ends; otherwise the error is postrider.ErrConflict.
+// Put announces a part, if it has no Bytes, or records it.
+//
+// A part is announced as the next part, after the last part with remaining rows. A day has at most one
+// announced part: an announcement takes the place of another one, whose node can no longer record its
+// part. An announced part is recorded with the same Object, unless a row that its node may have read
+// was removed since.
 //
 // A part of single rows has only some of the rows of its ids. DeleteRows deletes these rows by
-// their names, so the day does not count them: its Left is 0, and its After may be any. While
-// another part has remaining rows, Record returns ErrConflict, because both parts might have the
-// same rows.
-func (d *ArchiveDay) Record(p ArchivePart) error {
-	after := p.After
-	if p.Left == 0 {
-		after = RowID{}
-	}
-	if p.Number != d.Next() || after != d.After() {
+// their names, so the day does not count them: Left is 0, and rows may be removed meanwhile. While
+// another part has remaining rows, such a part is not recorded, because both might have the same
+// rows.
+//
+// If Put may not announce or record the part, the error is postrider.ErrConflict.
+func (d *ArchiveDay) Put(p ArchivePart) error {
+	announced := slices.IndexFunc(d.Parts, ArchivePart.IsAnnounced)
+	switch {
+	case p.IsAnnounced() && (p.Number != d.Next() || p.After != d.After()), !p.IsAnnounced() && p.Left == 0 && d.Left() > 0:
 		return fmt.Errorf("%w: another part is recorded", postrider.ErrConflict)
+	case p.IsAnnounced():
+		p.Last = RowID(bytes.Repeat([]byte{0xff}, len(p.Last)))
+		d.Parts = append(slices.DeleteFunc(d.Parts, ArchivePart.IsAnnounced), p)
+	case announced < 0 || d.Parts[announced].Object != p.Object:
+		return fmt.Errorf("%w: another node makes the part", postrider.ErrConflict)
+	case p.Left > 0 && d.Parts[announced].Rows > 0:
+		return fmt.Errorf("%w: rows were removed while the part was made", postrider.ErrConflict)
+	default:
+		d.Parts[announced] = p
 	}
-	d.Parts = append(d.Parts, p)
 	return nil
 }
 
 // Redo makes the remaining rows be archived again. It removes and returns the parts of which no
-// row was deleted: their objects have no row that is not stored. The other parts keep only their
-// deleted rows. A part that an expunge has left with none of these counts no row, and stays: its
-// object can have the only copies of rows that a later part counts.
+// row was deleted: all rows of their objects are still stored. Put records none of
+// these objects again, so they may be deleted at any time. The other parts count only their deleted rows from then on. If an
+// expunge has removed all of these, the part counts no row, and stays: its object can have the only
+// copies of rows that a later part counts.
 func (d *ArchiveDay) Redo() (forgotten []ArchivePart) {
 	d.Parts = slices.DeleteFunc(d.Parts, func(p ArchivePart) bool {
 		if forget := p.Left > 0 && p.Left == p.Rows; forget {
@@ -132,25 +151,31 @@ func (d *ArchiveDay) Deleted(of *ArchivePart, rows int64) bool {
 	return true
 }
 
-// DeletedAll counts all rows as deleted by retention. The caller has locked the day since it found
-// the day complete.
+// DeletedAll counts all rows of the day as deleted by retention. It checks nothing. The caller has
+// locked the day since it found the day complete, or no archive is set.
 func (d *ArchiveDay) DeletedAll() {
 	for i := range d.Parts {
 		d.Parts[i].Left = 0
 	}
 }
 
-// Expunged counts a row that an expunge has deleted, if a part has the row. Without this count, a
-// row that is added later could take its place, and be deleted without a copy. At most one part
-// with remaining rows has the row.
-func (d *ArchiveDay) Expunged(id RowID) {
-	i := slices.IndexFunc(d.Parts, func(p ArchivePart) bool { return p.Left > 0 && p.Has(id) })
-	if i >= 0 {
-		d.Parts[i].Left--
+// Removed counts a row that an expunge or DeleteRows has deleted. The part that counts the row has
+// one less left; otherwise a row that is added later could take its place, and be deleted without a
+// copy. An announced part that may have the row can no longer be recorded.
+func (d *ArchiveDay) Removed(id RowID) {
+	for i := range d.Parts {
+		switch p := &d.Parts[i]; {
+		case !p.Has(id):
+		case p.IsAnnounced():
+			p.Rows++
+		case p.Left > 0:
+			p.Left--
+		}
 	}
 }
 
-// Replace records an object in place of a part's object; without an object, it removes the part.
+// Replace records an object in place of a part's object; without an object, it removes the part. So it
+// also withdraws an announced part.
 // The records that the new object lacks were expunged, so they no longer count as left. If the
 // part has another object, the error is postrider.ErrConflict.
 func (d *ArchiveDay) Replace(r ReplaceArchivePart) error {

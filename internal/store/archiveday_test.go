@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -24,6 +25,8 @@ type archived struct {
 	stored   map[store.RowID]bool
 	objects  map[string]map[store.RowID]bool
 	expunged map[store.RowID]bool
+	names    int           // of objects, so far
+	singles  []store.RowID // archived as single rows, and to be deleted by their names
 }
 
 var aDay = time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
@@ -56,16 +59,22 @@ func (a *archived) after(id store.RowID, limit int) (rows []store.RowID) {
 func compare(a, b store.RowID) int { return slices.Compare(a[:], b[:]) }
 
 // object makes an object of rows.
-func (a *archived) object(t *rapid.T, rows []store.RowID) string {
-	name := rapid.StringN(12, 12, 12).Draw(t, "object")
+func (a *archived) object(rows []store.RowID) string {
+	a.names++
+	name := fmt.Sprint("object ", a.names)
 	a.objects[name] = map[store.RowID]bool{}
-	for _, r := range rows {
-		a.objects[name][r] = true
-	}
+	a.fill(store.ArchivePart{Object: name}, rows)
 	return name
 }
 
-// retain deletes rows as retention does, and fails the test if one of them is in no object.
+// fill writes rows to the object of a part.
+func (a *archived) fill(p store.ArchivePart, rows []store.RowID) {
+	for _, r := range rows {
+		a.objects[p.Object][r] = true
+	}
+}
+
+// retain deletes rows, and fails the test if one of them is in no object.
 func (a *archived) retain(t *rapid.T, rows []store.RowID) {
 	for _, r := range rows {
 		if !a.copied(r) {
@@ -75,55 +84,105 @@ func (a *archived) retain(t *rapid.T, rows []store.RowID) {
 	}
 }
 
-// archiveAll archives what is stored as the archive does, until the day is complete. The expunge of
-// a row may come while a part is made: after it was read, and before it is recorded.
+// announce announces the next part, as a node does.
+func (a *archived) announce(t *rapid.T) store.ArchivePart {
+	p := store.ArchivePart{Day: aDay, Number: a.Next(), Object: a.object(nil), After: a.After()}
+	if err := a.Put(p); err != nil {
+		t.Errorf("announce a part: %v", err)
+	}
+	return p
+}
+
+// archiveAll archives what is stored as the archive does, until the day is complete. While a part is
+// made, rows may be removed and added, and another node may take over.
 func (a *archived) archiveAll(t *rapid.T) {
 	limit := rapid.IntRange(1, 5).Draw(t, "rows of a part")
 	for a.Rows = int64(len(a.stored)); !a.Complete(); a.Rows = int64(len(a.stored)) {
-		rows := a.after(a.After(), limit)
+		p := a.announce(t)
+		for range rapid.IntRange(0, 2).Draw(t, "before the rows are read") {
+			a.meanwhile(t)
+		}
+		rows := a.after(p.After, limit)
 		if len(rows) == 0 {
 			for _, p := range a.Redo() {
 				delete(a.objects, p.Object)
 			}
 			continue
 		}
-		p := store.ArchivePart{
-			Day: aDay, Number: a.Next(), Object: a.object(t, rows), After: a.After(), Last: rows[len(rows)-1],
-			Rows: int64(len(rows)), Left: int64(len(rows)),
+		a.fill(p, rows)
+		p.Last, p.Rows, p.Left, p.Bytes = rows[len(rows)-1], int64(len(rows)), int64(len(rows)), 1
+		for range rapid.IntRange(0, 3).Draw(t, "after the rows were read") {
+			a.meanwhile(t)
 		}
-		if rapid.IntRange(0, 3).Draw(t, "meanwhile") == 0 {
-			a.expunge(t)
+		if rapid.IntRange(0, 9).Draw(t, "takes over") == 0 {
+			a.announce(t)
+			if err := a.Put(p); !errors.Is(err, postrider.ErrConflict) {
+				t.Errorf("record a part after another node took over: %v", err)
+			}
 		}
-		if err := a.Record(p); err != nil {
-			delete(a.objects, p.Object) // the rows of the part before were expunged: it is made again
+		if err := a.Put(p); err != nil {
+			delete(a.objects, p.Object)
 		}
 	}
 }
 
+// meanwhile is what may happen to rows while a part is made.
+func (a *archived) meanwhile(t *rapid.T) {
+	[]func(*rapid.T){func(*rapid.T) {}, a.add, a.expunge, a.deleteSingles}[rapid.IntRange(0, 3).Draw(t, "meanwhile")](t)
+}
+
+// add stores some rows that were neither expunged nor archived.
+func (a *archived) add(t *rapid.T) {
+	for _, n := range rapid.SliceOfN(rapid.IntRange(0, 100), 1, 3).Draw(t, "added") {
+		if id := row(n); !a.expunged[id] && !a.copied(id) {
+			a.stored[id] = true
+		}
+	}
+}
+
+// expunge expunges a stored row.
 func (a *archived) expunge(t *rapid.T) {
-	id := row(rapid.IntRange(0, 20).Draw(t, "row"))
-	if a.expunged[id] = true; a.stored[id] {
-		delete(a.stored, id)
-		a.Expunged(id)
+	stored := a.after(store.RowID{}, 1000)
+	if len(stored) == 0 {
+		return
 	}
+	id := rapid.SampledFrom(stored).Draw(t, "expunged")
+	a.expunged[id] = true
+	delete(a.stored, id)
+	a.Removed(id)
 }
 
-// single archives some rows apart, and deletes those that nothing needs by their names.
+// single archives some rows apart.
 func (a *archived) single(t *rapid.T) {
 	rows := slices.DeleteFunc(a.after(store.RowID{}, 20), func(store.RowID) bool { return rapid.Bool().Draw(t, "is young") })
 	if len(rows) == 0 {
 		return
 	}
-	left := a.Left()
-	err := a.Record(store.ArchivePart{
-		Day: aDay, Number: a.Next(), Object: a.object(t, rows), After: rows[0], Last: rows[len(rows)-1], Rows: int64(len(rows)),
-	})
+	p := a.announce(t)
+	a.fill(p, rows)
+	p.After, p.Last, p.Rows, p.Bytes = rows[0], rows[len(rows)-1], int64(len(rows)), 1
+	a.meanwhile(t)
+	left, err := a.Left(), a.Put(p)
 	if errors.Is(err, postrider.ErrConflict) != (left > 0) {
 		t.Errorf("record a part of single rows while %d rows are left: %v", left, err)
 	}
-	if err == nil {
-		a.retain(t, slices.DeleteFunc(rows, func(store.RowID) bool { return rapid.Bool().Draw(t, "is needed") }))
+	if err != nil {
+		delete(a.objects, p.Object)
+		return
 	}
+	a.singles = append(a.singles, rows...)
+}
+
+// deleteSingles deletes archived single rows by their names, unless something needs them. The day can
+// have been archived since.
+func (a *archived) deleteSingles(t *rapid.T) {
+	for _, r := range a.singles {
+		if a.stored[r] && rapid.Bool().Draw(t, "is not needed") {
+			a.retain(t, []store.RowID{r})
+			a.Removed(r)
+		}
+	}
+	a.singles = nil
 }
 
 // part deletes some of the rows of a part, if as many are stored as are left.
@@ -169,9 +228,12 @@ func (a *archived) rewrite(t *rapid.T) {
 		if fewer == 0 {
 			continue
 		}
+		if p.IsAnnounced() {
+			continue
+		}
 		r := store.ReplaceArchivePart{Part: p, Fewer: int64(fewer)}
 		if len(left) > 0 {
-			r.With.Object = a.object(t, slices.Collect(maps.Keys(left)))
+			r.With.Object, r.With.Bytes = a.object(slices.Collect(maps.Keys(left))), 1
 		}
 		if err := a.Replace(r); err != nil {
 			t.Errorf("replace: %v", err)
@@ -195,13 +257,10 @@ func TestNothingIsDeletedThatIsNotArchived(t *testing.T) {
 		}
 		for range 5 {
 			t.Repeat(map[string]func(*rapid.T){
-				"a row is added": func(t *rapid.T) {
-					if id := row(rapid.IntRange(0, 20).Draw(t, "row")); !a.expunged[id] && !a.copied(id) {
-						a.stored[id] = true
-					}
-				},
+				"a row is added":           a.add,
 				"the day is archived":      a.archiveAll,
 				"single rows are archived": a.single,
+				"single rows are deleted":  a.deleteSingles,
 				"a row is expunged":        a.expunge,
 				"an object is rewritten":   a.rewrite,
 				"some rows of a part go":   a.part,
@@ -243,22 +302,25 @@ func TestTheCountsHaveOneOwner(t *testing.T) {
 // must not take it for a part of which nothing was deleted.
 func TestRedoKeepsAPartThatCountsNothing(t *testing.T) {
 	t.Parallel()
-	first := store.ArchivePart{Day: aDay, Number: 1, Object: "first", Rows: 10, Left: 10, Last: row(10)}
 	d := store.ArchiveDay{Day: aDay}
-	if err := d.Record(first); err != nil {
-		t.Fatal(err)
+	record := func(p store.ArchivePart) {
+		t.Helper()
+		announced := p
+		announced.Rows, announced.Left, announced.Bytes = 0, 0, 0
+		if err := errors.Join(d.Put(announced), d.Put(p)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	first := store.ArchivePart{Day: aDay, Number: 1, Object: "first", Rows: 10, Left: 10, Bytes: 1, Last: row(10)}
+	record(first)
 	if !d.Deleted(&first, 3) {
 		t.Fatal("the part is not the one that was recorded")
 	}
 	if forgotten := d.Redo(); len(forgotten) > 0 { // a row was added late
 		t.Fatalf("a part of which rows were deleted is forgotten: %v", forgotten)
 	}
-	second := store.ArchivePart{Day: aDay, Number: 2, Object: "second", Rows: 8, Left: 8, Last: row(11)}
-	if err := d.Record(second); err != nil {
-		t.Fatal(err)
-	}
-	expunged := store.ReplaceArchivePart{Part: d.Parts[0], Fewer: 3, With: store.ArchivePart{Object: "first again"}}
+	record(store.ArchivePart{Day: aDay, Number: 2, Object: "second", Rows: 8, Left: 8, Bytes: 1, Last: row(11)})
+	expunged := store.ReplaceArchivePart{Part: d.Parts[0], Fewer: 3, With: store.ArchivePart{Object: "first again", Bytes: 1}}
 	if err := d.Replace(expunged); err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func (b RollupBytes) Value() (v RollupValue, err error) {
 
 // Positions say how far rollups were added to the next longer step. The element [Minutes] is the
 // key of the last minute that was added to its hour; the element [Hours] is the key of the last
-// hour that was added to its day. The order is that of [RollupKey.Compare].
+// hour that was added to its day. The order is by [RollupKey.Compare].
 //
 // If a fold changes a rollup that was already added to the longer step, the fold makes the same
 // change in the longer step. So each count is in each step exactly once, even if it is folded
@@ -210,7 +210,7 @@ type Folding struct {
 	most    map[Scope]int // the greatest number of types with their own rollups, by scope; 0 means MaxAllTypes
 }
 
-// Delta adds a stored delta. The time is that of its insertion.
+// Delta adds a stored delta. The time is when the delta was inserted.
 func (f *Folding) Delta(at time.Time, text []byte) error {
 	err := readDelta(text, func(key DeltaKey, counts postrider.Counts) {
 		f.add(at, key, func(v *RollupValue) { v.Add(counts) })
@@ -243,8 +243,8 @@ func (f *Folding) add(at time.Time, key DeltaKey, change func(*RollupValue)) {
 	}
 }
 
-// Store adds the sums to the stored rollups, and to those of longer steps if [Positions] requires
-// it.
+// Store adds the sums to the stored rollups, and to the rollups of longer steps if [Positions]
+// requires it.
 func (f *Folding) Store(rows RollupRows, p Positions) error {
 	stored := storedRollups{}
 	err := stored.read(rows, f.minutes.keys())

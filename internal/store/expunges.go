@@ -8,7 +8,7 @@ import (
 )
 
 // Expunges removes events, endpoints and accounts, with all that is stored about them. The API
-// begins an expunge; package expunge carries it out.
+// begins an expunge, and package expunge carries it out.
 type Expunges interface {
 	// PutExpunge stores a new expunge. Repeated with the same id, it changes nothing.
 	PutExpunge(ctx context.Context, e postrider.Expunge) error
@@ -16,41 +16,43 @@ type Expunges interface {
 	// Expunges lists expunges, newest first.
 	Expunges(ctx context.Context, q ExpungeQuery) (Page[postrider.Expunge], error)
 
-	// ExpungeRows removes up to r.Limit rows of what an expunge is about, adds them to its
-	// counts, and returns it.
+	// ExpungeRows removes up to r.Limit rows of the event, endpoint or account that an expunge
+	// removes. It adds the removed rows to the counts of the expunge, and returns the expunge.
 	//
-	// Of an event it removes the event, its idempotency key, its attempts with their heads
-	// and bodies, its requests at inspectors, its fan-out job and its resolved dead letters.
-	// Of an endpoint it removes the attempts, dead letters, requests, health, secrets,
-	// circuit, pauses and statistics. Its row stays, deleted, without URL, texts and policy.
-	// Of an account it removes all that of its events and endpoints, and its sessions,
-	// replay jobs, ordering keys and statistics. Its row and its API keys stay, without names.
-	// Records that were restored from the archive go as well. The archive itself stays; [ArchiveDay]
-	// counts the rows that a part has.
-	// Audit entries stay, and so does what belongs to others.
+	// For an event it removes the event, its idempotency key, its attempts with their heads and
+	// bodies, its requests at inspectors, its fan-out job and its resolved dead letters.
+	// For an endpoint it removes the attempts, dead letters, requests, health, secrets, circuit,
+	// pauses, notices and statistics. The row of the endpoint stays, deleted, without URL, texts and
+	// policy.
+	// For an account it removes all of this for each of its events and endpoints, and its sessions,
+	// replay jobs, ordering keys, quotas, notices, notice destinations and statistics. The row of
+	// the account and its API keys stay, without names.
+	// It also removes the records that were restored from the archive. It does not change the
+	// archive; [ArchiveDay] counts which rows of a part were removed from the store.
+	// Audit entries stay, and so do rows of other events, endpoints and accounts.
 	//
-	// Pending deliveries stay, and the unresolved dead letters of an event: the caller ends
-	// them before, so that their ordering keys go on. An endpoint or account must be deleted
-	// before.
-	// When nothing was found for as long as r.Settled, it ends the expunge of an account. That of
-	// an event or endpoint goes on in the archive, and ends when NoteExpunge has said that it is
-	// done there. Of an expunge that has ended it removes nothing.
+	// Pending deliveries stay, and so do the unresolved dead letters of an event. The caller must end
+	// them before, so that the deliveries of their ordering keys go on. The caller must also delete
+	// the endpoint or account before.
+	// When no call has found a row for r.Settled, the expunge of an account ends. The expunge of an
+	// event or endpoint goes on in the archive, and ends after NoteExpunge has stored that the
+	// archive is done. For an expunge that has ended, ExpungeRows removes nothing.
 	ExpungeRows(ctx context.Context, r ExpungeRows) (postrider.Expunge, error)
 
-	// Scrub removes what deleted rows have left in the store's own files, before an expunge ends.
-	// It is postrider.ErrBusy while a reader holds them. A store whose files are another
-	// program's does nothing.
+	// Scrub removes the content of deleted rows from the files of the store. It is called before an
+	// expunge ends. While a reader uses the files, it returns postrider.ErrBusy. If the files belong
+	// to another program, such as PostgreSQL, it does nothing.
 	Scrub(ctx context.Context) error
 
-	// NoteExpunge stores e.Archive: how far an expunge has got in the archive. It changes nothing
-	// if the expunge has found rows since e.EmptySince, or has ended.
+	// NoteExpunge stores e.Archive, the progress of an expunge in the archive. If the expunge has
+	// found rows after e.EmptySince, or has ended, it changes nothing.
 	NoteExpunge(ctx context.Context, e postrider.Expunge) error
 }
 
 // ExpungeQuery filters expunges; a zero field does not filter.
 type ExpungeQuery struct {
 	ID      postrider.ExpungeID
-	Running bool // only those that have not ended
+	Running bool // only expunges that have not ended
 	Paging
 }
 

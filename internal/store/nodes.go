@@ -41,7 +41,8 @@ type Nodes interface {
 	// When the lock has been free for LockGrace, and the node has sent no heartbeat, the node is
 	// listed as Gone.
 	// A node that had its lock at an earlier Heartbeat and has lost it gets no shards and is
-	// Unlocked. With h.Unlocked, the node lives by its heartbeat alone and keeps its shards.
+	// Unlocked. With h.Unlocked, the node has no lock: it keeps its shards while it sends
+	// heartbeats.
 	// Shards in h.Release have no owner at once. Shards without an owner go to nodes that have fewer
 	// than their share; a node that leaves takes none.
 	// No shard ever has two owners.

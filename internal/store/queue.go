@@ -18,8 +18,8 @@ type PutCircuit struct {
 type CircuitQuery struct {
 	Endpoint postrider.EndpointID
 	After    postrider.EndpointID
-	// Failing selects the circuits that have a FailingSince and whose endpoint is not deleted. With
-	// an Account it selects only those of the account.
+	// Failing selects the circuits that have a FailingSince and whose endpoint is not deleted. If
+	// Account is set, their endpoints must belong to it.
 	Failing bool
 	Account postrider.AccountID // used only with Failing
 	Limit   int

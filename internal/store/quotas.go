@@ -44,7 +44,7 @@ type Quotas interface {
 	// PutNotices does, and returns the stored ones.
 	//
 	// An endpoint that is already marked keeps the time of its mark. An endpoint that is deleted or
-	// does not exist is left alone.
+	// does not exist is not changed.
 	MarkFull(ctx context.Context, m MarkFull) ([]postrider.Notice, error)
 }
 

@@ -13,51 +13,53 @@ import (
 // Retention deletes old rows. The janitor calls it; docs/operate/retention.md says what ends the
 // rows of each table.
 type Retention interface {
-	// DeleteOld deletes up to f.Limit rows of f.Kind that are older than f.Before, and
-	// returns how many. Fewer than f.Limit: nothing is left to delete.
+	// DeleteOld deletes up to f.Limit rows of f.Kind that are older than f.Before, and returns their
+	// number. If the number is less than f.Limit, nothing is left to delete.
 	//
-	// An event stays while something needs it: a pending delivery, an unresolved dead
-	// letter or a fan-out job. While a replay job runs, events stay for up to ReplayGrace
-	// longer.
-	// A replay of an event that is gone is postrider.ErrGone; its deliveries, attempts and
-	// dead letters stay listed until they are forgotten themselves.
-	// The age of attempts and bodies is that of their delivery. A delivery that is pending
-	// goes on, and what it records afterwards is stored.
-	// A dead letter, a replay job, a change of health and a session are old if they were
-	// resolved, ended, made or expired then. Unresolved dead letters, jobs that have not ended
-	// and the last change of each endpoint stay.
+	// An event is as old as its id. It stays while a pending delivery, an unresolved dead letter or
+	// a fan-out job needs it. While a replay job runs, events stay for up to ReplayGrace longer.
+	// After an event was deleted, a replay of it is postrider.ErrGone. Its deliveries, attempts and
+	// dead letters are listed until they are deleted too.
+	// An attempt and its bodies are as old as their delivery. A pending delivery goes on after
+	// its attempts were deleted, and its later attempts are stored.
+	// A dead letter is old if it was resolved before f.Before, a replay job if it ended before then,
+	// a change of health if it was made before then, and a session if it expired before then.
+	// Unresolved dead letters, replay jobs that have not ended, and the last change of health of
+	// each endpoint stay.
 	//
-	// With f.Archived it deletes only what is archived: rows of parts that have as many rows Left as
-	// are stored now of their ids; see [ArchiveDay]. The attempts of a day go after its bodies, which are archived
-	// with the account of their attempt.
+	// With f.Archived it deletes only archived rows: the rows of parts whose Left is the number of
+	// rows that are stored now with ids of the part; see [ArchiveDay]. It deletes the bodies of a day
+	// before the attempts, because an archived body has the account of its attempt.
 	//
-	// A store with partitions deletes events, attempts and bodies by whole days, and
-	// counts a day as f.Limit rows. It waits 50 ms for the locks that this needs; then it
-	// returns postrider.ErrBusy, and nothing has changed.
+	// A store with partitions deletes events, attempts and bodies by whole days, and counts a day
+	// as f.Limit rows. While others use the table of the day, it waits for up to a second, and then
+	// for 50 ms for the locks. After that it returns postrider.ErrBusy, and nothing has changed.
 	DeleteOld(ctx context.Context, f DeleteOld) (int, error)
 
-	// OldRows examines up to q.Limit events, or deliveries, of an account that are older than
-	// q.Before, from the one after q.After on, and returns their rows that DeleteRows may delete,
-	// and the last event or delivery that it examined; zero: there are no more.
+	// OldRows looks for rows of one account that DeleteRows may delete. It examines up to q.Limit
+	// events (for OldEvents and OldKeys) or deliveries (for OldAttempts and OldBodies), in the order
+	// of their ids, the first one after q.After. It examines only those that are older than q.Before.
+	// last is the last one that it examined; zero: there are no more.
 	//
-	// An event is not returned while something needs it, or until ReplayGrace is over, as of
-	// DeleteOld. Attempts are returned after their heads and bodies were deleted. Of OldKeys it
-	// returns the idempotency keys of the events.
+	// An event that DeleteOld would keep, because something needs it or a replay job runs, is not
+	// returned. An attempt is returned only after its heads and bodies were deleted. For OldKeys the
+	// rows are the idempotency keys of the events.
 	OldRows(ctx context.Context, q OldRows) (rows []OldRow, last RowID, err error)
 
-	// DeleteRows deletes single rows that OldRows has returned, and returns how many. An error
-	// may come after some of them. A row that is gone is not counted, and an event that is
-	// needed since stays.
-	// After the deletion of its idempotency key, a publish with the key is a new event.
+	// DeleteRows deletes single rows that OldRows has returned, and returns the number of deleted
+	// rows. If it returns an error, some of the rows may be deleted. A row that no longer exists is
+	// not counted. An event that something needs by now stays.
+	// After an idempotency key was deleted, a publish with the key is a new event.
 	//
-	// While an archive is set, the caller has archived the rows.
+	// While an archive is set, the caller must archive the rows before the call. If a part of their
+	// day counts them too, DeleteRows reduces its count; see [ArchiveDay].
 	DeleteRows(ctx context.Context, kind Kind, rows []OldRow) (int, error)
 
-	// ForgetOrderingKeys examines up to limit ordering keys after the given one, and
-	// deletes those of which no event is stored: the next event of such a key has the
-	// sequence 1. It returns the last key that it examined; zero: there are no more.
+	// ForgetOrderingKeys examines up to limit ordering keys after the given key, and deletes each key
+	// without a stored event. The next event of a deleted key has the sequence 1. It returns the last
+	// key that it examined; zero: there are no more.
 	//
-	// A key that a publish uses meanwhile stays.
+	// A key that a publish uses at the same time stays.
 	ForgetOrderingKeys(ctx context.Context, after OrderingKey, limit int) (OrderingKey, error)
 
 	// ForgetRestored deletes up to limit records that were restored before the time, and returns

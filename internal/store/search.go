@@ -144,7 +144,8 @@ func SearchText(text string) string {
 // with the given text.
 func AfterTerms(text string) string { return text + string(unicode.MaxRune) }
 
-// suffixes returns the rest of the text from each start on, for the first maxTerms starts.
+// suffixes returns, for each of the first maxTerms starts, the search term from that start to the
+// end of the text.
 func suffixes(text string, starts func(text string, at int) bool) (found []string) {
 	for at := range text {
 		if starts(text, at) && len(found) < maxTerms {

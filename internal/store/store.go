@@ -18,8 +18,9 @@
 // transaction: it happens completely or not at all, and its result is on disk when it returns. No
 // method returns a transaction.
 //
-// Three packages implement the roles: memory, sqlite and postgres. Package storetest tests each
-// of them against the sentences of these comments. This package also has the code that all stores
+// Three packages implement the roles: memory, sqlite and postgres. The last two get most of their
+// verbs from package sqlstore. Package storetest tests each of the three against the sentences of
+// these comments. This package also has the code that all stores
 // share: ids, the clock, documents of policies, pages and cursors, and the rule of idempotency
 // keys (keys.go).
 //
@@ -469,7 +470,7 @@ type EventTypeQuery struct {
 // any time, on any node.
 type Upkeep interface {
 	// Expire turns up to limit pending deliveries whose expiry has passed into dead letters with the
-	// reason expired. Deliveries that a worker has leased are left alone. It returns the number of
+	// reason expired. It does not change deliveries that a worker has leased. It returns the number of
 	// expired deliveries. It also returns how many of their attempts it recorded as lost, because
 	// their leases had ended.
 	Expire(ctx context.Context, limit int) (expired, lost int, err error)
@@ -479,7 +480,7 @@ type Upkeep interface {
 	DeleteEndpoints(ctx context.Context, limit int) (int, error)
 
 	// CancelDeleted cancels up to limit pending deliveries of deleted endpoints, each with a record.
-	// Deliveries that a worker has leased are left alone, and end with the result of their attempt.
+	// It does not change deliveries that a worker has leased. They end with the result of their attempt.
 	// It returns the number of cancelled deliveries, and how many of their attempts it recorded as
 	// lost.
 	CancelDeleted(ctx context.Context, limit int) (cancelled, lost int, err error)
@@ -494,8 +495,8 @@ type Upkeep interface {
 
 // Probes tell whether a store works.
 type Probes interface {
-	// CheckTables returns an error unless the tables are those of this program, or of a later
-	// program that allows this one beside it.
+	// CheckTables returns an error unless this program has made the tables, or a later program has
+	// made them and allows this one to run beside it.
 	CheckTables(ctx context.Context) error
 
 	// ProbeWrite commits a row that no other method reads, in the same way as every other write. If

@@ -12,18 +12,22 @@
 //
 // To add a page:
 //
-//  1. Find the folder of its feature. For a new feature, copy a small folder such as audit, and list
-//     its Feature in [New].
+//  1. Find the folder of its feature. For a new feature, copy a small folder such as audit, list its
+//     Feature in [New], and add it to navigation in page/layout.go, with an icon in page/icons.go and
+//     the text nav.NAME. If the API has no route for what the page shows, add the route first; see
+//     ARCHITECTURE.md.
 //  2. Add its route to Feature. The path is below the base of each audience.
 //  3. Write the handler, func(*page.Visit) error. The handler calls v.API. It ends with v.Show for a
 //     page, or with v.Done for a form. It returns errors of the API unchanged; they become error
 //     pages. A form shows the faults of its fields itself: see v.Faulty.
-//  4. Write {{define "NAME"}} in an HTML file of the folder. The template gets the data of the page as
-//     dot, and the functions of page/functions.go: {{t "key"}} for every text,
-//     {{path "endpoints" .ID}} for every link, {{time .CreatedAt}} for every time. The partials of
-//     page/templates are a head, filters, a pager, key and value, badges, forms.
-//  5. Add its texts to text/en.json and text/de.json, sorted by key.
-//  6. Add its state to the table of pages_test.go, which checks every page in the same way.
+//  4. Write {{define "NAME"}} in an HTML file of the folder. NAME is a name of navigation, or such a
+//     name, a dash and the page: api_keys-new. The template gets the data of the page as dot, and the
+//     functions of page/functions.go: {{t "key"}} for every text, {{path "endpoints" .ID}} for every
+//     link, {{time .CreatedAt}} for every time. The partials of page/templates are a head, filters, a
+//     pager, key and value, badges, forms.
+//  5. Add its texts to text/en.json and text/de.json, sorted by key. The text NAME.title is its title.
+//  6. Add its state to one of the tables that TestPages in pages_test.go joins. TestPages checks every
+//     page in the same way.
 //
 // Every page works without JavaScript: a form sends a POST, and the response redirects to a page
 // that says what was done. app.js only enhances pages: it swaps <main> instead of loading a page,

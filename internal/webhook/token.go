@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/egress"
 )
 
-// How long tokens are used.
+// These times limit the use of a token.
 const (
 	tokenLife = time.Hour // for a token whose server does not say when it expires
 	// A token is replaced this long before it expires, because an attempt may last as long.

@@ -68,8 +68,9 @@ func (s *Sender) Verify(ctx context.Context, to store.EndpointSnapshot, method s
 	return &postrider.InvalidError{Field: "method", Code: postrider.FaultNotAChoice, Reason: "must be challenge or cloudevents"}
 }
 
-// challenge sends a random text as an event, and expects it back. The request is built like that of
-// any event. So if a receiver agrees, its endpoint's signatures, headers and credentials work.
+// challenge sends a random text as an event, and expects it back. The request is built like the
+// request for any event. So a receiver that sends the text back has accepted the signatures, headers
+// and credentials of its endpoint.
 func (s *Sender) challenge(ctx context.Context, to *store.EndpointSnapshot) error {
 	const kind = "postrider.challenge"
 	challenge := rand.Text()

@@ -125,9 +125,9 @@ func viewWaiting(w postrider.Waiting) *apitypes.Waiting {
 }
 
 // nextAttempt returns the time of the next attempt; zero: the time is unknown. The time is in the
-// past only for a delivery that is due. The stored time alone would mislead. For example, a due
-// delivery at an endpoint with an open circuit is sent after the probe, and at a paused endpoint at
-// an unknown time.
+// past only for a delivery that is due. The stored time is not enough: a delivery whose time has
+// passed is sent after the probe if the circuit of its endpoint is open, and at an unknown time if
+// its endpoint is paused.
 func nextAttempt(d postrider.Delivery) time.Time {
 	if d.Waiting.Reason == postrider.WaitDue {
 		return d.NextAttemptAt

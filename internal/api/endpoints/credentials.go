@@ -72,8 +72,8 @@ func keptHeader(kept map[string]string, name string) string {
 	return ""
 }
 
-// applyAuth replaces the authentication of p by that of the request. An omitted field changes
-// nothing, and null removes the authentication. The stored secret is kept if the type and the host
+// applyAuth replaces the authentication of p by the authentication in the request. If the request
+// omits it, nothing changes; null removes the authentication. The stored secret is kept if the type and the host
 // of the token URL are unchanged.
 func applyAuth(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.Auth]) error {
 	if to.IsZero() {
@@ -119,7 +119,7 @@ var authSecrets = map[postrider.AuthKind]string{
 	postrider.AuthAPIKey: "key", postrider.AuthOAuth2: "client_secret",
 }
 
-// applyTLS replaces the TLS settings of p by those of the request. An omitted field changes
+// applyTLS replaces the TLS settings of p by the settings in the request. An omitted field changes
 // nothing, and null removes the settings. If the request has a certificate without a key, the
 // stored key is kept.
 func applyTLS(p *postrider.Policy, c *postrider.Credentials, to apitypes.Optional[apitypes.TLS]) error {

@@ -33,7 +33,7 @@ func (s *Routes) registerStatusChanges(rt *rest.Router) {
 
 // statusChange is one of the status changes that the API offers.
 type statusChange struct {
-	// verb is the last segment of the path. summary and description are those of [rest.Route].
+	// verb is the last segment of the path. summary and description are fields of [rest.Route].
 	verb, summary, description string
 
 	// scope is the scope that the change needs.

@@ -20,7 +20,7 @@ import (
 const (
 	// maxDestinations is the largest number of destinations of an account, and of the operator.
 	maxDestinations = 20
-	// maxEmail is the length of the longest email address (RFC 5321), and maxWebhook that of the
+	// maxEmail is the length of the longest email address (RFC 5321). maxWebhook is the length of the
 	// longest webhook URL, in bytes.
 	maxEmail, maxWebhook = 254, 1024
 )

@@ -121,8 +121,8 @@ type troubled struct {
 	endpoint postrider.EndpointID
 	circuit  postrider.Circuit
 	reasons  []string
-	letters  int       // number of dead letters
-	more     bool      // there are more dead letters than letters says
+	letters  int       // number of dead letters that were counted
+	more     bool      // more dead letters exist; the count has a limit
 	since    time.Time // since when it fails or is disabled; zero: it does neither
 	// waiting is the time for which its oldest delivery has been due. 0: the delivery has not been
 	// due for long, or the endpoint fails.

@@ -62,7 +62,8 @@ const maxShares = 4096
 
 // share is the use of the budget by one key or session.
 type share struct {
-	// held counts the bytes of the key's bodies until their responses.
+	// held is the number of bytes that the key uses now. A byte counts until the response to its
+	// request.
 	held int64
 	// last is the body that has the last part of the share; nil: no body.
 	last *intake

@@ -290,7 +290,7 @@ var quotaCodes = map[postrider.QuotaName]string{
 	postrider.QuotaEvents: "event_quota_used", postrider.QuotaBytes: "byte_quota_used", postrider.QuotaEndpoints: "endpoint_quota_used",
 }
 
-// fillQuota turns the problem into that of a used quota. The quotas of events and bytes become free
+// fillQuota makes p the problem of a used quota. The quotas of events and bytes become free
 // again by themselves: they give a 429 with the time when they do. The quota of endpoints gives a
 // 409.
 func (p *problem) fillQuota(e *postrider.QuotaError) {

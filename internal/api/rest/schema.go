@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/apitypes"
 )
 
-// The types below describe types of package apitypes to huma, where the Go types alone do not say
-// enough. They are not methods of the types in apitypes, because then every program that uses
+// The types below describe types of package apitypes to huma, where huma cannot derive the schema
+// from the Go type. They are not methods of the types in apitypes, because then every program that uses
 // package client would compile huma.
 
 // newRegistry returns the registry of the document's schemas. Each Optional type that apitypes uses
@@ -68,7 +68,8 @@ func (optionalSchema[T]) Schema(r huma.Registry) *huma.Schema {
 	return value
 }
 
-// orNullSchema returns a schema that is the reference or null. A reference alone cannot be null.
+// orNullSchema returns a schema that is the reference or null. A plain reference does not
+// allow null.
 func orNullSchema(s *huma.Schema) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{{Ref: s.Ref}, {Type: "null"}}, Description: s.Description}
 }

@@ -211,8 +211,8 @@ func (s *Sessions) keyOf(ctx context.Context, text string) (*apikeys.Key, error)
 }
 
 // BeginLogin counts the beginning of a login at the identity provider, because it may make a
-// request to the provider. Its limits are as large as those of Login, but are counted separately
-// from LoginAs.
+// request to the provider. It has the same limits as Login, but counts separately from
+// Login and LoginAs.
 func (s *Sessions) BeginLogin(from netip.Addr) error { return s.begins.try(from) }
 
 // LoginAs makes an operator's session for a person that an identity provider authenticates.

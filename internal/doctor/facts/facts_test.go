@@ -9,41 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
-
-	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/config/configtest"
 	"github.com/postrider/postrider/internal/doctor"
 	"github.com/postrider/postrider/internal/doctor/facts"
 	"github.com/postrider/postrider/internal/store/postgres"
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// configure reads settings as the command serve does.
-func configure(t *testing.T, env map[string]string, args ...string) (config.Config, *config.Sources) {
-	t.Helper()
-	var c struct {
-		config.Config `embed:""`
-	}
-	var environ []string
-	for name, text := range env {
-		environ = append(environ, name+"="+text)
-	}
-	sources := config.NewSources(environ)
-	parser, err := kong.New(&c, kong.Resolvers(sources))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parser.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	return c.Config, sources
-}
-
 // examined checks a set-up, and returns its checks by name. No report has the password of
 // a test.
 func examined(t *testing.T, env map[string]string, args ...string) map[doctor.Name]doctor.Check {
 	t.Helper()
-	settings, sources := configure(t, env, args...)
+	settings, sources := configtest.Parse(t, env, args...)
 	report := facts.Examine(t.Context(), settings, sources.Check(settings.Validate), facts.Checkup{Within: time.Minute, Resolve: "localhost"})
 	checks := map[doctor.Name]doctor.Check{}
 	for _, c := range report.Checks {
@@ -115,7 +92,7 @@ func TestDoctorIsBounded(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	address := silent.Addr().String()
-	settings, sources := configure(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@" + address + "/db?connect_timeout=60"},
+	settings, sources := configtest.Parse(t, map[string]string{"POSTRIDER_DATABASE_URL": "postgres://u@" + address + "/db?connect_timeout=60"},
 		"--listen="+address, "--oidc-issuer=http://"+address, "--oidc-client-id=me", "--oidc-admins=us", "--public-url=https://hooks.example.com",
 		"--smtp-url=smtp+plain://"+address, "--smtp-from=hooks@acme.example",
 		"--archive=s3://archive", "--archive-endpoint=http://"+address, "--archive-access-key=key", "--archive-secret-key-file="+secretFile(t))
@@ -159,7 +136,7 @@ func TestDoctorAsksTheIdentityProvider(t *testing.T) {
 // respond, once its context has ended.
 func TestDoctorEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	settings, sources := configure(t, nil, "--data-dir", t.TempDir())
+	settings, sources := configtest.Parse(t, nil, "--data-dir", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	begun := time.Now()

@@ -123,7 +123,7 @@ func (s *Store) PutArchivePart(_ context.Context, p store.ArchivePart) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.MadeAt = stored(p.MadeAt)
-	return s.changeDayLocked(p.Kind, p.Day, func(d *store.ArchiveDay) error { return d.Record(p) })
+	return s.changeDayLocked(p.Kind, p.Day, func(d *store.ArchiveDay) error { return d.Put(p) })
 }
 
 func comparePartIDs(a, b store.ArchivePart) int {
@@ -147,7 +147,7 @@ func (s *Store) ArchiveParts(_ context.Context, q store.ArchiveParts) (parts []s
 	defer s.mu.Unlock()
 	for _, p := range s.parts {
 		if selects(q.Kind, p.Kind) && within(store.Span{From: q.From, To: q.To}, p.Day) && comparePartIDs(p, q.After) > 0 &&
-			len(parts) < q.Limit {
+			(q.Announced || !p.IsAnnounced()) && len(parts) < q.Limit {
 			parts = append(parts, p)
 		}
 	}

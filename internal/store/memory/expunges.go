@@ -79,10 +79,10 @@ func (s *Store) ReplaceArchivePart(_ context.Context, r store.ReplaceArchivePart
 	return nil
 }
 
-// countExpungedLocked counts a row that an expunge removes.
-func (s *Store) countExpungedLocked(kind store.Kind, id store.RowID) {
+// countRemovedLocked counts a row that an expunge or DeleteRows removes.
+func (s *Store) countRemovedLocked(kind store.Kind, id store.RowID) {
 	_ = s.changeDayLocked(kind, store.DayOf(id.Time()), func(d *store.ArchiveDay) error {
-		d.Expunged(id)
+		d.Removed(id)
 		return nil
 	})
 }
@@ -107,9 +107,9 @@ func (s *Store) expungeHistoryLocked(e *postrider.Expunge, limit int) (removed p
 		}
 		removed.Attempts += len(d.attempts)
 		for _, a := range d.attempts {
-			s.countExpungedLocked(store.OldAttempts, store.RowID(d.id))
+			s.countRemovedLocked(store.OldAttempts, store.RowID(d.id))
 			if sizeOfBodies(forgottenBodies(a)) != sizeOfBodies(a) {
-				s.countExpungedLocked(store.OldBodies, store.RowID(d.id))
+				s.countRemovedLocked(store.OldBodies, store.RowID(d.id))
 			}
 		}
 		if d.deadLetter != nil {
@@ -162,7 +162,7 @@ func (s *Store) expungeEventLocked(e *postrider.Expunge, ev *event) {
 	}
 	s.fanOuts.remove(ev.ID)
 	s.events.remove(ev.ID)
-	s.countExpungedLocked(store.OldEvents, store.RowID(ev.ID))
+	s.countRemovedLocked(store.OldEvents, store.RowID(ev.ID))
 	gone := *ev.Event // claims share the old one
 	gone.Data = nil
 	ev.Event = &gone

@@ -58,6 +58,7 @@ func (s *Store) DeleteRows(_ context.Context, kind store.Kind, rows []store.OldR
 	for _, r := range rows {
 		if s.deleteRowLocked(kind, r) {
 			deleted++
+			s.countRemovedLocked(kind, r.ID)
 		}
 	}
 	return deleted, nil

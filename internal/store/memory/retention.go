@@ -43,7 +43,7 @@ func (s *Store) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
 	case store.OldSessions:
 		return removeWhere(s.sessions.rows, f.Limit, func(session postrider.Session) bool { return session.ExpiresAt.Before(f.Before) },
 			func(session postrider.Session) { s.sessions.remove(session.ID) }), nil
-	case store.OldKeys: // ForgetKeys deletes those of all accounts
+	case store.OldKeys: // ForgetKeys deletes the keys of all accounts
 	}
 	return 0, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// archived has the table of a kind that is archived, and how its rows are read.
+// archived has the table of a kind, and the statements that read its rows for the archive.
 type archived struct {
 	table string
 	rows  string // reads rows of a day after a position, at most @limit
@@ -89,11 +89,12 @@ func scanArchivedBody(row pgx.CollectableRow) (r store.ArchivedRow, err error) {
 	return r, err
 }
 
-// ArchiveDay finds a day to archive among the partitions that are left: few, because a day
-// goes soon after it is archived. A day is counted by its primary key: 1.2 M rows take a
-// tenth of a second if vacuum has seen them.
+// ArchiveDay finds a day to archive among the partitions. There are few, because a day is deleted soon
+// after it is archived. A day is counted by its primary key: 1.2 million rows take a tenth of a second
+// after a vacuum.
 //
-// Another node may drop a day between its being listed and counted. Then all is read anew.
+// Another node may drop a partition after it was listed and before it is counted. Then ArchiveDay
+// begins again.
 func (s *Store) ArchiveDay(ctx context.Context, kind store.Kind, before time.Time) (day store.ArchiveDay, err error) {
 	defer s.calls.Begin("ArchiveDay").End(&err, "find a day to archive")
 	const tries, undefinedTable = 5, "42P01"
@@ -124,12 +125,13 @@ func archiveDay(ctx context.Context, tx pgx.Tx, kind store.Kind, before time.Tim
 	return store.ArchiveDay{}, nil
 }
 
-// A count of a day takes one processor, and not all, for which deliveries would wait.
+// A count of a day takes one processor. With all processors, deliveries would wait.
 const countAloneSQL = `set local max_parallel_workers_per_gather = 0`
 
-// partsOfDay counts the rows of a day, and then reads its parts. In the other order, a row that an
-// expunge deletes in between could make up for one that was added behind a part. It names the
-// partition, so that the statement locks no other one.
+// partsOfDay counts the rows of a day, and then reads its parts. In the other order, a row could be
+// removed in between: the count would lack the row, and the parts would still count it. Then a row
+// that was added late would seem to be archived. The statement names the partition, so that it locks
+// no other one.
 func partsOfDay(ctx context.Context, tx pgx.Tx, kind store.Kind, d partition) (day store.ArchiveDay, err error) {
 	var rows int64
 	if _, err := tx.Exec(ctx, countAloneSQL); err != nil {
@@ -143,8 +145,8 @@ func partsOfDay(ctx context.Context, tx pgx.Tx, kind store.Kind, d partition) (d
 	return day, err
 }
 
-// isArchived reports whether the parts of a day have all its rows, and locks the parts. The caller
-// holds a lock under which no row is added. Attempts wait for the bodies of their day.
+// isArchived locks the parts of a day, and reports whether they have all rows of the day. The caller
+// holds a lock that keeps rows from being added. Attempts wait for the bodies of their day.
 func (s *Store) isArchived(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) (bool, error) {
 	if !f.Archived {
 		return true, nil
@@ -156,8 +158,8 @@ func (s *Store) isArchived(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d 
 			return false, err
 		}
 	}
-	// The parts stay as they are until the day is deleted. Otherwise another node could find the day
-	// incomplete, because of an expunge, and forget its parts in between.
+	// Until the day is deleted, no other node may change its parts. It could find the day incomplete
+	// and forget the parts.
 	if err := sqlstore.LockDay(ctx, coldTx{tx: tx}, sqlstore.PartsOf{Kind: f.Kind, Day: d.from.UTC()}); err != nil {
 		return false, err
 	}
@@ -168,7 +170,8 @@ func (s *Store) isArchived(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d 
 // Walks attempt_bodies_pkey.
 const bodiesLeftSQL = `select exists (select from attempt_bodies b where b.delivery >= @from and b.delivery < @below)`
 
-// deletedAll counts all rows of a day as deleted.
+// deletedAll counts all rows of a day as deleted, and checks nothing: isArchived has found the day
+// complete, or no archive is set.
 func deletedAll(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) error {
 	return sqlstore.ChangeDay(ctx, coldTx{tx: tx}, sqlstore.PartsOf{Kind: f.Kind, Day: d.from.UTC()}, func(day *store.ArchiveDay) error {
 		day.DeletedAll()
@@ -176,9 +179,10 @@ func deletedAll(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) 
 	})
 }
 
-// A page of rows to archive has at most archivePage rows. Rows can have a kilobyte or a megabyte:
-// the next page has as many as had pageBytes before, and at most twice as many. Where rows are much
-// larger than those before, a page ends at pageMost, and the rest of its query is read in vain.
+// A page of rows to archive has at most archivePage rows. A row can have a kilobyte or a megabyte. So
+// the next page gets as many rows as would have had pageBytes in this page, and at most twice as many
+// as this page. If its rows are much larger, the page ends at pageMost, and the rest of the query is
+// read in vain.
 const (
 	archivePage  = 500
 	archiveFirst = 4
@@ -186,8 +190,8 @@ const (
 	pageMost     = 8 << 20
 )
 
-// ArchiveRows reads rows to archive, a page at a time. No query is open while yield runs: it
-// rests between rows. When it wants no more, at most the rest of a page was read in vain.
+// ArchiveRows reads rows to archive, a page at a time. While yield runs, no query is open, because
+// yield rests between rows.
 func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) (err error) {
 	defer s.calls.Begin("ArchiveRows").End(&err, "read rows to archive")
 	kind := archivedKinds[q.Kind]
@@ -230,12 +234,12 @@ func each(page []store.ArchivedRow, yield func(store.ArchivedRow) bool) bool {
 	return !slices.ContainsFunc(page, func(row store.ArchivedRow) bool { return !yield(row) })
 }
 
-// nextPage returns how many rows the page after one of n rows and size bytes has.
+// nextPage returns the number of rows of the next page. The last page had n rows and size bytes.
 func nextPage(limit, n, size int) int {
 	return max(1, min(archivePage, 2*limit, n*pageBytes/max(size, 1)))
 }
 
-// readArchivePage reads the rows of a query up to pageMost, and returns how many bytes they have.
+// readArchivePage reads the rows of a query until they have pageMost bytes. It returns their size.
 func (s *Store) readArchivePage(
 	ctx context.Context, q query, scan func(pgx.CollectableRow) (store.ArchivedRow, error),
 ) (page []store.ArchivedRow, size int, err error) {

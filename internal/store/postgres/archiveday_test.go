@@ -35,8 +35,10 @@ func TestPromise2TheCopiesOfADayStayWhileItIsDeleted(t *testing.T) {
 	t.Parallel()
 	s, ctx := openFresh(t), t.Context()
 	today := store.DayOf(time.Now())
-	part := store.ArchivePart{Kind: store.OldEvents, Day: today, Number: 1, Object: "o", Rows: 1, Left: 1, MadeAt: time.Now()}
-	if err := s.PutArchivePart(ctx, part); err != nil {
+	announced := store.ArchivePart{Kind: store.OldEvents, Day: today, Number: 1, Object: "o", MadeAt: time.Now()}
+	part := announced
+	part.Rows, part.Left, part.Bytes = 1, 1, 1
+	if err := errors.Join(s.PutArchivePart(ctx, announced), s.PutArchivePart(ctx, part)); err != nil {
 		t.Fatal(err)
 	}
 	err := s.tx(ctx, func(tx pgx.Tx) error {

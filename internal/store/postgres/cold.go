@@ -63,7 +63,8 @@ func (c cold) Pieces(_ context.Context, limit int, do func(int) (int, error)) (i
 // of its arguments and its statistics.
 func (c cold) Unindexed(column string) string { return column }
 
-// EventTables are the days, and the events that were needed when their day was deleted.
+// EventTables returns the partitioned table, and the table of events that were still needed when their
+// day was deleted.
 func (c cold) EventTables() []string { return []string{"events", "kept_events"} }
 
 // coldTx is a [sqlstore.Tx].

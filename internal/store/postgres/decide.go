@@ -145,8 +145,8 @@ func replaySource(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (source, e
 	return from, nil
 }
 
-// cancelSQL removes the delivery from the queue and records the decision. The number of the
-// record follows that of the last attempt. If an attempt is under way, its settlement finds no
+// cancelSQL removes the delivery from the queue and records the decision. The record
+// gets the number after the last attempt's. If an attempt is under way, its settlement finds no
 // row and is recorded as stale, with its own number. The statement walks queue_pkey.
 const cancelSQL = `
 	with ended as (

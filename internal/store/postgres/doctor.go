@@ -316,7 +316,7 @@ func (e *examination) measure(ctx context.Context, statement string) (doctor.Lat
 	return doctor.LatencyOf(times), nil
 }
 
-// clock compares the clock of the database with that of this machine. It uses the reading that
+// clock compares the clock of the database with the clock of this machine. It uses the reading that
 // took the least time.
 func (e *examination) clock(ctx context.Context) error {
 	e.found.OffsetBound = time.Hour

@@ -38,8 +38,8 @@ func (s *Store) Publish(ctx context.Context, p store.Publish) (published []store
 	return published, nil
 }
 
-// publishWithout stores the batches that need no stuck key. If it does not get a lock, it returns
-// the server's error.
+// publishWithout stores the batches that need none of the stuck keys in without. The result of every
+// other batch has Locked set. If it does not get a lock, it returns the error of the server.
 func (s *Store) publishWithout(ctx context.Context, p store.Publish, without map[lockKey]bool) ([]store.Published, error) {
 	all := make([]store.Published, len(p.Batches))
 	part := store.Publish{Version: p.Version}

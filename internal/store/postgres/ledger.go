@@ -91,20 +91,29 @@ func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) 
 // dead_letters_endpoint, because the condition on the endpoint is always there. The statement
 // compares rows of attempts, and orders them by the endpoint too. Otherwise the planner could
 // choose attempts_pkey, which has the attempts of all endpoints, while the partition of the day
-// is empty. It has no @last, because the subqueries of @last would be planned for all partitions
-// too.
+// is empty. For dead letters this is the only condition on the delivery: with a second one that
+// dead_letters_pkey can walk, the planner chose that index, and a page read all 20,000 dead
+// letters of a test (2026-11). The statement has no @last, because the subqueries of @last would
+// be planned for all partitions too.
 const (
 	deliveriesSQL = deliveryColumns + pendingBranch + pendingPage + endedBranch + endedOrder + endedColumns + endedLast + endedFrom +
 		`(@endpoint::uuid is null or a.endpoint = @endpoint)` +
-		endedFilter + endedOrder + endedPage + endedOrder + deadBranch + `(@endpoint::uuid is null or l.endpoint = @endpoint)` + deliveryLookups
+		endedFilter + endedOrder + endedPage + endedOrder + deadBranch + deadOrder + deadFrom +
+		`l.delivery >= @from and l.delivery < @before and (@endpoint::uuid is null or l.endpoint = @endpoint)` +
+		deadFilter + deadOrder + deadPage + deadOrder + deliveryLookups
 	deliveriesOfEndpointSQL = fewOfEndpoint + deliveryColumns +
 		pendingBranch + ` and q.id = any (array(select f.id from few f)) and (select count(*) from few f) <= @few` + pendingPage +
 		pendingBranch + ` and (select count(*) from few f) > @few` + pendingPage + endedBranch + endpointOrder + endedColumns + endedFrom +
 		`(a.endpoint, a.delivery) >= (@endpoint, @from) and (a.endpoint, a.delivery) < (@endpoint, @before)` +
-		endedFilter + endpointOrder + endedPage + endpointOrder + deadBranch + `l.endpoint = @endpoint` + deliveryLookups
+		endedFilter + endpointOrder + endedPage + endpointOrder + deadBranch + deadOfEndpointOrder + deadFrom +
+		`(l.endpoint, l.delivery) >= (@endpoint, @from) and (l.endpoint, l.delivery) < (@endpoint, @before)` +
+		deadFilter + deadOfEndpointOrder + deadPage + deadOfEndpointOrder + deliveryLookups
 
 	endedOrder    = `a.delivery desc, a.number desc`
 	endpointOrder = `a.endpoint desc, a.delivery desc, a.number desc`
+
+	deadOrder           = `l.delivery desc`
+	deadOfEndpointOrder = `l.endpoint desc, l.delivery desc`
 )
 
 // fewPending is the greatest number of pending deliveries of an endpoint that
@@ -213,22 +222,24 @@ const (
 			select l.delivery, l.event, l.endpoint, l.account, l.type, 'dead', l.reason, l.attempts, null, l.died_at,
 				l.last_status_code, l.last_error, l.replayed_from, l.replay_job, false, false, null, null, null, l.matches, l.n = 10000
 			from (
-				select l.*, row_number() over (order by l.delivery desc) as n,
+				select l.*, row_number() over (order by `
+	deadFrom = `) as n,
 					@type::text is null or l.type = @type as matches
 				from dead_letters l
-				where l.delivery >= @from and l.delivery < @before
-					and (@status::text is null or @status = 'dead')
+				where (@status::text is null or @status = 'dead')
 					and (@id::uuid is null or l.delivery = @id)
 					and (@event::uuid is null or l.event = @event)
 					and (@account::uuid is null or l.account = @account)
 					and `
-	deliveryLookups = `
+	deadFilter = `
 					and (@job::uuid is null or l.replay_job = @job)
-				order by l.delivery desc
+				order by `
+	deadPage = `
 				limit 10000
 			) l
 			where l.matches or l.n = 10000
-			order by l.delivery desc
+			order by `
+	deliveryLookups = `
 			limit @limit
 		)
 		order by 1 desc
@@ -278,8 +289,8 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.
 //     partition.
 //   - The deliveries of an endpoint are listed by deliveriesOfEndpointSQL, with the plan of the
 //     pool, which is made once for each connection.
-//   - Skipped and cancelled deliveries, and those of an event or a job, have indexes of their
-//     own, which only a plan with the arguments finds.
+//   - Skipped and cancelled deliveries, and the deliveries of an event or a job, have indexes of
+//     their own, which only a plan with the arguments finds.
 func (s *Store) deliveries(ctx context.Context, q store.DeliveryQuery) (store.Page[postrider.Delivery], error) {
 	from, before, err := within[postrider.DeliveryID](q.Span, q.Paging)
 	if err != nil {
@@ -341,7 +352,7 @@ func (s *Store) addLastAnswers(ctx context.Context, deliveries []examined[postri
 	return err
 }
 
-// scanDelivery reads a delivery. It converts times that decide into times of day, and WaitFacts
+// scanDelivery reads a delivery. It converts stored times by the clock Now into times of day. WaitFacts
 // decides why a pending delivery waits. It appends to unanswered the ids of the deliveries whose
 // last status code and error must be looked up.
 func scanDelivery(clock *store.Clock, unanswered *uuids) pgx.RowToFunc[examined[postrider.Delivery]] {
@@ -400,7 +411,8 @@ const deadLettersSQL = `
 		l.matches, l.n = 10000
 	from (
 		select l.*, row_number() over (order by l.delivery desc) as n,
-			(@resolved or l.resolved_at is null or l.resolved_at >= @resolved_from::timestamptz) and (@type::text is null or l.type = @type) as matches
+			(@resolved or l.resolved_at is null or coalesce(l.resolved_at >= @resolved_from::timestamptz, false))
+				and (@type::text is null or l.type = @type) as matches
 		from dead_letters l
 		where l.delivery >= @from and l.delivery < @before
 			and (@id::uuid is null or l.delivery = @id)

@@ -121,7 +121,9 @@ var oldestFirst = strings.NewReplacer(
 	"order by e.id desc", "order by e.id", "order by q.id desc", "order by q.id", "order by d.id desc", "order by d.id",
 	"order by a.delivery desc, a.number desc", "order by a.delivery, a.number",
 	"order by a.endpoint desc, a.delivery desc, a.number desc", "order by a.endpoint, a.delivery, a.number",
-	"order by l.delivery desc", "order by l.delivery", "order by n.id desc", "order by n.id", "order by 1 desc", "order by 1")
+	"order by l.delivery desc", "order by l.delivery",
+	"order by l.endpoint desc, l.delivery desc", "order by l.endpoint, l.delivery",
+	"order by n.id desc", "order by n.id", "order by 1 desc", "order by 1")
 
 // inOrder returns the query of a list in the order that the page asks for.
 func inOrder(q query, p store.Paging) query {

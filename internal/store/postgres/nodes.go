@@ -33,8 +33,8 @@ const hurrySQL = `set local idle_in_transaction_session_timeout = '1s'`
 // dead.
 //
 // The column locked_on is the start time of the server on which the node has its lock. It is set
-// while the node has its lock, stays after the node has lost it, and is null if the node lives by
-// its heartbeat alone (@unlocked). The statement returns whether the node had its lock and has
+// while the node has its lock, stays after the node has lost it, and is null if the node
+// has no lock and only sends heartbeats (@unlocked). The statement returns whether the node had its lock and has
 // lost it. It returns no row if another instance has the incarnation. It walks nodes_pkey.
 const heartbeatSQL = `
 	insert into nodes as n (incarnation, instance, host, seen_at, ttl, leaving, started_at, locked_on)

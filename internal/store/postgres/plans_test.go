@@ -303,20 +303,27 @@ var (
 )
 
 // maySort and mayScan have the statements, and the verbs of package sqlstore, that may sort more
-// rows or walk a whole table, with the reason.
+// rows or walk a whole table: the reason, and how often they run.
 var (
 	maySort = map[string]string{
-		"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort",
-		"LastFailures":      "sorts the endpoints of a page, and a bounded number of attempts of each",
-		"Find":              "sorts what it found, which is bounded",
+		"ClaimDestinations": "most destinations that are due have no notice, and drop out before the sort; every 5 s",
+		"LastFailures":      "sorts the endpoints of a page, and at most FailuresLooked attempts of each; when a person opens the list",
+		"Find":              "sorts what it found, at most 1,000 rows of each kind; when a person searches",
 	}
 	mayScan = map[string]string{
-		"ExpungeRows":       "an expunge is rare, and some tables have no index of the account, endpoint or event",
-		"RestoredRecords":   "few records are restored, so an endpoint has no index",
-		"endpoint_backlogs": "stops at the first account with a limit of its own",
-		"FoldRollups":       "stops after @limit rows, all of which it deletes",
+		"ExpungeRows":       "some tables have no index of the account, endpoint or event; for each chunk of an expunge, which is rare",
+		"RestoredRecords":   "few records are restored, so an endpoint has no index; when a person opens the list",
+		"endpoint_backlogs": "stops at the first account with a limit of its own; every 5 s",
+		"FoldRollups":       "stops after @limit rows, all of which it deletes; every 10 s",
 	}
 )
+
+func TestTenStatementsWalkOrSortAtMost(t *testing.T) {
+	t.Parallel()
+	if n := len(maySort) + len(mayScan); n > 10 {
+		t.Errorf("%d statements may walk a table or sort, more than 10", n)
+	}
+}
 
 // ofHistory is a walk over the history, which no statement may make.
 var ofHistory = regexp.MustCompile(`Seq Scan on (attempts|attempt_bodies|events)_\d+ \w+  \(cost=[1-9]`)

@@ -30,15 +30,15 @@ const forgetKeptSQL = `
 	)
 	select count(*) from old`
 
-// notNeededSQL tells whether nothing needs the event r any more. It probes queue_event,
-// dead_letters_event and fanouts_pkey. Scalar subqueries with limit 1 here and below: the
-// planner cannot turn them into joins, which read whole tables where it believes them to be
-// empty.
+// notNeededSQL is true if nothing needs the event r any more. It probes queue_event,
+// dead_letters_event and fanouts_pkey. It uses scalar subqueries with limit 1, like other statements
+// below, because the planner cannot turn these into joins. A join reads a whole table if the planner
+// believes that the table is empty.
 const notNeededSQL = `(select true from queue q where q.event = r.id limit 1) is null
 			and (select true from dead_letters l where l.event = r.id and l.resolved_at is null limit 1) is null
 			and (select true from fanouts f where f.event = r.id limit 1) is null`
 
-// DeleteOld deletes old rows, and of partitioned tables one day: the oldest.
+// DeleteOld deletes old rows; see [store.Retention]. In a partitioned table it deletes the oldest day.
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
 	defer s.calls.Begin("DeleteOld").End(&err, "forget %s", f.Kind)
 	switch f.Kind {
@@ -52,7 +52,7 @@ func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err er
 		return s.forgetDay(ctx, s.forgetHistory("attempts"), f)
 	case store.OldBodies:
 		return s.forgetDay(ctx, s.forgetHistory("attempt_bodies"), f)
-	case store.OldKeys: // ForgetKeys deletes those of all accounts
+	case store.OldKeys: // ForgetKeys deletes the keys of all accounts
 		return 0, errors.New("unknown kind")
 	default:
 		return sqlstore.DeleteOld(ctx, cold{s}, f)
@@ -83,12 +83,12 @@ type partition struct {
 	over    bool // see isOver
 }
 
-// ids returns the least id of the day, and that of the next one.
+// ids returns the least id of the day, and the least id of the next day.
 func (d partition) ids() (from, below pgtype.UUID) {
 	return floor(d.from, 0), floor(d.from.AddDate(0, 0, 1), 0)
 }
 
-// Whether anything else has a lock of a table.
+// inUseSQL returns whether another session has a lock on a table.
 const inUseSQL = `
 	select exists (
 		select from pg_locks l
@@ -96,15 +96,16 @@ const inUseSQL = `
 			and l.database = (select oid from pg_database where datname = current_database())
 	)`
 
-// A lock of a day is tried when nothing else has one. A list or a chore that has it ends soon; a
+// notInUse waits for other users of a day for at most inUseFor. A list or a chore ends soon; a
 // vacuum, a backup or a person's query may not.
 const (
-	inUseFor      = time.Second // how long the end of others is waited for
+	inUseFor      = time.Second
 	inUsePauseSQL = `select pg_sleep(0.05)`
 )
 
-// notInUse waits until the lock of a day need not wait, or returns an error. Whoever waits for a
-// lock makes all publishes wait behind it, until the wait is given up.
+// notInUse waits until nothing else has a lock on the table of a day. After inUseFor it returns
+// postrider.ErrBusy. Without this check the transaction would wait for its own lock, and all
+// publishes would wait behind it.
 func notInUse(ctx context.Context, tx pgx.Tx, d partition) error {
 	for end := time.Now().Add(inUseFor); ; {
 		var used bool
@@ -149,8 +150,9 @@ func (s *Store) forgetDay(
 	return undone(n, err)
 }
 
-// Copies needed events of a day to kept_events, and counts them. It walks queue_event,
-// dead_letters_event and fanouts_pkey, each over the ids of the day.
+// keepEventsSQL copies up to @limit events of a day that are still needed to kept_events. It returns
+// their number. It walks queue_event, dead_letters_event and fanouts_pkey, each over the ids of the
+// day.
 const keepEventsSQL = `
 	with kept as (
 		insert into kept_events
@@ -174,15 +176,16 @@ const keepEventsSQL = `
 	)
 	select count(*) from kept`
 
-// forgetEvents drops the oldest day of events, after all that is needed of it was copied, up
-// to f.Limit events a call.
+// forgetEvents drops the oldest day of events. Before, it copies the events of the day that are still
+// needed, up to f.Limit events in each call.
 //
-// The last copy is made under the locks that the drop needs. A transaction that replays an
-// event has read it, so it has a lock on the table: it has committed, and its new delivery
-// is seen, or it begins afterwards, and finds the event among the kept ones or not at all.
-// The parent is locked first, as every statement does.
+// It makes the last copy under the locks that the drop needs. A transaction that replays an event has
+// read the event, so it has a lock on the table. So there are two cases. It has committed, and the
+// copy sees its new delivery. Or it begins after the drop, and finds the event among the kept events
+// or not at all. The parent table is locked first, as in every statement.
 //
-// No event is added to a day that is over, so what is archived is counted without a lock.
+// No event is added to a day that is over. So the archived events of the day are counted without a
+// lock.
 func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (int, error) {
 	grace, err := sqlstore.ReplayGrace(ctx, coldTx{tx: tx})
 	if err != nil {
@@ -220,15 +223,16 @@ func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) 
 	return f.Limit, err
 }
 
-// Who reads an event to replay it, and who deletes kept events, wait for each other here. Else an
-// event could go between the look at it and the commit of its new delivery. A day that is dropped
-// has a lock of its table for that.
+// With this lock, a transaction that reads an event to replay it and a transaction that deletes
+// single events wait for each other. Otherwise an event could be deleted after a replay has read it
+// and before the replay's new delivery is committed. The drop of a day does not need this lock: it locks
+// the table of the day.
 const (
 	replaysLockSQL = `select pg_advisory_xact_lock_shared(hashtext('postrider_replays'))`
 	noReplaysSQL   = `select pg_advisory_xact_lock(hashtext('postrider_replays'))`
 )
 
-// forgetKept deletes kept events. No replay looks at them meanwhile.
+// forgetKept deletes kept events that nothing needs any more. No replay reads an event meanwhile.
 func (s *Store) forgetKept(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (n int, err error) {
 	if _, err := tx.Exec(ctx, noReplaysSQL); err != nil {
 		return 0, err
@@ -237,11 +241,13 @@ func (s *Store) forgetKept(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (n
 	return n, err
 }
 
-// Whether a delivery of the day or an older one is pending. Walks queue_pkey.
+// pendingBelowSQL returns whether a delivery of the day, or an older delivery, is pending. It walks
+// queue_pkey.
 const pendingBelowSQL = `select exists (select from queue q where q.id < @below)`
 
-// lateSettlements is how long after its expiry a delivery may still get a record: Expire
-// must meet it, or an attempt under way must end. Generous, for a server that was down.
+// lateSettlements is the longest time after its expiry in which a delivery may still get a record.
+// The record is made when Expire finds the delivery, or when an attempt under way ends. The time is
+// long, because a server may have been down.
 const lateSettlements = 7 * 24 * time.Hour
 
 // forgetHistory returns the function that empties the oldest day of a table whose rows
@@ -291,10 +297,10 @@ func (s *Store) isOver(ctx context.Context, tx pgx.Tx, d partition) (bool, error
 	return err == nil && !pending, err
 }
 
-// mayEmpty reports whether a day is to be emptied, or dropped because it is over.
+// mayEmpty reports whether a day may be emptied now, or dropped because it is over.
 //
-// With an archive, what was added since the day was emptied goes when it is archived too. The
-// day is locked meanwhile against settlements, which add such rows.
+// Settlements can add rows to a day that was emptied. With an archive, the day is emptied again after
+// these rows are archived too. mayEmpty locks the day against settlements before it counts.
 func (s *Store) mayEmpty(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d partition) (bool, error) {
 	if !f.Archived {
 		if d.emptied && !d.over {
@@ -315,10 +321,10 @@ func (s *Store) mayEmpty(ctx context.Context, tx pgx.Tx, f store.DeleteOld, d pa
 	return s.isArchived(ctx, tx, f, d)
 }
 
-// Reads the ordering keys after a position, each with the last sequence that it gave and
-// whether an event of it is stored. Walks ordering_keys_pkey, and for each key events_order
-// of every day, whose collation is not that of ordering_keys. Kept events are looked at apart
-// (keptKeysSQL).
+// orderingKeysSQL reads the ordering keys after a position, each with its last sequence and whether an
+// event with the key is stored. It walks ordering_keys_pkey, and for each key the index events_order
+// of every day. The index has another collation than ordering_keys. The kept events are read by
+// keptKeysSQL instead.
 const orderingKeysSQL = `
 	select o.ordering_key, o.account, o.last,
 		(
@@ -332,14 +338,15 @@ const orderingKeysSQL = `
 	order by o.ordering_key, o.account
 	limit @limit`
 
-// Deletes keys that nobody has used since they were read: a publish changes last, and this
-// statement waits for its commit. A kept event keeps its key too. Walks ordering_keys_pkey.
+// forgetOrderingKeysSQL deletes keys that no publish has used since they were read. A publish changes
+// the column last, and this statement waits for the commit of a publish. It walks
+// ordering_keys_pkey.
 const forgetOrderingKeysSQL = `
 	delete from ordering_keys o
 	using unnest(@keys::text[], @accounts::uuid[], @lasts::bigint[]) as d (key, account, last)
 	where o.ordering_key = d.key and o.account = d.account and o.last = d.last`
 
-// Kept events with an ordering key.
+// keptKeysSQL returns the ordering keys of the kept events.
 const keptKeysSQL = `select k.ordering_key, k.account from kept_events k where k.ordering_key <> ''`
 
 // ForgetOrderingKeys deletes keys without events.

@@ -326,9 +326,10 @@ func (s *Store) ProbeWrite(ctx context.Context, space int) (err error) {
 	})
 }
 
-// makePartitionsSQL creates the partitions from yesterday to seven days ahead. That of yesterday
-// is for ids that were made before midnight, or by a clock that is behind. The seven days are a
-// reserve: if this fails for a week, inserts fail, because no partition takes their ids.
+// makePartitionsSQL creates the partitions from yesterday to seven days ahead. The partition of
+// yesterday is for ids that were made before midnight, or by a clock that is behind. The seven days
+// are a reserve: if the statement fails for a week, inserts fail, because no partition takes their
+// ids.
 const makePartitionsSQL = `
 	select postrider_make_partitions((now() at time zone 'UTC')::date - 1, (now() at time zone 'UTC')::date + 7)`
 

@@ -21,7 +21,7 @@ type archived struct {
 	scan   func(*sql.Rows, *store.ArchivedRow) error
 }
 
-// The rows of a day that a part has, or that a day has: by the key of the table.
+// Each chooses the rows of a day that are after one id and up to another, by the key of the table.
 const (
 	ofEventIDs = ` where id >= @from and id < @below and id > @after and id <= @last`
 	ofDelivery = ` where delivery >= @from and delivery < @below and delivery > @after and delivery <= @last`
@@ -95,8 +95,8 @@ func scanArchivedBody(rows *sql.Rows, r *store.ArchivedRow) error {
 		&a.RequestHead, &a.ResponseHead, &a.ResponseBody)
 }
 
-// idsOf returns the arguments of the ids of a day between two positions, as ofEventIDs has
-// them. The walk begins at @from, so it is the later of the day's first id and the position.
+// idsOf returns the arguments of ofEventIDs and ofDelivery for the ids of a day between two positions.
+// The walk of the key begins at @from, which is the day's first id or, if it is later, the position.
 func idsOf(day time.Time, after, upTo store.RowID) []any {
 	return []any{
 		sql.Named("from", blob(store.Later(store.RowID(floor(day)), after))), sql.Named("below", blob(floor(day.AddDate(0, 0, 1)))),
@@ -135,8 +135,9 @@ func (s *Store) archiveDay(ctx context.Context, kind store.Kind, before time.Tim
 	}
 }
 
-// partsOfDay counts the rows of a day, and then reads its parts. In the other order, a row that an
-// expunge deletes in between could make up for one that was added behind a part.
+// partsOfDay counts the rows of a day, and then reads its parts. In the other order, a row could be
+// removed in between: the count would lack the row, and the parts would still count it. Then a row
+// that was added late would seem to be archived.
 func (s *Store) partsOfDay(ctx context.Context, kind store.Kind, at time.Time) (day store.ArchiveDay, err error) {
 	counts, err := list(ctx, s, query{archivedKinds[kind].count, idsOf(at, store.RowID{}, last)},
 		func(rows *sql.Rows, n *int64) error { return rows.Scan(n) })
@@ -151,8 +152,8 @@ func (s *Store) partsOfDay(ctx context.Context, kind store.Kind, at time.Time) (
 // archivePage is how many rows are read at once to be archived.
 const archivePage = 500
 
-// ArchiveRows reads rows to archive, a page at a time; see [store.Archive]. A row may have a
-// megabyte, so a page is not held in memory.
+// ArchiveRows reads rows to archive, a page at a time; see [store.Archive]. It passes on each row at
+// once, because a page can have hundreds of megabytes.
 func (s *Store) ArchiveRows(ctx context.Context, q store.ArchiveRows, yield func(store.ArchivedRow) bool) (err error) {
 	defer s.calls.Begin("ArchiveRows").End(&err, "read rows to archive")
 	kind := archivedKinds[q.Kind]

@@ -63,8 +63,8 @@ func noteBackup(dir string, b Backup, failed error) error {
 	return nil
 }
 
-// replaceFile replaces a file as a whole. If root writes it, its owner becomes that of the
-// folder, because the server must be able to read it.
+// replaceFile replaces a file as a whole. If root writes it, the owner of the folder becomes its
+// owner, because the server must be able to read it.
 func replaceFile(name string, content []byte) error {
 	part, err := os.CreateTemp(filepath.Dir(name), ".postrider-backup-note-*") // its mode is 0600
 	if err != nil {

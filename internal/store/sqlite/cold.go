@@ -64,7 +64,7 @@ func (c cold) Pieces(ctx context.Context, limit int, do func(int) (int, error)) 
 // index.
 func (c cold) Unindexed(column string) string { return "+" + column }
 
-// EventTables is the only table.
+// EventTables returns the only table of events.
 func (c cold) EventTables() []string { return []string{"events"} }
 
 // texts has the statements of package sqlstore, translated for SQLite, by their original text.

@@ -155,7 +155,7 @@ func cancelOrphan(ctx context.Context, tx *tx, id postrider.DeliveryID, lost *in
 }
 
 // cancelled records the decision about a row that was removed from the queue, and advances its
-// ordering key. The number of the record follows that of the last attempt. cancelled returns the
+// ordering key. The record gets the number after the last attempt's. cancelled returns the
 // removed row, or the zero row if there was none. An attempt under way continues; its settlement
 // finds no row and is recorded as stale.
 func cancelled(ctx context.Context, tx *tx, rows *sql.Rows, reason string) (removed, error) {

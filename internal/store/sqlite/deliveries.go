@@ -157,7 +157,7 @@ const (
 		`endpoint = @endpoint` + filterEnded
 	deliveriesOfAccountSQL = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead +
 		selectEnded + `account = @account` + filterEnded
-	decidedOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
+	decidedOfEndpointSQL = selectPending + `true` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
 		selectEnded + decided + ` and endpoint = @endpoint` + filterEnded
 	decidedOfAccountSQL = selectPending + `account = @account` + filterPending + selectDead + `account = @account` + filterDead + selectEnded +
 		decided + ` and account = @account` + filterEnded
@@ -181,16 +181,13 @@ func (s *Store) Deliveries(ctx context.Context, q store.DeliveryQuery) (_ store.
 		return store.Page[postrider.Delivery]{}, err
 	}
 	ask.args = append(ask.args, sql.Named("wall", micros(s.wall())))
-	walks := deliveryWalks(q, ask.args)
+	walks := deliveryWalks(q)
 	if queued {
-		walks = append(walks, query{pendingStopSQL, ask.args})
+		walks = append(walks, pendingStopSQL)
 	}
-	stop, err := bound[postrider.DeliveryID](ctx, s, walks, q.Paging)
-	if err != nil {
-		return store.Page[postrider.Delivery]{}, s.fault(err)
-	}
-	deliveries, err := list(ctx, s, ask, scanDelivery(s.clock))
-	return cutBound(deliveries, q.Paging, stop, func(d postrider.Delivery) postrider.DeliveryID { return d.ID }), s.fault(err)
+	return bounded[postrider.Delivery, postrider.DeliveryID]{
+		ask, walks, q.Paging, scanDelivery(s.clock), func(d postrider.Delivery) postrider.DeliveryID { return d.ID },
+	}.list(ctx, s)
 }
 
 // isQueuedSQL returns whether an endpoint has more than 1,000 pending deliveries. It walks
@@ -212,9 +209,9 @@ func (s *Store) isQueued(ctx context.Context, q store.DeliveryQuery) (bool, erro
 	return err == nil && queued[0], err
 }
 
-// These statements return where the branches of a page of deliveries stop. They walk the same
-// indexes as the statements above. There is none for the pending deliveries of an endpoint, which
-// are sorted.
+// Each of these statements returns the id of the row at which one branch of a page of deliveries must
+// stop. They walk the same indexes as the statements above. The pending deliveries of an endpoint
+// are sorted and have no such statement.
 const (
 	pendingStopSQL          = `select id from queue where @status in ('', 'pending')` + idStops
 	deadStopSQL             = deadLettersStopSelect + `@status in ('', 'dead')` + deliveryStops
@@ -224,30 +221,38 @@ const (
 	endedStopSQL            = endedStop + deliveryStops
 	endedOfAccountStopSQL   = endedStop + ` and account = @account` + deliveryStops
 	endedOfEndpointStopSQL  = endedStop + ` and endpoint = @endpoint` + deliveryStops
+	pendingOfJobStopSQL     = `select id from queue where replay_job = @job and @status in ('', 'pending')` + idStops
+	deadOfJobStopSQL        = deadLettersStopSelect + `replay_job = @job and @status in ('', 'dead')` + deliveryStops
+	endedOfJobStopSQL       = endedStop + ` and replay_job = @job` + deliveryStops
 	decidedStopSQL          = endedStop + ` and ` + decided + deliveryStops
 	decidedOfAccountStopSQL = endedStop + ` and ` + decided + ` and account = @account` + deliveryStops
 )
 
 // deliveryWalks returns the walks that must be bounded for a page. A list of one type or account
 // needs them, because there is no index by type, and queue has no index by account. Lists of one
-// event or job need none, because their deliveries are few.
-func deliveryWalks(q store.DeliveryQuery, args []any) []query {
+// job need them, because the filters have no index with the job. Lists of one event need none,
+// because its deliveries are few.
+func deliveryWalks(q store.DeliveryQuery) []string {
 	skips := q.Status == postrider.Skipped || q.Status == postrider.Cancelled
 	switch {
-	case q.EventType == "" && q.Account.IsZero(), !q.ID.IsZero(), !q.Event.IsZero(), !q.ReplayJob.IsZero():
+	case !q.ID.IsZero(), !q.Event.IsZero():
+		return nil
+	case !q.ReplayJob.IsZero():
+		return []string{pendingOfJobStopSQL, deadOfJobStopSQL, endedOfJobStopSQL}
+	case q.EventType == "" && q.Account.IsZero():
 		return nil
 	case !q.Endpoint.IsZero() && skips:
 		return nil
 	case !q.Endpoint.IsZero():
-		return []query{{deadOfEndpointStopSQL, args}, {endedOfEndpointStopSQL, args}}
+		return []string{deadOfEndpointStopSQL, endedOfEndpointStopSQL}
 	case !q.Account.IsZero() && skips:
-		return []query{{decidedOfAccountStopSQL, args}}
+		return []string{decidedOfAccountStopSQL}
 	case !q.Account.IsZero():
-		return []query{{pendingStopSQL, args}, {deadOfAccountStopSQL, args}, {endedOfAccountStopSQL, args}}
+		return []string{pendingStopSQL, deadOfAccountStopSQL, endedOfAccountStopSQL}
 	case skips:
-		return []query{{decidedStopSQL, args}}
+		return []string{decidedStopSQL}
 	}
-	return []query{{pendingStopSQL, args}, {deadStopSQL, args}, {endedStopSQL, args}}
+	return []string{pendingStopSQL, deadStopSQL, endedStopSQL}
 }
 
 // deliveriesQuery returns the statement for the most selective filter of q. Every statement has
@@ -279,13 +284,13 @@ func deliveriesQuery(q store.DeliveryQuery, queued bool) (query, error) {
 	case decided:
 		statement = decidedSQL
 	}
-	return inOrder(query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
+	return query{statement, append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("event", blobOrNull(q.Event)),
 		sql.Named("endpoint", blobOrNull(q.Endpoint)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("type", q.EventType), sql.Named("status", string(q.Status)), sql.Named("job", blobOrNull(q.ReplayJob)),
-		sql.Named("last", q.Last))}, q.Paging), nil
+		sql.Named("last", q.Last))}, nil
 }
 
-// scanDelivery reads a delivery. It converts times that decide into times of day, and WaitFacts
+// scanDelivery reads a delivery. It converts stored times by the clock Now into times of day. WaitFacts
 // decides why a pending delivery waits.
 func scanDelivery(clock *store.Clock) func(*sql.Rows, *postrider.Delivery) error {
 	now, unreadable := clock.Wall(), store.UnreadablePolicies()

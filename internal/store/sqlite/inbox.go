@@ -98,7 +98,7 @@ func findOwners(ctx context.Context, tx *tx, keys []store.Key) (map[store.Key]st
 
 // newestEventSQL reads the last entry of the primary key of events. sequencesSQL walks that key.
 const (
-	newestEventSQL = `select id from events order by id desc limit 1`
+	newestEventSQL = `select max(id) from events`
 	sequencesSQL   = `select id, sequence from events where id in (values `
 )
 
@@ -116,11 +116,7 @@ type storedEvent struct {
 func storedSequences(ctx context.Context, tx *tx, events []*store.NewEvent) (map[postrider.EventID]int64, error) {
 	sequences := make(map[postrider.EventID]int64, len(events))
 	var newest postrider.EventID
-	err := tx.row(ctx, newestEventSQL).Scan(toID(&newest))
-	if errors.Is(err, sql.ErrNoRows) {
-		return sequences, nil
-	}
-	if err != nil {
+	if err := tx.row(ctx, newestEventSQL).Scan(toID(&newest)); err != nil { // null without events: the zero id
 		return nil, err
 	}
 	var ids []any

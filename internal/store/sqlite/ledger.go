@@ -40,26 +40,26 @@ const (
 	eventsSQL          = eventsSelect + `true` + eventsFilter
 )
 
-// These statements return where a page of events of one type stops. They walk the same indexes as
-// the statements above.
+// These statements return the id of the row at which a page of events of one type must stop. They
+// walk the same indexes as the statements above.
 const (
 	eventsStopSQL          = `select id from events where true` + idStops
 	eventsOfAccountStopSQL = `select id from events where account = @account` + idStops
 	eventsOfOrderStopSQL   = `select id from events where account = @account and ordering_key = @ordering_key and ordering_key <> ''` + idStops
 )
 
-// boundEvents bounds a page of one type, because there is no index by type.
-func boundEvents(ctx context.Context, s *Store, q store.EventQuery, args []any) (postrider.EventID, error) {
-	walk := eventsStopSQL
+// eventWalks returns the walk that must be bounded for a page of one type, because there is no
+// index by type.
+func eventWalks(q store.EventQuery) []string {
 	switch {
 	case q.Type == "" || !q.ID.IsZero() || q.IdempotencyKey != "":
-		return postrider.EventID{}, nil
+		return nil
 	case q.OrderingKey != "":
-		walk = eventsOfOrderStopSQL
+		return []string{eventsOfOrderStopSQL}
 	case !q.Account.IsZero():
-		walk = eventsOfAccountStopSQL
+		return []string{eventsOfAccountStopSQL}
 	}
-	return bound[postrider.EventID](ctx, s, []query{{walk, args}}, q.Paging)
+	return []string{eventsStopSQL}
 }
 
 // Events lists events; see [store.Ledger].
@@ -82,12 +82,9 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 	}
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey), sql.Named("ordering_key", q.OrderingKey))
-	stop, err := boundEvents(ctx, s, q, args)
-	if err != nil {
-		return store.Page[postrider.Event]{}, s.fault(err)
-	}
-	events, err := list(ctx, s, inOrder(query{statement, args}, q.Paging), scanEvent)
-	return cutBound(events, q.Paging, stop, func(e postrider.Event) postrider.EventID { return e.ID }), s.fault(err)
+	return bounded[postrider.Event, postrider.EventID]{
+		query{statement, args}, eventWalks(q), q.Paging, scanEvent, func(e postrider.Event) postrider.EventID { return e.ID },
+	}.list(ctx, s)
 }
 
 // attemptsColumns are the columns of scanAttempt without heads and bodies.
@@ -130,13 +127,12 @@ func (s *Store) DeadLetters(ctx context.Context, q store.DeadLetterQuery) (_ sto
 	args = append(args, sql.Named("delivery", blob(q.Delivery)), sql.Named("endpoint", blobOrNull(q.Endpoint)),
 		sql.Named("account", blobOrNull(q.Account)), sql.Named("type", q.EventType), sql.Named("reason", q.Reason),
 		sql.Named("resolved", q.Resolved), sql.Named("event", blobOrNull(q.Event)), sql.Named("resolved_from", microsOrNull(q.ResolvedFrom)))
-	stop, err := bound[postrider.DeliveryID](ctx, s, []query{{deadLettersStopSelect + which + deliveryStops, args}}, q.Paging)
-	if err != nil {
-		return store.Page[postrider.DeadLetter]{}, s.fault(err)
-	}
-	deadLetters, err := list(ctx, s, inOrder(query{deadLettersSelect + which + deadLettersFilter, args}, q.Paging), scanDeadLetter)
-	return cutBound(deadLetters, q.Paging, stop, func(l postrider.DeadLetter) postrider.DeliveryID { return l.Delivery }),
-		s.fault(err)
+	return bounded[postrider.DeadLetter, postrider.DeliveryID]{
+		query{deadLettersSelect + which + deadLettersFilter, args},
+		[]string{deadLettersStopSelect + which + deliveryStops},
+		q.Paging,
+		scanDeadLetter, func(l postrider.DeadLetter) postrider.DeliveryID { return l.Delivery },
+	}.list(ctx, s)
 }
 
 // deadLettersWhere returns the condition of a query. The condition decides which index SQLite
@@ -168,7 +164,8 @@ func deadLettersWhere(q store.DeadLetterQuery) string {
 	return `true`
 }
 
-// deadLettersStopSelect begins each statement that returns where a page of dead letters stops.
+// deadLettersStopSelect begins each statement that returns the id of the row at which a page of
+// dead letters must stop.
 const deadLettersStopSelect = `select delivery from dead_letters where `
 
 func scanDeadLetter(rows *sql.Rows, l *postrider.DeadLetter) error {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -127,41 +128,69 @@ func inOrder(q query, p store.Paging) query {
 	return q
 }
 
-// These parts end the statements that return where a page stops: at the 10,000th row of its walk.
+// These parts end the statements that return where a page stops: at one of the first rows of its
+// walk.
 const (
-	idStops       = ` and id < @below and id >= @from order by id desc limit 1 offset 9999`
-	deliveryStops = ` and delivery < @below and delivery >= @from order by delivery desc limit 1 offset 9999`
+	idStops       = ` and id < @below and id >= @from order by id desc limit 1 offset @most - 1`
+	deliveryStops = ` and delivery < @below and delivery >= @from order by delivery desc limit 1 offset @most - 1`
 )
 
-// bound limits a filtered page to the first 10,000 rows of each walk. If a walk is longer, the
-// window of the page ends at the row after these. bound moves the end of the window in the
-// arguments, which the walks and the list share. It returns the id of that row, or zero if no
-// walk is that long.
-func bound[I ~[16]byte](ctx context.Context, s *Store, walks []query, p store.Paging) (stop I, err error) {
-	for _, walk := range walks {
-		stops, err := list(ctx, s, inOrder(walk, p), func(rows *sql.Rows, id *I) error { return rows.Scan(toID(id)) })
+// fewRows and mostRows are the numbers of rows of each walk that a filtered page reads. Most pages
+// are full after fewRows. Only a page that is not full reads mostRows.
+const fewRows, mostRows = 250, 10_000
+
+// bounded is a list whose statement filters the rows of walks.
+type bounded[T any, I ~[16]byte] struct {
+	query
+
+	walks []string // statements that return where the page stops
+	page  store.Paging
+	scan  func(*sql.Rows, *T) error
+	id    func(T) I
+}
+
+// list returns a page. If a walk has more than mostRows rows, the page ends at the row after
+// these. Such a page can be short or empty, and still have a next page.
+func (l bounded[T, I]) list(ctx context.Context, s *Store) (page store.Page[T], err error) {
+	window := slices.Clone(l.args)
+	for _, most := range []int{fewRows, mostRows} {
+		copy(l.args, window)
+		stop, err := l.bound(ctx, s, most)
+		if err != nil {
+			return page, s.fault(err)
+		}
+		items, err := list(ctx, s, inOrder(l.query, l.page), l.scan)
+		if err != nil {
+			return page, s.fault(err)
+		}
+		page = store.Cut(items, l.page, func(item T) string { return key(l.id(item)) })
+		if page.Next != "" || stop == (I{}) {
+			return page, nil
+		}
+		page.Next = store.EncodeCursor(key(stop))
+	}
+	return page, nil
+}
+
+// bound limits the page to the first rows of each walk. If a walk is longer, the window of the
+// page ends at the row after these. bound moves the end of the window in the arguments. It returns
+// the id of that row, or zero if no walk is that long.
+func (l bounded[T, I]) bound(ctx context.Context, s *Store, most int) (stop I, err error) {
+	for _, walk := range l.walks {
+		args := append(slices.Clip(l.args), sql.Named("most", most))
+		stops, err := list(ctx, s, inOrder(query{walk, args}, l.page), func(rows *sql.Rows, id *I) error { return rows.Scan(toID(id)) })
 		if err != nil {
 			return stop, err
 		}
 		for _, stop = range stops {
-			if p.OldestFirst {
-				walk.args[belowArg] = sql.Named("below", blob(store.NextID(stop)))
+			if l.page.OldestFirst {
+				l.args[belowArg] = sql.Named("below", blob(store.NextID(stop)))
 			} else {
-				walk.args[fromArg] = sql.Named("from", blob(stop))
+				l.args[fromArg] = sql.Named("from", blob(stop))
 			}
 		}
 	}
 	return stop, nil
-}
-
-// cutBound is [store.Cut] for a page that ends at stop. A zero stop does not end the page. A page
-// that ends at stop can be short or empty, and still have a next page.
-func cutBound[T any, I ~[16]byte](items []T, p store.Paging, stop I, id func(T) I) store.Page[T] {
-	page := store.Cut(items, p, func(item T) string { return key(id(item)) })
-	if page.Next == "" && stop != (I{}) {
-		page.Next = store.EncodeCursor(key(stop))
-	}
-	return page
 }
 
 // fromArg and belowArg are the indexes of @from and @below in the arguments of window.

@@ -89,7 +89,7 @@ func tableStatements(names []string) store.TablesSQL {
 	return store.TablesSQL{Noted: notedSQL, Note: noteSQL, Facts: strings.Replace(factsSQL, "TABLES", strings.Join(names, " "), 1)}
 }
 
-// CheckTables compares the noted tables with those of this program; see [store.Upkeep].
+// CheckTables compares the noted tables with the tables that this program needs; see [store.Upkeep].
 func (s *Store) CheckTables(ctx context.Context) (err error) {
 	defer s.calls.Begin("CheckTables").End(&err, "check the tables")
 	own, err := ownMigrations()

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 
 	"github.com/postrider/postrider/internal/store"
+	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// By the keys of the tables. A key that another event has meanwhile stays.
+// These statements walk the primary keys. An idempotency key that belongs to another event by now
+// stays.
 const (
 	deleteAttemptSQL = `delete from attempts where delivery = @id and number = @number`
 	deleteBodySQL    = `delete from attempt_bodies where delivery = @id and number = @number`
@@ -19,9 +21,26 @@ var deleteRowSQL = map[store.Kind]string{
 }
 
 // DeleteRows deletes single rows; see [store.Retention].
-func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (_ int, err error) {
+func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.OldRow) (deleted int, err error) {
 	defer s.calls.Begin("DeleteRows").End(&err, "delete old %s", kind)
-	return removeOld(kind).pieces(ctx, s, rows)
+	_, err = inPieces(ctx, len(rows), func(size int) (int, error) {
+		piece := rows[:size]
+		rows = rows[size:]
+		n, err := writeInBulk(ctx, s, func(ctx context.Context, tx *tx) (int, error) {
+			var gone []store.RowID
+			for _, r := range piece {
+				if n, err := removeOld(kind)(ctx, tx, r); err != nil {
+					return 0, err
+				} else if n > 0 {
+					gone = append(gone, r.ID)
+				}
+			}
+			return len(gone), sqlstore.CountRemoved(ctx, coldTx{tx, &s.texts}, kind, gone)
+		})
+		deleted += n
+		return size, err
+	})
+	return deleted, err
 }
 
 // removeOld deletes old rows of a kind.

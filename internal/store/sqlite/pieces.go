@@ -62,7 +62,7 @@ func (r byRow[T]) each(ctx context.Context, tx *tx, rows []T) (changed int, err 
 	return changed, nil
 }
 
-// counted converts the result of a change to that of a byRow function.
+// counted converts the result of a change to the number that a byRow function returns.
 func counted(did bool, err error) (int64, error) {
 	if err != nil || !did {
 		return 0, err

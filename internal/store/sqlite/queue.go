@@ -204,8 +204,8 @@ func claimLane(ctx context.Context, tx *tx, want store.Want, token postrider.Tok
 }
 
 // laneState returns the state of a lane after a claim. Low is the least due_at that a row of the
-// lane can still have: that of the next row if it is due already, otherwise now. In PostgreSQL
-// Low needs some slack; here it needs none, because every change is visible before the next job
+// lane can still have: the due_at of the next row if that row is due already, otherwise now. In
+// PostgreSQL Low needs some slack; here it needs none, because every change is visible before the next job
 // begins.
 func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, error) {
 	var next time.Time
@@ -318,8 +318,13 @@ func (s *Store) MakeDue(ctx context.Context, m store.MakeDue) (_ postrider.Deliv
 //
 // dueLanesSQL is a skip scan. Each step of the recursion enters queue_due at the first entry of
 // the next lane, and reads nothing between two of them. So a lane with a million rows costs as
-// much as a lane with one row. The plus sign removes the affinity of the lane; with the affinity
-// SQLite would use the index only for the endpoint.
+// much as a lane with one row.
+//
+// SQLite enters the index at the first entry that equals the compared row, and passes over its
+// equals one by one. So the row ends with a time and an id that no entry has: the id has 17 bytes.
+// Without them a step walks over its lane (2026-11: 300,000 steps instead of 3,500, 27,000 rows).
+// The plus sign removes the affinity of the lane; with the affinity SQLite would use the index
+// only for the endpoint.
 const (
 	dueLanesSQL = `
 	with recursive first (id) as (
@@ -330,7 +335,7 @@ const (
 		union all
 		select (
 			select next.id from queue next
-			where (next.endpoint, next.lane) > (at.endpoint, +at.lane)
+			where (next.endpoint, next.lane, next.due_at, next.id) > (at.endpoint, +at.lane, ` + neverSQL + `, x'ffffffffffffffffffffffffffffffffff')
 			order by next.endpoint, next.lane, next.due_at, next.id limit 1)
 		from first cross join queue at on at.id = first.id
 	)`

@@ -11,21 +11,22 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// Finds old events that nothing needs, beside the writer: it steps over the old events
-// that stay. By the key of events, and for each event queue_event, dead_letters_event and
-// the key of fanouts.
+// forgottenEventsSQL finds old events that nothing needs. It runs on a reading connection, because it
+// may step over many old events that stay. It walks the primary key of events, and for each event it
+// probes queue_event, dead_letters_event and the primary key of fanouts.
 const forgottenEventsSQL = `
 	select id from events
 	where id < @before` + unneededSQL + `
 	order by id limit @limit`
 
-// unneededSQL tells whether nothing needs an event; see [store.Retention].
+// unneededSQL is true if nothing needs the event; see [store.Retention].
 const unneededSQL = `
 		and not exists (select 1 from queue where event = events.id)
 		and not exists (select 1 from dead_letters where event = events.id and resolved_at is null)
 		and not exists (select 1 from fanouts where event = events.id)`
 
-// The second look: a replay may need the event since. By the key of events.
+// forgetEventSQL checks again that nothing needs the event, because a replay may need it by now. It
+// walks the primary key of events.
 const forgetEventSQL = `
 	delete from events where id = @id` + unneededSQL
 
@@ -72,7 +73,7 @@ func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error
 	return len(ids), err
 }
 
-// Deletes keys without events, and returns the last key that it looked at. By the key of
+// These statements find ordering keys and delete a key without events. They walk the primary key of
 // ordering_keys, and for each key events_order.
 const (
 	orderingKeysSQL = `
@@ -106,8 +107,8 @@ func (s *Store) ForgetOrderingKeys(ctx context.Context, after store.OrderingKey,
 // freeSQL returns the number of free pages and of all pages.
 const freeSQL = `select (select freelist_count from pragma_freelist_count), (select page_count from pragma_page_count)`
 
-// Shrink gives free pages back; see [store.Retention]. The file has the list of what each
-// page is for (auto_vacuum, see writing), so its last pages can move to free ones.
+// Shrink gives free pages back; see [store.Retention]. The file
+// lists the use of each page (auto_vacuum, see writing), so its last pages can move to free pages.
 func (s *Store) Shrink(ctx context.Context, limit int) (_ int, err error) {
 	defer s.calls.Begin("Shrink").End(&err, "shrink the file")
 	return inPieces(ctx, limit, func(size int) (int, error) {

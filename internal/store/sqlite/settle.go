@@ -199,7 +199,7 @@ const recordedSQL = `select outcome, stale from attempts where delivery = ? and 
 // settleLate settles an attempt whose lease is gone. There are two cases:
 //
 //   - The same settlement was stored before, and its reply was lost. Its record exists and is not
-//     lost. Nothing changes, and the result is that of the first run.
+//     lost. Nothing changes, and the result is the same as then.
 //   - The lease ended and was taken over, or the delivery was cancelled. The attempt is recorded
 //     as stale. If the attempt was recorded as lost, the stale record replaces the lost one,
 //     because only the stale one has the result of the request.

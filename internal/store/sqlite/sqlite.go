@@ -70,9 +70,9 @@ type Store struct {
 	calls  store.Calls // Options.Calls
 	log    *slog.Logger
 
-	texts    texts // translated statements of package sqlstore
-	archived archivedRows
-	heads    store.Heads // heads of accepted responses
+	texts     texts // translated statements of package sqlstore
+	deletions deletions
+	heads     store.Heads // heads of accepted responses
 
 	checkpoints sync.WaitGroup // waits for runCheckpoints
 	stop        func()         // ends runCheckpoints; set by open

@@ -60,7 +60,7 @@ type writer struct {
 // an earlier run left in memory.
 type job struct {
 	run     func(context.Context, *tx) error
-	bulk    bool        // whether the job is a bulk job: it runs alone, when no other job waits or maxPassed groups went before it
+	bulk    bool        // it has a group of its own, when no other job waits or maxPassed groups went before it
 	decided atomic.Bool // set once: by the writer when it starts the job, or by the caller when it withdraws the job
 	done    chan error  // gets the result, after the commit
 }
@@ -75,8 +75,8 @@ func newWriter(conn *sql.Conn, clock *store.Clock, onFatal func(error)) *writer 
 	}
 }
 
-// write runs a job and returns its result once it is on disk. If the job runs twice, the result
-// is that of the last run.
+// write runs a job and returns its result once it is on disk. If the job runs twice, write
+// returns the result of the last run.
 func write[T any](ctx context.Context, s *Store, run func(context.Context, *tx) (T, error)) (T, error) {
 	var result, nothing T
 	err := s.writer.do(ctx, &job{run: func(ctx context.Context, tx *tx) (err error) {
@@ -280,8 +280,8 @@ func (w *writer) runGroup(ctx context.Context, group []*job) ([]error, error) {
 	return errs, nil
 }
 
-// runJob runs one job under a savepoint. The first error, that of the job, undoes only the job's
-// changes. The second error ends the group.
+// runJob runs one job under a savepoint. The first result is the error of the job, which undoes
+// only the job's changes. The second result is an error that ends the group.
 //
 // It reads the two times of the transaction after the wait for the group, so a job that makes a
 // delivery due uses the time at which the job runs.

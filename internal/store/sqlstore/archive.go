@@ -27,11 +27,11 @@ func (v Verbs) LeaseArchive(ctx context.Context, node uint64, d time.Duration) (
 	return leased, err
 }
 
-// PutArchivePart records a part; see [store.Archive].
+// PutArchivePart announces or records a part; see [store.Archive].
 func (v Verbs) PutArchivePart(ctx context.Context, p store.ArchivePart) (err error) {
 	defer v.calls.Begin("PutArchivePart").End(&err, "put archive part")
 	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
-		return ChangeDay(ctx, tx, PartsOf{Kind: p.Kind, Day: p.Day}, func(d *store.ArchiveDay) error { return d.Record(p) })
+		return ChangeDay(ctx, tx, PartsOf{Kind: p.Kind, Day: p.Day}, func(d *store.ArchiveDay) error { return d.Put(p) })
 	})
 }
 
@@ -54,6 +54,9 @@ func (v Verbs) ArchiveParts(ctx context.Context, q store.ArchiveParts) (_ []stor
 	l.and("(kind, day, number) > (@kind_after::text, @day_after::timestamptz, @number_after::int)", Args{
 		"kind_after": q.After.Kind, "day_after": cmp.Or(q.After.Day, time.Unix(0, 0)), "number_after": q.After.Number,
 	})
+	if !q.Announced {
+		l.and("bytes > 0", nil)
+	}
 	if q.Kind != "" {
 		l.and("kind = @kind", Args{"kind": q.Kind})
 	}

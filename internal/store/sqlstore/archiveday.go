@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// This file reads and writes the table archive_parts; no other file does. It decides nothing:
-// [store.ArchiveDay] does that. The column deleted is Rows without Left.
+// Only the statements of this file read and write the table archive_parts. [store.ArchiveDay] decides
+// what is written. The column deleted is Rows without Left.
 
 // All walk the primary key. A part is changed only if it is as it was read: a node of an earlier
 // version changes parts without the lock of ChangeDay.
@@ -34,7 +34,8 @@ const (
 	on conflict do nothing`
 	updatePartSQL = `
 	update archive_parts
-	set object = @object, row_count = @rows, deleted = @deleted, bytes = @bytes, sha256 = @sha256, made_at = @made_at` + samePart
+	set object = @object, row_count = @rows, deleted = @deleted, bytes = @bytes, sha256 = @sha256, after = @after, last = @last,
+		made_at = @made_at` + samePart
 	deletePartSQL = `delete from archive_parts` + samePart
 
 	samePart = `
@@ -120,8 +121,12 @@ func ChangeDay(ctx context.Context, tx Tx, of PartsOf, change func(*store.Archiv
 	return nil
 }
 
-// CountExpunged counts rows that an expunge has deleted. Expunges lock their days in the same order.
-func CountExpunged(ctx context.Context, tx Tx, kind store.Kind, rows []store.RowID) error {
+// CountRemoved counts rows that an expunge or DeleteRows has deleted. All transactions lock days in
+// the same order.
+func CountRemoved(ctx context.Context, tx Tx, kind store.Kind, rows []store.RowID) error {
+	if kind == store.OldKeys { // they are not archived
+		return nil
+	}
 	days := map[time.Time][]store.RowID{}
 	for _, id := range rows {
 		day := store.DayOf(id.Time())
@@ -130,7 +135,7 @@ func CountExpunged(ctx context.Context, tx Tx, kind store.Kind, rows []store.Row
 	for _, day := range slices.SortedFunc(maps.Keys(days), time.Time.Compare) {
 		err := ChangeDay(ctx, tx, PartsOf{Kind: kind, Day: day}, func(d *store.ArchiveDay) error {
 			for _, id := range days[day] {
-				d.Expunged(id)
+				d.Removed(id)
 			}
 			return nil
 		})

@@ -20,8 +20,8 @@ func letters(c *postrider.ExpungeCounts) *int { return &c.DeadLetters }
 
 func others(c *postrider.ExpungeCounts) *int { return &c.Other }
 
-// expungePlan is how the rows of an expunge are removed, in this order. Each step is
-// done when it finds nothing, and the steps after it follow.
+// expungePlan says in which order the rows of an expunge are removed: the attempts, the steps, the
+// events, and then the texts of rows that stay. A step ends when it finds no more rows.
 type expungePlan struct {
 	object   [16]byte // the value of @object
 	name     string   // its text: the value of @name
@@ -32,7 +32,8 @@ type expungePlan struct {
 	waits    string   // condition for exists: the caller has something to end before
 }
 
-// blankEndpointsSQL removes the texts of deleted endpoints. The policy is that of a new one.
+// blankEndpointsSQL removes the texts of deleted endpoints. Their policy becomes
+// the policy of a new endpoint.
 const blankEndpointsSQL = `
 	update endpoints
 	set url = case kind when 'http' then '` + postrider.ExpungedURL + `' else '' end,
@@ -120,7 +121,7 @@ type expunging struct {
 // args are the arguments of the plan's statements.
 func (x *expunging) args() Args { return Args{"object": x.object, "name": x.name, "limit": x.left} }
 
-// first returns the condition of the first rows of a table that a condition chooses.
+// first returns a condition for the first @limit rows of a table for which where is true.
 func first(table, key, where string) string {
 	return ` where (` + key + `) in (select ` + key + ` from ` + table + ` where ` + where + ` limit @limit)`
 }
@@ -165,8 +166,8 @@ func (x *expunging) run(ctx context.Context) error {
 	return nil
 }
 
-// Walks the primary key. All attempts of a delivery are removed, so their heads and bodies may go
-// together, before some of them.
+// The statement walks the primary key. All attempts of a delivery are removed in the end, so their
+// heads and bodies may be removed together, before some of the attempts.
 const expungeBodiesSQL = `delete from attempt_bodies where delivery = any(@deliveries::uuid[]) returning delivery`
 
 // deleteAttempts removes attempts with their heads and bodies.
@@ -180,15 +181,15 @@ func (x *expunging) deleteAttempts(ctx context.Context) error {
 	x.count(&x.removed.Attempts, len(deliveries))
 	bodies, err := all(ctx, x.tx, Query{expungeBodiesSQL, Args{"deliveries": deliveries}}, id)
 	if err == nil {
-		err = CountExpunged(ctx, x.tx, store.OldAttempts, deliveries)
+		err = CountRemoved(ctx, x.tx, store.OldAttempts, deliveries)
 	}
 	if err == nil {
-		err = CountExpunged(ctx, x.tx, store.OldBodies, bodies)
+		err = CountRemoved(ctx, x.tx, store.OldBodies, bodies)
 	}
 	return err
 }
 
-// Both walk the primary key.
+// Both statements walk the primary key.
 const (
 	expungeKeysSQL = `
 	delete from idempotency_keys
@@ -196,9 +197,10 @@ const (
 	expungeSequencesSQL = `delete from ordering_keys where ordering_key = any(@sequences::text[]) and account = @account`
 )
 
-// deleteEvents removes events with their idempotency keys, and with those of an account their
-// ordering keys. The digest has them in the order of their ids. An event of a day that retention is
-// about to drop has a copy among the kept events; it goes with the event, and is not counted.
+// deleteEvents removes events with their idempotency keys. If the expunge is of an account, it also
+// removes their ordering keys. It adds the events to the digest in the order of their ids. An event of
+// a day that retention is about to drop has a copy among the kept events. The copy is removed with the
+// event, and is not counted.
 func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 	statement := `delete from ` + table + first(table, "id", x.events+` order by id`) + `
 	returning id, data, coalesce(idempotency_key, ''), ordering_key`
@@ -232,5 +234,5 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 			return err
 		}
 	}
-	return CountExpunged(ctx, x.tx, store.OldEvents, ids)
+	return CountRemoved(ctx, x.tx, store.OldEvents, ids)
 }

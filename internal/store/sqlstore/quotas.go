@@ -53,8 +53,7 @@ func (v Verbs) Quotas(ctx context.Context, q store.QuotaQuery) (_ []store.Accoun
 }
 
 const (
-	// quotaUseSQL returns what an account has used; the bytes are those of the day. It walks the
-	// primary key.
+	// quotaUseSQL returns the use of an account, with the bytes of @day. It walks the primary key.
 	quotaUseSQL = `
 	select rate, burst, events, at, case when day >= @day::date then bytes else 0 end
 	from quota_use
@@ -98,7 +97,7 @@ func countEndpoints(ctx context.Context, db Querier, account postrider.AccountID
 
 // checkMost returns an error if the account has more endpoints than p.Most. The new endpoint is
 // inserted already. Each change raises the version first, so changes run one after the other, and
-// the count includes those of parallel calls.
+// the count includes endpoints of parallel calls.
 func checkMost(ctx context.Context, tx Tx, p store.PutEndpoint) error {
 	if p.Most == 0 || p.Endpoint.Revision > 0 {
 		return nil

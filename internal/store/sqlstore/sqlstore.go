@@ -58,8 +58,8 @@ type Database interface {
 	// the column.
 	Unindexed(column string) string
 
-	// EventTables returns the table of the events, and then those with copies of some of them. A copy
-	// outlives the day of its event.
+	// EventTables returns the names of the tables that have events. The first is the table of all
+	// events. The others have copies of some events, which stay after the day of the event was deleted.
 	EventTables() []string
 
 	// Clock returns the time of the store.

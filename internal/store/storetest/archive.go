@@ -3,8 +3,6 @@ package storetest
 import (
 	"bytes"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -27,7 +25,9 @@ var archive = []verb{
 	}},
 	{"PutArchivePart", []sentence{
 		{"another number or position than ArchiveDay says is ErrConflict", putPartConflict},
+		{"a part that is not announced, or no longer, is ErrConflict; ArchiveParts lists announced parts only if asked", putPartAnnounced},
 		{"of several at once, one is recorded", putPartInParallel},
+		{"a part of which a row was removed since it was announced is ErrConflict", putPartRemoved},
 		{"a part of single rows is not counted", putSingles},
 		{"a part of single rows is ErrConflict while rows of another part of its day are left", putSinglesConflict},
 	}},
@@ -48,6 +48,7 @@ var archive = []verb{
 		{"an attempt that was recorded after the part was made stays with its day, until it is archived", deleteArchivedLate},
 		{"attempts go after the bodies of their day", deleteArchivedBodiesFirst},
 		{"a day that is to be archived again stays, though some of it went before", deleteArchivedRedone},
+		{"a row that was added later does not stand in for one that was removed", deleteArchivedRemoved},
 	}},
 	{"RestoredRecords", []sentence{
 		{"records are listed by id and number, a page at a time, and filtered", restoredRecords},
@@ -89,6 +90,23 @@ func (w *world) nextPart(kind store.Kind, day store.ArchiveDay, limit int) store
 	return p
 }
 
+// announced returns the announcement of a part.
+func announced(p store.ArchivePart) store.ArchivePart {
+	p.Rows, p.Left, p.Bytes, p.SHA256 = 0, 0, 0, [32]byte{}
+	return p
+}
+
+// putPart announces and records a part, and returns the error of the record.
+func (w *world) putPart(p store.ArchivePart) error {
+	w.Helper()
+	first := announced(p)
+	if p.Left == 0 {
+		first.After = store.RowID{}
+	}
+	w.ok(w.PutArchivePart(w.Context(), first))
+	return w.PutArchivePart(w.Context(), p)
+}
+
 // archiveAll archives all that is stored of a kind, as parts with limit rows, and returns them.
 func (w *world) archiveAll(kind store.Kind, limit int) (parts []store.ArchivePart) {
 	w.Helper()
@@ -103,7 +121,7 @@ func (w *world) archiveAll(kind store.Kind, limit int) (parts []store.ArchivePar
 			w.ok(err)
 			continue
 		}
-		w.ok(w.PutArchivePart(w.Context(), p))
+		w.ok(w.putPart(p))
 		parts = append(parts, p)
 	}
 }
@@ -145,13 +163,13 @@ func archiveDay(w *world) {
 	w.same("its rows", day.Rows, int64(3))
 	w.same("its next part", day.Next(), 1)
 	part := w.nextPart(store.OldEvents, day, 2)
-	w.ok(w.PutArchivePart(w.Context(), part))
+	w.ok(w.putPart(part))
 	day = w.archiveDay(store.OldEvents)
 	w.same("its parts", day.Parts, []store.ArchivePart{part})
 	w.same("its next part", day.Next(), 2)
 	w.same("archived rows", day.Left(), int64(2))
 	w.same("where the next one begins", day.After(), part.Last)
-	w.ok(w.PutArchivePart(w.Context(), w.nextPart(store.OldEvents, day, 2)))
+	w.ok(w.putPart(w.nextPart(store.OldEvents, day, 2)))
 	w.same("all rows are archived", w.archiveDay(store.OldEvents).Day.IsZero(), true)
 	w.pending(e, 1)
 	w.same("rows after one more is published", w.archiveDay(store.OldEvents).Rows, int64(4))
@@ -234,63 +252,6 @@ func archiveRowsOnly(w *world) {
 		}))
 		w.same("single "+string(kind), got, all[:1])
 	}
-}
-
-func putSingles(w *world) {
-	e := w.endpoint()
-	w.pending(e, 3)
-	apart := w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 2)
-	apart.After, apart.Left = newID[store.RowID](w), 0
-	w.ok(w.PutArchivePart(w.Context(), apart))
-	day := w.archiveDay(store.OldEvents)
-	w.same("rows that are left", day.Left(), int64(0))
-	w.same("the next part", day.Next(), 2)
-	w.same("where it begins", day.After(), store.RowID{})
-	w.ok(w.PutArchivePart(w.Context(), w.nextPart(store.OldEvents, day, 10)))
-	w.same("all rows are archived", w.archiveDay(store.OldEvents).Day.IsZero(), true)
-	forgotten, err := w.RedoArchiveDay(w.Context(), store.OldEvents, apart.Day)
-	w.ok(err)
-	w.same("forgotten parts", len(forgotten), 1)
-	parts, err := w.ArchiveParts(w.Context(), store.ArchiveParts{Limit: 10})
-	w.ok(err)
-	w.same("the parts", parts, []store.ArchivePart{apart})
-}
-
-func putSinglesConflict(w *world) {
-	w.pending(w.endpoint(), 3)
-	part := w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 1)
-	w.ok(w.PutArchivePart(w.Context(), part))
-	part.Number, part.Left, part.After = 2, 0, part.Last
-	w.refuses(w.PutArchivePart(w.Context(), part), postrider.ErrConflict)
-}
-
-func putPartConflict(w *world) {
-	w.pending(w.endpoint(), 3)
-	first := w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 1)
-	second := first
-	second.Number = 2
-	w.refuses(w.PutArchivePart(w.Context(), second), postrider.ErrConflict)
-	w.ok(w.PutArchivePart(w.Context(), first))
-	w.refuses(w.PutArchivePart(w.Context(), first), postrider.ErrConflict)
-	w.refuses(w.PutArchivePart(w.Context(), second), postrider.ErrConflict) // its After is that of the first
-	w.ok(w.PutArchivePart(w.Context(), w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 1)))
-}
-
-func putPartInParallel(w *world) {
-	w.pending(w.endpoint(), 3)
-	part := w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 1)
-	var nodes sync.WaitGroup
-	var recorded atomic.Int32
-	for range 4 {
-		nodes.Go(func() {
-			if w.PutArchivePart(w.Context(), part) == nil {
-				recorded.Add(1)
-			}
-		})
-	}
-	nodes.Wait()
-	w.same("recorded", recorded.Load(), int32(1))
-	w.same("parts", len(w.archiveDay(store.OldEvents).Parts), 1)
 }
 
 func deleteArchivedRedone(w *world) {

@@ -303,16 +303,19 @@ func (r *recorder) callReplays(ctx context.Context) {
 
 func (r *recorder) callArchive(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
-	part := store.ArchivePart{Kind: store.OldEvents, Day: askedSpan.From, Number: 1, Rows: 1, Left: 1, Last: id, MadeAt: askedSpan.To}
+	announced := store.ArchivePart{Kind: store.OldEvents, Day: askedSpan.From, Number: 1, MadeAt: askedSpan.To}
+	part := announced
+	part.Rows, part.Left, part.Bytes, part.Last = 1, 1, 1, id
 	r.verb = "LeaseArchive"
 	_, _ = v.LeaseArchive(ctx, 1, time.Second)
 	r.verb = "PutArchivePart"
+	doVerb(ctx, v.PutArchivePart, announced)
 	doVerb(ctx, v.PutArchivePart, part)
 	r.verb = "ArchiveParts"
 	callVerb(ctx, v.ArchiveParts, store.ArchiveParts{Limit: 10},
 		store.ArchiveParts{Limit: 10, Kind: store.OldEvents, From: askedSpan.From, To: askedSpan.To, After: part})
 	r.verb = "ReplaceArchivePart"
-	doVerb(ctx, v.ReplaceArchivePart, store.ReplaceArchivePart{Part: part, With: store.ArchivePart{Object: "a", MadeAt: askedSpan.To}})
+	doVerb(ctx, v.ReplaceArchivePart, store.ReplaceArchivePart{Part: part, With: part})
 	doVerb(ctx, v.ReplaceArchivePart, store.ReplaceArchivePart{Part: part})
 	r.verb = "RedoArchiveDay"
 	_, _ = v.RedoArchiveDay(ctx, store.OldEvents, askedSpan.From)

@@ -15,7 +15,7 @@ type missedPage struct {
 	Endpoint apitypes.Endpoint
 	Tab      string
 	From     string    // as the person typed it
-	since    time.Time // the same as a time; zero: it cannot be read
+	since    time.Time // From as a time; zero: From cannot be read
 	Pace     int       // deliveries in a second
 	Paces    []int
 	Count    *apitypes.ReplayCount // nil: not counted yet

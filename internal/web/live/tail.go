@@ -65,8 +65,8 @@ type tails struct {
 type tail struct {
 	streams int        // guarded by tails.mu
 	end     func()     // ends run and waits for it
-	mu      sync.Mutex // guards what follows
-	rows    [][]byte   // the newest tailRows, the oldest first, as they are inside a string of JSON; only appended to
+	mu      sync.Mutex // guards rows and counts
+	rows    [][]byte   // the newest tailRows, oldest first, each escaped for a string of JSON; only appended to
 	counts  tailCounts // since the tail began
 }
 

@@ -71,8 +71,8 @@ func kindWords(v *page.Visit, kinds []postrider.NoticeKind) []string {
 	return said
 }
 
-// listDestinations shows the destinations of notices. Operators see all; customers see those of
-// their account.
+// listDestinations shows the destinations of notices. Operators see all; customers see the
+// destinations of their account.
 func listDestinations(v *page.Visit) error {
 	var shown page.Filters
 	f := client.DestinationFilter{Paging: v.Paging()}

@@ -156,7 +156,7 @@ func (r *reader) part(n *node, depth int) error {
 func (r *reader) pieces(text string) (pieces []piece, clipped bool) {
 	text, clipped = Clip(text, maxLexeme)
 	lower := strings.ToLower(text)
-	for r.find != "" && r.marks < maxMarks && len(lower) == len(text) { // else the places are not the same
+	for r.find != "" && r.marks < maxMarks && len(lower) == len(text) { // with other lengths, a place in lower is another place in text
 		at := strings.Index(lower, r.find)
 		if at < 0 {
 			break

@@ -113,7 +113,7 @@ type codeBlock struct {
 	Expires   bool     // a recorded request is refused after a while
 }
 
-// codeUse is a way to verify: the scheme, and of ed25519 its public key.
+// codeUse is a way to verify a webhook: a scheme, with the public key if the scheme uses ed25519.
 type codeUse struct {
 	Name string // in URLs
 	Use  snippets.Use

@@ -20,7 +20,8 @@ type Explained struct {
 	At      *apitypes.Time        // nil: there is no time
 }
 
-// Explain puts the explanation of a delivery to the endpoint into words.
+// Explain returns the explanation of a delivery in the language of the catalogue. to is the endpoint
+// of the delivery.
 func (c *Catalogue) Explain(d apitypes.Delivery, to apitypes.Endpoint) Explained {
 	x := d.Explanation
 	if x == nil { // lists do not explain

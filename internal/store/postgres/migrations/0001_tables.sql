@@ -790,9 +790,10 @@ create table archive_parts (
     made_at   timestamptz not null,
     primary key (kind, day, number)
 );
-comment on table archive_parts is 'The parts of the archive: objects with the rows of a kind whose ids were made on a day, and are after one id, up to another.';
+comment on table archive_parts is 'The parts of the archive: objects with the rows of a kind whose ids were made on a day, and are after one id, up to another. With 0 bytes: a node is making the part, or has died.';
+comment on column archive_parts.row_count is 'Rows that the part counts; with 0 bytes: rows that were removed while the part is made.';
 comment on column archive_parts.day is 'Its first instant, in UTC.';
-comment on column archive_parts.deleted is 'Rows that were deleted since; of a part of single rows all, from the beginning. While an archive is set, DeleteOld deletes a day only if its parts have as many other rows as are stored.';
+comment on column archive_parts.deleted is 'Rows that were deleted since; of a part of single rows all, from the beginning. While an archive is set, DeleteOld deletes a day only if as many rows are stored as its parts count and were not deleted.';
 comment on index archive_parts_pkey is 'ArchiveDay, PutArchivePart, RedoArchiveDay, ArchiveParts, DeleteOld, ExpungeRows, ReplaceArchivePart: the parts of a day, in order.';
 
 create table archive_keys (

@@ -609,9 +609,11 @@ create index replay_jobs_running on replay_jobs (id) where status = 'running';
 -- What is archived, and the copies that people have fetched back.
 
 -- The parts of the archive: objects with the rows of a kind whose ids were made on a day
--- (its first instant) and are after one id, up to another. deleted is how many of the rows
--- were deleted since; of a part of single rows all, from the beginning. While an archive is
--- set, DeleteOld deletes no other rows. The key serves all.
+-- (its first instant) and are after one id, up to another. With 0 bytes: a node is making the part,
+-- or has died; row_count is then how many rows were removed meanwhile. deleted is how many of the
+-- rows were deleted since; of a part of single rows all, from the beginning. While an archive is set,
+-- DeleteOld deletes rows of a part only if as many rows with its ids are stored as the part counts
+-- and were not deleted. The key serves all.
 create table archive_parts (
     kind      text not null check (kind in ('events', 'attempts', 'bodies')),
     day       integer not null,

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/store/sqlstore"
 )
 
-// The rows that are stored of a part's ids, and whether each may go. By the keys of events,
+// Each lists the stored rows with a part's ids, and whether each may go. They walk the keys of events,
 // attempts and attempt_bodies; what needs an event is probed as in forgottenEventsSQL.
 const (
 	eventsOfPartSQL   = `select id, 0, true` + unneededSQL + ` from events` + ofEventIDs + ` order by id`
@@ -19,22 +19,21 @@ const (
 	bodiesOfPartSQL   = `select delivery, number, true from attempt_bodies` + ofDelivery + ` order by delivery, number`
 )
 
-// archivedRows has, for each kind, the rows of the part that is being deleted. It lives from
-// one call to the next, because a part has tens of thousands of rows: counting them for
-// each chunk slowed all other queries.
-type archivedRows struct {
+// deletions has, for each kind, the part that is being deleted, with its rows. It outlives a call,
+// because a part has tens of thousands of rows: counting them for each chunk slowed all other queries.
+type deletions struct {
 	mu    sync.Mutex
 	parts map[store.Kind]partRows
 }
 
-// partRows are rows that a part has and that may be deleted.
+// partRows are rows of a part that may be deleted.
 type partRows struct {
 	part store.ArchivePart // as of the last transaction that deleted some of them
 	rows []store.OldRow
 }
 
-// take returns the rows of a kind, which are the caller's then. None: there are none.
-func (a *archivedRows) take(kind store.Kind) partRows {
+// take removes and returns the part of a kind. Without rows: there is none.
+func (a *deletions) take(kind store.Kind) partRows {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	taken := a.parts[kind]
@@ -42,7 +41,7 @@ func (a *archivedRows) take(kind store.Kind) partRows {
 	return taken
 }
 
-func (a *archivedRows) put(kind store.Kind, p partRows) {
+func (a *deletions) put(kind store.Kind, p partRows) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.parts == nil {
@@ -51,16 +50,16 @@ func (a *archivedRows) put(kind store.Kind, p partRows) {
 	a.parts[kind] = p
 }
 
-// forgetArchived deletes up to f.Limit rows that are archived: of the first part of which
-// rows can go. Fewer are counted as f.Limit, because another part may follow.
+// forgetArchived deletes up to f.Limit archived rows of the first part that has rows to delete. It
+// returns f.Limit even if it deleted fewer, because another part may follow.
 //
-// The problem: a row may be stored with an old id after its part was made, and must not be
-// deleted with it. So the rows of a part are listed in one statement, beside the writer, and
-// are used only if they are as many as the part has left. Exactly these rows are deleted, and
-// one that is stored later is not among them.
+// After a part was made, a row with an old id can be added, and must not be deleted with the part.
+// So the rows of a part are listed in one statement, beside the writer, and are deleted only if they
+// are as many as the part has left. Exactly the listed rows are deleted. A row that is added later is
+// not in the list.
 func (s *Store) forgetArchived(ctx context.Context, f store.DeleteOld) (int, error) {
 	latest := f.Before.AddDate(0, 0, -1)
-	taken := s.archived.take(f.Kind)
+	taken := s.deletions.take(f.Kind)
 	if len(taken.rows) == 0 || taken.part.Day.After(latest) {
 		var err error
 		if taken, err = s.nextPart(ctx, f.Kind, latest); err != nil || len(taken.rows) == 0 {
@@ -78,12 +77,12 @@ func (s *Store) forgetArchived(ctx context.Context, f store.DeleteOld) (int, err
 	if err != nil {
 		return 0, err
 	}
-	s.archived.put(f.Kind, taken)
+	s.deletions.put(f.Kind, taken)
 	return f.Limit, nil
 }
 
-// nextPart returns the first part, of a day up to the latest, of which rows can go, with these rows.
-// Without rows: there is none.
+// nextPart returns the first part that has rows to delete, with these rows. It looks at days up to
+// the latest. Without rows: there is no such part.
 func (s *Store) nextPart(ctx context.Context, kind store.Kind, latest time.Time) (partRows, error) {
 	parts, err := sqlstore.PartsLeft(ctx, cold{s}, kind, latest)
 	if err != nil {
@@ -98,9 +97,9 @@ func (s *Store) nextPart(ctx context.Context, kind store.Kind, latest time.Time)
 	return partRows{}, nil
 }
 
-// rowsOfPart lists the rows of a part that can go. There are none while rows are stored that
-// the part does not have. Attempts wait for the bodies of their day, which have no account of
-// their own.
+// rowsOfPart lists the rows of a part that may be deleted. It lists none while more or fewer rows are
+// stored than the part has left. Attempts wait for the bodies of their day, whose accounts are in the
+// attempts.
 func (s *Store) rowsOfPart(ctx context.Context, kind store.Kind, p store.ArchivePart) ([]store.OldRow, error) {
 	if kind == store.OldAttempts { // first: a body that comes afterwards comes with an attempt, which is counted
 		bodies, err := list(ctx, s, query{countBodiesSQL, idsOf(p.Day, store.RowID{}, last)},
@@ -125,12 +124,12 @@ func (s *Store) rowsOfPart(ctx context.Context, kind store.Kind, p store.Archive
 	return rows, nil
 }
 
-// errPartChanged undoes a deletion of rows whose part was made again or changed meanwhile. The
-// next call lists the rows of the parts that there are then.
+// errPartChanged undoes a deletion of rows whose part was made again or changed meanwhile. The next
+// call reads the parts again, and lists their rows.
 var errPartChanged = errors.New("the part has changed")
 
-// forgetOfPart deletes rows of a part in one transaction, and counts them in it. It returns the part
-// as it is then.
+// forgetOfPart deletes and counts rows of a part in one transaction. It returns the part with the new
+// counts.
 func (s *Store) forgetOfPart(ctx context.Context, p store.ArchivePart, rows []store.OldRow) (now store.ArchivePart, err error) {
 	remove, of := removeOld(p.Kind), sqlstore.PartsOf{Kind: p.Kind, Day: p.Day, Number: p.Number}
 	err = changeInBulk(ctx, s, func(ctx context.Context, tx *tx) error {

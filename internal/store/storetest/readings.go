@@ -316,7 +316,7 @@ var mayThrowAway = []Excess{
 	},
 	{"Deliveries", "of a failing endpoint", 10_000, "passes over up to 10,000 attempts that ended no delivery"},
 	{
-		"Backlog|DeadLetterGroups|EndpointStates|EndpointBacklogs|QuotaUse|Rollups|LastFailures|Find", "", 40_000,
+		"Backlog|DeadLetterGroups|EndpointStates|EndpointBacklogs|QuotaUse|Rollups|HealthInputs|LastFailures|Find", "", 40_000,
 		"counts, adds up or searches rows, as many as its contract says",
 	},
 	{"Due", "newer", 15_000, "reads the deliveries that came since the last call"},

@@ -114,6 +114,10 @@ func scenarios(e extent) []scenario {
 			figures: throughput, goals: goals{perSecond: atLeast(16_000), publishP50: atMost(5)},
 		},
 		{
+			name:   "B3 over 64 connections",
+			setups: atFull(e, group{class: good, endpoints: 100, fanOut: true}), figures: throughput,
+		},
+		{
 			name: "B4 50 events/s", onSQLite: "B9 50 events/s",
 			setups: []setup{{
 				groups: []group{{class: good, endpoints: 1}},

@@ -341,7 +341,7 @@ func (d *Dispatcher) drainContexts(ctx context.Context) (send, commit context.Co
 func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
 	var grant schedule.Grant
 	response := make(chan schedule.Grant, 1)
-	if len(ask) > 0 && d.postOwn(admissionAsked{ask, response}) {
+	if len(ask) > 0 && d.postOwn(admissionAsked{ask: ask, response: response}) {
 		select {
 		case grant = <-response:
 		case <-d.done:

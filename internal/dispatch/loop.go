@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -31,6 +32,7 @@ type (
 	admissionAsked struct {
 		ask      []schedule.Admission
 		response chan<- schedule.Grant
+		until    time.Time // the response comes at this time at the latest; set by apply
 	}
 	surplusAsked struct{ response chan<- []uint8 }
 	paceAsked    struct {
@@ -50,7 +52,8 @@ func (in admissionAsked) apply(l *loop, now time.Time) {
 	for _, a := range in.ask {
 		l.introduce(a.Endpoint)
 	}
-	in.response <- l.core.Admit(now, in.ask)
+	in.until = now.Add(admitWithin)
+	l.admissions = append(l.admissions, in)
 }
 
 func (in surplusAsked) apply(l *loop, _ time.Time) { in.response <- l.core.SurplusShards() }
@@ -99,6 +102,30 @@ type loop struct {
 	endpoints Endpoints
 	clock     *store.Clock
 	held      bool // the hold that the core was told last
+
+	admissions []admissionAsked // questions without a response, oldest first
+}
+
+// admitWithin limits how long an admission waits for room. A delivery that is not admitted must be
+// claimed, which costs the store twice as much. So a saturated node slows its publishers down a
+// little, instead of storing deliveries that it must claim.
+const admitWithin = 4 * schedule.MaxBatchDelay
+
+// admit responds to the admissions for which the node has room, and to those that have waited for
+// admitWithin. A small one may pass a large one. It returns when the next one has waited for that
+// long; zero: none waits.
+func (l *loop) admit(now time.Time) (at time.Time) {
+	l.admissions = slices.DeleteFunc(l.admissions, func(in admissionAsked) bool {
+		if now.Before(in.until) && !l.core.HasRoom(now, len(in.ask)) {
+			if at.IsZero() {
+				at = in.until
+			}
+			return false
+		}
+		in.response <- l.core.Admit(now, in.ask)
+		return true
+	})
+	return at
 }
 
 // runLoop applies inputs, asks the core for actions and passes them on. It ends when the core has
@@ -134,10 +161,11 @@ func (d *Dispatcher) runLoop(ctx, commit context.Context, start func(*schedule.D
 		}
 		do := l.core.Decide(now)
 		d.carryOut(do, start)
+		admitAt := l.admit(now)
 		if do.Progress {
 			d.progress.made(now)
 		}
-		timer.Reset(untilWake(do.WakeAt, now))
+		timer.Reset(min(untilWake(do.WakeAt, now), untilWake(admitAt, now)))
 		if l.core.Drained() && len(d.inputs) == 0 {
 			return 0
 		}

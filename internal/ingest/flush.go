@@ -15,13 +15,16 @@ import (
 )
 
 const (
-	// groupRows is the greatest number of deliveries of a group, unless its first publish has
-	// more by itself. When a batch has this many deliveries, its next events get fan-out jobs.
-	groupRows = 2000
+	// groupRows is the greatest number of deliveries of a commit, unless its first publish has more by
+	// itself. The dispatcher leases 1,024 ahead: so all of them can be admitted while others start.
+	groupRows = 400
+	// batchRows is the number of deliveries of a batch after which its next events get fan-out jobs,
+	// and the greatest number of deliveries of one event that an endpoint wants in order.
+	batchRows = 2000
 	// orderedRows is the greatest number of deliveries of a batch in which an endpoint wants its
 	// events in order. Such events get no fan-out job, because the next event of the key would
-	// overtake the job. A single event may have at most groupRows deliveries.
-	orderedRows = 10 * groupRows
+	// overtake the job.
+	orderedRows = 10 * batchRows
 	// rematches limits how often one group is matched. A group is matched again if subscriptions
 	// changed between its match and its commit.
 	rematches = 20
@@ -226,14 +229,14 @@ func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 		asked.Endpoint.FullSince = time.Time{}
 		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, []*store.EndpointSnapshot{&asked})}, nil
 	}
-	matched, last := in.table.Match(e, max(0, min(in.opts.FanOutAbove, groupRows-rows)))
+	matched, last := in.table.Match(e, max(0, min(in.opts.FanOutAbove, batchRows-rows)))
 	if matched != nil || last.IsZero() {
 		return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
 	}
 	if e.OrderingKey == "" || !in.table.WantsOrder(e) {
 		return store.NewEvent{Event: *e, FanOutUpTo: last}, nil
 	}
-	if matched, _ = in.table.Match(e, max(0, min(groupRows, orderedRows-rows))); matched == nil {
+	if matched, _ = in.table.Match(e, max(0, min(batchRows, orderedRows-rows))); matched == nil {
 		return store.NewEvent{}, tooManyInOrder(p, j)
 	}
 	return store.NewEvent{Event: *e, Deliveries: in.deliveries(e, matched)}, nil
@@ -247,7 +250,7 @@ func tooManyInOrder(p *publish, j int) error {
 	}
 	return &postrider.InvalidError{Field: field, Code: postrider.FaultNotAllowed, Reason: fmt.Sprintf(
 		"must not be there: an endpoint wants the event in order, which takes at most %d endpoints for an event and %d deliveries for a batch",
-		groupRows, orderedRows,
+		batchRows, orderedRows,
 	)}
 }
 

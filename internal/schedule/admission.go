@@ -54,6 +54,17 @@ func (a *admissions) nextToken() postrider.Token {
 	return a.token
 }
 
+// HasRoom reports whether it is useless to wait before n new deliveries are admitted. It is false
+// while the processors are saturated and too many leased deliveries of prompt endpoints have not
+// started. With n they may be three eighths of the slots, so a commit of that many waits until all
+// of them have started. Then its own deliveries can be admitted, even if all go to one host. A small
+// commit does not wait.
+func (c *Core) HasRoom(now time.Time, n int) bool {
+	most := c.slots.limit * 3 / 8
+	unstarted := c.slots.creditOf[prompt] - c.slots.inFlightOf[prompt]
+	return !c.load.Saturated || unstarted+min(n, most) <= most || c.draining || c.shards.lapsed(now)
+}
+
 // Admit grants leases to new deliveries before they are committed, so that they can start without a
 // claim. An admitted delivery costs the store half of what a claimed one costs, because its row is
 // written once, with its lease, instead of twice.

@@ -12,7 +12,8 @@ const inspectEvery = 250 * time.Millisecond
 //	above             each group commit waits for a twentieth of the rest, at most 100 ms
 //	above 10 s        publishes are refused, with the lag as Retry-After
 //
-// (Ingest.waitForDeliveries and Ingest.enqueue have these numbers.) Back-pressure ends by itself:
+// (Ingest.waitForDeliveries and Ingest.enqueue have these numbers. [Core.HasRoom] slows large commits
+// before there is any lag.) Back-pressure ends by itself:
 // the lag is computed again every 250 ms. It is zero as soon as goroutines stop waiting for a
 // processor or the backlog is claimed.
 //

@@ -420,3 +420,30 @@ func TestNothingIsClaimedWhileResultsWaitForTheirCommit(t *testing.T) {
 		t.Error("nothing is claimed after all were committed")
 	}
 }
+
+func TestOnlyASaturatedNodeHasNoRoom(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name         string
+		saturated    bool
+		of           class
+		unstarted, n int
+		want         bool
+	}{
+		{"a commit of any size, if all have started", true, prompt, 0, 10_000, true},
+		{"a large commit, if one has not", true, prompt, 1, 384, false},
+		{"a commit that fits", true, prompt, 284, 100, true},
+		{"a commit that does not fit", true, prompt, 285, 100, false},
+		{"what a slow endpoint has leased does not count", true, slow, 1000, 384, true},
+		{"the processors are not the reason", false, prompt, 1000, 384, true},
+	} {
+		c, now := fixture(nil)
+		decide(c, now, Load{Saturated: tt.saturated})
+		ep := c.endpoint(postrider.EndpointID{1})
+		c.slots.reclass(ep, tt.of)
+		c.slots.addCredit(ep, tt.unstarted)
+		if got := c.HasRoom(now, tt.n); got != tt.want {
+			t.Errorf("%s: HasRoom = %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}

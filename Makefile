@@ -32,7 +32,7 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	go vet ./...
 	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -v /cmd/postrider$$)
 	go test -shuffle=on $(TESTFLAGS) ./cmd/postrider
-	$(MAKE) fuzz FUZZTIME=5s
+	$(MAKE) fuzz FUZZTIME=2s
 	$(MAKE) --jobs=2 --output-sync=target browser contract compat oidc deploy newest-postgres
 
 .PHONY: setup

@@ -26,6 +26,7 @@ func FuzzCheckURL(f *testing.F) {
 	for _, url := range []string{
 		"https://example.com:8443/hooks?a=b", "HTTPS://Bücher.example.:443", "http://93.184.216.34", "http://[2606:4700::1111]:8080/?",
 		"http://[::ffff:93.184.216.34]/", "https://my_hooks.xn--bcher-kva.example/%2e%2e//", "http://1.2.3.example/", "https://ｅxample。com:/",
+		"http://example.com..", "http://example。.",
 	} {
 		f.Add(url)
 	}

@@ -169,7 +169,6 @@ func canonicalHost(hostport string) (string, bool) {
 		return ip.Unmap().String(), true
 	}
 	name, _, _ := strings.Cut(hostport, ":")
-	name = strings.TrimSuffix(name, ".")
 	if !isPlain(name) {
 		// Some mapped names change when they are mapped again. They are refused, so that the
 		// canonical form is stable.

@@ -74,6 +74,10 @@ func TestCheckURLSaysWhy(t *testing.T) {
 			egress.Options{Reach: egress.Reach{Allow: []netip.Prefix{netip.MustParsePrefix("::/0")}}},
 		},
 		{"no port at all", "https://example.com:65536/", "url must have a port from 1 to 65535", egress.Options{}},
+		{
+			"two dots at the end", "https://example.com../", "url must have a valid domain name or IP address as its host",
+			egress.Options{},
+		},
 		{"a single label", "https://canary/", "url must have a public host (--egress-allow)", egress.Options{}},
 		{"too long", "https://example.com/" + strings.Repeat("x", 2048), "url must have at most 2048 characters", egress.Options{}},
 		{

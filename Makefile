@@ -7,6 +7,7 @@ SHELL := bash
 LINT := go tool -modfile=tools/go.mod golangci-lint
 PGBIN := /usr/lib/postgresql/15/bin
 FUZZTIME ?= 30s
+FUZZFLAG ?= -fuzz=.
 
 # Two test binaries at a time: several start a PostgreSQL of their own. The
 # timeout is a package's. Without GORACE each would wait for a second at its end.
@@ -32,7 +33,7 @@ test: setup ## All that CI runs: format, lint, module files, vet, tests with the
 	go vet ./...
 	GORACE=atexit_sleep_ms=0 go test $(RACE) -shuffle=on $(TESTFLAGS) $$(go list ./... | grep -v /cmd/postrider$$)
 	go test -shuffle=on $(TESTFLAGS) ./cmd/postrider
-	$(MAKE) fuzz FUZZTIME=2s
+	$(MAKE) fuzz FUZZTIME=2s FUZZFLAG=
 	$(MAKE) --jobs=2 --output-sync=target browser contract compat oidc deploy newest-postgres
 
 .PHONY: setup
@@ -146,7 +147,7 @@ lint: ## Format the code, then lint it.
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
 	@grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort | uniq -c | sort -rn | awk '{print $$2}' | \
-		xargs -P 4 -I {} tools/fuzz.sh {} $(FUZZTIME)
+		xargs -P 4 -I {} tools/fuzz.sh {} $(FUZZTIME) $(FUZZFLAG)
 
 .PHONY: sim
 sim: ## Kill 100,000 simulated nodes, with large fan-outs and payloads that kill under way. Takes an hour.

@@ -74,7 +74,7 @@ func (w *world) losesNothing(a *archive.Archive, kind store.Kind) {
 }
 
 // A row that was added after a node has read a part must not stand in for a row that was expunged.
-func TestALateRowIsNotTakenForAnExpungedOne(t *testing.T) {
+func TestPromise2ALateRowIsNotTakenForAnExpungedOne(t *testing.T) {
 	t.Parallel()
 	for name, expunge := range map[string]func(*world, archive.Target) *archive.Archive{
 		"after the death of the node that wrote the part": func(w *world, target archive.Target) *archive.Archive {
@@ -121,7 +121,7 @@ func (i *interrupted) Write(ctx context.Context, name string, content []byte) er
 
 // Two nodes can disagree on which days are archived as a whole: they have other options during a
 // rolling restart, or one of them stood still. A late row must not stand in for a single row then.
-func TestALateRowIsNotTakenForASingleOne(t *testing.T) {
+func TestPromise2ALateRowIsNotTakenForASingleOne(t *testing.T) {
 	t.Parallel()
 	w := newLateWorld(t)
 	a := w.open(archive.Folder(t.TempDir()), archive.Options{})
@@ -151,7 +151,7 @@ func (d *tardy) Delete(ctx context.Context, name string) error {
 
 // A node that stood still deletes objects that the store has forgotten. Another node must not have
 // made them parts again.
-func TestAForgottenObjectIsNoPartAgain(t *testing.T) {
+func TestPromise2AForgottenObjectIsNoPartAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newLateWorld(t)

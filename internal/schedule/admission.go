@@ -54,11 +54,11 @@ func (a *admissions) nextToken() postrider.Token {
 	return a.token
 }
 
-// HasRoom reports whether it is useless to wait before n new deliveries are admitted. It is false
-// while the processors are saturated and too many leased deliveries of prompt endpoints have not
-// started. With n they may be three eighths of the slots, so a commit of that many waits until all
-// of them have started. Then its own deliveries can be admitted, even if all go to one host. A small
-// commit does not wait.
+// HasRoom reports whether a commit of n new deliveries should be admitted now, and not wait. It is
+// false while the processors are saturated and too many leased deliveries of prompt endpoints have
+// not started. These and the n may be three eighths of the slots together. So a small commit does not
+// wait, and one of three eighths waits until all of them have started. Then its own deliveries can be
+// admitted, even if all go to one host.
 func (c *Core) HasRoom(now time.Time, n int) bool {
 	most := c.slots.limit * 3 / 8
 	unstarted := c.slots.creditOf[prompt] - c.slots.inFlightOf[prompt]

@@ -421,7 +421,7 @@ func TestNothingIsClaimedWhileResultsWaitForTheirCommit(t *testing.T) {
 	}
 }
 
-func TestOnlyASaturatedNodeHasNoRoom(t *testing.T) {
+func TestPromise5ASlowEndpointTakesNoRoomFromPublishers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name         string

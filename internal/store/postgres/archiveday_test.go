@@ -14,26 +14,11 @@ import (
 	"github.com/postrider/postrider/internal/testkit"
 )
 
-// openFresh opens a store in a database of its own.
-func openFresh(t *testing.T) *Store {
-	t.Helper()
-	s, err := Open(t.Context(), testkit.Postgres(t, Migrate), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // Retention looks at a day, and deletes its rows later in the transaction. In between, another node
 // must not forget the parts of the day, whose objects would be deleted: the rows would have no copy.
 func TestPromise2TheCopiesOfADayStayWhileItIsDeleted(t *testing.T) {
 	t.Parallel()
-	s, ctx := openFresh(t), t.Context()
+	s, ctx := openedAt(t, testkit.Postgres(t, Migrate)), t.Context()
 	today := store.DayOf(time.Now())
 	announced := store.ArchivePart{Kind: store.OldEvents, Day: today, Number: 1, Object: "o", MadeAt: time.Now()}
 	part := announced
@@ -70,7 +55,7 @@ func TestPromise2TheCopiesOfADayStayWhileItIsDeleted(t *testing.T) {
 // While a day cannot be dropped yet, an event that is needed is in the day and among the kept ones.
 func TestAnExpungeCountsAnEventOnce(t *testing.T) {
 	t.Parallel()
-	s, ctx := openFresh(t), t.Context()
+	s, ctx := openedAt(t, testkit.Postgres(t, Migrate)), t.Context()
 	id := postrider.MakeID[postrider.EventID](time.Now(), [10]byte{})
 	account := postrider.AccountID{1}
 	for _, table := range []string{"events", "kept_events"} {

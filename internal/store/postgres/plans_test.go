@@ -119,9 +119,12 @@ func ofVerb(t *testing.T, verb string) (statements []query) {
 }
 
 // opened returns a store with the rows of seedSQL.
-func opened(t *testing.T) *Store {
+func opened(t *testing.T) *Store { return openedAt(t, seeded(t)) }
+
+// openedAt returns a store in the database.
+func openedAt(t *testing.T, dsn string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), seeded(t), Options{})
+	s, err := Open(t.Context(), dsn, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // Each walk has a limit of its own. Otherwise the planner joins, and while one endpoint has
 // nearly all pending deliveries, it reads the whole of queue_due for another one. The second walk
 // is ordered. Otherwise the planner may walk queue_ordered_expires_at, which has the deliveries
-// of all endpoints. The minimum is that of the first due delivery of each lane, by queue_due.
+// of all endpoints. The oldest due time is the least of the lanes' first due times, by queue_due.
 // Dead letters are counted by dead_letters_unresolved.
 const (
 	backlogOfEndpointSQL = `
@@ -110,7 +110,7 @@ const (
 
 // These are the statements for SQLite. looked has the endpoints that are read: at most @looked, and
 // one more, which says that there are more. Pending deliveries are counted by queue_due, up to
-// @most. The minimum is that of the first due delivery of each lane. For the backlog of the whole
+// @most. The oldest due time is the least of the lanes' first due times. For the backlog of the whole
 // store all pending deliveries are counted, and looked is a skip scan of queue_due. Dead letters
 // are counted by dead_letters_unresolved.
 const (

@@ -47,7 +47,7 @@ func putPartConflict(w *world) {
 	w.refuses(w.PutArchivePart(w.Context(), announced(second)), postrider.ErrConflict)
 	w.ok(w.putPart(first))
 	w.refuses(w.PutArchivePart(w.Context(), announced(first)), postrider.ErrConflict)
-	w.refuses(w.PutArchivePart(w.Context(), announced(second)), postrider.ErrConflict) // its After is that of the first
+	w.refuses(w.PutArchivePart(w.Context(), announced(second)), postrider.ErrConflict) // it begins before the end of the first
 	w.ok(w.putPart(w.nextPart(store.OldEvents, w.archiveDay(store.OldEvents), 1)))
 }
 

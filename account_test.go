@@ -33,7 +33,7 @@ func TestLogLinesKeepSecrets(t *testing.T) {
 			"claimed",
 			postrider.Claimed{ID: id, Event: &postrider.Event{Data: []byte("hush")}, Attempt: 3},
 			"v.id=" + id.String() + " v.event=evt_00000000000000000000000000 " +
-				"v.endpoint=ep_00000000000000000000000000 v.attempt=3 v.trace=00000000000000000000000000000000",
+				"v.endpoint=ep_00000000000000000000000000 v.attempt=3 v.trace=0000000000000000d0d12c1410f51724",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -75,6 +75,47 @@ func MakeID[I ~[16]byte](at time.Time, random [10]byte) I {
 	return I(id)
 }
 
+// The id of an event ends with ordinalBytes zero bytes. The ids of its deliveries have an ordinal
+// there. So the deliveries of an event are a range of ids, and the id of a delivery tells its event:
+//
+//	48 bits  milliseconds since 1970, of the event
+//	 4 bits  version of the UUID: 7, or 8 for a test event
+//	12 bits  fraction of the millisecond; it grows by one if the clock has not moved
+//	 2 bits  variant of the UUID
+//	 6 bits  cell: 0; one day the database that has the event
+//	32 bits  node that made the id; no other living node has the same number
+//	24 bits  ordinal of the delivery; 0 in the id of the event
+//
+// Not every delivery has such an id. A replay, and a delivery that a fan-out job makes, can be much
+// younger than its event, and belongs to the day on which it was made. It has an id of its own, and
+// the stores keep the id of its event beside it.
+const ordinalBytes = 3
+
+// MakeEventID returns the id of an event that was made at the time, to the millisecond, by the node.
+// The fraction has 12 bits.
+func MakeEventID(at time.Time, fraction uint16, node uint32) EventID {
+	var low [10]byte
+	binary.BigEndian.PutUint16(low[:], fraction)
+	binary.BigEndian.PutUint32(low[3:], node)
+	return MakeID[EventID](at, low)
+}
+
+// DeliveryOf returns the id of the delivery of an event that has the ordinal, of 24 bits. An event
+// whose id was not made by [MakeEventID] has no such deliveries.
+func DeliveryOf(event EventID, ordinal uint32) DeliveryID {
+	id := DeliveryID(event)
+	id[13], id[14], id[15] = byte(ordinal>>16), byte(ordinal>>8), byte(ordinal)
+	return id
+}
+
+// EventOf returns the event that the id of a delivery carries. If the delivery has an id of its own,
+// the result is the id of no event.
+func EventOf(delivery DeliveryID) EventID {
+	event := EventID(delivery)
+	clear(event[len(event)-ordinalBytes:])
+	return event
+}
+
 // ParseID reads the TypeID text of an id of type I, as in ParseID[EventID]("evt_…"). Any other
 // text, also the text of another type's id, is an [InvalidError] for the field "id".
 func ParseID[I any, P interface {

@@ -1,6 +1,7 @@
 package postrider_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -118,6 +119,29 @@ func TestMakeIDIsUUIDv7(t *testing.T) {
 	}
 	if got := postrider.MakeID[postrider.EventID](time.UnixMilli(-1), [10]byte{}).Time(); got.UnixMilli() != 0 {
 		t.Errorf("Time of an id before 1970 = %v, want 1970", got)
+	}
+}
+
+func TestTheIDOfADeliveryCarriesItsEvent(t *testing.T) {
+	t.Parallel()
+	event := postrider.MakeEventID(time.UnixMilli(0x017F22E279B0), 0xCC3, 0x11223344)
+	if got, want := hex.EncodeToString(event[:]), "017f22e279b07cc38011223344000000"; got != want {
+		t.Errorf("MakeEventID = %s, want %s", got, want)
+	}
+	test := postrider.TestEventID(event)
+	for _, of := range []postrider.EventID{event, test} {
+		least, greatest := postrider.DeliveryOf(of, 0), postrider.DeliveryOf(of, 1<<24-1)
+		if !bytes.Equal(least[:], of[:]) || !strings.HasSuffix(hex.EncodeToString(greatest[:]), "ffffff") {
+			t.Errorf("the deliveries of %x are %x to %x, want the range that begins with the event", of, least, greatest)
+		}
+		for _, id := range []postrider.DeliveryID{least, greatest, postrider.DeliveryOf(of, 77)} {
+			if got := postrider.EventOf(id); got != of {
+				t.Errorf("EventOf(%x) = %x, want %x", id, got, of)
+			}
+		}
+	}
+	if !postrider.IsTest(postrider.EventOf(postrider.DeliveryOf(test, 77))) {
+		t.Error("the delivery of a test event does not show that it is one")
 	}
 }
 

@@ -134,13 +134,17 @@ func ParseTraceState(lines []string) string {
 	return strings.Join(members, ",")
 }
 
-// Trace returns the trace of the event: the producer's trace, or else the bytes of the event's own
-// id. So every node can compute it for as long as the event is kept.
+// Trace returns the trace of the event: the producer's trace, or else one that is computed from the
+// event's id. So every node can compute it for as long as the event is kept. The last eight bytes are a
+// hash, because collectors sample by these bytes and expect that they are random (W3C Trace Context
+// 2, 2.2.4), and those of an event's id are not.
 func (e *Event) Trace() TraceID {
-	if e.TraceParent.IsZero() {
-		return TraceID(e.ID)
+	if !e.TraceParent.IsZero() {
+		return e.TraceParent.Trace()
 	}
-	return e.TraceParent.Trace()
+	trace := TraceID(e.ID)
+	binary.BigEndian.PutUint64(trace[8:], mixed(e.ID, endOfTrace))
+	return trace
 }
 
 // The spans that each event has once. Their ids are computed from the event's id, and the ids of
@@ -149,6 +153,7 @@ func (e *Event) Trace() TraceID {
 const (
 	spanPublish = iota + 1
 	spanCommit
+	endOfTrace // not a span: see Event.Trace
 )
 
 // PublishSpan returns the id of the span of the event's publish.

@@ -41,7 +41,7 @@ func TestTheTraceOfThePublishIsTheEvents(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want = postrider.TraceID(parsed).String()
+				want = (&postrider.Event{ID: parsed}).Trace().String()
 			}
 			has(t, route, w.want(200, "GET /events/"+id, "").body, map[string]any{"trace_id": want})
 			line := w.log.String()

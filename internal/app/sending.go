@@ -67,7 +67,7 @@ func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
 		HostConcurrency: b.config.HostConcurrency,
 		Drain:           b.config.DrainTimeout,
 		Cluster: dispatch.Cluster{
-			Nodes: k.nodes, Host: config.Hostname(), PollOnly: b.config.PollOnly,
+			Nodes: k.nodes, Incarnation: k.ids.Node(), Host: config.Hostname(), PollOnly: b.config.PollOnly,
 			OnMessage: b.watchers.live.Receive,
 		},
 		Hooks: b.hooks(),

@@ -124,7 +124,8 @@ func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool
 		chunk.To = matched[len(matched)-1].Endpoint.ID
 	}
 	for _, to := range matched {
-		chunk.Deliveries = append(chunk.Deliveries, in.delivery(to, postrider.LaneBulk))
+		id := store.NewID[postrider.DeliveryID](in.opts.IDs) // of today, however old the event is
+		chunk.Deliveries = append(chunk.Deliveries, delivery(id, to, postrider.LaneBulk))
 	}
 	batches := []store.Batch{{{Event: job.Event, Deliveries: chunk.Deliveries}}}
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)

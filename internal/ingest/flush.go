@@ -216,7 +216,7 @@ func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error
 func (in *Ingest) matchOne(p *publish, j, rows int) (store.NewEvent, error) {
 	e := &p.events[j]
 	if e.ID.IsZero() {
-		e.ID = store.NewID[postrider.EventID](in.opts.IDs)
+		e.ID = store.NewEventID(in.opts.IDs)
 		e.CreatedAt = e.ID.Time()
 	}
 	if !p.only.IsZero() {
@@ -260,8 +260,9 @@ func tooManyInOrder(p *publish, j int) error {
 // and did not get it, the order could not be restored later.
 func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapshot) []store.NewDelivery {
 	deliveries := make([]store.NewDelivery, len(matched))
+	next := store.NewDeliveryIDs(in.opts.IDs, e.ID)
 	for i, to := range matched {
-		d := in.delivery(to, postrider.LaneFirst)
+		d := delivery(next(), to, postrider.LaneFirst)
 		if e.OrderingKey != "" && d.Skipped == "" && to.Endpoint.Policy.Order != postrider.OrderNone {
 			d.Ordered = to.Endpoint.Policy.OnDead
 		}
@@ -272,9 +273,9 @@ func (in *Ingest) deliveries(e *postrider.Event, matched []*store.EndpointSnapsh
 
 // delivery makes a delivery to an endpoint. If the endpoint is disabled or deleted, or its backlog
 // is full, it makes a skipped delivery.
-func (in *Ingest) delivery(to *store.EndpointSnapshot, lane postrider.Lane) store.NewDelivery {
+func delivery(id postrider.DeliveryID, to *store.EndpointSnapshot, lane postrider.Lane) store.NewDelivery {
 	d := store.NewDelivery{
-		ID:       store.NewID[postrider.DeliveryID](in.opts.IDs),
+		ID:       id,
 		Endpoint: to.Endpoint.ID,
 		Lane:     lane,
 		Expiry:   to.Endpoint.Policy.Expiry,

@@ -13,7 +13,8 @@ import (
 // IDs makes ids that sort by the time when they were made. Within one IDs the order is strict, so
 // new rows go to the right end of every btree. Its use is safe from any goroutine.
 type IDs struct {
-	now func() time.Time
+	now  func() time.Time
+	node uint32
 
 	mu     sync.Mutex
 	random *rand.ChaCha8
@@ -27,22 +28,68 @@ func NewIDs(now func() time.Time, seed *[32]byte) *IDs {
 		seed = new([32]byte)
 		crand.Read(seed[:]) // never fails, as its documentation promises
 	}
-	return &IDs{now: now, random: rand.NewChaCha8(*seed)}
+	random := rand.NewChaCha8(*seed)
+	return &IDs{now: now, node: 1 + uint32(random.Uint64()%(1<<31-1)), random: random}
 }
+
+// Node returns the number of this source, of 31 bits and never 0. It is in the ids of its events. It
+// is drawn by chance. The dispatcher registers it as the incarnation of its node, so two living nodes
+// of a store never have the same.
+func (s *IDs) Node() uint32 { return s.node }
 
 // NewID returns the source's next id.
 func NewID[I ~[16]byte](s *IDs) I {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	// RFC 9562, section 6.2, method 3: the 12 bits after the milliseconds are the fraction of the
-	// millisecond. If the clock has not moved since the last id, the fraction grows by one.
-	at := s.now()
-	tick := at.UnixMilli()<<12 | int64(at.Nanosecond()%1e6)<<12/1e6
-	s.last = max(tick, s.last+1)
-
+	at, fraction := s.next()
 	var random [10]byte
-	binary.BigEndian.PutUint16(random[:], uint16(s.last&0xfff))
+	binary.BigEndian.PutUint16(random[:], fraction)
 	binary.BigEndian.PutUint64(random[2:], s.random.Uint64())
-	return postrider.MakeID[I](time.UnixMilli(s.last>>12), random)
+	return postrider.MakeID[I](at, random)
+}
+
+// NewEventID returns the source's next id for an event.
+func NewEventID(s *IDs) postrider.EventID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	at, fraction := s.next()
+	return postrider.MakeEventID(at, fraction, s.node)
+}
+
+// NewDeliveryIDs returns the function that makes the ids of the deliveries of an event. The ordinals
+// begin anywhere and are an odd number apart, modulo 2^24. Both are drawn by chance, so an id does not
+// tell how many endpoints got the event.
+func NewDeliveryIDs(s *IDs, event postrider.EventID) func() postrider.DeliveryID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	random := s.random.Uint64()
+	ordinal, step := uint32(random), uint32(random>>32)|1
+	return func() postrider.DeliveryID {
+		ordinal += step
+		return postrider.DeliveryOf(event, ordinal)
+	}
+}
+
+// next returns the time of the next id, to the millisecond, and the fraction of the millisecond.
+//
+// RFC 9562, section 6.2, method 3: the 12 bits after the milliseconds are the fraction of the
+// millisecond. If the clock has not moved since the last id, the fraction grows by one. The caller has
+// the lock.
+func (s *IDs) next() (at time.Time, fraction uint16) {
+	now := s.now()
+	tick := now.UnixMilli()<<12 | int64(now.Nanosecond()%1e6)<<12/1e6
+	s.last = max(tick, s.last+1)
+	return time.UnixMilli(s.last >> 12), uint16(s.last & 0xfff)
+}
+
+// NamedEvent returns the event that the row of a delivery must name. It is zero if the id of the
+// delivery carries the event.
+func NamedEvent(delivery postrider.DeliveryID, event postrider.EventID) postrider.EventID {
+	if postrider.EventOf(delivery) == event {
+		return postrider.EventID{}
+	}
+	return event
 }

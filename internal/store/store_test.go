@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"strings"
@@ -100,6 +101,60 @@ func TestIDsFromManyGoroutinesAreDistinct(t *testing.T) {
 	}
 	if len(seen) != 8000 {
 		t.Errorf("%d of 8000 ids are distinct", len(seen))
+	}
+}
+
+func TestIDsOfDeliveriesAreDistinctAndCarryTheirEvent(t *testing.T) {
+	t.Parallel()
+	ids := store.NewIDs(func() time.Time { return noon }, nil)
+	event := store.NewEventID(ids)
+	next, seen := store.NewDeliveryIDs(ids, event), map[postrider.DeliveryID]bool{}
+	for range 100_000 {
+		id := next()
+		if seen[id] || !store.NamedEvent(id, event).IsZero() {
+			t.Fatalf("delivery %d is %x: it was made before, or does not carry %x", len(seen), id, event)
+		}
+		seen[id] = true
+	}
+	own := store.NewID[postrider.DeliveryID](ids)
+	if got := store.NamedEvent(own, event); got != event {
+		t.Errorf("the row of a delivery with an id of its own names %x, want %x", got, event)
+	}
+}
+
+// A customer must not see from the id of a delivery how many endpoints got the event.
+func TestOrdinalsAreNoPositions(t *testing.T) {
+	t.Parallel()
+	ids := store.NewIDs(func() time.Time { return noon }, &[32]byte{})
+	below := 0
+	for range 1000 {
+		id := store.NewDeliveryIDs(ids, store.NewEventID(ids))()
+		if id[13] < 0x80 {
+			below++
+		}
+	}
+	if below < 400 || below > 600 {
+		t.Errorf("the first ordinal of %d of 1,000 events is in the lower half, want about half", below)
+	}
+}
+
+// Ids of events have no bits by chance. Two nodes never make the same, because their numbers differ.
+func TestEventIDsHaveTheNumberOfTheirNode(t *testing.T) {
+	t.Parallel()
+	stands := func() time.Time { return noon }
+	a, b := store.NewIDs(stands, nil), store.NewIDs(stands, nil)
+	if a.Node() == 0 || a.Node() == b.Node() || a.Node() >= 1<<31 {
+		t.Fatalf("the nodes have the numbers %d and %d, want two different ones of 31 bits", a.Node(), b.Node())
+	}
+	seen := map[postrider.EventID]bool{}
+	for range 10_000 {
+		for _, ids := range []*store.IDs{a, b} {
+			id := store.NewEventID(ids)
+			if seen[id] || binary.BigEndian.Uint32(id[9:]) != ids.Node() {
+				t.Fatalf("%x was made before, or does not have the number %x", id, ids.Node())
+			}
+			seen[id] = true
+		}
 	}
 }
 

@@ -182,8 +182,8 @@ func TestACollectorGetsTheStoryOfAnEvent(t *testing.T) {
 		"fan out order.created":  {parent.Trace(), chunk, commit, postrider.SpanID{}},
 		"attempt order.created1": {parent.Trace(), first, commit, postrider.SpanID{}},
 		"attempt order.created2": {parent.Trace(), second, commit, first},
-		"publish order.paid":     {postrider.TraceID(untraced.ID), postrider.PublishSpan(untraced.ID), postrider.SpanID{}, postrider.SpanID{}},
-		"commit order.paid":      {postrider.TraceID(untraced.ID), postrider.CommitSpan(untraced.ID), postrider.PublishSpan(untraced.ID), postrider.SpanID{}},
+		"publish order.paid":     {untraced.Trace(), postrider.PublishSpan(untraced.ID), postrider.SpanID{}, postrider.SpanID{}},
+		"commit order.paid":      {untraced.Trace(), postrider.CommitSpan(untraced.ID), postrider.PublishSpan(untraced.ID), postrider.SpanID{}},
 	} {
 		s := spans[name]
 		if s == nil {

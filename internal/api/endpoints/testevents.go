@@ -48,7 +48,7 @@ func (s *Routes) testEvent(ctx context.Context, e postrider.Endpoint, named stri
 	if err != nil {
 		return postrider.Event{}, fmt.Errorf("encode test event: %w", err)
 	}
-	id := postrider.TestEventID(store.NewID[postrider.EventID](s.IDs))
+	id := postrider.TestEventID(store.NewEventID(s.IDs))
 	event := postrider.Event{ID: id, Account: e.Account, Type: apitypes.TestType, Data: data, CreatedAt: id.Time()}
 	if named == "" || named == apitypes.TestType {
 		return event, nil

@@ -180,7 +180,9 @@ func (h *history) fillHistory(ctx context.Context) error {
 		return h.fill.Series(h.attempts, every) + fmt.Sprintf(" left join targets e on e.n = i %% %d", h.endpoints)
 	}
 	of := func(delivery int, at string) map[string]string {
-		return map[string]string{"delivery": id(delivery), at: h.fill.At(ms), "event": id(1), "endpoint": "e.id", "account": "e.account"}
+		return map[string]string{
+			"delivery": id(delivery), at: h.fill.At(ms), "event": id(1), "named_event": id(1), "endpoint": "e.id", "account": "e.account",
+		}
 	}
 	if h.store == "postgres" {
 		if err := h.fill.Do(ctx, fmt.Sprintf("select postrider_make_partitions(current_date - %d, current_date)", days)); err != nil {

@@ -124,7 +124,7 @@ func (w *environment) fillDays(ctx context.Context, f lab.Fill, table string, d 
 	case "attempts":
 		return errors.Join(err, f.Copy(ctx, lab.Copies{
 			Table: table, Which: "outcome = 'accepted'", Source: series,
-			Overrides: map[string]string{"delivery": delivery, "event": event, "started_at": f.At(ms)},
+			Overrides: map[string]string{"delivery": delivery, "event": event, "named_event": event, "started_at": f.At(ms)},
 		}))
 	}
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 21\r\nX-Request-Id: 0123456789abcdef\r\n"

@@ -132,8 +132,9 @@ func tidied(ctx context.Context, w *environment, _ *reading) error {
 func backlog(class string, rows int, retries bool) action {
 	return func(ctx context.Context, w *environment, _ *reading) error {
 		overrides := map[string]string{
-			"id":     fmt.Sprintf("pg_temp.make_id(%d, i)", time.Now().Add(-time.Minute).UnixMilli()),
-			"due_at": "now() - interval '1 minute' + i * interval '1 microsecond'",
+			"id":          fmt.Sprintf("pg_temp.make_id(%d, i)", time.Now().Add(-time.Minute).UnixMilli()),
+			"due_at":      "now() - interval '1 minute' + i * interval '1 microsecond'",
+			"named_event": "postrider_event(base.id, base.named_event)",
 		}
 		if retries {
 			overrides["lane"], overrides["claims"], overrides["step"] = "1", "1", "1"
@@ -179,7 +180,7 @@ func history(rows int) action {
 		}.SQL()+lab.Copies{
 			Table: "attempts", Which: "outcome = 'accepted'",
 			Overrides: map[string]string{
-				"delivery": delivery, "event": event, "endpoint": "e.ids[1 + i % e.n]", "started_at": at,
+				"delivery": delivery, "event": event, "named_event": event, "endpoint": "e.ids[1 + i % e.n]", "started_at": at,
 			},
 			Source: "(select array_agg(id) as ids, count(*) as n from endpoints) e, " + series,
 		}.SQL()+"vacuum (analyze) events;\nvacuum (analyze) attempts;\ncheckpoint;")

@@ -43,12 +43,13 @@ const (
 	select e.id, e.account, e.type, e.data, e.api_version, e.ordering_key, e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''), e.trace_context
 	from events e`
 	archivedAttempts = `
-	select a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
-		a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing, ` + acceptedHead + `, a.response_start,
-		a.account, a.type, a.replayed_from, a.replay_job
+	select a.delivery, a.number, postrider_event(a.delivery, a.named_event), a.endpoint, a.outcome, a.status_code, a.error,
+		a.retry_after, a.started_at, a.duration, a.stale, a.status_after, a.next_at, coalesce(a.final_url, ''), a.timing,
+		` + acceptedHead + `, a.response_start, a.account, a.type, a.replayed_from, a.replay_job
 	from attempts a`
 	archivedBodies = `
-	select b.delivery, b.number, a.event, a.endpoint, a.account, coalesce(a.type, ''), b.request_head, b.response_head, b.response_body
+	select b.delivery, b.number, postrider_event(a.delivery, a.named_event), a.endpoint, a.account, coalesce(a.type, ''),
+		b.request_head, b.response_head, b.response_body
 	from attempt_bodies b
 	left join attempts a on a.delivery = b.delivery and a.number = b.number and a.delivery >= @from and a.delivery < @below`
 )

@@ -21,9 +21,9 @@ const continueSQL = `
 		where q.id = @id and q.token = @token and q.claims = @number
 		returning q.id
 	), recorded as (
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
+		insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
 			duration, stale, status_after, next_at, replayed_from, replay_job, final_url, timing)
-		select c.id, @number, @event, @endpoint, @account, @type, @outcome, @status_code, @error, @retry_after, @started_at,
+		select c.id, @number, @named_event, @endpoint, @account, @type, @outcome, @status_code, @error, @retry_after, @started_at,
 			@duration, false, 'pending', now(), @replayed_from, @replay_job, @final_url, @timing
 		from continued c
 		` + replaceRecordSQL + `
@@ -59,7 +59,7 @@ func continueArgs(c *postrider.Claimed, a *postrider.Attempt) pgx.NamedArgs {
 	var counted store.Deltas
 	counted.Record(store.DeltaKey{Account: c.Event.Account, Endpoint: c.Endpoint, Type: c.Event.Type}, a.Outcome, c.Attempt, postrider.Pending)
 	return pgx.NamedArgs{
-		"id": someUUID(c.ID), "token": int64(c.Token), "number": c.Attempt, "event": someUUID(c.Event.ID),
+		"id": someUUID(c.ID), "token": int64(c.Token), "number": c.Attempt, "named_event": uuid(store.NamedEvent(c.ID, c.Event.ID)),
 		"endpoint": someUUID(c.Endpoint), "account": someUUID(c.Event.Account), "type": c.Event.Type,
 		"outcome": string(a.Outcome), "status_code": a.StatusCode, "error": a.Error, "retry_after": micros(a.RetryAfter),
 		"started_at": pgtype.Timestamptz{Time: a.StartedAt, Valid: true}, "duration": micros(a.Duration),

@@ -28,11 +28,11 @@ const replaySourceSQL = `
 		from dead_letters l
 		where l.delivery = @id
 		union all
-		select q.event, q.endpoint, q.account, q.type, null, false
+		select postrider_event(q.id, q.named_event), q.endpoint, q.account, q.type, null, false
 		from queue q
 		where q.id = @id
 		union all
-		select a.event, a.endpoint, a.account, a.type, null, false
+		select postrider_event(a.delivery, a.named_event), a.endpoint, a.account, a.type, null, false
 		from attempts a
 		where a.delivery = @id and a.status_after in ('delivered', 'cancelled', 'skipped') and not a.stale
 	) d
@@ -53,7 +53,7 @@ const insertReplaySQL = `
 		where delivery = @id
 		returning ordering_key, sequence
 	)
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from,
+	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from,
 		ordering_key, sequence, pauses)
 	select @replay, @event, @endpoint, @of, @type, 2, @now::timestamptz, 0, 0, 0, @now::timestamptz + @expiry * interval '1 microsecond',
 		@id, r.ordering_key, r.sequence, case when r.sequence is not null then true end
@@ -152,16 +152,16 @@ const cancelSQL = `
 	with ended as (
 		delete from queue
 		where id = @id and (@account::uuid is null or account = @account)
-		returning id, claims, event, endpoint, account, type, replayed_from, replay_job
+		returning id, claims, named_event, endpoint, account, type, replayed_from, replay_job
 	), counted as (
 		` + insertDeltaSQL + `
 		select endpoint, account, type, 'none' as outcome, 0 as number, 'cancelled' as status
 		from ended
 		` + insertDeltaEnd + `
 	)
-	insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+	insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error,
 		retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
-	select id, claims + 1, event, endpoint, account, type, 'none', 0, 'cancelled', 0, now(), 0, false, 'cancelled',
+	select id, claims + 1, named_event, endpoint, account, type, 'none', 0, 'cancelled', 0, now(), 0, false, 'cancelled',
 		replayed_from, replay_job
 	from ended`
 

@@ -63,7 +63,8 @@ func (s *Store) Resume(ctx context.Context) (work store.HeldWork, err error) {
 // heldWorkSQL reads the whole queue. If the store is not held, last_event is null and both counts
 // are 0.
 const heldWorkSQL = `
-	select (select count(*) from queue q where q.event <= h.last_event), (select count(*) from fanouts f where f.event <= h.last_event)
+	select (select count(*) from queue q where postrider_event(q.id, q.named_event) <= h.last_event),
+		(select count(*) from fanouts f where f.event <= h.last_event)
 	from hold h
 	where h.single`
 

@@ -146,7 +146,7 @@ const (
 	from (`
 	pendingBranch = `
 		(
-			select q.id, q.event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
+			select q.id, postrider_event(q.id, q.named_event) as event, q.endpoint, q.account, q.type, 'pending' as status, '' as reason,
 				q.claims - (q.token is not null)::int as attempts, case when q.token is null then q.due_at end as next_at,
 				null::timestamptz as finished_at, null::smallint as status_code, null as error, q.replayed_from, q.replay_job,
 				q.lane = 3 as suspected, q.parked, q.token is not null as leased, q.due_at as until, q.ordering_key,
@@ -160,7 +160,7 @@ const (
 				where q.id >= @from and q.id < @before
 					and (@status::text is null or @status = 'pending')
 					and (@id::uuid is null or q.id = @id)
-					and (@event::uuid is null or q.event = @event)
+					and (@event::uuid is null or q.id >= @event and q.id <= postrider_last_delivery(@event) or q.named_event = @event)
 					and (@job::uuid is null or q.replay_job = @job)`
 	pendingPage = `
 				order by q.id desc
@@ -173,7 +173,7 @@ const (
 		union all`
 	endedBranch = `
 		(
-			select a.delivery, a.event, a.endpoint, a.account, a.type, a.status_after,
+			select a.delivery, postrider_event(a.delivery, a.named_event), a.endpoint, a.account, a.type, a.status_after,
 				case when a.outcome = 'none' then a.error else '' end,
 				a.number - (a.outcome = 'none' and a.number > 0)::int, null,
 				a.started_at + a.duration * interval '1 microsecond',
@@ -189,19 +189,22 @@ const (
 						and not (@last and (
 							exists (
 								select from attempts r
-								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.delivery > a.delivery)
+								where r.named_event = postrider_event(a.delivery, a.named_event) and r.endpoint = a.endpoint
+									and r.replayed_from is not null and r.delivery > a.delivery)
 							or exists (
 								select from dead_letters r
-								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.delivery > a.delivery)
+								where r.event = postrider_event(a.delivery, a.named_event) and r.endpoint = a.endpoint
+									and r.replayed_from is not null and r.delivery > a.delivery)
 							or exists (
 								select from queue r
-								where r.event = a.event and r.endpoint = a.endpoint and r.replayed_from is not null and r.id > a.delivery)))`
+								where r.named_event = postrider_event(a.delivery, a.named_event) and r.endpoint = a.endpoint
+									and r.replayed_from is not null and r.id > a.delivery)))`
 	endedFrom = ` as matches
 				from attempts a
 				where a.delivery >= @from and a.delivery < @before
 					and (@status::text is null or @status in ('delivered', 'cancelled', 'skipped'))
 					and (@id::uuid is null or a.delivery = @id)
-					and (@event::uuid is null or a.event = @event)
+					and (@event::uuid is null or a.delivery >= @event and a.delivery <= postrider_last_delivery(@event) or a.named_event = @event)
 					and (@account::uuid is null or a.account = @account)
 					and `
 	endedFilter = `

@@ -20,10 +20,11 @@ func TestDeliveriesBesideBacklog(t *testing.T) {
 	}
 	defer s.Close()
 	const more = `
-		insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
+		insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
 		select ('0fffffff-ffff-7fff-8fff-' || lpad(to_hex(i), 12, '0'))::uuid, a.event, a.endpoint, a.account, '', 0,
 			now(), 0, 0, 0, now() + interval '7 days'
-		from (select event, endpoint, account from attempts order by endpoint, delivery limit 1) a, generate_series(1, 10001) i`
+		from (select postrider_event(delivery, named_event) as event, endpoint, account from attempts order by endpoint, delivery limit 1) a,
+			generate_series(1, 10001) i`
 	if _, err := s.pool.Exec(ctx, more); err != nil {
 		t.Fatal(err)
 	}

@@ -266,29 +266,30 @@ const lockNodeSQL = `
 // could each see one row, and park an innocent delivery.
 const reclaimSQL = `
 	with suspects as materialized (
-		select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
+		select q.ctid as at, q.id, q.claims, q.named_event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
 			q.deaths_alone
 		from queue q
 		where q.lane = 3 and q.token between @first and @last
 		for update
 	), others as materialized (
-		select q.ctid as at, q.id, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
+		select q.ctid as at, q.id, q.claims, q.named_event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
 			q.deaths_alone
 		from queue q
 		where q.lane <> 3 and q.token between @first and @last
 		limit @limit
 		for update
 	), leased as materialized (
-		select s.at, s.id, s.claims, s.event, s.endpoint, s.account, s.type, s.replayed_from, s.replay_job,
+		select s.at, s.id, s.claims, s.named_event, s.endpoint, s.account, s.type, s.replayed_from, s.replay_job,
 			s.deaths_alone + ((select count(*) from suspects) = 1)::int as deaths
 		from suspects s
 		union all
-		select o.at, o.id, o.claims, o.event, o.endpoint, o.account, o.type, o.replayed_from, o.replay_job, o.deaths_alone
+		select o.at, o.id, o.claims, o.named_event, o.endpoint, o.account, o.type, o.replayed_from, o.replay_job, o.deaths_alone
 		from others o
 	), lost as (
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+		insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
+		select id, claims, named_event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending',
+			replayed_from, replay_job
 		from leased
 		on conflict (delivery, number) do nothing
 	), counted as (

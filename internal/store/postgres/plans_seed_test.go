@@ -78,13 +78,13 @@ insert into events (id, account, type, data, api_version, ordering_key, hops, se
 select id(i, 'event'), id(i % 20, 'account'), 'order.created', repeat('x', 200)::bytea, '', '', 0, 0, now()
 from generate_series(1, 20000) i;
 
-insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
-select id(i, 'queue'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', i % 3,
+insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
+select id(i, 'queue'), case when i % 10 = 0 then id(i, 'event') end, id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', i % 3,
     now() + i % 100 * interval '1 second', 0, 0, 0, now() + interval '7 days'
 from generate_series(1, 10000) i;
 
-insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, ordering_key, sequence, pauses)
-select id(i, 'ordered'), id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 0,
+insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, ordering_key, sequence, pauses)
+select id(i, 'ordered'), case when i % 10 = 0 then id(i, 'event') end, id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 0,
     'infinity', 0, 0, 0, now() + interval '7 days', i % 1000, i, false
 from generate_series(1, 5000) i;
 
@@ -120,16 +120,16 @@ insert into paused_keys (endpoint, ordering_key, account, delivery, sequence, si
 select id(i, 'endpoint'), i, id(i % 20, 'account'), id(i, 'dead'), i, now()
 from generate_series(1, 400) i;
 
-insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
+insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
     duration, stale, status_after)
-select id(i, 'delivery'), 1, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'accepted', 200, '', 0,
-    now(), 1000, false, 'delivered'
+select id(i, 'delivery'), 1, case when i % 10 = 0 then id(i, 'event') end, id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created',
+    'accepted', 200, '', 0, now(), 1000, false, 'delivered'
 from generate_series(1, 20000) i;
 
-insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
+insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
     duration, stale, status_after)
-select id(i, 'skipped'), 0, id(i, 'event'), id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created', 'none', 0, '', 0,
-    now(), 0, false, 'skipped'
+select id(i, 'skipped'), 0, case when i % 10 = 0 then id(i, 'event') end, id(i % 500, 'endpoint'), id(i % 20, 'account'), 'order.created',
+    'none', 0, '', 0, now(), 0, false, 'skipped'
 from generate_series(1, 2000) i;
 
 insert into attempt_bodies (delivery, number, response_body) select id(i, 'delivery'), 1, 'x' from generate_series(1, 5000) i;

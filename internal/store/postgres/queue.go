@@ -60,7 +60,7 @@ const claimSQL = `
 		select w.place, w.lease, d.*
 		from want w
 		cross join lateral (
-			select q.ctid as at, q.id, q.due_at, q.token, q.claims, q.event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
+			select q.ctid as at, q.id, q.due_at, q.token, q.claims, q.named_event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
 				q.token is not null and q.lane <> 3 and q.losses + 1 >= @suspected as suspect
 			from queue q
 			where q.endpoint = w.endpoint
@@ -73,9 +73,10 @@ const claimSQL = `
 			for update skip locked
 		) d
 	), lost as (
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+		insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
+		select id, claims, named_event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending',
+			replayed_from, replay_job
 		from due
 		where token is not null
 		on conflict (delivery, number) do nothing
@@ -94,8 +95,9 @@ const claimSQL = `
 			losses = q.losses + (due.token is not null)::int
 		from due
 		where q.ctid = due.at
-		returning due.token is not null as lost, due.suspect, due.place, due.due_at, q.id, q.event, q.endpoint, q.account, q.type, q.lane, q.claims, q.step, q.losses,
-			q.expires_at, q.replayed_from, q.replay_job, q.ordering_key, q.sequence
+		returning due.token is not null as lost, due.suspect, due.place, due.due_at, q.id, postrider_event(q.id, q.named_event) as event,
+			q.endpoint, q.account, q.type, q.lane, q.claims, q.step, q.losses, q.expires_at, q.replayed_from, q.replay_job,
+			q.ordering_key, q.sequence
 	)
 	select c.lost, c.suspect, c.place, c.due_at, c.id, c.event, c.endpoint, c.account, c.type, c.lane, c.claims, c.step, c.losses,
 		c.expires_at, c.replayed_from, c.replay_job,

@@ -196,7 +196,7 @@ const replayMatchesSQL = `
 		where p.delivery = j.match and j.skipped is null
 		returning p.delivery, p.ordering_key, p.sequence
 	), inserted as (
-		insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from,
+		insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, replayed_from,
 			replay_job, ordering_key, sequence, pauses)
 		select j.id, j.event, j.endpoint, j.account, j.type, 2,
 			case when coalesce(r.ordering_key, j.ordering_key) is null then @now::timestamptz else 'infinity' end, 0, 0, 0,

@@ -30,11 +30,12 @@ const forgetKeptSQL = `
 	)
 	select count(*) from old`
 
-// notNeededSQL is true if nothing needs the event r any more. It probes queue_event,
+// notNeededSQL is true if nothing needs the event r any more. It probes queue_pkey, queue_event,
 // dead_letters_event and fanouts_pkey. It uses scalar subqueries with limit 1, like other statements
 // below, because the planner cannot turn these into joins. A join reads a whole table if the planner
 // believes that the table is empty.
-const notNeededSQL = `(select true from queue q where q.event = r.id limit 1) is null
+const notNeededSQL = `(select true from queue q where q.id >= r.id and q.id <= postrider_last_delivery(r.id) limit 1) is null
+			and (select true from queue q where q.named_event = r.id limit 1) is null
 			and (select true from dead_letters l where l.event = r.id and l.resolved_at is null limit 1) is null
 			and (select true from fanouts f where f.event = r.id limit 1) is null`
 
@@ -151,14 +152,16 @@ func (s *Store) forgetDay(
 }
 
 // keepEventsSQL copies up to @limit events of a day that are still needed to kept_events. It returns
-// their number. It walks queue_event, dead_letters_event and fanouts_pkey, each over the ids of the
+// their number. It walks queue_pkey, queue_event, dead_letters_event and fanouts_pkey, each over the ids of the
 // day.
 const keepEventsSQL = `
 	with kept as (
 		insert into kept_events
 		select e.*
 		from (
-			select q.event from queue q where q.event >= @from and q.event < @below
+			select postrider_event(q.id, null) as event from queue q where q.id >= @from and q.id < @below and q.named_event is null
+			union
+			select q.named_event from queue q where q.named_event >= @from and q.named_event < @below
 			union
 			select l.event from dead_letters l where l.event >= @from and l.event < @below and l.resolved_at is null
 			union

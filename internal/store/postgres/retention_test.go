@@ -118,11 +118,11 @@ func TestADayOfAttemptsIsEmptiedAndDroppedWhenNothingOfItCanBePending(t *testing
 	s, conn := openAt(t, dsn), connect(t, dsn)
 	_, err := conn.Exec(t.Context(), `
 		select postrider_make_partitions(current_date - 100, current_date - 95);
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
+		insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after,
 			started_at, duration, stale, status_after)
 		select postrider_id_floor(now() - i * interval '1 day'), 1, e, e, e, '', 'accepted', 200, '', 0, now(), 0, false, 'delivered'
 		from generate_series(95, 100) i, gen_random_uuid() e;
-		insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
+		insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
 		select postrider_id_floor(now() - interval '98 days'), e, e, e, '', 0, now(), 1, 0, 0, now() + interval '1 day'
 		from gen_random_uuid() e`)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestADayOfAttemptsIsEmptiedAndDroppedWhenNothingOfItCanBePending(t *testing
 	}
 	_, err = conn.Exec(t.Context(), `
 		delete from queue;
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
+		insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after,
 			started_at, duration, stale, status_after)
 		select q, 2, q, q, q, '', 'accepted', 200, '', 0, now(), 0, true, 'pending'
 		from postrider_id_floor(now() - interval '95 days') q`)

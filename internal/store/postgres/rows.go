@@ -129,20 +129,20 @@ func (c *eventColumns) args() pgx.NamedArgs {
 // creates it (admission). So no claim is needed before the first attempt. Then wait is the length
 // of the lease, and due_at its end: if the node dies, the row is claimed like any other.
 const insertQueueSQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, token, expires_at)
-	select n.id, n.event, n.endpoint, n.account, n.type, n.lane, @now::timestamptz + n.wait * interval '1 microsecond',
+	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, token, expires_at)
+	select n.id, n.named_event, n.endpoint, n.account, n.type, n.lane, @now::timestamptz + n.wait * interval '1 microsecond',
 		(n.token is not null)::int, 0, 0, n.token, @now::timestamptz + n.expiry * interval '1 microsecond'
-	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
+	from unnest(@ids::uuid[], @named_events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
 		@waits::bigint[], @tokens::bigint[], @expiries::bigint[])
-		as n (id, event, endpoint, account, type, lane, wait, token, expiry)`
+		as n (id, named_event, endpoint, account, type, lane, wait, token, expiry)`
 
 // queueColumns are the columns of insertQueueSQL, one element for each delivery. waits and
 // expiries are microseconds from now; the statement adds them to its own time. A null token says
 // that the delivery is not leased.
 type queueColumns struct {
-	ids, events, endpoints, accounts uuids
-	types                            texts
-	lanes, waits, expiries, tokens   numbers
+	ids, named, endpoints, accounts uuids
+	types                           texts
+	lanes, waits, expiries, tokens  numbers
 }
 
 func (c *queueColumns) add(e postrider.Event, d *store.NewDelivery) {
@@ -150,7 +150,7 @@ func (c *queueColumns) add(e postrider.Event, d *store.NewDelivery) {
 	if d.Token != 0 {
 		wait = d.Lease
 	}
-	c.ids, c.events = append(c.ids, someUUID(d.ID)), append(c.events, someUUID(e.ID))
+	c.ids, c.named = append(c.ids, someUUID(d.ID)), append(c.named, uuid(store.NamedEvent(d.ID, e.ID)))
 	c.endpoints, c.accounts = append(c.endpoints, someUUID(d.Endpoint)), append(c.accounts, someUUID(e.Account))
 	c.types, c.lanes = append(c.types, someText(e.Type)), append(c.lanes, number(laneNumber(d.Lane)))
 	c.waits, c.expiries = append(c.waits, micros(wait)), append(c.expiries, micros(d.Expiry))
@@ -159,7 +159,7 @@ func (c *queueColumns) add(e postrider.Event, d *store.NewDelivery) {
 
 func (c *queueColumns) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"ids": c.ids, "events": c.events, "endpoints": c.endpoints, "accounts": c.accounts, "types": c.types,
+		"ids": c.ids, "named_events": c.named, "endpoints": c.endpoints, "accounts": c.accounts, "types": c.types,
 		"lanes": c.lanes, "waits": c.waits, "tokens": c.tokens, "expiries": c.expiries,
 	}
 }
@@ -175,18 +175,18 @@ func (c *queueColumns) args() pgx.NamedArgs {
 // planner from reading a whole table into a hash. The statement walks queue_order_key and
 // paused_keys_pkey.
 const insertOrderedSQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at,
+	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at,
 		ordering_key, sequence, pauses)
-	select n.id, n.event, n.endpoint, n.account, n.type, n.lane,
+	select n.id, n.named_event, n.endpoint, n.account, n.type, n.lane,
 		case when row_number() over (partition by n.endpoint, n.key order by n.sequence, n.id) = 1
 				and (select q.id from queue q where q.endpoint = n.endpoint and q.ordering_key = n.key limit 1) is null
 				and (select p.delivery from paused_keys p where p.endpoint = n.endpoint and p.ordering_key = n.key limit 1) is null
 			then @now::timestamptz + n.wait * interval '1 microsecond'
 			else 'infinity' end,
 		0, 0, 0, @now::timestamptz + n.expiry * interval '1 microsecond', n.key, n.sequence, n.pauses
-	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
+	from unnest(@ids::uuid[], @named_events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @lanes::smallint[],
 		@waits::bigint[], @expiries::bigint[], @keys::text[], @sequences::bigint[], @pauses::boolean[])
-		as n (id, event, endpoint, account, type, lane, wait, expiry, key, sequence, pauses)`
+		as n (id, named_event, endpoint, account, type, lane, wait, expiry, key, sequence, pauses)`
 
 // orderedColumns are the columns of insertOrderedSQL. pauses says whether a dead letter pauses
 // the key.
@@ -212,21 +212,21 @@ func (c *orderedColumns) args() pgx.NamedArgs {
 // insertSkippedSQL stores a skipped delivery, which is never queued. Its only row is a record
 // without a request, with the number 0.
 const insertSkippedSQL = `
-	insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+	insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error,
 		retry_after, started_at, duration, stale, status_after)
-	select n.id, 0, n.event, n.endpoint, n.account, n.type, 'none', 0, n.reason, 0, now(), 0, false, 'skipped'
-	from unnest(@ids::uuid[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @reasons::text[])
-		as n (id, event, endpoint, account, type, reason)`
+	select n.id, 0, n.named_event, n.endpoint, n.account, n.type, 'none', 0, n.reason, 0, now(), 0, false, 'skipped'
+	from unnest(@ids::uuid[], @named_events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[], @reasons::text[])
+		as n (id, named_event, endpoint, account, type, reason)`
 
 // skippedColumns are the columns of insertSkippedSQL. reasons says why a delivery is skipped.
 type skippedColumns struct {
-	ids, events, endpoints, accounts uuids
-	types, reasons                   []string
-	counted                          store.Deltas
+	ids, named, endpoints, accounts uuids
+	types, reasons                  []string
+	counted                         store.Deltas
 }
 
 func (c *skippedColumns) add(e postrider.Event, d *store.NewDelivery) {
-	c.ids, c.events = append(c.ids, someUUID(d.ID)), append(c.events, someUUID(e.ID))
+	c.ids, c.named = append(c.ids, someUUID(d.ID)), append(c.named, uuid(store.NamedEvent(d.ID, e.ID)))
 	c.endpoints, c.accounts = append(c.endpoints, someUUID(d.Endpoint)), append(c.accounts, someUUID(e.Account))
 	c.types, c.reasons = append(c.types, e.Type), append(c.reasons, d.Skipped)
 	c.counted.Record(store.DeltaKey{Account: e.Account, Endpoint: d.Endpoint, Type: e.Type}, postrider.OutcomeNone, 0, postrider.Skipped)
@@ -234,7 +234,7 @@ func (c *skippedColumns) add(e postrider.Event, d *store.NewDelivery) {
 
 func (c *skippedColumns) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"ids": c.ids, "events": c.events, "endpoints": c.endpoints, "accounts": c.accounts,
+		"ids": c.ids, "named_events": c.named, "endpoints": c.endpoints, "accounts": c.accounts,
 		"types": c.types, "reasons": c.reasons,
 	}
 }

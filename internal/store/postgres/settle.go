@@ -67,12 +67,12 @@ const fenceSQL = `
 		returning s.place
 	), checked as materialized (
 		select s.*, s.place not in (select place from ended union all select place from moved) as stale
-		from unnest(@ids::uuid[], @numbers::int[], @events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
+		from unnest(@ids::uuid[], @numbers::int[], @named_events::uuid[], @endpoints::uuid[], @accounts::uuid[], @types::text[],
 			@outcomes::text[], @status_codes::smallint[], @errors::text[], @retry_afters::bigint[],
 			@started_at::timestamptz[], @durations::bigint[], @statuses::text[], @reasons::text[], @afters::bigint[],
 			@replayed_from::uuid[], @replay_jobs::uuid[], @response_starts::bytea[], @final_urls::text[], @timings::bytea[],
 			@response_heads::bytea[])
-			with ordinality as s (id, number, event, endpoint, account, type, outcome, status_code, error,
+			with ordinality as s (id, number, named_event, endpoint, account, type, outcome, status_code, error,
 				retry_after, started_at, duration, status, reason, after, replayed_from, replay_job, response_start, final_url, timing,
 				response_head, place)
 	)`
@@ -107,7 +107,7 @@ const (
 const insertDeadLetterSQL = `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, replay_job, died_at)
-		select d.id, d.event, d.endpoint, d.account, d.type, d.reason, d.number - (d.outcome = 'none')::int,
+		select d.id, postrider_event(d.id, d.named_event), d.endpoint, d.account, d.type, d.reason, d.number - (d.outcome = 'none')::int,
 			case when d.status_code <> 0 then d.status_code else ` + lastStatusCodeSQL + ` end,
 			case when d.outcome <> 'none' then d.error else ` + lastErrorSQL + ` end,
 			d.replayed_from, d.replay_job, now()
@@ -139,10 +139,10 @@ const replaceRecordSQL = `on conflict (delivery, number) do update
 // A stale attempt changed no delivery, so its status_after is pending and its next_at is null,
 // whatever its transition was.
 const recordSQL = `, recorded as (
-		insert into attempts as a (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+		insert into attempts as a (delivery, number, named_event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, next_at, replayed_from, replay_job, response_start,
 			final_url, timing, response_head)
-		select c.id, c.number, c.event, c.endpoint, c.account, c.type, c.outcome, c.status_code, c.error,
+		select c.id, c.number, c.named_event, c.endpoint, c.account, c.type, c.outcome, c.status_code, c.error,
 			c.retry_after, c.started_at, c.duration, c.stale, case when c.stale then 'pending' else c.status end,
 			case when c.status = 'pending' and not c.stale then now() + c.after * interval '1 microsecond' end,
 			c.replayed_from, c.replay_job, c.response_start, c.final_url, c.timing, c.response_head
@@ -375,15 +375,15 @@ func (s *Store) settleEach(ctx context.Context, settlements []store.Settlement) 
 // settlementColumns are the columns of settleSQL, one array for each column. The statement is the
 // same for one settlement and for a thousand, so it is planned once, and its text is constant.
 type settlementColumns struct {
-	ids, events, endpoints, accounts, replayedFrom, replayJobs uuids
-	numbers, steps, tokens, statusCodes                        numbers
-	retryAfters, durations, afters                             numbers
-	types, outcomes, errors, statuses, reasons                 texts
-	finalURLs                                                  texts
-	startedAt                                                  times
-	responseStarts, timings                                    [][]byte
-	responseHeads                                              [][]byte // set by settle; see store.Heads
-	counted                                                    store.Deltas
+	ids, named, endpoints, accounts, replayedFrom, replayJobs uuids
+	numbers, steps, tokens, statusCodes                       numbers
+	retryAfters, durations, afters                            numbers
+	types, outcomes, errors, statuses, reasons                texts
+	finalURLs                                                 texts
+	startedAt                                                 times
+	responseStarts, timings                                   [][]byte
+	responseHeads                                             [][]byte // set by settle; see store.Heads
+	counted                                                   store.Deltas
 }
 
 func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyColumns) {
@@ -399,7 +399,7 @@ func settleColumns(settlements []store.Settlement) (*settlementColumns, *bodyCol
 // the row itself; all other bodies are in attempt_bodies (see bodyColumns).
 func (c *settlementColumns) add(s *store.Settlement) {
 	claimed, attempt, transition := &s.Claimed, &s.Attempt, &s.Transition
-	c.ids, c.events = append(c.ids, someUUID(claimed.ID)), append(c.events, someUUID(claimed.Event.ID))
+	c.ids, c.named = append(c.ids, someUUID(claimed.ID)), append(c.named, uuid(store.NamedEvent(claimed.ID, claimed.Event.ID)))
 	c.endpoints = append(c.endpoints, someUUID(claimed.Endpoint))
 	c.accounts = append(c.accounts, someUUID(claimed.Event.Account))
 	c.replayedFrom = append(c.replayedFrom, uuid(claimed.ReplayedFrom))
@@ -434,7 +434,7 @@ func errorOf(s *store.Settlement) string {
 
 func (c *settlementColumns) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"ids": c.ids, "numbers": c.numbers, "tokens": c.tokens, "events": c.events, "endpoints": c.endpoints,
+		"ids": c.ids, "numbers": c.numbers, "tokens": c.tokens, "named_events": c.named, "endpoints": c.endpoints,
 		"accounts": c.accounts, "types": c.types, "outcomes": c.outcomes, "status_codes": c.statusCodes,
 		"errors": c.errors, "retry_afters": c.retryAfters, "started_at": c.startedAt, "durations": c.durations,
 		"statuses": c.statuses, "reasons": c.reasons, "steps": c.steps, "afters": c.afters,

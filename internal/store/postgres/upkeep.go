@@ -41,7 +41,7 @@ const expiredDeadLettersSQL = `, ended as (
 	)` + endedLeasesSQL + `, dead_letter as (
 		insert into dead_letters (delivery, event, endpoint, account, type, reason, attempts, last_status_code,
 			last_error, replayed_from, replay_job, died_at)
-		select d.id, d.event, d.endpoint, d.account, d.type, 'expired', d.claims, ` + lastStatusCodeSQL + `,
+		select d.id, postrider_event(d.id, d.named_event), d.endpoint, d.account, d.type, 'expired', d.claims, ` + lastStatusCodeSQL + `,
 			case when d.token is not null then 'server_died' else ` + lastErrorSQL + ` end,
 			d.replayed_from, d.replay_job, now()
 		from ended d
@@ -59,9 +59,10 @@ const expiredDeadLettersSQL = `, ended as (
 
 // endedLeasesSQL records the attempts under way of deleted rows whose lease had ended as lost.
 const endedLeasesSQL = `, lost as (
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+		insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
-		select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending', replayed_from, replay_job
+		select id, claims, named_event, endpoint, account, type, 'lost', 0, 'server_died', 0, now(), 0, false, 'pending',
+			replayed_from, replay_job
 		from ended
 		where token is not null
 		on conflict (delivery, number) do nothing
@@ -222,9 +223,9 @@ const cancelGoneSQL = `, ended as (
 		where q.ctid = gone.at
 		returning q.*
 	)` + endedLeasesSQL + `, recorded as (
-		insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error,
+		insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error,
 			retry_after, started_at, duration, stale, status_after, replayed_from, replay_job)
-		select id, claims + 1, event, endpoint, account, type, 'none', 0, 'endpoint_deleted', 0, now(), 0, false,
+		select id, claims + 1, named_event, endpoint, account, type, 'none', 0, 'endpoint_deleted', 0, now(), 0, false,
 			'cancelled', replayed_from, replay_job
 		from ended
 	), counted as (

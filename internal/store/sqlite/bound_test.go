@@ -18,9 +18,9 @@ const (
 	fillFrom      = `with recursive n (i) as (select 1 union all select i + 1 from n where i < @n) insert into `
 	fillEventsSQL = fillFrom + `events (id, account, type, data, api_version, ordering_key, sequence, hops, created_at)
 		select unhex(format('%032x', i)), @account, iif(i = 1, 'rare', 'common'), x'', '', '', 0, 0, 0 from n`
-	fillQueueSQL = fillFrom + `queue (id, event, endpoint, account, type, lane, due_at, claims, expires_at)
+	fillQueueSQL = fillFrom + `queue (id, named_event, endpoint, account, type, lane, due_at, claims, expires_at)
 		select unhex(format('%032x', 4 * i)), @account, @account, @account, iif(i = 1, 'rare', 'common'), 0, 0, 0, 0 from n`
-	fillAttemptsSQL = fillFrom + `attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
+	fillAttemptsSQL = fillFrom + `attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after,
 			started_at, duration, stale, status_after)
 		select unhex(format('%032x', 4 * i + 1)), 1, @account, @account, @account, iif(i = 1, 'rare', 'common'), 'accepted', 200, '', 0,
 			0, 0, 0, 'delivered' from n`

@@ -28,7 +28,7 @@ const replayableSQL = `
 // paused the key. Any other replay has no order, because the deliveries behind it were sent long
 // ago. The statement walks the primary key of events.
 const insertReplaySQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
+	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
 		replayed_from)
 	select @id, id, @endpoint, account, type, 2, @now, 0, iif(@ordered, ordering_key, null), iif(@ordered, sequence, null),
 		iif(@ordered, 1, null), @expires_at, @delivery

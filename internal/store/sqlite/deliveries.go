@@ -43,7 +43,8 @@ const (
 // list of one status skips the branches that cannot have that status. Without the term a list of
 // dead deliveries would read all of attempts.
 const (
-	selectPending = `
+	selectPending = pendingFrom + `queue where `
+	pendingFrom   = `
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
 		` + lastCode + ` as last_code, ` + lastError + ` as last_error, suspected, parked, leased, until,
 		(select status from endpoints where endpoints.id = this.endpoint) as endpoint_status,
@@ -68,7 +69,7 @@ const (
 			case when token is null and due_at < ` + neverSQL + ` then due_at end as next_at, null as finished_at, replayed_from, replay_job,
 			lane = 3 as suspected, parked, token is not null as leased,
 			case when due_at < ` + neverSQL + ` then due_at end as until, ordering_key
-		from queue where `
+		from `
 	filterPending = `
 			and id < @below and id >= @from and @status in ('', 'pending')
 			and (@account is null or account = @account)
@@ -97,7 +98,8 @@ const (
 		order by delivery desc limit @limit
 	)`
 
-	selectEnded = `
+	selectEnded = endedFrom + `attempts where `
+	endedFrom   = `
 	union all
 	select id, event, endpoint, account, type, status, reason, attempts, next_at, finished_at, replayed_from, replay_job,
 		` + lastCode + `, ` + lastError + `, 0, 0, 0, null, null, null, 0, null, null, null, null, null, 0
@@ -106,7 +108,7 @@ const (
 			case outcome when 'none' then error else '' end as reason,
 			case outcome when 'none' then max(number - 1, 0) else number end as attempts, null as next_at,
 			started_at + duration as finished_at, replayed_from, replay_job
-		from attempts where `
+		from `
 	filterEnded = `
 			and delivery < @below and delivery >= @from
 			and @status not in ('pending', 'dead') and status_after in ('delivered', 'cancelled', 'skipped')
@@ -125,17 +127,17 @@ const (
 // replayedSince is true if the event was replayed later to the endpoint of an attempt. It walks
 // the indexes of replays.
 const replayedSince = `(
-				exists (select 1 from attempts r where r.event = attempts.event and r.endpoint = attempts.endpoint
+				exists (select 1 from attempts r where r.named_event = attempts.event and r.endpoint = attempts.endpoint
 					and r.replayed_from is not null and r.delivery > attempts.delivery)
 				or exists (select 1 from dead_letters r where r.event = attempts.event and r.endpoint = attempts.endpoint
 					and r.replayed_from is not null and r.delivery > attempts.delivery)
-				or exists (select 1 from queue r where r.event = attempts.event and r.endpoint = attempts.endpoint
+				or exists (select 1 from queue r where r.named_event = attempts.event and r.endpoint = attempts.endpoint
 					and r.replayed_from is not null and r.id > attempts.delivery))`
 
 // The branches of these statements walk, in the order queue, dead_letters and attempts:
 //
 //   - for one delivery: the primary keys
-//   - for an event: the indexes on event
+//   - for an event: a range of the primary keys, and queue_event and attempts_event; dead_letters_event
 //   - for a replay job: queue_replay_job, dead_letters_replay_job, attempts_replay_job
 //   - for an endpoint: queue_due, whose rows are sorted, or, if the endpoint has many pending
 //     deliveries, the primary key of queue from its end; dead_letters_endpoint, attempts_endpoint
@@ -147,8 +149,15 @@ const replayedSince = `(
 const (
 	deliverySQL = selectPending + `id = @id` + filterPending + selectDead + `delivery = @id` + filterDead + selectEnded +
 		`delivery = @id` + filterEnded
-	deliveriesOfEventSQL = selectPending + `event = @event` + filterPending + selectDead + `event = @event` + filterDead + selectEnded +
-		`event = @event` + filterEnded
+	deliveriesOfEventSQL = pendingFrom + `(
+			select q.* from queue q where id >= @event and id <= ` + lastOfEvent + `
+			union all
+			select q.* from queue q where named_event = @event
+		) queue where true` + filterPending + selectDead + `event = @event` + filterDead + endedFrom + `(
+			select a.* from attempts a where delivery >= @event and delivery <= ` + lastOfEvent + `
+			union all
+			select a.* from attempts a where named_event = @event
+		) attempts where true` + filterEnded
 	deliveriesOfJobSQL = selectPending + `replay_job = @job` + filterPending + selectDead + `replay_job = @job` + filterDead +
 		selectEnded + `replay_job = @job` + filterEnded
 	deliveriesOfEndpointSQL = selectPending + `endpoint = @endpoint` + filterPending + selectDead + `endpoint = @endpoint` + filterDead +
@@ -164,6 +173,9 @@ const (
 	decidedSQL    = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + decided + filterEnded
 	deliveriesSQL = selectPending + `true` + filterPending + selectDead + `true` + filterDead + selectEnded + `true` + filterEnded
 )
+
+// lastOfEvent is the greatest id of a delivery that carries @event.
+const lastOfEvent = `cast(substr(@event, 1, 13) || x'ffffff' as blob)`
 
 // decided selects the deliveries that ended with @status and without a request.
 const decided = `outcome = 'none' and status_after = @status`

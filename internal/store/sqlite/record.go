@@ -28,7 +28,7 @@ const attemptColumns = 21
 // settlement under the lease replaces any row.
 const (
 	putAttemptsSQL = `
-	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
+	insert or replace into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after,
 		started_at, duration, stale, status_after, next_at, replayed_from, replay_job, response_start, final_url,
 		timing, response_head) values `
 	putBodiesSQL = `
@@ -42,10 +42,10 @@ func appendAttempt(args []any, r record) []any {
 	if r.Outcome == postrider.OutcomeAccepted {
 		start = bytesOrNull(r.ResponseBody[:min(len(r.ResponseBody), store.MaxAcceptedBody)])
 	}
-	return append(args, blob(r.Delivery), r.Number, blob(r.Event), blob(r.Endpoint), blob(r.account), r.eventType,
-		string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt), r.Duration.Microseconds(),
-		r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), blobOrNull(r.replayJob), start,
-		textOrNull(r.FinalURL),
+	return append(args, blob(r.Delivery), r.Number, blobOrNull(store.NamedEvent(r.Delivery, r.Event)), blob(r.Endpoint),
+		blob(r.account), r.eventType, string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt),
+		r.Duration.Microseconds(), r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), blobOrNull(r.replayJob),
+		start, textOrNull(r.FinalURL),
 		bytesOrNull(store.EncodeTiming(r.Timing)), bytesOrNull(r.head))
 }
 

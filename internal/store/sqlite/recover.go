@@ -20,9 +20,9 @@ const (
 	releaseFanOutsSQL = `update fanouts set due_at = @now where token is not null and due_at > @now`
 	releaseReplaysSQL = `update replay_jobs set due_at = @now where status = 'running' and token is not null and due_at > @now`
 	recordLostSQL     = `
-	insert or replace into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after,
+	insert or replace into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after,
 		started_at, duration, stale, status_after, replayed_from, replay_job)
-	select id, claims, event, endpoint, account, type, 'lost', 0, 'server_died', 0, @wall, 0, 0, 'pending', replayed_from, replay_job
+	select id, claims, named_event, endpoint, account, type, 'lost', 0, 'server_died', 0, @wall, 0, 0, 'pending', replayed_from, replay_job
 	from queue where id = @id
 	returning number, endpoint, account, type`
 	recoverSQL = `

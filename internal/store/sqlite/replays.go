@@ -138,7 +138,7 @@ func (r *replaying) skip(ctx context.Context, item store.ReplayItem) (letter boo
 // its event, and is not due: releaseLowest makes a row due after all replays of the chunk are
 // inserted. The statement walks the primary key of events.
 const insertReplayOfJobSQL = `
-	insert into queue (id, event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
+	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, ordering_key, sequence, pauses, expires_at,
 		replayed_from, replay_job)
 	select @id, id, @endpoint, account, type, 2, iif(@ordered and ordering_key <> '', ` + neverSQL + `, @now), 0,
 		iif(@ordered, nullif(ordering_key, ''), null), iif(@ordered, nullif(sequence, 0), null),

@@ -13,7 +13,7 @@ import (
 
 // forgottenEventsSQL finds old events that nothing needs. It runs on a reading connection, because it
 // may step over many old events that stay. It walks the primary key of events, and for each event it
-// probes queue_event, dead_letters_event and the primary key of fanouts.
+// probes the primary key of queue, queue_event, dead_letters_event and the primary key of fanouts.
 const forgottenEventsSQL = `
 	select id from events
 	where id < @before` + unneededSQL + `
@@ -21,7 +21,8 @@ const forgottenEventsSQL = `
 
 // unneededSQL is true if nothing needs the event; see [store.Retention].
 const unneededSQL = `
-		and not exists (select 1 from queue where event = events.id)
+		and not exists (select 1 from queue where queue.id >= events.id and queue.id <= cast(substr(events.id, 1, 13) || x'ffffff' as blob))
+		and not exists (select 1 from queue where named_event = events.id)
 		and not exists (select 1 from dead_letters where event = events.id and resolved_at is null)
 		and not exists (select 1 from fanouts where event = events.id)`
 

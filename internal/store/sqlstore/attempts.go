@@ -8,8 +8,8 @@ import (
 )
 
 // attemptColumns are the columns of scanAttempt without heads and bodies.
-const attemptColumns = `a.delivery, a.number, a.event, a.endpoint, a.outcome, a.status_code, a.error, a.retry_after, a.started_at,
-		a.duration, a.stale, a.status_after, a.next_at, a.final_url, a.timing`
+const attemptColumns = `a.delivery, a.number, postrider_event(a.delivery, a.named_event), a.endpoint, a.outcome, a.status_code, a.error,
+		a.retry_after, a.started_at, a.duration, a.stale, a.status_after, a.next_at, a.final_url, a.timing`
 
 // These statements list attempts. Only the attempts of one delivery have heads and bodies, because
 // a page of large bodies would have hundreds of megabytes. The head of an accepted response is in
@@ -18,6 +18,13 @@ const (
 	attemptsSQL = `
 	select ` + attemptColumns + `, null::bytea, null::bytea, null::bytea
 	from attempts a`
+	attemptsOfEventSQL = `
+	select ` + attemptColumns + `, null::bytea, null::bytea, null::bytea
+	from (
+		select a.* from attempts a where delivery >= @event and delivery <= postrider_last_delivery(@event)
+		union all
+		select a.* from attempts a where named_event = @event
+	) a`
 	attemptsOfDeliverySQL = `
 	select ` + attemptColumns + `, b.request_head,
 		coalesce(b.response_head, case when length(a.response_head) = 16
@@ -35,7 +42,7 @@ const (
 
 // Attempts lists attempts by delivery, newest first; see [store.Ledger]. The attempts of a
 // delivery are in the order of their numbers. The cursor has both. The statement walks the primary
-// key by delivery, and attempts_event by event.
+// key by delivery. By event it walks a range of the primary key, and attempts_event.
 func (v Verbs) Attempts(ctx context.Context, q store.AttemptQuery) (page store.Page[postrider.Attempt], err error) {
 	defer v.calls.Begin("Attempts").End(&err, "list attempts")
 	before, after, err := store.AttemptsAfter(q.Paging)
@@ -47,7 +54,9 @@ func (v Verbs) Attempts(ctx context.Context, q store.AttemptQuery) (page store.P
 		l.rows = attemptsOfDeliverySQL
 	}
 	by(l, "a.delivery", q.Delivery)
-	by(l, "a.event", q.Event)
+	if !q.Event.IsZero() {
+		l.rows, l.indexed, l.args["event"] = attemptsOfEventSQL, true, q.Event
+	}
 	by(l, "a.account", q.Account)
 	l.and("a.delivery <= @before and (a.delivery < @before or a.number > @after)", Args{"before": before, "after": after})
 	attempts, err := all(ctx, v.db, l.query(), scanAttempt)

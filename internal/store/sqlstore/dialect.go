@@ -19,6 +19,8 @@ import (
 //   - "encode(column, 'hex')::uuid", an id that is stored as bytes, becomes "column".
 //   - The comment "/* indexed by an_index */" becomes "indexed by an_index".
 //   - "greatest" and "least" become "max" and "min".
+//   - "postrider_event(delivery, named_event)" becomes "event": there the column computes it.
+//   - "postrider_last_delivery(event)" becomes an expression with the same value.
 //   - "now()" becomes the argument @wall, the time of day of the transaction, which the store
 //     adds.
 //   - "= any(@list)", and the rows of "unnest(@list) n(value)", read a JSON array.
@@ -32,6 +34,8 @@ var (
 	rowsOfTexts = regexp.MustCompile(`unnest\((@\w+)::text\[\]\) (\w+)\(value\)`)
 	storedID    = regexp.MustCompile(`encode\((\S+), 'hex'\)`)
 	cast        = regexp.MustCompile(`::\w+(\[\])?`)
+	eventOfRow  = regexp.MustCompile(`postrider_event\((?:\w+\.)?\w+, ((?:\w+\.)?)named_event\)`)
+	lastOfEvent = regexp.MustCompile(`postrider_last_delivery\(([^)]+)\)`)
 	forced      = regexp.MustCompile(`/\* (indexed by \w+) \*/`)
 	functions   = strings.NewReplacer("greatest(", "max(", "least(", "min(", "now()", "@wall",
 		"for update skip locked", "", "for update", "", " * interval '1 microsecond'", "")
@@ -56,12 +60,14 @@ var inSQLite = map[string]string{
 // SQLite translates a statement into SQLite's language.
 func SQLite(statement string) string {
 	if own, ok := inSQLite[statement]; ok {
-		return own
+		return eventOfRow.ReplaceAllString(own, `${1}event`)
 	}
 	statement = listOfIDs.ReplaceAllString(statement, `in (select unhex(value) from json_each($1))`)
 	statement = listOfTexts.ReplaceAllString(statement, `in (select value from json_each($1))`)
 	statement = rowsOfTexts.ReplaceAllString(statement, `json_each($1) $2`)
 	statement = storedID.ReplaceAllString(statement, `$1`)
+	statement = eventOfRow.ReplaceAllString(statement, `${1}event`)
+	statement = lastOfEvent.ReplaceAllString(statement, `cast(substr($1, 1, 13) || x'ffffff' as blob)`)
 	statement = forced.ReplaceAllString(statement, `$1`)
 	return functions.Replace(cast.ReplaceAllString(statement, ""))
 }

@@ -25,7 +25,7 @@ func others(c *postrider.ExpungeCounts) *int { return &c.Other }
 type expungePlan struct {
 	object   [16]byte // the value of @object
 	name     string   // its text: the value of @name
-	attempts string   // condition of the attempts, whose heads and bodies go with them
+	attempts []string // conditions of the attempts, whose heads and bodies go with them
 	events   string   // condition of the events, whose keys go with them; empty: none
 	steps    []expungeStep
 	blank    []string // statements that remove texts of rows that stay; each changes only rows that have some
@@ -46,19 +46,22 @@ func planExpunge(e postrider.Expunge) expungePlan {
 	switch {
 	case !e.Event.IsZero():
 		return expungePlan{
-			object: e.Event, name: e.Event.String(), attempts: "event = @object", events: "id = @object",
+			object: e.Event, name: e.Event.String(),
+			attempts: []string{"delivery >= @object and delivery <= postrider_last_delivery(@object)", "named_event = @object"},
+			events:   "id = @object",
 			steps: []expungeStep{
 				{"dead_letters", "delivery", "event = @object and resolved_at is not null", letters},
 				{"inspections", "id", "event = @object", others},
 				{"fanouts", "event", "event = @object", others},
 				{"restored_records", "id, number, kind", "event = @object", others},
 			},
-			waits: `select 1 from queue where event = @object
+			waits: `select 1 from queue where id >= @object and id <= postrider_last_delivery(@object)
+				union all select 1 from queue where named_event = @object
 				union all select 1 from dead_letters where event = @object and resolved_at is null`,
 		}
 	case !e.Endpoint.IsZero():
 		return expungePlan{
-			object: e.Endpoint, name: e.Endpoint.String(), attempts: "endpoint = @object",
+			object: e.Endpoint, name: e.Endpoint.String(), attempts: []string{"endpoint = @object"},
 			steps: append(
 				ofEndpoints("= @object"), expungeStep{"dead_letters", "delivery", "endpoint = @object", letters},
 				expungeStep{"notices", "id", "object = @name", others},
@@ -69,7 +72,7 @@ func planExpunge(e postrider.Expunge) expungePlan {
 		}
 	}
 	return expungePlan{
-		object: e.Account, name: e.Account.String(), attempts: "account = @object", events: "account = @object",
+		object: e.Account, name: e.Account.String(), attempts: []string{"account = @object"}, events: "account = @object",
 		steps: append([]expungeStep{
 			{"dead_letters", "delivery", "account = @object", letters},
 			{"fanouts", "event", "account = @object", others},
@@ -138,7 +141,10 @@ func (x *expunging) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	steps := []func() error{func() error { return x.deleteAttempts(ctx) }}
+	var steps []func() error
+	for _, where := range x.attempts {
+		steps = append(steps, func() error { return x.deleteAttempts(ctx, where) })
+	}
 	for _, s := range x.steps {
 		steps = append(steps, func() error {
 			n, err := x.tx.Exec(ctx, Query{`delete from ` + s.table + first(s.table, s.key, s.where), x.args()})
@@ -170,10 +176,10 @@ func (x *expunging) run(ctx context.Context) error {
 // heads and bodies may be removed together, before some of the attempts.
 const expungeBodiesSQL = `delete from attempt_bodies where delivery = any(@deliveries::uuid[]) returning delivery`
 
-// deleteAttempts removes attempts with their heads and bodies.
-func (x *expunging) deleteAttempts(ctx context.Context) error {
+// deleteAttempts removes attempts for which where is true, with their heads and bodies.
+func (x *expunging) deleteAttempts(ctx context.Context, where string) error {
 	id := func(row Row, id *store.RowID) error { return row.Scan(id) }
-	statement := `delete from attempts` + first("attempts", "delivery, number", x.attempts) + ` returning delivery`
+	statement := `delete from attempts` + first("attempts", "delivery, number", where) + ` returning delivery`
 	deliveries, err := all(ctx, x.tx, Query{statement, x.args()}, id)
 	if err != nil || len(deliveries) == 0 {
 		return err

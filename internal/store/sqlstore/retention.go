@@ -88,14 +88,15 @@ func ReplayGrace(ctx context.Context, db Querier) (grace time.Duration, err erro
 // These statements return the old events, or deliveries, of one account after a position, with
 // their rows, and whether each row may be deleted. They walk events_account or attempts_account
 // between two ids, and the primary keys of idempotency_keys and attempt_bodies. To learn whether an
-// event is needed they walk queue_event, dead_letters_event and the primary key of fanouts.
+// event is needed they walk the primary key of queue, queue_event, dead_letters_event and the primary key of fanouts.
 //
 // The conditions compare rows, and the order has the account. Otherwise PostgreSQL could choose the
 // primary keys, which have the rows of all accounts, while the partition of a day is empty.
 // Subqueries with a limit or an offset cannot become joins that read a whole day.
 const (
 	oldEventsSQL = `
-	select r.id, 0, '', (select q.id from queue q where q.event = r.id limit 1) is null
+	select r.id, 0, '', (select q.id from queue q where q.id >= r.id and q.id <= postrider_last_delivery(r.id) limit 1) is null
+			and (select q.id from queue q where q.named_event = r.id limit 1) is null
 			and (select l.delivery from dead_letters l where l.event = r.id and l.resolved_at is null limit 1) is null
 			and (select f.event from fanouts f where f.event = r.id limit 1) is null` + oldEventsOf
 	oldKeysSQL = `

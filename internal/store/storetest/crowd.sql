@@ -53,16 +53,16 @@ insert into ordering_keys (account, ordering_key, last) select id(1, i), 'o' || 
 
 insert into idempotency_keys (account, key, event, hash, created_at) select {account}, 'k' || i, id(3, i), hash(i + 100), now() from rows(5000);
 
-insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
+insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at)
 select id(4, i), id(3, i), {endpoint}, {account}, {type}, i % 3, now() + i * interval '1 microsecond', 0, 0, 0, now() + 900000000 * interval '1 microsecond'
 from rows(25000);
 
-insert into queue (id, event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, ordering_key, sequence, pauses)
+insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, step, losses, expires_at, ordering_key, sequence, pauses)
 select id(4, i + 25000), id(3, i), case when i % 2 = 0 then literal(11) else id(2, i % 200) end, literal(11), {type}, 0, now(), 0, 0, 0,
 	now() + 900000000 * interval '1 microsecond', 'o' || i % 100, i, false
 from rows(2000);
 
-insert into attempts (delivery, number, event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
+insert into attempts (delivery, number, named_event, endpoint, account, type, outcome, status_code, error, retry_after, started_at,
 	duration, stale, status_after, replay_job)
 select id(5, i), case when i % 1000 in (4, 5) then 0 else 1 end, id(3, i), {endpoint}, {account}, {type},
 	case when i % 1000 in (4, 5) then 'none' when i % 10 = 9 then 'rejected' else 'accepted' end, 200, '', 0, now(), 0, false,

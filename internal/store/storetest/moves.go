@@ -69,7 +69,7 @@ func (h *history) delivered(id postrider.DeliveryID) bool {
 }
 
 func (h *history) event(account postrider.AccountID) store.NewEvent {
-	id := store.NewID[postrider.EventID](h.ids)
+	id := store.NewEventID(h.ids)
 	e := store.NewEvent{Event: postrider.Event{
 		ID: id, Account: account, CreatedAt: id.Time(),
 		Type:           pick(h, "type", "order.created", "order.paid"),
@@ -90,8 +90,10 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		e.FanOutUpTo = own[len(own)-1].ID
 		return e
 	}
+	next := store.NewDeliveryIDs(h.ids, id)
 	for range h.upTo("deliveries", 3) {
 		d := h.newDelivery(pick(h, "endpoint", own...).ID)
+		d.ID = pick(h, "id", d.ID, next())
 		if e.Event.OrderingKey != "" && !slices.ContainsFunc(e.Deliveries, func(o store.NewDelivery) bool { return o.Endpoint == d.Endpoint }) {
 			d.Ordered, d.Token, d.Lease = postrider.OnDead(e.Event.OrderingKey), 0, 0
 			h.ordered[d.ID] = d.Ordered

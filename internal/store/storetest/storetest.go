@@ -300,8 +300,13 @@ func (w *world) version() int64 {
 	}
 }
 
+// event returns a new event. The id of its first delivery carries the event; the other deliveries
+// have ids of their own.
 func (w *world) event(account postrider.AccountID, deliveries ...store.NewDelivery) store.NewEvent {
-	id := newID[postrider.EventID](w)
+	id := store.NewEventID(w.ids)
+	if len(deliveries) > 0 {
+		id = postrider.EventOf(deliveries[0].ID)
+	}
 	return store.NewEvent{
 		Event: postrider.Event{
 			ID: id, Account: account, Type: "order.created", Data: fmt.Appendf(nil, `{"id":%q}`, id), CreatedAt: id.Time(),
@@ -313,7 +318,7 @@ func (w *world) event(account postrider.AccountID, deliveries ...store.NewDelive
 // to returns a new delivery that is due at once.
 func (w *world) to(e postrider.Endpoint) store.NewDelivery {
 	return store.NewDelivery{
-		ID: newID[postrider.DeliveryID](w), Endpoint: e.ID, Lane: postrider.LaneFirst, Expiry: long,
+		ID: store.NewDeliveryIDs(w.ids, store.NewEventID(w.ids))(), Endpoint: e.ID, Lane: postrider.LaneFirst, Expiry: long,
 	}
 }
 

@@ -569,7 +569,7 @@ comment on index fanouts_due_at is 'ClaimFanOuts: the jobs that are due.';
 -- on its page, and a vacuum for every thousand dead rows, without pauses.
 create table queue (
     id            uuid not null,
-    event         uuid not null,
+    named_event   uuid,
     endpoint      uuid not null,
     account       uuid not null,
     type          text not null,
@@ -598,14 +598,15 @@ create table queue (
     autovacuum_vacuum_cost_delay = 0
 );
 create index queue_due on queue (endpoint, lane, due_at, id) where due_at < 'infinity';
-create index queue_event on queue (event);
+create index queue_event on queue (named_event) where named_event is not null;
 create index queue_ordered_expires_at on queue (expires_at) where pauses is not null;
 create index queue_parked on queue (endpoint) where parked;
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 create index queue_replay_job on queue (replay_job, id) where replay_job is not null;
-create index queue_replays on queue (event, endpoint, id) where replayed_from is not null;
+create index queue_replays on queue (named_event, endpoint, id) where replayed_from is not null;
 alter table queue add primary key (id);
 comment on table queue is 'One narrow row for each pending delivery. It is deleted when the delivery ends.';
+comment on column queue.named_event is 'The event, if the id of the delivery does not carry it; null: it does, see postrider_event.';
 comment on column queue.lane is '0 first, 1 retry, 2 bulk, 3 suspect.';
 comment on column queue.due_at is 'When the delivery is due; with a token, when its lease ends; infinity: it is not the head of its ordering key, its key is paused, or it is parked.';
 comment on column queue.claims is 'The number of the attempt under way, or else of the last one made.';
@@ -614,9 +615,9 @@ comment on column queue.deaths_alone is 'Nodes in a row that died while this was
 comment on column queue.parked is 'Whether it waits for a person, who calls MakeDue or Cancel.';
 comment on column queue.ordering_key is 'Set for ordered deliveries only, as are sequence and pauses. A delivery to an endpoint without order has none, even if its event has a key.';
 comment on column queue.pauses is 'Whether its end as a dead letter pauses the key.';
-comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Expire: those without an order. Deliveries: by age.';
+comment on index queue_pkey is 'Settle, Release, Cancel: one delivery. Deliveries of an event, whose ids carry it. Expire: those without an order. Deliveries: by age.';
 comment on index queue_due is 'Claim: the longest due of an endpoint''s lane. Due: a skip scan of the lanes. Rows that are due at infinity are not in it.';
-comment on index queue_event is 'Deliveries of an event.';
+comment on index queue_event is 'Deliveries of an event whose ids do not carry it. Other rows are not in it; they are a range of queue_pkey.';
 comment on index queue_parked is 'CancelDeleted: the parked rows of an endpoint, which queue_due does not have.';
 comment on index queue_order_key is 'The lowest row of an ordering key. CancelDeleted: the ordered rows. OrderedKeys: a skip scan of the keys.';
 comment on index queue_replay_job is 'Deliveries of a replay job. ReplayJobs and ReplaysPending: how many are pending. Other rows are not in it.';
@@ -628,7 +629,7 @@ comment on index queue_ordered_expires_at is 'Expire: the ordered rows that have
 create table attempts (
     delivery       uuid not null,
     number         integer not null check (number >= 0),
-    event          uuid not null,
+    named_event    uuid,
     endpoint       uuid not null,
     account        uuid not null,
     type           text not null,
@@ -655,15 +656,16 @@ create table attempts (
 ) partition by range (delivery);
 create index attempts_endpoint on attempts (endpoint, delivery);
 create index attempts_account on attempts (account, delivery);
-create index attempts_event on attempts (event);
+create index attempts_event on attempts (named_event) where named_event is not null;
 create index attempts_decided_endpoint on attempts (endpoint, status_after, delivery) where outcome = 'none';
 create index attempts_decided_account on attempts (account, status_after, delivery) where outcome = 'none';
 create index attempts_decided on attempts (status_after, delivery) where outcome = 'none';
 create index attempts_replay_job on attempts (replay_job, delivery) where replay_job is not null;
 create index attempts_replay_job_decided on attempts (replay_job) where replay_job is not null and outcome = 'none';
-create index attempts_replays on attempts (event, endpoint, delivery) where replayed_from is not null;
+create index attempts_replays on attempts (named_event, endpoint, delivery) where replayed_from is not null;
 alter table attempts add primary key (delivery, number);
 comment on table attempts is 'One row for each request, and for each decision without one (outcome none). Append-only, except that a lost attempt is replaced when its node reports the response after all. A partition for each day of the delivery''s id.';
+comment on column attempts.named_event is 'The event, if the id of the delivery does not carry it; null: it does, see postrider_event.';
 comment on column attempts.response_head is 'The head of an accepted response, or (16 bytes) the delivery of this endpoint and day whose row has it.';
 comment on column attempts.error is 'A class of error; of a decision, its reason.';
 comment on column attempts.retry_after is 'Microseconds.';
@@ -672,10 +674,10 @@ comment on column attempts.response_start is 'The first bytes of an accepted res
 comment on column attempts.final_url is 'Where redirects led to; null: there were none.';
 comment on column attempts.timing is 'The parts of the duration, by store.EncodeTiming; null: no request was begun.';
 comment on column attempts.was_lost is 'True: the record has taken the place of one that said lost, by which the rollups have counted it; null: it has not.';
-comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery.';
+comment on index attempts_pkey is 'Settle: a settlement that is repeated meets its first record here. Attempts of a delivery, and of an event, whose ids carry it.';
 comment on index attempts_endpoint is 'Deliveries of an endpoint, newest first.';
 comment on index attempts_account is 'Deliveries of an account, newest first. OldRows.';
-comment on index attempts_event is 'Deliveries and Attempts of an event.';
+comment on index attempts_event is 'Deliveries and Attempts of an event whose ids do not carry it. Other rows are not in it; they are a range of attempts_pkey.';
 comment on index attempts_decided_endpoint is 'Deliveries of an endpoint that were skipped or cancelled. Requests are not in it.';
 comment on index attempts_decided_account is 'Deliveries of an account that were skipped or cancelled. Requests are not in it.';
 comment on index attempts_decided is 'Deliveries that were skipped or cancelled. Requests are not in it.';
@@ -967,6 +969,19 @@ language sql immutable as $$
     select rpad(lpad(to_hex(floor(extract(epoch from at) * 1000)::bigint), 12, '0'), 32, '0')::uuid
 $$;
 comment on function postrider_id_floor is 'The least id made at an instant or later.';
+
+-- The id of an event ends with three zero bytes. Its deliveries have an ordinal there (see id.go).
+create function postrider_event(delivery uuid, named_event uuid) returns uuid
+language sql immutable parallel safe as $$
+    select coalesce(named_event, (left(delivery::text, 30) || '000000')::uuid)
+$$;
+comment on function postrider_event is 'The event of a delivery: the one that its row names, or the one that its id carries.';
+
+create function postrider_last_delivery(event uuid) returns uuid
+language sql immutable parallel safe as $$
+    select (left(event::text, 30) || 'ffffff')::uuid
+$$;
+comment on function postrider_last_delivery is 'The greatest id of a delivery that carries the event. The least one is the id of the event.';
 
 create function postrider_make_partitions(first date, last date) returns integer
 language plpgsql as $$

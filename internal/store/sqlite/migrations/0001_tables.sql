@@ -381,9 +381,12 @@ create table fanouts (
 -- head. Every other one, and the head while the key is paused, has the greatest
 -- integer as due_at, so that no claim meets it. pauses: the key is paused if this row
 -- becomes a dead letter.
+-- The id of a delivery carries its event (see id.go), or else named_event is the event. event is
+-- computed when it is read.
 create table queue (
     id            blob primary key check (length(id) = 16),
-    event         blob not null check (length(event) = 16),
+    named_event   blob check (length(named_event) = 16),
+    event         blob generated always as (coalesce(named_event, cast(substr(id, 1, 13) || x'000000' as blob))) virtual,
     endpoint      blob not null check (length(endpoint) = 16),
     account       blob not null check (length(account) = 16),
     type          text not null,
@@ -407,8 +410,8 @@ create table queue (
 ) strict, without rowid;
 -- Claim: the longest due of an endpoint's lane. Due: a skip scan of the lanes.
 create index queue_due on queue (endpoint, lane, due_at, id);
--- Deliveries of an event.
-create index queue_event on queue (event);
+-- Deliveries of an event whose ids do not carry it. Other rows are not in it; they are a range of the key.
+create index queue_event on queue (named_event, id) where named_event is not null;
 -- Settle: the lowest row of an ordering key. OrderedKeys: a skip scan of the keys.
 create index queue_order_key on queue (endpoint, ordering_key, sequence) where ordering_key is not null;
 -- Expire: the ordered rows that have expired. Rows without an order are not in it and cost nothing.
@@ -416,7 +419,7 @@ create index queue_ordered_expires_at on queue (expires_at) where ordering_key i
 -- Deliveries of a replay job; ReplayJobs and ReplaysPending: how many are pending. Other rows are not in it.
 create index queue_replay_job on queue (replay_job, id) where replay_job is not null;
 -- Deliveries with Last: the pending replays of an event. Other rows are not in it.
-create index queue_replays on queue (event, endpoint, id) where replayed_from is not null;
+create index queue_replays on queue (named_event, endpoint, id) where replayed_from is not null;
 
 -- The ordering keys that a dead letter pauses at an endpoint. The pause ends when the
 -- dead letter is replayed or discarded. Its key serves Publish, FanOut and OrderedKeys, the unique
@@ -456,6 +459,7 @@ create index circuits_failing on circuits (endpoint) where failing_since is not 
 -- What happened.
 
 -- One row for each request, and for each decision without one (outcome none).
+-- named_event and event are as in queue.
 -- Append-only, except that a lost attempt is replaced when the response is settled after all. Its key
 -- serves Attempts of a delivery, and Settle: a settlement that is repeated
 -- meets its first record there. error is a class; of a decision, its reason.
@@ -469,7 +473,8 @@ create index circuits_failing on circuits (endpoint) where failing_since is not 
 create table attempts (
     delivery       blob not null check (length(delivery) = 16),
     number         integer not null check (number >= 0),
-    event          blob not null check (length(event) = 16),
+    named_event    blob check (length(named_event) = 16),
+    event          blob generated always as (coalesce(named_event, cast(substr(delivery, 1, 13) || x'000000' as blob))) virtual,
     endpoint       blob not null check (length(endpoint) = 16),
     account        blob not null check (length(account) = 16),
     type           text not null,
@@ -501,8 +506,8 @@ create table attempts (
 create index attempts_endpoint on attempts (endpoint, delivery);
 -- Deliveries of an account, newest first. OldRows.
 create index attempts_account on attempts (account, delivery);
--- Deliveries and Attempts of an event.
-create index attempts_event on attempts (event);
+-- Deliveries and Attempts of an event whose ids do not carry it. Other rows are not in it; they are a range of the key.
+create index attempts_event on attempts (named_event, delivery) where named_event is not null;
 -- Deliveries that were skipped or cancelled: of an endpoint, of an account, all.
 -- Among many others they would be found only by looking at each one. Requests
 -- are not in these indexes.
@@ -513,7 +518,7 @@ create index attempts_decided on attempts (status_after, delivery) where outcome
 create index attempts_replay_job on attempts (replay_job, delivery) where replay_job is not null;
 create index attempts_replay_job_decided on attempts (replay_job) where replay_job is not null and outcome = 'none';
 -- Deliveries with Last: the replays of an event that have ended. Other rows are not in it.
-create index attempts_replays on attempts (event, endpoint, delivery) where replayed_from is not null;
+create index attempts_replays on attempts (named_event, endpoint, delivery) where replayed_from is not null;
 
 -- Heads and bodies of attempts that attempts.response_start cannot hold. The rows
 -- are long, so they have rowids.

@@ -81,21 +81,21 @@ func (cl *claims) claim(now time.Time) {
 	if cl.underWay || c.draining || c.commits.late(now, c.opts.LeaseMargin/3) || c.shards.lapsed(now) || now.Before(cl.nextAt()) {
 		return
 	}
-	claim := &store.Claim{Token: c.admissions.nextToken()}
-	for tried := 0; tried < 2*maxWants && len(claim.Wants)+laneCount <= maxWants && c.slots.prefetchFree() > 0; tried++ {
+	var wants []store.Want
+	for tried := 0; tried < 2*maxWants && len(wants)+laneCount <= maxWants && c.slots.prefetchFree() > 0; tried++ {
 		q := cl.next()
 		if q == nil {
 			break
 		}
 		ep := q.pop()
 		if !c.shards.gated(now, ep) && cl.queueOf(now, ep) == q {
-			claim.Wants = append(claim.Wants, cl.wants(now, ep)...)
+			wants = append(wants, cl.wants(now, ep)...)
 		}
 		c.review(now, ep)
 	}
-	if len(claim.Wants) > 0 {
+	if len(wants) > 0 {
 		cl.underWay = true
-		c.actions.Claim = claim
+		c.actions.Claim = &store.Claim{Token: c.admissions.nextToken(), Wants: wants}
 	}
 }
 

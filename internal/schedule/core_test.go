@@ -184,6 +184,16 @@ func TestEndpointsTakeTurns(t *testing.T) {
 	}
 }
 
+func TestADecisionWithoutAClaimUsesUpNoToken(t *testing.T) {
+	t.Parallel()
+	c, now := fixture(nil)
+	was := c.admissions.token
+	idle(c, now)
+	if is := c.admissions.token; is != was {
+		t.Errorf("%d tokens are used up, want none: a node has 32 bits of them", is-was)
+	}
+}
+
 func BenchmarkStep(b *testing.B) {
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 64 })
 	event := &postrider.Event{Data: []byte("1")}

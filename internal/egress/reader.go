@@ -48,14 +48,14 @@ func (rd *responseReader) reset(src io.Reader) {
 	*rd = responseReader{src: src, buffer: buffer}
 }
 
-// rawHeader returns a copy of all bytes up to the end of the final header. If the header did not
-// end, it returns the bytes that arrived, at most maxHeader of them; nil if none arrived.
+// rawHeader returns all bytes up to the end of the final header, as a part of the buffer. If the
+// header did not end, it returns the bytes that arrived, at most maxHeader of them.
 func (rd *responseReader) rawHeader() []byte {
 	size := rd.header
 	if size == 0 {
 		size = min(rd.w, maxHeader)
 	}
-	return append([]byte(nil), rd.buffer[:size]...)
+	return rd.buffer[:size]
 }
 
 // firstByte returns when the first byte arrived; the present time if none has arrived.

@@ -56,9 +56,9 @@ func (x *Exchange) ended(ctx context.Context) bool {
 	return Ended(ctx) || !x.Deadline.IsZero() && !time.Now().Before(x.Deadline)
 }
 
-// RawHeader returns a copy of the header of the last response as it arrived, with the interim
-// headers before it. If the header did not end, it returns the part that arrived; nil if nothing
-// arrived.
+// RawHeader returns the header of the last response as it arrived, with the interim headers before
+// it. If the header did not end, it returns the part that arrived; empty if nothing arrived. It lies
+// in the memory of x: read it before x is used again.
 func (x *Exchange) RawHeader() []byte { return x.reader.rawHeader() }
 
 // Request is a whole HTTP/1.1 request, header and body, in memory that is used again.

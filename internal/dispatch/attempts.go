@@ -14,7 +14,7 @@ import (
 
 // attemptAll makes an attempt. While it is idle, it makes further attempts that the loop starts:
 // its goroutine already has a stack of the size that an attempt needs. So there are as many of
-// these goroutines as there ever were attempts in flight at once. All of them end when done is
+// these goroutines as there ever were attempts in flight at once. All of them end when work is
 // closed.
 //
 // Each goroutine has its own context, because attempts register with their context. If thousands of
@@ -22,13 +22,8 @@ import (
 func (d *Dispatcher) attemptAll(ctx context.Context, delivery *schedule.Delivery) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for {
+	for ; delivery != nil; delivery = <-d.work {
 		d.attempt(ctx, delivery)
-		select {
-		case delivery = <-d.work:
-		case <-d.done:
-			return
-		}
 	}
 }
 

@@ -179,7 +179,7 @@ type Dispatcher struct {
 	progress progress
 
 	claims      chan *store.Claim
-	work        chan *schedule.Delivery // to an idle goroutine of attemptAll
+	work        chan *schedule.Delivery // to an idle goroutine of attemptAll; closed by Run when the loop has ended
 	settlements *batch.Queue[store.Settlement]
 	// Settlements that wait because another transaction has locked their rows; see eachLocked.
 	locked   *batch.Queue[store.Settlement]
@@ -292,6 +292,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	})
 	d.left.Store(int64(left))
 	close(d.done)
+	close(d.work)
 	attempts.Wait()
 	d.settlements.Close()
 	d.circuits.Close()

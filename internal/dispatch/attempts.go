@@ -35,9 +35,7 @@ func (d *Dispatcher) attempt(ctx context.Context, delivery *schedule.Delivery) {
 	if delivery.Losses > 0 {
 		logLost(ctx, d.opts.Log, delivery.Claimed)
 	}
-	if hook := d.opts.Hooks.AttemptStarted; hook != nil {
-		hook(delivery.Claimed)
-	}
+	d.opts.Hooks.AttemptStarted.Call(delivery.Claimed)
 	defer func() {
 		if p := recover(); p != nil {
 			d.opts.Hooks.Violated.Call("attempt_panicked")

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -51,11 +52,7 @@ func (rd *responseReader) reset(src io.Reader) {
 // rawHeader returns all bytes up to the end of the final header, as a part of the buffer. If the
 // header did not end, it returns the bytes that arrived, at most maxHeader of them.
 func (rd *responseReader) rawHeader() []byte {
-	size := rd.header
-	if size == 0 {
-		size = min(rd.w, maxHeader)
-	}
-	return rd.buffer[:size]
+	return rd.buffer[:cmp.Or(rd.header, min(rd.w, maxHeader))]
 }
 
 // firstByte returns when the first byte arrived; the present time if none has arrived.

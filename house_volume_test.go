@@ -17,9 +17,9 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
 // ADR with the reason.
 const (
-	budgetLines   = 68_200  // of product code, without blanks and comments
-	budgetTokens  = 516_502 // of product code, without comments
-	budgetColumns = 172     // lines of Go that are longer than columns
+	budgetLines   = 68_193  // of product code, without blanks and comments
+	budgetTokens  = 516_520 // of product code, without comments
+	budgetColumns = 171     // lines of Go that are longer than columns
 )
 
 // longestFunction is the greatest number of lines of a function of the product.

@@ -48,9 +48,12 @@ type admission struct {
 	admitted []Admission // each holds one unit of credit
 }
 
-// nextToken returns a token that no other lease has: the node's incarnation followed by a counter.
+// nextToken returns a token that no other lease has: the node's incarnation followed by a counter of
+// 32 bits. The counter begins again when it is full, after months. The leases of its first tokens have
+// ended long before, and a counter that went on would be another node's incarnation.
 func (a *admissions) nextToken() postrider.Token {
-	a.token++
+	const counter = 1<<32 - 1
+	a.token = a.token&^counter | (a.token+1)&counter
 	return a.token
 }
 

@@ -194,6 +194,16 @@ func TestADecisionWithoutAClaimUsesUpNoToken(t *testing.T) {
 	}
 }
 
+func TestTokensKeepTheirIncarnation(t *testing.T) {
+	t.Parallel()
+	a := admissions{token: 7<<32 + (1<<32 - 2)}
+	for _, want := range []postrider.Token{8<<32 - 1, 7 << 32, 7<<32 + 1} {
+		if got := a.nextToken(); got != want {
+			t.Errorf("the next token is %x, want %x", got, want)
+		}
+	}
+}
+
 func BenchmarkStep(b *testing.B) {
 	c, now := fixture(func(p *postrider.Policy) { p.Concurrency = 64 })
 	event := &postrider.Event{Data: []byte("1")}

@@ -47,7 +47,7 @@ func (in *Ingest) flush(ctx context.Context, group []*publish) {
 		}
 		committed.Err = err
 		for _, p := range group[:n] {
-			if errors.As(p.err, new(*postrider.LockedError)) && in.setAside(p) {
+			if _, locked := errors.AsType[*postrider.LockedError](p.err); locked && in.setAside(p) {
 				continue
 			}
 			p.commit = committed

@@ -176,28 +176,27 @@ func (in *Ingest) PublishTo(ctx context.Context, e postrider.Event, endpoint pos
 }
 
 func (in *Ingest) publish(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
-	begun := time.Now()
 	receipts, err := in.wait(ctx, p)
 	if err != nil {
 		in.opts.Hooks.Refused.Call(observe.Refused{Events: len(p.events), Err: err})
 		return nil, err
 	}
 	if hook := in.opts.Hooks.Accepted; hook != nil {
-		a := acceptedOf(p, receipts, begun)
+		a := acceptedOf(p)
 		a.Route = observe.Route(ctx)
 		hook(a)
 	}
 	return receipts, nil
 }
 
-// acceptedOf returns a publish in the form for observers.
-func acceptedOf(p *publish, receipts []postrider.Receipt, begun time.Time) observe.Accepted {
+// acceptedOf returns a committed publish in the form for observers.
+func acceptedOf(p *publish) observe.Accepted {
 	a := observe.Accepted{
-		Events: len(receipts), Bytes: p.bytes, Published: p.events, Receipts: receipts,
-		Begun: begun, Took: time.Since(begun), Commit: p.commit,
+		Events: len(p.receipts), Bytes: p.bytes, Published: p.events, Receipts: p.receipts,
+		Begun: p.begun, Took: time.Since(p.begun), Commit: p.commit,
 	}
-	for i := range receipts {
-		if receipts[i].Duplicate {
+	for i := range p.receipts {
+		if p.receipts[i].Duplicate {
 			a.Duplicates++
 		}
 	}

@@ -100,7 +100,7 @@ func (s *Routes) publish(ctx context.Context, b rest.Raw) (int, error) {
 	receipts, err := s.Publisher.Publish(observe.WithRoute(ctx, "/v1/webhooks/events"), []postrider.Event{e})
 	// A KeyTakenError and a LockedError have the index of an event in a batch. This request is no
 	// batch, so its response must have no index.
-	if errors.As(err, new(*postrider.KeyTakenError)) {
+	if _, taken := errors.AsType[*postrider.KeyTakenError](err); taken {
 		return 0, rest.ErrKeyTaken
 	}
 	if locked, ok := errors.AsType[*postrider.LockedError](err); ok {

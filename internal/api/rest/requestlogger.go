@@ -40,6 +40,8 @@ type Info struct {
 	id string
 	// start is the time of arrival, by this machine's clock.
 	start time.Time
+	// inside is the caller of a call inside the process; nil: the request came from the network.
+	inside *postrider.Caller
 	// Caller is nobody until authorize sets the caller. It must not be changed, because it belongs
 	// to a cache.
 	Caller *postrider.Caller
@@ -101,9 +103,9 @@ func InfoOf(ctx context.Context) *Info {
 // ServeHTTP serves one request and logs it.
 func (b *requestLogger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &responseWriter{ResponseWriter: w, request: r, info: Info{
-		id: requestID(), start: time.Now(), Caller: &nobody, Header: r.Header,
+		id: requestID(), start: time.Now(), inside: insider(r), Caller: &nobody, Header: r.Header,
 	}}
-	if caller := insider(r); caller != nil {
+	if caller := a.info.inside; caller != nil {
 		a.info.id = cmp.Or(caller.Request, a.info.id)
 	}
 	if header := r.Header[traceHeader]; len(header) == 1 {
@@ -171,7 +173,7 @@ func (b *requestLogger) record(a *responseWriter) {
 	c, r := &a.info, a.request
 	b.hooks.Responded.Call(observe.Responded{Route: r.Pattern, Status: a.status, Problem: c.problem, Took: time.Since(c.start)})
 	level := slog.LevelInfo
-	if insider(r) != nil { // the request for the page has its own line
+	if c.inside != nil { // the request for the page has its own line
 		level = slog.LevelDebug
 	}
 	if c.err != nil && !isClients(c.err) {
@@ -187,15 +189,9 @@ func (b *requestLogger) record(a *responseWriter) {
 	attrs := append(make([]slog.Attr, 0, 13),
 		slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", a.status),
 		slog.Int64("duration_ms", time.Since(c.start).Milliseconds()), slog.String("request", c.id))
-	if !c.Caller.Key.IsZero() {
-		attrs = append(attrs, slog.String("key", c.Caller.Key.String()))
-	}
-	if !c.Caller.Session.IsZero() {
-		attrs = append(attrs, slog.String("session", c.Caller.Session.String()))
-	}
-	if account := cmp.Or(c.Account, c.Caller.Account); !account.IsZero() {
-		attrs = append(attrs, slog.String("account", account.String()))
-	}
+	attrs = appendID(attrs, "key", c.Caller.Key)
+	attrs = appendID(attrs, "session", c.Caller.Session)
+	attrs = appendID(attrs, "account", cmp.Or(c.Account, c.Caller.Account))
 	attrs = c.appendSubject(attrs, r)
 	if c.err != nil {
 		attrs = append(attrs, slog.Any("error", c.err))
@@ -207,23 +203,26 @@ func (b *requestLogger) record(a *responseWriter) {
 // these, a search finds the log line together with the lines of attempts. A path may hold any text,
 // so only valid ids of a path are logged.
 func (c *Info) appendSubject(attrs []slog.Attr, r *http.Request) []slog.Attr {
-	event := c.Event
-	if event.IsZero() {
-		event, _ = postrider.ParseID[postrider.EventID](r.PathValue("event"))
-	}
-	if !event.IsZero() {
-		attrs = append(attrs, slog.String("event", event.String()))
-	}
-	if delivery, err := postrider.ParseID[postrider.DeliveryID](r.PathValue("delivery")); err == nil {
-		attrs = append(attrs, slog.String("delivery", delivery.String()))
-	}
-	if !c.endpoint.IsZero() {
-		attrs = append(attrs, slog.String("endpoint", c.endpoint.String()))
-	}
+	event, _ := Filtered[postrider.EventID]("event", r.PathValue("event"))
+	delivery, _ := Filtered[postrider.DeliveryID]("delivery", r.PathValue("delivery"))
+	attrs = appendID(attrs, "event", cmp.Or(c.Event, event))
+	attrs = appendID(attrs, "delivery", delivery)
+	attrs = appendID(attrs, "endpoint", c.endpoint)
 	if !c.Trace.IsZero() {
 		attrs = append(attrs, slog.String("trace", c.Trace.Trace().String()))
 	}
 	return attrs
+}
+
+// appendID appends an id, unless it is zero.
+func appendID[I interface {
+	IsZero() bool
+	String() string
+}](attrs []slog.Attr, name string, id I) []slog.Attr {
+	if id.IsZero() {
+		return attrs
+	}
+	return append(attrs, slog.String(name, id.String()))
 }
 
 // isClients reports whether err, the cause of a 5xx response, is no fault of this server. That is

@@ -378,7 +378,7 @@ func (s *server) authorizeAndRead(a *responseWriter, b body) error {
 // scope. Objects of the scope admin belong to no account. So a caller that is bound to an account
 // is refused there, whatever scopes it has.
 func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
-	caller := insider(a.request)
+	caller := a.info.inside
 	if caller == nil {
 		var err error
 		if caller, err = s.keys.Check(a.request.Context(), a.request.Header); err != nil {

@@ -332,15 +332,10 @@ func (s *server) reading(ctx context.Context, a *responseWriter, account postrid
 }
 
 // inTime returns ctx with the deadline of the response. The time limit is meant for the store, so
-// the time in which the client sent the body is added.
+// the time in which the client sent the body is added. The limit may be longer than RequestTime:
+// net/http removes the read deadline of the connection when the body has arrived.
 func (s *server) inTime(ctx context.Context, a *responseWriter, r Route) (context.Context, context.CancelFunc) {
 	until := a.info.start.Add(a.info.reading + s.responseTime(r))
-	// The connection still has the read deadline of the body. When that deadline passes, net/http
-	// cancels the handler's context, although the body has arrived. So a handler that may take
-	// longer removes the deadline.
-	if until.After(a.info.start.Add(RequestTime)) {
-		_ = http.NewResponseController(a.ResponseWriter).SetReadDeadline(time.Time{})
-	}
 	return context.WithDeadlineCause(ctx, until, ErrStoreTimeout)
 }
 

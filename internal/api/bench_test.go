@@ -80,6 +80,45 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
+// discard is a response writer that keeps only the status.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestAPublishMakesFewAllocations limits the allocations of the API for a publish, without those of
+// net/http. There are 20, and with the race detector 23, because pools then lose some buffers.
+func TestAPublishMakesFewAllocations(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("acme")
+	handler := api.New(api.Deps{
+		Stores: storesOf(w.store), Clock: w.store.Clock(), Publisher: instantly{}, Guard: guard{}, Verifier: w.receiver, Vault: vault{},
+		Notifier: deaf{}, IDs: w.ids,
+	}, api.Options{Log: slog.New(slog.NewJSONHandler(new(nothing), nil))})
+	text := event(1 << 10)
+	body := strings.NewReader(text)
+	response := &discard{header: http.Header{}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/webhooks/events", io.NopCloser(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ContentLength = body.Size()
+	request.Header.Set("Authorization", "Bearer "+w.admin)
+	request.Header.Set("Content-Type", "application/json")
+
+	n := testing.AllocsPerRun(1000, func() {
+		body.Reset(text)
+		handler.ServeHTTP(response, request)
+	})
+	if n > 24 || response.status != http.StatusAccepted {
+		t.Errorf("a publish makes %v allocations and gets a %d, want at most 24 and a 202", n, response.status)
+	}
+}
+
 // call sends the request again and again over one connection.
 func call(b *testing.B, pb *testing.PB, to net.Addr, request []byte) {
 	b.Helper()

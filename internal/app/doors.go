@@ -92,8 +92,8 @@ func listen(ctx context.Context, address string, handler http.Handler, log *slog
 	return &server{listener: listener, log: log, http: &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		// When ReadTimeout passes, net/http cancels the handler. So ReadTimeout is longer than any
-		// pprof profile takes. WriteTimeout is longer than the slowest body and its response take.
+		// WriteTimeout is longer than any pprof profile takes, and than the slowest body and its
+		// response take.
 		ReadTimeout:    3 * time.Minute,
 		WriteTimeout:   3 * time.Minute,
 		IdleTimeout:    2 * time.Minute,

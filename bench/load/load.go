@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,8 +16,8 @@ import (
 // result is the output of load. lab.LoadStats reads it.
 type result struct {
 	Accepted int64     `json:"accepted"`
-	Refused  int64     `json:"refused"` // answers other than 2xx
-	Broken   int64     `json:"broken"`  // requests without an answer
+	Refused  int64     `json:"refused"` // events of publishes whose answer was not 2xx
+	Broken   int64     `json:"broken"`  // events of publishes without an answer
 	FirstAt  time.Time `json:"first_at"`
 	LastAt   time.Time `json:"last_at"`
 	P50      int64     `json:"p50_us"`
@@ -79,7 +80,7 @@ func (p *publisher) run(ctx context.Context) error {
 	}
 	defer out.close()
 	for {
-		n := p.turn.Add(1) - 1
+		n := p.turn.Add(p.plan.batch) - p.plan.batch
 		if p.plan.count > 0 && n >= p.plan.count || !p.await(ctx, n) {
 			return nil
 		}
@@ -98,21 +99,22 @@ func (p *publisher) poster(ctx context.Context) (poster, error) {
 	return newConn(ctx, p.plan, p.place)
 }
 
-// publish publishes event n once. done reports whether the publisher goes on to the next event.
+// publish publishes event n, or the batch that begins with it, once. done reports whether the publisher
+// goes on to the next event.
 func (p *publisher) publish(ctx context.Context, out poster, n int64) (done bool, err error) {
 	sent := time.Now()
-	status, answer, err := out.post(ctx, p.event(n))
+	status, answer, err := out.post(ctx, p.content(n))
 	switch {
 	case err != nil:
-		p.result.Broken++
+		p.result.Broken += p.plan.batch
 		out.next()
 		pause(ctx, 5*time.Millisecond)
 		return !p.plan.keyed, nil //nolint:nilerr // the result counts it
 	case status >= 200 && status <= 299:
-		p.result.Accepted++
+		p.result.Accepted += p.plan.batch
 		p.latencies = append(p.latencies, int32(time.Since(sent).Microseconds()))
 	default:
-		p.result.Refused++
+		p.result.Refused += p.plan.batch
 		if status != 429 && status != 503 {
 			return true, fmt.Errorf("publish: the server answers %d: %s", status, answer)
 		}
@@ -148,20 +150,44 @@ func (p *plan) path() string {
 	if p.raw != "" {
 		return p.raw
 	}
+	if p.batch > 1 {
+		return "/v1/webhooks/events/batch"
+	}
 	return "/v1/webhooks/events"
 }
 
-// event returns the body of publish number n.
-func (p *publisher) event(n int64) []byte {
-	p.body = fmt.Appendf(p.body[:0], `{"account":%q,"type":"%s.t%d","data":{"n":%d,"fill":"`,
-		p.plan.account, p.plan.prefix, n%int64(max(1, p.plan.types)), n)
+// content returns the body of the publish of event n, or of the batch that begins with it.
+func (p *publisher) content(n int64) []byte {
+	if p.plan.batch == 1 {
+		p.body = p.appendEvent(p.body[:0], n)
+		return p.body
+	}
+	p.body = append(p.body[:0], `{"events":[`...)
+	for i := range p.plan.batch {
+		if i > 0 {
+			p.body = append(p.body, ',')
+		}
+		p.body = p.appendEvent(p.body, n+i)
+	}
+	p.body = append(p.body, "]}"...)
+	return p.body
+}
+
+// appendEvent appends event n.
+func (p *publisher) appendEvent(b []byte, n int64) []byte {
+	account := p.plan.account
+	if p.plan.accounts > 0 {
+		account += strconv.FormatInt(n%int64(p.plan.accounts), 10)
+	}
+	b = fmt.Appendf(b, `{"account":%q,"type":"%s.t%d","data":{"n":%d,"fill":"`,
+		account, p.plan.prefix, n%int64(max(1, p.plan.types)), n)
 	for rest := p.plan.size - len(`{"n":1234567,"fill":""}`); rest > 0; rest -= len(filler) {
-		p.body = append(p.body, filler[:min(rest, len(filler))]...)
+		b = append(b, filler[:min(rest, len(filler))]...)
 	}
 	if p.plan.keyed {
-		return fmt.Appendf(p.body, `"},"idempotency_key":"%d-%d"}`, p.start.UnixNano(), n)
+		return fmt.Appendf(b, `"},"idempotency_key":"%d-%d"}`, p.start.UnixNano(), n)
 	}
-	return append(p.body, `"}}`...)
+	return append(b, `"}}`...)
 }
 
 var filler = strings.Repeat("abcdefghijklmnopqrstuvwxyz012345", 128)

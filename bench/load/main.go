@@ -8,6 +8,9 @@
 // are counted. After a 429 or a 503 the connection waits a tenth of a second. Several targets share
 // the connections. A connection that breaks continues at the next target.
 //
+// With -batch N each publish is a batch of N events. With -accounts N the events are for N accounts in
+// turn: bench0, bench1, … The latencies are those of publishes, everything else counts events.
+//
 // With -keyed each event has an idempotency key, and a publish without an answer is repeated until
 // it gets one. Then exactly the accepted events must arrive, whatever is killed.
 //
@@ -32,6 +35,7 @@ type plan struct {
 	targets     []string
 	key         string
 	account     string
+	accounts    int
 	raw         string
 	std         bool
 	prefix      string
@@ -41,6 +45,7 @@ type plan struct {
 	count       int64
 	duration    time.Duration
 	size        int
+	batch       int64
 	keyed       bool
 }
 
@@ -49,6 +54,7 @@ func main() {
 	flag.StringVar(&p.key, "key", os.Getenv("POSTRIDER_API_KEY"), "API key")
 	targets := flag.String("target", "127.0.0.1:8080", "addresses of the server's nodes, with commas between")
 	flag.StringVar(&p.account, "account", "bench", "account to publish for")
+	flag.IntVar(&p.accounts, "accounts", 0, "accounts bench0, bench1, … that take turns; 0: only -account itself")
 	flag.StringVar(&p.raw, "raw", "", "path of a plain receiver to POST to instead")
 	flag.BoolVar(&p.std, "std", false, "use net/http's client")
 	flag.StringVar(&p.prefix, "prefix", "bench", "what the event types begin with")
@@ -58,6 +64,7 @@ func main() {
 	flag.Int64Var(&p.count, "count", 0, "stop after this many; 0: by -duration alone")
 	flag.DurationVar(&p.duration, "duration", 10*time.Second, "stop after this long")
 	flag.IntVar(&p.size, "size", 1024, "bytes of data of an event, 32 at least")
+	flag.Int64Var(&p.batch, "batch", 1, "events of a publish; -count must be a multiple of it")
 	flag.BoolVar(&p.keyed, "keyed", false, "send an idempotency key with each, and repeat what got no answer")
 	flag.Parse()
 	p.targets = strings.Split(*targets, ",")

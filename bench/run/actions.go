@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider/bench/internal/lab"
 )
 
 // slots is how many attempts a server has in flight at most, by default.
@@ -28,6 +30,32 @@ func sampleSlots(class string, from, to time.Duration) action {
 			pause(ctx, 250*time.Millisecond)
 		}
 		return nil
+	}
+}
+
+// publishAll publishes n events of a class for an account, as fast as the server accepts them.
+func (w *environment) publishAll(ctx context.Context, of, class string, n int) error {
+	key, err := w.nodes[0].Key()
+	if err != nil {
+		return err
+	}
+	stats, err := w.lab.RunLoad(ctx, lab.Load{
+		Targets: []string{w.nodes[0].Address()}, Key: key, Account: of, Prefix: class, Types: w.group(class).types(), Size: dataSize,
+		Connections: 16, Count: int64(n), Duration: 10 * time.Minute,
+	})
+	if err == nil && stats.Accepted != int64(n) {
+		err = fmt.Errorf("%d of %d events were accepted", stats.Accepted, n)
+	}
+	return err
+}
+
+// burst publishes n events of a class and waits until they have arrived.
+func burst(class string, n int) action {
+	return func(ctx context.Context, w *environment, _ *reading) error {
+		if err := w.publishAll(ctx, account, class, n); err != nil {
+			return fmt.Errorf("publish the burst: %w", err)
+		}
+		return w.untilArrived(ctx, class, int64(n))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -38,6 +39,7 @@ type setup struct {
 type group struct {
 	class       string // class of the requests at the sink
 	endpoints   int
+	accounts    int  // number of accounts that the endpoints belong to in turn; 0: the one account
 	fanOut      bool // every endpoint gets every event
 	concurrency int  // of each endpoint; 0: the default
 	hosts       int  // number of addresses of the endpoints; 0: one, 127.0.0.1
@@ -56,6 +58,17 @@ func (g group) policy() (p apitypes.Policy) {
 	}
 	return p
 }
+
+// account returns the account of endpoint i. bench/load gives the same names to its accounts.
+func (g group) account(i int) string {
+	if g.accounts == 0 {
+		return account
+	}
+	return account + strconv.Itoa(i%g.accounts)
+}
+
+// copied reports whether the endpoints are copies that SQL makes, where the store is PostgreSQL.
+func (g group) copied() bool { return g.endpoints >= manyEndpoints && g.accounts == 0 }
 
 // types returns how many event types the group has.
 func (g group) types() int {
@@ -154,8 +167,13 @@ func (w *environment) subscribe(ctx context.Context, store string) error {
 	}
 	var seeded bool
 	for place, g := range w.groups {
+		for i := range g.accounts {
+			if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: g.account(i), Name: "One of many"}); err != nil {
+				return fmt.Errorf("create account %d of %s: %w", i, g.class, err)
+			}
+		}
 		byAPI := g.endpoints
-		if store == postgres && g.endpoints >= manyEndpoints {
+		if store == postgres && g.copied() {
 			byAPI, seeded = 1, true
 		}
 		for i := range byAPI {
@@ -176,7 +194,7 @@ func (w *environment) subscribe(ctx context.Context, store string) error {
 		return err
 	}
 	for place, g := range w.groups {
-		if g.endpoints >= manyEndpoints {
+		if g.copied() {
 			if err := w.seedEndpoints(ctx, place); err != nil {
 				return fmt.Errorf("seed endpoints of %s: %w", g.class, err)
 			}
@@ -197,7 +215,7 @@ func (w *environment) createEndpoint(ctx context.Context, place, i int) error {
 		host = fmt.Sprintf("127.%d.%d.%d", place, h/250, 1+h%250)
 	}
 	made, err := w.nodes[0].Client().CreateEndpoint(ctx, apitypes.EndpointCreate{
-		Account: account, URL: "http://" + host + ":" + w.sink.Port() + "/" + g.class,
+		Account: g.account(i), URL: "http://" + host + ":" + w.sink.Port() + "/" + g.class,
 		EventTypes: []string{pattern}, Policy: g.policy(),
 	})
 	if i == 0 {

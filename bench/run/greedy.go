@@ -25,7 +25,7 @@ const greedyRows = 400
 // greedyReaders measures B4 while other accounts read as much as they can.
 func greedyReaders(e extent) scenario {
 	lasts := e.lasting(30 * time.Second)
-	loads := []load{{class: good, connections: 8, rate: 50}}
+	loads := []load{ofB4}
 	few, many := min(50, e.many(1000)), min(500, e.many(12_500))
 	phases := []phase{{name: "without", lasts: lasts, loads: loads, before: greedyAccounts(10)}}
 	figures, goals := []string{}, goals{}

@@ -42,6 +42,7 @@ type load struct {
 	count       int64         // number of events; 0: until the phase ends
 	after       time.Duration // when the load begins in the phase
 	keyed       bool
+	batch       int // events of a publish; 0: one
 }
 
 // reading has the results of a phase.
@@ -187,9 +188,9 @@ func (w *environment) publish(ctx context.Context, r *reading) error {
 		running.Go(func() {
 			pause(ctx, ld.after)
 			stats[i], errs[i] = w.lab.RunLoad(ctx, lab.Load{
-				Targets: targets, Key: key, Account: account, Prefix: ld.class, Types: g.types(), Size: dataSize,
-				Connections: ld.connections, Rate: ld.rate, Count: ld.count, Duration: r.phase.lasts - ld.after, Keyed: ld.keyed,
-				End: end,
+				Targets: targets, Key: key, Account: account, Accounts: g.accounts, Prefix: ld.class, Types: g.types(), Size: dataSize,
+				Connections: ld.connections, Rate: ld.rate, Count: ld.count,
+				Duration: r.phase.lasts - ld.after, Keyed: ld.keyed, Batch: ld.batch, End: end,
 			})
 		})
 	}

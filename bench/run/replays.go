@@ -23,7 +23,7 @@ const replayPace = 500
 // replayOf replays n dead letters beside live events. Then it replays some more, and the server is
 // killed in the middle of that.
 func replayOf(e extent, n int) scenario {
-	live := []load{{class: good, connections: 8, rate: 50}}
+	live := []load{ofB4}
 	replay := time.Duration(n) * time.Second / replayPace
 	fewer := n / 4
 	return scenario{
@@ -59,18 +59,7 @@ func deadLetters(n int) action {
 		if err := w.sink.Answer(ctx, old, lab.Answer{Status: http.StatusBadRequest}); err != nil {
 			return err
 		}
-		key, err := w.nodes[0].Key()
-		if err != nil {
-			return err
-		}
-		stats, err := w.lab.RunLoad(ctx, lab.Load{
-			Targets: []string{w.nodes[0].Address()}, Key: key, Account: account, Prefix: old, Types: w.group(old).types(), Size: dataSize,
-			Connections: 16, Count: int64(n), Duration: 10 * time.Minute,
-		})
-		if err == nil && stats.Accepted != int64(n) {
-			err = fmt.Errorf("%d of %d events were accepted", stats.Accepted, n)
-		}
-		if err != nil {
+		if err := w.publishAll(ctx, account, old, n); err != nil {
 			return fmt.Errorf("publish what is to die: %w", err)
 		}
 		if err := w.untilNothingIsPending(ctx); err != nil {

@@ -93,13 +93,13 @@ func scenarios(e extent) []scenario {
 	return []scenario{
 		{
 			name: "B1 one endpoint", onSQLite: "B9 one endpoint",
-			setups: atFull(e, group{class: good, endpoints: 1, concurrency: 64}), figures: throughput,
+			setups: atFull(e, group{class: good, endpoints: 1, concurrency: 64}, load{connections: 64}), figures: throughput,
 			goals:   goals{perSecond: atLeast(12_000).orElse(ofStd), ofStd: atLeast(0.21).orElse(perSecond), oldestLeft: atMost(2000)},
 			goalsOn: goals{perSecond: atLeast(6_000)},
 		},
 		{
 			name: "B2 100 endpoints, one each", also: "B10",
-			setups: atFull(e, group{class: good, endpoints: 100}), figures: throughput,
+			setups: atFull(e, group{class: good, endpoints: 100}, load{connections: 64}), figures: throughput,
 			goals: goals{
 				perSecond: atLeast(12_000).orElse(ofStd), ofStd: atLeast(0.21).orElse(perSecond), oldestLeft: atMost(2000),
 				costCPU: atMost(130), costDisk: atMost(2200), costWAL: atMost(4000), costRSS: atMost(150),
@@ -115,13 +115,25 @@ func scenarios(e extent) []scenario {
 		},
 		{
 			name:   "B3 over 64 connections",
-			setups: atFull(e, group{class: good, endpoints: 100, fanOut: true}), figures: throughput,
+			setups: atFull(e, group{class: good, endpoints: 100, fanOut: true}, load{connections: 64}), figures: throughput,
+		},
+		{
+			name:   "B1 over 256 connections",
+			setups: atFull(e, group{class: good, endpoints: 1, concurrency: 64}, load{connections: 256}), figures: throughput,
+		},
+		{
+			name:   "B2 over 256 connections",
+			setups: atFull(e, group{class: good, endpoints: 100}, load{connections: 256}), figures: throughput,
+		},
+		{
+			name:   "B2 in batches of 100",
+			setups: atFull(e, group{class: good, endpoints: 100}, load{connections: 8, batch: 100}), figures: throughput,
 		},
 		{
 			name: "B4 50 events/s", onSQLite: "B9 50 events/s",
 			setups: []setup{{
 				groups: []group{{class: good, endpoints: 1}},
-				phases: []phase{{name: "load", lasts: e.full, loads: []load{{class: good, connections: 8, rate: 50}}}},
+				phases: []phase{{name: "load", lasts: e.full, loads: []load{ofB4}}},
 			}},
 			figures: throughput,
 			goals:   goals{latencyP50: atMost(3), latencyP95: atMost(5), latencyP99: atMost(10)},
@@ -129,14 +141,33 @@ func scenarios(e extent) []scenario {
 		},
 		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e), openDashboards(e),
 		replayOf(e, e.many(100_000)), besideBadInputs(e), retentionAtFullLoad(e), greedyReaders(e),
+		afterBurst(e),
 	}
 }
 
-// atFull is one group that gets events as fast as the server accepts them.
-func atFull(e extent, g group) []setup {
-	return []setup{{groups: []group{g}, phases: []phase{
-		{name: "load", lasts: e.full, loads: []load{{class: g.class, connections: 64}}},
-	}}}
+// ofB4 is the load of B4.
+var ofB4 = load{class: good, connections: 8, rate: 50}
+
+// atFull is one group that gets events as fast as the server accepts them. It sets the class of the load.
+func atFull(e extent, g group, ld load) []setup {
+	ld.class = g.class
+	return []setup{{groups: []group{g}, phases: []phase{{name: "load", lasts: e.full, loads: []load{ld}}}}}
+}
+
+// afterBurst measures B4 alone, and then right after the last of many deliveries has arrived.
+func afterBurst(e extent) scenario {
+	lasts := e.lasting(20 * time.Second)
+	return scenario{
+		name: "B4 after a burst",
+		setups: []setup{{
+			groups: []group{{class: good, endpoints: 1}, {class: "burst", endpoints: 100}},
+			phases: []phase{
+				{name: "without", lasts: lasts, loads: []load{ofB4}},
+				{name: "after the burst", lasts: lasts, loads: []load{ofB4}, before: burst("burst", e.many(100_000))},
+			},
+		}},
+		figures: isolation(good, pair{"without", "after the burst"}),
+	}
 }
 
 func oneHangs(e extent) scenario {
@@ -262,7 +293,7 @@ func longBacklog(e extent) scenario {
 
 func threeNodes(e extent) scenario {
 	g := group{class: good, endpoints: 100}
-	one, three := atFull(e, g)[0], atFull(e, g)[0]
+	one, three := atFull(e, g, load{connections: 64})[0], atFull(e, g, load{connections: 64})[0]
 	one.phases[0].name, three.phases[0].name, three.nodes = "one node", "three nodes", 3
 	lasts := e.lasting(30 * time.Second)
 	return scenario{
@@ -289,7 +320,7 @@ func threeNodes(e extent) scenario {
 // openDashboards measures B4 beside dashboards, and B5 beside live tails.
 func openDashboards(e extent) scenario {
 	lasts := e.lasting(30 * time.Second)
-	loads := []load{{class: good, connections: 8, rate: 50}}
+	loads := []load{ofB4}
 	beside := []load{{class: "healthy", connections: 8, rate: 90}, {class: "sick", connections: 2, rate: 10}}
 	return scenario{
 		name: "B13 50 open dashboards",
@@ -325,24 +356,29 @@ func openDashboards(e extent) scenario {
 func growth(e extent) scenario {
 	s := scenario{name: "B12 growth", only: postgres}
 	endpoints, rows := []string{}, []string{}
-	add := func(name string, n int, before action) {
-		st := atFull(e, group{class: good, endpoints: n, concurrency: 64})[0]
+	add := func(name string, g group, before action) {
+		g.class, g.concurrency = good, 64
+		st := atFull(e, g, load{connections: 64})[0]
 		st.phases[0].name, st.phases[0].before = name, before
 		s.setups = append(s.setups, st)
 	}
 	for _, n := range []int{1, 10, 100, e.many(1_000), e.many(10_000)} {
 		name := numbered(n, "endpoints")
 		endpoints = append(endpoints, name)
-		add(name, n, nil)
+		add(name, group{endpoints: n}, nil)
 	}
+	many := e.many(1_000) // endpoints of one account, and accounts with one endpoint each
+	accounts := []string{numbered(many, "endpoints"), numbered(many, "accounts")}
+	add(accounts[1], group{endpoints: many, accounts: many}, nil)
 	rows = append(rows, numbered(100, "endpoints"))
 	for _, n := range []int{e.many(1_000_000), e.many(10_000_000)} {
 		name := numbered(n, "rows of history")
 		rows = append(rows, name)
-		add(name, 100, history(n))
+		add(name, group{endpoints: 100}, history(n))
 	}
 	s.figures = func(s shown) []figure {
-		return append(s.flat("by endpoints: least ÷ greatest", endpoints), s.flat("by history: least ÷ greatest", rows)...)
+		figures := append(s.flat("by endpoints: least ÷ greatest", endpoints), s.flat("by history: least ÷ greatest", rows)...)
+		return append(figures, s.flat("by accounts: least ÷ greatest", accounts)...)
 	}
 	s.goals = goals{"by endpoints: least ÷ greatest": atLeast(0.85), "by history: least ÷ greatest": atLeast(0.85)}
 	return s

@@ -141,6 +141,9 @@ type Load struct {
 	Targets []string // host:port of each node
 	Key     string
 	Account string
+	// Accounts is the number of accounts that get the events in turn. Their names are Account and a number from
+	// 0 on. 0: only Account itself.
+	Accounts int
 	// Raw is the path of a sink that gets the requests instead of a server. Empty: a server gets
 	// them.
 	Raw         string
@@ -152,6 +155,7 @@ type Load struct {
 	Count       int64
 	Duration    time.Duration
 	Size        int
+	Batch       int // events of a publish; 0: one
 	Keyed       bool
 	End         <-chan struct{} // the load ends early when it is closed; nil: it does not
 }
@@ -175,11 +179,12 @@ func (s LoadStats) Rate() float64 { return float64(s.Accepted) / s.LastAt.Sub(s.
 func (l *Lab) RunLoad(ctx context.Context, load Load) (LoadStats, error) {
 	var out bytes.Buffer
 	p, err := l.Start(ctx, "load", &out, l.Program("load"),
-		"-target", strings.Join(load.Targets, ","), "-account", load.Account, "-raw", load.Raw,
+		"-target", strings.Join(load.Targets, ","), "-account", load.Account, "-accounts", strconv.Itoa(load.Accounts), "-raw", load.Raw,
 		"-std="+strconv.FormatBool(load.Std), "-keyed="+strconv.FormatBool(load.Keyed), "-prefix", load.Prefix,
 		"-types", strconv.Itoa(max(1, load.Types)), "-connections", strconv.Itoa(load.Connections),
 		"-rate", strconv.FormatFloat(load.Rate, 'g', -1, 64), "-count", strconv.FormatInt(load.Count, 10),
-		"-duration", load.Duration.String(), "-size", strconv.Itoa(load.Size), "-key", load.Key)
+		"-duration", load.Duration.String(), "-size", strconv.Itoa(load.Size),
+		"-batch", strconv.Itoa(max(1, load.Batch)), "-key", load.Key)
 	if err != nil {
 		return LoadStats{}, err
 	}

@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -32,22 +32,29 @@ func logIn(pages int) action {
 
 // watch keeps that many pages open during the phase. The path of their stream is relative to
 // /dashboard. Each does what the script of the page does: it reads the stream, and reads the
-// overview again when the stream says that something has changed.
-func watch(pages int, stream string, lasts time.Duration) action {
-	return func(ctx context.Context, w *environment, _ *reading) error {
-		ctx, cancel := context.WithTimeout(ctx, lasts)
+// overview again when the stream says that something has changed. The work is these reads.
+func watch(pages int, stream string) action {
+	return func(ctx context.Context, w *environment, r *reading) error {
+		ctx, cancel := context.WithTimeout(ctx, r.phase.lasts)
 		defer cancel()
 		group, ctx := errgroup.WithContext(ctx)
 		for i := range pages {
-			group.Go(func() error { return watchOne(ctx, w.browsers[i/streamsOf], w.nodes[0].URL()+"/dashboard", stream) })
+			page := page{browser: w.browsers[i/streamsOf], url: w.nodes[0].URL() + "/dashboard"}
+			group.Go(func() error { return page.watch(ctx, stream, &r.work) })
 		}
 		return group.Wait()
 	}
 }
 
-// watchOne keeps one page open until ctx ends.
-func watchOne(ctx context.Context, browser *http.Client, page, path string) error {
-	stream, err := open(ctx, browser, page+path)
+// page is an open page of the dashboard.
+type page struct {
+	browser *http.Client // with a session
+	url     string
+}
+
+// watch keeps the page open until ctx ends. It counts how often it has read the page again.
+func (p page) watch(ctx context.Context, path string, reloads *atomic.Int64) error {
+	stream, err := open(ctx, p.browser, p.url+path)
 	if err != nil {
 		return err
 	}
@@ -58,12 +65,15 @@ func watchOne(ctx context.Context, browser *http.Client, page, path string) erro
 		if !strings.HasPrefix(lines.Text(), "event: changed") {
 			continue
 		}
-		body, err := open(ctx, browser, page)
+		body, err := open(ctx, p.browser, p.url)
 		if err == nil {
 			_, err = io.Copy(io.Discard, body)
 			body.Close()
 		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			reloads.Add(1)
+		case ctx.Err() == nil:
 			return err
 		}
 	}

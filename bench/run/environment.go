@@ -31,6 +31,7 @@ type setup struct {
 	logged   bool // log every statement of the server
 	variant  variant
 	spans    *atomic.Int64 // spans that the collector of the variant got
+	raw      raws          // rates of the machine just before
 	phases   []phase
 }
 

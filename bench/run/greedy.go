@@ -39,7 +39,7 @@ func greedyReaders(e extent) scenario {
 		{"500 lists", many, 10, []string{"list"}},
 		{"500 of all kinds", many, 10, readKinds},
 	} {
-		phases = append(phases, phase{name: p.name, lasts: lasts, loads: loads, during: readGreedily(p.readers, p.accounts, p.kinds, lasts)})
+		phases = append(phases, phase{name: p.name, lasts: lasts, loads: loads, during: readGreedily(p.readers, p.accounts, p.kinds)})
 		figures = append(figures, p.name)
 		for _, of := range []string{": publish p99", ": delivery p99"} {
 			goals[p.name+of+" ÷ without"] = atMost(1.25).orElse(p.name + of + " − without")
@@ -92,12 +92,7 @@ func greedyAccounts(n int) action {
 // makeGreedy creates one account.
 func (w *environment) makeGreedy(ctx context.Context, uid string) (made greedyAccount, err error) {
 	c := w.nodes[0].Client()
-	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: uid, Name: "Greedy"}); err != nil {
-		return made, err
-	}
-	if _, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
-		Account: uid, URL: "http://127.0.0.1:" + w.sink.Port() + "/greedy", EventTypes: []string{"greedy.*"},
-	}); err != nil {
+	if err := w.makeAccount(ctx, uid, "greedy"); err != nil {
 		return made, err
 	}
 	events := make([]apitypes.EventCreate, greedyRows)
@@ -137,11 +132,23 @@ func (w *environment) makeGreedy(ctx context.Context, uid string) (made greedyAc
 	return made, err
 }
 
+// makeAccount creates an account with an endpoint, which gets all events of a class.
+func (w *environment) makeAccount(ctx context.Context, uid, class string) error {
+	c := w.nodes[0].Client()
+	if _, err := c.CreateAccount(ctx, apitypes.AccountCreate{UID: uid, Name: "Another"}); err != nil {
+		return err
+	}
+	_, err := c.CreateEndpoint(ctx, apitypes.EndpointCreate{
+		Account: uid, URL: "http://127.0.0.1:" + w.sink.Port() + "/" + class, EventTypes: []string{class + ".*"},
+	})
+	return err
+}
+
 // readGreedily runs readers of the accounts. The kinds are assigned in turn. Each reader sends one
 // request after the other, whatever the response.
-func readGreedily(readers, accounts int, kinds []string, lasts time.Duration) action {
+func readGreedily(readers, accounts int, kinds []string) action {
 	return func(ctx context.Context, w *environment, r *reading) error {
-		ctx, cancel := context.WithTimeout(ctx, lasts)
+		ctx, cancel := context.WithTimeout(ctx, r.phase.lasts)
 		defer cancel()
 		programs := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: readers}}
 		defer programs.CloseIdleConnections()

@@ -135,8 +135,7 @@ func measureCalmly(ctx context.Context, l *lab.Lab, rep *report, c chosen) (show
 		if err != nil {
 			return shown{}, fmt.Errorf("raw: %w", err)
 		}
-		s, err := measure(ctx, l, c)
-		s.raw = raw
+		s, err := measure(ctx, l, c, raw)
 		if err != nil || s.stolen() <= tolerated || left == 0 {
 			return s, err
 		}

@@ -39,6 +39,7 @@ type load struct {
 	class       string
 	connections int
 	rate        float64       // events per second; 0: as fast as possible
+	ofRaw       float64       // the rate as a share of raw (net/http); 0: rate says it
 	count       int64         // number of events; 0: until the phase ends
 	after       time.Duration // when the load begins in the phase
 	keyed       bool
@@ -64,6 +65,8 @@ type reading struct {
 	replay  apitypes.Replay // the job of the phase, after all its deliveries had ended
 	swept   swept           // work of retention
 	reads   *readStats      // of greedy readers; nil: none
+	work    atomic.Int64    // what a neighbour has done, in its unit
+	took    time.Duration   // how long the work of a neighbour took
 	dropped float64         // spans that the servers had dropped at the last scrape
 	said    []string        // lines of the server's log and metrics that show the trouble
 }
@@ -82,8 +85,8 @@ type shown struct {
 }
 
 // measure runs a scenario. Each of its setups has an empty store.
-func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
-	s := shown{store: c.store, variant: c.variant, spans: new(atomic.Int64), readings: map[string]*reading{}}
+func measure(ctx context.Context, l *lab.Lab, c chosen, raw raws) (shown, error) {
+	s := shown{store: c.store, variant: c.variant, spans: new(atomic.Int64), raw: raw, readings: map[string]*reading{}}
 	if c.profiles != "" {
 		short, _, _ := strings.Cut(c.name, " ")
 		s.profiles = filepath.Join(c.profiles, short+"-"+c.store+"-")
@@ -97,7 +100,7 @@ func measure(ctx context.Context, l *lab.Lab, c chosen) (shown, error) {
 }
 
 func (s shown) play(ctx context.Context, l *lab.Lab, st setup) (err error) {
-	st.variant, st.spans = s.variant, s.spans
+	st.variant, st.spans, st.raw = s.variant, s.spans, s.raw
 	w, err := setUp(ctx, l, s.store, st)
 	defer func() { err = errors.Join(err, w.close(ctx)) }()
 	if err != nil {
@@ -189,7 +192,7 @@ func (w *environment) publish(ctx context.Context, r *reading) error {
 			pause(ctx, ld.after)
 			stats[i], errs[i] = w.lab.RunLoad(ctx, lab.Load{
 				Targets: targets, Key: key, Account: account, Accounts: g.accounts, Prefix: ld.class, Types: g.types(), Size: dataSize,
-				Connections: ld.connections, Rate: ld.rate, Count: ld.count,
+				Connections: ld.connections, Rate: ld.rate + ld.ofRaw*w.raw.std.Rate(), Count: ld.count,
 				Duration: r.phase.lasts - ld.after, Keyed: ld.keyed, Batch: ld.batch, End: end,
 			})
 		})

@@ -20,6 +20,7 @@ type report struct {
 	thrown int // measurements that were repeated because of stolen time
 	rows   []*row
 	said   map[string][]string // what servers said in the last round, by title
+	cross  map[string]cross    // by title
 	faults error
 }
 
@@ -33,7 +34,9 @@ type row struct {
 	values []float64 // one value for each round
 }
 
-func newReport(o options) *report { return &report{opts: o, said: map[string][]string{}} }
+func newReport(o options) *report {
+	return &report{opts: o, said: map[string][]string{}, cross: map[string]cross{}}
+}
 
 func (rep *report) addRaw(r raws) { rep.raws = append(rep.raws, r) }
 
@@ -70,10 +73,10 @@ func (c chosen) title() string {
 	return name
 }
 
-// say adds the lines of the log and the metrics that show the troubles.
+// say adds the lines of the log and the metrics that show the troubles, and the scenario's further table.
 func (rep *report) say(c chosen, s shown) {
 	title := c.title() + ", " + c.store
-	rep.said[title] = nil
+	rep.said[title], rep.cross[title] = nil, c.cross
 	for _, st := range c.setups {
 		for _, p := range st.phases {
 			for _, line := range s.readings[p.name].said {
@@ -163,12 +166,37 @@ func (rep *report) writeScenarios(b *strings.Builder) {
 		for _, r := range of[title] {
 			fmt.Fprintf(b, "| %s |\n", r.cells())
 		}
+		rep.cross[title].write(b, of[title])
 		if said := rep.said[title]; len(said) > 0 {
 			b.WriteString("\nWhat the servers said, in the last round:\n\n")
 		}
 		for _, line := range rep.said[title] {
 			fmt.Fprintf(b, "- %s\n", line)
 		}
+	}
+}
+
+// cross is a table of the medians of a scenario: the cell of a row and a column is the figure with the
+// name "row: column".
+type cross struct{ rows, columns []string }
+
+func (c cross) write(b *strings.Builder, figures []*row) {
+	if len(c.rows) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n| | %s |\n|---%s|\n", strings.Join(c.columns, " | "), strings.Repeat("|--:", len(c.columns)))
+	for _, name := range c.rows {
+		fmt.Fprintf(b, "| %s |", name)
+		for _, column := range c.columns {
+			cell := ""
+			for _, r := range figures {
+				if r.figure == name+": "+column {
+					cell = fmt.Sprintf(r.format, median(r.values))
+				}
+			}
+			fmt.Fprintf(b, " %s |", cell)
+		}
+		b.WriteString("\n")
 	}
 }
 

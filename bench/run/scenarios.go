@@ -23,6 +23,7 @@ type scenario struct {
 	figures  func(shown) []figure
 	goals    goals // on PostgreSQL
 	goalsOn  goals // on SQLite
+	cross    cross // a further table of the figures; empty: none
 }
 
 // goals are the goals by the names of their figures.
@@ -141,7 +142,7 @@ func scenarios(e extent) []scenario {
 		},
 		oneHangs(e), blackHoles(e), fanOutToMany(e), longBacklog(e), threeNodes(e), growth(e), openDashboards(e),
 		replayOf(e, e.many(100_000)), besideBadInputs(e), retentionAtFullLoad(e), greedyReaders(e),
-		afterBurst(e),
+		afterBurst(e), noisyNeighbours(e),
 	}
 }
 
@@ -329,7 +330,7 @@ func openDashboards(e extent) scenario {
 				groups: []group{{class: good, endpoints: 1}},
 				phases: []phase{
 					{name: "without", lasts: lasts, loads: loads},
-					{name: "dashboards", lasts: lasts, loads: loads, before: logIn(50), during: watch(50, "/live", lasts)},
+					{name: "dashboards", lasts: lasts, loads: loads, before: logIn(50), during: watch(50, "/live")},
 				},
 			},
 			{
@@ -341,7 +342,7 @@ func openDashboards(e extent) scenario {
 					},
 					{
 						name: "tails", lasts: lasts, loads: beside, ignored: []string{"sick"},
-						before: logIn(e.many(1000)), during: watch(e.many(1000), "/live/tail", lasts),
+						before: logIn(e.many(1000)), during: watch(e.many(1000), "/live/tail"),
 					},
 				},
 			},

@@ -79,10 +79,7 @@ func (s *Store) publish(ctx context.Context, p store.Publish, again bool) ([]sto
 		return t.deduped.Published, err
 	}
 	deduped := store.Dedupe(p.Batches, nil)
-	var rows newRows
-	for _, e := range deduped.New {
-		rows.add(e, 0)
-	}
+	rows := rowsOf(deduped.New, nil)
 	b := &pgx.Batch{}
 	rows.queue(b, s.clock.Now())
 	b.Queue(checkVersionSQL, pgx.NamedArgs{"version": p.Version})
@@ -153,10 +150,7 @@ func (t *publishing) run(ctx context.Context, conn *pgxpool.Conn, clock *store.C
 
 	b := &pgx.Batch{}
 	t.storeKeys(b)
-	var rows newRows
-	for _, e := range events {
-		rows.add(e, t.sequences[e.Event.ID])
-	}
+	rows := rowsOf(events, t.sequences)
 	rows.queue(b, clock.Now())
 	// Otherwise an earlier run has stored everything, with a version that was right then.
 	if len(events) > 0 || len(t.deduped.New) == 0 {

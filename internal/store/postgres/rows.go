@@ -23,6 +23,19 @@ type newRows struct {
 	fanouts fanoutColumns  // jobs of events with too many endpoints for one transaction
 }
 
+// rowsOf returns the rows of new events. sequences has those of events with an ordering key.
+func rowsOf(events []*store.NewEvent, sequences map[postrider.EventID]int64) (r newRows) {
+	size := 0
+	for _, e := range events {
+		size += len(e.Event.Data)
+	}
+	r.events.bytes = make([]byte, 0, size) // not nil, even if all events are empty: nil would be null
+	for _, e := range events {
+		r.add(e, sequences[e.Event.ID])
+	}
+	return r
+}
+
 // add adds an event with its deliveries, or with its fan-out job.
 func (r *newRows) add(e *store.NewEvent, sequence int64) {
 	r.events.add(e.Event, sequence)
@@ -103,9 +116,6 @@ type eventColumns struct {
 }
 
 func (c *eventColumns) add(e postrider.Event, sequence int64) {
-	if c.bytes == nil {
-		c.bytes = make([]byte, 0, 64<<10) // never nil, even if all events are empty, because nil would be null
-	}
 	c.firsts, c.lengths = append(c.firsts, number(len(c.bytes)+1)), append(c.lengths, number(len(e.Data)))
 	c.bytes = append(c.bytes, e.Data...)
 	c.ids, c.accounts = append(c.ids, someUUID(e.ID)), append(c.accounts, someUUID(e.Account))

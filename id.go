@@ -76,13 +76,13 @@ func MakeID[I ~[16]byte](at time.Time, random [10]byte) I {
 }
 
 // The id of an event ends with ordinalBytes zero bytes. The ids of its deliveries have an ordinal
-// there. So the deliveries of an event are a range of ids, and the id of a delivery tells its event:
+// there. So the deliveries of an event are a range of ids, and the id of a delivery names its event:
 //
 //	48 bits  milliseconds since 1970, of the event
 //	 4 bits  version of the UUID: 7, or 8 for a test event
 //	12 bits  fraction of the millisecond; it grows by one if the clock has not moved
 //	 2 bits  variant of the UUID
-//	 6 bits  cell: 0; one day the database that has the event
+//	 6 bits  cell: 0; reserved for installations with several databases
 //	32 bits  node that made the id; no other living node has the same number
 //	24 bits  ordinal of the delivery; 0 in the id of the event
 //

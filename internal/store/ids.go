@@ -33,8 +33,8 @@ func NewIDs(now func() time.Time, seed *[32]byte) *IDs {
 }
 
 // Node returns the number of this source, of 31 bits and never 0. It is in the ids of its events. It
-// is drawn by chance. The dispatcher registers it as the incarnation of its node, so two living nodes
-// of a store never have the same.
+// is random. The dispatcher registers it as the incarnation of its node, and the store refuses a
+// second living node with the same.
 func (s *IDs) Node() uint32 { return s.node }
 
 // NewID returns the source's next id.
@@ -59,8 +59,8 @@ func NewEventID(s *IDs) postrider.EventID {
 }
 
 // NewDeliveryIDs returns the function that makes the ids of the deliveries of an event. The ordinals
-// begin anywhere and are an odd number apart, modulo 2^24. Both are drawn by chance, so an id does not
-// tell how many endpoints got the event.
+// begin anywhere and are an odd number apart, modulo 2^24. Both are random, so an id does not tell how
+// many endpoints got the event.
 func NewDeliveryIDs(s *IDs, event postrider.EventID) func() postrider.DeliveryID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,11 +50,14 @@ func (v Verbs) Attempts(ctx context.Context, q store.AttemptQuery) (page store.P
 		return page, err
 	}
 	l := newList(v.db, attemptsSQL, "a.delivery desc, a.number", q.Size()+1)
-	if !q.Delivery.IsZero() {
+	switch {
+	case !q.Delivery.IsZero():
 		l.rows = attemptsOfDeliverySQL
-	}
-	by(l, "a.delivery", q.Delivery)
-	if !q.Event.IsZero() {
+		by(l, "a.delivery", q.Delivery)
+		if !q.Event.IsZero() {
+			l.and("postrider_event(a.delivery, a.named_event) = @event", Args{"event": q.Event})
+		}
+	case !q.Event.IsZero():
 		l.rows, l.indexed, l.args["event"] = attemptsOfEventSQL, true, q.Event
 	}
 	by(l, "a.account", q.Account)

@@ -407,6 +407,12 @@ func attemptsOfDelivery(w *world) {
 	list := by(attemptName, func(q store.AttemptQuery) (store.Page[postrider.Attempt], error) { return w.Attempts(w.Context(), q) })
 	q.Paging, q.Event = store.Paging{}, event.Event.ID
 	selects(w, q, list, want[:3])
+	page, err := w.Attempts(w.Context(), q)
+	w.ok(err)
+	q.Event = postrider.EventID{}
+	alone, err := w.Attempts(w.Context(), q)
+	w.ok(err)
+	w.same("the attempts of the delivery and of its event", page.Items, alone.Items)
 	q.Event = newID[postrider.EventID](w)
 	selects(w, q, list, nil)
 }

@@ -132,6 +132,8 @@ func expungeEvent(w *world) {
 	request.Event = event.Event.ID
 	w.putInspection(request)
 	d := w.delivery(item.ID)
+	replay := w.replay(d.ID) // has an id of its own
+	w.settle(delivered(w.claimOne(e, postrider.LaneBulk)))
 
 	x := w.newExpunge(e.Account)
 	x.Event = event.Event.ID
@@ -139,9 +141,10 @@ func expungeEvent(w *world) {
 	w.same("the event is stored", w.isStored(d.Event), false)
 	w.same("the delivery is listed", w.isListed(d.ID), false)
 	w.same("its attempts", len(w.attempts(d)), 0)
+	w.same("its replay is listed", w.isListed(replay.ID), false)
 	w.same("requests of the inspector", len(w.inspected(e.ID)), 0)
 	w.same("events", x.Removed.Events, 1)
-	w.same("attempts", x.Removed.Attempts, 1)
+	w.same("attempts", x.Removed.Attempts, 2)
 	var digest postrider.ExpungeDigest
 	digest.Add(d.Event, event.Event.Data)
 	w.same("the digest", x.Digest, digest)
@@ -152,7 +155,10 @@ func expungeEvent(w *world) {
 func expungePending(w *world) {
 	e := w.endpoint()
 	pending, dead := w.delivery(w.pending(e, 1)[0]), w.letter(w.deadLetters(w.endpoint(), 1)[0])
-	for event, account := range map[postrider.EventID]postrider.AccountID{pending.Event: pending.Account, dead.Event: dead.Account} {
+	replay := w.replay(w.ended(w.endpoint()).ID)
+	for event, account := range map[postrider.EventID]postrider.AccountID{
+		pending.Event: pending.Account, dead.Event: dead.Account, replay.Event: replay.Account,
+	} {
 		x := w.newExpunge(account)
 		x.Event = event
 		w.ok(w.PutExpunge(w.Context(), x))
@@ -164,7 +170,9 @@ func expungePending(w *world) {
 		w.same("it is empty", x.EmptySince.IsZero() && x.EndedAt.IsZero(), true)
 	}
 	w.same("the pending delivery is listed", w.isListed(pending.ID), true)
+	w.same("the pending replay is listed", w.isListed(replay.ID), true)
 	w.cancel(pending.ID)
+	w.cancel(replay.ID)
 	_, err := w.Discard(w.Context(), store.Discard{Delivery: dead.Delivery, By: "someone"})
 	w.ok(err)
 	page, err := w.Expunges(w.Context(), store.ExpungeQuery{Running: true})

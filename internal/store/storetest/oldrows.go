@@ -94,6 +94,9 @@ func oldRowsNeeded(w *world) {
 	w.settle(delivered(item))
 	rows, _ = w.old(e.Account, store.OldEvents, all)
 	w.same("events that are returned", len(rows), 2) // not that of the fan-out job
+	w.replay(pending)                                // has an id of its own
+	rows, _ = w.old(e.Account, store.OldEvents, all)
+	w.same("events that are returned while a replay is pending", len(rows), 1)
 }
 
 func oldRowsReplaying(w *world) {

@@ -86,9 +86,9 @@ func MakeID[I ~[16]byte](at time.Time, random [10]byte) I {
 //	32 bits  node that made the id; no other living node has the same number
 //	24 bits  ordinal of the delivery; 0 in the id of the event
 //
-// Not every delivery has such an id. A replay, and a delivery that a fan-out job makes, can be much
-// younger than its event, and belongs to the day on which it was made. It has an id of its own, and
-// the stores keep the id of its event beside it.
+// Not every delivery has such an id. A replay, a delivery that a fan-out job makes, and one whose
+// publish had to wait can be much younger than the event, and belong to the day on which they were
+// made. They have ids of their own, and the stores keep the id of the event beside them.
 const ordinalBytes = 3
 
 // MakeEventID returns the id of an event that was made at the time, to the millisecond, by the node.

@@ -142,9 +142,9 @@ func (d *Dispatcher) pollNew(ctx context.Context) error {
 	if !d.cluster.others.Load() {
 		return nil
 	}
-	// A commit takes up to 10 s (ingest's time-out), so a delivery may become visible
-	// that long after its id was made.
-	const late = 10 * time.Second
+	// A commit takes up to 10 s (ingest's time-out), so a delivery may become visible that long
+	// after it was made.
+	const late = 10*time.Second + store.OldestID
 	clock := d.queue.Clock()
 	if clock.SteppedWithin(d.opts.Cluster.Poll + late) {
 		return d.scan(ctx, store.Due{}) // ids made before the clock step can be larger than ids made now

@@ -58,10 +58,18 @@ func NewEventID(s *IDs) postrider.EventID {
 	return postrider.MakeEventID(at, fraction, s.node)
 }
 
-// NewDeliveryIDs returns the function that makes the ids of the deliveries of an event. The ordinals
-// begin anywhere and are an odd number apart, modulo 2^24. Both are random, so an id does not tell how
-// many endpoints got the event.
+// OldestID is how much older than its delivery an id may be. The poll for new deliveries of other
+// nodes looks so much further back.
+const OldestID = time.Second
+
+// NewDeliveryIDs returns the function that makes the ids of the deliveries of an event. They carry the
+// event, unless it is older than OldestID because its publish had to wait. The ordinals begin anywhere
+// and are an odd number apart, modulo 2^24. Both are random, so an id does not tell how many endpoints
+// got the event.
 func NewDeliveryIDs(s *IDs, event postrider.EventID) func() postrider.DeliveryID {
+	if s.now().Sub(event.Time()) > OldestID {
+		return func() postrider.DeliveryID { return NewID[postrider.DeliveryID](s) }
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

@@ -122,6 +122,24 @@ func TestIDsOfDeliveriesAreDistinctAndCarryTheirEvent(t *testing.T) {
 	}
 }
 
+// The poll, which finds what a lost wake-up was for, looks only at ids that are not older.
+func TestPromise7AnIDIsAtMostOldestIDOlderThanItsDelivery(t *testing.T) {
+	t.Parallel()
+	now := noon
+	ids := store.NewIDs(func() time.Time { return now }, nil)
+	event := store.NewEventID(ids)
+	for _, age := range []time.Duration{0, store.OldestID, store.OldestID + time.Millisecond, 48 * time.Hour} {
+		now = noon.Add(age)
+		id := store.NewDeliveryIDs(ids, event)()
+		if old := now.Sub(id.Time()); old > store.OldestID {
+			t.Errorf("%v after its event, a delivery has an id that is %v old", age, old)
+		}
+		if carries := postrider.EventOf(id) == event; carries != (age <= store.OldestID) {
+			t.Errorf("%v after its event, the id carries the event: %t", age, carries)
+		}
+	}
+}
+
 // A customer must not see from the id of a delivery how many endpoints got the event.
 func TestOrdinalsAreNoPositions(t *testing.T) {
 	t.Parallel()

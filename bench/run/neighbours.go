@@ -62,10 +62,13 @@ func noisyNeighbours(e extent) scenario {
 	for place, b := range bases {
 		for i, n := range neighbours(e, place) {
 			if place == 0 {
-				s.setups = append(s.setups, setup{groups: append([]group{{class: good, endpoints: 1}, {class: "b2", endpoints: 100}}, n.groups...)})
+				groups := []group{{class: good, endpoints: 1}, {class: "b2", endpoints: 100}}
+				s.setups = append(s.setups, setup{groups: append(groups, n.groups...)})
 				s.cross.rows, units = append(s.cross.rows, n.name), append(units, n.unit)
 			}
-			without := phase{name: n.name + ": " + b.name + " without", lasts: b.lasts, loads: []load{b.load}, before: inTurn(n.prepare, warmed)}
+			without := phase{
+				name: n.name + ": " + b.name + " without", lasts: b.lasts, loads: []load{b.load}, before: inTurn(n.prepare, warmed),
+			}
 			with := phase{name: n.name + ": " + b.name, lasts: b.lasts, loads: []load{b.load}, before: n.start, during: n.work, ends: n.ends}
 			if n.ends {
 				with.lasts = 20 * time.Minute

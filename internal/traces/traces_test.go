@@ -183,7 +183,9 @@ func TestACollectorGetsTheStoryOfAnEvent(t *testing.T) {
 		"attempt order.created1": {parent.Trace(), first, commit, postrider.SpanID{}},
 		"attempt order.created2": {parent.Trace(), second, commit, first},
 		"publish order.paid":     {untraced.Trace(), postrider.PublishSpan(untraced.ID), postrider.SpanID{}, postrider.SpanID{}},
-		"commit order.paid":      {untraced.Trace(), postrider.CommitSpan(untraced.ID), postrider.PublishSpan(untraced.ID), postrider.SpanID{}},
+		"commit order.paid": {
+			untraced.Trace(), postrider.CommitSpan(untraced.ID), postrider.PublishSpan(untraced.ID), postrider.SpanID{},
+		},
 	} {
 		s := spans[name]
 		if s == nil {

@@ -204,7 +204,8 @@ const (
 				where a.delivery >= @from and a.delivery < @before
 					and (@status::text is null or @status in ('delivered', 'cancelled', 'skipped'))
 					and (@id::uuid is null or a.delivery = @id)
-					and (@event::uuid is null or a.delivery >= @event and a.delivery <= postrider_last_delivery(@event) or a.named_event = @event)
+					and (@event::uuid is null or a.named_event = @event
+						or a.delivery >= @event and a.delivery <= postrider_last_delivery(@event))
 					and (@account::uuid is null or a.account = @account)
 					and `
 	endedFilter = `

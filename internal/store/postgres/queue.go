@@ -60,8 +60,8 @@ const claimSQL = `
 		select w.place, w.lease, d.*
 		from want w
 		cross join lateral (
-			select q.ctid as at, q.id, q.due_at, q.token, q.claims, q.named_event, q.endpoint, q.account, q.type, q.replayed_from, q.replay_job,
-				q.token is not null and q.lane <> 3 and q.losses + 1 >= @suspected as suspect
+			select q.ctid as at, q.id, q.due_at, q.token, q.claims, q.named_event, q.endpoint, q.account, q.type, q.replayed_from,
+				q.replay_job, q.token is not null and q.lane <> 3 and q.losses + 1 >= @suspected as suspect
 			from queue q
 			where q.endpoint = w.endpoint
 				and q.lane = w.lane

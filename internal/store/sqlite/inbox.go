@@ -242,8 +242,9 @@ func (r *newRows) deliveries(ctx context.Context, tx *tx, event postrider.Event,
 			}
 			key, sequence, pauses = event.OrderingKey, event.Sequence, d.Ordered == postrider.PauseOnDead
 		}
-		r.queue = append(r.queue, blob(d.ID), blobOrNull(store.NamedEvent(d.ID, event.ID)), blob(d.Endpoint), blob(event.Account), event.Type,
-			laneNumber(d.Lane), due, claims, tokenOrNull(d.Token), key, sequence, pauses, micros(tx.now.Add(d.Expiry)))
+		r.queue = append(r.queue, blob(d.ID), blobOrNull(store.NamedEvent(d.ID, event.ID)), blob(d.Endpoint),
+			blob(event.Account), event.Type, laneNumber(d.Lane), due, claims, tokenOrNull(d.Token), key, sequence, pauses,
+			micros(tx.now.Add(d.Expiry)))
 	}
 	return nil
 }
@@ -267,7 +268,8 @@ const (
 	insertEventsSQL = `
 	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at) values `
 	insertQueueSQL = `
-	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses, expires_at) values `
+	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses,
+		expires_at) values `
 	insertFanOutsSQL = `
 	insert into fanouts (event, account, type, up_to, cursor, due_at, created_at) values `
 	insertKeysSQL = `

@@ -44,8 +44,8 @@ func appendAttempt(args []any, r record) []any {
 	}
 	return append(args, blob(r.Delivery), r.Number, blobOrNull(store.NamedEvent(r.Delivery, r.Event)), blob(r.Endpoint),
 		blob(r.account), r.eventType, string(r.Outcome), r.StatusCode, r.Error, r.RetryAfter.Microseconds(), micros(r.StartedAt),
-		r.Duration.Microseconds(), r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom), blobOrNull(r.replayJob),
-		start, textOrNull(r.FinalURL),
+		r.Duration.Microseconds(), r.Stale, string(r.StatusAfter), microsOrNull(r.NextAt), blobOrNull(r.replayedFrom),
+		blobOrNull(r.replayJob), start, textOrNull(r.FinalURL),
 		bytesOrNull(store.EncodeTiming(r.Timing)), bytesOrNull(r.head))
 }
 

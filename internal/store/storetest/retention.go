@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -114,12 +115,13 @@ func forgetEventsPending(w *world) {
 	last.Event.TraceParent, last.Event.TraceState = traced, "a=b"
 	w.publish(store.Batch{last})
 	ids = append(ids, last.Deliveries[0].ID)
+	replay := w.replay(w.ended(w.endpoint()).ID) // has an id of its own
 	gone := w.ended(w.endpoint())
 	for range 2 { // the second time, some stores have them elsewhere
 		w.forget(store.OldEvents, all)
 	}
 	w.same("the event of the one that has ended is stored", w.isStored(gone.Event), false)
-	for _, id := range ids {
+	for _, id := range append(slices.Clone(ids), replay.ID) {
 		w.same("the event of a pending one is stored", w.isStored(w.delivery(id).Event), true)
 	}
 	items := w.claim(e, postrider.LaneFirst, 100)

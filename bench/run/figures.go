@@ -174,14 +174,21 @@ func (s shown) drained(phase, class string) []figure {
 }
 
 // compared compares two phases at the highest rate.
-func (s shown) compared(base, other string) []figure {
-	a, b := s.rate(base), s.rate(other)
-	return []figure{
-		{base + ": deliveries/s", "%.0f", a},
-		{other + ": deliveries/s", "%.0f", b},
-		ratio(other+" ÷ "+base, b, a),
-		millis(other+": created→received p99", s.readings[other].sinks[good].P99),
+func (s shown) compared(base, other string) (figures []figure) {
+	for _, phase := range []string{base, other} {
+		r := s.readings[phase]
+		each := float64(max(1, r.sinks[good].Count))
+		figures = append(figures,
+			figure{phase + ": deliveries/s", "%.0f", s.rate(phase)},
+			millis(phase+": publish p50", r.loads[good].P50),
+			millis(phase+": created→received p50", r.sinks[good].P50),
+			millis(phase+": created→received p99", r.sinks[good].P99),
+			figure{phase + ": CPU/delivery, servers", "%.0f µs", float64(r.used.server.CPU.Microseconds()) / each},
+			figure{phase + ": CPU/delivery, postgres", "%.0f µs", float64(r.used.postgres.CPU.Microseconds()) / each},
+			figure{phase + ": WAL/delivery", "%.0f B", float64(r.wal) / each},
+		)
 	}
+	return append(figures, ratio(other+" ÷ "+base, s.rate(other), s.rate(base)))
 }
 
 // afterKill returns the longest times while a node was killed. An event that waited for the dead

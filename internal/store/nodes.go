@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -60,6 +61,10 @@ type Nodes interface {
 	// also returns 0 while another node reclaims the same one; that node forgets it at the end.
 	Reclaim(ctx context.Context, incarnation uint32, limit int) (int, error)
 
+	// Leased lists the deliveries that are leased under a token and whose ids are greater than
+	// newerThan.
+	Leased(ctx context.Context, token postrider.Token, newerThan postrider.DeliveryID) ([]SessionLease, error)
+
 	// Forget removes a node that has released everything. Shards that it still owns have no owner
 	// afterwards.
 	Forget(ctx context.Context, incarnation uint32) error
@@ -68,6 +73,9 @@ type Nodes interface {
 	// Each has the name of its machine and the number of its shards. With an endpoint, the list has
 	// only the owner of the endpoint's shard.
 	Members(ctx context.Context, owns postrider.EndpointID) ([]Member, error)
+
+	// LocalAddr returns the address of this machine from which it reaches the store.
+	LocalAddr(ctx context.Context) (netip.Addr, error)
 
 	// Wake sends a short message to every node that listens. The message may be lost.
 	Wake(ctx context.Context, message string) error
@@ -85,10 +93,20 @@ type Heartbeat struct {
 	Incarnation uint32
 	Instance    [16]byte      // drawn at start; it distinguishes two nodes with the same incarnation
 	Host        string        // name of the node's machine, for people; stored with the first heartbeat
+	Address     string        // where other nodes reach the node, host:port; empty: nowhere; stored with the first heartbeat
+	PublicKey   [32]byte      // SHA-256 of the public key by which the node proves who it is; stored with the first heartbeat
 	TTL         time.Duration // a node that sends no heartbeat for this long is dead
 	Release     []uint8       // shards that the node gives up; it has no delivery of them in flight or leased
 	Leaving     bool          // whether the node is about to end, so that it gets no more shards
 	Unlocked    bool          // whether the node cannot get its lock, so that only its heartbeat shows that it lives
+}
+
+// SessionLease is a delivery that is leased under the token of a session; see [Nodes.Leased].
+type SessionLease struct {
+	Lease
+
+	Endpoint postrider.EndpointID
+	Lane     postrider.Lane
 }
 
 // Member is a node, as people see it.
@@ -102,9 +120,18 @@ type Member struct {
 	Dead        bool      // whether the node sent no heartbeat for its TTL, or its lock is free
 }
 
+// Peer is another node that can be reached.
+type Peer struct {
+	Incarnation uint32
+	Address     string   // from its first [Heartbeat]; not empty
+	PublicKey   [32]byte // from its first Heartbeat
+	Shards      []uint8  // shards that the node owns, sorted
+}
+
 // Membership has the nodes of the store, and the shards of the node that sent the heartbeat.
 type Membership struct {
 	Nodes    int      // number of nodes that are alive and not leaving
+	Peers    []Peer   // the other nodes that are alive, not leaving, and have an address; by incarnation
 	Shards   []uint8  // shards of this node, sorted
 	Surplus  int      // number of shards that this node has above its share
 	Unlocked bool     // whether this node has lost its lock; until it has the lock again, it must start nothing

@@ -1,9 +1,11 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -14,9 +16,10 @@ import (
 type node struct {
 	instance [16]byte
 	host     string
-	started  time.Time // time of the first heartbeat
-	seen     time.Time // time of the last heartbeat
-	until    time.Time // the end of the last heartbeat's TTL
+	peer     store.Peer // without its shards
+	started  time.Time  // time of the first heartbeat
+	seen     time.Time  // time of the last heartbeat
+	until    time.Time  // the end of the last heartbeat's TTL
 	leaving  bool
 	locked   bool      // whether the node had its lock at a heartbeat; false again after a heartbeat with Unlocked
 	free     time.Time // when the lock was first seen free, if the node has sent no heartbeat since; zero otherwise
@@ -52,7 +55,10 @@ func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membershi
 	n := s.nodes[b.Incarnation]
 	switch {
 	case n == nil:
-		n = &node{instance: b.Instance, host: b.Host, started: s.now()}
+		n = &node{
+			instance: b.Instance, host: b.Host, started: s.now(),
+			peer: store.Peer{Incarnation: b.Incarnation, Address: b.Address, PublicKey: b.PublicKey},
+		}
 		s.nodes[b.Incarnation] = n
 	case n.instance != b.Instance:
 		return store.Membership{}, fmt.Errorf("heartbeat of incarnation %d: another instance has it: %w", b.Incarnation, postrider.ErrConflict)
@@ -69,6 +75,9 @@ func (s *Store) Heartbeat(_ context.Context, b store.Heartbeat) (store.Membershi
 	unlocked := n.locked && s.locks[b.Incarnation] == 0
 	return s.membershipLocked(n, unlocked, now), nil
 }
+
+// LocalAddr implements [store.Nodes].
+func (*Store) LocalAddr(context.Context) (netip.Addr, error) { return netip.IPv6Loopback(), nil }
 
 // Members implements [store.Nodes].
 func (s *Store) Members(_ context.Context, owns postrider.EndpointID) (members []store.Member, err error) {
@@ -125,8 +134,12 @@ func (s *Store) membershipLocked(n *node, unlocked bool, now time.Time) (r store
 			r.Silent = append(r.Silent, incarnation)
 		case !other.leaving && other.free.IsZero():
 			r.Nodes++
+			if other != n && other.peer.Address != "" {
+				r.Peers = append(r.Peers, s.peerLocked(other))
+			}
 		}
 	}
+	slices.SortFunc(r.Peers, func(a, b store.Peer) int { return cmp.Compare(a.Incarnation, b.Incarnation) })
 	slices.Sort(r.Gone)
 	slices.Sort(r.Silent)
 	share := 0
@@ -148,6 +161,16 @@ func (s *Store) membershipLocked(n *node, unlocked bool, now time.Time) (r store
 	}
 	r.Surplus = max(0, len(r.Shards)-share)
 	return r
+}
+
+func (s *Store) peerLocked(n *node) store.Peer {
+	peer := n.peer
+	for shard, owner := range s.owners {
+		if owner == n {
+			peer.Shards = append(peer.Shards, uint8(shard))
+		}
+	}
+	return peer
 }
 
 func (s *Store) ownedLocked(n *node) (owned int) {
@@ -190,6 +213,20 @@ func (s *Store) Reclaim(_ context.Context, incarnation uint32, limit int) (int, 
 		s.forgetLocked(incarnation)
 	}
 	return len(leased), nil
+}
+
+// Leased implements [store.Nodes].
+func (s *Store) Leased(
+	_ context.Context, token postrider.Token, newerThan postrider.DeliveryID,
+) (leases []store.SessionLease, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.queuedLocked(len(s.deliveries.rows), func(d *delivery) bool {
+		return d.token == token && d.id.Compare(newerThan) > 0
+	}) {
+		leases = append(leases, store.SessionLease{Lease: store.Lease{Delivery: d.id, Token: token}, Endpoint: d.endpoint, Lane: d.lane})
+	}
+	return leases, nil
 }
 
 // reclaimLocked parks a delivery whose node died, or makes it due: in the suspect lane if it has

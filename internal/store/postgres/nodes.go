@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/store"
@@ -37,8 +40,9 @@ const hurrySQL = `set local idle_in_transaction_session_timeout = '1s'`
 // has no lock and only sends heartbeats (@unlocked). The statement returns whether the node had its lock and has
 // lost it. It returns no row if another instance has the incarnation. It walks nodes_pkey.
 const heartbeatSQL = `
-	insert into nodes as n (incarnation, instance, host, seen_at, ttl, leaving, started_at, locked_on)
-	values (@incarnation, @instance, @host, @now, @ttl, @leaving, @now, case when @locked then pg_postmaster_start_time() end)
+	insert into nodes as n (incarnation, instance, host, address, public_key, seen_at, ttl, leaving, started_at, locked_on)
+	values (@incarnation, @instance, @host, @address, @public_key, @now, @ttl, @leaving, @now,
+		case when @locked then pg_postmaster_start_time() end)
 	on conflict (incarnation) do update
 	set seen_at = excluded.seen_at, ttl = excluded.ttl, leaving = excluded.leaving, free_since = null,
 		locked_on = case when @locked then excluded.locked_on when not @unlocked then n.locked_on end
@@ -75,10 +79,12 @@ const releaseShardsSQL = `
 
 // membershipSQL returns the state of every node, this node included: whether it leaves, whether
 // it is silent (no heartbeat for its TTL), whether its lock is free, and whether it is gone (its
-// lock has been free for longer than the grace). It reads the whole table, which has a few rows.
+// lock has been free for longer than the grace); its address, its key and its shards. It reads both
+// tables, which have a few rows and 256.
 const membershipSQL = `
 	select n.incarnation, n.leaving, n.seen_at + n.ttl * interval '1 microsecond' <= @now, n.free_since is not null,
-		coalesce(n.free_since + @grace * interval '1 microsecond' <= @now, false)
+		coalesce(n.free_since + @grace * interval '1 microsecond' <= @now, false), n.address, n.public_key,
+		array(select s.shard from shards s where s.owner = n.incarnation order by s.shard)
 	from nodes n
 	order by n.incarnation`
 
@@ -152,7 +158,8 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (membership st
 // does not get them back, because it has its share already or leaves.
 func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (store.Membership, error) {
 	args := pgx.NamedArgs{
-		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "host": b.Host, "ttl": b.TTL.Microseconds(),
+		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "host": b.Host, "address": b.Address, "public_key": b.PublicKey[:],
+		"ttl":     b.TTL.Microseconds(),
 		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
 	}
 	s.self.Store(b.Incarnation)
@@ -194,9 +201,7 @@ func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (st
 	if err != nil {
 		return store.Membership{}, fmt.Errorf("acquire shards: %w", err)
 	}
-	for _, shard := range owned {
-		r.Shards = append(r.Shards, uint8(shard))
-	}
+	r.Shards = shardsOf(owned)
 	r.Surplus = max(0, len(r.Shards)-share)
 	return r, nil
 }
@@ -209,22 +214,35 @@ func readMembership(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store
 	b.Queue(watchLocksSQL, args)
 	b.Queue(freeShardsSQL)
 	b.Queue(membershipSQL, args).Query(func(rows pgx.Rows) error {
-		var incarnation uint32
+		var n store.Peer
+		var key []byte
+		var shards []int16
 		var leaving, silent, free, gone bool
-		_, err := pgx.ForEachRow(rows, []any{&incarnation, &leaving, &silent, &free, &gone}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&n.Incarnation, &leaving, &silent, &free, &gone, &n.Address, &key, &shards}, func() error {
 			switch {
 			case gone:
-				r.Gone = append(r.Gone, incarnation)
+				r.Gone = append(r.Gone, n.Incarnation)
 			case silent:
-				r.Silent = append(r.Silent, incarnation)
+				r.Silent = append(r.Silent, n.Incarnation)
 			case !leaving && !free:
 				r.Nodes++
+				if n.Address != "" && int64(n.Incarnation) != args["incarnation"] {
+					n.PublicKey, n.Shards = [32]byte(key), shardsOf(shards)
+					r.Peers = append(r.Peers, n)
+				}
 			}
 			return nil
 		})
 		return err
 	})
 	return tx.SendBatch(ctx, b).Close()
+}
+
+func shardsOf(numbers []int16) (shards []uint8) {
+	for _, shard := range numbers {
+		shards = append(shards, uint8(shard))
+	}
+	return shards
 }
 
 func shardNumbers(shards []uint8) []int16 {
@@ -351,6 +369,24 @@ func reclaim(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limit int) (int
 	return n, forget(ctx, tx, args)
 }
 
+// leasedSQL walks queue_pkey from @newer. An index on tokens would cost every delivery.
+const leasedSQL = `
+	select q.id, q.endpoint, q.lane
+	from queue q
+	where q.id > @newer and q.token = @token`
+
+// Leased lists deliveries that are leased under a token; see [store.Nodes].
+func (s *Store) Leased(
+	ctx context.Context, token postrider.Token, newerThan postrider.DeliveryID,
+) (_ []store.SessionLease, err error) {
+	defer s.calls.Begin("Leased").End(&err, "list leases")
+	args := pgx.NamedArgs{"token": int64(token), "newer": someUUID(newerThan)}
+	return list(ctx, s, query{leasedSQL, args}, func(row pgx.CollectableRow) (l store.SessionLease, err error) {
+		l.Token = token
+		return l, row.Scan(toID(&l.Delivery), toID(&l.Endpoint), toLane(&l.Lane))
+	})
+}
+
 // Forget removes a node that has released everything; see [store.Nodes].
 func (s *Store) Forget(ctx context.Context, incarnation uint32) (err error) {
 	defer s.calls.Begin("Forget").End(&err, "forget incarnation %d", incarnation)
@@ -366,6 +402,20 @@ func forget(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	b.Queue(deleteNodeSQL, args)
 	b.Queue(releaseShardsSQL, args)
 	return tx.SendBatch(ctx, b).Close()
+}
+
+// LocalAddr returns this machine's end of a connection to the server; see [store.Nodes]. A connection
+// by a Unix socket has none, so the server is on this machine.
+func (s *Store) LocalAddr(ctx context.Context) (addr netip.Addr, err error) {
+	defer s.calls.Begin("LocalAddr").End(&err, "find the address of this machine")
+	err = s.withConn(ctx, func(conn *pgxpool.Conn) error {
+		addr = netip.MustParseAddr("127.0.0.1")
+		if tcp, ok := conn.Conn().PgConn().Conn().LocalAddr().(*net.TCPAddr); ok {
+			addr = tcp.AddrPort().Addr().Unmap()
+		}
+		return nil
+	})
+	return addr, err
 }
 
 // channel is the notification channel of wake-ups. All nodes of a database listen on it.

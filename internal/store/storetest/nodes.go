@@ -20,6 +20,7 @@ var nodes = []verb{
 		{"an incarnation whose instance died is free when it is reclaimed", heartbeatClashOfDead},
 		{"two and three nodes own their shares", heartbeatShares},
 		{"a node that joins is given what is released, and never more than its share", heartbeatHandsOver},
+		{"a node learns of the others that live and have an address", heartbeatPeers},
 		{"a shard that another owns is not released", heartbeatReleasesOwn},
 		{"a node that leaves takes none and counts no more", heartbeatLeaves},
 		{"a node that has not sent a heartbeat for its TTL is silent and owns its shards until it is reclaimed", heartbeatDead},
@@ -50,6 +51,9 @@ var nodes = []verb{
 		{"what it had leased in the suspect lane is taken in one call, whatever the limit", reclaimSuspectsWhole},
 		{"a node whose suspects and others are more than limit is not forgotten before the rest is reclaimed", reclaimSuspectsBesideLimit},
 	}, deaths)},
+	{"Leased", []sentence{
+		{"what is leased under a token and newer than an id is listed, with its endpoint and lane", leasedListed},
+	}},
 	{"Forget", []sentence{
 		{"the node is not known any more and its shards are nobody's", forgetFrees},
 		{"its incarnation is free", forgetIncarnation},

@@ -437,6 +437,8 @@ create table nodes (
     incarnation bigint primary key check (incarnation between 0 and 4294967295),
     instance    bytea not null check (octet_length(instance) = 16),
     host        text not null,
+    address     text not null,
+    public_key  bytea not null check (octet_length(public_key) = 32),
     seen_at     timestamptz not null,
     ttl         bigint not null check (ttl > 0),
     leaving     boolean not null,
@@ -446,6 +448,8 @@ create table nodes (
 );
 comment on table nodes is 'The nodes that are alive, and the dead ones that are not reclaimed yet.';
 comment on column nodes.host is 'Name of its machine, for people. Written by its first heartbeat; empty: the machine has none.';
+comment on column nodes.address is 'Where other nodes reach it, host:port. Written by its first heartbeat; empty: nowhere.';
+comment on column nodes.public_key is 'SHA-256 of the public key by which it proves to other nodes who it is. Written by its first heartbeat.';
 comment on column nodes.locked_on is 'When the server was started on which the node has its lock; null: it has none, and ttl alone decides.';
 comment on column nodes.free_since is 'Since when other nodes see the lock of this node free, without a heartbeat of it in between; null: they see it held.';
 comment on column nodes.ttl is 'Microseconds after seen_at at which the node is dead.';

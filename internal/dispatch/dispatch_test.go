@@ -573,7 +573,7 @@ func TestACommitThatFailsOrPanicsReturnsItsLeases(t *testing.T) {
 			defer func() { _ = recover() }()
 			err := r.d.Admit(ask, func(g schedule.Grant) (schedule.DeliveriesCommitted, error) {
 				for i := range ask {
-					if g.Lease(i) > 0 {
+					if g.Lease(i).Token != 0 {
 						leased++
 					}
 				}

@@ -44,9 +44,9 @@ func (*discardInbox) ClaimFanOuts(context.Context, store.ClaimFanOuts) ([]store.
 }
 
 func (*discardInbox) Admit(ask []schedule.Admission, commit func(schedule.Grant) (schedule.DeliveriesCommitted, error)) error {
-	g := schedule.Grant{Token: 1, Leases: make([]time.Duration, len(ask))}
+	g := schedule.Grant{Token: 1, Leases: make([]schedule.Lease, len(ask))}
 	for i := range ask {
-		g.Leases[i] = time.Minute
+		g.Leases[i] = schedule.Lease{Token: g.Token, For: time.Minute}
 	}
 	_, err := commit(g)
 	return err

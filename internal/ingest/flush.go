@@ -329,8 +329,9 @@ func admissions(batches []store.Batch) []schedule.Admission {
 func lease(batches []store.Batch, g schedule.Grant) (leased int) {
 	i := 0
 	for d := range admissible(batches) {
-		if d.Lease = g.Lease(i); d.Lease > 0 {
-			d.Token = g.Token
+		l := g.Lease(i)
+		d.Lease, d.Token = l.For, l.Token
+		if d.Token != 0 {
 			leased++
 		}
 		i++

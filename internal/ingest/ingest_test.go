@@ -85,9 +85,9 @@ func (r *harness) Admit(ask []schedule.Admission, commit func(schedule.Grant) (s
 	r.token++
 	g := schedule.Grant{}
 	if r.admits {
-		g = schedule.Grant{Token: r.token, Leases: make([]time.Duration, len(ask))}
+		g = schedule.Grant{Token: r.token, Leases: make([]schedule.Lease, len(ask))}
 		for i := range ask {
-			g.Leases[i] = time.Minute
+			g.Leases[i] = schedule.Lease{Token: g.Token, For: time.Minute}
 			r.credit++
 		}
 	}

@@ -18,7 +18,7 @@ type Actions struct {
 	Circuits []CircuitChange
 	Disable  []postrider.EndpointID // endpoints that responded 410; [DisableEnded] follows each
 
-	Notify []store.DueLane        // lanes of other nodes' endpoints for which this node committed new deliveries
+	Notify []store.DueLane        // lanes of other nodes' endpoints in which this node committed or released deliveries
 	LookAt []postrider.EndpointID // endpoints of other nodes that have due deliveries
 
 	Lag time.Duration // how long the node needs for the backlog that it causes itself; see backpressure

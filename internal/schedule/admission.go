@@ -17,14 +17,20 @@ type Admission struct {
 // [DeliveriesCommitted], whether or not the commit succeeds, because only that returns the credit
 // of the Grant. The dispatcher's Admit calls the commit itself, so no caller can forget it.
 type Grant struct {
-	Token  postrider.Token // token of all admitted deliveries; zero: none was admitted
-	Leases []time.Duration // lease of each admission; zero: the delivery must wait in the queue. nil: all must wait
+	Token  postrider.Token // token of all deliveries that this node admitted; zero: none was admitted
+	Leases []Lease         // lease of each admission; zero: the delivery must wait in the queue. nil: all must wait
 }
 
-// Lease returns the lease of admission i; zero: it was not admitted.
-func (g Grant) Lease(i int) time.Duration {
+// Lease is the lease of a new delivery.
+type Lease struct {
+	Token postrider.Token // the Token of the Grant, or that of a session of the endpoint's node; see [Handed]
+	For   time.Duration
+}
+
+// Lease returns the lease of admission i; zero: the delivery must wait.
+func (g Grant) Lease(i int) Lease {
 	if g.Leases == nil {
-		return 0
+		return Lease{}
 	}
 	return g.Leases[i]
 }
@@ -104,10 +110,10 @@ func (c *Core) Admit(now time.Time, ask []Admission) Grant {
 			continue
 		}
 		if g.Leases == nil {
-			g.Token, g.Leases = c.admissions.nextToken(), make([]time.Duration, len(ask))
+			g.Token, g.Leases = c.admissions.nextToken(), make([]Lease, len(ask))
 			admitted = make([]Admission, 0, len(ask)-i)
 		}
-		g.Leases[i] = ep.nextLease(c.opts.LeaseMargin)
+		g.Leases[i] = Lease{g.Token, ep.nextLease(c.opts.LeaseMargin)}
 		c.prefetch.reserve(now, ep, l, 1)
 		admitted = append(admitted, a)
 	}

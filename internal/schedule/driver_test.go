@@ -28,6 +28,10 @@ type (
 		waiting []store.DueLane
 		dropped []store.NewDelivery
 	}
+	given struct { // takes deliveries that another node has committed and named
+		deliveries []Handed
+		refused    []postrider.EndpointID // the response
+	}
 	changed        struct{ endpoint postrider.EndpointID }
 	woken          struct{ endpoint postrider.EndpointID }
 	heartbeatReply struct {
@@ -67,9 +71,8 @@ func (c *core) step(now time.Time, input any) {
 		}
 		grant := c.Admit(now, ask)
 		for i, d := range in.deliveries {
-			if d.Lease = grant.Lease(i); d.Lease > 0 {
-				d.Token = grant.Token
-			}
+			l := grant.Lease(i)
+			d.Lease, d.Token = l.For, l.Token
 		}
 	case stored:
 		c.introduce(in.waiting...)
@@ -81,6 +84,16 @@ func (c *core) step(now time.Time, input any) {
 			committed.Token = max(committed.Token, cl.Token)
 		}
 		c.Apply(now, committed)
+	case *given:
+		for _, d := range in.deliveries {
+			c.introduce(store.DueLane{Endpoint: d.Endpoint})
+		}
+		in.refused = c.TakeHanded(now, in.deliveries)
+	case SessionEnded:
+		for _, l := range in.Leases {
+			c.introduce(store.DueLane{Endpoint: l.Endpoint})
+		}
+		c.Apply(now, in)
 	case changed:
 		c.Apply(now, EndpointChanged{Endpoint: in.endpoint, Settings: c.settings(in.endpoint)})
 	case woken:

@@ -79,10 +79,14 @@ func (o Options) withDefaults() Options {
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, max(64, o.Concurrency/4))
 	o.CreditFactor = cmp.Or(o.CreditFactor, 2)
 	o.MaxUnsettled = cmp.Or(o.MaxUnsettled, max(4096, 4*o.Concurrency))
-	o.LeaseMargin = cmp.Or(o.LeaseMargin, 15*time.Second)
+	o.LeaseMargin = cmp.Or(o.LeaseMargin, LeaseMargin)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	return o
 }
+
+// LeaseMargin is by how much a lease is longer than the timeout of its endpoint, unless Options say
+// otherwise.
+const LeaseMargin = 15 * time.Second
 
 // Core has all state of the dispatcher and makes every decision on it. It belongs to one goroutine.
 type Core struct {
@@ -100,15 +104,17 @@ type Core struct {
 	ready      ready
 	unanswered queue // endpoints that must respond before they get another slot
 	admissions admissions
-	claims     claims
-	prefetch   prefetch
-	circuits   circuits
-	suspects   suspects
-	bulk       bulkLimiter
-	commits    commits
-	pressure   backpressure
-	shards     shards
-	timers     timeHeap // endpoints that must be reviewed at a certain time
+	// Deliveries that were handed to this node, until their settlement or release is committed.
+	handed   map[postrider.DeliveryID]struct{}
+	claims   claims
+	prefetch prefetch
+	circuits circuits
+	suspects suspects
+	bulk     bulkLimiter
+	commits  commits
+	pressure backpressure
+	shards   shards
+	timers   timeHeap // endpoints that must be reviewed at a certain time
 
 	load     Load
 	draining bool    // set by Drain: nothing more is claimed, admitted or started
@@ -132,6 +138,7 @@ func New(opts Options) *Core {
 			token:    postrider.Token(opts.Incarnation) << 32,
 			underWay: map[postrider.Token]admission{},
 		},
+		handed: map[postrider.DeliveryID]struct{}{},
 		shards: shards{alone: !opts.Shared},
 	}
 	c.slots.shards = &c.shards

@@ -100,6 +100,7 @@ func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 		ep.unsettled--
 		ep.idle = false
 		delete(c.suspects.recent, s.Claimed.ID)
+		delete(c.handed, s.Claimed.ID)
 		c.shards.busy[ep.shard]--
 		result := in.Results[i]
 		switch {
@@ -122,6 +123,11 @@ func (in SettlementsCommitted) apply(c *Core, now time.Time) {
 func (in LeasesReleased) apply(c *Core, now time.Time) {
 	for _, r := range in.Releases {
 		c.shards.busy[r.shard]--
+		delete(c.handed, r.Delivery)
+		if !c.shards.owns(r.shard) { // it was handed to this node, or its shard is another's now
+			c.actions.Notify = append(c.actions.Notify, store.DueLane{Endpoint: r.endpoint, Lane: postrider.Lanes[r.lane]})
+			continue
+		}
 		if ep := c.endpoints[r.endpoint]; ep != nil {
 			c.noteDue(ep, r.lane, now)
 			c.review(now, ep)

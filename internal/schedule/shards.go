@@ -23,7 +23,8 @@ type ShardSet [store.Shards]bool
 //	A's heartbeats  give up each leaving shard once it is not busy any more
 //	B's heartbeat   the reply has the shard; B loads its circuits, owns it, and scans
 //
-// So no delivery of the shard is leased when its owner changes, and nothing is sent twice. If A
+// So no delivery of the shard is under way when its owner changes, and nothing is sent twice. What
+// other nodes hand to A in the meantime, A gives back ([Handed]). If A
 // dies or hangs, B gets the shard without any action of A. A starts nothing more from then on,
 // because its ownership ended (until) before B's began. And B sends no delivery that A had leased
 // before that lease has ended or A is reclaimed.
@@ -34,7 +35,7 @@ type shards struct {
 	held     bool                    // the store is held, so the node serves no shard; set by HoldChanged
 	until    time.Time               // end of the ownership, unless a ShardsAssigned renews it
 	losses   int                     // how often the node's lock was lost: the highest count of all inputs
-	busy     [store.Shards]int       // for each shard: credit, unsettled attempts and releases under way
+	busy     [store.Shards]int       // for each shard: credit, unsettled attempts and releases under way, also of shards that others own
 	gainedAt [store.Shards]time.Time // when this node got the shard; kept when it loses the shard
 }
 

@@ -97,6 +97,7 @@ func (w *simulation) beat(n *simNode) {
 			w.t.Fatal(err)
 		}
 		w.unlock(n)
+		w.endSessions(n)
 		return
 	}
 	again()

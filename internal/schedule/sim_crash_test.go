@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"container/heap"
 	"flag"
 	"maps"
 	"math/rand/v2"
@@ -64,7 +63,7 @@ func newCrashLoop(t *testing.T, seed uint64, kills int) *crashLoop {
 			t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 			routed: map[postrider.EndpointID]store.EndpointSnapshot{}, sending: map[postrider.DeliveryID]uint32{},
 			sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
-			lucky: true,
+			lucky: true, links: newLinks(),
 		},
 		kills: kills, killers: map[postrider.DeliveryID]bool{}, arrivals: map[postrider.DeliveryID]int{},
 	}
@@ -110,12 +109,7 @@ func (l *crashLoop) run() {
 		l.at(time.Duration(l.rng.Int64N(int64(time.Minute))), l.publishKiller)
 	}
 	l.at(l.pause(), l.killOne)
-	end := l.now.Add(4 * time.Hour)
-	for len(l.callHeap) > 0 && l.callHeap[0].at.Before(end) {
-		next := heap.Pop(&l.callHeap).(scheduledCall)
-		l.now = next.at
-		next.do()
-	}
+	l.runFor(4 * time.Hour)
 }
 
 // pause returns how long a node lives: 0.2 to 12 seconds, mostly short.
@@ -160,6 +154,7 @@ func (l *crashLoop) kill(n *simNode) {
 	l.open += n.core.slots.inFlight + n.core.commits.unsettled
 	dead := n.core.opts.Incarnation
 	maps.DeleteFunc(l.sending, func(_ postrider.DeliveryID, by uint32) bool { return by == dead })
+	l.endSessions(n)
 	l.nodes = l.alive()
 	l.at(l.randomDelay(), func() {
 		if _, err := l.store.Heartbeat(l.t.Context(), store.Heartbeat{Incarnation: dead, TTL: 1}); err != nil {

@@ -18,8 +18,9 @@ import (
 // is lost, a database that is away for longer than a lease, receivers that
 // refuse, hang and ask for time, endpoints that are paused and get another
 // timeout. In half of the seeds the nodes share the endpoints out, come, go and
-// stand still for a while (sim_cluster_test.go). Then it heals and demands that
-// every delivery has come to its end, and ordered ones in their order.
+// stand still for a while (sim_cluster_test.go). They hand new deliveries to each
+// other, and lose connections (sim_publish_test.go). Then it heals and demands
+// that every delivery has come to its end, and ordered ones in their order.
 
 func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 	t.Parallel()
@@ -30,6 +31,7 @@ func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 	if testing.Short() {
 		seeds = 30
 	}
+	var total tally
 	for seed := range seeds {
 		w := newSimulation(t, uint64(seed))
 		w.run()
@@ -37,6 +39,11 @@ func TestPromise8NodesMayDieAtAnyTime(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+		total.add(w.links.tally)
+	}
+	t.Logf("between nodes: %+v", total)
+	if total.taken == 0 || total.refused == 0 || total.cut == 0 || total.unnamed == 0 || total.late == 0 {
+		t.Error("not everything happened between nodes: that tests little")
 	}
 }
 
@@ -60,14 +67,16 @@ type simulation struct {
 	steps    int
 	onSend   func(*simNode, *Delivery, *postrider.Attempt) // called after a request; nil: nothing more happens
 	book     orderChecker
+	links    links
 
 	published int
 	sending   map[postrider.DeliveryID]uint32       // by incarnation of the sending node
 	sent      map[postrider.DeliveryID]map[int]bool // by number of the attempt
 	accepted  map[postrider.DeliveryID]bool         // deliveries that were accepted and whose response was read
 	crashes   int
-	cuts      int // number of lost replies
-	thefts    int // leases that were taken over, from the records at the end
+	deadly    bool // nodes crash
+	cuts      int  // number of lost replies
+	thefts    int  // leases that were taken over, from the records at the end
 }
 
 type simNode struct {
@@ -83,7 +92,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	w := &simulation{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		routed: map[postrider.EndpointID]store.EndpointSnapshot{}, sending: map[postrider.DeliveryID]uint32{},
-		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{},
+		sent: map[postrider.DeliveryID]map[int]bool{}, accepted: map[postrider.DeliveryID]bool{}, links: newLinks(),
 	}
 	w.hangs = w.rng.IntN(10)
 	w.shared = seed%2 == 1
@@ -93,22 +102,28 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	w.ids = store.NewIDs(clock, &[32]byte{byte(seed)})
 	account := store.NewID[postrider.AccountID](w.ids)
 	for range 1 + w.rng.IntN(6) {
-		e := postrider.Endpoint{
-			ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: w.url(),
-			EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
-		}
-		e.Policy.Concurrency = 1 + w.rng.IntN(4)
-		if w.rng.IntN(3) == 0 {
-			e.Policy.Order = postrider.OrderByKey
-		}
-		e.Policy.Retry = postrider.RetryPolicy{Delays: []time.Duration{0, time.Second, 5 * time.Second, time.Minute}, Jitter: "equal"}
-		if _, err := w.store.PutEndpoint(t.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
-			t.Fatal(err)
-		}
-		w.routed[e.ID] = store.EndpointSnapshot{Endpoint: e}
-		w.order = append(w.order, e.ID)
+		w.addEndpoint(account, func(p *postrider.Policy) {
+			p.Concurrency = 1 + w.rng.IntN(4)
+			if w.rng.IntN(3) == 0 {
+				p.Order = postrider.OrderByKey
+			}
+			p.Retry = postrider.RetryPolicy{Delays: []time.Duration{0, time.Second, 5 * time.Second, time.Minute}, Jitter: "equal"}
+		})
 	}
 	return w
+}
+
+func (w *simulation) addEndpoint(account postrider.AccountID, change func(*postrider.Policy)) {
+	e := postrider.Endpoint{
+		ID: store.NewID[postrider.EndpointID](w.ids), Account: account, URL: w.url(),
+		EventTypes: []postrider.Pattern{"*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+	}
+	change(&e.Policy)
+	if _, err := w.store.PutEndpoint(w.t.Context(), store.PutEndpoint{Endpoint: e}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.routed[e.ID] = store.EndpointSnapshot{Endpoint: e}
+	w.order = append(w.order, e.ID)
 }
 
 func (w *simulation) run() {
@@ -119,6 +134,7 @@ func (w *simulation) run() {
 		w.at(time.Duration(w.rng.Int64N(int64(time.Minute))), w.publish)
 	}
 	for range w.rng.IntN(2) * w.rng.IntN(6) {
+		w.deadly = true
 		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.crash)
 	}
 	for range w.rng.IntN(8) {
@@ -133,7 +149,11 @@ func (w *simulation) run() {
 		w.at(time.Duration(w.rng.Int64N(int64(2*time.Minute))), w.cut)
 	}
 	w.at(3*time.Minute, w.heal)
-	end := w.now.Add(time.Hour)
+	w.runFor(time.Hour)
+}
+
+func (w *simulation) runFor(span time.Duration) {
+	end := w.now.Add(span)
 	for len(w.callHeap) > 0 && w.callHeap[0].at.Before(end) {
 		next := heap.Pop(&w.callHeap).(scheduledCall)
 		w.now = next.at
@@ -173,12 +193,15 @@ func (w *simulation) scan(n *simNode) {
 }
 
 func (w *simulation) crash() {
-	n := w.nodes[w.rng.IntN(len(w.nodes))]
-	if !n.alive || w.healed {
-		return
+	if n := w.nodes[w.rng.IntN(len(w.nodes))]; n.alive && !w.healed {
+		w.crashNode(n)
 	}
+}
+
+func (w *simulation) crashNode(n *simNode) {
 	n.alive = false
 	w.unlock(n)
+	w.endSessions(n)
 	clear(w.sending) // its requests end with it; this also forgets the requests of another node
 	w.crashes++
 	w.at(time.Duration(w.rng.Int64N(int64(10*time.Second))), w.boot)
@@ -220,57 +243,6 @@ func (w *simulation) heal() {
 			w.later(n, w.randomDelay(), func() { w.step(n, changed{id}) })
 		}
 	}
-}
-
-// publish does the work of ingest, on a living node.
-func (w *simulation) publish() {
-	var n *simNode
-	for _, other := range w.nodes {
-		if other.serves(w.now) {
-			n = other
-		}
-	}
-	if n == nil || w.now.Before(w.away) {
-		w.at(time.Second, w.publish)
-		return
-	}
-	to := w.routed[w.order[w.rng.IntN(len(w.order))]]
-	key := ""
-	if w.rng.IntN(2) == 0 || w.keyed {
-		key = string(rune('a' + w.rng.IntN(3)))
-	}
-	e := store.NewEvent{
-		Event: postrider.Event{
-			ID: store.NewID[postrider.EventID](w.ids), Account: to.Endpoint.Account, Type: "a.b", Data: []byte(`1`), OrderingKey: key,
-		},
-		Deliveries: []store.NewDelivery{{
-			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: to.Endpoint.ID, Lane: postrider.LaneFirst, Expiry: 24 * time.Hour,
-		}},
-	}
-	d := &e.Deliveries[0]
-	if key != "" && to.Endpoint.Policy.Order == postrider.OrderByKey {
-		d.Ordered = to.Endpoint.Policy.OnDead
-		w.book.ordered(d)
-	} else {
-		w.step(n, admit{[]*store.NewDelivery{d}})
-	}
-	changes, err := w.store.Changes(w.t.Context(), 0, 10_000)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := w.store.Publish(w.t.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{e}}}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.published++
-	w.later(n, w.randomDelay(), func() {
-		if d.Token == 0 {
-			w.step(n, stored{waiting: []store.DueLane{{Endpoint: d.Endpoint, Lane: d.Lane}}})
-			return
-		}
-		w.step(n, stored{started: []postrider.Claimed{{
-			ID: d.ID, Endpoint: d.Endpoint, Event: &e.Event, Lane: d.Lane, Attempt: 1, Token: d.Token, ExpiresAt: w.now.Add(time.Hour),
-		}}})
-	})
 }
 
 func (w *simulation) step(n *simNode, input any) {
@@ -343,6 +315,7 @@ func (w *simulation) claim(n *simNode, c *store.Claim, asked time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.links.tally.claimed += len(got.Items)
 	if w.unlucky() {
 		w.cuts++
 		got, err = store.Claims{}, errCut
@@ -398,6 +371,7 @@ func (w *simulation) send(n *simNode, it *Delivery) {
 	}
 	w.sent[it.ID][it.Attempt] = true
 	w.checkOwner(n, it)
+	w.checkLease(it)
 	w.sending[it.ID] = n.core.opts.Incarnation
 	a := w.respond(it)
 	if w.onSend != nil {
@@ -456,6 +430,7 @@ func (w *simulation) checkAccounts(c *core) {
 	if inHand != c.slots.credit || inFlight != c.slots.inFlight {
 		w.t.Errorf("%d in hand and %d in flight, counted as %d and %d", inHand, inFlight, c.slots.credit, c.slots.inFlight)
 	}
+	w.checkHanded(c)
 }
 
 // checkReviewed requires that each endpoint that has something due or prefetched is in a queue, has

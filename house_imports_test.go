@@ -140,6 +140,10 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"admits through an interface of its own, which dispatch has",
 	},
 	{
+		"internal/peers", "~ ~/internal/store ~/internal/batch ~/internal/schedule",
+		"hands deliveries between nodes in the words of schedule; dispatch knows it as an interface of its own",
+	},
+	{
 		"internal/dispatch", "~ ~/internal/store ~/internal/batch ~/internal/observe ~/internal/routing ~/internal/schedule",
 		"sends through an interface of its own, which webhook has",
 	},

@@ -116,8 +116,9 @@ var nodeRules = []nodeRule{
 		func(n ast.Node) bool { return selects(n, "context", "Background", "TODO") },
 	},
 	{
-		"only egress dials", "there is one guard, so there is one door; client and bench go to the server, testkit to what a test started",
-		inside("internal/egress", "client", "bench", "internal/testkit", "test"),
+		"only egress dials",
+		"there is one guard, so there is one door; peers goes to nodes of the store, client and bench to the server, testkit to what a test started",
+		inside("internal/egress", "internal/peers", "client", "bench", "internal/testkit", "test"),
 		func(n ast.Node) bool {
 			return selects(n, "net", "Dial", "DialTimeout", "Dialer", "DialTCP", "DialUDP") || selects(n, "tls", "Dial", "Dialer") ||
 				selects(n, "http", "Client", "Transport", "DefaultClient", "DefaultTransport", "Get", "Post", "PostForm", "Head")

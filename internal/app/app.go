@@ -120,6 +120,7 @@ func (a *App) use(ctx context.Context, opened store.Store) error {
 func (a *App) disconnect() {
 	if a.sending != nil {
 		a.sending.egress.Close()
+		a.sending.peers.Close()
 	}
 	if a.kept != nil {
 		a.kept.archive.Close()
@@ -281,6 +282,7 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 		{"ingest", p.ingest.Run},
 		{"quotas", p.quotas.Run},
 		{"backlogs", p.backlogs.Run},
+		{"peers", func(ctx context.Context) error { return s.peers.Run(ctx, s.dispatcher) }},
 		{"dispatch", s.dispatcher.Run},
 		{"rollup", func(ctx context.Context) error { return w.rollup.Run(ctx, k.store, a.hooks().ChoreDone) }},
 		{"traces", w.tracer.Run},

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/inspect"
 	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/messenger"
+	"github.com/postrider/postrider/internal/peers"
 	"github.com/postrider/postrider/internal/routing"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/webhook"
@@ -26,6 +29,7 @@ type sending struct {
 	inspector  *inspect.Inspector
 	senders    *senders // makes the attempts of the dispatcher
 	dispatcher *dispatch.Dispatcher
+	peers      *peers.Peers // nil: nothing is handed between nodes
 	messenger  *messenger.Messenger
 }
 
@@ -61,20 +65,43 @@ func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
 		Store: k.store, Signer: s.sender, Vault: k.secrets, IDs: k.ids, Now: wall, Log: b.logOf("inspect"),
 	})
 	s.senders = &senders{s.sender, s.inspector}
+	cluster := dispatch.Cluster{
+		Nodes: k.nodes, Incarnation: k.ids.Node(), Host: config.Hostname(), PollOnly: b.config.PollOnly, OnMessage: b.watchers.live.Receive,
+	}
+	if s.peers, err = newPeers(ctx, b, k); err != nil {
+		return nil, err
+	}
+	if s.peers != nil {
+		cluster.Address, cluster.PublicKey, cluster.Peers = s.peers.Address(), s.peers.PublicKey(), s.peers
+	}
 	s.dispatcher = dispatch.New(k.store, &endpoints{s.table, k.janitor}, s.senders, dispatch.Options{
 		Concurrency:     b.config.Concurrency,
 		MaxInFlight:     inFlight,
 		HostConcurrency: b.config.HostConcurrency,
 		Drain:           b.config.DrainTimeout,
-		Cluster: dispatch.Cluster{
-			Nodes: k.nodes, Incarnation: k.ids.Node(), Host: config.Hostname(), PollOnly: b.config.PollOnly,
-			OnMessage: b.watchers.live.Receive,
-		},
-		Hooks: b.hooks(),
-		Log:   b.logOf("dispatch"),
+		Cluster:         cluster,
+		Hooks:           b.hooks(),
+		Log:             b.logOf("dispatch"),
 	})
 	s.messenger = newMessenger(b, k, s.egress)
 	return s, nil
+}
+
+// newPeers returns nil if there are no other nodes, or the settings want no connections to them.
+func newPeers(ctx context.Context, b base, k *kept) (*peers.Peers, error) {
+	if k.nodes == nil || b.config.PeerListen == config.PeersOff {
+		return nil, nil //nolint:nilnil // nil is the value
+	}
+	local, err := k.nodes.LocalAddr(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := peers.New(ctx, cmp.Or(b.config.PeerListen, ":0"), local, b.logOf("peers"))
+	if err != nil {
+		return nil, fmt.Errorf("--peer-listen: %w", err)
+	}
+	b.log.InfoContext(ctx, "listens for other servers", "address", p.Address())
+	return p, nil
 }
 
 // newMessenger makes the messenger, which sends notices. The webhooks of accounts pass the checks

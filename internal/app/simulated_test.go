@@ -129,6 +129,7 @@ func (in *installation) config() config.Config {
 	in.t.Helper()
 	c, _ := configtest.Parse(in.t, nil, append([]string{
 		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + filepath.Join(in.dir, "data"), "--dev",
+		"--peer-listen=none", // in the bubble, time would stand still while a listener waits
 	}, in.flags...)...)
 	return c
 }

@@ -66,6 +66,7 @@ type Config struct {
 	Concurrency     int           `name:"concurrency" setting:"" group:"Delivery" default:"1024" help:"Attempts in flight of this server to endpoints that respond, 1 to 100000; up to four times as many more wait for slow ones and those that hang. Each endpoint has its own limit, too."`
 	HostConcurrency int           `name:"host-concurrency" setting:"" group:"Delivery" placeholder:"N" help:"Attempts in flight to one host, for all endpoints of that host together. Default: a quarter of --concurrency, at least 64."`
 	PollOnly        bool          `name:"poll-only" setting:"" group:"Delivery" help:"Use no LISTEN and NOTIFY between servers, for connections that do not support them. Events that another server accepted then start up to a second later."`
+	PeerListen      string        `name:"peer-listen" setting:"" group:"Delivery" placeholder:"HOST:PORT" help:"Address at which other servers on the same PostgreSQL hand deliveries to this one, host:port, or none: then this server hands none to others, either. Without a host it is the address from which this server reaches PostgreSQL. Default: a free port of that address."`
 	DrainTimeout    time.Duration `name:"drain-timeout" setting:"" group:"Delivery" default:"35s" help:"Time for attempts in flight to finish when the server stops, 1s to 10m."`
 	MaxData         int           `name:"max-data" setting:"" group:"Delivery" default:"262144" help:"Largest data of an event in bytes, 1024 to 1048576."`
 	IdempotencyTTL  time.Duration `name:"idempotency-ttl" setting:"" group:"Delivery" default:"168h" help:"How long an idempotency key detects duplicates, 1m to 2160h."`
@@ -88,8 +89,11 @@ type Config struct {
 
 	// LogFormat is the format of the log. Empty: text in dev mode, otherwise JSON; see format.
 	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Format of the log on stderr: json or text. Default: json, or text with --dev."`
-	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" placeholder:"LEVEL,…" help:"Lowest level that is logged: debug, info, warn or error. A package can have its own, for example info,dispatch=debug,webhook=warn. The packages are api, app, archive, dispatch, expunge, ingest, inspect, janitor, messenger, notify, observe, quota, replay, rollup, routing, secrets, store, telemetry, traces, web and webhook."`
+	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" placeholder:"LEVEL,…" help:"Lowest level that is logged: debug, info, warn or error. A package can have its own, for example info,dispatch=debug,webhook=warn. The packages are api, app, archive, dispatch, expunge, ingest, inspect, janitor, messenger, notify, observe, peers, quota, replay, rollup, routing, secrets, store, telemetry, traces, web and webhook."`
 }
+
+// PeersOff is the PeerListen of a server that has no connections to other servers.
+const PeersOff = "none"
 
 // Validate returns all faults of the settings, joined, so that an operator can correct them all at
 // once. named returns how the operator typed a setting: as a flag, a variable or a line of the
@@ -107,6 +111,8 @@ func (c Config) check(f *faultList) {
 	c.MailConfig.check(f)
 	f.refuse(!isAddress(c.Listen), "listen", "must be host:port, with a port from 0 to 65535")
 	f.refuse(!isAddress(c.OpsListen), "ops-listen", "must be host:port, with a port from 0 to 65535")
+	f.refuse(c.PeerListen != "" && c.PeerListen != PeersOff && !isAddress(c.PeerListen), "peer-listen",
+		"must be host:port, with a port from 0 to 65535, or "+PeersOff)
 	f.refuse(c.Listen == c.OpsListen && isAddress(c.Listen) && !strings.HasSuffix(c.Listen, ":0"),
 		"ops-listen", "must not be the address of the API")
 	f.refuse(c.MetricsWorst < 0 || c.MetricsWorst > 10, "metrics-worst", "must be 0 to 10")

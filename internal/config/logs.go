@@ -12,9 +12,8 @@ import (
 // logged are the packages that write log lines. The level of each one can be set separately. The
 // server itself is "app", and the databases are "store".
 var logged = []string{
-	"api", "app", "archive", "dispatch", "expunge", "ingest", "inspect", "janitor", "messenger", "notify", "observe", "quota", "replay",
-	"rollup", "routing", "secrets", "store",
-	"telemetry", "traces", "web", "webhook",
+	"api", "app", "archive", "dispatch", "expunge", "ingest", "inspect", "janitor", "messenger", "notify", "observe", "peers",
+	"quota", "replay", "rollup", "routing", "secrets", "store", "telemetry", "traces", "web", "webhook",
 }
 
 // levels has the lowest level that is logged, for each named package and for all others.

@@ -93,6 +93,19 @@ type Endpoints interface {
 	Disable(ctx context.Context, id postrider.EndpointID, reason string) error
 }
 
+// Peers are the connections to other nodes, on which new deliveries are handed to the nodes of their
+// endpoints. Its methods must not block.
+type Peers interface {
+	// Set names the other nodes, after each heartbeat.
+	Set(peers []store.Peer)
+	// Reserve returns the token of a session of the endpoint's node, under which one new delivery may
+	// be leased; zero: it must wait in the queue. Each reservation must be given back by Hand.
+	Reserve(endpoint postrider.EndpointID) postrider.Token
+	// Hand gives back reservations of a session, and names the deliveries that were committed; false:
+	// the session has ended, and nothing is named.
+	Hand(token postrider.Token, reserved int, committed []schedule.Handed) bool
+}
+
 // Options tunes a [Dispatcher]. The zero value is the production default.
 type Options struct {
 	MaxInFlight int // see [schedule.Options]
@@ -120,6 +133,12 @@ type Cluster struct {
 	Heartbeat   time.Duration // interval between two heartbeats; default 1 s, so that four may be lost
 	Poll        time.Duration // interval between two polls for deliveries that other nodes committed; default 1 s
 	PollOnly    bool          // true: wake-ups are neither sent nor received
+
+	// Where other nodes reach this one, and by which key it proves who it is; see [store.Heartbeat]. Empty:
+	// they do not reach it.
+	Address   string
+	PublicKey [32]byte
+	Peers     Peers // the connections to other nodes; nil: there are none
 
 	// OnMessage is called with messages of other nodes that are not for the dispatcher: see
 	// [Dispatcher.Tell]. from is the same for all messages of one node. OnMessage must not block.
@@ -189,6 +208,7 @@ type Dispatcher struct {
 	cluster  *cluster
 
 	*effects
+	*handover
 }
 
 // New returns a dispatcher that takes work from queue and delivers it with
@@ -210,6 +230,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		gone:        batch.NewQueue[postrider.EndpointID](),
 	}
 	d.cluster = newCluster(d.opts)
+	d.handover = &handover{d}
 	d.effects = &effects{endpoints: endpoints, clock: queue.Clock(), cluster: d.cluster}
 	endpoints.Subscribe(func(c routing.Change) { d.postOwn(endpointChanged{c}) })
 	return d
@@ -348,8 +369,10 @@ func (d *Dispatcher) Admit(ask []schedule.Admission, commit func(schedule.Grant)
 		case <-d.done:
 		}
 	}
+	reserved := d.reserve(ask, &grant)
 	var committed schedule.DeliveriesCommitted
 	defer func() {
+		committed.Started = d.hand(reserved, committed.Started)
 		committed.Token = grant.Token
 		if grant.Token != 0 || len(committed.Waiting) > 0 {
 			d.post(committed)

@@ -204,6 +204,10 @@ func (l *loop) apply(now time.Time, in input) {
 		l.introduceAll(in.Lanes)
 	case schedule.DeliveriesCommitted:
 		l.introduceAll(in.Waiting)
+	case schedule.SessionEnded:
+		for _, lease := range in.Leases {
+			l.introduce(lease.Endpoint)
+		}
 	}
 	l.core.Apply(now, in.core)
 }

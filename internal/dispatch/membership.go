@@ -137,6 +137,7 @@ func (c *cluster) sendHeartbeat(ctx context.Context, h store.Heartbeat) (store.M
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.TTL, errCallTimeout)
 	defer cancel()
 	h.Incarnation, h.Instance, h.Host, h.TTL = c.opts.Incarnation, c.instance, c.opts.Host, c.opts.TTL
+	h.Address, h.PublicKey = c.opts.Address, c.opts.PublicKey
 	return c.opts.Nodes.Heartbeat(ctx, h)
 }
 
@@ -251,6 +252,9 @@ func (d *Dispatcher) heartbeat(ctx context.Context, asked time.Time) (store.Memb
 	}
 	d.cluster.owned.Store(has)
 	d.cluster.others.Store(m.Nodes > 1)
+	if d.opts.Cluster.Peers != nil {
+		d.opts.Cluster.Peers.Set(m.Peers)
+	}
 	d.post(schedule.ShardsAssigned{Shards: m.Shards, Surplus: m.Surplus, Until: until, Losses: losses, Circuits: known})
 	d.opts.Hooks.Membership.Call(observe.Membership{Nodes: m.Nodes, Shards: len(m.Shards), Surplus: m.Surplus})
 	if gained || d.cluster.reclaimed(m) {

@@ -55,6 +55,8 @@ type Hooks struct {
 	Refused Hook[Refused]
 	// QuotaUsed: a quota refused a request. For a publish it is called after Refused.
 	QuotaUsed Hook[*postrider.QuotaError]
+	// Handed: another node has handed deliveries to this one.
+	Handed Hook[Handed]
 	// Committed: a commit of publishes, or of a chunk of a fan-out, has ended.
 	Committed Hook[Committed]
 	// Claimed: a claim has returned.
@@ -158,6 +160,12 @@ func Route(ctx context.Context) string {
 type Refused struct {
 	Events int
 	Err    error // postrider.ErrBusy or another error of ingest.Publish
+}
+
+// Handed has deliveries that another node has committed under leases of this node.
+type Handed struct {
+	Deliveries int
+	Refused    int // how many of these went back to the queue, because they could not start soon
 }
 
 // Committed is a commit of new events or deliveries.
@@ -318,6 +326,7 @@ func New(hooks Hooks, log *slog.Logger) *Observer {
 		Accepted:        guard(o, hooks.Accepted),
 		Refused:         guard(o, hooks.Refused),
 		QuotaUsed:       guard(o, hooks.QuotaUsed),
+		Handed:          guard(o, hooks.Handed),
 		Committed:       guard(o, hooks.Committed),
 		Claimed:         guard(o, hooks.Claimed),
 		AttemptStarted:  guard(o, hooks.AttemptStarted),
@@ -361,6 +370,7 @@ func Join(all ...Hooks) (joined Hooks) {
 			Accepted:        both(joined.Accepted, h.Accepted),
 			Refused:         both(joined.Refused, h.Refused),
 			QuotaUsed:       both(joined.QuotaUsed, h.QuotaUsed),
+			Handed:          both(joined.Handed, h.Handed),
 			Committed:       both(joined.Committed, h.Committed),
 			Claimed:         both(joined.Claimed, h.Claimed),
 			AttemptStarted:  both(joined.AttemptStarted, h.AttemptStarted),

@@ -13,6 +13,7 @@ import (
 type ingest struct {
 	events, duplicates, bytes prometheus.Counter
 	refused                   *prometheus.CounterVec
+	taken, returned           prometheus.Counter             // deliveries that other nodes handed to this one
 	commits                   map[string]prometheus.Observer // by result
 	size                      prometheus.Histogram
 	created                   prometheus.Counter
@@ -23,11 +24,14 @@ type ingest struct {
 func newIngest(f factory) ingest {
 	commits := f.histograms("commit_seconds", "Time of a commit of new events or deliveries.", callBuckets, "result")
 	responses := f.histograms("api_response_seconds", "Time from a request of the API to its response.", callBuckets, "status")
+	handed := f.counters("deliveries_handed_total", "Deliveries that other servers stored for this one.", "result")
 	return ingest{
 		events:     f.counter("events_accepted_total", "Events that were stored."),
 		duplicates: f.counter("events_duplicate_total", "Events that repeated an accepted idempotency key."),
 		bytes:      f.counter("event_bytes_total", "Data of accepted publishes."),
 		refused:    f.counters("publishes_refused_total", "Publishes that were not accepted.", "reason"),
+		taken:      handed.WithLabelValues(resultOK),
+		returned:   handed.WithLabelValues(resultRefused),
 		commits:    children([]string{resultOK, resultError}, commits.WithLabelValues),
 		size:       f.histogram("commit_events", "Events of a commit.", eventBuckets),
 		created:    f.counter("deliveries_created_total", "Deliveries that publishes made."),
@@ -41,6 +45,11 @@ func (i *ingest) accepted(a observe.Accepted) {
 	i.events.Add(float64(a.Events - a.Duplicates))
 	i.duplicates.Add(float64(a.Duplicates))
 	i.bytes.Add(float64(a.Bytes))
+}
+
+func (i *ingest) handed(h observe.Handed) {
+	i.taken.Add(float64(h.Deliveries - h.Refused))
+	i.returned.Add(float64(h.Refused))
 }
 
 // committed counts a commit, and the deliveries that the commit recorded as skipped. It also counts

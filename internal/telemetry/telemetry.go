@@ -101,6 +101,7 @@ func (m *Metrics) Hooks() observe.Hooks {
 		Accepted:       m.ingest.accepted,
 		Committed:      m.committed,
 		Responded:      m.ingest.responded,
+		Handed:         m.ingest.handed,
 		ReadRefused:    func(postrider.AccountID) { m.ingest.readsRefused.Inc() },
 		Claimed:        m.node.claimed,
 		Postponed:      m.deliveries.postpone,

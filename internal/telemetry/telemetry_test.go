@@ -133,6 +133,7 @@ func used(t testing.TB) *telemetry.Metrics {
 	h.Responded.Call(observe.Responded{Route: "POST /v1/webhooks/endpoints", Status: 422, Problem: "invalid"})
 	h.Responded.Call(observe.Responded{Route: "GET /v1/webhooks/events", Status: 200})
 	h.Claimed.Call(observe.Claimed{Got: 4})
+	h.Handed.Call(observe.Handed{Deliveries: 7, Refused: 2})
 	for _, s := range []observe.Settled{
 		attempted(1, postrider.OutcomeAccepted, postrider.Delivered),
 		attempted(1, postrider.OutcomeRejected, postrider.Pending),
@@ -182,19 +183,18 @@ func used(t testing.TB) *telemetry.Metrics {
 func TestHooksAreCounted(t *testing.T) {
 	t.Parallel()
 	scrape(t, used(t)).want(t, map[string]float64{
-		`postrider_events_accepted_total`:                        3,
-		`postrider_events_duplicate_total`:                       2,
-		`postrider_event_bytes_total`:                            300,
-		`postrider_publishes_refused_total{reason="overloaded"}`: 1,
-		`postrider_publishes_refused_total{reason="invalid"}`:    1,
-		`postrider_commit_seconds_count{result="ok"}`:            2,
-		`postrider_commit_seconds_count{result="error"}`:         1,
-		`postrider_commit_events_sum`:                            3,
-		`postrider_commit_events_count`:                          1,
-		`postrider_deliveries_created_total`:                     1007,
-		`postrider_api_response_seconds_count{status="4xx"}`:     3,
-		`postrider_api_response_seconds_count{status="2xx"}`:     1,
-
+		`postrider_events_accepted_total`:                           3,
+		`postrider_events_duplicate_total`:                          2,
+		`postrider_event_bytes_total`:                               300,
+		`postrider_publishes_refused_total{reason="overloaded"}`:    1,
+		`postrider_publishes_refused_total{reason="invalid"}`:       1,
+		`postrider_commit_seconds_count{result="ok"}`:               2,
+		`postrider_commit_seconds_count{result="error"}`:            1,
+		`postrider_commit_events_sum`:                               3,
+		`postrider_commit_events_count`:                             1,
+		`postrider_deliveries_created_total`:                        1007,
+		`postrider_api_response_seconds_count{status="4xx"}`:        3,
+		`postrider_api_response_seconds_count{status="2xx"}`:        1,
 		`postrider_attempts_total{number="1",outcome="accepted"}`:   1,
 		`postrider_attempts_total{number="3",outcome="accepted"}`:   0,
 		`postrider_attempts_total{number="1",outcome="rejected"}`:   1,
@@ -232,6 +232,7 @@ func TestHooksAreCounted(t *testing.T) {
 		`postrider_lag_seconds`:                                      0.25,
 		`postrider_loop_lag_seconds_count`:                           1,
 		`postrider_deliveries_claimed_total`:                         4,
+		`postrider_deliveries_handed_total{result="ok"}`:             5,
 		`postrider_wake_ups_total{direction="sent",verb="new"}`:      1,
 		`postrider_wake_ups_total{direction="not_sent",verb="new"}`:  1,
 		`postrider_wake_ups_total{direction="received",verb="look"}`: 1,

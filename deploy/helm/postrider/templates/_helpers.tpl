@@ -37,6 +37,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "postrider.env" -}}
 env:
   - {name: POSTRIDER_CONFIG, value: /etc/postrider/postrider.yaml}
+  # For the other servers. On SQLite there are none.
+  - name: POD_IP
+    valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  - {name: POSTRIDER_PEER_LISTEN, value: "[$(POD_IP)]:9091"}
   {{- if .Values.certificateAuthorities.configMap }}
   # Beside the file of the image, which Go reads first.
   - {name: SSL_CERT_DIR, value: /etc/postrider-authorities}

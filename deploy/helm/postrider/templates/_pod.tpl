@@ -38,6 +38,9 @@ spec:
       ports:
         - {name: api, containerPort: 8080}
         - {name: ops, containerPort: 9090}
+        {{- if eq .Values.store "postgres" }}
+        - {name: peers, containerPort: 9091}
+        {{- end }}
       # A server whose database is away lives and is not ready: a restart would not help. The
       # check of readiness may take 5 s. All servers share one database, so a short fault of it
       # must not take them all out at once: producers would get an answer of the ingress.

@@ -113,3 +113,33 @@ func serverCPU(b *testing.B) time.Duration {
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
+
+// benchEndpoints is how many endpoints a fold of [BenchmarkFoldRollups] has. Each needs two rollups.
+const benchEndpoints = 500
+
+// BenchmarkFoldRollups folds the durations of endpoints whose rollups exist already, which is what
+// nearly every fold of a busy node does.
+func BenchmarkFoldRollups(b *testing.B) {
+	s := newShop(b, freshDSN(b))
+	seen := make([]store.Seen, benchEndpoints)
+	for i := range seen {
+		seen[i].DeltaKey = store.DeltaKey{
+			Account: s.endpoint.Account, Endpoint: store.NewID[postrider.EndpointID](s.ids), Type: "order.created",
+		}
+		seen[i].At = time.Now()
+		for n := range 20 {
+			seen[i].Responses.Add(time.Duration(i+n) * time.Millisecond)
+			seen[i].Latencies.Add(time.Duration(i+2*n) * time.Millisecond)
+		}
+	}
+	fold := func() {
+		if _, err := s.FoldRollups(b.Context(), store.Fold{Seen: seen}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	fold()
+	b.ReportAllocs()
+	for b.Loop() {
+		fold()
+	}
+}

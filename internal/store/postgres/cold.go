@@ -85,10 +85,9 @@ func (t coldTx) Query(ctx context.Context, q sqlstore.Query, read func(sqlstore.
 
 // QueryAll runs a statement once for each element of all, in one round trip.
 func (t coldTx) QueryAll(ctx context.Context, statement string, all []sqlstore.Args, read func(sqlstore.Rows) error) error {
-	b := &pgx.Batch{}
-	for _, args := range all {
-		b.Queue(statement, arguments(args)).Query(func(rows pgx.Rows) error { return readRows(rows, read) })
-	}
+	b := runs(statement, all, func(run *pgx.QueuedQuery) {
+		run.Query(func(rows pgx.Rows) error { return readRows(rows, read) })
+	})
 	return t.tx.SendBatch(ctx, b).Close()
 }
 
@@ -103,14 +102,28 @@ func (t coldTx) ExecAll(ctx context.Context, statement string, all []sqlstore.Ar
 	if len(all) == 0 {
 		return 0, nil
 	}
-	b := &pgx.Batch{}
-	for _, args := range all {
-		b.Queue(statement, arguments(args)).Exec(func(tag pgconn.CommandTag) error {
+	b := runs(statement, all, func(run *pgx.QueuedQuery) {
+		run.Exec(func(tag pgconn.CommandTag) error {
 			n += tag.RowsAffected()
 			return nil
 		})
-	}
+	})
 	return n, t.tx.SendBatch(ctx, b).Close()
+}
+
+// runs returns a batch that runs a statement once for each element of all. It replaces the names of
+// the arguments once. pgx would do so for each run, which was a quarter of the CPU time of FoldRollups.
+func runs(statement string, all []sqlstore.Args, each func(*pgx.QueuedQuery)) *pgx.Batch {
+	numbered := sqlstore.Number(statement, "$")
+	b := &pgx.Batch{}
+	for _, args := range all {
+		values := make([]any, len(numbered.Names))
+		for i, name := range numbered.Names {
+			values[i] = encodable(args[name])
+		}
+		each(b.Queue(numbered.Text, values...))
+	}
+	return b
 }
 
 // The lock of lockIDSQL ends with the transaction. Two ids with the same hash wait for each
@@ -145,20 +158,25 @@ func readRows(rows pgx.Rows, read func(sqlstore.Rows) error) error {
 func arguments(args sqlstore.Args) pgx.NamedArgs {
 	named := make(pgx.NamedArgs, len(args))
 	for name, arg := range args {
-		switch plain := sqlstore.Plain(arg).(type) {
-		case [16]byte:
-			named[name] = someUUID(plain)
-		case [][16]byte:
-			ids := make(uuids, len(plain))
-			for i, id := range plain {
-				ids[i] = someUUID(id)
-			}
-			named[name] = ids
-		default:
-			named[name] = plain
-		}
+		named[name] = encodable(arg)
 	}
 	return named
+}
+
+// encodable converts an argument to a type that pgx can encode.
+func encodable(arg any) any {
+	switch plain := sqlstore.Plain(arg).(type) {
+	case [16]byte:
+		return someUUID(plain)
+	case [][16]byte:
+		ids := make(uuids, len(plain))
+		for i, id := range plain {
+			ids[i] = someUUID(id)
+		}
+		return ids
+	default:
+		return plain
+	}
 }
 
 // coldRows are [sqlstore.Rows].

@@ -4,9 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -67,18 +64,9 @@ func (c cold) Unindexed(column string) string { return "+" + column }
 // EventTables returns the only table of events.
 func (c cold) EventTables() []string { return []string{"events"} }
 
-// texts has the statements of package sqlstore, translated for SQLite, by their original text.
+// texts has the statements of package sqlstore, translated for SQLite, by their original text. They
+// have the numbers of their arguments, because the driver takes longer to find a name.
 type texts struct{ known sync.Map }
-
-// translated is a translated statement with the names of its arguments. The text has the numbers of
-// the arguments, because the driver takes longer to find a name.
-type translated struct {
-	text  string
-	names []string
-}
-
-// argument matches an argument in a statement.
-var argument = regexp.MustCompile(`@\w+`)
 
 // translate returns the text and the arguments of q for the driver. It passes only the arguments
 // that the statement has, because the driver refuses others. The function wall returns the time
@@ -86,17 +74,10 @@ var argument = regexp.MustCompile(`@\w+`)
 func (t *texts) translate(q sqlstore.Query, wall func() time.Time) (text string, args []any, err error) {
 	known, ok := t.known.Load(q.SQL)
 	if !ok {
-		var s translated
-		s.text = argument.ReplaceAllStringFunc(sqlstore.SQLite(q.SQL), func(name string) string {
-			if !slices.Contains(s.names, name[1:]) {
-				s.names = append(s.names, name[1:])
-			}
-			return "?" + strconv.Itoa(slices.Index(s.names, name[1:])+1)
-		})
-		known, _ = t.known.LoadOrStore(q.SQL, s)
+		known, _ = t.known.LoadOrStore(q.SQL, sqlstore.Number(sqlstore.SQLite(q.SQL), "?"))
 	}
-	s := known.(translated) //nolint:errcheck // the map has no other type
-	for _, name := range s.names {
+	s := known.(sqlstore.Numbered) //nolint:errcheck // the map has no other type
+	for _, name := range s.Names {
 		if name == "wall" {
 			args = append(args, micros(wall()))
 			continue
@@ -107,7 +88,7 @@ func (t *texts) translate(q sqlstore.Query, wall func() time.Time) (text string,
 		}
 		args = append(args, value)
 	}
-	return s.text, args, nil
+	return s.Text, args, nil
 }
 
 // coldTx is a [sqlstore.Tx] in the transaction of a job.

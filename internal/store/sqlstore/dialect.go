@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -70,6 +72,28 @@ func SQLite(statement string) string {
 	statement = lastOfEvent.ReplaceAllString(statement, `cast(substr($1, 1, 13) || x'ffffff' as blob)`)
 	statement = forced.ReplaceAllString(statement, `$1`)
 	return functions.Replace(cast.ReplaceAllString(statement, ""))
+}
+
+// Numbered is a statement that has numbers in place of the names of its arguments.
+type Numbered struct {
+	Text  string
+	Names []string // the first has the number 1
+}
+
+// argument matches an argument in a statement.
+var argument = regexp.MustCompile(`@\w+`)
+
+// Number replaces the names of a statement's arguments by numbers with the driver's sign, such as $1.
+// The statement must not have an @ before a letter elsewhere, such as in a text.
+func Number(statement, sign string) (n Numbered) {
+	n.Text = argument.ReplaceAllStringFunc(statement, func(name string) string {
+		i := slices.Index(n.Names, name[1:])
+		if i < 0 {
+			i, n.Names = len(n.Names), append(n.Names, name[1:])
+		}
+		return sign + strconv.Itoa(i+1)
+	})
+	return n
 }
 
 // An id is an array of 16 bytes.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -115,7 +116,7 @@ func (k RollupKey) of(step Step) RollupKey {
 // Compare orders keys by step, then time, then scope, then type. [Positions] uses the same order.
 func (k RollupKey) Compare(other RollupKey) int {
 	return cmp.Or(cmp.Compare(k.Step, other.Step), cmp.Compare(k.At, other.At),
-		slices.Compare(k.Scope[:], other.Scope[:]), cmp.Compare(k.Type, other.Type))
+		bytes.Compare(k.Scope[:], other.Scope[:]), cmp.Compare(k.Type, other.Type))
 }
 
 // RollupValue has the counts and durations of a rollup.
@@ -320,9 +321,9 @@ func (f *Folding) capTypes(rows RollupRows, stored storedRollups) error {
 // step, store changes the next step's rollup too.
 func (c rollupChanges) store(rows RollupRows, p Positions, stored storedRollups) error {
 	for step := range Days {
-		for _, key := range c.keys() {
+		for key, value := range c {
 			if key.Step == step && p.passed(key) {
-				if err := c.at(key.of(step + 1)).Merge(c[key]); err != nil {
+				if err := c.at(key.of(step + 1)).Merge(value); err != nil {
 					return err
 				}
 			}

@@ -118,8 +118,8 @@ func (h *handover) OpenSession(nodes int) (s schedule.Session) {
 	return s
 }
 
-// Take takes deliveries that another node has committed for this one and named. It returns the
-// endpoints of those that it gives back, because they cannot start soon.
+// Take takes deliveries that another node has committed for this one and named. It gives back those
+// that cannot start soon, and returns their endpoints; see [schedule.Core.TakeHanded].
 func (h *handover) Take(deliveries []schedule.Handed) (refused []postrider.EndpointID) {
 	response := make(chan []postrider.EndpointID, 1)
 	if h.own.postOwn(deliveriesGiven{deliveries, response}) {

@@ -72,7 +72,7 @@ func (l *link) pausesLocked(endpoint postrider.EndpointID) bool {
 }
 
 // hand gives back what was reserved and not committed, and enqueues what was committed; false: the
-// session is not that of the token.
+// session of the token has ended.
 func (l *link) hand(token postrider.Token, reserved int, committed []schedule.Handed) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -49,7 +49,7 @@ type Taker interface {
 	// OpenSession returns a session for a node that has connected; zero: this node takes nothing. nodes
 	// is the number of other nodes.
 	OpenSession(nodes int) schedule.Session
-	// Take takes deliveries of a session, and returns the endpoints of those that it gives back.
+	// Take takes deliveries of a session. It gives some back, and returns their endpoints.
 	Take(deliveries []schedule.Handed) (refused []postrider.EndpointID)
 	// CloseSession gives back what is leased under the token and was not taken. It takes some seconds,
 	// and less when ctx has ended.

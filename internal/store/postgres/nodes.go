@@ -158,9 +158,8 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (membership st
 // does not get them back, because it has its share already or leaves.
 func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (store.Membership, error) {
 	args := pgx.NamedArgs{
-		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "host": b.Host, "address": b.Address, "public_key": b.PublicKey[:],
-		"ttl":     b.TTL.Microseconds(),
-		"leaving": b.Leaving, "shards": shardNumbers(b.Release),
+		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "host": b.Host, "address": b.Address,
+		"public_key": b.PublicKey[:], "ttl": b.TTL.Microseconds(), "leaving": b.Leaving, "shards": shardNumbers(b.Release),
 	}
 	s.self.Store(b.Incarnation)
 	var held heldLocks

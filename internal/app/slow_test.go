@@ -67,5 +67,8 @@ func TestNodesOnASlowDatabaseLoseAndRepeatNothing(t *testing.T) {
 	})
 	if got := len(receiver.Requests()); got != want {
 		t.Errorf("%d requests for %d deliveries", got, want)
+		for _, node := range nodes {
+			t.Logf("stop: %v; log:\n%s", node.stop(), node.log)
+		}
 	}
 }

@@ -28,8 +28,10 @@ const lockMembershipSQL = `select pg_advisory_xact_lock(hashtext('postrider_node
 
 // hurrySQL shortens the time after which the server ends a node that stands still. The lock of
 // the membership stops the heartbeats of all nodes, so the node must be ended long before the
-// others' TTL is over.
-const hurrySQL = `set local idle_in_transaction_session_timeout = '1s'`
+// others' TTL is over. It also lets a heartbeat wait for its turn, because the server serves those
+// that wait in order: by trying again after lockWait, a node far from the server might never get the lock.
+const hurrySQL = `
+	select set_config('idle_in_transaction_session_timeout', '1s', true), set_config('lock_timeout', '3s', true)`
 
 // heartbeatSQL stores the heartbeat. The caller reads @now after the wait for both locks.
 // Otherwise a heartbeat that waited for long would look older than it is, and the node would seem
@@ -70,12 +72,13 @@ const freeShardsSQL = `
 	set owner = null
 	where owner in (select n.incarnation from nodes n where n.free_since is not null)`
 
-// releaseShardsSQL removes the owner of @shards, or, if that is null, of all shards of the node.
-// It reads the whole table of 256 rows.
+// releaseShardsSQL removes the owner of @shards, or, if that is null, of all shards of the node. It
+// does nothing if another instance has the incarnation. It reads the whole table of 256 rows.
 const releaseShardsSQL = `
 	update shards
 	set owner = null
-	where owner = @incarnation and (@shards::smallint[] is null or shard = any (@shards::smallint[]))`
+	where owner = @incarnation and (@shards::smallint[] is null or shard = any (@shards::smallint[]))
+		and not exists (select from nodes n where n.incarnation = @incarnation and n.instance <> @instance)`
 
 // membershipSQL returns the state of every node, this node included: whether it leaves, whether
 // it is silent (no heartbeat for its TTL), whether its lock is free, and whether it is gone (its
@@ -88,17 +91,25 @@ const membershipSQL = `
 	from nodes n
 	order by n.incarnation`
 
-// acquireShardsSQL gives the node free shards until it has its share, and returns all shards that
-// it owns. No shard is ever taken from a living node: a node with more than its share learns its
-// Surplus, and releases shards that have nothing in flight. The statement reads the whole table
-// of 256 rows.
+// acquireShardsSQL gives the node free shards until it has its share, unless it has lost its lock. It
+// returns all shards that it owns, and the share, which is 0 for a node that leaves. No shard is ever
+// taken from a living node: a node with more than its share learns its Surplus, and releases shards
+// that have nothing in flight. The statement reads both tables, which have a few rows and 256.
 const acquireShardsSQL = `
-	with free as materialized (
+	with share as materialized (
+		select case when @leaving then 0 else (@all + count(*) - 1) / greatest(1, count(*)) end as size
+		from nodes n
+		where not n.leaving and n.free_since is null and n.seen_at + n.ttl * interval '1 microsecond' > @now
+	), free as materialized (
 		select s.shard
 		from shards s
-		where s.owner is null and @acquires
+		where s.owner is null
+			and exists (
+				select from nodes n
+				where n.incarnation = @incarnation and n.instance = @instance and (n.locked_on is null or @locked)
+			)
 		order by s.shard
-		limit greatest(0, @share - (select count(*) from shards where owner = @incarnation))
+		limit (select greatest(0, size - (select count(*) from shards where owner = @incarnation)) from share)
 	), acquired as (
 		update shards s
 		set owner = @incarnation
@@ -106,13 +117,9 @@ const acquireShardsSQL = `
 		where s.shard = f.shard
 		returning s.shard
 	)
-	select shard
-	from acquired
-	union all
-	select shard
-	from shards
-	where owner = @incarnation
-	order by shard`
+	select a.shard, share.size
+	from (select shard from acquired union all select shard from shards where owner = @incarnation) a, share
+	order by a.shard`
 
 // membersSQL counts a node as dead as soon as its lock is free, before another node's heartbeat
 // notices that. It reads all rows of nodes and of shards, which are few.
@@ -143,98 +150,94 @@ func (s *Store) Members(ctx context.Context, owns postrider.EndpointID) (_ []sto
 func (s *Store) Heartbeat(ctx context.Context, b store.Heartbeat) (membership store.Membership, err error) {
 	defer s.calls.Begin("Heartbeat").End(&err, "heartbeat of incarnation %d", b.Incarnation)
 	err = s.repeat(ctx, func(bool) error {
-		return s.tx(ctx, func(tx pgx.Tx) (err error) {
-			membership, err = s.heartbeat(ctx, tx, b)
+		return s.withConn(ctx, func(conn *pgxpool.Conn) (err error) {
+			membership, err = s.heartbeat(ctx, conn, b)
 			return err
 		})
 	})
 	return membership, err
 }
 
-// heartbeat runs the statements of one heartbeat under the lock of the membership. The order
-// matters: the node's own row first, then the state of the nodes, then the free shards, and then
-// the shards that the node gets. The node's released shards are freed after the count of nodes
-// and before the acquisition, so that another node finds them at its next heartbeat. The node
-// does not get them back, because it has its share already or leaves.
-func (s *Store) heartbeat(ctx context.Context, tx pgx.Tx, b store.Heartbeat) (store.Membership, error) {
+// heartbeat runs the statements of one heartbeat. It has the lock of the membership for one round
+// trip, because all nodes wait for it.
+//
+// The order matters: the node's own row first, then which locks are free, then the shards of dead
+// nodes, then the state of the nodes, and then the shards that the node gets. The node's released
+// shards are freed after the count of nodes and before the acquisition, so that another node finds
+// them at its next heartbeat. The node does not get them back, because it has its share already or
+// leaves. If another instance has the incarnation, the statements change none of its rows.
+func (s *Store) heartbeat(ctx context.Context, conn *pgxpool.Conn, b store.Heartbeat) (r store.Membership, err error) {
 	args := pgx.NamedArgs{
 		"incarnation": int64(b.Incarnation), "instance": b.Instance[:], "host": b.Host, "address": b.Address,
 		"public_key": b.PublicKey[:], "ttl": b.TTL.Microseconds(), "leaving": b.Leaving, "shards": shardNumbers(b.Release),
+		"all": store.Shards,
 	}
 	s.self.Store(b.Incarnation)
 	var held heldLocks
 	locks := &pgx.Batch{}
+	locks.Queue(beginSQL)
 	locks.Queue(hurrySQL)
 	locks.Queue(lockSelfSQL, args)
 	locks.Queue(lockMembershipSQL)
 	locks.Queue(heldLocksSQL, lockArgs(b.Incarnation)).Query(held.collect)
-	if err := tx.SendBatch(ctx, locks).Close(); err != nil {
-		return store.Membership{}, fmt.Errorf("lock the membership: %w", err)
+	if err := conn.SendBatch(ctx, locks).Close(); err != nil {
+		return r, fmt.Errorf("lock the membership: %w", err)
 	}
 	locked, shared := s.sessions.state(b.Incarnation, held)
 	args["now"], args["locked"], args["unlocked"] = s.clock.Now(), locked, b.Unlocked || shared
 	args["held"], args["grace"] = held.incarnations, store.LockGrace.Microseconds()
-	var r store.Membership
-	switch err := tx.QueryRow(ctx, heartbeatSQL, args).Scan(&r.Unlocked); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return store.Membership{}, fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
-	case err != nil:
-		return store.Membership{}, err
-	}
-	if err := readMembership(ctx, tx, args, &r); err != nil {
-		return store.Membership{}, fmt.Errorf("read the membership: %w", err)
-	}
-	share := 0
-	if !b.Leaving {
-		share = (store.Shards + r.Nodes - 1) / max(r.Nodes, 1)
-	}
-	args["share"] = share
-	if len(b.Release) > 0 {
-		if _, err := tx.Exec(ctx, releaseShardsSQL, args); err != nil {
-			return store.Membership{}, fmt.Errorf("release shards: %w", err)
+	work := &pgx.Batch{}
+	work.Queue(heartbeatSQL, args).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&r.Unlocked)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("another instance has it: %w", postrider.ErrConflict)
 		}
-	}
-	args["acquires"] = !r.Unlocked
-	rows, _ := tx.Query(ctx, acquireShardsSQL, args)
-	owned, err := pgx.CollectRows(rows, pgx.RowTo[int16])
-	if err != nil {
-		return store.Membership{}, fmt.Errorf("acquire shards: %w", err)
-	}
-	r.Shards = shardsOf(owned)
-	r.Surplus = max(0, len(r.Shards)-share)
-	return r, nil
-}
-
-// readMembership records which locks are free, frees the shards of dead nodes, and reads which
-// nodes are alive. A node can be both gone and silent; it is listed as gone, because a free lock
-// is the more certain sign of death.
-func readMembership(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *store.Membership) error {
-	b := &pgx.Batch{}
-	b.Queue(watchLocksSQL, args)
-	b.Queue(freeShardsSQL)
-	b.Queue(membershipSQL, args).Query(func(rows pgx.Rows) error {
-		var n store.Peer
-		var key []byte
-		var shards []int16
-		var leaving, silent, free, gone bool
-		_, err := pgx.ForEachRow(rows, []any{&n.Incarnation, &leaving, &silent, &free, &gone, &n.Address, &key, &shards}, func() error {
-			switch {
-			case gone:
-				r.Gone = append(r.Gone, n.Incarnation)
-			case silent:
-				r.Silent = append(r.Silent, n.Incarnation)
-			case !leaving && !free:
-				r.Nodes++
-				if n.Address != "" && int64(n.Incarnation) != args["incarnation"] {
-					n.PublicKey, n.Shards = [32]byte(key), shardsOf(shards)
-					r.Peers = append(r.Peers, n)
-				}
-			}
+		return err
+	})
+	work.Queue(watchLocksSQL, args)
+	work.Queue(freeShardsSQL)
+	work.Queue(membershipSQL, args).Query(func(rows pgx.Rows) error { return collectMembers(rows, b.Incarnation, &r) })
+	work.Queue(releaseShardsSQL, args)
+	work.Queue(acquireShardsSQL, args).Query(func(rows pgx.Rows) error {
+		var shard uint8
+		var share int
+		_, err := pgx.ForEachRow(rows, []any{&shard, &share}, func() error {
+			r.Shards = append(r.Shards, shard)
+			r.Surplus = max(0, len(r.Shards)-share)
 			return nil
 		})
 		return err
 	})
-	return tx.SendBatch(ctx, b).Close()
+	work.Queue(commitSQL)
+	if err := conn.SendBatch(ctx, work).Close(); err != nil {
+		return store.Membership{}, err
+	}
+	return r, nil
+}
+
+// collectMembers reads the rows of membershipSQL. A node can be both gone and silent; it is listed as
+// gone, because a free lock is the more certain sign of death.
+func collectMembers(rows pgx.Rows, own uint32, r *store.Membership) error {
+	var n store.Peer
+	var key []byte
+	var shards []int16
+	var leaving, silent, free, gone bool
+	_, err := pgx.ForEachRow(rows, []any{&n.Incarnation, &leaving, &silent, &free, &gone, &n.Address, &key, &shards}, func() error {
+		switch {
+		case gone:
+			r.Gone = append(r.Gone, n.Incarnation)
+		case silent:
+			r.Silent = append(r.Silent, n.Incarnation)
+		case !leaving && !free:
+			r.Nodes++
+			if n.Address != "" && n.Incarnation != own {
+				n.PublicKey, n.Shards = [32]byte(key), shardsOf(shards)
+				r.Peers = append(r.Peers, n)
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 func shardsOf(numbers []int16) (shards []uint8) {

@@ -68,6 +68,7 @@ func TestExamineChangesNoFile(t *testing.T) {
 	if err := os.Remove(filepath.Join(halfKilled, "postrider.db-shm")); err != nil {
 		t.Fatal(err)
 	}
+	writeBack(t, dir)
 	type state struct{ InUse, Unclean, Read bool }
 	for _, tt := range []struct {
 		name, dir string
@@ -106,6 +107,24 @@ func TestExamineChangesNoFile(t *testing.T) {
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("%s: the files changed:\n%s", tt.name, diff)
 		}
+	}
+}
+
+// writeBack writes the log into the database file. Otherwise the open store does that by itself half a
+// second after its last commit, and the file changes while a test looks at it.
+func writeBack(t *testing.T, dir string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "postrider.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var busy, frames, written int
+	err = db.QueryRowContext(t.Context(), "pragma wal_checkpoint(passive)").Scan(&busy, &frames, &written)
+	if err != nil || written != frames {
+		t.Fatalf("%d of %d pages of the log were written back: %v", written, frames, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

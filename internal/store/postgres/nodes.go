@@ -179,6 +179,7 @@ func (s *Store) heartbeat(ctx context.Context, conn *pgxpool.Conn, b store.Heart
 	locks.Queue(hurrySQL)
 	locks.Queue(lockSelfSQL, args)
 	locks.Queue(lockMembershipSQL)
+	locks.Queue(`set local lock_timeout to default`) // all heartbeats wait for the membership, so it is not kept for other locks
 	locks.Queue(heldLocksSQL, lockArgs(b.Incarnation)).Query(held.collect)
 	if err := conn.SendBatch(ctx, locks).Close(); err != nil {
 		return r, fmt.Errorf("lock the membership: %w", err)

@@ -135,11 +135,14 @@ func heartbeatJoins(w *world) {
 	w.same("the second Heartbeat", a.heartbeats(), want)
 }
 
-// clashes fails the test unless another instance with m's incarnation is refused.
+// clashes fails the test unless another instance with m's incarnation is refused. The other one also
+// asks to release all shards.
 func (m *member) clashes() *member {
 	m.Helper()
 	other := m.member(m.Incarnation)
-	_, err := m.Nodes.Heartbeat(m.Context(), other.Heartbeat)
+	b := other.Heartbeat
+	b.Release = everyShard()
+	_, err := m.Nodes.Heartbeat(m.Context(), b)
 	m.refuses(err, postrider.ErrConflict)
 	return other
 }
@@ -148,6 +151,9 @@ func heartbeatClash(w *world) {
 	a := w.member(1)
 	a.heartbeats()
 	a.clashes()
+	members, err := w.Nodes.Members(w.Context(), postrider.EndpointID{})
+	w.ok(err)
+	w.same("the shards of the first one", members[0].Shards, store.Shards)
 	w.same("the first one's Heartbeat", a.heartbeats(), store.Membership{Nodes: 1, Shards: everyShard()})
 }
 

@@ -214,8 +214,8 @@ func (w *deathWatcher) chunk(ctx context.Context) (did chunk, err error) {
 // these notices, so that people hear of each dead letter at least a week before its discard.
 const expiryLead = 2 * weekly
 
-// expiryWatcher is the chore that tells people of dead letters that will be discarded soon. It
-// examines each endpoint once a day, with one index lookup.
+// expiryWatcher is the chore that tells people of dead letters that will be discarded soon. If there
+// are some, it examines each endpoint once a day, with one index lookup.
 type expiryWatcher struct {
 	reminder
 
@@ -228,32 +228,32 @@ func (w *expiryWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	if err != nil {
 		return did, err
 	}
+	keep := w.opts.Keep.DeadLetters
+	q := store.DeadLetterQuery{Paging: store.Paging{Limit: 1, OldestFirst: true}}
+	q.To = now.Add(min(expiryLead, keep/2) - keep)
+	if first, err := w.store.DeadLetters(ctx, q); err != nil || len(first.Items) == 0 {
+		w.cursor = ""
+		return did, err
+	}
 	endpoints, err := w.store.Endpoints(ctx, store.EndpointQuery{Paging: store.Paging{Cursor: w.cursor, Limit: min(w.opts.Chunk, 100)}})
 	if err != nil {
 		return did, err
 	}
-	keep := w.opts.Keep.DeadLetters
-	before := now.Add(min(expiryLead, keep/2) - keep)
 	for _, e := range endpoints.Items {
-		oldest, err := w.store.DeadLetters(ctx, store.DeadLetterQuery{
-			Account: e.Account, Endpoint: e.ID, Span: store.Span{To: before}, Paging: store.Paging{Limit: 1, OldestFirst: true},
-		})
+		q.Account, q.Endpoint = e.Account, e.ID
+		first, err := w.store.DeadLetters(ctx, q)
+		if err == nil && len(first.Items) > 0 {
+			did.rows++
+			err = w.tell(ctx, postrider.Notice{
+				Account: e.Account, Kind: postrider.NoticeExpiring, Object: e.ID.String(),
+				Details: map[string]string{"discarded_at": first.Items[0].Delivery.Time().Add(keep).Format(time.RFC3339)},
+			}, now)
+		}
 		if err != nil {
 			return did, err
 		}
-		for _, letter := range oldest.Items {
-			did.rows++
-			err := w.tell(ctx, postrider.Notice{
-				Account: e.Account, Kind: postrider.NoticeExpiring, Object: e.ID.String(),
-				Details: map[string]string{"discarded_at": letter.Delivery.Time().Add(keep).Format(time.RFC3339)},
-			}, now)
-			if err != nil {
-				return did, err
-			}
-		}
 	}
-	w.cursor = endpoints.Next
-	did.more = endpoints.Next != ""
+	w.cursor, did.more = endpoints.Next, endpoints.Next != ""
 	return did, nil
 }
 

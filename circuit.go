@@ -50,6 +50,25 @@ func (c Circuit) Shift(by time.Duration) Circuit {
 	return c
 }
 
+// At returns the circuit as people see it at the time now: an open circuit is half open from its
+// ProbeAt on, because the next delivery that is due is its probe. Until a delivery is due, it stays
+// so. Nothing is stored for that.
+func (c Circuit) At(now time.Time) Circuit {
+	if c.Status == CircuitOpen && !now.Before(c.ProbeAt) {
+		c.Status = CircuitHalfOpen
+	}
+	return c
+}
+
+// FailedFor returns for how long the endpoint has been seen to fail: from the first failed attempt
+// in a row to the last one. The time since then does not count, because nothing was sent in it.
+func (c Circuit) FailedFor() time.Duration {
+	if c.FailingSince.IsZero() {
+		return 0
+	}
+	return max(0, c.LastAttemptAt.Sub(c.FailingSince))
+}
+
 // Closed reports whether the circuit lets attempts through. A circuit that never changed does.
 func (c Circuit) Closed() bool { return c.Status == CircuitClosed || c.Status == "" }
 
@@ -67,7 +86,7 @@ type CircuitStatus string
 const (
 	CircuitClosed   CircuitStatus = "closed"
 	CircuitOpen     CircuitStatus = "open"
-	CircuitHalfOpen CircuitStatus = "half_open" // one attempt, the probe, is under way
+	CircuitHalfOpen CircuitStatus = "half_open" // the next attempt is the probe, or the probe is under way
 )
 
 // The reasons for which a circuit opens.

@@ -219,6 +219,13 @@ func (m *circuitMachine) check(t *rapid.T) {
 	if !m.closed() && b.Reason == "" {
 		t.Error("opened for no reason")
 	}
+	seen := postrider.CircuitOpen
+	if !m.now.Before(b.ProbeAt) {
+		seen = postrider.CircuitHalfOpen // nothing is due, or its probe leaves next
+	}
+	if shown := b.At(m.now).Status; shown != b.Status && (b.Status != postrider.CircuitOpen || shown != seen) {
+		t.Errorf("%+v is shown as %q at %v", b, shown, m.now)
+	}
 	if m.probing && b.Status != postrider.CircuitHalfOpen {
 		t.Errorf("%q while a probe is under way", b.Status)
 	}

@@ -80,6 +80,10 @@ type HealthInput struct {
 	// succeeded. It is the stored FailingSince of the circuit, which the caller converts to a time
 	// of day for Assess (store.Clock.Shown).
 	FailingSince time.Time
+	// FailedAt is the end of the endpoint's last attempt, when its circuit was last stored, on the same
+	// clock as FailingSince. While nothing is sent, nothing is known: the time after FailedAt does not
+	// count as failing.
+	FailedAt time.Time
 }
 
 const (
@@ -93,7 +97,8 @@ const (
 
 // HealthLimits say when an endpoint is warned about and disabled.
 type HealthLimits struct {
-	// DisableAfter is for how long an endpoint must accept nothing before it is disabled. It is
+	// DisableAfter is for how long an endpoint must accept nothing, from the first failed attempt in a
+	// row to the last one, before it is disabled. It is
 	// warned after a twentieth, a fifth and three fifths of that time. 0: an endpoint is neither
 	// warned nor disabled because it accepts nothing.
 	DisableAfter time.Duration
@@ -140,7 +145,7 @@ func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth
 	warned := s.Status == HealthWarned
 	warnedLongEnough := warned && now.Sub(s.Since) >= warningTime
 	steps := limits.steps()
-	switch failing := in.failing(now); {
+	switch failing := in.failing(); {
 	case s.Status == HealthDisabled:
 		return next(Healthy, "", 0) // the endpoint is enabled again, so a person has given it another chance
 	case warnedLongEnough && in.tooManyDead(limits.DisablePercent):
@@ -179,9 +184,9 @@ func (in HealthInput) tooManyDead(percent int) bool {
 	return ended >= MinHealthDeliveries && in.Dead*100 > ended*int64(percent)
 }
 
-// failing returns for how long the endpoint has accepted nothing. If a person enabled it in that
-// time, the time counts from then.
-func (in HealthInput) failing(now time.Time) time.Duration {
+// failing returns for how long the endpoint accepted nothing, until its last attempt. If a person
+// enabled it in that time, the time counts from then.
+func (in HealthInput) failing() time.Duration {
 	since := in.FailingSince
 	if since.IsZero() {
 		return 0
@@ -189,7 +194,7 @@ func (in HealthInput) failing(now time.Time) time.Duration {
 	if in.Health.Status == Healthy && in.Health.Since.After(since) {
 		since = in.Health.Since
 	}
-	return max(0, now.Sub(since))
+	return max(0, in.FailedAt.Sub(since))
 }
 
 // stepDue reports whether the next step is due. The endpoint must have failed for the time of that
@@ -202,7 +207,7 @@ func (in HealthInput) stepDue(steps []time.Duration, now time.Time) bool {
 	}
 	n := min(in.Health.Warnings, len(steps)-1)
 	after := steps[n]
-	if in.failing(now) < after {
+	if in.failing() < after {
 		return false
 	}
 	if n > 0 && in.Health.Reason == ReasonFailing {

@@ -28,7 +28,13 @@ func disabled(number int64, reason string, warnings int, since time.Duration) po
 
 // failingFor returns the input for an enabled endpoint that has accepted nothing for the time d.
 func failingFor(d time.Duration, s postrider.EndpointHealth) postrider.HealthInput {
-	return postrider.HealthInput{Enabled: true, Health: s, FailingSince: noon.Add(-d)}
+	return postrider.HealthInput{Enabled: true, Health: s, FailingSince: noon.Add(-d), FailedAt: noon}
+}
+
+// starved returns r for an endpoint whose last attempt was the time d ago.
+func starved(d time.Duration, r postrider.HealthInput) postrider.HealthInput {
+	r.FailedAt = noon.Add(-d)
+	return r
 }
 
 // ended returns the input for an enabled endpoint with these numbers of ended deliveries.
@@ -68,6 +74,11 @@ var healthRows = []struct {
 	{"who is found late is warned first", failingFor(9*days, unrecorded), warned(1, failing, 1, 0)},
 	{"and has as long as anybody to the next warning", failingFor(9*days, warned(1, failing, 1, 18*hour-1)), unrecorded},
 	{"and to the end", failingFor(9*days, warned(3, failing, 3, 48*hour-1)), unrecorded},
+
+	{"time in which nothing was sent does not count", starved(9*days-6*hour+1, failingFor(9*days, unrecorded)), unrecorded},
+	{"the failures before it do", starved(9*days-6*hour, failingFor(9*days, unrecorded)), warned(1, failing, 1, 0)},
+	{"nor does it disable", starved(48*hour, failingFor(7*days-1, warned(3, failing, 3, 5*days))), unrecorded},
+	{"who was warned and got nothing since stays warned", starved(days, failingFor(31*hour, warned(1, failing, 1, days))), unrecorded},
 
 	{"nineteen deliveries say nothing", ended(0, 19, unrecorded), unrecorded},
 	{"a quarter of twenty dead is nothing yet", ended(15, 5, unrecorded), unrecorded},
@@ -152,6 +163,7 @@ type healthMachine struct {
 	now          time.Time
 	enabled      bool
 	failingSince time.Time
+	starvedAt    time.Time   // time of the last attempt; zero: requests are sent all the time
 	delivered    []time.Time // when each delivery ended
 	dead         []time.Time
 	history      []postrider.EndpointHealth
@@ -167,7 +179,8 @@ func TestHealthMachine(t *testing.T) {
 			"days pass":                func(t *rapid.T) { m.pass(t, days) },
 			"deliveries end":           m.settle,
 			"it fails":                 m.fail,
-			"it accepts":               func(*rapid.T) { m.failingSince = time.Time{} },
+			"it accepts":               func(*rapid.T) { m.failingSince, m.starvedAt = time.Time{}, time.Time{} },
+			"nothing more is sent":     m.starve,
 			"a person enables it":      func(*rapid.T) { m.enabled = true },
 			"a person disables it":     func(*rapid.T) { m.enabled = false },
 			"it is assessed":           m.assess,
@@ -193,6 +206,17 @@ func (m *healthMachine) fail(*rapid.T) {
 	if m.failingSince.IsZero() {
 		m.failingSince = m.now
 	}
+	m.starvedAt = time.Time{}
+}
+
+func (m *healthMachine) starve(*rapid.T) { m.starvedAt = m.attemptedAt() }
+
+// attemptedAt returns the time of the last attempt.
+func (m *healthMachine) attemptedAt() time.Time {
+	if m.starvedAt.IsZero() {
+		return m.now
+	}
+	return m.starvedAt
 }
 
 func (m *healthMachine) health() (s postrider.EndpointHealth) {
@@ -222,7 +246,7 @@ func (m *healthMachine) record() postrider.HealthInput {
 		return n
 	}
 	return postrider.HealthInput{
-		Enabled: m.enabled, Health: m.health(), FailingSince: m.failingSince,
+		Enabled: m.enabled, Health: m.health(), FailingSince: m.failingSince, FailedAt: m.attemptedAt(),
 		Delivered: count(m.delivered), Dead: count(m.dead),
 	}
 }
@@ -282,7 +306,7 @@ func (m *healthMachine) checkChange(t *rapid.T, r postrider.HealthInput, s postr
 	}
 	failed := time.Duration(0)
 	if !r.FailingSince.IsZero() {
-		failed = m.now.Sub(later(r.FailingSince, anew))
+		failed = r.FailedAt.Sub(later(r.FailingSince, anew))
 	}
 	dead, settled := r.Dead, r.Dead+r.Delivered
 	switch s.Status {
@@ -318,6 +342,7 @@ func TestAnEndpointThatFailsIsWarnedThriceAndDisabledAfterFiveDays(t *testing.T)
 	got := map[string]time.Duration{}
 	r := postrider.HealthInput{Enabled: true, FailingSince: noon}
 	for now := noon; r.Enabled; now = now.Add(mins) {
+		r.FailedAt = now
 		s, changed := r.Assess(now, postrider.DefaultHealthLimits())
 		if !changed {
 			continue

@@ -125,12 +125,12 @@ func (h EndpointHealth) Notice(was HealthStatus, disabledAt time.Time) (Notice, 
 	return n, true
 }
 
-// Notice returns the notice of a circuit that has been failing for at least the time least; false:
-// it needs none. account owns the endpoint of the circuit. now is on the circuit's clock, which is
-// ahead of the time of day by the duration ahead. Occurrence uses the circuit's clock too, so a
+// Notice returns the notice of a circuit that has been seen to fail for at least the time least
+// ([Circuit.FailedFor]); false: it needs none. account owns the endpoint of the circuit. The circuit's
+// clock is ahead of the time of day by the duration ahead. Occurrence uses the circuit's clock too, so a
 // step of the time of day neither begins nor ends an occurrence.
-func (c Circuit) Notice(account AccountID, now time.Time, ahead, least time.Duration) (Notice, bool) {
-	if c.Closed() || c.FailingSince.IsZero() || now.Sub(c.FailingSince) < least {
+func (c Circuit) Notice(account AccountID, ahead, least time.Duration) (Notice, bool) {
+	if c.Closed() || c.FailingSince.IsZero() || c.FailedFor() < least {
 		return Notice{}, false
 	}
 	return Notice{

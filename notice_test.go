@@ -72,8 +72,9 @@ func TestNoticesOfCircuits(t *testing.T) {
 	t.Parallel()
 	open := postrider.Circuit{
 		Endpoint: postrider.EndpointID{1}, Status: postrider.CircuitOpen, Reason: postrider.ReasonFailuresInRow, FailingSince: noon.Add(-hour),
+		LastAttemptAt: noon,
 	}
-	n, is := open.Notice(postrider.AccountID{2}, noon, 0, hour)
+	n, is := open.Notice(postrider.AccountID{2}, 0, hour)
 	since := noon.Add(-hour).Format(time.RFC3339)
 	want := postrider.Notice{
 		Account: postrider.AccountID{2}, Kind: postrider.NoticeCircuitOpen, Object: open.Endpoint.String(), Occurrence: since,
@@ -82,10 +83,11 @@ func TestNoticesOfCircuits(t *testing.T) {
 	if diff := cmp.Diff(want, n); diff != "" || !is {
 		t.Errorf("notice: %v (-want +got):\n%s", is, diff)
 	}
-	closed, manual, young := open, open, open
+	closed, manual, young, starved := open, open, open, open
 	closed.Status, manual.FailingSince, young.FailingSince = postrider.CircuitClosed, time.Time{}, noon.Add(-hour+1)
-	for name, c := range map[string]postrider.Circuit{"closed": closed, "opened by a person": manual, "young": young} {
-		if _, is := c.Notice(postrider.AccountID{2}, noon, 0, hour); is {
+	starved.LastAttemptAt = noon.Add(-1)
+	for name, c := range map[string]postrider.Circuit{"closed": closed, "opened by a person": manual, "young": young, "starved": starved} {
+		if _, is := c.Notice(postrider.AccountID{2}, 0, hour); is {
 			t.Errorf("a circuit that is %s has a notice", name)
 		}
 	}

@@ -86,10 +86,10 @@ type EndpointVerification struct {
 // except a probe from time to time. The fields have the stored values: the server that sends to the
 // endpoint knows more recent ones.
 type Circuit struct {
-	Status        postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: one attempt, the probe, is under way."`
+	Status        postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"closed: attempts are made. open: no attempt is made before probe_at. half_open: the cooldown is over, and the next delivery that is due is sent as the probe, or the probe is under way. It stays half open while nothing is due."`
 	Reason        *string                 `json:"reason" enum:"failures_in_row,failure_ratio,probe_failed,manual" doc:"Why the circuit opened the last time. Null: it never opened."`
 	OpenedAt      *Time                   `json:"opened_at" format:"date-time" doc:"Time since which the circuit is not closed. Null: it is closed."`
-	ProbeAt       *Time                   `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends."`
+	ProbeAt       *Time                   `json:"probe_at" format:"date-time" doc:"Open: time of the next probe. Half open: time by which the probe ends. In the past: nothing has been due for a probe since."`
 	CooldownMS    int64                   `json:"cooldown_ms" doc:"Time from the attempt that opened the circuit, or from its last probe, to the next probe. 0: the circuit has recovered since."`
 	FailingSince  *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak. Set when the circuit opens, or with the first failure that comes a minute after it. Null: the last attempt did not fail, or the streak is younger."`
 	PacedUntil    *Time                   `json:"paced_until" format:"date-time" doc:"No attempt is made before this time: the receiver asked for it with Retry-After. Null: it never asked."`
@@ -123,7 +123,7 @@ type Pace struct {
 
 // CircuitUpdate is the request of a person to set a circuit.
 type CircuitUpdate struct {
-	Status postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts, whatever the receiver asked for. half_open: make one attempt, the probe, as soon as a delivery is due; until then the circuit stays open."`
+	Status postrider.CircuitStatus `json:"status" enum:"closed,open,half_open" doc:"open: make no attempt for max_cooldown_ms. closed: make attempts, whatever the receiver asked for. half_open: make one attempt, the probe, as soon as a delivery is due."`
 }
 
 // OrderedKey is the progress of an ordering key at an endpoint with order by_key.

@@ -14,7 +14,7 @@ type Node struct {
 
 // TroubledEndpoints says which endpoints need a person's attention.
 type TroubledEndpoints struct {
-	OpenCircuits int                `json:"open_circuits" maximum:"1000" doc:"Number of endpoints whose circuit is open or half open. Counting stops at 1000 endpoints that fail."`
+	OpenCircuits int                `json:"open_circuits" maximum:"1000" doc:"Number of endpoints whose circuit is open or half open. A circuit whose cooldown has been over for five minutes does not count: nothing was due to probe it with. Counting stops at 1000 endpoints that fail."`
 	Failing      int                `json:"failing" doc:"Number of endpoints that fail or were disabled for their failures. Counting stops at 1000 that fail, and at 250 that were disabled."`
 	Waiting      int                `json:"waiting" doc:"Number of endpoints with the reason waiting. Counting stops at 1000."`
 	DeadOnly     int                `json:"dead_letters_only" doc:"Number of endpoints with no other reason than dead_letters, among 250 groups of dead letters."`

@@ -118,7 +118,7 @@ func TestACircuitIsShownAndSet(t *testing.T) {
 	has(t, "read", w.want(200, "GET "+path, "").body, opened.body)
 
 	probed := w.want(200, "POST "+path, `{"status": "half_open"}`)
-	has(t, "to be probed", probed.body, map[string]any{"status": "open", "opened_at": opened.body["opened_at"], "generation": 2.0})
+	has(t, "to be probed", probed.body, map[string]any{"status": "half_open", "opened_at": opened.body["opened_at"], "generation": 2.0})
 	if at := instantOf(t, probed, "probe_at"); at.After(time.Now()) {
 		t.Errorf("probed at %v, want at once", at)
 	}

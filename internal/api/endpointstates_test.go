@@ -68,6 +68,7 @@ func TestListedEndpointsSayHowTheyFare(t *testing.T) {
 	since := time.Now().UTC().Add(-time.Minute).Truncate(time.Millisecond)
 	_, err := w.store.PutCircuit(t.Context(), store.PutCircuit{Circuit: postrider.Circuit{
 		Endpoint: parsed(t, failing.endpoint, postrider.ParseID[postrider.EndpointID]), Status: postrider.CircuitOpen, FailingSince: since,
+		ProbeAt: time.Now().Add(time.Hour),
 	}})
 	if err != nil {
 		t.Fatal(err)

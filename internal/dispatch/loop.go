@@ -81,7 +81,7 @@ type holds struct {
 func (in holdsAsked) apply(l *loop, now time.Time) {
 	h := holds{by: make([]postrider.HeldBy, len(in.lanes))}
 	if in.circuits {
-		h.open = l.core.OpenCircuits()
+		h.open = l.core.OpenCircuits(now)
 	}
 	for i, lane := range in.lanes {
 		l.introduce(lane.Endpoint)

@@ -35,7 +35,7 @@ func (a *assessor) chunk(ctx context.Context) (did chunk, err error) {
 		return did, err
 	}
 	for _, in := range inputs {
-		in.FailingSince = a.store.Clock().Shown(in.FailingSince)
+		in.FailingSince, in.FailedAt = a.store.Clock().Shown(in.FailingSince), a.store.Clock().Shown(in.FailedAt)
 		health, changed := in.Assess(now, *a.opts.Limits)
 		if changed {
 			n, is := health.Notice(in.Health.Status, in.DisabledAt(health, *a.opts.Limits))

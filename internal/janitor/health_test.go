@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/batch"
 	"github.com/postrider/postrider/internal/janitor"
 	"github.com/postrider/postrider/internal/observe"
 	"github.com/postrider/postrider/internal/store"
@@ -36,6 +37,8 @@ type harness struct {
 	account postrider.AccountID
 	start   time.Time
 
+	attempts sync.WaitGroup // see attempted
+
 	mu     sync.Mutex
 	heard  []string // by all janitors, each with the time since the start
 	chores []observe.ChoreDone
@@ -46,10 +49,12 @@ type harness struct {
 func newHarness(t *testing.T) *harness {
 	t.Helper()
 	ids := store.NewIDs(time.Now, &[32]byte{1})
-	return &harness{
+	w := &harness{
 		T: t, Store: memory.New(memory.Options{}), ids: ids,
 		account: store.NewID[postrider.AccountID](ids), start: time.Now(),
 	}
+	t.Cleanup(w.attempts.Wait)
+	return w
 }
 
 func (w *harness) ok(err error) {
@@ -107,10 +112,26 @@ func (w *harness) deadLetters(e postrider.Endpoint, n int) {
 // failing has the endpoint fail since now.
 func (w *harness) failing(e postrider.Endpoint) {
 	w.Helper()
-	_, err := w.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
-		Endpoint: e.ID, Status: postrider.CircuitClosed, FailingSince: time.Now(),
-	}})
-	w.ok(err)
+	w.attempted(postrider.Circuit{Endpoint: e.ID, Status: postrider.CircuitClosed, FailingSince: time.Now()})
+}
+
+// attempted stores the circuit after an attempt that failed now, and then after one each minute, half a
+// minute past. It ends when somebody else changes the circuit.
+func (w *harness) attempted(c postrider.Circuit) {
+	w.Helper()
+	fail := func() (err error) {
+		c.LastAttemptAt = w.Clock().Now()
+		c, err = w.PutCircuit(w.Context(), store.PutCircuit{Circuit: c})
+		return err
+	}
+	w.ok(fail())
+	w.attempts.Go(func() {
+		for wait := time.Minute / 2; batch.Sleep(w.Context(), wait); wait = time.Minute {
+			if fail() != nil {
+				return
+			}
+		}
+	})
 }
 
 // work runs so many janitors at once for d of virtual time.
@@ -199,7 +220,7 @@ func TestAnEndpointThatFailsForFiveDaysIsWarnedThriceAndDisabled(t *testing.T) {
 		w.work(1, 6*24*time.Hour, w)
 
 		w.same("what was recorded", w.recorded(e), []string{
-			"6h0m0s warned failing 1", "24h0m0s warned failing 2", "72h0m0s warned failing 3", "120h0m0s disabled failing 3",
+			"6h1m0s warned failing 1", "24h1m0s warned failing 2", "72h1m0s warned failing 3", "120h1m0s disabled failing 3",
 		})
 		w.same("the endpoint's status", w.found(e.ID).Status, postrider.EndpointDisabled)
 	})

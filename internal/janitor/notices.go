@@ -116,13 +116,12 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	if _, err := w.store.Now(ctx); err != nil { // sets the store's clock by the clock of the database
 		return did, err
 	}
-	now := w.store.Clock().Now()
 	if w.found == nil {
 		w.found = map[postrider.EndpointID]time.Time{}
 	}
 	var open []postrider.Circuit
 	for _, c := range circuits {
-		if _, is := c.Notice(postrider.AccountID{}, now, 0, w.opts.Notice.CircuitOpen); !is {
+		if _, is := c.Notice(postrider.AccountID{}, 0, w.opts.Notice.CircuitOpen); !is {
 			continue
 		}
 		if w.told[c.Endpoint] != c.FailingSince {
@@ -130,7 +129,7 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 		}
 		w.found[c.Endpoint] = c.FailingSince
 	}
-	if err := w.tellOf(ctx, open, now); err != nil {
+	if err := w.tellOf(ctx, open); err != nil {
 		w.found = nil // the next round begins at this page, and writes the notices again
 		return did, err
 	}
@@ -143,9 +142,8 @@ func (w *circuitWatcher) chunk(ctx context.Context) (did chunk, err error) {
 	return did, nil
 }
 
-// tellOf writes the notices of circuits. now is from the store's clock. A notice belongs to
-// the account of the endpoint.
-func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, now time.Time) error {
+// tellOf writes the notices of circuits. A notice belongs to the account of the endpoint.
+func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit) error {
 	if len(open) == 0 {
 		return nil
 	}
@@ -164,7 +162,7 @@ func (w *circuitWatcher) tellOf(ctx context.Context, open []postrider.Circuit, n
 	var notices []postrider.Notice
 	for _, c := range open {
 		account, found := accounts[c.Endpoint]
-		if n, is := c.Notice(account, now, w.store.Clock().Ahead(), w.opts.Notice.CircuitOpen); found && is {
+		if n, is := c.Notice(account, w.store.Clock().Ahead(), w.opts.Notice.CircuitOpen); found && is {
 			notices = append(notices, n)
 		}
 	}

@@ -52,10 +52,9 @@ func (w *harness) open(e postrider.Endpoint) {
 
 func (w *harness) openSince(e postrider.Endpoint, since time.Time) {
 	w.Helper()
-	_, err := w.PutCircuit(w.Context(), store.PutCircuit{Circuit: postrider.Circuit{
+	w.attempted(postrider.Circuit{
 		Endpoint: e.ID, Status: postrider.CircuitOpen, Reason: postrider.ReasonFailuresInRow, OpenedAt: since, FailingSince: since,
-	}})
-	w.ok(err)
+	})
 }
 
 func TestEachChangeOfHealthHasOneNotice(t *testing.T) {
@@ -67,8 +66,8 @@ func TestEachChangeOfHealthHasOneNotice(t *testing.T) {
 		w.run(2, 6*24*time.Hour, w, janitor.Options{})
 
 		w.same("the notices", w.notified(store.NoticeQuery{Account: w.account, Object: e.ID.String()}), []string{
-			"6h0m0s endpoint.failing failing", "24h0m0s endpoint.failing failing",
-			"72h0m0s endpoint.disabling failing", "120h0m0s endpoint.disabled failing",
+			"6h1m0s endpoint.failing failing", "24h1m0s endpoint.failing failing",
+			"72h1m0s endpoint.disabling failing", "120h1m0s endpoint.disabled failing",
 		})
 	})
 }
@@ -120,20 +119,21 @@ func TestACircuitThatStaysOpenHasOneNoticeForEachTime(t *testing.T) {
 		w.run(2, 3*time.Hour, w, opts)
 		for _, e := range opened {
 			w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String(), Account: w.account}),
-				[]string{"1h0m0s endpoint.circuit_open failures_in_row"})
+				[]string{"1h1m0s endpoint.circuit_open failures_in_row"})
 		}
 		w.run(1, time.Hour, w, opts) // after a restart
 
-		again := postrider.Circuit{Endpoint: opened[0].ID, Generation: 1}
-		_, err := w.PutCircuit(t.Context(), store.PutCircuit{Circuit: again})
+		known, err := w.Circuits(t.Context(), store.CircuitQuery{Endpoint: opened[0].ID, Limit: 1})
+		w.ok(err)
+		again := postrider.Circuit{Endpoint: opened[0].ID, Generation: known[0].Generation}
+		again, err = w.PutCircuit(t.Context(), store.PutCircuit{Circuit: again})
 		w.ok(err)
 		w.run(1, time.Hour, w, opts)
-		again = postrider.Circuit{Endpoint: opened[0].ID, Generation: 2, Status: postrider.CircuitOpen, FailingSince: time.Now()}
-		_, err = w.PutCircuit(t.Context(), store.PutCircuit{Circuit: again})
-		w.ok(err)
+		again.Status, again.FailingSince = postrider.CircuitOpen, time.Now()
+		w.attempted(again)
 		w.run(1, 2*time.Hour, w, opts)
 		w.same("all notices", w.notified(store.NoticeQuery{}),
-			append(slices.Repeat([]string{"1h0m0s endpoint.circuit_open failures_in_row"}, 5), "6h0m0s endpoint.circuit_open "))
+			append(slices.Repeat([]string{"1h1m0s endpoint.circuit_open failures_in_row"}, 5), "6h1m0s endpoint.circuit_open "))
 	})
 }
 
@@ -348,7 +348,7 @@ func TestAStepOfTheTimeOfDayIsNoOutage(t *testing.T) {
 			w.step(by)
 			w.run(1, 3*time.Hour, w, opts) // another janitor, which has told of nothing
 			w.same("the notices", w.notified(store.NoticeQuery{Object: e.ID.String(), Account: w.account}),
-				[]string{"1h0m0s endpoint.circuit_open failures_in_row"})
+				[]string{"1h1m0s endpoint.circuit_open failures_in_row"})
 
 			late := w.endpoint()
 			since := w.Clock().Now()

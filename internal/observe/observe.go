@@ -206,7 +206,7 @@ type AttemptFinished struct {
 // Queue has the deliveries that wait for the endpoints of this node.
 type Queue struct {
 	Lanes        []QueueLane
-	OpenCircuits int // circuits that are not closed
+	OpenCircuits int // circuits that are not closed, without those that have nothing to be probed with
 	// OpenedTogether is the most circuits that opened within one hour. Those that a person opened do
 	// not count.
 	OpenedTogether int

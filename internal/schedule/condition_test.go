@@ -35,6 +35,30 @@ func TestAnOpenCircuitCostsWaitingDeliveriesNoAttempt(t *testing.T) {
 	}
 }
 
+func TestACircuitWithNothingToProbeWithDoesNotCount(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, Options{})
+	idle := h.endpoint("idle.example", func(p *postrider.Policy) { p.Retry.MaxAttempts = 1 })
+	busy := h.endpoint("busy.example", func(p *postrider.Policy) { p.Retry.Base, p.Retry.Cap = time.Hour, time.Hour })
+	count := func(want int, when string) {
+		t.Helper()
+		if open := h.c.OpenCircuits(h.now); len(open) != want {
+			t.Errorf("%s: %d circuits count, want %d", when, len(open), want)
+		}
+	}
+	h.fail(idle)
+	h.fail(busy)
+	h.wait(59 * time.Second)
+	count(2, "in the cooldown")
+	h.wait(10 * time.Minute)
+	count(1, "after it, one has dead letters alone and one a retry that is not due")
+	h.publish(idle, 1)
+	h.expect(idle, 1, "the delivery is the probe")
+	count(2, "while it is under way")
+	h.over(idle, a500)
+	count(2, "in the next cooldown")
+}
+
 func TestAProbeLeavesOnceTheStoreGrantsIt(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, Options{})

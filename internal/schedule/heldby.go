@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -35,9 +36,11 @@ func (c *Core) HeldBy(now time.Time, id postrider.EndpointID) (postrider.HeldBy,
 }
 
 // OpenCircuits returns, for each circuit of this node's endpoints that is open or half open, when
-// it left the status closed. It includes endpoints that are not in memory. A circuit that a person
-// opened has the zero time.
-func (c *Core) OpenCircuits() (since []time.Time) {
+// it left the status closed. A circuit that a person opened has the zero time. Circuits are left out
+// whose cooldown is over and that have no delivery to probe with: whether their endpoints work is
+// not known. So are those of endpoints that are not in memory, once their cooldown is over, because
+// an endpoint with deliveries is in memory.
+func (c *Core) OpenCircuits(now time.Time) (since []time.Time) {
 	add := func(circuit *postrider.Circuit) {
 		switch {
 		case circuit.Closed():
@@ -48,14 +51,19 @@ func (c *Core) OpenCircuits() (since []time.Time) {
 		}
 	}
 	for _, ep := range c.endpoints {
-		if c.shards.owns(ep.shard) {
+		if c.shards.owns(ep.shard) && (now.Before(ep.breaker.ProbeAt) || ep.hasDeliveries()) {
 			add(&ep.breaker.Circuit)
 		}
 	}
 	for _, known := range c.remembered {
-		if known.circuit != nil {
+		if known.circuit != nil && now.Before(known.circuit.ProbeAt.Add(-c.ahead)) {
 			add(known.circuit)
 		}
 	}
 	return since
+}
+
+// hasDeliveries reports whether deliveries wait for the endpoint or are under way.
+func (ep *endpoint) hasDeliveries() bool {
+	return ep.credit+ep.unsettled > 0 || slices.ContainsFunc(ep.lanes[:], func(l lane) bool { return l.occupied })
 }

@@ -108,9 +108,12 @@ func (c *Clock) Shown(due time.Time) time.Time {
 	return due.Add(-c.Ahead())
 }
 
-// ShownCircuit converts the times of a circuit from Now to the time of day that people see. Use
-// the result only for display: decisions and stored circuits need the times of Now.
-func (c *Clock) ShownCircuit(of postrider.Circuit) postrider.Circuit { return of.Shift(-c.Ahead()) }
+// ShownCircuit returns a circuit as people see it now ([postrider.Circuit.At]), with its times
+// converted from Now to the time of day. Use the result only for display: decisions and stored
+// circuits need the times of Now.
+func (c *Clock) ShownCircuit(of postrider.Circuit) postrider.Circuit {
+	return of.At(c.Now()).Shift(-c.Ahead())
+}
 
 // Offset returns by how much the store's time of day is ahead of the machine's.
 func (c *Clock) Offset() time.Duration { return c.Wall().Sub(c.machine().Round(0)) }

@@ -358,7 +358,7 @@ type EndpointQuery struct {
 	IDs     []postrider.EndpointID // selects the endpoints with one of these ids
 	UID     string                 // needs the Account
 	Status  postrider.EndpointStatus
-	// Circuit selects by the status of the stored circuit. A circuit that never changed counts as
+	// Circuit selects by the status of the circuit now ([postrider.Circuit.At]). A circuit that never changed counts as
 	// closed.
 	Circuit postrider.CircuitStatus
 	Failing *bool // whether the stored circuit has a FailingSince; nil does not filter

@@ -221,7 +221,7 @@ var probeStates = []struct {
 	{"open", postrider.CircuitOpen, time.Hour, 0, "due", []string{probeForm, closeForm, "Next probe:", "A probe is one delivery that is due."}, []string{"No delivery is due now"}},
 	{"open with nothing to send", postrider.CircuitOpen, time.Hour, 0, "", []string{probeForm, closeForm, "Next probe:", "After this, the next one that is due is the probe"}, nil},
 	{"after the cooldown", postrider.CircuitOpen, -time.Second, 0, "due", []string{closeForm, "its cooldown is over: the next delivery that is due is sent as the probe"}, []string{probeForm, "Next probe:", "No delivery is due now"}},
-	{"after the cooldown with nothing to send", postrider.CircuitOpen, -time.Second, 0, "", []string{closeForm, "its cooldown is over", "A test event is due at once, and is the probe then."}, []string{probeForm, "Next probe:"}},
+	{"after the cooldown with nothing to send", postrider.CircuitOpen, -time.Second, 0, "", []string{closeForm, "not known: nothing to send", "Half open", "A test event is due at once, and is the probe then."}, []string{probeForm, "Next probe:"}},
 	{"it asked for time", postrider.CircuitOpen, -time.Second, time.Hour, "due", []string{closeForm, "Next probe:", "no probe is sent before"}, []string{probeForm}},
 	{"a probe is under way", postrider.CircuitHalfOpen, time.Hour, 0, "due", []string{closeForm, "One request, the probe, is under way."}, []string{probeForm, "Next probe:"}},
 	{"a probe that never ended", postrider.CircuitHalfOpen, -time.Second, 0, "due", []string{closeForm, "its cooldown is over"}, []string{probeForm, "is under way."}},
@@ -272,7 +272,7 @@ func TestAProbeOfACircuitThatIsNotOpen(t *testing.T) {
 	t.Parallel()
 	for status, says := range map[postrider.CircuitStatus]string{
 		postrider.CircuitClosed:   "The circuit has closed already. Nothing was changed.",
-		postrider.CircuitHalfOpen: "A probe is under way already. Nothing was changed.",
+		postrider.CircuitHalfOpen: "The next delivery is the probe already, or it is under way. Nothing was changed.",
 	} {
 		w := newWorld(t, web.Options{})
 		e := w.endpoint(apitypes.EndpointCreate{})

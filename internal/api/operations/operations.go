@@ -242,7 +242,8 @@ func of(found map[postrider.EndpointID]*troubled, id postrider.EndpointID) *trou
 	return found[id]
 }
 
-// addFailing adds the endpoints that fail. It returns the number of open circuits.
+// addFailing adds the endpoints that fail. It returns the number of open circuits. A circuit whose
+// cooldown has been over for long counts as none.
 func (s *Routes) addFailing(ctx context.Context, found map[postrider.EndpointID]*troubled, account postrider.AccountID,
 	now time.Time,
 ) (open int, _ error) {
@@ -252,11 +253,14 @@ func (s *Routes) addFailing(ctx context.Context, found map[postrider.EndpointID]
 	}
 	for _, c := range circuits {
 		c = s.Clock.ShownCircuit(c)
-		streak, reason := now.Sub(c.FailingSince), reasonFailing
-		if c.Status != postrider.CircuitClosed && c.Status != "" {
-			open, reason = open+1, reasonOpen
-		} else if streak < failingForLong {
+		reason := reasonOpen
+		switch {
+		case c.Closed() && now.Sub(c.FailingSince) < failingForLong:
 			continue
+		case c.Closed(), now.Sub(c.ProbeAt) > failingForLong: // nothing came to probe it with
+			reason = reasonFailing
+		default:
+			open++
 		}
 		t := of(found, c.Endpoint)
 		t.circuit, t.since, t.reasons = c, c.FailingSince, append(t.reasons, reason)

@@ -165,7 +165,7 @@ func (s *Store) Endpoints(_ context.Context, q store.EndpointQuery) (store.Page[
 	defer s.mu.Unlock()
 	return list(&s.endpoints, q.Paging, q.ID, func(e *endpoint) (postrider.Endpoint, bool) {
 		return e.read(), selects(q.Account, e.Account) && selects(q.UID, e.UID) && selects(q.Status, e.Status) &&
-			selects(q.Circuit, cmp.Or(e.circuit.Status, postrider.CircuitClosed)) &&
+			selects(q.Circuit, cmp.Or(e.circuit.At(s.now()).Status, postrider.CircuitClosed)) &&
 			(q.Failing == nil || *q.Failing != e.circuit.FailingSince.IsZero()) &&
 			selects(q.Health, cmp.Or(e.health().Status, postrider.Healthy)) &&
 			(len(q.IDs) == 0 || slices.Contains(q.IDs, e.ID)) && (!e.deleted() || !q.ID.IsZero() || len(q.IDs) > 0)

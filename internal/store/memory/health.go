@@ -84,7 +84,7 @@ func (s *Store) HealthInputs(_ context.Context, after postrider.EndpointID, limi
 		delivered, dead := s.rollups.ended(e.ID, store.HealthSince(now, health))
 		inputs = append(inputs, postrider.HealthInput{
 			Endpoint: e.ID, Account: e.Account, Enabled: e.Status == postrider.EndpointEnabled, Health: health,
-			Delivered: delivered, Dead: dead, FailingSince: e.circuit.FailingSince,
+			Delivered: delivered, Dead: dead, FailingSince: e.circuit.FailingSince, FailedAt: e.circuit.LastAttemptAt,
 		})
 	}
 	return inputs, nil

@@ -171,7 +171,10 @@ const endpointsSQL = `
 // These conditions run for each endpoint that the list walks over. They look up the circuit in
 // the primary key of circuits, or the health in endpoint_health_unhealthy.
 const (
-	withCircuit = `@circuit = coalesce((select c.status from circuits c where c.endpoint = e.id), 'closed')`
+	withCircuit = `@circuit = coalesce((
+			select case when c.status = 'open' and c.probe_at <= @now then 'half_open' else c.status end
+			from circuits c
+			where c.endpoint = e.id), 'closed')`
 	withFailing = `@failing = exists (select 1 from circuits c where c.endpoint = e.id and c.failing_since is not null)`
 	withHealth  = `@health = coalesce((
 			select h.status from endpoint_health h /* indexed by endpoint_health_unhealthy */
@@ -202,7 +205,7 @@ func (v Verbs) Endpoints(ctx context.Context, q store.EndpointQuery) (page store
 		l.and("status = @status", Args{"status": q.Status})
 	}
 	if q.Circuit != "" {
-		l.and(withCircuit, Args{"circuit": q.Circuit})
+		l.and(withCircuit, Args{"circuit": q.Circuit, "now": v.db.Clock().Now()})
 	}
 	if q.Failing != nil {
 		l.and(withFailing, Args{"failing": *q.Failing})

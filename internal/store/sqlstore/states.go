@@ -212,8 +212,8 @@ const healthInputsSQL = `
 		order by endpoint
 		limit @limit
 	)
-	select e.id, e.account, e.status = 'enabled', l.number, l.status, l.reason, l.warnings, l.since, c.failing_since, ended.dead,
-		ended.delivered
+	select e.id, e.account, e.status = 'enabled', l.number, l.status, l.reason, l.warnings, l.since, c.failing_since, c.last_attempt_at,
+		ended.dead, ended.delivered
 	from suspect s
 	cross join lateral (
 		select e.id, e.account, e.status
@@ -229,7 +229,7 @@ const healthInputsSQL = `
 		limit 1
 	) l on true
 	left join lateral (
-		select c.failing_since
+		select c.failing_since, c.last_attempt_at
 		from circuits c
 		where c.endpoint = e.id
 		limit 1
@@ -285,7 +285,7 @@ const healthInputsOfSQLite = `
 		select id, minute, (minute + 3599999999) / 3600000000 * 3600000000 from minutes
 	), ` + endedOfSQLite + `
 	select last.id, endpoints.account, endpoints.status = 'enabled', last.number, last.status, last.reason, last.warnings, last.since,
-		circuits.failing_since, coalesce(ended.dead, 0), coalesce(ended.delivered, 0)
+		circuits.failing_since, circuits.last_attempt_at, coalesce(ended.dead, 0), coalesce(ended.delivered, 0)
 	from last
 	cross join endpoints on endpoints.id = last.id
 	left join circuits on circuits.endpoint = last.id
@@ -299,7 +299,7 @@ func (v Verbs) HealthInputs(ctx context.Context, after postrider.EndpointID, lim
 		"after": after, "limit": limit, "span": postrider.HealthSpan, "since": v.db.Clock().Wall().Add(-postrider.HealthSpan),
 	}}, func(row Row, r *postrider.HealthInput) error {
 		h := &r.Health
-		err := row.Scan(&r.Endpoint, &r.Account, &r.Enabled, &h.Number, &h.Status, &h.Reason, &h.Warnings, &h.Since, &r.FailingSince,
+		err := row.Scan(&r.Endpoint, &r.Account, &r.Enabled, &h.Number, &h.Status, &h.Reason, &h.Warnings, &h.Since, &r.FailingSince, &r.FailedAt,
 			&r.Dead, &r.Delivered)
 		if h.Number > 0 {
 			h.Endpoint, h.Account = r.Endpoint, r.Account

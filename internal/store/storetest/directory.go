@@ -329,6 +329,9 @@ func endpointsFilters(w *world) {
 	closed.Status, closed.FailingSince = postrider.CircuitClosed, time.Time{}
 	w.putCircuit(closed)
 	w.putCircuit(w.circuit(paused))
+	waits := w.circuit(foreign)
+	waits.ProbeAt, waits.FailingSince = w.now(), time.Time{} // so it is shown as half open
+	w.putCircuit(waits)
 	w.putHealth(w.health(named, 1))
 	w.putHealth(w.health(foreign, 1))
 	good := w.health(foreign, 2)
@@ -354,9 +357,9 @@ func endpointsFilters(w *world) {
 		{store.EndpointQuery{Account: a, UID: "other"}, nil},
 		{store.EndpointQuery{Account: a, Status: postrider.EndpointPaused}, []postrider.EndpointID{paused.ID}},
 		{store.EndpointQuery{Status: postrider.EndpointEnabled}, []postrider.EndpointID{foreign.ID, named.ID}},
-		{store.EndpointQuery{Circuit: postrider.CircuitClosed}, []postrider.EndpointID{foreign.ID, named.ID}},
+		{store.EndpointQuery{Circuit: postrider.CircuitClosed}, []postrider.EndpointID{named.ID}},
 		{store.EndpointQuery{Circuit: postrider.CircuitOpen}, []postrider.EndpointID{paused.ID}},
-		{store.EndpointQuery{Circuit: postrider.CircuitHalfOpen}, nil},
+		{store.EndpointQuery{Circuit: postrider.CircuitHalfOpen}, []postrider.EndpointID{foreign.ID}},
 		{store.EndpointQuery{Failing: new(true)}, []postrider.EndpointID{paused.ID}},
 		{store.EndpointQuery{Failing: new(false)}, []postrider.EndpointID{foreign.ID, named.ID}},
 		{store.EndpointQuery{Account: b, Failing: new(true)}, nil},

@@ -217,7 +217,7 @@ func healthInputsOf(w *world) {
 	paused := w.become(failing, postrider.EndpointPaused)
 	w.same("the records", w.records(postrider.EndpointID{}, 10), []postrider.HealthInput{
 		{Endpoint: buried.ID, Account: buried.Account, Enabled: true, Dead: 2},
-		{Endpoint: paused.ID, Account: paused.Account, FailingSince: c.FailingSince},
+		{Endpoint: paused.ID, Account: paused.Account, FailingSince: c.FailingSince, FailedAt: c.LastAttemptAt},
 		{Endpoint: warned.ID, Account: warned.Account, Enabled: true, Health: s},
 	})
 }

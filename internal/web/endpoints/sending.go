@@ -136,8 +136,12 @@ func stopped(v *page.Visit, s *sending, p *endpointPage) bool {
 func setProbe(v *page.Visit, s *sending, p *endpointPage) probeStage {
 	stage, c := probeStageOf(v, p), p.Circuit
 	s.Tone, s.Since, s.Next, s.Probe = "bad", page.Instant(c.OpenedAt), time.Time{}, true
-	if stage == probeLater || stage == probePaced {
+	switch stage {
+	case probeUnknown:
+		s.Tone = "warn"
+	case probeLater, probePaced:
 		s.Next = later(page.Instant(c.ProbeAt), page.Instant(c.PacedUntil))
+	case probeNever, probeDue, probeUnderWay:
 	}
 	return stage
 }
@@ -151,11 +155,14 @@ const (
 	probeLater                      // the cooldown runs; a person can end it
 	probePaced                      // the receiver asked for time, so a probe that a person asks for waits as well
 	probeDue                        // the next delivery that is due is the probe
+	probeUnknown                    // as probeDue, but no delivery waits
 	probeUnderWay                   // the probe is being sent
 )
 
 // sendingStages has the texts "sending." of the stages.
-var sendingStages = map[probeStage]string{probeLater: "open", probePaced: "open", probeDue: "probe_due", probeUnderWay: "half_open"}
+var sendingStages = map[probeStage]string{
+	probeLater: "open", probePaced: "open", probeDue: "probe_due", probeUnknown: "unknown", probeUnderWay: "half_open",
+}
 
 // probeStageOf returns the stage of the endpoint's next probe. If the probe of a half-open
 // circuit has not ended in time, the circuit gets another probe.
@@ -169,6 +176,8 @@ func probeStageOf(v *page.Visit, p *endpointPage) probeStage {
 		return probeUnderWay
 	case page.Instant(c.PacedUntil).After(v.Now):
 		return probePaced
+	case over && p.Traffic.Stats.Now.Pending == 0:
+		return probeUnknown
 	case over:
 		return probeDue
 	}
@@ -197,7 +206,7 @@ func circuitFormsOf(v *page.Visit, p *endpointPage) circuitForms {
 		f.Hint = v.T("circuit.hint." + string(e.Status))
 	case stage == probePaced:
 		f.Hint = v.T("circuit.hint.paced")
-	case stage == probeDue && p.Sending.Now.OldestDueMS == nil:
+	case stage == probeUnknown, stage == probeDue && p.Sending.Now.OldestDueMS == nil:
 		f.Hint = v.T("circuit.hint.due")
 	case stage == probeLater:
 		f.Probe, f.Hint = true, v.T("circuit.hint.probe")

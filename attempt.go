@@ -24,6 +24,7 @@ type Attempt struct {
 	// True: the attempt uses up no place in the retry schedule and says nothing about the endpoint;
 	// set by the sender, not stored.
 	Excused bool
+	Ask     ReceiverAsk // what the receiver asked for; set by the sender if the server allows it, not stored
 	// True: another node had taken over the lease when the attempt was settled, so the attempt
 	// changed nothing.
 	Stale bool
@@ -32,6 +33,15 @@ type Attempt struct {
 	StatusAfter Status
 	NextAt      time.Time // time of the delivery's next attempt; zero: none is scheduled
 }
+
+// ReceiverAsk is what a receiver asks for in the header webhook-delivery of a response that is not 2xx.
+type ReceiverAsk string
+
+// What a receiver may ask for. Empty: nothing.
+const (
+	AskAbort   ReceiverAsk = "abort"   // no further attempt of this delivery
+	AskDisable ReceiverAsk = "disable" // the same, and the endpoint is disabled
+)
 
 // Outcome classifies an attempt. [Settle] uses it to decide what happens to the delivery, and
 // [Breaker] to decide what happens to the endpoint.

@@ -61,9 +61,11 @@ var Statuses = []Status{Pending, Delivered, Dead, Cancelled, Skipped}
 
 // The reasons of a delivery that is dead, skipped or cancelled.
 const (
-	ReasonExhausted        = "exhausted"         // dead: the last attempt of its retry schedule failed
-	ReasonGone             = "gone"              // dead: the endpoint responded 410
-	ReasonClientError      = "client_error"      // dead: a 4xx status that the policy does not retry
+	ReasonExhausted   = "exhausted"    // dead: the last attempt of its retry schedule failed
+	ReasonGone        = "gone"         // dead: the endpoint responded 410
+	ReasonClientError = "client_error" // dead: a 4xx status that the policy does not retry
+	// Dead: the receiver asked for no further attempt ([ReceiverAsk]).
+	ReasonAborted          = "aborted_by_receiver"
 	ReasonExpired          = "expired"           // dead: pending for longer than the policy's Expiry
 	ReasonSystem           = "system"            // dead: the payload of its event was deleted
 	ReasonEndpointDisabled = "endpoint_disabled" // skipped
@@ -74,7 +76,7 @@ const (
 )
 
 // DeadReasons lists the reasons of a delivery that is dead.
-var DeadReasons = []string{ReasonExhausted, ReasonGone, ReasonClientError, ReasonExpired, ReasonSystem}
+var DeadReasons = []string{ReasonExhausted, ReasonGone, ReasonClientError, ReasonAborted, ReasonExpired, ReasonSystem}
 
 // Lane is the queue of an endpoint in which a pending delivery waits. Every endpoint has four
 // lanes. The retry and bulk lanes always keep a share of the endpoint's attempts, so that no lane

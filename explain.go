@@ -171,6 +171,7 @@ var whys = map[string]string{
 	"dead.exhausted":             "Attempt {attempt} failed{result}, and it was the last of the retry schedule.",
 	"dead.gone":                  "The endpoint responded 410, which means that it wants no more events.",
 	"dead.client_error":          "Attempt {attempt} failed{result}, and the policy of the endpoint retries no client error.",
+	"dead.aborted_by_receiver":   "Attempt {attempt} failed{result}, and the receiver asked for no other one.",
 	"dead.expired":               "It expired before the endpoint accepted it.",
 	"dead.system":                "The data of its event was deleted before it was sent.",
 	"cancelled.cancelled":        "A person cancelled it.",

@@ -17,9 +17,7 @@ func places() (all []postrider.Delivery) {
 	all = append(all, postrider.Delivery{Status: postrider.Pending, Waiting: postrider.Waiting{Reason: postrider.WaitScheduled}})
 	for status, reasons := range map[postrider.Status][]string{
 		postrider.Delivered: {""},
-		postrider.Dead: {
-			postrider.ReasonExhausted, postrider.ReasonGone, postrider.ReasonClientError, postrider.ReasonExpired, postrider.ReasonSystem,
-		},
+		postrider.Dead:      postrider.DeadReasons,
 		postrider.Cancelled: {postrider.ReasonCancelled, postrider.ReasonEndpointDeleted},
 		postrider.Skipped:   {postrider.ReasonEndpointDisabled, postrider.ReasonEndpointDeleted, postrider.ReasonBacklogFull},
 	} {

@@ -13,7 +13,7 @@ type EndpointHealth struct {
 	Account  AccountID
 	Number   int64 // number of changes of the endpoint's health, from 1; 0: none is stored yet
 	Status   HealthStatus
-	Reason   string    // failing, dead_letters or gone; empty: it is healthy
+	Reason   string    // failing, dead_letters, gone or aborted_by_receiver; empty: it is healthy
 	Warnings int       // warnings since the endpoint was last healthy
 	Since    time.Time // time of the change
 }
@@ -33,12 +33,12 @@ const (
 	HealthWarned HealthStatus = "warned"
 
 	// HealthDisabled is set by [HealthInput.Assess] after the last warning, and by
-	// [EndpointHealth.Disabled] after a 410. The store disables the endpoint in the same
+	// [EndpointHealth.Disabled] after a 410 or an [AskDisable]. The store disables the endpoint in the same
 	// transaction. The status stays until a person enables the endpoint.
 	HealthDisabled HealthStatus = "disabled"
 )
 
-// The reasons for which an endpoint is warned or disabled, besides [ReasonGone].
+// The reasons for which an endpoint is warned or disabled, besides [ReasonGone] and [ReasonAborted].
 const (
 	ReasonFailing     = "failing"      // the endpoint accepted nothing for a long time
 	ReasonDeadLetters = "dead_letters" // too many of its deliveries became dead letters
@@ -50,10 +50,10 @@ func (h EndpointHealth) Disabled(reason string, now time.Time) EndpointHealth {
 }
 
 // Disables reports whether the health may disable an endpoint that has the status s. It may disable
-// an enabled endpoint. After a 410 it may also disable a paused endpoint: the receiver is gone for
-// good, so resuming must not send to it.
+// an enabled endpoint. If the receiver itself asked for it, with a 410 or a header, it may also
+// disable a paused endpoint: resuming must not send to it.
 func (h EndpointHealth) Disables(s EndpointStatus) bool {
-	return s == EndpointEnabled || s == EndpointPaused && h.Reason == ReasonGone
+	return s == EndpointEnabled || s == EndpointPaused && (h.Reason == ReasonGone || h.Reason == ReasonAborted)
 }
 
 func (h EndpointHealth) next(status HealthStatus, reason string, warnings int, now time.Time) EndpointHealth {
@@ -150,9 +150,9 @@ func (in HealthInput) Assess(now time.Time, limits HealthLimits) (EndpointHealth
 		return next(Healthy, "", 0) // the endpoint is enabled again, so a person has given it another chance
 	case warnedLongEnough && in.tooManyDead(limits.DisablePercent):
 		return next(HealthDisabled, ReasonDeadLetters, s.Warnings)
-	case in.stepDue(steps, now) && s.Warnings >= len(steps)-1:
+	case in.stepDue(steps) && s.Warnings >= len(steps)-1:
 		return next(HealthDisabled, ReasonFailing, s.Warnings)
-	case in.stepDue(steps, now):
+	case in.stepDue(steps):
 		return next(HealthWarned, ReasonFailing, s.Warnings+1)
 	case !warned && in.tooManyDead(limits.WarnPercent):
 		return next(HealthWarned, ReasonDeadLetters, 1)
@@ -198,10 +198,9 @@ func (in HealthInput) failing() time.Duration {
 }
 
 // stepDue reports whether the next step is due. The endpoint must have failed for the time of that
-// step. The time between the previous step and that step must have passed since the last warning.
-// If the last warning was about dead letters, the full time of the step must have passed since
-// then.
-func (in HealthInput) stepDue(steps []time.Duration, now time.Time) bool {
+// step. It must have been seen to fail for the time between the previous step and that step since the
+// last warning. If the last warning was about dead letters, for the full time of the step.
+func (in HealthInput) stepDue(steps []time.Duration) bool {
 	if len(steps) == 0 {
 		return false
 	}
@@ -213,5 +212,5 @@ func (in HealthInput) stepDue(steps []time.Duration, now time.Time) bool {
 	if n > 0 && in.Health.Reason == ReasonFailing {
 		after -= steps[n-1]
 	}
-	return n == 0 || now.Sub(in.Health.Since) >= after
+	return n == 0 || in.FailedAt.Sub(in.Health.Since) >= after
 }

@@ -78,6 +78,7 @@ var healthRows = []struct {
 	{"time in which nothing was sent does not count", starved(9*days-6*hour+1, failingFor(9*days, unrecorded)), unrecorded},
 	{"the failures before it do", starved(9*days-6*hour, failingFor(9*days, unrecorded)), warned(1, failing, 1, 0)},
 	{"nor does it disable", starved(48*hour, failingFor(7*days-1, warned(3, failing, 3, 5*days))), unrecorded},
+	{"nor to the next warning", starved(days+1, failingFor(9*days, warned(1, letters, 1, 2*days))), unrecorded},
 	{"who was warned and got nothing since stays warned", starved(days, failingFor(31*hour, warned(1, failing, 1, days))), unrecorded},
 
 	{"nineteen deliveries say nothing", ended(0, 19, unrecorded), unrecorded},

@@ -34,7 +34,7 @@ type Transition struct {
 	// settlement.
 	After           time.Duration
 	Pace            time.Duration // the endpoint's Retry-After, at most [MaxRetryAfter]; 0: it sent none
-	DisableEndpoint bool          // the endpoint responded 410
+	DisableEndpoint bool          // the endpoint is disabled, for Reason
 }
 
 // Settle returns the effect of an attempt on its delivery. The policy of the endpoint and the
@@ -44,6 +44,10 @@ type Transition struct {
 // A throttled attempt uses up a place in the retry schedule like any other failure; its Retry-After
 // only lengthens the wait. A lost attempt and an excused attempt use up none.
 func Settle(c Claimed, a Attempt, p Policy) Transition {
+	var pace time.Duration
+	if a.Outcome == OutcomeThrottled {
+		pace = min(a.RetryAfter, MaxRetryAfter)
+	}
 	switch {
 	case a.Outcome == OutcomeAccepted:
 		return Transition{To: Delivered}
@@ -53,12 +57,10 @@ func Settle(c Claimed, a Attempt, p Policy) Transition {
 		return Transition{To: Pending, Step: c.Step}
 	case a.Excused:
 		return Transition{To: Pending, Step: c.Step, After: PostponedAtFirst}
+	case a.Ask != "":
+		return Transition{To: Dead, Reason: ReasonAborted, Pace: pace, DisableEndpoint: a.Ask == AskDisable}
 	case isClientError(a.StatusCode) && p.ClientErrors == DeadLetterClientErrors:
 		return Transition{To: Dead, Reason: ReasonClientError}
-	}
-	var pace time.Duration
-	if a.Outcome == OutcomeThrottled {
-		pace = min(a.RetryAfter, MaxRetryAfter)
 	}
 	next := c.Step + 1
 	if next >= p.Retry.Attempts() || next == c.Event.MaxAttempts {

@@ -53,6 +53,12 @@ func answered(code int, retryAfter time.Duration) postrider.Attempt {
 	}
 }
 
+func asking(code int, ask postrider.ReceiverAsk) postrider.Attempt {
+	a := answered(code, 0)
+	a.Ask = ask
+	return a
+}
+
 func excused(code int) postrider.Attempt {
 	a := answered(code, 0)
 	a.Excused = true
@@ -74,6 +80,8 @@ func deadFor(reason string) postrider.Transition {
 var (
 	delivered = postrider.Transition{To: postrider.Delivered}
 	goneAway  = postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonGone, DisableEndpoint: true}
+	aborted   = deadFor(postrider.ReasonAborted)
+	disabling = postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonAborted, DisableEndpoint: true}
 	exhausted = deadFor(postrider.ReasonExhausted)
 	spurned   = deadFor(postrider.ReasonClientError)
 )
@@ -83,6 +91,16 @@ var settleRows = []settleRow{
 	{"a 2xx to the last attempt is final too", lastStep, answered(200, 0), retrying, delivered},
 	{"a 410 never retries and disables the endpoint", firstStep, answered(410, 0), retrying, goneAway},
 	{"a 410 means the same under strict client errors", firstStep, answered(410, 0), strict, goneAway},
+	{"a receiver that aborts gets no other attempt", firstStep, asking(500, postrider.AskAbort), retrying, aborted},
+	{"it may abort at the last step too", lastStep, asking(500, postrider.AskAbort), retrying, aborted},
+	{"a receiver that disables is disabled", firstStep, asking(404, postrider.AskDisable), strict, disabling},
+	{
+		"a receiver that aborts with a 429 paces the endpoint", firstStep,
+		postrider.Attempt{Outcome: postrider.OutcomeThrottled, StatusCode: 429, RetryAfter: time.Hour, Ask: postrider.AskAbort},
+		retrying,
+		postrider.Transition{To: postrider.Dead, Reason: postrider.ReasonAborted, Pace: time.Hour},
+	},
+	{"a 410 that aborts is a 410", firstStep, asking(410, postrider.AskAbort), retrying, goneAway},
 	{"a 5xx waits for the next step", firstStep, answered(500, 0), retrying, pendingAt(1, time.Minute)},
 	{"an event that allows one attempt is not retried", allowed(1, 0), answered(500, 0), retrying, exhausted},
 	{"an event that allows two is retried once", allowed(2, 0), answered(500, 0), retrying, pendingAt(1, time.Minute)},
@@ -229,6 +247,7 @@ func TestSettleAlwaysEndsOrMoves(t *testing.T) {
 			Outcome:    rapid.SampledFrom(postrider.Outcomes).Draw(t, "outcome"),
 			StatusCode: rapid.IntRange(0, 999).Draw(t, "code"),
 			RetryAfter: time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "retry after")),
+			Ask:        rapid.SampledFrom([]postrider.ReceiverAsk{"", postrider.AskAbort, postrider.AskDisable}).Draw(t, "ask"),
 		}
 
 		got := postrider.Settle(claimed, attempt, policy)

@@ -51,7 +51,7 @@ type Endpoint struct {
 // EndpointState says how well an endpoint responds, and how many deliveries wait for it.
 type EndpointState struct {
 	Health       postrider.HealthStatus  `json:"health" enum:"healthy,warned,disabled" doc:"The assessment of hours and days. healthy: it has neither been warned about nor disabled, or has recovered since; its last attempts may have failed. warned: it has failed for hours. disabled: it was disabled for its failures."`
-	HealthReason *string                 `json:"health_reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not healthy. Null: it is."`
+	HealthReason *string                 `json:"health_reason" enum:"failing,dead_letters,gone,aborted_by_receiver" doc:"Why the endpoint is not healthy. Null: it is."`
 	Circuit      postrider.CircuitStatus `json:"circuit" enum:"closed,open,half_open"`
 	FailingSince *Time                   `json:"failing_since" format:"date-time" doc:"Time of the first failure of the current streak, once it is a minute old or the circuit opened. Null: the last attempt did not fail, or the streak is younger."`
 	Pending      int                     `json:"pending" maximum:"1000" doc:"Number of pending deliveries. Counting stops at 1000."`
@@ -142,7 +142,7 @@ type OrderedKey struct {
 type EndpointHealth struct {
 	Number   int64                  `json:"number" doc:"Number of the change, from 1."`
 	Status   postrider.HealthStatus `json:"status" enum:"healthy,warned,disabled" doc:"healthy: attempts succeed. warned: it has failed for hours. disabled: it was disabled for its failures, until a person enables it."`
-	Reason   *string                `json:"reason" enum:"failing,dead_letters,gone" doc:"Why the endpoint is not healthy. Null: it is."`
+	Reason   *string                `json:"reason" enum:"failing,dead_letters,gone,aborted_by_receiver" doc:"Why the endpoint is not healthy. Null: it is."`
 	Warnings int                    `json:"warnings" doc:"Number of warnings since the endpoint was last healthy."`
 	Since    Time                   `json:"since" format:"date-time"`
 }

@@ -55,7 +55,8 @@ func newSending(ctx context.Context, b base, k *kept) (*sending, error) {
 	})
 	wall := k.store.Clock().Wall
 	s.sender = webhook.New(s.egress, k.secrets, webhook.Options{
-		UserAgent: "Postrider/" + Version(), Now: wall, Sampled: b.watchers.tracer.Sampled, Log: b.logOf("webhook"),
+		UserAgent: "Postrider/" + Version(), ReceiverControl: b.config.ReceiverControl, Now: wall, Sampled: b.watchers.tracer.Sampled,
+		Log: b.logOf("webhook"),
 		Continue: func(ctx context.Context, c postrider.Claimed, refused postrider.Attempt) error {
 			return s.dispatcher.Continue(ctx, c, refused)
 		},
@@ -151,7 +152,7 @@ func (s *senders) Send(
 }
 
 // endpoints gives the dispatcher the endpoints of the routing table. It adds Disable, which the
-// dispatcher calls for an endpoint that responded with 410.
+// dispatcher calls for an endpoint whose receiver asked for it.
 type endpoints struct {
 	*routing.Table
 

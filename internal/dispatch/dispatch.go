@@ -204,7 +204,7 @@ type Dispatcher struct {
 	locked   *batch.Queue[store.Settlement]
 	releases *batch.Queue[schedule.Release]
 	circuits *batch.Queue[schedule.CircuitChange]
-	gone     *batch.Queue[postrider.EndpointID]
+	gone     *batch.Queue[schedule.Disable]
 	cluster  *cluster
 
 	*effects
@@ -227,7 +227,7 @@ func New(queue store.Queue, endpoints Endpoints, sender Sender, opts Options) *D
 		locked:      batch.NewQueue[store.Settlement](),
 		releases:    batch.NewQueue[schedule.Release](),
 		circuits:    batch.NewQueue[schedule.CircuitChange](),
-		gone:        batch.NewQueue[postrider.EndpointID](),
+		gone:        batch.NewQueue[schedule.Disable](),
 	}
 	d.cluster = newCluster(d.opts)
 	d.handover = &handover{d}
@@ -289,7 +289,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		eachLocked(commit, d.locked, d.done, func(group []store.Settlement) { d.settleGroup(commit, group) })
 	})
 	parts.Go(func() { d.circuits.Each(func(c schedule.CircuitChange) { d.storeCircuit(commit, c) }) })
-	parts.Go(func() { d.gone.Each(func(id postrider.EndpointID) { d.disable(commit, id) }) })
+	parts.Go(func() { d.gone.Each(func(it schedule.Disable) { d.disable(commit, it) }) })
 	parts.Go(func() { d.watchLoad(ctx) })
 	parts.Go(func() { d.watchQueue(ctx) })
 	if d.opts.Cluster.Nodes == nil {

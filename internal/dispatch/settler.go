@@ -201,16 +201,16 @@ func logCircuit(ctx context.Context, log *slog.Logger, c postrider.Circuit) {
 		slog.Int64("cooldown_ms", c.Cooldown.Milliseconds()))
 }
 
-// disable disables an endpoint that responded 410. The core stopped sending to it when it got the
+// disable disables an endpoint whose receiver asked for it. The core stopped sending to it when it got the
 // response, and starts again only after DisableEnded. Disable refreshes the routing table, which
 // reports the disabled endpoint like any other change. So the core has the change before
 // DisableEnded.
-func (d *Dispatcher) disable(ctx context.Context, id postrider.EndpointID) {
+func (d *Dispatcher) disable(ctx context.Context, it schedule.Disable) {
 	err := d.retryWhileBusy(ctx, "disable", func(ctx context.Context) error {
-		return d.endpoints.Disable(ctx, id, postrider.ReasonGone)
+		return d.endpoints.Disable(ctx, it.Endpoint, it.Reason)
 	})
 	if err != nil {
-		d.opts.Log.ErrorContext(ctx, "endpoint not disabled", "endpoint", id.String(), "error", err)
+		d.opts.Log.ErrorContext(ctx, "endpoint not disabled", "endpoint", it.Endpoint.String(), "error", err)
 	}
-	d.post(schedule.DisableEnded{Endpoint: id})
+	d.post(schedule.DisableEnded{Endpoint: it.Endpoint})
 }

@@ -106,8 +106,8 @@ func overtaken(err error) bool {
 const disableTries = 10
 
 // Disable disables an endpoint at once for the reason, such as [postrider.ReasonGone] after a
-// 410. It does nothing if the endpoint is deleted or disabled. It disables a paused endpoint only
-// for the reason ReasonGone.
+// 410. It does nothing if the endpoint is deleted or disabled, or if the reason does not disable its
+// status ([postrider.EndpointHealth.Disables]).
 func (j *Janitor) Disable(ctx context.Context, id postrider.EndpointID, reason string) error {
 	for range disableTries {
 		health, status, err := j.current(ctx, id)

@@ -220,7 +220,7 @@ func TestAnEndpointThatFailsForFiveDaysIsWarnedThriceAndDisabled(t *testing.T) {
 		w.work(1, 6*24*time.Hour, w)
 
 		w.same("what was recorded", w.recorded(e), []string{
-			"6h1m0s warned failing 1", "24h1m0s warned failing 2", "72h1m0s warned failing 3", "120h1m0s disabled failing 3",
+			"6h1m0s warned failing 1", "24h2m0s warned failing 2", "72h3m0s warned failing 3", "120h4m0s disabled failing 3",
 		})
 		w.same("the endpoint's status", w.found(e.ID).Status, postrider.EndpointDisabled)
 	})

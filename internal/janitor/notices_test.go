@@ -66,8 +66,8 @@ func TestEachChangeOfHealthHasOneNotice(t *testing.T) {
 		w.run(2, 6*24*time.Hour, w, janitor.Options{})
 
 		w.same("the notices", w.notified(store.NoticeQuery{Account: w.account, Object: e.ID.String()}), []string{
-			"6h1m0s endpoint.failing failing", "24h1m0s endpoint.failing failing",
-			"72h1m0s endpoint.disabling failing", "120h1m0s endpoint.disabled failing",
+			"6h1m0s endpoint.failing failing", "24h2m0s endpoint.failing failing",
+			"72h3m0s endpoint.disabling failing", "120h4m0s endpoint.disabled failing",
 		})
 	})
 }

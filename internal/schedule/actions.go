@@ -16,7 +16,7 @@ type Actions struct {
 	Claim   *store.Claim       // claim to make; [ClaimReturned] follows; nil: none
 	// Circuits to store, for each endpoint in this order; [CircuitStored] follows each.
 	Circuits []CircuitChange
-	Disable  []postrider.EndpointID // endpoints that responded 410; [DisableEnded] follows each
+	Disable  []Disable // [DisableEnded] follows each
 
 	Notify []store.DueLane        // lanes of other nodes' endpoints in which this node committed or released deliveries
 	LookAt []postrider.EndpointID // endpoints of other nodes that have due deliveries
@@ -50,6 +50,13 @@ type Release struct {
 	endpoint postrider.EndpointID
 	lane     int
 	shard    uint8
+}
+
+// Disable asks to disable an endpoint whose receiver wants no more: it responded 410, or asked for it
+// ([postrider.AskDisable]).
+type Disable struct {
+	Endpoint postrider.EndpointID
+	Reason   string
 }
 
 // CircuitChange is a circuit to store.
@@ -119,10 +126,10 @@ type (
 		Losses int // how often the node's lock was lost, including this loss
 	}
 
-	// DisableEnded says that the attempt to disable an endpoint after a 410 has ended. If the
+	// DisableEnded says that the attempt to disable an endpoint ([Disable]) has ended. If the
 	// endpoint is disabled, an [EndpointChanged] said so before. Otherwise the call failed, or a
-	// person changed the endpoint first. Then the endpoint's settings apply again, and the next 410
-	// disables it.
+	// person changed the endpoint first. Then the endpoint's settings apply again, and the next response
+	// that asks for it disables it.
 	DisableEnded struct{ Endpoint postrider.EndpointID }
 
 	// EndpointChanged has the settings of an endpoint, or says that deliveries may be due for it.

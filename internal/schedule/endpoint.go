@@ -20,7 +20,7 @@ type endpoint struct {
 	policy   *postrider.Policy       // policy of the settings; never nil
 	limit    int                     // attempts in flight that the policy allows; at least 1
 	enabled  bool                    // the settings say enabled, their policy can be read, and gone is false
-	// It responded 410 and is being disabled, so nothing starts, whatever the settings say; cleared
+	// Its receiver wants no more (Disable), and it is being disabled, so nothing starts, whatever the settings say; cleared
 	// by DisableEnded.
 	gone bool
 	condition

@@ -20,7 +20,8 @@ func TestAnEndpointThatIsGoneAndCouldNotBeDisabledIsSentTo(t *testing.T) {
 			t.Fatalf("%d sent, want 1", len(do.Send))
 		}
 		it := do.Send[0]
-		if do = decide(c, now, over(it, gone), found); len(do.Disable) != 1 || do.Disable[0] != id || do.Claim != nil {
+		do = decide(c, now, over(it, gone), found)
+		if len(do.Disable) != 1 || do.Disable[0] != (Disable{id, postrider.ReasonGone}) || do.Claim != nil {
 			t.Fatalf("%v to be disabled and claimed %v, want the endpoint that answered 410, and nothing", do.Disable, do.Claim)
 		}
 		do = decide(c, now, DisableEnded{id})

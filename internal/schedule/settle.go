@@ -70,9 +70,9 @@ func (in Attempted) apply(c *Core, now time.Time) {
 
 	t := postrider.Settle(d.Claimed, d.Result, d.To.Endpoint.Policy)
 	c.recordAttempt(now, ep, d, t.Pace)
-	if t.DisableEndpoint && !ep.gone { // otherwise an earlier 410 is disabling it already
+	if t.DisableEndpoint && !ep.gone { // otherwise an earlier response is disabling it already
 		ep.enabled, ep.gone = false, true
-		c.actions.Disable = append(c.actions.Disable, ep.id)
+		c.actions.Disable = append(c.actions.Disable, Disable{ep.id, t.Reason})
 	}
 	c.settle(now, ep, d, t)
 	c.review(now, ep)

@@ -33,6 +33,19 @@ func classifyResponse(a *postrider.Attempt, r *egress.Response, now time.Time) {
 	}
 }
 
+// askOf returns what the receiver asks for with a response; empty: nothing. A redirect asks for
+// nothing: it may be an answer of a server in front of the receiver.
+func askOf(r *egress.Response) postrider.ReceiverAsk {
+	if r.Status < 400 {
+		return ""
+	}
+	switch ask := postrider.ReceiverAsk(strings.ToLower(r.Field("Webhook-Delivery"))); ask {
+	case postrider.AskAbort, postrider.AskDisable:
+		return ask
+	}
+	return ""
+}
+
 // classifyError records the outcome of an attempt without a final response. If a redirect was not
 // followed, the response with the redirect is recorded.
 func classifyError(ctx context.Context, a *postrider.Attempt, err error, sent bool) {

@@ -71,6 +71,10 @@ type Options struct {
 	// has not changed since, and the delivery is not cancelled. Default: it always may.
 	Current func(c *postrider.Claimed, to *store.EndpointSnapshot) bool
 
+	// ReceiverControl obeys the header webhook-delivery of receivers; see [postrider.ReceiverAsk]. Default: it is
+	// ignored.
+	ReceiverControl bool
+
 	// Sampled reports whether the spans of an event are recorded, for the header traceparent of
 	// endpoints that want it. Default: they are not.
 	Sampled func(postrider.EventID) bool
@@ -120,6 +124,7 @@ type Sender struct {
 	targets *targets
 	unsent  *targets // targets with placeholders for secrets; see Describe
 	origin  string
+	obeys   bool // Options.ReceiverControl
 	now     func() time.Time
 	current func(*postrider.Claimed, *store.EndpointSnapshot) bool
 	log     *slog.Logger
@@ -136,6 +141,7 @@ func New(door *egress.Egress, vault Vault, opts Options) *Sender {
 		targets: newTargets(door, vault, opts),
 		unsent:  newTargets(door, placeholders{}, opts),
 		origin:  opts.RequestOrigin,
+		obeys:   opts.ReceiverControl,
 		now:     opts.Now,
 		current: opts.Current,
 		log:     opts.Log,
@@ -237,8 +243,11 @@ func (s *Sender) attempt(ctx context.Context, deadline time.Time, a *postrider.A
 	}
 	if err == nil {
 		classifyResponse(a, &response, s.now())
-		if x.refused {
+		switch {
+		case x.refused:
 			a.Outcome, a.Error, a.Excused = postrider.OutcomeRejected, string(postrider.FailureTokenRefused), true
+		case s.obeys && !x.redirected:
+			a.Ask = askOf(&response)
 		}
 	} else {
 		limited, cancel := x.Limit(ctx)

@@ -35,7 +35,7 @@ func listDeadLetters(v *page.Visit) error {
 	endpoint, endpointID, err := v.EndpointFilter()
 	span, fromTime, toTime := v.SpanFilter()
 	f := page.Filters{
-		v.Choice("reason", "reason", "exhausted", "gone", "client_error", "expired", "system"),
+		v.Choice("reason", "reason", postrider.DeadReasons...),
 		v.Choice("resolved", "dead_letters.resolved", "true").Without("dead_letters.resolved.false"), v.TextFilter("event_type"), endpoint,
 	}
 	f = append(append(f, v.AccountFilter()...), span...)

@@ -109,7 +109,7 @@ func replayFormOf(values url.Values) replayForm {
 		Action: get("action"), Account: get("account"), Endpoint: get("endpoint"), Event: get("event"),
 		EventTypes: get("event_types"), Reason: get("reason"), From: get("from"), To: get("to"), Until: get("until"),
 		Statuses: values["statuses"], PerSecond: get("per_second"), Note: get("note"), All: page.Words(postrider.ReplayStatuses),
-		Reasons: []string{"exhausted", "gone", "client_error", "expired", "system", "endpoint_disabled", "backlog_full"},
+		Reasons: append(slices.Clone(postrider.DeadReasons), postrider.ReasonEndpointDisabled, postrider.ReasonBacklogFull),
 	}
 	if f.Action != string(postrider.ActionDiscard) {
 		f.Action = string(postrider.ActionReplay)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -42,7 +43,8 @@ func TestMain(m *testing.M) {
 //	insist                  send SIGTERM, and more of them once it drains; they must end it
 //	crash                   end it with SIGKILL
 //	receiver [code…]        receive webhooks, and answer with the codes in turn, the last one for good,
-//	                        0 never, 429+60 with Retry-After: 60; sets RECEIVER
+//	                        0 never, 429+60 with Retry-After: 60, 500+abort with webhook-delivery: abort;
+//	                        sets RECEIVER
 //	received n              wait for the n-th webhook, and write it to the files head and body
 //	accepted n              wait until n webhooks were answered with 2xx, and write their webhook-sequence headers, in
 //	                        the order they came, to a file for each data.key
@@ -251,7 +253,8 @@ func (s *process) end(signal os.Signal) error {
 // inbox records the webhooks of a script.
 type inbox struct {
 	codes      []int
-	retryAfter string // sent with every answer other than 2xx; empty: not sent
+	asks       []string // for each code, the header webhook-delivery that is sent with it; empty: none
+	retryAfter string   // sent with every answer other than 2xx; empty: not sent
 
 	mu       sync.Mutex
 	requests []webhook
@@ -266,18 +269,19 @@ type webhook struct {
 var inboxes sync.Map
 
 func receive(ts *testscript.TestScript, _ bool, args []string) {
-	r := &inbox{codes: []int{http.StatusOK}}
+	r := &inbox{codes: []int{http.StatusOK}, asks: []string{""}}
 	if len(args) > 0 {
-		r.codes = nil
+		r.codes, r.asks = nil, nil
 	}
 	for _, arg := range args {
-		code, wait, asks := strings.Cut(arg, "+")
+		code, more, _ := strings.Cut(arg, "+")
 		answer, err := strconv.Atoi(code)
 		ts.Check(err)
 		r.codes = append(r.codes, answer)
-		if asks {
-			r.retryAfter = wait
+		if strings.Trim(more, "0123456789") == "" {
+			r.retryAfter, more = cmp.Or(more, r.retryAfter), ""
 		}
+		r.asks = append(r.asks, more)
 	}
 	server := httptest.NewServer(r)
 	ts.Defer(server.Close)
@@ -294,7 +298,8 @@ func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	var head strings.Builder
 	_ = request.Header.Write(&head) // a strings.Builder returns no error
 	r.mu.Lock()
-	answer := r.codes[min(len(r.requests)+1, len(r.codes))-1]
+	turn := min(len(r.requests)+1, len(r.codes)) - 1
+	answer, ask := r.codes[turn], r.asks[turn]
 	r.requests = append(r.requests, webhook{
 		head: head.String(), body: string(body), sequence: request.Header.Get("Webhook-Sequence"), accepted: answer/100 == 2,
 	})
@@ -305,6 +310,9 @@ func (r *inbox) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	if answer/100 != 2 && r.retryAfter != "" {
 		w.Header().Set("Retry-After", r.retryAfter)
+	}
+	if ask != "" {
+		w.Header().Set("Webhook-Delivery", ask)
 	}
 	w.WriteHeader(answer)
 }

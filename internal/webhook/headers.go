@@ -16,7 +16,7 @@ import (
 // The limits of the header lines that an endpoint adds. Policies are checked when they are stored;
 // this is the last check before the request is written.
 const (
-	maxOwnLines = 33       // the endpoint's own headers, and one for authentication
+	maxOwnLines = 36       // the endpoint's own headers, one for authentication, and the presets
 	maxOwnBytes = 20 << 10 // 8 KiB of headers, and a user and a password of 4 KiB each in base64
 )
 
@@ -62,6 +62,9 @@ func (t *target) addOwnLines(e *postrider.Endpoint, c postrider.Credentials) err
 		}
 	}
 	if err := own.authenticate(e.Policy.Auth, c.Auth); err != nil {
+		return failure(postrider.FailureHeaders, err)
+	}
+	if err := own.addPresets(e); err != nil {
 		return failure(postrider.FailureHeaders, err)
 	}
 	t.ownLines, t.shown = own.text, own.names
@@ -116,6 +119,40 @@ func (o *ownLines) authenticate(a postrider.Auth, secret string) error {
 		return o.add(a.Header, secret, false)
 	}
 	return errors.New("unknown kind of authentication")
+}
+
+// presets are the header fields that libraries of a scheme want besides those that the signer writes.
+// Their values are the same in every request of an endpoint.
+var presets = map[postrider.Scheme]func(*postrider.Endpoint) [][2]string{
+	postrider.SchemeGitHub:     githubPresets,
+	postrider.SchemeGitHubSHA1: githubPresets,
+	postrider.SchemeShopify: func(e *postrider.Endpoint) [][2]string {
+		return [][2]string{{"X-Shopify-Shop-Domain", e.Account.String()}, {"X-Shopify-API-Version", "unstable"}}
+	},
+}
+
+func githubPresets(e *postrider.Endpoint) [][2]string {
+	return [][2]string{{"X-GitHub-Hook-ID", e.ID.String()}}
+}
+
+// addPresets appends the presets of the endpoint's schemes. A header of the endpoint replaces the
+// preset of the same name, so addPresets must be called last.
+func (o *ownLines) addPresets(e *postrider.Endpoint) error {
+	for _, s := range e.Policy.Signatures {
+		fields, ok := presets[s.Scheme]
+		if !ok {
+			continue
+		}
+		for _, f := range fields(e) {
+			if _, taken := o.names[strings.ToLower(f[0])]; taken {
+				continue
+			}
+			if err := o.write(f[0], f[1], true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // add checks the value and appends a line. Its errors do not contain the value.

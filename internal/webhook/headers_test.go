@@ -227,6 +227,51 @@ func TestWhatCannotBeOpenedIsPostponed(t *testing.T) {
 	}
 }
 
+// The libraries of a scheme get the headers that they want. A header of the endpoint wins.
+func TestSchemesHavePresets(t *testing.T) {
+	t.Parallel()
+	account := postrider.AccountID{5}
+	e := open(t, laptop())
+	for _, tt := range []struct {
+		name   string
+		change func(*store.EndpointSnapshot)
+		want   map[string]string
+	}{
+		{"github", signedBy(postrider.SchemeGitHub), map[string]string{
+			"X-GitHub-Event": "order.created", "X-GitHub-Hook-ID": postrider.EndpointID{7, 8, 9}.String(), "X-Shopify-Shop-Domain": "",
+		}},
+		{"both of github", signedBy(postrider.SchemeGitHubSHA1, postrider.SchemeGitHub), map[string]string{
+			"X-GitHub-Hook-ID": postrider.EndpointID{7, 8, 9}.String(),
+		}},
+		{"shopify", signedBy(postrider.SchemeShopify), map[string]string{
+			"X-Shopify-Topic": "order.created", "X-Shopify-Shop-Domain": account.String(), "X-Shopify-API-Version": "unstable",
+			"X-GitHub-Hook-ID": "",
+		}},
+		{"shopify with a header of the endpoint", func(r *store.EndpointSnapshot) {
+			signedBy(postrider.SchemeShopify)(r)
+			r.Endpoint.Policy.Headers = []postrider.Header{{Name: "x-shopify-shop-domain", Value: "acme.myshopify.com"}}
+		}, map[string]string{"X-Shopify-Shop-Domain": "acme.myshopify.com", "X-Shopify-API-Version": "unstable"}},
+		{"another scheme", signedBy(postrider.SchemeStripe), map[string]string{"X-GitHub-Hook-ID": "", "X-Shopify-API-Version": ""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := testkit.NewReceiver(t, testkit.Status(500))
+			to := routed(r.URL, tt.change, func(to *store.EndpointSnapshot) { to.Endpoint.Account = account })
+			a := send(t, e, to, testkit.Patience)
+			got := r.Only(t).Header
+			for name, value := range tt.want {
+				if all := got.Values(name); len(all) > 1 || got.Get(name) != value {
+					t.Errorf("%s: %q, want %q", name, all, value)
+				}
+				line := "\r\n" + strings.ToLower(name+": "+value) + "\r\n"
+				if value != "" && !strings.Contains(strings.ToLower(string(a.RequestHead)), line) {
+					t.Errorf("%q is not recorded in %q", line, a.RequestHead)
+				}
+			}
+		})
+	}
+}
+
 func TestOnlyHarmlessHeadersAreKept(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewReceiver(t, testkit.Status(500))

@@ -72,6 +72,10 @@ type EndpointReason struct {
 // TestType is the default type of test events. Only the server publishes events of this type.
 const TestType = "postrider.test"
 
+// PingType is the type of the event that a new endpoint, or one with a new URL, gets if the operator
+// wants that. Only the server publishes events of this type.
+const PingType = "postrider.ping"
+
 // EndpointTest is a request for a test event.
 type EndpointTest struct {
 	Type string `json:"type,omitempty" example:"order.created" doc:"Type of the event; default postrider.test. Its data is the example of the type in the catalogue, or, if there is none, an object with the id of the endpoint."`

@@ -151,6 +151,8 @@ type Options struct {
 	// Verify is the method of [endpoints.VerifyMethods] with which every new URL must be verified.
 	// Empty: URLs need no verification.
 	Verify string
+	// Ping sends an event of the type apitypes.PingType to each new URL.
+	Ping bool
 	// PublicURL is the URL at which people reach this server, without a path. One-time links begin
 	// with it. Empty: no links can be made.
 	PublicURL string
@@ -264,7 +266,7 @@ func (a *assembly) features() []feature {
 		accounts, eventTypes, circuits, secrets, archives, a.sessions,
 		endpoints.New(endpoints.Deps{
 			Shared: shared, Store: s.Endpoints, Guard: a.Guard, Verifier: a.Verifier, Vault: a.Vault, Publisher: a.Publisher,
-			Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify,
+			Circuits: circuits, Secrets: secrets, Limits: accounts, Catalogue: eventTypes, Verify: o.Verify, Ping: o.Ping,
 		}),
 		&events.Routes{Shared: shared, Store: s.Events, Publisher: a.Publisher, MaxData: o.MaxData, MaxBatch: o.MaxBatch},
 		&deliveries.Routes{Shared: shared, Store: s.Deliveries, Letters: s.DeadLetters, Circuits: circuits, Describer: a.Describer},

@@ -300,6 +300,11 @@ func (p *publisher) Publish(ctx context.Context, events []postrider.Event) ([]po
 }
 
 func (p *publisher) PublishTo(ctx context.Context, e postrider.Event, only postrider.EndpointID) (postrider.Receipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return postrider.Receipt{}, p.err
+	}
 	receipts, err := p.try(ctx, []postrider.Event{e}, func(_ postrider.Event, to postrider.Endpoint) bool { return to.ID == only })
 	if err != nil {
 		return postrider.Receipt{}, err

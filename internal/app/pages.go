@@ -61,7 +61,7 @@ func newAPI(b base, k *kept, s *sending, p *publishing) *api.Handler {
 	}
 	return api.New(deps, api.Options{
 		MaxData: b.config.MaxData, BodyBudget: int64(b.config.BodyBudget), AnswerTime: b.config.AnswerTimeout,
-		Verify: b.config.VerifyMethod(), PublicURL: b.publicURL, Host: config.Hostname(), Quotas: b.config.Quotas(),
+		Verify: b.config.VerifyMethod(), Ping: b.config.PingEndpoints, PublicURL: b.publicURL, Host: config.Hostname(), Quotas: b.config.Quotas(),
 		Retention: b.config.Retention(), FilesHeld: b.config.SQLiteDir() == "", Mail: b.config.SMTPURL != "", Hooks: b.hooks(),
 		Log: b.logOf("api"),
 	})

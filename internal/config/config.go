@@ -88,6 +88,8 @@ type Config struct {
 	// VerifyEndpoints is "off" or a method of the API; see VerifyMethod.
 	VerifyEndpoints string `name:"verify-endpoints" setting:"" group:"Egress" default:"off" help:"How a receiver at a new URL must agree before events are sent to it: challenge (it echoes a signed POST), cloudevents (an OPTIONS handshake), or off for no such check."`
 
+	PingEndpoints bool `name:"ping-endpoints" setting:"" group:"Egress" help:"Send an event of the type postrider.ping to each endpoint that is created or gets another URL, in one attempt. Default: none is sent."`
+
 	// LogFormat is the format of the log. Empty: text in dev mode, otherwise JSON; see format.
 	LogFormat string `name:"log-format" setting:"" group:"Logs" placeholder:"json|text" help:"Format of the log on stderr: json or text. Default: json, or text with --dev."`
 	LogLevel  string `name:"log-level" setting:"" group:"Logs" default:"info" placeholder:"LEVEL,…" help:"Lowest level that is logged: debug, info, warn or error. A package can have its own, for example info,dispatch=debug,webhook=warn. The packages are api, app, archive, dispatch, expunge, ingest, inspect, janitor, messenger, notify, observe, peers, quota, replay, rollup, routing, secrets, store, telemetry, traces, web and webhook."`

@@ -122,6 +122,7 @@ type Deps struct {
 	// Verify is the method of [VerifyMethods] with which every new URL must be verified. Empty:
 	// URLs need no verification.
 	Verify string
+	Ping   bool // true: each new URL gets an event of the type apitypes.PingType
 }
 
 // Routes serves endpoints.
@@ -131,13 +132,19 @@ type Routes struct {
 	// manualSends limits the tests and verifications of each endpoint. Without this limit, anyone
 	// who may create endpoints could make the node send any number of requests to a third party.
 	manualSends *rest.Limiter[postrider.EndpointID]
+	// pings limits the pings of each endpoint in the same way, without a share of manualSends.
+	pings *rest.Limiter[postrider.EndpointID]
 }
 
 // New returns the routes of endpoints.
 func New(d Deps) *Routes {
 	// A burst of five, then one every 12 s. So at most ten run in any minute.
-	return &Routes{d, rest.NewLimiter[postrider.EndpointID](12*time.Second, 5,
-		"an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After")}
+	limiter := func(refusal string) *rest.Limiter[postrider.EndpointID] {
+		return rest.NewLimiter[postrider.EndpointID](12*time.Second, 5, refusal)
+	}
+	return &Routes{
+		d, limiter("an endpoint is tested or verified at most five times at once, then once every 12 seconds; see Retry-After"), limiter(""),
+	}
 }
 
 // Register registers the routes of endpoints.
@@ -277,6 +284,7 @@ func (s *Routes) createEndpoint(ctx context.Context, _ *rest.None, body apitypes
 		}
 		return nil, err
 	}
+	s.ping(ctx, e)
 	view := s.viewEndpoint(e, secrets)
 	view.Secrets = shown
 	return rest.Respond(view), nil
@@ -406,15 +414,17 @@ func (s *Routes) getEndpoint(ctx context.Context, in *rest.EndpointPath) (*rest.
 }
 
 // changeEndpoint applies a PATCH. An omitted field keeps its value, and null sets the default. A
-// new URL must be verified again.
+// new URL must be verified again, and is pinged.
 func (s *Routes) changeEndpoint(
 	ctx context.Context, in *rest.EndpointPath, body apitypes.EndpointUpdate,
 ) (*rest.Reply[apitypes.Endpoint], error) {
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}
-	return s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+	var moved postrider.Endpoint // the endpoint with its new URL; zero: it keeps its URL
+	reply, err := s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		was := *e
+		moved = postrider.Endpoint{}
 		rest.Set(&e.UID, body.UID, "")
 		rest.Set(&e.Description, body.Description, "")
 		e.URL = cmp.Or(body.URL, e.URL)
@@ -431,6 +441,7 @@ func (s *Routes) changeEndpoint(
 		}
 		if e.URL != was.URL {
 			s.resetVerification(e)
+			moved = *e
 			if from, to := host(was.URL), host(e.URL); from != to {
 				rest.InfoOf(ctx).Note("host", from+" to "+to)
 			}
@@ -438,6 +449,10 @@ func (s *Routes) changeEndpoint(
 		rest.InfoOf(ctx).Changed(s.viewEndpoint(was, nil), s.viewEndpoint(*e, nil))
 		return nil
 	}))
+	if err == nil {
+		s.ping(ctx, moved)
+	}
+	return reply, err
 }
 
 // deleteEndpoint marks the endpoint as deleted. Its pending deliveries are

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -44,14 +45,9 @@ func (s *Routes) testEndpoint(
 // catalogue, the event has the data of its example. Any other type is refused: with types of its
 // own, an account could send itself anything under the operator's name.
 func (s *Routes) testEvent(ctx context.Context, e postrider.Endpoint, named string) (postrider.Event, error) {
-	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
-	if err != nil {
-		return postrider.Event{}, fmt.Errorf("encode test event: %w", err)
-	}
-	id := postrider.TestEventID(store.NewEventID(s.IDs))
-	event := postrider.Event{ID: id, Account: e.Account, Type: apitypes.TestType, Data: data, CreatedAt: id.Time()}
-	if named == "" || named == apitypes.TestType {
-		return event, nil
+	event, err := s.ownEvent(e, apitypes.TestType)
+	if err != nil || named == "" || named == apitypes.TestType {
+		return event, err
 	}
 	t, err := s.Catalogue.Find(ctx, named)
 	if errors.Is(err, postrider.ErrNotFound) {
@@ -62,6 +58,38 @@ func (s *Routes) testEvent(ctx context.Context, e postrider.Endpoint, named stri
 	}
 	event.Type = t.Name
 	return event, err
+}
+
+// ownEvent returns an event of the server for the endpoint. It names the endpoint.
+func (s *Routes) ownEvent(e postrider.Endpoint, of string) (postrider.Event, error) {
+	data, err := json.Marshal(map[string]string{"endpoint": e.ID.String()})
+	if err != nil {
+		return postrider.Event{}, fmt.Errorf("encode %s: %w", of, err)
+	}
+	id := postrider.TestEventID(store.NewEventID(s.IDs))
+	return postrider.Event{ID: id, Account: e.Account, Type: of, Data: data, CreatedAt: id.Time()}, nil
+}
+
+// pingTime is how long a ping may delay the response to the change that it follows.
+const pingTime = time.Second
+
+// ping publishes an event of the type apitypes.PingType to an endpoint with a new URL, if the operator
+// wants that. It is attempted once. An endpoint that is not enabled gets none, because it would get
+// the ping at any later time. The change of the endpoint is stored already, so a ping that cannot be
+// published is only logged.
+func (s *Routes) ping(ctx context.Context, e postrider.Endpoint) {
+	if !s.Ping || e.Kind != postrider.KindHTTP || e.Status != postrider.EndpointEnabled || s.pings.Allow(e.ID) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	event, err := s.ownEvent(e, apitypes.PingType)
+	if event.MaxAttempts = 1; err == nil {
+		_, err = s.Publisher.PublishTo(observe.WithRoute(ctx, "ping"), event, e.ID)
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "endpoint not pinged", "endpoint", e.ID.String(), "error", err)
+	}
 }
 
 // viewReceipt returns a receipt in the form of a response. The number of deliveries is null if it

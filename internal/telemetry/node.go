@@ -33,7 +33,7 @@ type known struct {
 
 func newEndpoints(f factory) endpoints {
 	return endpoints{
-		open: f.gauge("circuits_open", "Endpoints of this server whose circuit is not closed."),
+		open: f.gauge("circuits_open", "Endpoints of this server whose circuit is not closed, without those that have nothing to be probed with."),
 		together: f.gauge("circuits_opened_together",
 			"The most circuits that opened within one hour of each other, of those that are not closed."),
 		circuitChanges: f.counters("circuit_changes_total", "Circuits that this server opened, probed or closed.", "status"),

@@ -206,6 +206,7 @@ var houseImports = []struct{ folder, allowed, why string }{
 		"internal/secrets", "~ ~/internal/store ~/internal/doctor",
 		"holds the encryption keys; a package that encrypts or decrypts is passed a vault",
 	},
+	{"internal/filter", "~", "pure: whether an event matches depends on the pattern and the event alone; everybody who asks gets the same answer"},
 	{"internal/jsonx", "~ github.com/go-json-experiment/json", "the experiment may change, so it has one home"},
 
 	{"internal/shape", "", "carries settings from one form into another, and knows none of them"},

@@ -1,0 +1,82 @@
+package filter
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Event is what patterns are compared with. It is decoded once, as far as patterns ask for it. So it
+// must not change after the first use, and only one goroutine at a time may use it.
+//
+// Type and Subject are strings of the event, Channels is an array of strings, and Metadata and
+// Internal are objects. A zero field is missing.
+type Event struct {
+	Data     []byte // JSON; anything else has no fields
+	Type     string
+	Subject  string
+	Channels []string
+	Metadata map[string]string
+	Internal map[string]string
+
+	root *value
+}
+
+// roots are the fields of an event, in the order in which errors name them, and whether a pattern may
+// have a condition and an object for them.
+var roots = []struct {
+	name              string
+	condition, object bool
+}{
+	{"data", true, true},
+	{"type", true, false},
+	{"subject", true, false},
+	{"channels", true, false},
+	{"metadata", false, true},
+	{"internal", false, true},
+}
+
+// value returns the event as an object.
+func (e *Event) value() *value {
+	if e.root != nil {
+		return e.root
+	}
+	var items []value
+	if data := decode("data", e.Data); data != nil {
+		items = append(items, *data)
+	}
+	if e.Type != "" {
+		items = append(items, newString("type", e.Type))
+	}
+	if e.Subject != "" {
+		items = append(items, newString("subject", e.Subject))
+	}
+	if len(e.Channels) > 0 {
+		var channels []value
+		for _, c := range e.Channels {
+			channels = append(channels, newString("", c))
+		}
+		items = append(items, newList("channels", kindArray, channels))
+	}
+	root := newList("", kindObject, append(items, newMap("metadata", e.Metadata), newMap("internal", e.Internal)))
+	e.root = &root
+	return e.root
+}
+
+// decode returns the value of the JSON text; nil: it is not JSON.
+func decode(name string, text []byte) *value {
+	if !json.Valid(text) {
+		return nil
+	}
+	v := newValue(name, strings.Trim(string(text), " \t\r\n"))
+	return &v
+}
+
+func newMap(name string, m map[string]string) value {
+	var items []value
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		items = append(items, newString(key, m[key]))
+	}
+	return newList(name, kindObject, items)
+}

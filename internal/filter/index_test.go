@@ -1,0 +1,97 @@
+package filter_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/postrider/postrider/internal/filter"
+)
+
+func found(x *filter.Index[string], data string) []string {
+	keys := x.Match(&filter.Event{Type: "t", Data: []byte(data)})
+	slices.Sort(keys)
+	return keys
+}
+
+func TestIndexFindsEachKindOfAnchor(t *testing.T) {
+	t.Parallel()
+	var x filter.Index[string]
+	for key, pattern := range map[string]string{
+		"value":         `{"data": {"a": ["x", "y"]}}`,
+		"same pattern":  `{"data": {"a": ["x", "y"]}}`,
+		"prefix":        `{"data": {"a": [{"prefix": "x"}, {"prefix": ""}, 5]}}`,
+		"mixed":         `{"data": {"a": ["y", {"suffix": "x"}]}}`,
+		"weak":          `{"data": {"b": [{"anything-but": "x"}]}}`,
+		"deep":          `{"data": {"list": {"n": [1], "absent": [{"exists": false}]}}}`,
+		"or":            `{"$or": [{"data": {"a": ["x"]}}, {"data": {"b": ["x"]}}]}`,
+		"or without":    `{"$or": [{"data": {"a": ["q"]}}, {"data": {"b": [{"exists": false}]}}]}`,
+		"never missing": `{"data": {"c": [{"exists": false}]}}`,
+	} {
+		x.Set(key, parse(t, pattern))
+	}
+	for _, tt := range []struct {
+		data string
+		want []string
+	}{
+		{`{"a": "x"}`, []string{"mixed", "never missing", "or", "or without", "prefix", "same pattern", "value"}},
+		{`{"a": ["x", "y", "xx"], "b": "y", "c": 1}`, []string{"mixed", "or", "prefix", "same pattern", "value", "weak"}},
+		{`{"a": 5, "b": "x", "c": 1}`, []string{"or", "prefix"}},
+		{`{"b": 1, "c": 1, "list": [{"n": 2}, {"n": 1, "absent": 1}]}`, []string{"weak"}},
+		{`{"b": "x", "c": 1, "list": [{"n": 2}, [{"n": 1.0}]]}`, []string{"deep", "or"}},
+		{`no JSON`, []string{"never missing", "or without"}},
+	} {
+		if got := found(&x, tt.data); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: found %v, want %v", tt.data, got, tt.want)
+		}
+	}
+}
+
+func TestIndexReplacesAndRemoves(t *testing.T) {
+	t.Parallel()
+	var x filter.Index[string]
+	x.Remove("nothing")
+	patterns := []string{
+		`{"data": {"a": ["x"]}}`, `{"data": {"a": [{"prefix": "x"}]}}`, `{"data": {"a": [{"suffix": "x"}]}}`,
+		`{"data": {"z": [{"exists": false}]}}`,
+	}
+	for i, p := range patterns {
+		x.Set(fmt.Sprint(i), parse(t, p))
+		x.Set("moving", parse(t, p))
+		if got := found(&x, `{"a": "x"}`); len(got) != i+2 {
+			t.Errorf("found %v after %d patterns", got, i+1)
+		}
+	}
+	x.Set("moving", parse(t, `{"data": {"a": ["y"]}}`))
+	for i := range patterns {
+		if got := found(&x, `{"a": "x"}`); len(got) != len(patterns)-i {
+			t.Errorf("found %v after %d were removed", got, i)
+		}
+		x.Remove(fmt.Sprint(i))
+	}
+	if got := found(&x, `{"a": "y"}`); !slices.Equal(got, []string{"moving"}) {
+		t.Errorf("found %v, want the one that is left", got)
+	}
+}
+
+// The race detector checks this test.
+func TestIndexIsForManyGoroutines(t *testing.T) {
+	t.Parallel()
+	var x filter.Index[string]
+	x.Set("always", parse(t, `{"data": {"a": ["x"]}}`))
+	p := parse(t, `{"data": {"a": ["x"], "b": [{"numeric": [">", 1]}]}}`)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for range 200 {
+				x.Set(fmt.Sprint(i), p)
+				if !slices.Contains(found(&x, `{"a": "x"}`), "always") {
+					t.Error("does not find the pattern that is there")
+				}
+				x.Remove(fmt.Sprint(i))
+			}
+		})
+	}
+	all.Wait()
+}

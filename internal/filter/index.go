@@ -1,9 +1,6 @@
 package filter
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
 // Index compares an event with many patterns at once. Each pattern has a key. Several goroutines may
 // use an Index.
@@ -12,8 +9,9 @@ import (
 // the pattern cannot hold. If possible, the condition lists values and prefixes only, and the index
 // finds the pattern by each of them. Of several such conditions the index takes the one whose values
 // anchor the fewest patterns. Otherwise the anchor is another condition, which is compared once for all
-// patterns that it anchors. A pattern that can hold for events that lack its fields may have no anchor.
-// The index compares the event with the patterns whose anchors hold, and with those that have none.
+// patterns that it anchors. If many patterns have one anchor, the further ones have a second one, and so
+// on. A pattern that can hold for events that lack its fields may have no anchor. The index compares the
+// event with the patterns whose anchors hold, and with those that have none.
 type Index[K comparable] struct {
 	mu      sync.RWMutex
 	slots   map[K]int32 // of entries
@@ -29,30 +27,6 @@ type entry[K comparable] struct {
 	keys    []K
 	pattern *Pattern
 	anchors []anchor // one of them holds if the pattern does; none: always
-}
-
-// An anchor is a condition for a field. It is one value or prefix, or else the whole leaf.
-type anchor struct {
-	path  []string
-	value scalar
-	leaf  *leaf // nil: the value
-}
-
-// kindPrefix is the kind of an anchor that is a prefix.
-const kindPrefix = kindObject + 1
-
-// A node has the anchors of one field. Its children are the fields of that field.
-type node struct {
-	children map[string]*node
-	values   map[scalar][]int32 // the slots of entries
-	prefixes map[int]int        // the number of anchors with a prefix, by its length
-	leaves   []gate
-}
-
-// A gate is a condition that anchors entries.
-type gate struct {
-	leaf    *leaf
-	entries []int32
 }
 
 // Set adds the pattern, or replaces the pattern of the key.
@@ -80,14 +54,11 @@ func (x *Index[K]) insert(pattern *Pattern) (slot int32) {
 		slot = int32(len(x.entries))
 		x.entries = append(x.entries, entry[K]{})
 	}
-	anchors, _ := x.root.anchors(pattern.root[0], nil)
-	x.entries[slot] = entry[K]{pattern: pattern, anchors: anchors}
+	anchors := x.root.insert(slot, pattern.root[0], nil)
 	if len(anchors) == 0 {
 		x.always = append(x.always, slot)
 	}
-	for _, a := range anchors {
-		x.root.add(a, slot)
-	}
+	x.entries[slot] = entry[K]{pattern: pattern, anchors: anchors}
 	return slot
 }
 
@@ -112,7 +83,7 @@ func (x *Index[K]) remove(key K) {
 		x.always = without(x.always, slot)
 	}
 	for _, a := range e.anchors {
-		x.root.remove(a, slot)
+		x.root.remove(slot, a, a.path)
 	}
 	delete(x.byJSON, e.pattern.json)
 	*e = entry[K]{}
@@ -123,7 +94,7 @@ func (x *Index[K]) remove(key K) {
 func (x *Index[K]) Match(e *Event) []K {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	m := match[K]{index: x, event: e, compared: make([]uint64, (len(x.entries)+63)/64)}
+	m := match[K]{index: x, event: e, compared: make([]uint64, (len(x.entries)+63)/64), visited: map[*node]bool{}}
 	m.compare(x.always)
 	m.visit(&x.root, e.value())
 	return m.keys
@@ -133,7 +104,8 @@ func (x *Index[K]) Match(e *Event) []K {
 type match[K comparable] struct {
 	index    *Index[K]
 	event    *Event
-	compared []uint64 // a bit for each entry
+	compared []uint64       // a bit for each entry
+	visited  map[*node]bool // trees of second anchors
 	keys     []K
 }
 
@@ -148,6 +120,18 @@ func (m *match[K]) compare(slots []int32) {
 		if e := &m.index.entries[slot]; e.pattern.Matches(m.event) {
 			m.keys = append(m.keys, e.keys...)
 		}
+	}
+}
+
+// open compares the event with the patterns of a bucket, whose anchor holds; nil: there are none.
+func (m *match[K]) open(b *bucket) {
+	if b == nil {
+		return
+	}
+	m.compare(b.entries)
+	if b.more != nil && !m.visited[b.more] {
+		m.visited[b.more] = true
+		m.visit(b.more, m.event.value())
 	}
 }
 
@@ -175,160 +159,21 @@ func (m *match[K]) visit(n *node, v *value) {
 			}
 		}
 	default:
-		s := v.scalar()
-		m.compare(n.values[s])
-		for length := range n.prefixes {
-			if s.kind == kindString && length <= len(s.text) {
-				m.compare(n.values[scalar{kind: kindPrefix, text: s.text[:length]}])
-			}
-		}
-		for i := range n.leaves {
-			if n.leaves[i].leaf.accepts(s) {
-				m.compare(n.leaves[i].entries)
-			}
-		}
+		m.find(n, v.scalar())
 	}
 }
 
-// The costs of an anchor that is a whole condition. They are greater than the cost of values.
-const (
-	costOfLeaf int64 = 1 << 40
-	costOfWeak int64 = 1 << 41 // of a condition that probably holds for most events
-	noAnchor   int64 = 1 << 62
-)
-
-// anchors returns the cheapest anchors of a clause for the field of the node; nil: there are none. A
-// node may be nil.
-func (n *node) anchors(c *clause, path []string) (best []anchor, cost int64) {
-	cost = noAnchor
-	for _, f := range c.fields {
-		var found []anchor
-		price := noAnchor
-		child := append(slices.Clip(path), f.name)
-		switch {
-		case f.leaf != nil:
-			found, price = n.child(f.name).leafAnchors(f.leaf, child)
-		case f.inner != nil:
-			found, price = n.child(f.name).anchors(f.inner[0], child)
-		case f.or != nil:
-			found, price = n.orAnchors(f.or, path)
-		}
-		if price < cost {
-			best, cost = found, price
+// find finds the anchors of the node that hold for the scalar.
+func (m *match[K]) find(n *node, s scalar) {
+	m.open(n.values[s])
+	for length := range n.prefixes {
+		if s.kind == kindString && length <= len(s.text) {
+			m.open(n.values[scalar{kind: kindPrefix, text: s.text[:length]}])
 		}
 	}
-	return best, cost
-}
-
-func (n *node) leafAnchors(l *leaf, path []string) (anchors []anchor, cost int64) {
-	switch {
-	case l.missing:
-		return nil, noAnchor
-	case l.weak:
-		return []anchor{{path: path, leaf: l}}, costOfWeak
-	case len(l.tests) > len(l.prefixes):
-		return []anchor{{path: path, leaf: l}}, costOfLeaf
-	}
-	for _, s := range l.equals {
-		anchors = append(anchors, anchor{path: path, value: s})
-	}
-	for _, prefix := range l.prefixes {
-		anchors = append(anchors, anchor{path: path, value: scalar{kind: kindPrefix, text: prefix}})
-	}
-	for i := range anchors {
-		if cost++; n != nil {
-			cost += int64(len(n.values[anchors[i].value]))
+	for i := range n.leaves {
+		if n.leaves[i].leaf.accepts(s) {
+			m.open(n.leaves[i].bucket)
 		}
 	}
-	return anchors, cost
-}
-
-// orAnchors returns the anchors of all branches: one of the branches must hold.
-func (n *node) orAnchors(branches []*clause, path []string) (anchors []anchor, cost int64) {
-	for _, branch := range branches {
-		found, price := n.anchors(branch, path)
-		if price == noAnchor {
-			return nil, noAnchor
-		}
-		anchors, cost = append(anchors, found...), cost+price
-	}
-	return anchors, cost
-}
-
-func (n *node) child(name string) *node {
-	if n == nil {
-		return nil
-	}
-	return n.children[name]
-}
-
-func (n *node) add(a anchor, slot int32) {
-	for _, name := range a.path {
-		if n.children == nil {
-			n.children = map[string]*node{}
-		}
-		child := n.children[name]
-		if child == nil {
-			child = &node{}
-			n.children[name] = child
-		}
-		n = child
-	}
-	if a.leaf != nil {
-		i := n.gate(a.leaf)
-		if i < 0 {
-			i, n.leaves = len(n.leaves), append(n.leaves, gate{leaf: a.leaf})
-		}
-		n.leaves[i].entries = append(n.leaves[i].entries, slot)
-		return
-	}
-	if n.values == nil {
-		n.values, n.prefixes = map[scalar][]int32{}, map[int]int{}
-	}
-	n.values[a.value] = append(n.values[a.value], slot)
-	if a.value.kind == kindPrefix {
-		n.prefixes[len(a.value.text)]++
-	}
-}
-
-// gate returns the index of the leaf among the gates; -1: there is none.
-func (n *node) gate(l *leaf) int {
-	return slices.IndexFunc(n.leaves, func(g gate) bool { return g.leaf.json == l.json })
-}
-
-// remove removes the slot from the anchor, and what is empty then.
-func (n *node) remove(a anchor, slot int32) {
-	if len(a.path) > 0 {
-		name := a.path[0]
-		child := n.children[name]
-		a.path = a.path[1:]
-		if child.remove(a, slot); len(child.children)+len(child.values)+len(child.leaves) == 0 {
-			delete(n.children, name)
-		}
-		return
-	}
-	if a.leaf != nil {
-		i := n.gate(a.leaf)
-		if g := &n.leaves[i]; len(g.entries) > 1 {
-			g.entries = without(g.entries, slot)
-		} else {
-			n.leaves = slices.Delete(n.leaves, i, i+1)
-		}
-		return
-	}
-	if n.values[a.value] = without(n.values[a.value], slot); len(n.values[a.value]) == 0 {
-		delete(n.values, a.value)
-	}
-	if length := len(a.value.text); a.value.kind == kindPrefix {
-		if n.prefixes[length]--; n.prefixes[length] == 0 {
-			delete(n.prefixes, length)
-		}
-	}
-}
-
-// without returns the list but for the first such element, in another order.
-func without[T comparable](list []T, element T) []T {
-	i, last := slices.Index(list, element), len(list)-1
-	list[i] = list[last]
-	return list[:last]
 }

@@ -298,7 +298,11 @@ func (g generator) condition() string {
 
 // pattern makes an object of a pattern.
 func (g generator) pattern(names []string, depth int) string {
-	return g.object(append([]string{"$or"}, names...), func(name string) string {
+	all := names
+	if g.IntN(2) == 0 {
+		all = append([]string{"$or"}, names...)
+	}
+	return g.object(all, func(name string) string {
 		switch {
 		case name == "$or" && depth > 0:
 			return g.list(2, func() string { return g.pattern(names, depth-1) })
@@ -419,6 +423,53 @@ func TestAllWaysAgree(t *testing.T) {
 	}
 	if total := 60 * 64; matches < total/20 || matches > total*19/20 {
 		t.Errorf("%d of %d match: the patterns show little", matches, total)
+	}
+}
+
+// Many patterns with few values share their anchors, so they get second ones.
+func TestLargeIndexFindsWhatMatchesAlone(t *testing.T) {
+	t.Parallel()
+	g := generator{rand.New(rand.NewPCG(7, 7))}
+	few := func() string {
+		return g.pick(`"a"`, `"ab"`, `1`, `{"prefix": "a"}`, `{"numeric": [">", 1]}`, `{"exists": false}`)
+	}
+	var x filter.Index[int]
+	patterns := map[int]*filter.Pattern{}
+	for range 3000 {
+		key := g.IntN(800)
+		if g.IntN(3) == 0 {
+			x.Remove(key)
+			delete(patterns, key)
+			continue
+		}
+		patterns[key] = parse(t, fmt.Sprintf(`{"data": {"a": %s, "b": {"c": %s}, "$or": [{"d": %s}, {"b": {"d": %s}}], "e": [{"numeric": [">", %d]}]}}`,
+			g.list(1, few), g.list(1, few), g.list(1, few), g.list(1, few), g.IntN(5)))
+		x.Set(key, patterns[key])
+	}
+	total := 0
+	for range 200 {
+		v := func() string { return g.pick(`"a"`, `"ab"`, `1`, `2`, `[1, 1, "a"]`) }
+		data := fmt.Sprintf(`{"a": %s, "b": [{"c": %s, "d": %s}, {"c": %s}], "d": %s, "e": [2, 3]}`, v(), v(), v(), v(), v())
+		var want []int
+		for _, key := range slices.Sorted(maps.Keys(patterns)) {
+			if patterns[key].Matches(&filter.Event{Data: []byte(data)}) {
+				want = append(want, key)
+			}
+		}
+		got := x.Match(&filter.Event{Data: []byte(data)})
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Fatalf("%s: found %v, want %v", data, got, want)
+		}
+		total += len(got)
+	}
+	if total == 0 {
+		t.Error("nothing was found")
+	}
+	for key := range patterns {
+		x.Remove(key)
+	}
+	if got := x.Match(&filter.Event{Data: []byte(`{"a": "a", "e": 3}`)}); len(got) > 0 {
+		t.Errorf("found %v, but all were removed", got)
 	}
 }
 

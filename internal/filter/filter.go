@@ -64,7 +64,7 @@ const (
 	MaxBytes        = 16 << 10 // of its JSON
 	MaxValues       = 300      // values in conditions, and in lists of anything-but
 	MaxCombinations = 1000     // ways to choose one branch of each $or
-	MaxDepth        = 32       // objects in each other; an $or counts as one
+	MaxDepth        = 32       // objects in each other; a branch of an $or is one
 	MaxWildcards    = 16       // of * in one wildcard
 )
 
@@ -91,7 +91,7 @@ type leaf struct {
 	equals []scalar            // values that the event may have
 	set    map[scalar]struct{} // the same; nil if they are few
 	tests  []test              // operators that may hold instead
-	// prefixes are the operands of the tests if all of them are plain prefixes.
+	// prefixes has the operands of the tests that are plain prefixes, for Index.
 	prefixes []string
 	missing  bool // the condition holds for a field without a value
 	weak     bool // some test probably holds for most values
@@ -113,9 +113,9 @@ func holds(clauses []*clause, v *value) bool {
 	return choose(clauses, v, 0, 0)
 }
 
-// choose looks for branches of the $ors in clauses[from:] with which all clauses hold. It begins with
-// the field at of the first clause. A branch that it has chosen is one more clause, since its
-// conditions must hold in the same elements of arrays. All conditions of the clauses themselves hold.
+// choose looks for branches of $ors with which all clauses hold. It begins at
+// clauses[from].fields[at]; before it, branches have been chosen. A chosen branch is one more clause,
+// since its conditions must hold in the same elements of arrays. The leaves of the clauses hold.
 //
 // A branch without objects and $ors restricts nothing else. So no other branch is tried after it.
 func choose(clauses []*clause, v *value, from, at int) bool {

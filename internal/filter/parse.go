@@ -51,15 +51,19 @@ type parser struct {
 }
 
 func (p *parser) fault(at string, code postrider.FaultCode, reason string) {
+	p.add(&postrider.InvalidError{Field: at, Code: code, Reason: reason})
+}
+
+func (p *parser) add(fault *postrider.InvalidError) {
 	if len(p.faults) < maxFaults {
-		p.faults = append(p.faults, &postrider.InvalidError{Field: at, Code: code, Reason: reason})
+		p.faults = append(p.faults, fault)
 	}
 }
 
 // within adds a fault if n is more than most.
 func (p *parser) within(at string, n, most int, what string) {
 	if n > most {
-		p.faults = append(p.faults, &postrider.InvalidError{
+		p.add(&postrider.InvalidError{
 			Field: at, Code: postrider.FaultWrongCount, Reason: fmt.Sprintf("must have at most %d %s", most, what), Max: int64(most),
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/postrider/postrider"
 )
 
 // Event is what patterns are compared with. It is decoded once, as far as patterns ask for it. So it
@@ -22,6 +24,10 @@ type Event struct {
 
 	root *value
 }
+
+// Of returns the event in the form that patterns are compared with. Everybody who compares a stored
+// event uses it, so all get the same answer. The event must not change while the result is in use.
+func Of(e *postrider.Event) *Event { return &Event{Data: e.Data, Type: e.Type} }
 
 // roots are the fields of an event, in the order in which errors name them, and whether a pattern may
 // have a condition and an object for them.

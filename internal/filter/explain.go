@@ -2,6 +2,7 @@ package filter
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"unicode/utf8"
 )
@@ -23,6 +24,7 @@ type Explanation struct {
 // in which most of them hold.
 type Condition struct {
 	Path  string // in the pattern: data.$or[0].status
+	Root  string // the field of the event that the condition is about: data
 	JSON  string // the array
 	Holds bool
 	Found string // the field of the event, as JSON, cut after MaxFound bytes; empty: it is missing
@@ -31,28 +33,32 @@ type Condition struct {
 // Explain compares the event with each condition of the pattern.
 func (p *Pattern) Explain(e *Event) Explanation {
 	explained := Explanation{Matches: p.Matches(e)}
-	explained.Conditions = p.root[0].explain(nil, e.value(), "")
+	explained.Conditions = p.root[0].explain(nil, e.value(), place{})
 	explained.Apart = !explained.Matches && p.root[0].score(e.value()).holds
 	return explained
 }
 
-// explain appends the conditions of the clause, which is at the path.
-func (c *clause) explain(to []Condition, v *value, at string) []Condition {
+// A place is where a clause is in a pattern, and the field of the event that it is about. Both are empty
+// for the pattern itself.
+type place struct{ path, root string }
+
+// explain appends the conditions of the clause, which is at the place.
+func (c *clause) explain(to []Condition, v *value, at place) []Condition {
 	for _, f := range c.fields {
-		path := f.name
-		if at != "" {
-			path = join(at, f.name)
+		path, root := f.name, cmp.Or(at.root, f.name)
+		if at.path != "" {
+			path = join(at.path, f.name)
 		}
 		found := v.field(f.name)
 		switch {
 		case f.leaf != nil:
-			to = append(to, Condition{Path: path, JSON: compact(f.leaf.json), Holds: f.leaf.holds(found), Found: cut(found)})
+			to = append(to, Condition{Path: path, Root: root, JSON: compact(f.leaf.json), Holds: f.leaf.holds(found), Found: cut(found)})
 		case f.inner != nil:
 			best, _ := f.inner[0].best(found)
-			to = f.inner[0].explain(to, best, path)
+			to = f.inner[0].explain(to, best, place{path, root})
 		}
 		for i, branch := range f.or {
-			to = branch.explain(to, v, element(path, i))
+			to = branch.explain(to, v, place{element(path, i), at.root})
 		}
 	}
 	return to

@@ -25,16 +25,16 @@ func TestExplain(t *testing.T) {
 		Data: []byte(`{"customer": {"id": 1}, "total": 7.50, "y": "<&>", "items": [7, {"sku": "B", "count": 1}, [{"sku": "A", "count": 1}]]}`),
 	})
 	want := filter.Explanation{Conditions: []filter.Condition{
-		{Path: "type", JSON: `[{"prefix":"order."}]`, Holds: true, Found: `"order.paid"`},
-		{Path: "channels", JSON: `["eu","us"]`, Holds: true, Found: `["eu","sh<op"]`},
-		{Path: `metadata["a.b"]`, JSON: `["1"]`, Found: `"2"`},
-		{Path: "metadata.none", JSON: `[{"exists":false}]`, Holds: true},
-		{Path: "data.customer", JSON: `["c1"]`, Found: `{"id": 1}`},
-		{Path: "data.total", JSON: `[{"numeric":[">",5]}]`, Holds: true, Found: `7.50`},
-		{Path: "data.items.sku", JSON: `["A"]`, Holds: true, Found: `"A"`},
-		{Path: "data.items.count", JSON: `[2]`, Found: `1`},
-		{Path: "data.$or[0].x", JSON: `[1]`},
-		{Path: "data.$or[1].y", JSON: `["<&>"]`, Holds: true, Found: `"<&>"`},
+		{Path: "type", Root: "type", JSON: `[{"prefix":"order."}]`, Holds: true, Found: `"order.paid"`},
+		{Path: "channels", Root: "channels", JSON: `["eu","us"]`, Holds: true, Found: `["eu","sh<op"]`},
+		{Path: `metadata["a.b"]`, Root: "metadata", JSON: `["1"]`, Found: `"2"`},
+		{Path: "metadata.none", Root: "metadata", JSON: `[{"exists":false}]`, Holds: true},
+		{Path: "data.customer", Root: "data", JSON: `["c1"]`, Found: `{"id": 1}`},
+		{Path: "data.total", Root: "data", JSON: `[{"numeric":[">",5]}]`, Holds: true, Found: `7.50`},
+		{Path: "data.items.sku", Root: "data", JSON: `["A"]`, Holds: true, Found: `"A"`},
+		{Path: "data.items.count", Root: "data", JSON: `[2]`, Found: `1`},
+		{Path: "data.$or[0].x", Root: "data", JSON: `[1]`},
+		{Path: "data.$or[1].y", Root: "data", JSON: `["<&>"]`, Holds: true, Found: `"<&>"`},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -90,11 +90,19 @@ func (x *Index[K]) remove(key K) {
 	x.free = append(x.free, slot)
 }
 
-// Match returns the keys of the patterns that hold for the event, in any order.
-func (x *Index[K]) Match(e *Event) []K {
+// Len returns the number of patterns.
+func (x *Index[K]) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	m := match[K]{index: x, event: e, compared: make([]uint64, (len(x.entries)+63)/64), visited: map[*node]bool{}}
+	return len(x.slots)
+}
+
+// Match returns the keys of the patterns that hold for the event, in any order. If there are more
+// than most, it returns only some of them, but more than most.
+func (x *Index[K]) Match(e *Event, most int) []K {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	m := match[K]{index: x, event: e, most: most, compared: make([]uint64, (len(x.entries)+63)/64), visited: map[*node]bool{}}
 	m.compare(x.always)
 	m.visit(&x.root, e.value())
 	return m.keys
@@ -104,6 +112,7 @@ func (x *Index[K]) Match(e *Event) []K {
 type match[K comparable] struct {
 	index    *Index[K]
 	event    *Event
+	most     int
 	compared []uint64       // a bit for each entry
 	visited  map[*node]bool // trees of second anchors
 	keys     []K
@@ -112,6 +121,9 @@ type match[K comparable] struct {
 // compare compares the event with the patterns of the entries, each once.
 func (m *match[K]) compare(slots []int32) {
 	for _, slot := range slots {
+		if len(m.keys) > m.most {
+			return
+		}
 		word, bit := &m.compared[slot/64], uint64(1)<<(slot%64)
 		if *word&bit != 0 {
 			continue

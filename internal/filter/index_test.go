@@ -2,6 +2,7 @@ package filter_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -10,7 +11,7 @@ import (
 )
 
 func found(x *filter.Index[string], data string) []string {
-	keys := x.Match(&filter.Event{Type: "t", Data: []byte(data)})
+	keys := x.Match(&filter.Event{Type: "t", Data: []byte(data)}, math.MaxInt)
 	slices.Sort(keys)
 	return keys
 }

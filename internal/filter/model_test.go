@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"net"
@@ -321,7 +322,7 @@ func agree(t *testing.T, p *filter.Pattern, pattern string, e *filter.Event) boo
 	matches, explained := p.Matches(e), p.Explain(e)
 	var x filter.Index[string]
 	x.Set("key", p)
-	if found := x.Match(e); explained.Matches != matches || (len(found) == 1) != matches {
+	if found := x.Match(e, math.MaxInt); explained.Matches != matches || (len(found) == 1) != matches {
 		t.Fatalf("%s\n%s: Matches %v, Explain %v, Index %v", pattern, e.Data, matches, explained.Matches, found)
 	}
 	holds := map[string]bool{}
@@ -406,9 +407,12 @@ func checkSeed(t *testing.T, seed uint64) (matches int) {
 				t.Fatalf("%s\n%s: matches %v, the model says %v", texts[i], data, p.Matches(e), model)
 			}
 		}
-		got := x.Match(&filter.Event{Data: []byte(data), Type: name})
+		got := x.Match(&filter.Event{Data: []byte(data), Type: name}, math.MaxInt)
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Fatalf("the index finds %v, want %v of %s\n%s", got, want, strings.Join(texts, "\n"), data)
+		}
+		if some := x.Match(&filter.Event{Data: []byte(data), Type: name}, len(want)-1); len(want) > 0 && len(some) < len(want) {
+			t.Fatalf("the index finds %v when %d are too many", some, len(want))
 		}
 		matches += len(want)
 	}
@@ -456,7 +460,7 @@ func TestLargeIndexFindsWhatMatchesAlone(t *testing.T) {
 				want = append(want, key)
 			}
 		}
-		got := x.Match(&filter.Event{Data: []byte(data)})
+		got := x.Match(&filter.Event{Data: []byte(data)}, math.MaxInt)
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Fatalf("%s: found %v, want %v", data, got, want)
 		}
@@ -468,7 +472,7 @@ func TestLargeIndexFindsWhatMatchesAlone(t *testing.T) {
 	for key := range patterns {
 		x.Remove(key)
 	}
-	if got := x.Match(&filter.Event{Data: []byte(`{"a": "a", "e": 3}`)}); len(got) > 0 {
+	if got := x.Match(&filter.Event{Data: []byte(`{"a": "a", "e": 3}`)}, math.MaxInt); len(got) > 0 {
 		t.Errorf("found %v, but all were removed", got)
 	}
 }

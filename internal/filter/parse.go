@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -19,8 +20,8 @@ const manyValues = 8
 
 // Parse parses a pattern. The error joins all its faults, at most 100, each as a
 // [postrider.InvalidError] whose field is the place in the pattern, after "filter":
-// filter.data.order.status[2].numeric.
-func Parse(pattern []byte) (*Pattern, error) {
+// filter.data.order.status[2].numeric. A field of the event that is one of without is a fault.
+func Parse(pattern []byte, without ...string) (*Pattern, error) {
 	if len(pattern) > MaxBytes {
 		return nil, &postrider.InvalidError{
 			Field: "filter", Code: postrider.FaultTooLong, Reason: fmt.Sprintf("must be at most %d bytes", MaxBytes), Max: MaxBytes,
@@ -32,7 +33,7 @@ func Parse(pattern []byte) (*Pattern, error) {
 	if !utf8.Valid(pattern) {
 		return nil, &postrider.InvalidError{Field: "filter", Reason: "must be UTF-8"}
 	}
-	var p parser
+	p := parser{without: without}
 	v := decode("", pattern)
 	root := p.clause(v, "filter", 0, true)
 	p.within("filter", p.values, MaxValues, "values in conditions")
@@ -46,8 +47,9 @@ func Parse(pattern []byte) (*Pattern, error) {
 // A parser collects the faults of a pattern. Its methods return something usable after a fault, so
 // that they find the next one.
 type parser struct {
-	faults []error
-	values int
+	without []string
+	faults  []error
+	values  int
 }
 
 func (p *parser) fault(at string, code postrider.FaultCode, reason string) {
@@ -120,6 +122,10 @@ func (p *parser) root(v *value, at string) bool {
 		names = append(names, r.name)
 		if r.name != v.name {
 			continue
+		}
+		if slices.Contains(p.without, r.name) {
+			p.fault(at, postrider.FaultNotAllowed, "must not be there: the field is for callers without an account")
+			return false
 		}
 		if v.kind == kindArray && !r.condition {
 			p.fault(at, postrider.FaultMalformed, "must be an object of conditions")

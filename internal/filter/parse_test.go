@@ -125,6 +125,18 @@ func TestWholePatternsAreRefused(t *testing.T) {
 	}
 }
 
+func TestFieldsMayBeExcluded(t *testing.T) {
+	t.Parallel()
+	_, err := filter.Parse([]byte(`{"internal": {"a": [1]}, "$or": [{"data": {"internal": [1]}}, {"internal": {"b": []}}], "data": 1}`), "internal")
+	var got []string
+	for _, fault := range postrider.Faults(err) {
+		got = append(got, fault.Field)
+	}
+	if want := []string{"filter.internal", "filter.$or[1].internal", "filter.data"}; !slices.Equal(got, want) {
+		t.Errorf("faults of %q, want %q", got, want)
+	}
+}
+
 func TestFaultsAreAtMostAHundred(t *testing.T) {
 	t.Parallel()
 	_, err := filter.Parse([]byte(`{"type": [` + strings.Repeat(`{},`, 400) + `1]}`))

@@ -76,8 +76,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 	{"internal/api/circuits", featureImports + " ~/internal/observe", "a feature of the API, with the hooks of circuits"},
 	{"internal/api/deliveries", featureImports + " ~/internal/observe", "a feature of the API, with the hooks of what ended"},
 	{
-		"internal/api/endpoints", featureImports + " ~/internal/observe ~/internal/shape",
-		"a feature of the API; shape carries a policy from one form into another",
+		"internal/api/endpoints", featureImports + " ~/internal/filter ~/internal/observe ~/internal/shape",
+		"a feature of the API; shape carries a policy from one form into another; filter finds the faults of a filter",
 	},
 	{
 		"internal/api/events", featureImports + " github.com/danielgtaylor/huma/v2 ~/internal/observe",
@@ -133,7 +133,10 @@ var houseImports = []struct{ folder, allowed, why string }{
 	},
 	{"internal/observe", "~", "knows no library of metrics: hooks bring theirs"},
 	{"internal/live", "~ ~/internal/batch ~/internal/observe", "observes; what other nodes send it, app passes in"},
-	{"internal/routing", "~ ~/internal/store ~/internal/batch", "who wants what: used by ingest and dispatch, and knows neither"},
+	{
+		"internal/routing", "~ ~/internal/store ~/internal/batch ~/internal/filter",
+		"who wants what: used by ingest and dispatch, and knows neither",
+	},
 	{"internal/schedule", "~ ~/internal/store", "pure: a decision depends on its inputs alone"},
 	{
 		"internal/ingest", "~ ~/internal/store ~/internal/batch ~/internal/observe ~/internal/routing ~/internal/schedule",
@@ -211,8 +214,8 @@ var houseImports = []struct{ folder, allowed, why string }{
 
 	{"internal/shape", "", "carries settings from one form into another, and knows none of them"},
 	{
-		"internal/store", "~ ~/internal/jsonx ~/internal/shape",
-		"the contract: knows no implementation; reads the documents that are stored as strictly as requests",
+		"internal/store", "~ ~/internal/filter ~/internal/jsonx ~/internal/shape",
+		"the contract: knows no implementation; reads the documents that are stored as strictly as requests, their filters too",
 	},
 	{
 		"internal/store/storetest",

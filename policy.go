@@ -10,6 +10,10 @@ import (
 // Policy has the settings of an endpoint. The API sets them, and takes the values of
 // [DefaultPolicy] for fields that its caller leaves out. A stored policy has every field set.
 type Policy struct {
+	// JSON of a pattern that says which events of the endpoint's types create deliveries; package
+	// filter has its language. Empty: all.
+	Filter string
+
 	Retry RetryPolicy
 	// Limit for a whole attempt, from the DNS lookup to the last byte of the response; 1 to 30 s.
 	Timeout      time.Duration

@@ -88,7 +88,9 @@ type Portal struct {
 // PortalOptions are the policy options that portal sessions may set unless the operator names
 // others. Options that use the operator's own capacity are not among them: concurrency, circuit,
 // expiry, retries and timeouts.
-var PortalOptions = []string{"client_errors", "signature", "payload", "order", "on_dead", "headers", "compression", "rate", "auth"}
+var PortalOptions = []string{
+	"filter", "client_errors", "signature", "payload", "order", "on_dead", "headers", "compression", "rate", "auth",
+}
 
 // SessionOptions returns the options that portal sessions may set: a list, which may be
 // empty, and never nil.

@@ -68,10 +68,14 @@ func (o *Optional[T]) SetValue() any {
 	return &o.value
 }
 
-// MarshalJSON writes the value, or null if the field has none.
+// MarshalJSON writes the value, or null if the field has none. It leaves it to the caller's encoder to
+// escape < and > in raw JSON.
 func (o Optional[T]) MarshalJSON() ([]byte, error) {
 	if o.state != hasValue {
 		return []byte("null"), nil
+	}
+	if raw, ok := any(o.value).(json.RawMessage); ok {
+		return raw, nil
 	}
 	return json.Marshal(o.value)
 }

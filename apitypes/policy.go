@@ -10,6 +10,8 @@ import (
 // has some of the options, a response has all. It is embedded in [EndpointCreate], [EndpointUpdate]
 // and [Endpoint], so an option is declared once for all three and for package client.
 type Policy struct {
+	Filter Optional[json.RawMessage] `json:"filter,omitzero" doc:"Pattern that says which events of event_types create deliveries, in the language of the event patterns of Amazon EventBridge over the fields data, type, subject, channels, metadata and internal: {\"data\": {\"total\": [{\"numeric\": [\">=\", 100]}]}}. docs/operate/filters.md has the operators. At most 16 KiB. Null, the default: all."`
+
 	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset default."`
 	TimeoutMS    Optional[int64]                  `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
 	ClientErrors Optional[postrider.ClientErrors] `json:"client_errors,omitzero" enum:"retry,dead_letter" doc:"What a 4xx response causes: another attempt, or a dead letter at once; default retry."`

@@ -59,6 +59,8 @@ func textOf(value any) string {
 		return strings.Join(v, ",")
 	case json.RawMessage:
 		return string(v)
+	case apitypes.Optional[json.RawMessage]:
+		return string(v.Value())
 	case apitypes.Optional[int]:
 		if v.IsNull() {
 			return ""

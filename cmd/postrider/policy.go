@@ -29,6 +29,8 @@ import (
 // Therefore kong has no default for any of these flags: update would send the default every time.
 // The help names the default that the server applies.
 type policyFlags struct {
+	Filter string `placeholder:"JSON|@FILE|none" help:"Which events of the event types create deliveries: a pattern, for example {\"data\":{\"total\":[{\"numeric\":[\">=\",100]}]}}; @FILE reads a file; none removes the filter. docs/operate/filters.md has the operators. Default: all."`
+
 	// When and how often attempts are made, and how they are signed. --retry and --circuit accept a
 	// preset or the JSON of the API, because they have too many numbers for single flags.
 	Retry           string         `placeholder:"PRESET|JSON" help:"When a failed delivery is attempted again: default (10 attempts in 76 hours), seven-step (7 in 35 hours), full-jitter (7 in up to 35 hours), eight-step (8 in 14 hours), exponential (17 in 7 hours), hourly-cap (8 in up to an hour), 48h (19 in that time), 72h (16), or JSON with the delay before each attempt, the first included: {\"delays_ms\":[0,30000]} is two attempts. endpoints get prints the delays. Default: the preset default."`
@@ -88,6 +90,9 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	p.Signature = signatureOf(f.Signature)
 	// The flags below have a form of their own. The first fault ends the command. The server, in
 	// contrast, reports all faults of a request together.
+	if p.Filter, err = f.filter(t); err != nil {
+		return p, err
+	}
 	if p.Retry, err = f.retry(); err != nil {
 		return p, err
 	}
@@ -120,6 +125,18 @@ func (f *policyFlags) plain(p *apitypes.Policy) error {
 		}
 	}
 	return nil
+}
+
+// filter returns the filter. The server checks the pattern.
+func (f *policyFlags) filter(t terminal) (p apitypes.Optional[json.RawMessage], err error) {
+	switch f.Filter {
+	case "":
+		return p, nil
+	case "none":
+		return apitypes.Null[json.RawMessage](), nil
+	}
+	text, err := readData(t, "--filter", f.Filter)
+	return apitypes.Of(text), err
 }
 
 // retry returns the retry policy. A text that starts with a brace is JSON, any other text is a

@@ -15,8 +15,10 @@
 //     an outdated version.
 //   - A table that has the version of a hold of the store also has the hold.
 //   - The cost of a match depends on the number of endpoints that match, not on the
-//     number of all endpoints: the table is compiled by event type, and only changes
-//     are loaded.
+//     number of all endpoints: the table is compiled by event type and filter, and only
+//     changes are loaded.
+//   - The data of an event is decoded only if an endpoint of its account that subscribes
+//     to its type has a filter.
 //   - A returned slice or snapshot never changes.
 //
 // The package does not write to the store and does not decide what may be sent.
@@ -26,17 +28,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/batch"
+	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/store"
 )
 
@@ -55,6 +55,7 @@ type Table struct {
 	version   int64
 	hold      postrider.Hold
 	endpoints map[postrider.EndpointID]*store.EndpointSnapshot // a snapshot never changes
+	filters   map[postrider.EndpointID]*filter.Pattern         // of those of the endpoints that have one
 	accounts  map[postrider.AccountID]*subscriptions
 }
 
@@ -70,25 +71,6 @@ type Change struct {
 	Due      bool // Notify was called: deliveries may be due for the endpoint
 }
 
-// subscriptions has the endpoints of one account, by subscription. The endpoints that want an event
-// of type "order.item.added" are in four lists: exact "order.item.added", and the prefixes
-// "order.item.", "order." and "" (the pattern *, which selects no operational event).
-//
-// Each list is ordered by id, so lists are merged without sorting. A list is never changed: a
-// change makes a new one. So a returned match may be read without a lock.
-type subscriptions struct {
-	exact  map[string][]*store.EndpointSnapshot // by event type
-	prefix map[string][]*store.EndpointSnapshot // by the part before the *, as in "order."
-
-	ordered map[postrider.EndpointID]*store.EndpointSnapshot // endpoints with order by_key
-
-	deleted []*store.EndpointSnapshot // endpoints that were deleted within the last hour, with any subscription
-}
-
-// deletedFor is how late a fan-out job may be and still find an endpoint that was deleted after the
-// job's event was accepted.
-const deletedFor = time.Hour
-
 // New returns an empty table for the endpoints of the directory. [Table.Refresh] fills it.
 func New(directory store.Directory, opts Options) *Table {
 	opts.Poll = cmp.Or(opts.Poll, time.Second)
@@ -100,6 +82,7 @@ func New(directory store.Directory, opts Options) *Table {
 		notified:  batch.NewQueue[postrider.EndpointID](),
 		onChange:  func(Change) {},
 		endpoints: map[postrider.EndpointID]*store.EndpointSnapshot{},
+		filters:   map[postrider.EndpointID]*filter.Pattern{},
 		accounts:  map[postrider.AccountID]*subscriptions{},
 	}
 }
@@ -286,33 +269,56 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 	return to, to != nil
 }
 
-// Match returns the endpoints that want the event, ordered by id, and the id of the last one. If
-// there are more than most, it returns only that id and does not look at the others, so the cost of
-// a match is limited. The caller must not change the slice. Today only the account and the type of
-// the event decide.
+// Match returns the endpoints that want the event, ordered by id: those that subscribe to its type,
+// and whose filter, if they have one, holds for it. If there are more than most, it returns nil and
+// does not look at the others, so the cost of a match is limited. last is the last endpoint that
+// subscribes to the type, whatever its filter says; zero: there is none. The caller must not change
+// the slice.
 func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var few [4][]*store.EndpointSnapshot // enough for most types, and allocated on the stack
-	lists := x.accounts[e.Account].lists(few[:0], e.Type)
-	for _, list := range lists {
-		if end := list[len(list)-1].Endpoint.ID; end.Compare(last) > 0 {
+	var few [4]subscribers // enough for most types, and allocated on the stack
+	all := x.accounts[e.Account].subscribers(few[:0], e.Type)
+	for i := range all {
+		if end := all[i].all[len(all[i].all)-1].Endpoint.ID; end.Compare(last) > 0 {
 			last = end
 		}
 	}
-	if len(lists) == 1 && len(lists[0]) <= most {
-		return lists[0], last
-	}
-	if len(lists) == 0 {
+	if len(all) == 0 || slices.ContainsFunc(all, func(s subscribers) bool { return len(s.plain) > most }) {
 		return nil, last
 	}
-	for to := range merge(slices.Clone(lists)) {
+	if len(all) == 1 && all[0].filters == nil {
+		return all[0].plain, last
+	}
+	lists := make([][]*store.EndpointSnapshot, 0, len(few)+1)
+	for i := range all {
+		lists = append(lists, all[i].plain)
+	}
+	lists = append(lists, x.filtered(all, e, most))
+	matched = []*store.EndpointSnapshot{} // not nil, even if no filter holds
+	for to := range merge(lists) {
 		if len(matched) == most {
 			return nil, last
 		}
 		matched = append(matched, to)
 	}
 	return matched, last
+}
+
+// filtered returns the subscribers whose filter holds for the event, ordered by id. Of more than most
+// it returns some, but more than most.
+func (x *Table) filtered(all []subscribers, e *postrider.Event, most int) (held []*store.EndpointSnapshot) {
+	event := filter.Of(e)
+	for i := range all {
+		if all[i].filters == nil {
+			continue
+		}
+		for _, id := range all[i].filters.Match(event, most) {
+			held = append(held, x.endpoints[id])
+		}
+	}
+	slices.SortFunc(held, func(a, b *store.EndpointSnapshot) int { return a.Endpoint.ID.Compare(b.Endpoint.ID) })
+	return slices.Compact(held) // an endpoint may subscribe with several patterns
 }
 
 // WantsOrder reports whether at least one of the endpoints that want the event wants it in the order
@@ -324,22 +330,33 @@ func (x *Table) WantsOrder(e *postrider.Event) bool {
 	if s == nil {
 		return false
 	}
+	event := filter.Of(e)
 	for _, to := range s.ordered {
-		if to.Endpoint.Subscribes(e.Type) {
+		if to.Endpoint.Subscribes(e.Type) && x.holds(to, event) {
 			return true
 		}
 	}
 	return false
 }
 
+// holds reports whether the filter of an endpoint of the table, if it has one, holds for the event.
+func (x *Table) holds(to *store.EndpointSnapshot, e *filter.Event) bool {
+	p := x.filters[to.Endpoint.ID]
+	return p == nil || p.Matches(e)
+}
+
 // MatchNext returns the next n endpoints of a fan-out job after its cursor, ordered by id. They
 // include endpoints that were deleted after the event was accepted, whose deliveries are recorded
-// as skipped.
+// as skipped. It compares the event with one filter after the other, not with the index, so that the
+// chunks of a job together compare it with each filter once.
 func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	account := x.accounts[job.Event.Account]
-	lists := append(account.lists(nil, job.Event.Type), account.deletedSince(job.Event))
+	account, event := x.accounts[job.Event.Account], filter.Of(&job.Event)
+	lists := [][]*store.EndpointSnapshot{account.deletedSince(&job.Event, event)}
+	for _, s := range account.subscribers(nil, job.Event.Type) {
+		lists = append(lists, s.all)
+	}
 	for i, list := range lists {
 		at, found := slices.BinarySearchFunc(list, job.Cursor, byID)
 		if found {
@@ -352,175 +369,9 @@ func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
 		if len(matched) == n || to.Endpoint.ID.Compare(job.UpTo) > 0 {
 			break
 		}
-		matched = append(matched, to)
+		if x.holds(to, event) {
+			matched = append(matched, to)
+		}
 	}
 	return matched
 }
-
-// apply applies a page of changes. First it stores the new snapshot of each endpoint, and records
-// the endpoint in the edits of every list that it leaves or joins. Then it makes each of those
-// lists again and sets the version, all under one lock. So a match sees either the whole page or
-// nothing of it. Each list is made only once for a page, because an account may have 100,000
-// endpoints in one list.
-func (x *Table) apply(changes store.Changes) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	edits := map[subscribers]edit{}
-	for _, to := range changes.Endpoints {
-		id := to.Endpoint.ID
-		if old := x.endpoints[id]; old != nil {
-			account := x.account(old.Endpoint.Account)
-			delete(x.endpoints, id)
-			delete(account.ordered, id)
-			addEdits(edits, account, old, nil)
-			if to.Endpoint.Status == postrider.EndpointDeleted {
-				account.keepDeleted(&to)
-			}
-		}
-		if to.Endpoint.Status == postrider.EndpointDeleted {
-			continue
-		}
-		account := x.account(to.Endpoint.Account)
-		x.endpoints[id] = &to
-		if to.Endpoint.Policy.Order == postrider.OrderByKey {
-			account.ordered[id] = &to
-		}
-		addEdits(edits, account, &to, &to)
-	}
-	for of, e := range edits {
-		of.account.edit(of.pattern, e)
-	}
-	x.version, x.hold = changes.Version, changes.Hold
-}
-
-func (x *Table) account(id postrider.AccountID) *subscriptions {
-	s := x.accounts[id]
-	if s == nil {
-		s = &subscriptions{
-			exact: map[string][]*store.EndpointSnapshot{}, prefix: map[string][]*store.EndpointSnapshot{},
-			ordered: map[postrider.EndpointID]*store.EndpointSnapshot{},
-		}
-		x.accounts[id] = s
-	}
-	return s
-}
-
-// subscribers names one list: the endpoints of an account that subscribed with the pattern.
-type subscribers struct {
-	account *subscriptions
-	pattern postrider.Pattern
-}
-
-// edit is a change of a list: the new snapshot of each endpoint, or nil if the endpoint leaves the
-// list.
-type edit map[postrider.EndpointID]*store.EndpointSnapshot
-
-// addEdits records the endpoint's new snapshot, or nil, in the edits of all lists that the endpoint
-// is in.
-func addEdits(edits map[subscribers]edit, account *subscriptions, to, becomes *store.EndpointSnapshot) {
-	for _, p := range to.Endpoint.EventTypes {
-		of := subscribers{account, p}
-		if edits[of] == nil {
-			edits[of] = edit{}
-		}
-		edits[of][to.Endpoint.ID] = becomes
-	}
-}
-
-// edit replaces the list of one pattern by a new one. Readers keep the old list.
-func (s *subscriptions) edit(p postrider.Pattern, e edit) {
-	lists, key := s.exact, string(p)
-	if prefix, ok := strings.CutSuffix(key, "*"); ok {
-		lists, key = s.prefix, prefix
-	}
-	rest := lists[key]
-	list := make([]*store.EndpointSnapshot, 0, len(rest)+len(e))
-	for _, id := range slices.SortedFunc(maps.Keys(e), postrider.EndpointID.Compare) {
-		at, found := slices.BinarySearchFunc(rest, id, byID)
-		list = append(list, rest[:at]...)
-		if rest = rest[at:]; found {
-			rest = rest[1:]
-		}
-		if to := e[id]; to != nil {
-			list = append(list, to)
-		}
-	}
-	if list = append(list, rest...); len(list) > 0 {
-		lists[key] = list
-	} else {
-		delete(lists, key)
-	}
-}
-
-// keepDeleted keeps a deleted endpoint for fan-out jobs that are under way.
-func (s *subscriptions) keepDeleted(to *store.EndpointSnapshot) {
-	s.deleted = slices.DeleteFunc(s.deleted, func(other *store.EndpointSnapshot) bool {
-		return to.Endpoint.UpdatedAt.Sub(other.Endpoint.UpdatedAt) > deletedFor
-	})
-	at, _ := slices.BinarySearchFunc(s.deleted, to.Endpoint.ID, byID)
-	s.deleted = slices.Insert(s.deleted, at, to)
-}
-
-// deletedSince returns the endpoints that wanted the event and were deleted
-// after it was accepted, ordered by id.
-func (s *subscriptions) deletedSince(e postrider.Event) []*store.EndpointSnapshot {
-	if s == nil {
-		return nil
-	}
-	var deleted []*store.EndpointSnapshot
-	for _, to := range s.deleted {
-		if !to.Endpoint.UpdatedAt.Before(e.CreatedAt) && to.Endpoint.Subscribes(e.Type) {
-			deleted = append(deleted, to)
-		}
-	}
-	return deleted
-}
-
-// lists appends the lists of endpoints that want the event type: one for the type itself, and one
-// for each of its prefixes that ends in a dot. The prefix "" is also used, unless the event is
-// operational.
-func (s *subscriptions) lists(lists [][]*store.EndpointSnapshot, eventType string) [][]*store.EndpointSnapshot {
-	if s == nil {
-		return lists
-	}
-	if list := s.exact[eventType]; len(list) > 0 {
-		lists = append(lists, list)
-	}
-	if list := s.prefix[""]; len(list) > 0 && !postrider.IsOperational(eventType) {
-		lists = append(lists, list)
-	}
-	for i := range len(eventType) {
-		if eventType[i] != '.' {
-			continue
-		}
-		if list := s.prefix[eventType[:i+1]]; len(list) > 0 {
-			lists = append(lists, list)
-		}
-	}
-	return lists
-}
-
-// merge yields the endpoints of ordered lists in the order of their ids, each once. It changes the
-// slice of lists, but not the lists.
-func merge(rest [][]*store.EndpointSnapshot) iter.Seq[*store.EndpointSnapshot] {
-	return func(yield func(*store.EndpointSnapshot) bool) {
-		for {
-			var least *store.EndpointSnapshot
-			for _, list := range rest {
-				if len(list) > 0 && (least == nil || list[0].Endpoint.ID.Compare(least.Endpoint.ID) < 0) {
-					least = list[0]
-				}
-			}
-			if least == nil || !yield(least) {
-				return
-			}
-			for i, list := range rest {
-				if len(list) > 0 && list[0] == least {
-					rest[i] = list[1:]
-				}
-			}
-		}
-	}
-}
-
-func byID(to *store.EndpointSnapshot, id postrider.EndpointID) int { return to.Endpoint.ID.Compare(id) }

@@ -1,19 +1,44 @@
 package routing
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/store"
 )
 
-// TestTableMatchesAsEachEndpointWould compares the compiled table with the method Subscribes of
-// every endpoint, over random histories of changes.
+// filters are filters of endpoints. The first is none.
+var filters = []string{
+	"", `{"data": {"a": [1]}}`, `{"data": {"a": [{"numeric": [">", 0]}]}}`, `{"data": {"b": [{"prefix": "x"}]}}`,
+	`{"data": {"b": [{"exists": false}]}}`, `{"type": ["order.created"]}`,
+}
+
+// wants reports whether the endpoint wants the event, without a table.
+func wants(t *rapid.T, e postrider.Endpoint, event *postrider.Event) bool {
+	t.Helper()
+	if e.Account != event.Account || e.Status == postrider.EndpointDeleted || !e.Subscribes(event.Type) {
+		return false
+	}
+	if e.Policy.Filter == "" {
+		return true
+	}
+	p, err := filter.Parse([]byte(e.Policy.Filter))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Matches(filter.Of(event))
+}
+
+// TestTableMatchesAsEachEndpointWould compares the compiled table with the subscription and the
+// filter of every endpoint, over random histories of changes.
 func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 	t.Parallel()
 	types := []string{"order", "order.created", "order.item.added", "user.created", "user", "postrider.endpoint.disabled"}
@@ -36,6 +61,7 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 				continue // a deleted endpoint stays deleted
 			}
 			e.EventTypes = rapid.SliceOfN(rapid.SampledFrom(patterns), 1, 3).Draw(t, "patterns")
+			e.Policy.Filter = rapid.SampledFrom(filters).Draw(t, "filter")
 			e.Status = rapid.SampledFrom([]postrider.EndpointStatus{
 				postrider.EndpointEnabled, postrider.EndpointDisabled, postrider.EndpointDeleted,
 			}).Draw(t, "status")
@@ -48,28 +74,38 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 		x.apply(store.Changes{Version: x.Version() + 1, Endpoints: page})
 		for _, account := range accounts {
 			for _, eventType := range types {
-				var want, got []postrider.EndpointID
-				for _, e := range endpoints {
-					if e.Account == account && e.Status != postrider.EndpointDeleted && e.Subscribes(eventType) {
-						want = append(want, e.ID)
-					}
-				}
-				matched, last := x.Match(&postrider.Event{Account: account, Type: eventType}, len(endpoints))
-				for _, to := range matched {
-					got = append(got, to.Endpoint.ID)
-				}
-				if n := len(want); n > 0 {
-					if few, same := x.Match(&postrider.Event{Account: account, Type: eventType}, n-1); few != nil || last != want[n-1] || same != last {
-						t.Fatalf("%s matches %v up to %v when %d are too many", eventType, few, same, n)
-					}
-				}
-				if !slices.Equal(got, want) {
-					t.Fatalf("%s matches %v, want %v", eventType, got, want)
-				}
-				checkChunks(t, x, store.FanOut{Event: postrider.Event{Account: account, Type: eventType}}, want)
+				data := rapid.SampledFrom([]string{`{}`, `{"a": 1}`, `{"a": 2, "b": "xy"}`, `no JSON`}).Draw(t, "data")
+				checkMatch(t, x, endpoints, &postrider.Event{Account: account, Type: eventType, Data: []byte(data)})
 			}
 		}
 	})
+}
+
+// checkMatch compares the matches of an event, whole and in chunks, with what each endpoint wants.
+func checkMatch(t *rapid.T, x *Table, endpoints []postrider.Endpoint, e *postrider.Event) {
+	var want, got []postrider.EndpointID
+	var last postrider.EndpointID // of those that subscribe
+	for _, to := range endpoints {
+		if to.Account == e.Account && to.Status != postrider.EndpointDeleted && to.Subscribes(e.Type) {
+			last = to.ID
+		}
+		if wants(t, to, e) {
+			want = append(want, to.ID)
+		}
+	}
+	matched, end := x.Match(e, len(endpoints))
+	for _, to := range matched {
+		got = append(got, to.Endpoint.ID)
+	}
+	if !slices.Equal(got, want) || end != last || matched == nil && !last.IsZero() {
+		t.Fatalf("%s %s matches %v up to %v, want %v up to %v", e.Type, e.Data, got, end, want, last)
+	}
+	if n := len(want); n > 0 {
+		if few, same := x.Match(e, n-1); few != nil || same != last {
+			t.Fatalf("%s %s matches %v up to %v when %d are too many", e.Type, e.Data, few, same, n)
+		}
+	}
+	checkChunks(t, x, store.FanOut{Event: *e}, want)
 }
 
 // checkChunks requires that the chunks of a job, joined, are the match.
@@ -97,22 +133,80 @@ func checkChunks(t *rapid.T, x *Table, job store.FanOut, want []postrider.Endpoi
 	}
 }
 
+// filtered is a filter of three conditions. An event fits ten of 10,000.
+func filtered(i int) string {
+	return fmt.Sprintf(`{"data": {"status": ["paid"], "total": [{"numeric": [">", %d]}], "customer": {"id": ["c%d"]}}}`, i%10, i/10)
+}
+
+// BenchmarkMatch matches an event with ten of 10,000 endpoints: by their types, by their filters of three
+// conditions each, and by their types beside an event type of the same account with filters.
 func BenchmarkMatch(b *testing.B) {
-	x := New(nil, Options{})
 	ids := store.NewIDs(time.Now, &[32]byte{})
 	account := store.NewID[postrider.AccountID](ids)
-	for i := range 10_000 {
-		e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), Account: account, EventTypes: []postrider.Pattern{"a.b"}}
-		if i%1000 == 0 {
-			e.EventTypes = []postrider.Pattern{"order.*"}
-		}
-		x.apply(store.Changes{Version: int64(i + 1), Endpoints: []store.EndpointSnapshot{{Endpoint: e}}})
+	data := `{"status": "paid", "total": 120.5, "customer": {"id": "c7"}, "note": "` + strings.Repeat("x", 200) + `",
+		"items": [` + strings.Repeat(`{"sku": "A-1000", "quantity": 2}, `, 20) + `{}]}`
+	for _, bb := range []struct {
+		name     string
+		endpoint func(i int, e *postrider.Endpoint)
+	}{
+		{"types", func(i int, e *postrider.Endpoint) {
+			if e.EventTypes = []postrider.Pattern{"a.b"}; i%1000 == 0 {
+				e.EventTypes = []postrider.Pattern{"order.*"}
+			}
+		}},
+		{"filters of another type", func(i int, e *postrider.Endpoint) {
+			if e.EventTypes, e.Policy.Filter = []postrider.Pattern{"a.b"}, filtered(i); i%1000 == 0 {
+				e.EventTypes, e.Policy.Filter = []postrider.Pattern{"order.*"}, ""
+			}
+		}},
+		{"filters", func(i int, e *postrider.Endpoint) {
+			e.EventTypes, e.Policy.Filter = []postrider.Pattern{"order.*"}, filtered(i)
+		}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			x := New(nil, Options{})
+			var endpoints []store.EndpointSnapshot
+			for i := range 10_000 {
+				e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), Account: account}
+				bb.endpoint(i, &e)
+				endpoints = append(endpoints, store.EndpointSnapshot{Endpoint: e})
+			}
+			x.apply(store.Changes{Version: 1, Endpoints: endpoints})
+			e := &postrider.Event{Account: account, Type: "order.created", Data: []byte(data)}
+			took := make([]time.Duration, 0, 1<<20)
+			b.ReportAllocs()
+			for b.Loop() {
+				begun := time.Now()
+				if matched, _ := x.Match(e, 256); len(matched) != 10 {
+					b.Fatal(len(matched))
+				}
+				took = append(took, time.Since(begun))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
+			b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
+		})
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if matched, _ := x.Match(&postrider.Event{Account: account, Type: "order.created"}, 256); len(matched) != 10 {
-			b.Fatal(len(matched))
-		}
+}
+
+// BenchmarkChange gives one of 10,000 endpoints with filters another filter.
+func BenchmarkChange(b *testing.B) {
+	x := New(nil, Options{})
+	ids := store.NewIDs(time.Now, &[32]byte{})
+	endpoint := func(i int) store.EndpointSnapshot {
+		e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), EventTypes: []postrider.Pattern{"order.*"}}
+		e.Policy.Filter = filtered(i)
+		return store.EndpointSnapshot{Endpoint: e}
+	}
+	var endpoints []store.EndpointSnapshot
+	for i := range 10_000 {
+		endpoints = append(endpoints, endpoint(i))
+	}
+	x.apply(store.Changes{Version: 1, Endpoints: endpoints})
+	for i := 0; b.Loop(); i++ {
+		changed := endpoints[i%len(endpoints)]
+		changed.Endpoint.Policy.Filter = endpoints[(i+5000)%len(endpoints)].Endpoint.Policy.Filter
+		x.apply(store.Changes{Version: int64(i), Endpoints: []store.EndpointSnapshot{changed}})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/jsonx"
 	"github.com/postrider/postrider/internal/shape"
 )
@@ -23,6 +24,7 @@ const policyVersion = 1
 // whole milliseconds. Package shape copies the fields.
 type policyDocument struct {
 	Version         int                    `json:"version"`
+	Filter          string                 `json:"filter,omitempty"` // a text, so that its bytes are kept
 	Retry           retryDocument          `json:"retry"`
 	TimeoutMS       int64                  `json:"timeout_ms"`
 	AdaptiveTimeout bool                   `json:"adaptive_timeout"`
@@ -115,6 +117,7 @@ func EncodePolicy(p postrider.Policy) ([]byte, error) {
 //   - a name is unknown or missing
 //   - a value has the wrong type
 //   - a choice has an unknown name
+//   - the filter cannot be parsed
 //
 // No such field gets a default, because its owner never chose the default.
 func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Policy, error) {
@@ -174,7 +177,7 @@ func UnreadablePolicies() func(document string) bool {
 	}
 }
 
-// salvagePolicy returns the four fields of an unreadable policy that are needed to store new
+// salvagePolicy returns the five fields of an unreadable policy that are needed to store new
 // deliveries. A field that can be read keeps its stored value. Any other field gets a value that
 // does no lasting harm:
 //
@@ -183,6 +186,7 @@ func UnreadablePolicies() func(document string) bool {
 //   - OnDead is pause, for the same reason.
 //   - Expiry is the longest.
 //   - Retry has no delay before the first attempt; no attempt is made now anyway.
+//   - Filter is empty: no event is left out for a filter that nobody can read.
 //
 // From a document of another version nothing is read, because its names may have other meanings.
 func salvagePolicy(document []byte) postrider.Policy {
@@ -204,6 +208,9 @@ func salvagePolicy(document []byte) postrider.Policy {
 	if read.Expiry > 0 {
 		salvaged.Expiry = min(read.Expiry, postrider.MaxExpiry)
 	}
+	if _, err := filter.Parse([]byte(read.Filter)); err == nil {
+		salvaged.Filter = read.Filter
+	}
 	if read.Retry.Check() == nil {
 		salvaged.Retry = read.Retry
 	}
@@ -217,7 +224,8 @@ func (d policyDocument) policy() postrider.Policy {
 	return p
 }
 
-// checkChoices returns an error for each choice whose name this program does not know. It does
+// checkChoices returns an error for each choice whose name this program does not know, and the faults
+// of the filter. It does
 // not check the bounds of numbers: if a bound becomes narrower, stored policies must stay
 // readable.
 func (d policyDocument) checkChoices() error {
@@ -231,6 +239,10 @@ func (d policyDocument) checkChoices() error {
 	}
 	if d.Retry.Preset != "" {
 		faults = append(faults, oneOf("retry.preset", d.Retry.Preset, postrider.Presets()...))
+	}
+	if d.Filter != "" {
+		_, err := filter.Parse([]byte(d.Filter))
+		faults = append(faults, err)
 	}
 	for i, s := range d.Signatures {
 		faults = append(faults, oneOf(fmt.Sprintf("signatures[%d].scheme", i), s.Scheme, postrider.Schemes...))

@@ -16,13 +16,13 @@ import (
 	"github.com/postrider/postrider/internal/web"
 )
 
-// reviewed returns the lines of the review of changes, without their marks.
+// reviewed returns the lines of the review of changes as a browser shows them, without their marks.
 func (p response) reviewed() []string {
 	_, review, _ := strings.Cut(p.html, `<div class="flash busy"`)
 	review, _, _ = strings.Cut(review, "</ul>")
 	var lines []string
 	for _, m := range regexp.MustCompile(`(?s)<li>(.*?)</li>`).FindAllStringSubmatch(review, -1) {
-		lines = append(lines, regexp.MustCompile(`<[^>]*>`).ReplaceAllString(m[1], ""))
+		lines = append(lines, strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(m[1], "")), " "))
 	}
 	return lines
 }
@@ -37,8 +37,8 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 	form := w.see("operator", path).fields()
 	for field, value := range map[string]string{
 		"event_types": "order.*\r\ninvoice.paid", "signature.custom": "plain:X-Acme:sha256=", "headers": "X-Tenant: 7",
-		"headers.secret": "X-Key: hush",
-		"retry.preset":   "own", "retry.delays_ms": "0s 30s 5m", "timeout_ms": "30s", "rate": "100/1m+20", "order": "by_key",
+		"headers.secret": "X-Key: hush", "filter": `{"data":{"total":[{"numeric":[">",5.0]}]}}`,
+		"retry.preset": "own", "retry.delays_ms": "0s 30s 5m", "timeout_ms": "30s", "rate": "100/1m+20", "order": "by_key",
 		"circuit.preset": "own", "circuit.failures": "3", "circuit.percent": "", "circuit.attempts": "", "circuit.window_ms": "",
 		"circuit.cooldown_ms": "10s", "circuit.max_cooldown_ms": "5m",
 	} {
@@ -52,6 +52,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 	for language, want := range map[*http.Cookie][]string{
 		{Name: "postrider-language", Value: "en"}: {
 			"Event types: order.* → order.*, invoice.paid",
+			"Filter: none → { &#34;data&#34;: { &#34;total&#34;: [ { &#34;numeric&#34;: [ &#34;&gt;&#34;, 5.0 ] } ] } }",
 			"Signature: Standard Webhooks → Standard Webhooks, Stripe, Plain in X-Acme (sha256=)",
 			"Headers: none → X-Tenant: 7, X-Key (sensitive)",
 			"TLS: none → Authorities",
@@ -63,6 +64,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 		},
 		german: {
 			"Ereignistypen: order.* → order.*, invoice.paid",
+			"Filter: nichts → { &#34;data&#34;: { &#34;total&#34;: [ { &#34;numeric&#34;: [ &#34;&gt;&#34;, 5.0 ] } ] } }",
 			"Signatur: Standard Webhooks → Standard Webhooks, Stripe, Plain in X-Acme (sha256=)",
 			"Header: nichts → X-Tenant: 7, X-Key (vertraulich)",
 			"TLS: nichts → Zertifizierungsstellen",

@@ -329,7 +329,7 @@ func (s *Routes) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 	if moved {
 		c.Headers, c.Auth = nil, ""
 	}
-	policyErr := applyPolicy(&e.Policy, &c, to)
+	policyErr := applyPolicy(rest.InfoOf(ctx).Caller, &e.Policy, &c, to)
 	faults := []error{urlErr, checkEndpoint(*e), e.Policy.Check(), s.checkTokenURL(&e.Policy.Auth), checkInspector(*e), policyErr}
 	if opened && policyErr == nil {
 		faults = append(faults, s.checkCredentials(was.Policy, e.Policy, c, to))

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"encoding/json"
 	"errors"
 	"iter"
 	"reflect"
@@ -8,13 +9,14 @@ import (
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/rest"
+	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/shape"
 )
 
 // applyPolicy sets the fields of p that the request has. An omitted field keeps its value, and null
 // sets the default. On input, c has the stored secrets. On return, c has the secrets that the new
 // policy needs. The error has only faults that [postrider.Policy.Check] cannot find.
-func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Policy) error {
+func applyPolicy(caller *postrider.Caller, p *postrider.Policy, c *postrider.Credentials, to apitypes.Policy) error {
 	standard := postrider.DefaultPolicy()
 	fields, defaults := reflect.ValueOf(p).Elem(), reflect.ValueOf(standard)
 	for option := range shape.Options(&to, fields.Type()) {
@@ -28,6 +30,7 @@ func applyPolicy(p *postrider.Policy, c *postrider.Credentials, to apitypes.Poli
 		}
 	}
 	return errors.Join(
+		setBy(&p.Filter, to.Filter, standard.Filter, func(f json.RawMessage) (string, error) { return filterOf(caller, f) }),
 		setBy(&p.Retry, to.Retry, standard.Retry, retryPolicy),
 		setBy(&p.Signatures, to.Signature, standard.Signatures, signatures),
 		setBy(&p.Circuit, to.Circuit, standard.Circuit, circuitPolicy),
@@ -56,7 +59,8 @@ func setBy[T, J any](field *T, to apitypes.Optional[J], standard T, convert func
 // viewPolicy returns a policy in the form of a response, with all fields.
 func viewPolicy(p postrider.Policy) apitypes.Policy {
 	view := apitypes.Policy{
-		Retry: apitypes.Of(viewRetry(p.Retry)), Signature: apitypes.Of(viewSignatures(p.Signatures)),
+		Filter: apitypes.NullUnless(p.Filter != "", json.RawMessage(p.Filter)),
+		Retry:  apitypes.Of(viewRetry(p.Retry)), Signature: apitypes.Of(viewSignatures(p.Signatures)),
 		Circuit: apitypes.Of(viewCircuitPolicy(p.Circuit)), Headers: apitypes.Of(viewHeaders(p.Headers)), Rate: viewRate(p.Rate),
 		Auth: viewAuth(p.Auth), TLS: viewTLS(p.TLS),
 	}
@@ -72,6 +76,17 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 
 // StandardPolicy returns the default policy of a new endpoint, in the form of a response.
 func StandardPolicy() apitypes.Policy { return viewPolicy(postrider.DefaultPolicy()) }
+
+// filterOf returns the text of a filter, or all its faults. The field internal of events is for the
+// operator, so callers that are bound to an account may not find out its values by filters.
+func filterOf(caller *postrider.Caller, f json.RawMessage) (string, error) {
+	var without []string
+	if !caller.Account.IsZero() {
+		without = []string{"internal"}
+	}
+	_, err := filter.Parse(f, without...)
+	return string(f), err
+}
 
 // retryPolicy converts the retry field of a request. [postrider.Policy.Check] validates the result.
 func retryPolicy(r apitypes.Retry) (postrider.RetryPolicy, error) {

@@ -45,9 +45,11 @@ func endpointsUnreadable(w *world) {
 	account := w.account()
 	fine := w.put(w.draft(account))
 	draft := w.draft(account)
-	draft.Policy.Order, draft.Policy.Expiry = postrider.OrderByKey, time.Hour
+	draft.Policy.Order, draft.Policy.Expiry, draft.Policy.Filter = postrider.OrderByKey, time.Hour, `{"type": ["a"]}`
 	e := w.put(draft)
-	left := postrider.Policy{Order: postrider.OrderByKey, OnDead: postrider.SkipDead, Expiry: time.Hour, Retry: e.Policy.Retry}
+	left := postrider.Policy{
+		Filter: e.Policy.Filter, Order: postrider.OrderByKey, OnDead: postrider.SkipDead, Expiry: time.Hour, Retry: e.Policy.Retry,
+	}
 	for _, tt := range []struct {
 		was, is, says string
 		left          func(p *postrider.Policy)
@@ -58,6 +60,7 @@ func endpointsUnreadable(w *world) {
 		{`"on_dead":"skip"`, `"on_dead":7`, "on_dead", func(p *postrider.Policy) { p.OnDead = postrider.PauseOnDead }},
 		{`"expiry_ms":3600000`, `"expiry_ms":"1h"`, "expiry_ms", func(p *postrider.Policy) { p.Expiry = postrider.MaxExpiry }},
 		{`"preset":"default"`, `"preset":"weekly"`, "retry.preset", func(p *postrider.Policy) { p.Retry = postrider.RetryPolicy{} }},
+		{`"filter":"{\"type\"`, `"filter":"{\"kind\"`, "filter.kind", func(p *postrider.Policy) { p.Filter = "" }},
 		{`"version":1`, `"version":2`, "version 2", func(p *postrider.Policy) {
 			*p = postrider.Policy{OnDead: postrider.PauseOnDead, Expiry: postrider.MaxExpiry}
 		}},

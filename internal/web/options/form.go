@@ -222,9 +222,13 @@ func (f *form) option(name string) *shownOption {
 }
 
 // place marks the inputs of an option that a fault is about. It returns a prefix for the reason:
-// the name of the header or input, or the number of the element.
+// the name of the header or input, the number of the element, or the place in a filter.
 func (f *form) place(v *page.Visit, o *shownOption, field string) string {
 	rest := strings.TrimPrefix(field, o.Name)
+	if o.Name == "filter" && rest != "" {
+		o.mark("")
+		return strings.TrimPrefix(rest, ".") + ": "
+	}
 	n := -1
 	if at := text.Element.FindString(rest); at != "" {
 		n, _ = strconv.Atoi(strings.Trim(at, "[]")) // the expression matches only digits

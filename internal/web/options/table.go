@@ -2,6 +2,7 @@ package options
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -103,6 +104,7 @@ var (
 	errNoDelay   = errors.New("form.no_delay")
 	errNoDecimal = errors.New("form.no_decimal")
 	errNoHeader  = errors.New("form.no_header")
+	errNoJSON    = errors.New("form.no_json_value")
 )
 
 // optionGroups are the options in the order of the form. A test demands every field
@@ -129,6 +131,7 @@ var optionGroups = []struct {
 			func(u *apitypes.EndpointUpdate, to []string) error { u.UID = orDefault(to[0]); return nil },
 		},
 	}},
+	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}}},
 	{"request", []option{
 		plain("payload"),
 		{"signature", []input{{"", "checks", signatureSchemes}, {"custom", "lines", nil}}, showSignature, setSignature},
@@ -204,6 +207,24 @@ func setEventTypes(u *apitypes.EndpointUpdate, to []string) error {
 	if len(u.EventTypes) == 0 {
 		u.EventTypes = []string{unreadable}
 		return errNoTypes
+	}
+	return nil
+}
+
+// showFilter returns the pattern with line breaks.
+func showFilter(e apitypes.Endpoint) []string {
+	pattern, ok := e.Filter.Get()
+	if !ok {
+		return []string{""}
+	}
+	return []string{page.PrettyJSON(pattern)}
+}
+
+func setFilter(u *apitypes.EndpointUpdate, to []string) error {
+	u.Filter = apitypes.NullUnless(to[0] != "", json.RawMessage(to[0]))
+	if to[0] != "" && !json.Valid([]byte(to[0])) {
+		u.Filter = apitypes.Of(json.RawMessage(`"?"`))
+		return errNoJSON
 	}
 	return nil
 }

@@ -161,8 +161,15 @@ func (c *Catalogue) Reason(f apitypes.Fault) string {
 	if limited && f.Max == nil { // the text is about the limits
 		key = "fault." + string(postrider.FaultMalformed)
 	}
-	if own := "fault." + Element.ReplaceAllString(f.Field, "") + "." + string(f.Code); c.Has(own) {
-		key = own
+	names := strings.Split(Element.ReplaceAllString(f.Field, ""), ".")
+	owns := []string{strings.Join(names, ".")}
+	if names[0] == "filter" { // the last name may be an operator; the others are names of fields
+		owns = []string{"filter", "filter." + names[len(names)-1]}
+	}
+	for _, own := range owns {
+		if own = "fault." + own + "." + string(f.Code); c.Has(own) {
+			key = own
+		}
 	}
 	if !c.Has(key) {
 		return f.Reason

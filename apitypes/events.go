@@ -66,6 +66,30 @@ type Event struct {
 	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
 }
 
+// EventExplanation says whether an endpoint wants an event.
+type EventExplanation struct {
+	Event       postrider.EventID    `json:"event"`
+	Endpoint    postrider.EndpointID `json:"endpoint"`
+	Matches     bool                 `json:"matches" doc:"True: the present event types and filter of the endpoint select the event."`
+	TypeMatches bool                 `json:"type_matches" doc:"True: one of the endpoint's event types selects the type of the event."`
+	Filter      *FilterExplanation   `json:"filter" doc:"Null: the endpoint has no filter, or its filter cannot be read, so only the types decide."`
+}
+
+// FilterExplanation says whether a filter holds for an event, condition by condition.
+type FilterExplanation struct {
+	Matches    bool              `json:"matches"`
+	Apart      bool              `json:"apart" doc:"True: enough conditions hold, but not in the same element of an array. So the filter does not hold."`
+	Conditions []FilterCondition `json:"conditions" nullable:"false" doc:"Conditions of the filter, in its order. A caller that is bound to an account does not see those for the field internal."`
+}
+
+// FilterCondition is one list of a filter, compared with an event.
+type FilterCondition struct {
+	Path      string          `json:"path" example:"data.total" doc:"Place in the filter."`
+	Condition json.RawMessage `json:"condition" doc:"List of the filter: one of its values must hold."`
+	Holds     bool            `json:"holds"`
+	Found     *string         `json:"found" doc:"JSON of the field of the event, cut after 256 bytes. Of the objects in an array, it is the one that fits best. Null: the event has no such field."`
+}
+
 // EventReplay selects deliveries of an event to replay.
 type EventReplay struct {
 	Endpoint  string           `json:"endpoint,omitempty" minLength:"1" doc:"Replay to this endpoint alone."`

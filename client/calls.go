@@ -106,6 +106,11 @@ func (c *Client) Event(ctx context.Context, id postrider.EventID) (apitypes.Even
 	return get[apitypes.Event](ctx, c, "/events/"+id.String())
 }
 
+// ExplainEvent says whether an endpoint, named by its id or uid, wants an event now, and why.
+func (c *Client) ExplainEvent(ctx context.Context, id postrider.EventID, endpoint string) (apitypes.EventExplanation, error) {
+	return get[apitypes.EventExplanation](ctx, c, "/events/"+id.String()+"/explain"+query(Paging{}, "endpoint", endpoint))
+}
+
 // EventAttempts lists the attempts of all of an event's deliveries.
 func (c *Client) EventAttempts(ctx context.Context, id postrider.EventID, p Paging) (apitypes.Page[apitypes.Attempt], error) {
 	return get[apitypes.Page[apitypes.Attempt]](ctx, c, "/events/"+id.String()+"/attempts"+query(p))
@@ -198,8 +203,7 @@ func (c *Client) EndpointHealth(ctx context.Context, id postrider.EndpointID, p 
 	return get[apitypes.Page[apitypes.EndpointHealth]](ctx, c, "/endpoints/"+id.String()+"/health"+query(p))
 }
 
-// PauseEndpoint makes an endpoint's deliveries wait until it is resumed. The
-// reason may be empty.
+// PauseEndpoint makes an endpoint's deliveries wait until it is resumed. The reason may be empty.
 func (c *Client) PauseEndpoint(ctx context.Context, id postrider.EndpointID, reason string) (apitypes.Endpoint, error) {
 	return post[apitypes.Endpoint](ctx, c, "/endpoints/"+id.String()+"/pause", apitypes.EndpointReason{Reason: reason})
 }

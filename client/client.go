@@ -236,7 +236,11 @@ func encode(in any) ([]byte, error) {
 	case []apitypes.EventCreate:
 		return encodeBatch(in)
 	}
-	return json.Marshal(in)
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // people read filters, which have < and >, as the server has stored them
+	err := e.Encode(in)
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
 }
 
 // encodeBatch returns the JSON of a batch.

@@ -20,6 +20,7 @@ type eventsCmd struct {
 	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
 	Deliveries eventsDeliveriesCmd `cmd:"" help:"List the deliveries of an event."`
 	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all deliveries of an event. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
+	Explain    eventsExplainCmd    `cmd:"" help:"Say whether an endpoint wants an event, by its present event types and filter, condition by condition."`
 	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again to its endpoints, except where it is pending."`
 	Publish    eventsPublishCmd    `cmd:"" help:"Publish the events of a file, at most 1,000, all or none."`
 }
@@ -108,6 +109,47 @@ func (c *eventsAttemptsCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, eventAttemptTable.page, func(api *client.Client) (apitypes.Page[apitypes.Attempt], error) {
 		return api.EventAttempts(ctx, c.ID, c.page())
 	})
+}
+
+type eventsExplainCmd struct {
+	oneEvent
+
+	Endpoint string `required:"" placeholder:"ID|UID" help:"The endpoint, by id or uid."`
+}
+
+// Run explains whether the endpoint wants the event.
+func (c *eventsExplainCmd) Run(ctx context.Context, t terminal) error {
+	return ask(t, c.target, printExplanation, func(api *client.Client) (apitypes.EventExplanation, error) {
+		return api.ExplainEvent(ctx, c.ID, c.Endpoint)
+	})
+}
+
+// conditionTable shows the conditions of a filter with what the event has.
+var conditionTable = tableOf[apitypes.FilterCondition]{
+	[]string{"CONDITION", "WANTS", "FOUND", "HOLDS"},
+	func(c apitypes.FilterCondition) []string {
+		return []string{c.Path, string(c.Condition), optional(c.Found), strconv.FormatBool(c.Holds)}
+	},
+}
+
+// printExplanation prints the result as a sentence, and the conditions of the filter as a table.
+func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) error {
+	if asJSON {
+		return printJSON(t.out, x)
+	}
+	text := "wants the event"
+	switch {
+	case !x.TypeMatches:
+		text = "does not want the event: none of its event types selects it"
+	case x.Filter != nil && x.Filter.Apart:
+		text = "does not want the event: the conditions of its filter hold, but not in one element of an array"
+	case !x.Matches:
+		text = "does not want the event: its filter does not hold"
+	}
+	if _, err := fmt.Fprintf(t.out, "%s %s\n", x.Endpoint, text); err != nil || x.Filter == nil {
+		return err
+	}
+	return conditionTable.all(t, asJSON, x.Filter.Conditions)
 }
 
 type eventsReplayCmd struct {

@@ -124,6 +124,7 @@ var commandOf = map[string]string{
 	"list-events":           "events list",
 	"get-event":             "events get",
 	"list-event-deliveries": "events deliveries",
+	"explain-event":         "events explain",
 	"list-event-attempts":   "events attempts",
 	"replay-event":          "events replay",
 }

@@ -80,7 +80,7 @@ func publishText(r apitypes.Receipt) string {
 	case r.FanOut:
 		return "is accepted; its deliveries are being made"
 	case n == 0:
-		return "is accepted and sent to nobody: no endpoint subscribes to it, or those that do are disabled or have a full backlog"
+		return "is accepted and sent to nobody: no endpoint wants it, or those that do are disabled or have a full backlog"
 	case n == 1:
 		return "is accepted, 1 delivery"
 	default:

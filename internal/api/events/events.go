@@ -54,6 +54,13 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary: "Get an event with its data",
 		Scope:   read,
 	}, s.getEvent)
+	rest.Handle(rt, rest.Route{
+		Name: "explain-event", Path: "GET /events/{event}/explain",
+		Summary: "Explain why an endpoint gets an event or not",
+		Description: "The answer is about the present event types and filter of the endpoint. They may have been others when the event was " +
+			"published; its deliveries say what happened then. A test and a replay ask neither types nor filter.",
+		Scope: read,
+	}, s.explainEvent)
 	s.registerPublishing(rt)
 }
 

@@ -1,0 +1,106 @@
+package api_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A filter is shown as it was given, except for white space.
+func TestAFilterComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant("acme")
+	const filter = `{"data":{"total":[{"numeric":[">=",9007199254740993.0]},"<&>"]}}`
+	e := w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"], "filter": { "data":
+		{"total": [{"numeric": [">=", 9007199254740993.0]}, "<&>"]} }}`)
+	route := "/endpoints/" + e.id("id")
+	for name, got := range map[string]response{
+		"the endpoint": w.want(200, "GET "+route, ""),
+		"a list":       w.want(200, "GET /endpoints?account=acme", ""),
+		"a change":     w.want(200, "PATCH "+route, `{"description": "x"}`),
+	} {
+		if !strings.Contains(got.text, `"filter":`+filter) {
+			t.Errorf("%s has not the filter %s: %s", name, filter, got.text)
+		}
+	}
+	has(t, "without a filter", w.want(200, "PATCH "+route, `{"filter": null}`).body, map[string]any{"filter": nil})
+}
+
+// The field internal of events is for callers without an account: others may not ask for it, and do not
+// see what the operator asks for.
+func TestInternalIsForTheOperator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	bound := w.bound(acme)
+	const filter = `{"filter": {"internal": {"risk": ["high"]}, "data": {"order_id": [1]}, "$or": [{"data": {"a": [1]}}, {"internal": {"b": [2]}}]}}`
+	got := w.do(bound, "PATCH /endpoints/"+acme.endpoint, filter)
+	if want := []string{"filter.internal", "filter.$or[1].internal"}; got.status != 422 || !slices.Equal(got.fields(), want) {
+		t.Errorf("a bound key: %d %s, want faults of %q", got.status, got.text, want)
+	}
+	w.want(200, "PATCH /endpoints/"+acme.endpoint, filter)
+	explain := "GET /events/" + acme.event + "/explain?endpoint=" + acme.endpoint
+	for key, want := range map[string][]any{
+		w.admin: {"internal.risk", "data.order_id", "$or[0].data.a", "$or[1].internal.b"},
+		bound:   {"data.order_id", "$or[0].data.a"},
+	} {
+		if diff := cmp.Diff(want, paths(w.do(key, explain, ""))); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// paths returns the paths of the conditions of an explanation.
+func paths(r response) (all []any) {
+	explained, _ := r.body["filter"].(map[string]any)
+	conditions, _ := explained["conditions"].([]any)
+	for _, c := range conditions {
+		all = append(all, c.(map[string]any)["path"])
+	}
+	return all
+}
+
+func TestAnEventIsExplained(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme, evil := w.tenant("acme"), w.tenant("evil")
+	explain := "GET /events/" + acme.event + "/explain?endpoint="
+	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"uid": "shop"}`)
+	for _, tt := range []struct {
+		change              string
+		matches, subscribed bool
+		filter              any
+	}{
+		{`{}`, true, true, nil},
+		{`{"event_types": ["user.*"]}`, false, false, nil},
+		{`{"event_types": ["*"], "filter": {"data": {"order_id": [{"numeric": ["<", 42]}], "x": [{"exists": false}]}}}`, false, true, map[string]any{
+			"matches": false, "apart": false, "conditions": []any{
+				map[string]any{"path": "data.order_id", "condition": []any{map[string]any{"numeric": []any{"<", 42.0}}}, "holds": false, "found": "42"},
+				map[string]any{"path": "data.x", "condition": []any{map[string]any{"exists": false}}, "holds": true, "found": nil},
+			},
+		}},
+		{`{"filter": {"type": ["order.created"]}}`, true, true, map[string]any{
+			"matches": true, "apart": false, "conditions": []any{
+				map[string]any{"path": "type", "condition": []any{"order.created"}, "holds": true, "found": `"order.created"`},
+			},
+		}},
+	} {
+		w.want(200, "PATCH /endpoints/"+acme.endpoint, tt.change)
+		got := w.want(200, explain+"shop", "").body
+		want := map[string]any{
+			"event": acme.event, "endpoint": acme.endpoint, "matches": tt.matches, "type_matches": tt.subscribed, "filter": tt.filter,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.change, diff)
+		}
+	}
+	for _, other := range []string{evil.endpoint, "nobody"} {
+		if got := w.want(422, explain+other, ""); !slices.Equal(got.fields(), []string{"endpoint"}) {
+			t.Errorf("an endpoint of another account: %s", got.text)
+		}
+	}
+	w.want(422, explain, "")
+}

@@ -115,13 +115,9 @@ func (in *Ingest) waitForBulk(ctx context.Context) {
 // the commit. Otherwise the chunk could be stored although the commit seemed to fail: its credit
 // would be free, and nobody would own its leases until they end and are recorded as lost.
 func (in *Ingest) fanOutChunk(ctx context.Context, job *store.FanOut) (done bool, err error) {
-	matched := in.table.MatchNext(job, in.opts.FanOutChunk)
+	matched, through := in.table.MatchNext(job, in.opts.FanOutChunk, time.Now().Add(fanOutLease/3))
 	chunk := store.FanOutChunk{
-		Event: job.Event.ID, Token: job.Token, From: job.Cursor, To: job.UpTo,
-		Done: len(matched) < in.opts.FanOutChunk, Lease: fanOutLease,
-	}
-	if !chunk.Done {
-		chunk.To = matched[len(matched)-1].Endpoint.ID
+		Event: job.Event.ID, Token: job.Token, From: job.Cursor, To: through, Done: through == job.UpTo, Lease: fanOutLease,
 	}
 	for _, to := range matched {
 		id := store.NewID[postrider.DeliveryID](in.opts.IDs) // of today, however old the event is

@@ -332,28 +332,43 @@ func (x *Table) WantsOrder(e *postrider.Event) bool {
 	}
 	event := filter.Of(e)
 	for _, to := range s.ordered {
-		if to.Endpoint.Subscribes(e.Type) && x.holds(to, event) {
+		if to.Endpoint.Subscribes(e.Type) && holds(x.filters[to.Endpoint.ID], event) {
 			return true
 		}
 	}
 	return false
 }
 
-// holds reports whether the filter of an endpoint of the table, if it has one, holds for the event.
-func (x *Table) holds(to *store.EndpointSnapshot, e *filter.Event) bool {
-	p := x.filters[to.Endpoint.ID]
-	return p == nil || p.Matches(e)
+// holds reports whether a filter holds for the event. If the filter is nil, it does.
+func holds(p *filter.Pattern, e *filter.Event) bool { return p == nil || p.Matches(e) }
+
+// MatchNext returns the next n endpoints of a fan-out job after its cursor, ordered by id, and the last
+// endpoint that it looked at: job.UpTo, if there is no further one. They include endpoints that were
+// deleted after the event was accepted, whose deliveries are recorded as skipped. It compares the event
+// with one filter after the other, not with the index, so the chunks of a job together compare it with
+// each filter once. Comparisons hold no lock. They end at the time until, but not before the first.
+func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []*store.EndpointSnapshot, through postrider.EndpointID) {
+	event := filter.Of(&job.Event)
+	for to := range merge(x.after(job)) {
+		if to.Endpoint.ID.Compare(job.UpTo) > 0 {
+			break
+		}
+		if len(matched) == n || !through.IsZero() && time.Now().After(until) {
+			return matched, through
+		}
+		if through = to.Endpoint.ID; holds(x.filterOf(to), event) {
+			matched = append(matched, to)
+		}
+	}
+	return matched, job.UpTo
 }
 
-// MatchNext returns the next n endpoints of a fan-out job after its cursor, ordered by id. They
-// include endpoints that were deleted after the event was accepted, whose deliveries are recorded
-// as skipped. It compares the event with one filter after the other, not with the index, so that the
-// chunks of a job together compare it with each filter once.
-func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
+// after returns lists of the endpoints after the cursor of a job that subscribe to its event, or did.
+func (x *Table) after(job *store.FanOut) [][]*store.EndpointSnapshot {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	account, event := x.accounts[job.Event.Account], filter.Of(&job.Event)
-	lists := [][]*store.EndpointSnapshot{account.deletedSince(&job.Event, event)}
+	account := x.accounts[job.Event.Account]
+	lists := [][]*store.EndpointSnapshot{account.deletedSince(job.Event)}
 	for _, s := range account.subscribers(nil, job.Event.Type) {
 		lists = append(lists, s.all)
 	}
@@ -364,14 +379,19 @@ func (x *Table) MatchNext(job *store.FanOut, n int) []*store.EndpointSnapshot {
 		}
 		lists[i] = list[at:]
 	}
-	var matched []*store.EndpointSnapshot
-	for to := range merge(lists) {
-		if len(matched) == n || to.Endpoint.ID.Compare(job.UpTo) > 0 {
-			break
-		}
-		if x.holds(to, event) {
-			matched = append(matched, to)
-		}
+	return lists
+}
+
+// filterOf returns the filter of an endpoint that is in the table, or was; nil: it has none.
+func (x *Table) filterOf(to *store.EndpointSnapshot) *filter.Pattern {
+	if to.Endpoint.Policy.Filter == "" {
+		return nil
 	}
-	return matched
+	x.mu.RLock()
+	p := x.filters[to.Endpoint.ID]
+	x.mu.RUnlock()
+	if p == nil {
+		p = parsed(to)
+	}
+	return p
 }

@@ -116,16 +116,17 @@ func checkChunks(t *rapid.T, x *Table, job store.FanOut, want []postrider.Endpoi
 	job.UpTo = want[rapid.IntRange(0, len(want)-1).Draw(t, "up to")]
 	var got []postrider.EndpointID
 	for {
-		chunk := x.MatchNext(&job, 2)
+		until := rapid.SampledFrom([]time.Time{time.Now().Add(-time.Hour), time.Now().Add(time.Hour)}).Draw(t, "until")
+		chunk, through := x.MatchNext(&job, 2, until)
 		for _, to := range chunk {
 			if to.Endpoint.Status != postrider.EndpointDeleted {
 				got = append(got, to.Endpoint.ID)
 			}
 		}
-		if len(chunk) < 2 {
+		if through == job.UpTo {
 			break
 		}
-		job.Cursor = chunk[len(chunk)-1].Endpoint.ID
+		job.Cursor = through
 	}
 	want = want[:slices.Index(want, job.UpTo)+1]
 	if !slices.Equal(got, want) {

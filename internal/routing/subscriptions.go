@@ -45,7 +45,10 @@ const deletedFor = time.Hour
 // nothing of it. Each list is made only once for a page, because an account may have 100,000
 // endpoints in one list.
 func (x *Table) apply(changes store.Changes) {
-	filters := filtersOf(changes.Endpoints)
+	filters := make([]*filter.Pattern, len(changes.Endpoints))
+	for i := range changes.Endpoints {
+		filters[i] = parsed(&changes.Endpoints[i])
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	edits := map[pattern]edit{}
@@ -80,19 +83,10 @@ func (x *Table) apply(changes store.Changes) {
 	x.version, x.hold = changes.Version, changes.Hold
 }
 
-// filtersOf parses the filter of each endpoint; nil: it has none.
-func filtersOf(endpoints []store.EndpointSnapshot) []*filter.Pattern {
-	filters := make([]*filter.Pattern, len(endpoints))
-	for i := range endpoints {
-		filters[i] = filterOf(&endpoints[i])
-	}
-	return filters
-}
-
-// filterOf parses the filter of an endpoint; nil: it has none. There is no error, because the store
+// parsed returns the filter of an endpoint; nil: it has none. There is no error, because the store
 // sets an endpoint aside whose filter cannot be parsed: such an endpoint has no filter, and its events
 // create deliveries, which wait.
-func filterOf(to *store.EndpointSnapshot) *filter.Pattern {
+func parsed(to *store.EndpointSnapshot) *filter.Pattern {
 	text := to.Endpoint.Policy.Filter
 	if text == "" {
 		return nil
@@ -195,18 +189,15 @@ func (s *subscriptions) keepDeleted(to *store.EndpointSnapshot) {
 	s.deleted = slices.Insert(s.deleted, at, to)
 }
 
-// deletedSince returns the endpoints that wanted the event and were deleted
+// deletedSince returns the endpoints that subscribed to the event and were deleted
 // after it was accepted, ordered by id.
-func (s *subscriptions) deletedSince(e *postrider.Event, compared *filter.Event) []*store.EndpointSnapshot {
+func (s *subscriptions) deletedSince(e postrider.Event) []*store.EndpointSnapshot {
 	if s == nil {
 		return nil
 	}
 	var deleted []*store.EndpointSnapshot
 	for _, to := range s.deleted {
-		if to.Endpoint.UpdatedAt.Before(e.CreatedAt) || !to.Endpoint.Subscribes(e.Type) {
-			continue
-		}
-		if p := filterOf(to); p == nil || p.Matches(compared) {
+		if !to.Endpoint.UpdatedAt.Before(e.CreatedAt) && to.Endpoint.Subscribes(e.Type) {
 			deleted = append(deleted, to)
 		}
 	}

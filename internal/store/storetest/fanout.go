@@ -127,6 +127,17 @@ func (w *world) fanOutJob(lease time.Duration) (job store.FanOut, endpoints [2]p
 	return w.claimFanOuts(1, lease)[0], endpoints
 }
 
+func fanOutNothing(w *world) {
+	job, to := w.fanOutJob(brief)
+	chunk := w.chunk(job, to[0])
+	chunk.Deliveries, chunk.Lease = nil, brief
+	w.ok(w.FanOut(w.Context(), chunk))
+	w.eventually("the lease ends", func() bool {
+		again := w.claimFanOuts(1, long)
+		return len(again) == 1 && again[0].Cursor == to[0].ID
+	})
+}
+
 func fanOutChunk(w *world) {
 	job, to := w.fanOutJob(brief)
 	first, second := to[0], to[1]

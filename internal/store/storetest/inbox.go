@@ -48,6 +48,7 @@ var inbox = []verb{
 	}},
 	{"FanOut", []sentence{
 		{"a chunk stores its deliveries and moves the cursor", fanOutChunk},
+		{"a chunk without deliveries moves the cursor", fanOutNothing},
 		{"another token is ErrFenced and stores nothing", fanOutFencedByToken},
 		{"another cursor is ErrFenced and stores nothing", fanOutFencedByCursor},
 		{"a chunk renews the lease", fanOutRenewsLease},

@@ -1,0 +1,135 @@
+package ingest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/internal/ingest"
+	"github.com/postrider/postrider/internal/store"
+)
+
+// filtered creates endpoints with a filter.
+func (r *harness) filtered(n int, filter string, change func(*postrider.Endpoint)) (created []postrider.Endpoint) {
+	r.Helper()
+	for range n {
+		e := postrider.Endpoint{
+			ID: store.NewID[postrider.EndpointID](r.ids), Account: r.account, URL: "https://a.example",
+			EventTypes: []postrider.Pattern{"order.*"}, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+		}
+		e.Policy.Filter = filter
+		change(&e)
+		created = append(created, r.put(e))
+	}
+	return created
+}
+
+func (r *harness) put(e postrider.Endpoint) postrider.Endpoint {
+	r.Helper()
+	e, err := r.store.PutEndpoint(r.Context(), store.PutEndpoint{Endpoint: e})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return e
+}
+
+func asIs(*postrider.Endpoint) {}
+
+func TestFiltersDecideWhatIsDelivered(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, ingest.Options{FanOutAbove: 10})
+	defer r.run()()
+	ones := r.filtered(20, `{"data": {"a": [1]}}`, asIs)
+	r.filtered(5, `{"data": {"a": [2]}}`, asIs)
+	for data, want := range map[string]postrider.Receipt{`{"a": 1}`: {FanOut: true}, `{"a": 2}`: {Deliveries: 5}, `{"a": 3}`: {}} {
+		if got := r.publish(r.event("", data))[0]; got.FanOut != want.FanOut || got.Deliveries != want.Deliveries {
+			t.Errorf("%s: %+v, want %+v", data, got, want)
+		}
+	}
+	for i, e := range ones[:12] { // nobody notifies the table, but the commit notices
+		e.Policy.Filter = `{"data": {"a": [3]}}`
+		r.put(e)
+		if got := r.publish(r.event("", `{"a": 3}`))[0]; i < 10 && got.Deliveries != i+1 || got.FanOut != (i >= 10) {
+			t.Errorf("after %d changes: %+v", i+1, got)
+		}
+	}
+}
+
+// The chunks of a job have the filters that are in force when they are made.
+func TestAFanOutAsksFilters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t, ingest.Options{FanOutAbove: 10, FanOutChunk: 7})
+		ones := r.filtered(20, `{"data": {"a": [1]}}`, asIs)
+		twos := r.filtered(20, `{"data": {"a": [2]}}`, asIs)
+		r.endpoints(3, postrider.EndpointEnabled)
+		broken := &interruptedInbox{Inbox: r.store} // fails before its first chunk
+		r.inbox = broken
+		stop := r.run()
+		event := r.publish(r.event("", `{"a": 1}`))[0].ID
+		time.Sleep(time.Second)
+		ones[3].Policy.Filter, twos[5].Policy.Filter = twos[5].Policy.Filter, ones[3].Policy.Filter
+		ones[8].Status, twos[8].Status = postrider.EndpointDeleted, postrider.EndpointDeleted
+		for _, e := range []postrider.Endpoint{ones[3], twos[5], ones[8], twos[8]} {
+			r.put(e)
+		}
+		broken.left.Store(1000)
+		time.Sleep(time.Minute)
+		if found := r.deliveries(event); len(found) != 2 || found[postrider.Pending] != 22 || found[postrider.Skipped] != 1 {
+			t.Errorf("stored %v, want 22 pending and the deleted one that wanted it skipped", found)
+		}
+		stop()
+	})
+}
+
+// An endpoint that wants order, but not the event, does not keep the event from a job.
+func TestAFilterDecidesAboutOrder(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, ingest.Options{FanOutAbove: 10})
+	defer r.run()()
+	r.endpoints(20, postrider.EndpointEnabled)
+	r.filtered(1, `{"data": {"a": [1]}}`, func(e *postrider.Endpoint) { e.Policy.Order = postrider.OrderByKey })
+	for data, job := range map[string]bool{`{"a": 1}`: false, `{"a": 2}`: true} {
+		e := r.keyed("k")
+		e.Data = []byte(data)
+		if got := r.publish(e)[0]; got.FanOut != job {
+			t.Errorf("%s: %+v, want a job: %t", data, got, job)
+		}
+	}
+}
+
+// An endpoint whose filter cannot be read gets every event of its types, and is set aside.
+func TestAFilterThatCannotBeReadLeavesNothingOut(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, ingest.Options{})
+	defer r.run()()
+	e := r.filtered(1, `{"data": {"a": [1]}}`, asIs)[0]
+	if got := r.publish(r.event("", `{"a": 2}`))[0]; got.Deliveries != 0 {
+		t.Errorf("before: %+v", got)
+	}
+	e.Policy.Filter = `{"data": {"a": [{"like": 1}]}}`
+	document, err := store.EncodePolicy(e.Policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.SetPolicyDocument(t.Context(), e.ID, string(document)); err != nil {
+		t.Fatal(err)
+	}
+	r.put(r.found(e.ID)) // a change of something else leaves the document
+	if got := r.publish(r.event("", `{"a": 2}`))[0]; got.Deliveries != 1 {
+		t.Errorf("with a filter that cannot be read: %+v, want a delivery", got)
+	}
+	if to, _ := r.table.Lookup(e.ID); to.Endpoint.PolicyError == "" {
+		t.Errorf("the endpoint is not set aside: %+v", to.Endpoint)
+	}
+}
+
+func (r *harness) found(id postrider.EndpointID) postrider.Endpoint {
+	r.Helper()
+	page, err := r.store.Endpoints(r.Context(), store.EndpointQuery{ID: id})
+	if err != nil || len(page.Items) != 1 {
+		r.Fatal(page.Items, err)
+	}
+	return page.Items[0]
+}

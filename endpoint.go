@@ -7,11 +7,12 @@ import (
 )
 
 // Endpoint is a URL, or an inspector in the server, that gets the events of an account. It gets an
-// event if one of its patterns matches the event's type. Its policy says how the events are sent.
+// event if one of its patterns matches the event's type and the filter of its policy, if there is one,
+// holds for the event. Its policy also says how the events are sent.
 // The API creates and changes an endpoint; the janitor and the dispatcher change its status.
 //
 // An endpoint with a PolicyError is set aside: new events create deliveries for it, but none is
-// sent until its policy can be read again. Of its Policy only Order, OnDead, Expiry and Retry are
+// sent until its policy can be read again. Of its Policy only Filter, Order, OnDead, Expiry and Retry are
 // set, as far as they can be read, because creating deliveries needs them. An empty Order means
 // that the order cannot be read.
 type Endpoint struct {

@@ -72,7 +72,7 @@ type EventExplanation struct {
 	Endpoint    postrider.EndpointID `json:"endpoint"`
 	Matches     bool                 `json:"matches" doc:"True: the present event types and filter of the endpoint select the event."`
 	TypeMatches bool                 `json:"type_matches" doc:"True: one of the endpoint's event types selects the type of the event."`
-	Filter      *FilterExplanation   `json:"filter" doc:"Null: the endpoint has no filter, or its filter cannot be read, so only the types decide."`
+	Filter      *FilterExplanation   `json:"filter,omitempty" doc:"Left out: the endpoint has no filter, or its filter cannot be read, so only the types decide."`
 }
 
 // FilterExplanation says whether a filter holds for an event, condition by condition.

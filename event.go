@@ -27,6 +27,7 @@ type Event struct {
 	// the endpoint's policy limits them.
 	MaxAttempts int
 	CreatedAt   time.Time
+	About       About
 
 	// IdempotencyKey makes a repeated publish harmless. For some days (7 by default) the key stands
 	// for the first event that was published with it. Empty: the producer gave none.
@@ -46,6 +47,8 @@ const MaxHops = 8
 // Check returns all faults of an event that is about to be published, joined: an [InvalidError]
 // for each field, by its name in the API, and [ErrLoop]. maxData is the largest data, in bytes.
 //
+// All that the event says of itself counts towards maxData, beside the data.
+//
 // Every way to publish an event calls Check, by HTTP or not, so that all have the same limits and
 // texts. Check does not parse the data: the decoder of the request has checked that it is JSON. Check
 // refuses the types of the server's own events, so a receiver can trust that nobody else sends a
@@ -63,14 +66,25 @@ func (e *Event) Check(maxData int) error {
 	if e.MaxAttempts != 0 {
 		f.within("max_attempts", int64(e.MaxAttempts), 1, MaxRetryAttempts)
 	}
-	if len(e.Data) > maxData {
+	f.join(e.About.Check())
+	switch {
+	case len(e.Data) > maxData:
 		f.join(&InvalidError{Field: "data", Code: FaultTooLong, Reason: fmt.Sprintf("must be at most %d bytes", maxData), Max: int64(maxData)})
+	case e.Size() > maxData:
+		field, reason := "data", "must be, with what the event says of itself, at most %d bytes"
+		if len(e.About.Previous) > 0 {
+			field, reason = "previous", "must be, with data and what else the event says of itself, at most %d bytes"
+		}
+		f.join(&InvalidError{Field: field, Code: FaultTooLong, Reason: fmt.Sprintf(reason, maxData), Max: int64(maxData)})
 	}
 	if e.Hops >= MaxHops {
 		f.join(ErrLoop)
 	}
 	return f.joined()
 }
+
+// Size returns the number of bytes of the data and of what the event says of itself.
+func (e *Event) Size() int { return len(e.Data) + e.About.Size() }
 
 // TestEventID turns the id into the id of a test event: an event that no producer published and that
 // was made to try out an endpoint. The UUID gets version 8 instead of 7. Therefore a delivery, an

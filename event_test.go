@@ -63,6 +63,24 @@ func TestEventCheck(t *testing.T) {
 		}, "idempotency_key is too long\nordering_key is too long\napi_version is too long"},
 		{"attempts below one", func(e *postrider.Event) { e.MaxAttempts = -1 }, "max_attempts must be 1 to 100"},
 		{"large data", func(e *postrider.Event) { e.Data = []byte(long(101)) }, "data must be at most 100 bytes"},
+		{"data and metadata of the largest size", func(e *postrider.Event) {
+			e.Data, e.About.Metadata = []byte(long(50)), map[string]string{long(20): long(30)}
+		}, ""},
+		{
+			"data and metadata that are larger", func(e *postrider.Event) {
+				e.Data, e.About.Metadata = []byte(long(50)), map[string]string{long(20): long(31)}
+			},
+			"data must be, with what the event says of itself, at most 100 bytes",
+		},
+		{
+			"a large object before", func(e *postrider.Event) { e.About.Previous = []byte("{" + long(98) + "}") },
+			"previous must be, with data and what else the event says of itself, at most 100 bytes",
+		},
+		{
+			"what an event says of itself", func(e *postrider.Event) { e.About.Subject = long(257); e.Type = "" },
+			"type must be segments of letters, digits, _ and - joined by dots, at most 128 bytes\nsubject is too long\n" +
+				"data must be, with what the event says of itself, at most 100 bytes",
+		},
 		{"a loop", func(e *postrider.Event) { e.Hops = postrider.MaxHops }, "the event is in a loop of webhook senders"},
 	} {
 		e, got := valid, ""

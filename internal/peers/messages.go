@@ -13,7 +13,7 @@ import (
 
 // protocol names the form of the messages. A change of a field that they contain needs a new name, so
 // that nodes of two versions hand nothing to each other and lose no field of an event.
-const protocol = "postrider-handover-1"
+const protocol = "postrider-handover-2"
 
 // greeting is the first message of the node that takes. It follows the check of the other node's key:
 // in TLS 1.3, the handshake of a client ends before that.
@@ -43,7 +43,7 @@ func handoverOf(deliveries []schedule.Handed) (h handover, left []schedule.Hande
 				return h, deliveries[i:]
 			}
 			last = d.Event
-			bytes += len(last.Data)
+			bytes += last.Size()
 			h.Events, h.Deliveries = append(h.Events, last), append(h.Deliveries, nil)
 		}
 		d.Event = nil

@@ -3,6 +3,7 @@ package peers_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"log/slog"
 	"net/netip"
 	"reflect"
@@ -133,6 +134,12 @@ func fill(t *testing.T, v reflect.Value) {
 		switch f := v.Field(i); f.Interface().(type) {
 		case []byte:
 			f.SetBytes([]byte("{\"a\":1 }\n"))
+		case json.RawMessage:
+			f.SetBytes([]byte("{\"b\": 2}"))
+		case []string:
+			f.Set(reflect.ValueOf([]string{"first of " + v.Type().Field(i).Name, "second"}))
+		case map[string]string:
+			f.Set(reflect.ValueOf(map[string]string{"key of " + v.Type().Field(i).Name: "value"}))
 		case time.Time:
 			f.Set(reflect.ValueOf(time.Date(2026, 5, 4, 3, 2, 1, 12345, time.UTC)))
 		default:
@@ -183,8 +190,8 @@ func TestTheProtocolNamesItsForm(t *testing.T) {
 	t.Parallel()
 	var fields []string
 	for _, form := range []reflect.Type{
-		reflect.TypeFor[postrider.Event](), reflect.TypeFor[postrider.Claimed](), reflect.TypeFor[schedule.Handed](),
-		reflect.TypeFor[schedule.Session](),
+		reflect.TypeFor[postrider.Event](), reflect.TypeFor[postrider.About](), reflect.TypeFor[postrider.Claimed](),
+		reflect.TypeFor[schedule.Handed](), reflect.TypeFor[schedule.Session](),
 	} {
 		for field := range form.Fields() {
 			fields = append(fields, form.Name()+"."+field.Name+" "+field.Type.Kind().String())
@@ -193,12 +200,14 @@ func TestTheProtocolNamesItsForm(t *testing.T) {
 	want := []string{
 		"Event.ID array", "Event.Account array", "Event.Type string", "Event.Data slice", "Event.APIVersion string", "Event.OrderingKey string",
 		"Event.Sequence int64", "Event.Hops int", "Event.TraceParent array", "Event.TraceState string", "Event.MaxAttempts int",
-		"Event.CreatedAt struct", "Event.IdempotencyKey string",
+		"Event.CreatedAt struct", "Event.About struct", "Event.IdempotencyKey string",
+		"About.Subject string", "About.Channels slice", "About.Metadata map", "About.Internal map", "About.Previous slice",
+		"About.ChangedPaths slice",
 		"Claimed.ID array", "Claimed.Endpoint array", "Claimed.Event ptr", "Claimed.Lane string", "Claimed.Attempt int", "Claimed.Step int",
 		"Claimed.Losses int", "Claimed.Token int64", "Claimed.ExpiresAt struct", "Claimed.ReplayedFrom array", "Claimed.ReplayJob array",
 		"Handed.Claimed struct", "Handed.Until struct", "Session.Token int64", "Session.Budget int",
 	}
-	if peers.Protocol != "postrider-handover-1" || !slices.Equal(fields, want) {
+	if peers.Protocol != "postrider-handover-2" || !slices.Equal(fields, want) {
 		t.Errorf("%s has the fields %q; name the protocol anew and change this test", peers.Protocol, fields)
 	}
 }

@@ -24,13 +24,15 @@ type KeyOwner struct {
 }
 
 // ContentHash returns a SHA-256. Two publishes have the same content if their hashes are equal.
-// The hash covers the account, the type, the bytes of data, the ordering key and MaxAttempts.
+// The hash covers the account, the type, the bytes of data, the ordering key, MaxAttempts, and what the
+// event says of itself, if it says something.
 func ContentHash(e postrider.Event) [32]byte {
+	last := strconv.AppendInt(nil, int64(e.MaxAttempts), 10)
+	if !e.About.IsZero() {
+		last = appendAbout(append(last, '\n'), &e.About)
+	}
 	hash := sha256.New()
-	for _, part := range [][]byte{
-		e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey),
-		strconv.AppendInt(nil, int64(e.MaxAttempts), 10),
-	} {
+	for _, part := range [][]byte{e.Account[:], []byte(e.Type), e.Data, []byte(e.OrderingKey), last} {
 		var size [8]byte // the length of a part marks where it ends
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		hash.Write(size[:])

@@ -286,6 +286,17 @@ func TestContentHash(t *testing.T) {
 		{"another account", func(e *postrider.Event) { e.Account = postrider.AccountID{9} }, false},
 		{"another type", func(e *postrider.Event) { e.Type = "order.paid" }, false},
 		{"other bytes of the same JSON", func(e *postrider.Event) { e.Data = []byte(`{"a": 1}`) }, false},
+		{"another subject", func(e *postrider.Event) { e.About.Subject = "order/42" }, false},
+		{"a channel", func(e *postrider.Event) { e.About.Channels = []string{"a"} }, false},
+		{"metadata", func(e *postrider.Event) { e.About.Metadata = map[string]string{"a": "b"} }, false},
+		{"the same internally", func(e *postrider.Event) { e.About.Internal = map[string]string{"a": "b"} }, false},
+		{"an object before", func(e *postrider.Event) { e.About.Previous = []byte("{}") }, false},
+		{"a path that changed", func(e *postrider.Event) { e.About.ChangedPaths = []string{"$.a"} }, false},
+		{"lists without elements", func(e *postrider.Event) {
+			e.About = postrider.About{
+				Channels: []string{}, Metadata: map[string]string{}, Internal: map[string]string{}, Previous: []byte{}, ChangedPaths: []string{},
+			}
+		}, true},
 		{"another ordering key", func(e *postrider.Event) { e.OrderingKey = "p" }, false},
 		{"bytes that move from one part to the next", func(e *postrider.Event) {
 			e.Data, e.OrderingKey = bytes.TrimSuffix(e.Data, []byte("}")), "}o"

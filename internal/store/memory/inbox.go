@@ -68,7 +68,7 @@ func (s *Store) Publish(_ context.Context, p store.Publish) ([]store.Published, 
 
 func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 	stored := e.Event
-	stored.Data = slices.Clone(stored.Data)
+	stored.Data, stored.About.Previous = slices.Clone(stored.Data), slices.Clone(stored.About.Previous)
 	stored.CreatedAt = stored.ID.Time()
 	if stored.OrderingKey != "" {
 		order := orderingKey{stored.Account, stored.OrderingKey}

@@ -18,9 +18,9 @@ func (s *Store) Events(_ context.Context, q store.EventQuery) (store.Page[postri
 	defer s.mu.Unlock()
 	return list(&s.events, q.Paging, q.ID, func(e *event) (postrider.Event, bool) {
 		item := *e.Event
-		item.Data = nil
-		if !q.ID.IsZero() {
-			item.Data = bytes.Clone(e.Data)
+		item.Data, item.About.Previous = bytes.Clone(e.Data), bytes.Clone(e.About.Previous)
+		if q.ID.IsZero() {
+			store.Shorten(&item)
 		}
 		owner, remembered := s.keyOwners[store.Key{Account: e.Account, Key: q.IdempotencyKey}]
 		byKey := q.IdempotencyKey == "" || remembered && owner.Event == e.ID

@@ -97,7 +97,7 @@ func (s *Store) isNeededLocked(e *event) bool {
 func (s *Store) forgetEventLocked(e *event) {
 	s.events.remove(e.ID)
 	gone := *e.Event // claims share the old one
-	gone.Data = nil
+	gone.Data, gone.About = nil, postrider.About{}
 	e.Event = &gone
 }
 

@@ -40,7 +40,7 @@ const (
 	onlyBodiesSQL   = archivedBodies + ` where ` + oneOfBodies + ` order by b.delivery, b.number`
 
 	archivedEvents = `
-	select e.id, e.account, e.type, e.data, e.api_version, e.ordering_key, e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''), e.trace_context
+	select e.id, e.account, e.type, e.data, e.api_version, e.ordering_key, e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''), e.about
 	from events e`
 	archivedAttempts = `
 	select a.delivery, a.number, postrider_event(a.delivery, a.named_event), a.endpoint, a.outcome, a.status_code, a.error,
@@ -64,7 +64,7 @@ var archivedKinds = map[store.Kind]archived{
 func scanArchivedEvent(row pgx.CollectableRow) (r store.ArchivedRow, err error) {
 	e := &postrider.Event{}
 	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops,
-		&e.MaxAttempts, &e.IdempotencyKey, toTrace(e))
+		&e.MaxAttempts, &e.IdempotencyKey, toAbout(e))
 	e.CreatedAt = e.ID.Time()
 	return store.ArchivedRow{Account: e.Account, Event: e}, err
 }

@@ -424,7 +424,7 @@ const claimFanOutsSQL = `
 	)
 	select c.event, c.account, c.type, c.up_to, c.cursor, e.data,
 		coalesce(e.api_version, ''), coalesce(e.ordering_key, ''), coalesce(e.sequence, 0), coalesce(e.hops, 0), coalesce(e.max_attempts, 0),
-		coalesce(e.idempotency_key, ''), e.trace_context
+		coalesce(e.idempotency_key, ''), e.about
 	from claimed c
 	left join lateral (
 		select e.*
@@ -445,7 +445,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (jobs []
 			f := store.FanOut{Token: c.Token}
 			err := row.Scan(toID(&f.Event.ID), toID(&f.Event.Account), &f.Event.Type, toID(&f.UpTo), toID(&f.Cursor),
 				&f.Event.Data, &f.Event.APIVersion, &f.Event.OrderingKey, &f.Event.Sequence, &f.Event.Hops,
-				&f.Event.MaxAttempts, &f.Event.IdempotencyKey, toTrace(&f.Event))
+				&f.Event.MaxAttempts, &f.Event.IdempotencyKey, toAbout(&f.Event))
 			f.Event.CreatedAt = f.Event.ID.Time()
 			return f, err
 		})

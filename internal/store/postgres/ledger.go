@@ -11,13 +11,14 @@ import (
 )
 
 // eventsSQL lists events. The inner select has at most 10,000 events (see examined), and the
-// outer one filters by type. Only an event that is asked for by its id has its bytes. The event
+// outer one filters by type. Only an event that is asked for by its id has its bytes, see [store.Shorten]. The event
 // of an idempotency key is found by idempotency_keys_pkey and events_pkey. The list walks one
 // index backwards: events_pkey by id and for all events, events_account by account, events_order
 // by ordering key.
 const eventsSQL = `
 	select e.id, e.account, e.type, case when @id::uuid is not null then e.data end, e.api_version, e.ordering_key,
-		e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''), e.trace_context, @type::text is null or e.type = @type as matches, e.n = 10000 as last
+		e.sequence, e.hops, e.max_attempts, coalesce(e.idempotency_key, ''),
+		case when @id::uuid is not null then e.about else substring(e.about for 16384) end, @type::text is null or e.type = @type as matches, e.n = 10000 as last
 	from (
 		select e.*, row_number() over (order by e.id desc) as n
 		from events e
@@ -59,8 +60,11 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 func scanEvent(row pgx.CollectableRow) (r examined[postrider.Event], err error) {
 	e := &r.item
 	err = row.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops,
-		&e.MaxAttempts, &e.IdempotencyKey, toTrace(e), &r.matches, &r.last)
+		&e.MaxAttempts, &e.IdempotencyKey, toAbout(e), &r.matches, &r.last)
 	r.id, e.CreatedAt = e.ID, e.ID.Time()
+	if e.Data == nil { // of a list
+		store.Shorten(e)
+	}
 	return r, err
 }
 

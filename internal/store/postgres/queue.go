@@ -102,7 +102,7 @@ const claimSQL = `
 	select c.lost, c.suspect, c.place, c.due_at, c.id, c.event, c.endpoint, c.account, c.type, c.lane, c.claims, c.step, c.losses,
 		c.expires_at, c.replayed_from, c.replay_job,
 		e.data, coalesce(e.api_version, ''), coalesce(e.ordering_key, c.ordering_key, ''), coalesce(e.sequence, c.sequence, 0),
-		coalesce(e.hops, 0), coalesce(e.max_attempts, 0), coalesce(e.idempotency_key, ''), e.trace_context
+		coalesce(e.hops, 0), coalesce(e.max_attempts, 0), coalesce(e.idempotency_key, ''), e.about
 	from claimed c
 	left join lateral (
 		select e.*
@@ -223,7 +223,7 @@ func collectClaimed(rows pgx.Rows, t postrider.Token, claims *store.Claims) erro
 		&lost, &suspect, &place, toTime(&due), toID(&c.ID), toID(&event.ID), toID(&c.Endpoint), toID(&event.Account), &event.Type,
 		toLane(&c.Lane), &c.Attempt, &c.Step, &c.Losses, toTime(&c.ExpiresAt), toID(&c.ReplayedFrom), toID(&c.ReplayJob),
 		&event.Data, &event.APIVersion, &event.OrderingKey, &event.Sequence, &event.Hops, &event.MaxAttempts,
-		&event.IdempotencyKey, toTrace(&event),
+		&event.IdempotencyKey, toAbout(&event),
 	}, func() error {
 		lane := &claims.Lanes[place-1]
 		if lane.Claimed+lane.Suspects == 0 {

@@ -94,14 +94,14 @@ func at(now time.Time, args pgx.NamedArgs) pgx.NamedArgs {
 // of bytea would be copied five times on its way.
 const insertEventsSQL = `
 	insert into events (id, account, type, data, api_version, ordering_key, hops, max_attempts, sequence, idempotency_key,
-		trace_context, created_at)
+		about, created_at)
 	select n.id, n.account, n.type, substring(@bytes::bytea from n.first for n.length), n.api_version, n.ordering_key,
-		n.hops, n.max_attempts, n.sequence, nullif(n.idempotency_key, ''), n.trace_context, n.created_at
+		n.hops, n.max_attempts, n.sequence, nullif(n.idempotency_key, ''), n.about, n.created_at
 	from unnest(@ids::uuid[], @accounts::uuid[], @types::text[], @firsts::int[], @lengths::int[], @api_versions::text[],
 		@ordering_keys::text[], @hops::smallint[], @max_attempts::smallint[], @sequences::bigint[], @idempotency_keys::text[],
-		@trace_contexts::bytea[], @created_at::timestamptz[])
+		@abouts::bytea[], @created_at::timestamptz[])
 		as n (id, account, type, first, length, api_version, ordering_key, hops, max_attempts, sequence, idempotency_key,
-			trace_context, created_at)`
+			about, created_at)`
 
 // eventColumns are the columns of insertEventsSQL, one element for each event.
 type eventColumns struct {
@@ -111,7 +111,7 @@ type eventColumns struct {
 	bytes                            []byte  // the data of all events, one after the other
 	firsts, lengths                  numbers // where the data of each event begins in bytes, counted from 1, and its length
 	hops, maxAttempts, sequences     numbers
-	traceContexts                    traces
+	abouts                           abouts
 	createdAt                        times
 }
 
@@ -122,7 +122,7 @@ func (c *eventColumns) add(e postrider.Event, sequence int64) {
 	c.types, c.apiVersions = append(c.types, someText(e.Type)), append(c.apiVersions, someText(e.APIVersion))
 	c.orderingKeys, c.sequences = append(c.orderingKeys, someText(e.OrderingKey)), append(c.sequences, number(sequence))
 	c.idempotencyKeys = append(c.idempotencyKeys, someText(e.IdempotencyKey))
-	c.traceContexts, c.maxAttempts = append(c.traceContexts, store.TraceContext(&e)), append(c.maxAttempts, number(e.MaxAttempts))
+	c.abouts, c.maxAttempts = append(c.abouts, store.EncodeAbout(&e)), append(c.maxAttempts, number(e.MaxAttempts))
 	c.hops, c.createdAt = append(c.hops, number(min(e.Hops, math.MaxInt16))), append(c.createdAt, instant(e.ID.Time()))
 }
 
@@ -131,7 +131,7 @@ func (c *eventColumns) args() pgx.NamedArgs {
 		"ids": c.ids, "accounts": c.accounts, "types": c.types, "bytes": c.bytes, "firsts": c.firsts,
 		"lengths": c.lengths, "api_versions": c.apiVersions,
 		"ordering_keys": c.orderingKeys, "hops": c.hops, "max_attempts": c.maxAttempts, "sequences": c.sequences,
-		"idempotency_keys": c.idempotencyKeys, "trace_contexts": c.traceContexts, "created_at": c.createdAt,
+		"idempotency_keys": c.idempotencyKeys, "abouts": c.abouts, "created_at": c.createdAt,
 	}
 }
 

@@ -23,7 +23,7 @@ type (
 	texts   = column[pgtype.Text]
 	numbers = column[pgtype.Int8] // for all integer types; pgx checks the range when it encodes them
 	times   = column[pgtype.Timestamptz]
-	traces  = column[trace]
+	abouts  = column[about]
 )
 
 // Dimensions returns nil for a nil column, which makes it null.
@@ -49,11 +49,11 @@ func instant(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t
 // text returns the string as a parameter; the empty string is null.
 func text(s string) pgtype.Text { return pgtype.Text{String: s, Valid: s != ""} }
 
-// trace is a parameter with the result of [store.TraceContext]; nil is null.
-type trace []byte
+// about is a parameter with the result of [store.EncodeAbout]; nil is null.
+type about []byte
 
 // BytesValue returns the bytes to store.
-func (t *trace) BytesValue() ([]byte, error) { return *t, nil }
+func (a *about) BytesValue() ([]byte, error) { return *a, nil }
 
 // someText returns the string as a parameter that is never null.
 func someText[S ~string](s S) pgtype.Text { return pgtype.Text{String: string(s), Valid: true} }
@@ -91,13 +91,13 @@ func (d intoID[I]) ScanUUID(v pgtype.UUID) error {
 	return nil
 }
 
-// intoTrace scans a bytea into the trace of an event; null is no trace.
-type intoTrace struct{ event *postrider.Event }
+// intoAbout scans a bytea into the trace and the About of an event; null is neither.
+type intoAbout struct{ event *postrider.Event }
 
-func toTrace(e *postrider.Event) intoTrace { return intoTrace{e} }
+func toAbout(e *postrider.Event) intoAbout { return intoAbout{e} }
 
-// ScanBytes sets the trace.
-func (d intoTrace) ScanBytes(v []byte) error { return store.SetTraceContext(d.event, v) }
+// ScanBytes sets both.
+func (d intoAbout) ScanBytes(v []byte) error { return store.DecodeAbout(d.event, v) }
 
 // intoTime scans a timestamptz into a UTC time; null is the zero time.
 type intoTime struct{ at *time.Time }

@@ -50,7 +50,7 @@ const (
 	onlyBodySQL    = archivedBodies + ` where b.delivery = @id and b.number = @number`
 
 	archivedEvents = `
-	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
+	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, about, created_at
 	from events`
 	archivedAttempts = `
 	select ` + attemptsColumns + `, null, ` + acceptedHead + `, response_start, account, type, replayed_from, replay_job

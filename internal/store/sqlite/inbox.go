@@ -198,7 +198,7 @@ type newRows struct {
 func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *store.NewEvent) error {
 	r.events = append(r.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
 		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, event.MaxAttempts, textOrNull(event.IdempotencyKey),
-		bytesOrNull(store.TraceContext(&event)), micros(event.ID.Time()))
+		bytesOrNull(store.EncodeAbout(&event)), micros(event.ID.Time()))
 	if !e.FanOutUpTo.IsZero() {
 		r.fanOuts = append(r.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
 			blob(postrider.EndpointID{}), micros(tx.now), micros(event.ID.Time()))
@@ -266,7 +266,7 @@ func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocke
 // insert has the number of columns.
 const (
 	insertEventsSQL = `
-	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at) values `
+	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, about, created_at) values `
 	insertQueueSQL = `
 	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses,
 		expires_at) values `
@@ -298,7 +298,7 @@ const claimFanOutsSQL = `
 
 // The statement walks the primary key of events.
 const fanOutEventSQL = `
-	select account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at from events where id = @id`
+	select account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, about, created_at from events where id = @id`
 
 // ClaimFanOuts leases fan-out jobs; see [store.Inbox].
 func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []store.FanOut, err error) {
@@ -319,7 +319,7 @@ func (s *Store) ClaimFanOuts(ctx context.Context, c store.ClaimFanOuts) (_ []sto
 			e := &jobs[i].Event
 			err := tx.row(ctx, fanOutEventSQL, sql.Named("id", blob(e.ID))).Scan(toID(&e.Account), &e.Type,
 				&e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence, &e.Hops, &e.MaxAttempts,
-				toString(&e.IdempotencyKey), toTrace(e), toTime(&e.CreatedAt))
+				toString(&e.IdempotencyKey), toAbout(e), toTime(&e.CreatedAt))
 			if err != nil {
 				return nil, err
 			}

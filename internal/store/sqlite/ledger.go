@@ -14,10 +14,10 @@ const eventsFilter = ` and id < @below and id >= @from
 		and (@ordering_key = '' or ordering_key = @ordering_key)
 	order by id desc limit @limit`
 
-// eventsSelect begins each statement that lists events. It does not read their bytes; only
-// eventSQL does.
+// eventsSelect begins each statement that lists events. It does not read their bytes, see
+// [store.Shorten]; only eventSQL does.
 const eventsSelect = `
-	select id, account, type, null, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
+	select id, account, type, null, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, substr(about, 1, 16384), created_at
 	from events where `
 
 // These statements walk the following indexes:
@@ -30,7 +30,7 @@ const eventsSelect = `
 //   - eventsSQL, for all events: the primary key from its end
 const (
 	eventSQL = `
-	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
+	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, about, created_at
 	from events where id = @id and (@account is null or account = @account)
 		and (@key = '' or idempotency_key = @key)` + eventsFilter
 	eventOfKeySQL = eventsSelect + `account = @account
@@ -69,10 +69,10 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 	if err != nil {
 		return store.Page[postrider.Event]{}, err
 	}
-	statement := eventsSQL
+	statement, scan := eventsSQL, scanShortened
 	switch {
 	case !q.ID.IsZero():
-		statement = eventSQL
+		statement, scan = eventSQL, scanEvent
 	case q.IdempotencyKey != "":
 		statement = eventOfKeySQL
 	case q.OrderingKey != "":
@@ -83,8 +83,14 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) (_ store.Page[po
 	args = append(args, sql.Named("id", blobOrNull(q.ID)), sql.Named("account", blobOrNull(q.Account)),
 		sql.Named("type", q.Type), sql.Named("key", q.IdempotencyKey), sql.Named("ordering_key", q.OrderingKey))
 	return bounded[postrider.Event, postrider.EventID]{
-		query{statement, args}, eventWalks(q), q.Paging, scanEvent, func(e postrider.Event) postrider.EventID { return e.ID },
+		query{statement, args}, eventWalks(q), q.Paging, scan, func(e postrider.Event) postrider.EventID { return e.ID },
 	}.list(ctx, s)
+}
+
+func scanShortened(rows *sql.Rows, e *postrider.Event) error {
+	err := scanEvent(rows, e)
+	store.Shorten(e)
+	return err
 }
 
 // attemptsColumns are the columns of scanAttempt without heads and bodies.

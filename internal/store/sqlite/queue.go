@@ -224,7 +224,7 @@ func laneState(ctx context.Context, tx *tx, want store.Want) (store.LaneState, e
 
 // The statement walks the primary key of events.
 const claimedEventsSQL = `
-	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, trace_context, created_at
+	select id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, about, created_at
 	from events where id in (values `
 
 // attachEvents sets the events of the items. All deliveries of an event share one copy, so its
@@ -253,7 +253,7 @@ func attachEvents(ctx context.Context, tx *tx, items []postrider.Claimed) error 
 
 func scanEvent(rows *sql.Rows, e *postrider.Event) error {
 	return rows.Scan(toID(&e.ID), toID(&e.Account), &e.Type, &e.Data, &e.APIVersion, &e.OrderingKey, &e.Sequence,
-		&e.Hops, &e.MaxAttempts, toString(&e.IdempotencyKey), toTrace(e), toTime(&e.CreatedAt))
+		&e.Hops, &e.MaxAttempts, toString(&e.IdempotencyKey), toAbout(e), toTime(&e.CreatedAt))
 }
 
 // The token is the fence: a lease that was taken over or settled finds no row. The attempt was

@@ -194,16 +194,16 @@ func tuples(rows, columns int) string {
 	return strings.Repeat(","+tuple, rows)[1:]
 }
 
-// intoTrace scans the trace of an event; null is no trace.
-type intoTrace struct{ event *postrider.Event }
+// intoAbout scans the trace and the About of an event; null is neither.
+type intoAbout struct{ event *postrider.Event }
 
-func toTrace(e *postrider.Event) intoTrace { return intoTrace{e} }
+func toAbout(e *postrider.Event) intoAbout { return intoAbout{e} }
 
-// Scan sets the trace.
-func (d intoTrace) Scan(v any) error {
+// Scan sets both.
+func (d intoAbout) Scan(v any) error {
 	b, ok := v.([]byte)
 	if !ok && v != nil {
-		return fmt.Errorf("scan %T as a trace", v)
+		return fmt.Errorf("scan %T as what is known about an event", v)
 	}
-	return store.SetTraceContext(d.event, b)
+	return store.DecodeAbout(d.event, b)
 }

@@ -184,7 +184,11 @@ func archiveDayNotOver(w *world) {
 
 func archiveEvents(w *world) {
 	var want []store.ArchivedRow
-	for _, id := range w.pending(w.endpoint(), 3) {
+	e := w.endpoint()
+	talker := w.event(e.Account, w.to(e))
+	talker.Event.About = said
+	w.publish(store.Batch{talker})
+	for _, id := range append(w.pending(e, 2), talker.Deliveries[0].ID) {
 		event := w.stored(w.delivery(id).Event)
 		want = append(want, store.ArchivedRow{Account: event.Account, Event: &event})
 	}

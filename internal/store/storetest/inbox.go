@@ -63,6 +63,7 @@ func publishAnswersInOrder(w *world) {
 	first, second := w.to(e), w.to(e)
 	a, b, c := w.event(e.Account, first), w.event(e.Account), w.event(e.Account, second)
 	a.Event.APIVersion, a.Event.Hops, a.Event.TraceParent, a.Event.TraceState, a.Event.MaxAttempts = "2026-01-01", 2, traced, tracedState, 3
+	a.Event.About, b.Event.About = said, postrider.About{Subject: "order/42", ChangedPaths: []string{"$.b", "$.a[0]"}}
 	got := w.publish(store.Batch{a, b}, store.Batch{c})
 	w.same("Publish", got, []store.Published{
 		{Conflict: -1, Events: []store.PublishedEvent{{ID: a.Event.ID}, {ID: b.Event.ID}}},
@@ -82,6 +83,12 @@ var tracedState = "a=" + strings.Repeat("b", 510)
 
 // traced is a producer's trace, with a span.
 var traced = postrider.TraceParent{0: 0xab, 15: 1, 16: 0xcd, 23: 2}
+
+// said has all that an event can say of itself, but for the paths that changed: one says either.
+var said = postrider.About{
+	Subject: "order/42\n", Channels: []string{"b", "a & <\u2028>"}, Metadata: map[string]string{"b": "\n", "a": ""},
+	Internal: map[string]string{"risk": "high"}, Previous: []byte("{\"a\" :\n1,\"b\":\"<\"}"),
+}
 
 // stored returns the stored event.
 func (w *world) stored(id postrider.EventID) postrider.Event {
@@ -182,6 +189,7 @@ func publishContent(w *world) {
 		"another type":               func(e *postrider.Event) { e.Type = "order.paid" },
 		"another ordering key":       func(e *postrider.Event) { e.OrderingKey = "o" },
 		"another number of attempts": func(e *postrider.Event) { e.MaxAttempts = 2 },
+		"another subject":            func(e *postrider.Event) { e.About.Subject = "order/42" },
 		"other bytes":                func(e *postrider.Event) { e.Data = []byte(`{"a":1}`) },
 	} {
 		event := w.keyed(e, "k", `{"a": 1}`)
@@ -473,12 +481,16 @@ func publishBytes(w *world) {
 	} {
 		event := w.event(e.Account, w.to(e))
 		event.Event.Data = []byte(data)
-		w.publish(store.Batch{event})
-		if got := w.stored(event.Event.ID).Data; string(got) != data {
-			w.Errorf("the stored data is %.80q, want %.80q", got, data)
+		if data[0] == '{' {
+			event.Event.About.Previous = []byte(data)
 		}
-		if got := w.claimOne(e, postrider.LaneFirst).Event.Data; string(got) != data {
-			w.Errorf("the claimed data is %.80q, want %.80q", got, data)
+		w.publish(store.Batch{event})
+		for name, got := range map[string]postrider.Event{
+			"stored": w.stored(event.Event.ID), "claimed": *w.claimOne(e, postrider.LaneFirst).Event,
+		} {
+			if string(got.Data) != data || string(got.About.Previous) != string(event.Event.About.Previous) {
+				w.Errorf("the %s data is %.80q, want %.80q; the object before is %.80q", name, got.Data, data, got.About.Previous)
+			}
 		}
 	}
 }
@@ -486,11 +498,14 @@ func publishBytes(w *world) {
 func publishKeepsNoBytes(w *world) {
 	e := w.endpoint()
 	event := w.event(e.Account, w.to(e))
+	event.Event.About.Previous = []byte("{}")
 	want := bytes.Clone(event.Event.Data)
 	w.publish(store.Batch{event})
-	clear(event.Event.Data)
-	clear(w.stored(event.Event.ID).Data)
-	if got := w.stored(event.Event.ID).Data; !bytes.Equal(got, want) {
-		w.Errorf("the stored data became %q, want %q", got, want)
+	stored := w.stored(event.Event.ID)
+	for _, text := range [][]byte{event.Event.Data, event.Event.About.Previous, stored.Data, stored.About.Previous} {
+		clear(text)
+	}
+	if got := w.stored(event.Event.ID); !bytes.Equal(got.Data, want) || string(got.About.Previous) != "{}" {
+		w.Errorf("the stored data became %q, want %q; the object before became %q", got.Data, want, got.About.Previous)
 	}
 }

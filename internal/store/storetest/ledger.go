@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -15,7 +16,7 @@ var ledger = []verb{
 		{"with OldestFirst they are listed oldest first, page by page", eventsOldestFirst},
 		{"an idempotency key selects the event that it stands for, while it is remembered", eventsOfKey},
 		{"each filter selects", eventsFilters},
-		{"only an event found by ID carries its data", eventsData},
+		{"only an event found by ID carries its data and what changed", eventsData},
 		{"another account's are not listed", eventsForeign},
 		{"a cursor that no page gave is an InvalidError", eventsCursor},
 	}},
@@ -190,13 +191,43 @@ func eventsFilters(w *world) {
 
 func eventsData(w *world) {
 	e := w.event(w.account())
+	e.Event.TraceParent, e.Event.TraceState, e.Event.About = traced, tracedState, said
+	e.Event.About.Previous = []byte(`{"a": "` + strings.Repeat("b", 1<<15) + `"}`)
 	w.publish(store.Batch{e})
 	page, err := w.Events(w.Context(), store.EventQuery{Account: e.Event.Account})
 	w.ok(err)
 	listed := e.Event
-	listed.Data = nil
+	listed.Data, listed.About.Previous = nil, nil
 	w.same("the listed event", page.Items, []postrider.Event{listed})
 	w.same("the event by ID", w.stored(e.Event.ID), e.Event)
+	e = w.event(w.account())
+	e.Event.TraceParent, e.Event.TraceState, e.Event.About = traced, tracedState, largest()
+	w.publish(store.Batch{e})
+	page, err = w.Events(w.Context(), store.EventQuery{Account: e.Event.Account})
+	w.ok(err)
+	listed = e.Event
+	listed.Data, listed.About.ChangedPaths = nil, nil
+	w.same("the listed event with the largest labels", page.Items, []postrider.Event{listed})
+	w.same("the same event by ID", w.stored(e.Event.ID), e.Event)
+}
+
+// largest returns labels and paths of the greatest allowed size, of characters whose stored form is the
+// longest.
+func largest() postrider.About {
+	quotes := func(n int) string { return strings.Repeat(`"`, n) }
+	metadata := map[string]string{}
+	for i := range postrider.MaxMetadataKeys {
+		metadata[string(rune('a'+i))] = quotes(postrider.MaxMetadata/postrider.MaxMetadataKeys - 1)
+	}
+	a := postrider.About{Subject: quotes(postrider.MaxSubject), Metadata: metadata, Internal: metadata}
+	for i := range postrider.MaxChannels {
+		a.Channels = append(a.Channels, quotes(postrider.MaxChannel-1)+string(rune('a'+i)))
+	}
+	for i := range postrider.MaxChangedPaths {
+		path := fmt.Sprintf("$.%d", i)
+		a.ChangedPaths = append(a.ChangedPaths, path+strings.Repeat("a", postrider.MaxChangedPath-len(path)))
+	}
+	return a
 }
 
 func eventsForeign(w *world) {

@@ -78,6 +78,7 @@ func (h *history) event(account postrider.AccountID) store.NewEvent {
 		Hops:           pick(h, "hops", 0, 0, 3),
 		MaxAttempts:    pick(h, "max attempts", 0, 0, 2),
 		TraceParent:    pick(h, "trace", postrider.TraceParent{}, traced),
+		About:          pick(h, "about", postrider.About{}, postrider.About{}, said),
 		OrderingKey:    pick(h, "ordering key", "", "", string(postrider.SkipDead), string(postrider.PauseOnDead)),
 	}}
 	var own []postrider.Endpoint

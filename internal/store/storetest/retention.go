@@ -112,7 +112,7 @@ func forgetEventsPending(w *world) {
 	e := w.endpoint()
 	ids := w.pending(e, 2*forgetLimit+1)
 	last := w.event(e.Account, w.to(e))
-	last.Event.TraceParent, last.Event.TraceState = traced, "a=b"
+	last.Event.TraceParent, last.Event.TraceState, last.Event.About = traced, "a=b", said
 	w.publish(store.Batch{last})
 	ids = append(ids, last.Deliveries[0].ID)
 	replay := w.replay(w.ended(w.endpoint()).ID) // has an id of its own

@@ -489,7 +489,7 @@ create table events (
     max_attempts smallint not null default 0 check (max_attempts >= 0),
     sequence     bigint not null,
     idempotency_key text check (idempotency_key <> ''),
-    trace_context bytea check (octet_length(trace_context) between 24 and 536),
+    about        bytea check (octet_length(about) >= 24),
     created_at   timestamptz not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) partition by range (id);
@@ -499,7 +499,7 @@ alter table events add primary key (id);
 comment on table events is 'What producers published: immutable bytes. A partition for each day of the ids.';
 comment on column events.idempotency_key is 'Null: the producer gave none. It is found by idempotency_keys_pkey.';
 comment on column events.max_attempts is 'Attempts that each delivery has at most. 0: the producer did not say, and the policy of the endpoint counts. Publish writes it.';
-comment on column events.trace_context is 'The trace and the span that the producer published the event in, 16 bytes and 8, and the text of its tracestate. Null: it gave no trace. Publish writes it.';
+comment on column events.about is 'The trace and the span that the producer published the event in, 16 bytes and 8, the text of its tracestate, and what the event says of itself: see store.EncodeAbout. Null: neither. Publish writes it.';
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 comment on index events_account is 'Events of an account, newest first. OldRows.';
 comment on index events_order is 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';

@@ -310,9 +310,9 @@ create table keyring (
 -- What producers published: immutable bytes. Its rows are long, so they have
 -- rowids and are stored in the order of their inserts. idempotency_key is null where the
 -- producer gave none; it is found by the key of idempotency_keys. max_attempts is how many each
--- delivery has at most; 0: as many as the policy of the endpoint says. trace_context is the trace
--- and the span that the producer published the event in, 16 bytes and 8, and the text of its
--- tracestate; null: it gave no trace.
+-- delivery has at most; 0: as many as the policy of the endpoint says. about is the trace
+-- and the span that the producer published the event in, 16 bytes and 8, the text of its
+-- tracestate, and what the event says of itself: see store.EncodeAbout; null: neither.
 create table events (
     id           blob primary key check (length(id) = 16),
     account      blob not null check (length(account) = 16),
@@ -324,7 +324,7 @@ create table events (
     hops         integer not null check (hops >= 0),
     max_attempts integer not null default 0 check (max_attempts >= 0),
     idempotency_key text check (idempotency_key <> ''),
-    trace_context blob check (length(trace_context) between 24 and 536),
+    about        blob check (length(about) >= 24),
     created_at   integer not null,
     constraint events_order check ((ordering_key = '') = (sequence = 0))
 ) strict;

@@ -1,0 +1,133 @@
+package postrider
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// About is what an event says of itself, beside its type and its data. An empty field says nothing.
+type About struct {
+	Subject  string   // what the event is about, such as order/42
+	Channels []string // names by which endpoints choose among the events of a type
+	Metadata map[string]string
+	Internal map[string]string // as Metadata, but no caller that is bound to an account sees it
+	// Previous is the object before the change that the event tells of: a JSON object with exactly the
+	// bytes that the producer sent.
+	Previous json.RawMessage
+	// ChangedPaths are the places in the data that changed, such as $.status. An event has either
+	// Previous or ChangedPaths.
+	ChangedPaths []string
+}
+
+// The limits of what an event says of itself. Lengths are in bytes.
+const (
+	MaxSubject      = 256
+	MaxChannels     = 10
+	MaxChannel      = 128
+	MaxMetadataKeys = 20
+	MaxMetadata     = 2048 // of all keys and values together
+	MaxChangedPaths = 100
+	MaxChangedPath  = 256
+)
+
+// IsZero reports whether the event says nothing of itself.
+func (a *About) IsZero() bool {
+	return a.Subject == "" && len(a.Channels)+len(a.Metadata)+len(a.Internal)+len(a.Previous)+len(a.ChangedPaths) == 0
+}
+
+// Size returns the number of bytes of all fields.
+func (a *About) Size() int {
+	n := len(a.Subject) + len(a.Previous) + sizeOf(a.Metadata) + sizeOf(a.Internal)
+	for _, list := range [...][]string{a.Channels, a.ChangedPaths} {
+		for _, text := range list {
+			n += len(text)
+		}
+	}
+	return n
+}
+
+func sizeOf(m map[string]string) (n int) {
+	for key, value := range m {
+		n += len(key) + len(value)
+	}
+	return n
+}
+
+// Check returns all faults, joined: an [InvalidError] for each field, by its name in the API. It does
+// not parse Previous: the decoder of the request has checked that it is JSON.
+func (a *About) Check() error {
+	if a.IsZero() {
+		return nil
+	}
+	var f faults
+	f.text("subject", a.Subject)
+	f.short("subject", a.Subject, MaxSubject)
+	f.list("channels", a.Channels, MaxChannels, func(field, channel string) {
+		f.add(channel == "", field, FaultRequired, "must not be empty")
+		f.text(field, channel)
+		f.short(field, channel, MaxChannel)
+	})
+	f.texts("metadata", a.Metadata)
+	f.texts("internal", a.Internal)
+	f.add(len(a.Previous) > 0 && a.Previous[0] != '{', "previous", FaultMalformed, "must be an object")
+	f.list("changed_paths", a.ChangedPaths, MaxChangedPaths, func(field, path string) {
+		wrong := len(path) > MaxChangedPath || !changedPath.MatchString(path) || !IsText(path)
+		f.add(wrong, field, FaultMalformed, fmt.Sprintf("must be a path such as $.status or $.items[0].id, of at most %d bytes", MaxChangedPath))
+	})
+	f.add(len(a.Previous) > 0 && len(a.ChangedPaths) > 0, "changed_paths", FaultContradictory, "must be left out with previous")
+	return f.joined()
+}
+
+// changedPath is $, which is the whole data, followed by names and indexes: .name or [0]. A name has
+// any characters but a dot, brackets, quotes, * and spaces.
+var changedPath = regexp.MustCompile(`^\$(\.[^.\[\]*'"\x00-\x20\x7f]+|\[(0|[1-9][0-9]{0,8})\])*$`)
+
+// text appends an [InvalidError] for the field unless the text is [IsText].
+func (f *faults) text(field, text string) {
+	f.add(!IsText(text), field, FaultMalformed, "must be UTF-8 without control characters")
+}
+
+// list checks the number of the texts and, if it is right, each of them. No text may occur twice.
+func (f *faults) list(field string, texts []string, most int, check func(field, text string)) {
+	if len(texts) > most {
+		f.join(&InvalidError{Field: field, Code: FaultWrongCount, Reason: fmt.Sprintf("must have at most %d elements", most), Max: int64(most)})
+		return
+	}
+	for i, text := range texts {
+		field := fmt.Sprintf("%s[%d]", field, i)
+		check(field, text)
+		f.add(slices.Contains(texts[:i], text), field, FaultRepeated, "must not occur twice")
+	}
+}
+
+// texts checks the keys and values of metadata.
+func (f *faults) texts(field string, m map[string]string) {
+	if len(m) > MaxMetadataKeys {
+		f.join(&InvalidError{
+			Field: field, Code: FaultWrongCount, Reason: fmt.Sprintf("must have at most %d keys", MaxMetadataKeys), Max: MaxMetadataKeys,
+		})
+		return
+	}
+	if sizeOf(m) > MaxMetadata {
+		f.join(&InvalidError{
+			Field: field, Code: FaultTooLong, Reason: fmt.Sprintf("must have at most %d bytes in keys and values", MaxMetadata), Max: MaxMetadata,
+		})
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if key == "" || !IsText(key) {
+			f.add(true, field, FaultMalformed, "must have keys that are UTF-8 without control characters, and not empty")
+			continue
+		}
+		f.text(field+"."+key, m[key])
+	}
+}
+
+// IsText reports whether s is valid UTF-8 without control characters.
+func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider"
+)
+
+// EncodeAbout returns the stored form of the trace of an event and of what it says of itself: the bytes
+// of TraceParent, the text of TraceState, and if the event says something, a line feed and the form of
+// [appendAbout]. No TraceState has a line feed. It returns nil if the event has neither.
+//
+// Both are in one column, because few events have them, and each further column costs every event a
+// byte on SQLite.
+func EncodeAbout(e *postrider.Event) []byte {
+	said := !e.About.IsZero()
+	if e.TraceParent.IsZero() && !said {
+		return nil
+	}
+	about := append(e.TraceParent[:len(e.TraceParent):len(e.TraceParent)], e.TraceState...)
+	if said {
+		about = appendAbout(append(about, '\n'), &e.About)
+	}
+	return about
+}
+
+// labels are the fields of [postrider.About] that have few bytes, as they are stored.
+type labels struct {
+	Subject  string            `json:"subject,omitempty"`
+	Channels []string          `json:"channels,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Internal map[string]string `json:"internal,omitempty"`
+}
+
+// appendAbout appends what an event says of itself: a line of JSON with the labels, and then what
+// changed. That is Previous, which begins with a brace, or the paths, one in a line.
+func appendAbout(to []byte, a *postrider.About) []byte {
+	text := bytes.NewBuffer(to)
+	lines := json.NewEncoder(text)
+	lines.SetEscapeHTML(false)
+	_ = lines.Encode(labels{a.Subject, a.Channels, a.Metadata, a.Internal}) // cannot fail: these are texts
+	text.Write(a.Previous)
+	text.WriteString(strings.Join(a.ChangedPaths, "\n"))
+	return text.Bytes()
+}
+
+// DecodeAbout sets the trace of the event, and what it says of itself, from their stored form.
+//
+// A list reads no more than the first 16 KiB of that form. The trace and the labels are always within
+// them. What is cut off belongs to what changed, which lists leave out.
+func DecodeAbout(e *postrider.Event, kept []byte) error {
+	e.TraceParent, e.TraceState, e.About = postrider.TraceParent{}, "", postrider.About{}
+	if kept == nil {
+		return nil
+	}
+	n := len(e.TraceParent)
+	if len(kept) < n {
+		return fmt.Errorf("scan %d bytes as what is known about an event", len(kept))
+	}
+	state, text, said := bytes.Cut(kept[n:], []byte("\n"))
+	e.TraceParent, e.TraceState = postrider.TraceParent(kept[:n]), string(state)
+	if !said {
+		return nil
+	}
+	line, changed, _ := bytes.Cut(text, []byte("\n"))
+	var l labels
+	if err := json.Unmarshal(line, &l); err != nil {
+		return fmt.Errorf("scan what an event says of itself: %w", err)
+	}
+	e.About = postrider.About{Subject: l.Subject, Channels: l.Channels, Metadata: l.Metadata, Internal: l.Internal}
+	switch {
+	case len(changed) > 0 && changed[0] == '{':
+		e.About.Previous = slices.Clone(changed)
+	case len(changed) > 0:
+		e.About.ChangedPaths = strings.Split(string(changed), "\n")
+	}
+	return nil
+}
+
+// Shorten removes what lists of events leave out: the data, and what changed.
+func Shorten(e *postrider.Event) { e.Data, e.About.Previous, e.About.ChangedPaths = nil, nil, nil }

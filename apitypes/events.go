@@ -8,6 +8,8 @@ import (
 
 // EventCreate is an event to publish.
 type EventCreate struct {
+	About
+
 	Account        string          `json:"account,omitempty" minLength:"1" doc:"Id or uid of the account. A key that is bound to an account may leave it out."`
 	Type           string          `json:"type" example:"order.created" doc:"Types that begin with postrider. are the server's own."`
 	Data           json.RawMessage `json:"data" doc:"Any JSON value. Its bytes are stored, signed and sent unchanged."`
@@ -51,6 +53,8 @@ type BatchReceipt struct {
 
 // Event is a published event.
 type Event struct {
+	About
+
 	ID             postrider.EventID   `json:"id"`
 	Account        postrider.AccountID `json:"account"`
 	Type           string              `json:"type"`

@@ -227,8 +227,8 @@ func (c *Client) url(path string) string {
 	return c.base + "/v1/webhooks" + path
 }
 
-// encode returns the JSON of a request body. It copies the data of an event verbatim. encoding/json
-// would compact the data, and the receiver must get the producer's bytes.
+// encode returns the JSON of a request body. It copies the data of an event verbatim, and previous.
+// encoding/json would compact them, and the receiver must get the producer's bytes.
 func encode(in any) ([]byte, error) {
 	switch in := in.(type) {
 	case apitypes.EventCreate:
@@ -258,22 +258,29 @@ func encodeBatch(events []apitypes.EventCreate) ([]byte, error) {
 	return append(body, "]}"...), nil
 }
 
-// appendEvent appends the JSON of an event with its data verbatim. It refuses invalid data, because
-// that would make the whole body invalid.
+// appendEvent appends the JSON of an event with its data and previous verbatim. It refuses what is not
+// JSON, because that would make the whole body invalid.
 func appendEvent(body []byte, e apitypes.EventCreate) ([]byte, error) {
 	if !json.Valid(e.Data) {
 		return nil, &postrider.InvalidError{Field: "data", Reason: "must be JSON"}
 	}
+	if e.Previous != nil && !json.Valid(e.Previous) {
+		return nil, &postrider.InvalidError{Field: "previous", Reason: "must be JSON"}
+	}
 	rest, err := json.Marshal(struct {
 		apitypes.EventCreate
 
-		Data *struct{} `json:"data,omitempty"` // shadows the event's own field
+		Data     *struct{} `json:"data,omitempty"` // these shadow the event's own fields
+		Previous *struct{} `json:"previous,omitempty"`
 	}{EventCreate: e})
 	if err != nil {
 		return nil, err
 	}
 	body = append(body, `{"data":`...)
 	body = append(body, e.Data...)
+	if e.Previous != nil {
+		body = append(append(body, `,"previous":`...), e.Previous...)
+	}
 	body = append(body, ',')
 	return append(body, rest[1:]...), nil
 }

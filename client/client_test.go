@@ -70,6 +70,31 @@ func TestPublishSendsTheEventAsItIsAndReadsTheReceipt(t *testing.T) {
 	}
 }
 
+func TestWhatAnEventSaysOfItselfIsSent(t *testing.T) {
+	t.Parallel()
+	c, seen := answering(t, 202, `{"id":"evt_01h455vb4pex5vsknk084sn02q","deliveries":2}`)
+	e := apitypes.EventCreate{Account: "acme", Type: "order.created", Data: json.RawMessage(`1`), IdempotencyKey: "k", About: apitypes.About{
+		Subject: "order/42", Channels: []string{"shop"}, Metadata: map[string]string{"a": "1"}, Internal: map[string]string{"b": "2"},
+		Previous: json.RawMessage(`{"a" : 1}`),
+	}}
+	if _, err := c.Publish(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"data":1,"previous":{"a" : 1},"subject":"order/42","channels":["shop"],"metadata":{"a":"1"},"internal":{"b":"2"},` +
+		`"account":"acme","type":"order.created","idempotency_key":"k"}`
+	if seen.Body != want {
+		t.Errorf("the body is %s, want %s", seen.Body, want)
+	}
+	e.Previous, e.ChangedPaths = nil, []string{"$.a"}
+	if _, err := c.Publish(t.Context(), e); err != nil || !strings.Contains(seen.Body, `"changed_paths":["$.a"],`) {
+		t.Errorf("%v; the body %s lacks the paths", err, seen.Body)
+	}
+	e.Previous = json.RawMessage(`{`)
+	if _, err := c.Publish(t.Context(), e); err == nil || postrider.Faults(err)[0].Field != "previous" {
+		t.Errorf("an object before that is not JSON: %v", err)
+	}
+}
+
 func TestAListAsksForItsFiltersAndPage(t *testing.T) {
 	t.Parallel()
 	c, seen := answering(t, 200, `{"data":[{"id":"dlv_01h455vb4pex5vsknk084sn02q","status":"dead","last_error":null}],"next_cursor":"abc"}`)

@@ -399,6 +399,9 @@ func (d document) compareBody(t *testing.T, op string, s schema, body map[string
 			d.compareValue(t, name, property, value)
 		}
 	}
+	if _, anyName := s["additionalProperties"].(map[string]any); anyName {
+		return
+	}
 	for name := range body {
 		if _, known := d.properties(s)[name]; !known {
 			t.Errorf("the field %s is not in the document", name)
@@ -572,6 +575,8 @@ func fill(v reflect.Value) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"x": "x"}))
 	case reflect.Array:
 		v.Index(0).SetUint(1)
 	case reflect.Struct:

@@ -116,6 +116,15 @@ func (c *caller) drivePublishing() {
 	c.want(200, "GET /events/"+first.id("id"), nil)
 	event["data"] = 2
 	c.want(409, "POST /events", event)
+	said := object{
+		"account": "acme", "type": "published", "data": 1, "subject": "order/42", "channels": []string{"a"}, "metadata": object{"a": "1"},
+		"internal": object{"b": "2"}, "previous": object{"a": 1},
+	}
+	c.want(200, "GET /events/"+c.want(202, "POST /events", said).id("id"), nil)
+	said["changed_paths"] = []string{"$.a"}
+	c.want(422, "POST /events", said)
+	said["previous"] = nil
+	c.want(200, "GET /events/"+c.want(202, "POST /events", said).id("id"), nil)
 	c.want(202, "POST /events/batch", object{"events": []object{{"account": "acme", "type": "published", "data": nil}}})
 	c.want(409, "POST /events/batch", object{"events": []object{event}})
 	again := object{"account": "acme", "type": "published", "data": 1, "idempotency_key": "k", "api_version": "v1", "ordering_key": "o", "max_attempts": 3}

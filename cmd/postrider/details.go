@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +59,8 @@ func textOf(value any) string {
 		return moment(v)
 	case []string:
 		return strings.Join(v, ",")
+	case map[string]string:
+		return strings.Join(pairs(v), ",")
 	case json.RawMessage:
 		return string(v)
 	case apitypes.Optional[json.RawMessage]:
@@ -90,6 +94,15 @@ func textOf(value any) string {
 		return textOf(p.Elem().Interface())
 	}
 	return fmt.Sprint(value)
+}
+
+// pairs returns name=value for each entry, sorted.
+func pairs(m map[string]string) []string {
+	texts := make([]string, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		texts = append(texts, name+"="+m[name])
+	}
+	return texts
 }
 
 // paceText says how many attempts are in flight, the most that may be, and the reason for that

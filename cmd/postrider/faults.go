@@ -135,7 +135,7 @@ var flagOf = map[string]string{
 	"auth.username": "auth-user", "auth.password": "auth-secret-file", "auth.token": "auth-secret-file",
 	"auth.key": "auth-secret-file", "auth.client_secret": "auth-secret-file", "auth.type": "auth",
 	"tls": "tls-cert", "tls.certificate": "tls-cert", "tls.key": "tls-key", "tls.authorities": "tls-authorities",
-	"scopes": "scope", "expires_at": "expires", "status": "set",
+	"scopes": "scope", "expires_at": "expires", "status": "set", "channels": "channel", "changed_paths": "changed-path",
 }
 
 // index matches the position of an element in a field's name.

@@ -13,7 +13,8 @@ import (
 
 // sendCmd is the command send. It publishes one event. The command events publish publishes many.
 type sendCmd struct {
-	target `embed:""`
+	target     `embed:""`
+	aboutFlags `embed:""`
 
 	Type           string `arg:"" help:"The event's type, for example order.created."`
 	Data           string `arg:"" default:"-" help:"The event's data as JSON; @FILE reads a file, - reads stdin."`
@@ -34,12 +35,45 @@ func (c *sendCmd) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
+	about, err := c.about(t)
+	if err != nil {
+		return err
+	}
 	return ask(t, c.target, printReceipt, func(api *client.Client) (apitypes.Receipt, error) {
 		return api.Publish(ctx, apitypes.EventCreate{
-			Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
+			About: about, Account: c.Account, Type: c.Type, Data: data, APIVersion: c.APIVersion,
 			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, MaxAttempts: c.MaxAttempts,
 		})
 	})
+}
+
+// aboutFlags are the flags for what an event says of itself.
+type aboutFlags struct {
+	Subject     string            `placeholder:"TEXT" help:"What the event is about, for example order/42."`
+	Channel     []string          `sep:"none" placeholder:"NAME" help:"A name by which endpoints choose among the events of a type. Can be repeated."`
+	Metadata    map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A name and a value of your own, which the account's customers can read. Can be repeated."`
+	Internal    map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"As --metadata, but nobody who is bound to an account can read it. Can be repeated."`
+	Previous    string            `placeholder:"FILE" help:"File with the object before the change that the event tells of, as JSON; - is stdin."`
+	ChangedPath []string          `sep:"none" placeholder:"PATH" help:"A place in the data that changed, for example $.status. Can be repeated."`
+}
+
+// about returns the flags in the form of the API. It sends the bytes of the file unchanged.
+func (f aboutFlags) about(t terminal) (apitypes.About, error) {
+	about := apitypes.About{
+		Subject: f.Subject, Channels: f.Channel, Metadata: f.Metadata, Internal: f.Internal, ChangedPaths: f.ChangedPath,
+	}
+	if f.Previous == "" {
+		return about, nil
+	}
+	text, err := readSource(t, f.Previous)
+	if err != nil {
+		return about, fmt.Errorf("read previous: %w", err)
+	}
+	if !json.Valid(text) {
+		return about, misused("--previous: must be JSON")
+	}
+	about.Previous = text
+	return about, nil
 }
 
 // printReceipt prints the id of an event and what happens to it.

@@ -57,8 +57,8 @@ const maxFaults = 100
 // was omitted.
 //
 // Supported field types are strings, integers, floats, booleans, json.RawMessage, Optional,
-// [Shorthand], structs that implement encoding.TextUnmarshaler, and structs, slices and pointers of
-// these. Any other type panics. After a fault v may be partly filled and must not be used.
+// [Shorthand], structs that implement encoding.TextUnmarshaler, structs, slices and pointers of these,
+// and maps of strings to strings. Any other type panics. After a fault v may be partly filled and must not be used.
 func Decode(body []byte, v any) error { return decode(body, v, false) }
 
 // DecodeStored does what Decode does, for a document that this program wrote. Its strings may have
@@ -214,6 +214,8 @@ func (d *decoder) value(at *place, v reflect.Value) error {
 		return d.structure(at, v)
 	case reflect.Slice:
 		return d.list(at, v)
+	case reflect.Map:
+		return d.texts(at, v)
 	case reflect.String:
 		return d.text(at, v)
 	case reflect.Bool:
@@ -336,6 +338,31 @@ func (d *decoder) list(at *place, v reflect.Value) error {
 		}
 	}
 	v.Set(items)
+	_, err := d.json.ReadToken()
+	return err
+}
+
+// texts decodes an object into a map of strings to strings. An empty object gives an empty map, not nil.
+func (d *decoder) texts(at *place, v reflect.Value) error {
+	if d.json.PeekKind() != '{' {
+		return d.refuse(at, "must be an object")
+	}
+	if _, err := d.json.ReadToken(); err != nil {
+		return err
+	}
+	texts := map[string]string{}
+	for d.json.PeekKind() != '}' {
+		quoted, err := d.json.ReadValue()
+		if err != nil {
+			return err
+		}
+		name, text := unquote(quoted), ""
+		if err := d.value(&place{parent: at, name: name}, reflect.ValueOf(&text).Elem()); err != nil {
+			return err
+		}
+		texts[name] = text
+	}
+	v.Set(reflect.ValueOf(texts))
 	_, err := d.json.ReadToken()
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -15,17 +16,18 @@ import (
 )
 
 type event struct {
-	Account string          `json:"account"`
-	Data    json.RawMessage `json:"data"`
-	Key     string          `json:"key,omitempty"`
-	Limit   *int            `json:"limit,omitempty"`
-	Factor  float64         `json:"factor,omitempty"`
-	On      *bool           `json:"on,omitempty"`
-	Retry   *retry          `json:"retry,omitempty"`
-	Tags    []string        `json:"tags,omitempty"`
-	Events  []retry         `json:"events,omitempty"`
-	Note    note            `json:"note,omitzero"`
-	Policy  policy          `json:"policy,omitzero"`
+	Account string            `json:"account"`
+	Data    json.RawMessage   `json:"data"`
+	Key     string            `json:"key,omitempty"`
+	Limit   *int              `json:"limit,omitempty"`
+	Factor  float64           `json:"factor,omitempty"`
+	On      *bool             `json:"on,omitempty"`
+	Retry   *retry            `json:"retry,omitempty"`
+	Tags    []string          `json:"tags,omitempty"`
+	Words   map[string]string `json:"words,omitempty"`
+	Events  []retry           `json:"events,omitempty"`
+	Note    note              `json:"note,omitzero"`
+	Policy  policy            `json:"policy,omitzero"`
 }
 
 // note is an optional text.
@@ -65,14 +67,15 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 	var got event
 	err := jsonx.Decode([]byte(`{"acc\u006funt": "a\"b\né", "data": {"b": 1e400,  "a":"\u0041"} ,
 		"limit": 7, "factor": 1.5, "on": true, "retry": {"delays_ms": []},
-		"tags": ["x", "y"], "events": [{"delays_ms": [1, -2]}]}`), &got)
+		"tags": ["x", "y"], "words": {"a": "\u0031", "": "2"}, "events": [{"delays_ms": [1, -2]}]}`), &got)
 	if err != nil {
 		t.Fatal(err)
 	}
 	limit, on := 7, true
 	want := event{
 		Account: "a\"b\né", Data: json.RawMessage(`{"b": 1e400,  "a":"\u0041"}`), Limit: &limit, Factor: 1.5, On: &on,
-		Retry: &retry{Delays: []int64{}}, Tags: []string{"x", "y"}, Events: []retry{{Delays: []int64{1, -2}}},
+		Retry: &retry{Delays: []int64{}}, Tags: []string{"x", "y"},
+		Words: map[string]string{"a": "1", "": "2"}, Events: []retry{{Delays: []int64{1, -2}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Decode (-want +got):\n%s", diff)
@@ -83,7 +86,7 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 // them, so that both decoders are tested.
 func TestNullIsAFault(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"key", "limit", "factor", "on", "retry", "tags", "events"} {
+	for _, name := range []string{"key", "limit", "factor", "on", "retry", "tags", "words", "events"} {
 		for _, body := range []string{
 			`{"account":"a","data":1,"` + name + `":null}`, `{"` + name + `":null,"account":"a","data":1}`,
 		} {
@@ -164,6 +167,11 @@ func TestDecodeNamesEveryFault(t *testing.T) {
 		}},
 		{"number too large", `{"account": "a", "data": 1, "limit": 9223372036854775808}`, []string{"limit must be a whole number"}},
 		{"control character", `{"account": "a\u0000", "data": 1}`, []string{"account must not contain control"}},
+		{"a word that is no text", `{"account": "a", "data": 1, "words": {"a": 1, "b": null, "c": "\u0000", "d": ""}}`, []string{
+			"words.a must be a string", "words.b must not be null", "words.c must not contain control",
+		}},
+		{"no words", `{"account": "a", "data": 1, "words": ["a"]}`, []string{"words must be an object"}},
+		{"a word twice", `{"account": "a", "data": 1, "words": {"a": "1", "a": "1"}}`, []string{"words.a must be JSON by RFC 7493: duplicate"}},
 		{"too deep", `{"account": "a", "data": ` + deep + `}`, []string{"data must nest at most 64"}},
 		{"name twice", `{"account": "a", "account": "b", "data": 1}`, []string{"account must be JSON by RFC 7493: duplicate"}},
 		{"name twice in data", `{"account": "a", "data": {"x": {"y": 1, "y": 2}}}`, []string{"data.x.y must be JSON by RFC 7493: duplicate"}},
@@ -218,7 +226,8 @@ func FuzzEvent(f *testing.F) {
 		`{"account":"\ud83d\ude00","data":"\\\"{["}`, `{"acc\u006funt":"a","data":null}`, `{"data":[[[]]]}`, `nul`, `{`,
 		`{"account":"a","data":{"x":-0.5E+10,"y":[true,false,null,"\/\u00e9\ud83d\ude00\n\u007f"],"\u0079":{"z":{},"z":0}}}`,
 		`{"account":"é","data":[01,1.,1e,-,+1,.5,tru,"\x","\u00g0",{"a":1,},[1,],[,],{,}]}`,
-		`{"account":"a","data":1,"events":[{"delays_ms":[]}]}`,
+		`{"account":"a","data":1,"events":[{"delays_ms":[]}]}`, `{"account":"a","data":1,"words":{"a":"1","é":"2","":""}}`,
+		`{"account":"a","data":1,"words":{}}`, `{"account":"a","data":1,"words":{"a":"1","a":"1"}}`, `{"account":"a","data":1,"words":{"a":1}}`,
 		`{"account":"a","data":1,"limit":null}`, `{"account":"a","data":1,"retry":null}`, `{"account":"a","data":1,"tags":null}`,
 		`{"account":"a","data":1,"note":null,"policy":null}`, `{"account":"a","data":1,"note":"n","policy":{"delays_ms":[]}}`,
 	} {
@@ -233,7 +242,7 @@ func FuzzEvent(f *testing.F) {
 		if err := json.Unmarshal(body, &want); err != nil {
 			t.Fatalf("taken, but encoding/json says: %v", err)
 		}
-		if got.Account != want.Account || got.Key != want.Key || !utf8.Valid(got.Data) ||
+		if got.Account != want.Account || got.Key != want.Key || !maps.Equal(got.Words, want.Words) || !utf8.Valid(got.Data) ||
 			!json.Valid(got.Data) || !bytes.Contains(body, got.Data) {
 			t.Errorf("Decode(%q) = %+v, encoding/json says %+v", body, got, want)
 		}

@@ -81,6 +81,8 @@ func (p *plain) value(v reflect.Value) bool {
 		return p.object(v)
 	case reflect.Slice:
 		return p.list(v)
+	case reflect.Map:
+		return p.texts(v)
 	default:
 		return false
 	}
@@ -145,6 +147,29 @@ func (p *plain) list(v reflect.Value) bool {
 		if !p.value(item) {
 			return false
 		}
+	}
+}
+
+// texts decodes an object into a map of strings to strings. It gives up at a repeated name.
+func (p *plain) texts(v reflect.Value) bool {
+	texts := map[string]string{}
+	for first := true; ; first = false {
+		ended, ok := p.next(first, '{', '}')
+		if ended {
+			v.Set(reflect.ValueOf(texts))
+		}
+		if ended || !ok {
+			return ok
+		}
+		name, ok := p.quoted(false)
+		if _, repeated := texts[string(name)]; !ok || repeated || !p.expect(':') {
+			return false
+		}
+		text, ok := p.quoted(false)
+		if !ok {
+			return false
+		}
+		texts[string(name)] = string(text)
 	}
 }
 

@@ -199,7 +199,7 @@ func checkAuthSecret(kind postrider.AuthKind, secret string, given bool) error {
 	case kind == postrider.AuthBearer || kind == postrider.AuthAPIKey:
 		// The secret becomes part of a header.
 		return postrider.CheckHeaderValue(field, secret)
-	case len(secret) > maxSecretText || !rest.IsText(secret):
+	case len(secret) > maxSecretText || !postrider.IsText(secret):
 		return rest.TooLong(field, maxSecretText, fmt.Sprintf("must be at most %d bytes of text without control characters", maxSecretText))
 	}
 	return nil

@@ -64,13 +64,21 @@ func (s *Routes) Register(rt *rest.Router) {
 	s.registerPublishing(rt)
 }
 
-// viewEvent returns an event in the form of a response. The data is returned byte for byte.
-func viewEvent(e postrider.Event) apitypes.Event {
-	return apitypes.Event{
-		ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
-		OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
-		Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID),
-		CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
+// viewFor returns the function that turns events into the form of a response. If the caller is bound to
+// an account, Internal is left out.
+func viewFor(ctx context.Context) func(postrider.Event) apitypes.Event {
+	bound := !rest.InfoOf(ctx).Caller.Account.IsZero()
+	return func(e postrider.Event) apitypes.Event {
+		if bound {
+			e.About.Internal = nil
+		}
+		return apitypes.Event{
+			About: apitypes.About(e.About),
+			ID:    e.ID, Account: e.Account, Type: e.Type, APIVersion: render.OrNull(e.APIVersion),
+			OrderingKey: render.OrNull(e.OrderingKey), Sequence: render.OrNull(e.Sequence), IdempotencyKey: render.OrNull(e.IdempotencyKey),
+			Hops: e.Hops, MaxAttempts: render.OrNull(e.MaxAttempts), TraceID: e.Trace().String(), Test: postrider.IsTest(e.ID),
+			CreatedAt: render.Instant(e.CreatedAt), Data: e.Data,
+		}
 	}
 }
 
@@ -96,7 +104,7 @@ func (s *Routes) listEvents(ctx context.Context, in *struct {
 	if in.OrderingKey != "" && account.IsZero() {
 		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with ordering_key")
 	}
-	return rest.RespondPage(viewEvent)(s.Store.Events(ctx, store.EventQuery{
+	return rest.RespondPage(viewFor(ctx))(s.Store.Events(ctx, store.EventQuery{
 		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, OrderingKey: in.OrderingKey,
 		Span: in.Span.Of(), Paging: in.Page(in.Paging),
 	}))
@@ -104,5 +112,5 @@ func (s *Routes) listEvents(ctx context.Context, in *struct {
 
 // getEvent returns one event and its data.
 func (s *Routes) getEvent(ctx context.Context, in *rest.EventPath) (*rest.Reply[apitypes.Event], error) {
-	return rest.RespondWith(viewEvent)(s.Names.Event(ctx, in.Event))
+	return rest.RespondWith(viewFor(ctx))(s.Names.Event(ctx, in.Event))
 }

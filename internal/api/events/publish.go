@@ -145,7 +145,7 @@ func applyKeyHeader(e *apitypes.EventCreate, header http.Header) error {
 		return nil
 	case len(keys) > 1:
 		return rest.Invalid(keyHeader, postrider.FaultRepeated, "must be there once")
-	case !rest.IsText(keys[0]):
+	case !postrider.IsText(keys[0]):
 		return rest.Invalid(keyHeader, postrider.FaultMalformed, "must be UTF-8 without control characters")
 	case keys[0] == "": // most likely a variable of the client that is not set
 		return rest.Invalid(keyHeader, postrider.FaultRequired, "must not be empty")
@@ -275,12 +275,19 @@ func (s *Routes) event(ctx context.Context, b *apitypes.EventCreate) (postrider.
 	account, err := s.Names.RequireAccount(ctx, "account", b.Account)
 	e := postrider.Event{
 		Account: account, Type: b.Type, Data: b.Data, APIVersion: b.APIVersion, OrderingKey: b.OrderingKey, IdempotencyKey: b.IdempotencyKey,
+		About: postrider.About(b.About),
 	}
 	if b.MaxAttempts != nil {
 		e.MaxAttempts = cmp.Or(*b.MaxAttempts, -1)
 	}
+	if string(e.About.Previous) == "null" {
+		e.About.Previous = nil
+	}
 	err = errors.Join(err, e.Check(s.MaxData))
-	if len(e.Data) > s.MaxData {
+	if len(e.About.Internal) > 0 && !rest.InfoOf(ctx).Caller.Account.IsZero() {
+		err = errors.Join(err, rest.Invalid("internal", postrider.FaultNotAllowed, "must be left out by callers that are bound to an account"))
+	}
+	if e.Size() > s.MaxData {
 		err = errors.Join(rest.ErrTooLarge, err)
 	}
 	return e, err

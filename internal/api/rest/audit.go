@@ -139,7 +139,7 @@ func ClientOf(from netip.Addr) map[string]string { return map[string]string{"cli
 // path returns the first MaxName bytes of a path parameter of the request, without a cut-off
 // character at the end. If the path has control characters, which cannot be stored, it returns "".
 func (c *Info) path(parameter string) string {
-	if c.request == nil || parameter == "" || !IsText(c.request.URL.Path) {
+	if c.request == nil || parameter == "" || !postrider.IsText(c.request.URL.Path) {
 		return ""
 	}
 	value := c.request.PathValue(parameter)

@@ -3,7 +3,6 @@ package rest
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/postrider/postrider"
 )
@@ -25,11 +24,6 @@ func CheckText(field, text string, longest int) error {
 	return nil
 }
 
-// IsText reports whether s is valid UTF-8 without control characters.
-func IsText(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
-}
-
 // CheckUID refuses three kinds of uids: those that could be mistaken for an id, those that cannot
 // stand in the path of a URL, and those with characters that change the direction of the text
 // around them.
@@ -39,7 +33,7 @@ func CheckUID(uid string) error {
 		return Invalid("uid", postrider.FaultMalformed, "must not look like an id")
 	case uid == "." || uid == "..":
 		return Invalid("uid", postrider.FaultMalformed, "must not be . or .., which a URL cannot end with")
-	case !IsText(uid) || strings.ContainsFunc(uid, isBidiControl):
+	case !postrider.IsText(uid) || strings.ContainsFunc(uid, isBidiControl):
 		return Invalid("uid", postrider.FaultMalformed, "must be UTF-8 without control characters")
 	}
 	return CheckText("uid", uid, MaxName)

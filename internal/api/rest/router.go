@@ -394,7 +394,7 @@ func (s *server) authorize(a *responseWriter, scope postrider.Scope) error {
 // query, because no stored text can contain them. It also refuses repeated and
 // empty query parameters.
 func CheckURL(u *url.URL) error {
-	if !IsText(u.Path) {
+	if !postrider.IsText(u.Path) {
 		return postrider.ErrNotFound
 	}
 	if u.RawQuery == "" {
@@ -405,7 +405,7 @@ func CheckURL(u *url.URL) error {
 		return Invalid("query", postrider.FaultMalformed, "must be a query string")
 	}
 	for name, values := range query {
-		if !IsText(name) || !IsText(strings.Join(values, "")) {
+		if !postrider.IsText(name) || !postrider.IsText(strings.Join(values, "")) {
 			return Invalid(strings.ToValidUTF8(name, "?"), postrider.FaultMalformed, "must be UTF-8 without control characters")
 		}
 		if len(values) > 1 {

@@ -92,7 +92,9 @@ func (w *world) publish(e postrider.Endpoint, data []byte) postrider.EventID {
 	changes, err := w.Changes(w.Context(), 0, 10)
 	w.ok(err)
 	event := store.NewEvent{
-		Event: postrider.Event{ID: store.NewID[postrider.EventID](w.ids), Account: e.Account, Type: "order.created", Data: data},
+		Event: postrider.Event{
+			ID: store.NewID[postrider.EventID](w.ids), Account: e.Account, Type: "order.created", Data: data, About: w.about(e),
+		},
 		Deliveries: []store.NewDelivery{{
 			ID: store.NewID[postrider.DeliveryID](w.ids), Endpoint: e.ID, Lane: postrider.LaneFirst,
 			Expiry: time.Hour,
@@ -101,6 +103,17 @@ func (w *world) publish(e postrider.Endpoint, data []byte) postrider.EventID {
 	_, err = w.Publish(w.Context(), store.Publish{Version: changes.Version, Batches: []store.Batch{{event}}})
 	w.ok(err)
 	return event.Event.ID
+}
+
+// about returns what events of the account say of themselves.
+func (w *world) about(e postrider.Endpoint) postrider.About {
+	if e.ID == w.accounts[1].ID {
+		return postrider.About{ChangedPaths: []string{"$.n"}}
+	}
+	return postrider.About{
+		Subject: "order/42", Channels: []string{"shop"}, Metadata: map[string]string{"a": "1"}, Internal: map[string]string{"b": "2"},
+		Previous: []byte("{ }"),
+	}
 }
 
 // attempt claims and settles a delivery.

@@ -64,14 +64,23 @@ func TestTheFormatIsTheDocumentedOne(t *testing.T) {
 		defer reader.Close()
 		for records := json.NewDecoder(reader); records.More(); {
 			var event struct {
-				Type string
-				Data []byte
+				Type, Subject string
+				Channels      []string
+				Metadata      map[string]string
+				Internal      map[string]string
+				Previous      []byte
+				ChangedPaths  []string `json:"changed_paths"`
+				Data          []byte
 			}
 			w.ok(records.Decode(&event))
-			data = append(data, event.Type+" "+string(event.Data[:10]))
+			data = append(data, event.Type+" "+string(event.Data[:10]), fmt.Sprint(
+				event.Subject, event.Channels, event.Metadata, event.Internal, string(event.Previous), event.ChangedPaths))
 		}
 	}
-	if diff := cmp.Diff([]string{`order.created { "n": 0, `, `order.created { "n": 1, `, `order.created { "n": 0, `}, data); diff != "" {
+	const first, second = "order/42[shop] map[a:1] map[b:2]{ }[]", "[] map[] map[][$.n]"
+	if diff := cmp.Diff([]string{
+		`order.created { "n": 0, `, first, `order.created { "n": 1, `, first, `order.created { "n": 0, `, second,
+	}, data); diff != "" {
 		t.Errorf("the events (-want +got):\n%s", diff)
 	}
 }

@@ -27,6 +27,12 @@ type eventRecord struct {
 	TraceParent    []byte              `json:"trace_parent,omitempty"` // the producer's trace and span: 16 bytes and 8
 	TraceState     string              `json:"trace_state,omitempty"`  // the producer's tracestate
 	CreatedAt      time.Time           `json:"created_at"`
+	Subject        string              `json:"subject,omitempty"`
+	Channels       []string            `json:"channels,omitempty"`
+	Metadata       map[string]string   `json:"metadata,omitempty"`
+	Internal       map[string]string   `json:"internal,omitempty"`
+	Previous       []byte              `json:"previous,omitempty"`
+	ChangedPaths   []string            `json:"changed_paths,omitempty"`
 	Data           []byte              `json:"data"` // as base64: the bytes that were signed
 }
 
@@ -101,6 +107,8 @@ func recordOf(kind store.Kind, r store.ArchivedRow) any {
 			TraceParent: trace, TraceState: e.TraceState,
 			ID: e.ID, Account: e.Account, Type: e.Type, APIVersion: e.APIVersion, OrderingKey: e.OrderingKey, Sequence: e.Sequence,
 			Hops: e.Hops, MaxAttempts: e.MaxAttempts, IdempotencyKey: e.IdempotencyKey, CreatedAt: e.ID.Time().UTC(), Data: e.Data,
+			Subject: e.About.Subject, Channels: e.About.Channels, Metadata: e.About.Metadata, Internal: e.About.Internal,
+			Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths,
 		}
 	}
 	a := r.Attempt

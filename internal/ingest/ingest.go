@@ -207,7 +207,7 @@ func acceptedOf(p *publish) observe.Accepted {
 func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, error) {
 	p.done, p.begun = in.idle.Get().(chan struct{}), time.Now() //nolint:errcheck // nothing else is in the pool
 	for i := range p.events {
-		p.bytes += len(p.events[i].Data)
+		p.bytes += p.events[i].Size()
 	}
 	if err := in.enqueue(p); err != nil {
 		in.idle.Put(p.done)

@@ -25,11 +25,13 @@ func TestObserversHearWhatIngestDoes(t *testing.T) {
 	}
 	stop := r.run()
 	began := time.Now()
-	receipts := r.publish(r.event("", `1`), r.event("", `22`))
+	said := r.event("", `22`)
+	said.About.Subject = "333"
+	receipts := r.publish(r.event("", `1`), said)
 	a, c := <-accepted, <-committed
-	if a.Events != 2 || a.Bytes != 3 || a.Duplicates != 0 || len(a.Published) != 2 || !slices.Equal(a.Receipts, receipts) ||
+	if a.Events != 2 || a.Bytes != 6 || a.Duplicates != 0 || len(a.Published) != 2 || !slices.Equal(a.Receipts, receipts) ||
 		a.Published[1].ID != receipts[1].ID {
-		t.Errorf("accepted %+v, want 2 events of 3 bytes with the receipts %+v", a, receipts)
+		t.Errorf("accepted %+v, want 2 events of 6 bytes with the receipts %+v", a, receipts)
 	}
 	if a.Begun.Before(began) || a.Took < a.Commit.Took || a.Commit.Begun.Before(a.Begun) || a.Commit != c {
 		t.Errorf("accepted %+v, want that it began after %v and has the commit %+v", a, began, c)

@@ -132,7 +132,7 @@ type Hooks struct {
 type Accepted struct {
 	Events     int // duplicates included
 	Duplicates int
-	Bytes      int // of data
+	Bytes      int // of data, and of what the events say of themselves
 
 	Published []postrider.Event   // with their ids; a duplicate has none
 	Receipts  []postrider.Receipt // one for each event of Published

@@ -154,9 +154,9 @@ func (m *Meter) Publish(ctx context.Context, events []postrider.Event) ([]postri
 func (m *Meter) take(events []postrider.Event) error {
 	for from := 0; from < len(events); {
 		to := from + 1
-		bytes := int64(len(events[from].Data))
+		bytes := int64(events[from].Size())
 		for to < len(events) && events[to].Account == events[from].Account {
-			bytes += int64(len(events[to].Data))
+			bytes += int64(events[to].Size())
 			to++
 		}
 		if a := m.account(events[from].Account); a != nil {
@@ -188,7 +188,7 @@ func (m *Meter) takeFrom(a *account, n, bytes int64) error {
 func (m *Meter) give(events []postrider.Event, sign int64) {
 	for i := range events {
 		if a := m.account(events[i].Account); a != nil {
-			a.give(amount{sign, sign * int64(len(events[i].Data))})
+			a.give(amount{sign, sign * int64(events[i].Size())})
 		}
 	}
 }

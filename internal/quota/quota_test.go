@@ -100,9 +100,11 @@ func (w *world) meter(defaults postrider.Quotas) *quota.Meter {
 	return m
 }
 
-// event returns an event with that many bytes.
+// event returns an event with that many bytes: half of them are data.
 func event(account postrider.AccountID, bytes int) postrider.Event {
-	return postrider.Event{Account: account, Type: "a", Data: make([]byte, bytes)}
+	return postrider.Event{
+		Account: account, Type: "a", Data: make([]byte, bytes/2), About: postrider.About{Previous: make([]byte, bytes-bytes/2)},
+	}
 }
 
 // refused returns the quota error; nil if err is nil.

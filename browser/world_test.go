@@ -127,7 +127,11 @@ func (w *world) history(t *testing.T) {
 			})
 		}
 	}
-	w.names["event"], w.names["dead"] = w.publish(t, "globex", "order.paid", nil)
+	w.names["event"], w.names["dead"] = w.publish(t, "globex", "order.paid", object{
+		"subject": "order/4200-2026-zurich-warehouse-7-second-floor", "channels": []string{"shop-7", "warehouse"},
+		"metadata": object{"region": "north", "trace": "https://shop.example/orders/4200?view=full&lines=all"},
+		"internal": object{"risk": "high"}, "previous": object{"id": "ord_4200", "status": "new"},
+	})
 	_, w.names["delivered"] = w.publish(t, "acme", "order.created", nil)
 	_, w.names["waiting"] = w.publish(t, "globex", "customer.updated", nil)
 	w.settled(t, w.names["dead"], "dead")

@@ -129,6 +129,10 @@ func (w *world) inject(t *testing.T, i int, text string, accepted map[string]int
 		"account": "hostile", "type": "hostile.event" + n, "data": object{text: []string{text}},
 		"api_version": text,
 	})
+	offer("what an event says", "POST /events", object{
+		"account": "hostile", "type": "hostile.event" + n, "data": 1, "subject": text, "channels": []string{text},
+		"metadata": object{"a": text, text: "a"}, "internal": object{text: text}, "changed_paths": []string{"$." + text},
+	})
 	if i%4 == 0 { // an account may have few
 		offer("webhook of notices", "POST /notice-destinations",
 			object{"account": "hostile", "channel": "slack", "address": w.receiver.url + path + "?q=" + text})
@@ -166,7 +170,9 @@ func (w *world) infect(t *testing.T) {
 	}
 	more := object{
 		"data":            object{"line": line[:200<<10], corpus[1]: []any{corpus, object{corpus[13]: corpus[14]}}},
-		"idempotency_key": "worst " + corpus[1], "api_version": "v1",
+		"idempotency_key": "worst " + corpus[1], "api_version": "v1", "subject": corpus[1], "channels": []string{corpus[13]},
+		"metadata": object{corpus[1]: corpus[14]}, "internal": object{corpus[13]: corpus[1]},
+		"previous": object{corpus[1]: []any{corpus, object{corpus[13]: corpus[14]}}},
 	}
 	w.names["event"], w.names["dead"] = w.publish(t, "hostile", "worst.failing", more)
 	more["idempotency_key"] = "worst " + corpus[13]

@@ -287,6 +287,51 @@ func TestASecondAccountSeesNothing(t *testing.T) {
 	}
 }
 
+// TestInternalMetadataIsOnNoPageOfACustomer reads every page, with the ids of the customer's own objects.
+func TestInternalMetadataIsOnNoPageOfACustomer(t *testing.T) {
+	t.Parallel()
+	const canary = "canary-5d1f0c"
+	w := newWorld(t, web.Options{})
+	e := w.endpoint(apitypes.EndpointCreate{EventTypes: []string{"*"}})
+	event, err := w.admin.Publish(t.Context(), apitypes.EventCreate{
+		Account: w.account.ID.String(), Type: "order.paid", Data: []byte(`{"n": 1}`), IdempotencyKey: "k", OrderingKey: "o",
+		About: apitypes.About{
+			Subject: "order/42", Channels: []string{"shop-7"}, Metadata: map[string]string{"region": "north"},
+			Internal: map[string]string{canary: "risk-" + canary}, Previous: []byte(`{"status": "new"}`),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.settle(e.ID, postrider.Attempt{StatusCode: 410}, postrider.DefaultPolicy())
+	for _, person := range []string{"customer", "operator"} {
+		shown := 0
+		for _, pattern := range w.web.Patterns {
+			method, path, _ := strings.Cut(pattern, " ")
+			base := map[string]string{"customer": "/portal", "operator": "/dashboard"}[person]
+			if method != "GET" || !strings.HasPrefix(path, base) {
+				continue
+			}
+			path = w.fill(path, e, event)
+			for _, query := range []string{"", "?q=" + canary, "?find=" + canary, "?raw=1"} {
+				got := w.as(person, "GET "+path+query, nil)
+				text := strings.ReplaceAll(got.html, "="+canary, "") // of the query itself
+				if strings.Contains(text, "risk-"+canary) {
+					shown++
+				}
+				for _, said := range []string{"order/42", "shop-7", "region", "north", "Before the change", "status"} {
+					if path == base+"/events/"+event.ID.String() && !strings.Contains(got.html, said) {
+						t.Errorf("%s does not show %q to the %s:\n%s", path, said, person, got.html)
+					}
+				}
+			}
+		}
+		if (shown > 0) != (person == "operator") {
+			t.Errorf("%d pages show internal metadata to the %s", shown, person)
+		}
+	}
+}
+
 func TestSnippetsAreForTheSchemesOfTheEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, web.Options{})

@@ -54,6 +54,7 @@ func listEvents(v *page.Visit) error {
 type eventPage struct {
 	Event      apitypes.Event
 	Payload    *payload.Payload // nil: the bytes are gone
+	Previous   *payload.Payload // the object before the change; nil: the event has none
 	Raw        bool
 	Deliveries page.List[apitypes.Delivery]
 	Replayable bool // the bytes are there, and one of the deliveries of this page has ended
@@ -83,6 +84,10 @@ func showEvent(v *page.Visit, id postrider.EventID) error {
 	if e.Data != nil {
 		shown := payload.New(e.Data, v.Query("find"), p.Raw)
 		p.Payload = &shown
+	}
+	if e.Previous != nil {
+		shown := payload.New(e.Previous, "", true)
+		p.Previous = &shown
 	}
 	return v.Show(page.View{Name: "events-one", Title: e.Type, Data: p, Commands: []string{
 		"events get " + e.ID.String(), "events deliveries " + e.ID.String(), "events replay " + e.ID.String(),

@@ -27,7 +27,12 @@ type Event struct {
 
 // Of returns the event in the form that patterns are compared with. Everybody who compares a stored
 // event uses it, so all get the same answer. The event must not change while the result is in use.
-func Of(e *postrider.Event) *Event { return &Event{Data: e.Data, Type: e.Type} }
+func Of(e *postrider.Event) *Event {
+	return &Event{
+		Data: e.Data, Type: e.Type, Subject: e.About.Subject, Channels: e.About.Channels,
+		Metadata: e.About.Metadata, Internal: e.About.Internal,
+	}
+}
 
 // roots are the fields of an event, in the order in which errors name them, and whether a pattern may
 // have a condition and an object for them.

@@ -22,8 +22,30 @@ type Event struct {
 	Metadata map[string]string
 	Internal map[string]string
 
-	root *value
+	root  *value
+	meter *meter
 }
+
+// A meter limits the comparisons with an event. A nil meter has no limit.
+type meter struct{ left int }
+
+// spend counts the comparison of a condition with a value: one unit for each operator, and one more
+// for each 16 bytes of the value.
+func (m *meter) spend(l *leaf, s scalar) {
+	if m != nil {
+		m.left -= (1 + len(l.tests)) * (1 + len(s.text)/16)
+	}
+}
+
+func (m *meter) empty() bool { return m != nil && m.left <= 0 }
+
+// Limit limits the comparisons with the data of the event. A unit takes some nanoseconds; see
+// meter.spend. Limit must be called before the first comparison.
+func (e *Event) Limit(units int) { e.meter = &meter{units} }
+
+// Exceeded reports whether the limit is reached. Then the results of comparisons since have no
+// meaning.
+func (e *Event) Exceeded() bool { return e.meter.empty() }
 
 // Of returns the event in the form that patterns are compared with. Everybody who compares a stored
 // event uses it, so all get the same answer. The event must not change while the result is in use.
@@ -55,6 +77,7 @@ func (e *Event) value() *value {
 	}
 	var items []value
 	if data := decode("data", e.Data); data != nil {
+		data.meter = e.meter
 		items = append(items, *data)
 	}
 	if e.Type != "" {

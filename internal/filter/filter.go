@@ -199,7 +199,9 @@ func (l *leaf) holds(v *value) bool {
 			return false
 		}
 		found = true
-		return l.accepts(v.scalar())
+		s := v.scalar()
+		v.meter.spend(l, s)
+		return l.accepts(s)
 	})
 	return held || !found && l.missing
 }

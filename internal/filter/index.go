@@ -98,7 +98,7 @@ func (x *Index[K]) Len() int {
 }
 
 // Match returns the keys of the patterns that hold for the event, in any order. If there are more
-// than most, it returns only some of them, but more than most.
+// than most, it returns only some of them, but more than most. It also ends when [Event.Exceeded].
 func (x *Index[K]) Match(e *Event, most int) []K {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -121,7 +121,7 @@ type match[K comparable] struct {
 // compare compares the event with the patterns of the entries, each once.
 func (m *match[K]) compare(slots []int32) {
 	for _, slot := range slots {
-		if len(m.keys) > m.most {
+		if len(m.keys) > m.most || m.event.Exceeded() {
 			return
 		}
 		word, bit := &m.compared[slot/64], uint64(1)<<(slot%64)
@@ -153,6 +153,9 @@ func (m *match[K]) visit(n *node, v *value) {
 	case kindArray:
 		v.open()
 		for i := range v.items {
+			if m.event.Exceeded() {
+				return
+			}
 			m.visit(n, &v.items[i])
 		}
 	case kindObject:
@@ -184,6 +187,7 @@ func (m *match[K]) find(n *node, s scalar) {
 		}
 	}
 	for i := range n.leaves {
+		m.event.meter.spend(n.leaves[i].leaf, s)
 		if n.leaves[i].leaf.accepts(s) {
 			m.open(n.leaves[i].bucket)
 		}

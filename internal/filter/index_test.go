@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -95,4 +96,47 @@ func TestIndexIsForManyGoroutines(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// hostile returns a pattern and data whose comparison takes long: 299 wildcards, and texts that none of
+// them fits.
+func hostile(t testing.TB, texts int) (*filter.Pattern, []byte) {
+	t.Helper()
+	var wildcards []string
+	for i := range 299 {
+		wildcards = append(wildcards, fmt.Sprintf(`{"wildcard": "a*b*%d"}`, i))
+	}
+	return parse(t, `{"data": {"a": [`+strings.Join(wildcards, ", ")+`]}}`),
+		[]byte(`{"a": [` + strings.Repeat(`"aab", `, texts-1) + `"aab"]}`)
+}
+
+func TestComparisonsAreLimited(t *testing.T) {
+	t.Parallel()
+	p, data := hostile(t, 1000)
+	var x filter.Index[int]
+	x.Set(1, p)
+	for _, tt := range []struct {
+		units    int
+		exceeded bool
+	}{{300 * 1000, true}, {1 << 30, false}} {
+		whole, indexed := filter.Event{Data: data}, filter.Event{Data: data}
+		whole.Limit(tt.units)
+		indexed.Limit(tt.units)
+		if p.Matches(&whole) || whole.Exceeded() != tt.exceeded {
+			t.Errorf("%d units: exceeded %v, want %v", tt.units, whole.Exceeded(), tt.exceeded)
+		}
+		if x.Match(&indexed, 1); indexed.Exceeded() != tt.exceeded {
+			t.Errorf("%d units, with an index: exceeded %v, want %v", tt.units, indexed.Exceeded(), tt.exceeded)
+		}
+	}
+}
+
+// BenchmarkUnits makes the comparisons of 1,000,000 units.
+func BenchmarkUnits(b *testing.B) {
+	p, data := hostile(b, 60_000)
+	for b.Loop() {
+		e := filter.Event{Data: data}
+		e.Limit(1_000_000)
+		p.Matches(&e)
+	}
 }

@@ -28,6 +28,7 @@ type value struct {
 	items  []value // elements or members
 	// byName has the index in items; nil if there are few.
 	byName map[string]int
+	meter  *meter // of the event; nil: none
 }
 
 // manyMembers is the number of members from which a map finds one faster than a loop.
@@ -109,7 +110,7 @@ func (v *value) field(name string) *value {
 }
 
 // each calls f for the value or, if it is an array, for all that is in it and in the arrays in it,
-// until f returns true. It reports whether f did.
+// until f returns true or the meter is empty. It reports whether f returned true.
 func (v *value) each(f func(*value) bool) bool {
 	if v == nil {
 		return false
@@ -119,6 +120,9 @@ func (v *value) each(f func(*value) bool) bool {
 	}
 	v.open()
 	for i := range v.items {
+		if v.meter.empty() {
+			return false
+		}
 		if v.items[i].each(f) {
 			return true
 		}
@@ -163,7 +167,9 @@ func (v *value) openItems() {
 			i = skipSpace(v.json, skipSpace(v.json, end)+len(":"))
 		}
 		end := skipValue(v.json, i)
-		v.items = append(v.items, newValue(name, v.json[i:end]))
+		item := newValue(name, v.json[i:end])
+		item.meter = v.meter
+		v.items = append(v.items, item)
 		i = skipSpace(v.json, end)
 		if v.json[i] == ',' {
 			i = skipSpace(v.json, i+1)

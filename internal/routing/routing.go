@@ -270,8 +270,9 @@ func (x *Table) Lookup(id postrider.EndpointID) (*store.EndpointSnapshot, bool) 
 }
 
 // Match returns the endpoints that want the event, ordered by id: those that subscribe to its type,
-// and whose filter, if they have one, holds for it. If there are more than most, it returns nil and
-// does not look at the others, so the cost of a match is limited. last is the last endpoint that
+// and whose filter, if they have one, holds for it. If there are more than most, or comparing the
+// event with the filters takes more than matchUnits, it returns nil and does not look at the others,
+// so the cost of a match is limited. last is the last endpoint that
 // subscribes to the type, whatever its filter says; zero: there is none. The caller must not change
 // the slice.
 func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSnapshot, last postrider.EndpointID) {
@@ -294,7 +295,11 @@ func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSn
 	for i := range all {
 		lists = append(lists, all[i].plain)
 	}
-	lists = append(lists, x.filtered(all, e, most))
+	event := limited(e)
+	lists = append(lists, x.filtered(all, event, most))
+	if event.Exceeded() {
+		return nil, last
+	}
 	matched = []*store.EndpointSnapshot{} // not nil, even if no filter holds
 	for to := range merge(lists) {
 		if len(matched) == most {
@@ -307,8 +312,7 @@ func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSn
 
 // filtered returns the subscribers whose filter holds for the event, ordered by id. Of more than most
 // it returns some, but more than most.
-func (x *Table) filtered(all []subscribers, e *postrider.Event, most int) (held []*store.EndpointSnapshot) {
-	event := filter.Of(e)
+func (x *Table) filtered(all []subscribers, event *filter.Event, most int) (held []*store.EndpointSnapshot) {
 	for i := range all {
 		if all[i].filters == nil {
 			continue
@@ -321,8 +325,18 @@ func (x *Table) filtered(all []subscribers, e *postrider.Event, most int) (held 
 	return slices.Compact(held) // an endpoint may subscribe with several patterns
 }
 
+// matchUnits limits the comparisons of one event with filters, to some 5 ms. They are made between two
+// commits, and all accounts wait for these. An event that takes more gets a fan-out job.
+const matchUnits = 100_000
+
+func limited(e *postrider.Event) *filter.Event {
+	event := filter.Of(e)
+	event.Limit(matchUnits)
+	return event
+}
+
 // WantsOrder reports whether at least one of the endpoints that want the event wants it in the order
-// of its ordering key.
+// of its ordering key. If that takes too long to know, it reports true.
 func (x *Table) WantsOrder(e *postrider.Event) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -330,9 +344,9 @@ func (x *Table) WantsOrder(e *postrider.Event) bool {
 	if s == nil {
 		return false
 	}
-	event := filter.Of(e)
+	event := limited(e)
 	for _, to := range s.ordered {
-		if to.Endpoint.Subscribes(e.Type) && holds(x.filters[to.Endpoint.ID], event) {
+		if to.Endpoint.Subscribes(e.Type) && (holds(x.filters[to.Endpoint.ID], event) || event.Exceeded()) {
 			return true
 		}
 	}

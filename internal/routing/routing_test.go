@@ -276,3 +276,24 @@ func TestAMatchStaysAsItWas(t *testing.T) {
 		t.Errorf("matched %v after the changes", after)
 	}
 }
+
+// TestSlowFiltersAreComparedByAJob lets a filter need more comparisons than a commit may wait for.
+func TestSlowFiltersAreComparedByAJob(t *testing.T) {
+	t.Parallel()
+	x, ids := New(nil, Options{}), store.NewIDs(time.Now, &[32]byte{})
+	e := postrider.Endpoint{ID: store.NewID[postrider.EndpointID](ids), EventTypes: []postrider.Pattern{"*"}}
+	e.Policy.Filter = `{"data": {"a": [` + strings.Repeat(`{"wildcard": "a*b*c"}, `, 250) + `{"suffix": "z"}]}}`
+	e.Policy.Order = postrider.OrderByKey
+	x.apply(store.Changes{Version: 1, Endpoints: []store.EndpointSnapshot{{Endpoint: e}}})
+	event := &postrider.Event{Type: "order", Data: []byte(`{"a": [` + strings.Repeat(`"aab", `, 20_000) + `"z"]}`)}
+	if matched, last := x.Match(event, 10); matched != nil || last != e.ID {
+		t.Errorf("matches %v up to %v, want a job up to %v", matched, last, e.ID)
+	}
+	if !x.WantsOrder(event) {
+		t.Error("a filter that is too slow wants no order")
+	}
+	job := &store.FanOut{Event: *event, UpTo: e.ID}
+	if matched, _ := x.MatchNext(job, 10, time.Now()); len(matched) != 1 {
+		t.Errorf("the job finds %d endpoints, want 1", len(matched))
+	}
+}

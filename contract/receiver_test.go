@@ -31,7 +31,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// ServeHTTP answers /status/503 with this status, and so on.
+// ServeHTTP answers /status/503 with this status, and so on. /asks/disable answers 500 and asks for that.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, _ := io.ReadAll(req.Body)
 	r.mu.Lock()
@@ -39,6 +39,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Unlock()
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	switch kind {
+	case "asks":
+		w.Header().Set("Webhook-Delivery", rest)
+		w.WriteHeader(http.StatusInternalServerError)
 	case "status":
 		status, _ := strconv.Atoi(rest)
 		if status == http.StatusTooManyRequests {

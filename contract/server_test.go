@@ -82,7 +82,7 @@ func (s *server) start(t *testing.T, more ...string) {
 		t.Fatal(err)
 	}
 	args := slices.Concat([]string{
-		"serve", "--log-format=text", "--data-dir", s.folder, "--expunge-list", filepath.Join(s.folder, "expunged.ndjson"),
+		"serve", "--log-format=text", "--data-dir", s.folder, "--receiver-control", "--expunge-list", filepath.Join(s.folder, "expunged.ndjson"),
 		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--archive", "file://" + s.folder,
 		"--smtp-url=smtp+plain://127.0.0.1:9", "--smtp-from=hooks@acme.example", // nobody listens there
 	}, s.settings, more)

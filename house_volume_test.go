@@ -17,8 +17,8 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
 // ADR with the reason.
 const (
-	budgetLines   = 71_267  // of product code, without blanks and comments
-	budgetTokens  = 539_608 // of product code, without comments
+	budgetLines   = 72_043  // of product code, without blanks and comments
+	budgetTokens  = 545_776 // of product code, without comments
 	budgetColumns = 171     // lines of Go that are longer than columns
 )
 

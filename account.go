@@ -22,11 +22,12 @@ type AccountRetention struct {
 	IdempotencyKeys int // not longer than Events
 }
 
-// EventType is an entry of the platform's catalogue of event types. It is
-// documentation only: an event may have a type that is not in the catalogue.
+// EventType is an entry of the platform's catalogue of event types. It documents the type, and names the
+// paths by whose values its events are found. An event may have a type that is not in the catalogue.
 type EventType struct {
 	Name        string
 	Description string
 	Example     []byte // data of an example event, as JSON; empty: the catalogue has no example
 	CreatedAt   time.Time
+	Paths       []IndexedPath // at most MaxIndexedPaths
 }

@@ -54,18 +54,20 @@ type ExpungeCounts struct {
 	Events      int // each with its payload and idempotency key
 	Attempts    int // each with its heads and bodies; also decisions without a request
 	DeadLetters int
+	Terms       int // terms by which events are found
 	Other       int // requests of inspectors, secrets, sessions, statistics and other rows
 	Archived    int // records of the archive
 }
 
 // Total returns the number of rows that were removed from the store, without the archive.
-func (c ExpungeCounts) Total() int { return c.Events + c.Attempts + c.DeadLetters + c.Other }
+func (c ExpungeCounts) Total() int { return c.Events + c.Attempts + c.DeadLetters + c.Terms + c.Other }
 
 // Add adds the counts of other.
 func (c *ExpungeCounts) Add(other ExpungeCounts) {
 	c.Events += other.Events
 	c.Attempts += other.Attempts
 	c.DeadLetters += other.DeadLetters
+	c.Terms += other.Terms
 	c.Other += other.Other
 	c.Archived += other.Archived
 }

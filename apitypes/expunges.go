@@ -30,6 +30,7 @@ type ExpungeCounts struct {
 	Events      int `json:"events" doc:"With payload and idempotency key."`
 	Attempts    int `json:"attempts" doc:"With their heads and bodies, and decisions without a request."`
 	DeadLetters int `json:"dead_letters"`
+	Terms       int `json:"terms" doc:"By which its events were found; see the paths of event types."`
 	Other       int `json:"other" doc:"Requests of inspectors, secrets, sessions, numbers and all the rest."`
 	Archived    int `json:"archived" doc:"Records of the archive: events, attempts and bodies that retention had copied there."`
 }

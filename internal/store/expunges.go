@@ -19,7 +19,7 @@ type Expunges interface {
 	// ExpungeRows removes up to r.Limit rows of the event, endpoint or account that an expunge
 	// removes. It adds the removed rows to the counts of the expunge, and returns the expunge.
 	//
-	// For an event it removes the event, its idempotency key, its attempts with their heads and
+	// For an event it removes the event, its terms, its idempotency key, its attempts with their heads and
 	// bodies, its requests at inspectors, its fan-out job and its resolved dead letters.
 	// For an endpoint it removes the attempts, dead letters, requests, health, secrets, circuit,
 	// pauses, notices and statistics. The row of the endpoint stays, deleted, without URL, texts and

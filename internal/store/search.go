@@ -24,6 +24,10 @@ type Finder interface {
 	// Deleted accounts and endpoints are not found by name.
 	Find(ctx context.Context, q FindQuery) ([]Found, error)
 
+	// FindEvents lists the events that were published with one of the terms, newest first. With
+	// OldestFirst they are oldest first. An event that DeleteOld keeps for a delivery may be missing.
+	FindEvents(ctx context.Context, q TermQuery) (Page[postrider.EventID], error)
+
 	// DeadLetterGroups lists the unresolved dead letters, grouped by endpoint and cause. The newest
 	// account comes first, and within an account the newest endpoint.
 	DeadLetterGroups(ctx context.Context, q DeadLetterGroupQuery) (Page[DeadLetterGroup], error)

@@ -143,6 +143,7 @@ type NewEvent struct {
 	Event      postrider.Event // its Sequence is empty; the store sets it
 	Deliveries []NewDelivery
 	FanOutUpTo postrider.EndpointID // if not zero, the event gets a fan-out job for the endpoints up to this one
+	Terms      []Term               // by which FindEvents finds the event, each once; at most MaxTerms
 }
 
 // NewDelivery is a delivery to store.
@@ -337,8 +338,8 @@ type Directory interface {
 	// in the order of their last change. It also returns the version up to which the result has all
 	// changes.
 	// Every PutEndpoint, RotateSecret and RevokeSecret raises the version by one. So do a PutHealth
-	// that disables the endpoint and a PutCircuit with Announce. DeleteEndpoints and MarkFull raise
-	// it by one for each endpoint.
+	// that disables the endpoint, a PutCircuit with Announce, and a PutEventType or DeleteEventType
+	// that changes paths. DeleteEndpoints and MarkFull raise it by one for each endpoint.
 	// Deleted endpoints are included, unless since is 0.
 	Changes(ctx context.Context, since int64, limit int) (Changes, error)
 }
@@ -385,11 +386,12 @@ type PublicKeyQuery struct {
 	Paging
 }
 
-// Changes are the endpoints that changed, and the hold of the store.
+// Changes are the endpoints that changed, the hold of the store, and the paths of event types.
 type Changes struct {
 	Version   int64
 	Hold      postrider.Hold // hold of the store, at least as new as Version; zero: the store is not held
 	Endpoints []EndpointSnapshot
+	Paths     map[string][]string // by event type, at least as new as Version; nil: nothing changed since
 }
 
 // EndpointSnapshot has everything about an endpoint that matching and sending need.
@@ -432,10 +434,11 @@ type Access interface {
 
 // Catalogue keeps the catalogue of event types.
 type Catalogue interface {
-	// PutEventType creates the event type or changes its description and example.
+	// PutEventType creates the event type or changes its description, its example and its paths.
+	// A new path has the time of the change as its Since; the Since of other paths stays.
 	PutEventType(ctx context.Context, t postrider.EventType) error
 
-	// EventTypes lists event types, sorted by name.
+	// EventTypes lists event types, sorted by name, each with its paths sorted.
 	EventTypes(ctx context.Context, q EventTypeQuery) (Page[postrider.EventType], error)
 
 	// DeleteEventType deletes an event type from the catalogue.
@@ -463,6 +466,9 @@ type KeyQuery struct {
 // EventTypeQuery filters event types; a zero field does not filter.
 type EventTypeQuery struct {
 	Name string
+	// Indexed selects the event types that have paths, without their descriptions and examples. The
+	// Name must be empty.
+	Indexed bool
 	Paging
 }
 

@@ -129,8 +129,13 @@ func (s *Store) PutEventType(_ context.Context, t postrider.EventType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.CreatedAt, t.Example = s.wall(), slices.Clone(t.Example)
-	if old, ok := s.types[t.Name]; ok {
+	old, ok := s.types[t.Name]
+	if ok {
 		t.CreatedAt = old.CreatedAt
+	}
+	var changed bool
+	if t.Paths, changed = store.IndexPaths(t.Paths, old.Paths, s.wall()); changed {
+		s.version++
 	}
 	s.types[t.Name] = t
 	return nil
@@ -146,8 +151,11 @@ func (s *Store) EventTypes(_ context.Context, q store.EventTypeQuery) (store.Pag
 	}
 	var types []postrider.EventType
 	for _, name := range slices.Sorted(maps.Keys(s.types)) {
-		if name > after && selects(q.Name, name) {
-			types = append(types, s.types[name])
+		if t := s.types[name]; name > after && selects(q.Name, name) && (!q.Indexed || len(t.Paths) > 0) {
+			if q.Indexed {
+				t.Description, t.Example = "", nil
+			}
+			types = append(types, t)
 		}
 	}
 	return store.Cut(types, q.Paging, func(t postrider.EventType) string { return t.Name }), nil
@@ -157,8 +165,12 @@ func (s *Store) EventTypes(_ context.Context, q store.EventTypeQuery) (store.Pag
 func (s *Store) DeleteEventType(_ context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.types[name]; !ok {
+	t, ok := s.types[name]
+	if !ok {
 		return fmt.Errorf("delete event type %q: %w", name, postrider.ErrNotFound)
+	}
+	if len(t.Paths) > 0 {
+		s.version++
 	}
 	delete(s.types, name)
 	return nil

@@ -271,6 +271,14 @@ func (s *Store) Changes(_ context.Context, since int64, limit int) (store.Change
 		changed = changed[:limit]
 		changes.Version = changed[limit-1].version
 	}
+	if s.version > since {
+		changes.Paths = map[string][]string{}
+		for name, t := range s.types {
+			for _, p := range t.Paths {
+				changes.Paths[name] = append(changes.Paths[name], p.Path)
+			}
+		}
+	}
 	now := s.wall()
 	for _, e := range changed {
 		changes.Endpoints = append(changes.Endpoints, store.EndpointSnapshot{

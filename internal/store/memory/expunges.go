@@ -138,7 +138,7 @@ func (s *Store) expungeHistoryLocked(e *postrider.Expunge, limit int) (removed p
 	for _, ev := range slices.Clone(s.events.rows) {
 		if ev.Account == e.Account && selects(e.Event, ev.ID) && removed.Total() < limit {
 			s.expungeEventLocked(e, ev)
-			removed.Events++
+			removed.Events, removed.Terms = removed.Events+1, removed.Terms+len(ev.terms)
 		}
 	}
 	return removed, left

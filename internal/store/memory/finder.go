@@ -70,6 +70,16 @@ func (s *Store) keyedLocked(text string) (found []store.Found) {
 	return found
 }
 
+// FindEvents implements [store.Finder].
+func (s *Store) FindEvents(_ context.Context, q store.TermQuery) (store.Page[postrider.EventID], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list(&s.events, q.Paging, postrider.EventID{}, func(e *event) (postrider.EventID, bool) {
+		has := slices.ContainsFunc(e.terms, func(t store.Term) bool { return slices.Contains(q.Terms, t) })
+		return e.ID, has && within(q.Span, e.ID.Time())
+	})
+}
+
 // DeadLetterGroups implements [store.Finder].
 func (s *Store) DeadLetterGroups(_ context.Context, q store.DeadLetterGroupQuery) (store.Page[store.DeadLetterGroup], error) {
 	s.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 type event struct {
 	*postrider.Event // not written after it is stored, because claims share it
+	terms            []store.Term
 	deliveries       table[postrider.DeliveryID, *delivery]
 }
 
@@ -75,7 +76,7 @@ func (s *Store) storeLocked(e store.NewEvent, now time.Time) {
 		s.sequences[order] = max(s.sequences[order], s.lowest) + 1
 		stored.Sequence = s.sequences[order]
 	}
-	row := &event{Event: &stored}
+	row := &event{Event: &stored, terms: slices.Clone(e.Terms)}
 	s.events.put(stored.ID, row)
 	if !e.FanOutUpTo.IsZero() {
 		job := &fanOut{store.FanOut{Event: stored, UpTo: e.FanOutUpTo}, row, now}

@@ -60,6 +60,11 @@ func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.Ol
 			if err != nil {
 				return err
 			}
+			if kind == store.OldEvents {
+				if _, err := sqlstore.RemoveTerms(ctx, coldTx{tx: tx}, gone); err != nil {
+					return err
+				}
+			}
 			return sqlstore.CountRemoved(ctx, coldTx{tx: tx}, kind, gone)
 		})
 	})

@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -188,7 +190,7 @@ const keepEventsSQL = `
 // or not at all. The parent table is locked first, as in every statement.
 //
 // No event is added to a day that is over. So the archived events of the day are counted without a
-// lock.
+// lock. The terms of the day are dropped with it.
 func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) (int, error) {
 	grace, err := sqlstore.ReplayGrace(ctx, coldTx{tx: tx})
 	if err != nil {
@@ -199,7 +201,8 @@ func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) 
 		return 0, err
 	}
 	oldest := days[0]
-	if err := notInUse(ctx, tx, oldest); err != nil {
+	terms := partition{table: "event_terms" + strings.TrimPrefix(oldest.table, "events")}
+	if err := cmp.Or(notInUse(ctx, tx, oldest), notInUse(ctx, tx, terms)); err != nil {
 		return 0, err
 	}
 	if ok, err := s.isArchived(ctx, tx, f, oldest); err != nil || !ok {
@@ -216,13 +219,14 @@ func (s *Store) forgetEvents(ctx context.Context, tx pgx.Tx, f store.DeleteOld) 
 	if err := deletedAll(ctx, tx, f, oldest); err != nil { // before the lock, under which publishes wait
 		return 0, err
 	}
-	if _, err := tx.Exec(ctx, `lock table only events, only `+oldest.table+` in access exclusive mode`); err != nil {
+	_, err = tx.Exec(ctx, `lock table only events, only `+oldest.table+`, only event_terms, only `+terms.table+` in access exclusive mode`)
+	if err != nil {
 		return 0, err
 	}
 	if _, err := keep(nil); err != nil {
 		return 0, err
 	}
-	_, err = tx.Exec(ctx, `drop table `+oldest.table)
+	_, err = tx.Exec(ctx, `drop table `+oldest.table+`, `+terms.table)
 	return f.Limit, err
 }
 

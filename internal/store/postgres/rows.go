@@ -17,6 +17,7 @@ import (
 // 49,500 with a statement for each row; 81,200 with copy, which has no on conflict.
 type newRows struct {
 	events  eventColumns
+	terms   termColumns
 	pending queueColumns   // deliveries without an order, including leased ones
 	ordered orderedColumns // deliveries with an order; none of them is leased
 	skipped skippedColumns // deliveries that are never queued, as records without a request
@@ -39,6 +40,7 @@ func rowsOf(events []*store.NewEvent, sequences map[postrider.EventID]int64) (r 
 // add adds an event with its deliveries, or with its fan-out job.
 func (r *newRows) add(e *store.NewEvent, sequence int64) {
 	r.events.add(e.Event, sequence)
+	r.terms.add(e)
 	if !e.FanOutUpTo.IsZero() {
 		r.fanouts.add(e)
 		return
@@ -65,6 +67,9 @@ func (r *newRows) addDeliveries(e *store.NewEvent, sequence int64) {
 func (r *newRows) queue(b *pgx.Batch, now time.Time) {
 	if len(r.events.ids) > 0 {
 		b.Queue(insertEventsSQL, r.events.args())
+	}
+	if len(r.terms.ids) > 0 {
+		b.Queue(insertTermsSQL, r.terms.args())
 	}
 	if len(r.pending.ids) > 0 {
 		b.Queue(insertQueueSQL, at(now, r.pending.args()))
@@ -134,6 +139,27 @@ func (c *eventColumns) args() pgx.NamedArgs {
 		"idempotency_keys": c.idempotencyKeys, "abouts": c.abouts, "created_at": c.createdAt,
 	}
 }
+
+// insertTermsSQL appends to the partition of the day. It comes after insertEventsSQL, which fails if
+// this publish is a repeat.
+const insertTermsSQL = `
+	insert into event_terms (term, id)
+	select n.term, n.id
+	from unnest(@terms::bigint[], @ids::uuid[]) as n (term, id)`
+
+// termColumns are the columns of insertTermsSQL, one element for each term.
+type termColumns struct {
+	terms numbers
+	ids   uuids
+}
+
+func (c *termColumns) add(e *store.NewEvent) {
+	for _, term := range e.Terms {
+		c.terms, c.ids = append(c.terms, number(term)), append(c.ids, someUUID(e.Event.ID))
+	}
+}
+
+func (c *termColumns) args() pgx.NamedArgs { return pgx.NamedArgs{"terms": c.terms, "ids": c.ids} }
 
 // insertQueueSQL stores a delivery with a token as leased, as attempt 1, in the transaction that
 // creates it (admission). So no claim is needed before the first attempt. Then wait is the length

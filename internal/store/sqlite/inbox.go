@@ -187,8 +187,8 @@ func (p publishedBatches) fillSequences(ctx context.Context, tx *tx, published [
 // newRows collects the rows of a publish, or of a chunk of a fan-out, as the arguments of bulk
 // inserts. Each table has one slice, with one row after the other.
 type newRows struct {
-	events, queue, skipped, fanOuts []any // added by event and by deliveries
-	keys                            []any // idempotency keys, added by publish
+	events, terms, queue, skipped, fanOuts []any // added by event and by deliveries
+	keys                                   []any // idempotency keys, added by publish
 
 	blocked map[orderedKey]bool // the keys that already have a row, stored or in queue
 }
@@ -199,6 +199,9 @@ func (r *newRows) event(ctx context.Context, tx *tx, event postrider.Event, e *s
 	r.events = append(r.events, blob(event.ID), blob(event.Account), event.Type, someBytes(event.Data),
 		event.APIVersion, event.OrderingKey, event.Sequence, event.Hops, event.MaxAttempts, textOrNull(event.IdempotencyKey),
 		bytesOrNull(store.EncodeAbout(&event)), micros(event.ID.Time()))
+	for _, term := range e.Terms {
+		r.terms = append(r.terms, int64(term), blob(event.ID))
+	}
 	if !e.FanOutUpTo.IsZero() {
 		r.fanOuts = append(r.fanOuts, blob(event.ID), blob(event.Account), event.Type, blob(e.FanOutUpTo),
 			blob(postrider.EndpointID{}), micros(tx.now), micros(event.ID.Time()))
@@ -267,6 +270,8 @@ func (r *newRows) addPosition(ctx context.Context, tx *tx, k orderedKey) (blocke
 const (
 	insertEventsSQL = `
 	insert into events (id, account, type, data, api_version, ordering_key, sequence, hops, max_attempts, idempotency_key, about, created_at) values `
+	insertTermsSQL = `
+	insert into event_terms (term, id) values `
 	insertQueueSQL = `
 	insert into queue (id, named_event, endpoint, account, type, lane, due_at, claims, token, ordering_key, sequence, pauses,
 		expires_at) values `
@@ -280,6 +285,7 @@ const (
 func (r *newRows) insert(ctx context.Context, tx *tx) error {
 	return errors.Join(
 		tx.execAll(ctx, bulk{insertEventsSQL, "", 12}, r.events),
+		tx.execAll(ctx, bulk{insertTermsSQL, "", 2}, r.terms),
 		tx.execAll(ctx, bulk{insertQueueSQL, "", 13}, r.queue),
 		tx.execAll(ctx, bulk{putAttemptsSQL, "", attemptColumns}, r.skipped),
 		tx.execAll(ctx, bulk{insertFanOutsSQL, "", 7}, r.fanOuts),

@@ -46,7 +46,11 @@ func (s *Store) DeleteRows(ctx context.Context, kind store.Kind, rows []store.Ol
 // removeOld deletes old rows of a kind.
 func removeOld(kind store.Kind) byRow[store.OldRow] {
 	return byRow[store.OldRow](func(ctx context.Context, tx *tx, r store.OldRow) (int64, error) {
-		return tx.count(ctx, deleteRowSQL[kind], rowArgs(r)...)
+		n, err := tx.count(ctx, deleteRowSQL[kind], rowArgs(r)...)
+		if err == nil && n > 0 && kind == store.OldEvents {
+			_, err = tx.count(ctx, forgetTermsSQL, sql.Named("id", blob(r.ID)))
+		}
+		return n, err
 	})
 }
 

@@ -89,6 +89,7 @@ var statements = map[string]string{
 	"archive_bodies_of_part":             bodiesOfPartSQL,
 	"archive_events_of_part":             eventsOfPartSQL,
 	"forget_event":                       forgetEventSQL,
+	"forget_terms":                       forgetTermsSQL,
 	"forget_events":                      forgottenEventsSQL,
 	"forget_ordering_key":                forgetOrderingKeySQL,
 	"delete_attempt":                     deleteAttemptSQL,

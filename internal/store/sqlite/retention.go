@@ -31,6 +31,9 @@ const unneededSQL = `
 const forgetEventSQL = `
 	delete from events where id = @id` + unneededSQL
 
+// forgetTermsSQL walks event_terms_id.
+const forgetTermsSQL = `delete from event_terms where id = @id`
+
 // DeleteOld deletes old rows; see [store.Retention].
 func (s *Store) DeleteOld(ctx context.Context, f store.DeleteOld) (_ int, err error) {
 	defer s.calls.Begin("DeleteOld").End(&err, "forget %s", f.Kind)
@@ -62,16 +65,14 @@ func (s *Store) forgetEvents(ctx context.Context, f store.DeleteOld) (int, error
 		return 0, err
 	}
 	f.Before = f.Before.Add(-grace)
-	ids, err := list(ctx, s, query{forgottenEventsSQL, []any{
+	old, err := list(ctx, s, query{forgottenEventsSQL, []any{
 		sql.Named("before", blob(floor(f.Before))), sql.Named("limit", f.Limit),
-	}}, func(rows *sql.Rows, id *postrider.EventID) error { return rows.Scan(toID(id)) })
-	if err != nil || len(ids) == 0 {
+	}}, func(rows *sql.Rows, r *store.OldRow) error { return rows.Scan(toID(&r.ID)) })
+	if err != nil || len(old) == 0 {
 		return 0, err
 	}
-	_, err = byRow[postrider.EventID](func(ctx context.Context, tx *tx, id postrider.EventID) (int64, error) {
-		return tx.count(ctx, forgetEventSQL, sql.Named("id", blob(id)))
-	}).pieces(ctx, s, ids)
-	return len(ids), err
+	_, err = removeOld(store.OldEvents).pieces(ctx, s, old)
+	return len(old), err
 }
 
 // These statements find ordering keys and delete a key without events. They walk the primary key of

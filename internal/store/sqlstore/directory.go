@@ -260,6 +260,11 @@ func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Cha
 	if len(c.Endpoints) == limit { // there may be more
 		c.Version = last
 	}
+	if c.Version > since { // now, so that the paths are as new as the last endpoint
+		if c.Paths, err = v.paths(ctx); err != nil {
+			return c, err
+		}
+	}
 	ids, place := []postrider.EndpointID{}, map[postrider.EndpointID]*store.EndpointSnapshot{}
 	for i := range c.Endpoints {
 		id := c.Endpoints[i].Endpoint.ID
@@ -270,6 +275,18 @@ func (v Verbs) Changes(ctx context.Context, since int64, limit int) (c store.Cha
 		place[secret.Endpoint].Secrets = append(place[secret.Endpoint].Secrets, secret)
 	}
 	return c, err
+}
+
+// paths returns the paths of each event type that has some.
+func (v Verbs) paths(ctx context.Context) (map[string][]string, error) {
+	types, err := all(ctx, v.db, Query{indexedTypesSQL, Args{"after": "", "limit": math.MaxInt32}}, scanEventType)
+	paths := map[string][]string{}
+	for _, t := range types {
+		for _, p := range t.Paths {
+			paths[t.Name] = append(paths[t.Name], p.Path)
+		}
+	}
+	return paths, err
 }
 
 // orphanedSQL finds endpoints of deleted accounts. It walks accounts_deleted, and

@@ -203,7 +203,7 @@ const (
 	expungeSequencesSQL = `delete from ordering_keys where ordering_key = any(@sequences::text[]) and account = @account`
 )
 
-// deleteEvents removes events with their idempotency keys. If the expunge is of an account, it also
+// deleteEvents removes events with their terms and their idempotency keys. If the expunge is of an account, it also
 // removes their ordering keys. It adds the events to the digest in the order of their ids. An event of
 // a day that retention is about to drop has a copy among the kept events. The copy is removed with the
 // event, and is not counted.
@@ -228,7 +228,11 @@ func (x *expunging) deleteEvents(ctx context.Context, table string) error {
 		}
 	}
 	args := Args{"keys": keys, "events": ids, "account": x.expunge.Account, "sequences": sequences}
-	_, err = x.tx.Exec(ctx, Query{expungeKeysSQL, args})
+	terms, err := RemoveTerms(ctx, x.tx, ids)
+	x.count(&x.removed.Terms, int(terms))
+	if err == nil {
+		_, err = x.tx.Exec(ctx, Query{expungeKeysSQL, args})
+	}
 	if err == nil && len(sequences) > 0 {
 		_, err = x.tx.Exec(ctx, Query{expungeSequencesSQL, args})
 	}

@@ -90,6 +90,32 @@ func (v Verbs) Find(ctx context.Context, q store.FindQuery) (_ []store.Found, er
 	})
 }
 
+// FindEvents lists the events that have one of the terms; see [store.Finder]. For each term it walks the
+// primary key of event_terms.
+func (v Verbs) FindEvents(ctx context.Context, q store.TermQuery) (_ store.Page[postrider.EventID], err error) {
+	defer v.calls.Begin("FindEvents").End(&err, "find events")
+	var ids []postrider.EventID
+	for _, term := range q.Terms {
+		l, err := listOf[postrider.EventID](v.db, `select id from event_terms`, q.Span, q.Paging)
+		if err != nil {
+			return store.Page[postrider.EventID]{}, err
+		}
+		l.and("term = @term", Args{"term": term})
+		found, err := all(ctx, v.db, l.query(), func(row Row, id *postrider.EventID) error { return row.Scan(id) })
+		if err != nil {
+			return store.Page[postrider.EventID]{}, err
+		}
+		ids = append(ids, found...)
+	}
+	return store.MergeEvents(ids, q.Paging), nil
+}
+
+// RemoveTerms removes the terms of events that are deleted, and returns their number. It walks
+// event_terms_id.
+func RemoveTerms(ctx context.Context, tx Tx, events []store.RowID) (int64, error) {
+	return tx.Exec(ctx, Query{`delete from event_terms where id = any(@events::uuid[])`, Args{"events": events}})
+}
+
 // deadLetterGroupsSQL is a skip scan. Each step of the recursion finds the next lower endpoint
 // and cause, however many dead letters a group has. The scan starts at the group of the cursor,
 // or above all groups of the account or endpoint. It counts up to 1,000 dead letters of a group,

@@ -50,6 +50,8 @@ var access = []verb{
 	}},
 	{"PutEventType", []sentence{
 		{"it creates the event type or changes its description and example", putEventType},
+		{"new paths have the time of the change, and the others keep theirs", putPaths},
+		{"a change of the paths raises the version, and Changes has the paths of all types", changePaths},
 	}},
 	{"EventTypes", []sentence{
 		{"they are listed by name, page by page", eventTypesPages},

@@ -19,6 +19,7 @@ var finder = []verb{
 		{"another account's are not found", findForeign},
 		{"no text finds nothing", findNothing},
 	}},
+	findsEvents,
 	{"DeadLetterGroups", []sentence{
 		{"the unresolved are grouped by endpoint and cause, page by page", groupsPages},
 		{"each filter selects", groupsFilters},

@@ -150,7 +150,7 @@ func (r *recorder) callCatalogue(ctx context.Context) {
 	r.verb = "PutEventType"
 	doVerb(ctx, v.PutEventType, postrider.EventType{Name: "a"})
 	r.verb = "EventTypes"
-	callVerb(ctx, v.EventTypes, store.EventTypeQuery{}, store.EventTypeQuery{Name: "a"})
+	callVerb(ctx, v.EventTypes, store.EventTypeQuery{}, store.EventTypeQuery{Name: "a"}, store.EventTypeQuery{Indexed: true})
 	r.verb = "DeleteEventType"
 	doVerb(ctx, v.DeleteEventType, "a")
 }
@@ -374,6 +374,14 @@ func (r *recorder) callFinder(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "Find"
 	callVerb(ctx, v.Find, store.FindQuery{Secret: id, Text: "a", Limit: 10}, store.FindQuery{Account: id, Secret: id, Text: "a", Limit: 10})
+	r.verb = "FindEvents"
+	callVerb(ctx, v.FindEvents, store.TermQuery{Terms: []store.Term{1}, Span: askedSpan},
+		store.TermQuery{Terms: []store.Term{1}, Paging: store.Paging{OldestFirst: true}})
+	r.verb = "RemoveTerms"
+	_ = r.Change(ctx, sqlstore.Bulk, func(ctx context.Context, tx sqlstore.Tx) error {
+		_, err := sqlstore.RemoveTerms(ctx, tx, []store.RowID{id})
+		return err
+	})
 	r.verb = "DeadLetterGroups"
 	callVerb(ctx, v.DeadLetterGroups, store.DeadLetterGroupQuery{}, store.DeadLetterGroupQuery{Account: id, Endpoint: id})
 }

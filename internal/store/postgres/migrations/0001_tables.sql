@@ -209,10 +209,14 @@ create table event_types (
     name        text collate "C" primary key,
     description text not null,
     example     text not null, -- JSON, its bytes as they were given; empty: none
-    created_at  timestamptz not null
+    created_at  timestamptz not null,
+    paths       jsonb
 );
-comment on table event_types is 'The catalogue of event types. It documents; it does not restrict.';
+create index event_types_paths on event_types (name) where paths is not null;
+comment on table event_types is 'The catalogue of event types. It documents, and says by which values events are found; it does not restrict.';
+comment on column event_types.paths is 'The paths by whose values events are found, each with the time since when; null: none.';
 comment on index event_types_pkey is 'EventTypes: the list by name.';
+comment on index event_types_paths is 'EventTypes and Changes: the types that have paths.';
 
 -- Where to send.
 
@@ -503,6 +507,18 @@ comment on column events.about is 'The trace and the span that the producer publ
 comment on index events_pkey is 'Claim and Events: one by id; a publish whose reply was lost waits here for its first try.';
 comment on index events_account is 'Events of an account, newest first. OldRows.';
 comment on index events_order is 'Events of an ordering key, newest first. Events without a key are not in it and cost nothing.';
+
+create table event_terms (
+    term bigint not null,
+    id   uuid not null
+) partition by range (id);
+create index event_terms_id on event_terms (id);
+alter table event_terms add primary key (term, id);
+comment on table event_terms is 'The terms of events whose type names paths: hashes of values of their data. A partition for each day of the ids, which is dropped with the events of the day.';
+comment on column event_terms.term is 'Of secrets.Vault: 64 bits of an HMAC.';
+comment on column event_terms.id is 'Of the event.';
+comment on index event_terms_pkey is 'FindEvents: the events of a term, newest first.';
+comment on index event_terms_id is 'DeleteRows and ExpungeRows: the terms of an event that is deleted.';
 
 -- A day of events is dropped as a whole. What is needed of it moves here before. The view is
 -- for those who look an event up by its id, with limit 1: during the move it is in both.
@@ -852,6 +868,7 @@ create table expunges (
     events       bigint not null default 0 check (events >= 0),
     attempts     bigint not null default 0 check (attempts >= 0),
     dead_letters bigint not null default 0 check (dead_letters >= 0),
+    terms        bigint not null default 0 check (terms >= 0),
     other        bigint not null default 0 check (other >= 0),
     archived     bigint not null default 0 check (archived >= 0),
     digest       bytea not null default decode(repeat('00', 32), 'hex') check (octet_length(digest) = 32),
@@ -997,7 +1014,7 @@ declare
 begin
     perform set_config('lock_timeout', '2s', true);
     perform pg_advisory_xact_lock(hashtext('postrider_make_partitions'));
-    foreach parent in array array['events', 'attempts', 'attempt_bodies'] loop
+    foreach parent in array array['events', 'event_terms', 'attempts', 'attempt_bodies'] loop
         for offset_days in 0 .. last - first loop
             day := first + offset_days;
             child := parent || to_char(day, '_YYYYMMDD');
@@ -1014,5 +1031,5 @@ begin
     return made;
 end
 $$;
-comment on function postrider_make_partitions is 'MakePartitions: makes the missing daily partitions of events, attempts and attempt_bodies, and counts them.';
+comment on function postrider_make_partitions is 'MakePartitions: makes the missing daily partitions of events, event_terms, attempts and attempt_bodies, and counts them.';
 -- +goose StatementEnd

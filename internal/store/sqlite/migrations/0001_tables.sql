@@ -183,13 +183,17 @@ create index notice_destinations_operator on notice_destinations (id) where acco
 -- ClaimDestinations.
 create index notice_destinations_due on notice_destinations (channel, due_at) where refused_at is null;
 
--- The catalogue of event types. It documents; it does not restrict.
+-- The catalogue of event types. It documents; it does not restrict. paths are those by whose values
+-- events are found, each with the time since when; null: none.
 create table event_types (
     name        text primary key,
     description text not null,
     example     text not null, -- JSON, its bytes as they were given; empty: none
-    created_at  integer not null
+    created_at  integer not null,
+    paths       text check (json_type(paths) = 'object')
 ) strict, without rowid;
+-- EventTypes and Changes: the types that have paths.
+create index event_types_paths on event_types (name) where paths is not null;
 
 -- Where to send.
 
@@ -332,6 +336,16 @@ create table events (
 create index events_account on events (account, id);
 -- Events of an ordering key, newest first. Events without a key are not in it and cost nothing.
 create index events_order on events (account, ordering_key, id) where ordering_key <> '';
+
+-- The terms of events whose type names paths: hashes of values of their data. id is that of the event.
+-- The key serves FindEvents.
+create table event_terms (
+    term integer not null,
+    id   blob not null check (length(id) = 16),
+    primary key (term, id)
+) strict, without rowid;
+-- DeleteOld, DeleteRows and ExpungeRows: the terms of an event that is deleted.
+create index event_terms_id on event_terms (id);
 
 -- The event that owns a key, and the hash of its content. Its key serves
 -- Publish, Events of one idempotency key, and Find, which knows the key alone.
@@ -682,6 +696,7 @@ create table expunges (
     events       integer not null default 0 check (events >= 0),
     attempts     integer not null default 0 check (attempts >= 0),
     dead_letters integer not null default 0 check (dead_letters >= 0),
+    terms        integer not null default 0 check (terms >= 0),
     other        integer not null default 0 check (other >= 0),
     archived     integer not null default 0 check (archived >= 0),
     digest       blob not null default (zeroblob(32)) check (length(digest) = 32),

@@ -295,6 +295,7 @@ func (a *App) serveOpened(ctx context.Context) (err error) {
 		{"clock", v.clock.Run},
 		{"writes", v.writes.Run},
 		{"disk", v.disk.Run},
+		{"keys", k.secrets.Run},
 		{"backups", func(ctx context.Context) error { return k.backups.Watch(ctx, a.hooks().Backup, a.log) }},
 		{"expunge list", k.expunger.WatchList},
 		{"store", a.watchStore},

@@ -24,7 +24,7 @@ func newPublishing(b base, k *kept, s *sending) *publishing {
 		IDs: k.ids, Room: room, Hooks: b.hooks(), Log: b.logOf("replay"),
 	})
 	p.ingest = ingest.New(k.store, s.table, s.dispatcher, ingest.Options{
-		IDs: k.ids, Clock: k.store.Clock(), Room: room, Hooks: b.hooks(), Log: b.logOf("ingest"),
+		IDs: k.ids, Clock: k.store.Clock(), Room: room, Terms: k.secrets.EventTerms, Hooks: b.hooks(), Log: b.logOf("ingest"),
 	})
 	p.quotas = quota.New(p.ingest, k.store, quota.Options{Defaults: b.config.Quotas(), Hooks: b.hooks(), Log: b.logOf("quota")})
 	p.backlogs = quota.NewBacklogs(k.store, quota.BacklogOptions{

@@ -203,6 +203,7 @@ func (in *Ingest) matchBatch(p *publish) (batch store.Batch, rows int, err error
 		if batch[j], err = in.matchOne(p, j, rows); err != nil {
 			return nil, rows, err
 		}
+		batch[j].Terms = in.index(p, j)
 		rows += len(batch[j].Deliveries)
 	}
 	return batch, rows, nil

@@ -68,7 +68,9 @@ type Options struct {
 	FanOutPoll      time.Duration // interval between two looks for fan-out jobs that other nodes left; default 1 s
 	// Returns why the store has no room for events and for chunks of fan-out jobs, such as a
 	// *postrider.FullError; nil: it has room. Default: it always has.
-	Room  func() error
+	Room func() error
+	// Returns the terms of an event that has these paths. Default: none.
+	Terms func(e *postrider.Event, paths []postrider.Path) []store.Term
 	IDs   *store.IDs    // default: ids with the time of this machine
 	Clock *store.Clock  // clock of the store; default: the time of this machine
 	Hooks observe.Hooks // default: no hook is called
@@ -90,6 +92,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Room == nil {
 		o.Room = func() error { return nil }
+	}
+	if o.Terms == nil {
+		o.Terms = func(*postrider.Event, []postrider.Path) []store.Term { return nil }
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
@@ -131,7 +136,9 @@ type publish struct {
 	events []postrider.Event
 	only   postrider.EndpointID // if set, the events go only to this endpoint, even if it does not subscribe to them
 	bytes  int                  // bytes of the events' data
-	begun  time.Time            // when it was enqueued
+	// Terms of the events whose type had paths when it was enqueued; nil: no type had any.
+	indexed map[int]indexed
+	begun   time.Time // when it was enqueued
 
 	done     chan struct{}        // receives one element when the fields below are set
 	commit   observe.Committed    // the commit that stored it
@@ -208,6 +215,7 @@ func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, er
 	p.done, p.begun = in.idle.Get().(chan struct{}), time.Now() //nolint:errcheck // nothing else is in the pool
 	for i := range p.events {
 		p.bytes += p.events[i].Size()
+		in.index(p, i)
 	}
 	if err := in.enqueue(p); err != nil {
 		in.idle.Put(p.done)
@@ -224,6 +232,31 @@ func (in *Ingest) wait(ctx context.Context, p *publish) ([]postrider.Receipt, er
 		return nil, fmt.Errorf("publish: not stored: %w", context.Cause(ctx))
 	}
 	return nil, fmt.Errorf("publish: wait for the commit: %w", context.Cause(ctx))
+}
+
+// indexed are the terms of an event, and the paths of its type that they were made with.
+type indexed struct {
+	paths []postrider.Path
+	terms []store.Term
+}
+
+// index returns the terms of event i, made with the paths that its type has now. It makes them once,
+// in the goroutine of the caller. The goroutine that commits makes them again only if the paths have
+// changed.
+func (in *Ingest) index(p *publish, i int) []store.Term {
+	paths := in.table.Paths(p.events[i].Type)
+	if len(paths) == 0 {
+		return nil
+	}
+	has := p.indexed[i]
+	if slices.EqualFunc(paths, has.paths, func(a, b postrider.Path) bool { return a.Text == b.Text }) {
+		return has.terms
+	}
+	if p.indexed == nil {
+		p.indexed = map[int]indexed{}
+	}
+	p.indexed[i] = indexed{paths, in.opts.Terms(&p.events[i], paths)}
+	return p.indexed[i].terms
 }
 
 // withdraw removes a publish that is in no group yet, and reports whether it did. The search is

@@ -6,6 +6,8 @@
 // endpoint's settings ([Table.Lookup]) and subscribes to changes ([Table.Subscribe]). The API
 // reports changes with [Table.Notify].
 //
+// It also has the paths by whose values events are found ([Table.Paths]), which have the same version.
+//
 // These promises always hold:
 //
 //   - Every change of an endpoint takes one way: the store has it, [Table.Refresh]
@@ -57,6 +59,7 @@ type Table struct {
 	endpoints map[postrider.EndpointID]*store.EndpointSnapshot // a snapshot never changes
 	filters   map[postrider.EndpointID]*filter.Pattern         // of those of the endpoints that have one
 	accounts  map[postrider.AccountID]*subscriptions
+	paths     map[string][]postrider.Path // of event types; it never changes
 }
 
 // Options tunes a [Table]. The zero value is the production default.
@@ -333,6 +336,14 @@ func limited(e *postrider.Event) *filter.Event {
 	event := filter.Of(e)
 	event.Limit(matchUnits)
 	return event
+}
+
+// Paths returns the paths by whose values events of the type are found. The caller must not change the
+// slice.
+func (x *Table) Paths(eventType string) []postrider.Path {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.paths[eventType]
 }
 
 // WantsOrder reports whether at least one of the endpoints that want the event wants it in the order

@@ -81,6 +81,22 @@ func (x *Table) apply(changes store.Changes) {
 		of.account.edit(of.types, e)
 	}
 	x.version, x.hold = changes.Version, changes.Hold
+	if changes.Paths != nil {
+		x.paths = parsePaths(changes.Paths)
+	}
+}
+
+// parsePaths parses the paths of event types. It leaves out a path that this version cannot parse.
+func parsePaths(texts map[string][]string) map[string][]postrider.Path {
+	paths := map[string][]postrider.Path{}
+	for name, list := range texts {
+		for _, text := range list {
+			if p, err := postrider.ParsePath("paths", text); err == nil {
+				paths[name] = append(paths[name], p)
+			}
+		}
+	}
+	return paths
 }
 
 // parsed returns the filter of an endpoint; nil: it has none. There is no error, because the store

@@ -21,10 +21,10 @@ const (
 	signPurpose   = "postrider: signed links"
 )
 
-// signer returns the key that signs links. It is derived from the encryption key, so that no key
-// has two purposes.
-func (k key) signer() []byte {
-	derived, err := hkdf.Key(sha256.New, k.bytes[:], nil, signPurpose, sha256.Size)
+// derive returns a key for the purpose. It is derived from the encryption key, so that no key has two
+// purposes.
+func (k key) derive(purpose string) []byte {
+	derived, err := hkdf.Key(sha256.New, k.bytes[:], nil, purpose, sha256.Size)
 	if err != nil {
 		panic("derive key: " + err.Error()) // cannot happen: SHA-256 allows this length
 	}

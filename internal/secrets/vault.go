@@ -64,18 +64,19 @@ type Vault struct {
 	missing map[KeyID]time.Time
 }
 
-// keyset has the id of the newest key, the ciphers of all known keys, and the keys that sign links.
-// It never changes.
+// keyset has the id of the newest key, the ciphers of all known keys, and the keys that sign links and
+// make search terms. It never changes.
 type keyset struct {
 	newest  KeyID
 	aeads   map[KeyID]cipher.AEAD
 	signers map[KeyID][]byte
+	finders map[KeyID][]byte
 }
 
 // New returns a vault with a keyring that never changes.
 func New(keyring Keyring) *Vault {
 	v := &Vault{reading: make(chan struct{}, 1), missing: map[KeyID]time.Time{}}
-	v.keys.Store(&keyset{aeads: map[KeyID]cipher.AEAD{}, signers: map[KeyID][]byte{}})
+	v.keys.Store(&keyset{aeads: map[KeyID]cipher.AEAD{}, signers: map[KeyID][]byte{}, finders: map[KeyID][]byte{}})
 	v.adopt(keyring)
 	return v
 }
@@ -133,9 +134,11 @@ func (v *Vault) readLocked(ctx context.Context) error {
 // before stay known.
 func (v *Vault) adopt(keyring Keyring) {
 	known := v.keys.Load()
-	next := &keyset{newest: keyring.Newest(), aeads: maps.Clone(known.aeads), signers: maps.Clone(known.signers)}
+	next := &keyset{
+		newest: keyring.Newest(), aeads: maps.Clone(known.aeads), signers: maps.Clone(known.signers), finders: maps.Clone(known.finders),
+	}
 	for _, k := range keyring.keys {
-		next.aeads[k.id], next.signers[k.id] = k.aead(), k.signer()
+		next.aeads[k.id], next.signers[k.id], next.finders[k.id] = k.aead(), k.derive(signPurpose), k.derive(termPurpose)
 	}
 	v.keys.Store(next)
 }

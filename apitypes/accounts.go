@@ -67,12 +67,14 @@ type EventTypeCreate struct {
 	Name        string          `json:"name" example:"order.created"`
 	Description string          `json:"description,omitempty"`
 	Example     json.RawMessage `json:"example,omitempty" doc:"Data of an event of the type, for people who subscribe to it and for test events: any JSON value but null, of at most 8 KiB."`
+	Paths       []string        `json:"paths,omitempty" nullable:"false" maxItems:"5" doc:"Paths such as $.order.number. Events of the type are found by the values that their data has there: strings, numbers, true and false, of at most 256 bytes, at most 20 an event. Of a list each element counts. Only whole values are found, and only of events that are published afterwards."`
 }
 
 // EventTypeUpdate is a change of an event type.
 type EventTypeUpdate struct {
 	Description Optional[string]          `json:"description,omitzero" doc:"Null removes it."`
 	Example     Optional[json.RawMessage] `json:"example,omitzero" doc:"Data of an event of the type. Null removes it."`
+	Paths       Optional[[]string]        `json:"paths,omitzero" maxItems:"5" doc:"Paths by whose values events are found. They replace all paths; one that stays keeps its since. Null removes them."`
 }
 
 // EventType is an event type of the catalogue.
@@ -81,4 +83,11 @@ type EventType struct {
 	Description string          `json:"description"`
 	Example     json.RawMessage `json:"example" doc:"Data of an event of the type. Null: none is known."`
 	CreatedAt   Time            `json:"created_at" format:"date-time"`
+	Paths       []IndexedPath   `json:"paths" nullable:"false" maxItems:"5" doc:"Paths by whose values events of the type are found."`
+}
+
+// IndexedPath is a path by whose values events are found.
+type IndexedPath struct {
+	Path  string `json:"path" example:"$.order.number"`
+	Since Time   `json:"since" format:"date-time" doc:"Events that were published before are not found by the path."`
 }

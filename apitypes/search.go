@@ -4,8 +4,9 @@ import "github.com/postrider/postrider"
 
 // SearchHits are the objects that match a text.
 type SearchHits struct {
-	Data  []SearchHit `json:"data" nullable:"false" maxItems:"20"`
-	Total int         `json:"total" doc:"Number of objects that were found, of which data has at most 20. Counting stops at 250 names and 250 parts of paths."`
+	Data       []SearchHit `json:"data" nullable:"false" maxItems:"20"`
+	ValuePaths []string    `json:"value_paths" nullable:"false" doc:"Paths at which the values in the data of events were searched, at most 50. Empty: none, because no event type names a path or the search is not for one account."`
+	Total      int         `json:"total" doc:"Number of objects that were found, of which data has at most 20. Counting stops at 250 names and 250 parts of paths."`
 }
 
 // SearchHit is one object that matches a text.
@@ -14,7 +15,7 @@ type SearchHit struct {
 	ID        string               `json:"id" doc:"Id of the object; of an event type its name."`
 	Account   *postrider.AccountID `json:"account" nullable:"true" doc:"Account that the object belongs to. Null: none."`
 	Title     string               `json:"title" doc:"What people know it by: the name of an account or a key, the URL of an endpoint, the event type of an event or a delivery, what a replay does."`
-	MatchedBy string               `json:"matched_by" enum:"id,uid,secret,idempotency_key,ordering_key,name" doc:"What of the object matches. uid: the whole uid of an account. name: a part of its name, uid, description or URL."`
+	MatchedBy string               `json:"matched_by" enum:"id,uid,secret,idempotency_key,ordering_key,value,name" doc:"What of the object matches. uid: the whole uid of an account. value: a value in the data of an event. name: a part of its name, uid, description or URL."`
 	CreatedAt Time                 `json:"created_at" format:"date-time"`
 }
 

@@ -97,7 +97,7 @@ func (c *Client) PublishBatch(ctx context.Context, events []apitypes.EventCreate
 // Events lists events, without their data.
 func (c *Client) Events(ctx context.Context, f EventFilter) (apitypes.Page[apitypes.Event], error) {
 	return get[apitypes.Page[apitypes.Event]](ctx, c, "/events"+query(f.Paging,
-		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey, "ordering_key", f.OrderingKey,
+		"account", f.Account, "type", f.Type, "idempotency_key", f.IdempotencyKey, "ordering_key", f.OrderingKey, "where", f.Where,
 		"from", instant(f.From), "to", instant(f.To), "order", order(f.OldestFirst)))
 }
 
@@ -397,13 +397,14 @@ func (c *Client) TroubledEndpoints(ctx context.Context) (apitypes.TroubledEndpoi
 
 // Search finds objects by an id, a key or a part of a name.
 func (c *Client) Search(ctx context.Context, text string) ([]apitypes.SearchHit, error) {
-	found, err := c.SearchHits(ctx, text)
+	found, err := c.SearchHits(ctx, SearchFilter{Text: text})
 	return found.Data, err
 }
 
-// SearchHits does what Search does, and also returns the total number of objects found.
-func (c *Client) SearchHits(ctx context.Context, text string) (apitypes.SearchHits, error) {
-	return get[apitypes.SearchHits](ctx, c, "/search"+query(Paging{}, "q", text))
+// SearchHits does what Search does, in one account if the filter names one. It also returns the total
+// number of objects found.
+func (c *Client) SearchHits(ctx context.Context, f SearchFilter) (apitypes.SearchHits, error) {
+	return get[apitypes.SearchHits](ctx, c, "/search"+query(Paging{}, "q", f.Text, "account", f.Account))
 }
 
 // DeadLetter returns a dead letter, resolved or not.

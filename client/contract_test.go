@@ -138,10 +138,12 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"resume-after-restore":    func(x ctx, c *client.Client) (any, error) { return answered(c.ResumeAfterRestore(x)) },
 	"list-nodes":              func(x ctx, c *client.Client) (any, error) { return answered(c.Nodes(x)) },
 	"list-troubled-endpoints": func(x ctx, c *client.Client) (any, error) { return answered(c.TroubledEndpoints(x)) },
-	"search":                  func(x ctx, c *client.Client) (any, error) { return answered(c.Search(x, "text")) },
-	"get-dead-letter":         func(x ctx, c *client.Client) (any, error) { return answered(c.DeadLetter(x, dlv)) },
-	"discard-dead-letter":     func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
-	"replay-dead-letter":      func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },
+	"search": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.SearchHits(x, client.SearchFilter{Text: "text", Account: "acme"}))
+	},
+	"get-dead-letter":     func(x ctx, c *client.Client) (any, error) { return answered(c.DeadLetter(x, dlv)) },
+	"discard-dead-letter": func(x ctx, c *client.Client) (any, error) { return answered(c.DiscardDeadLetter(x, dlv, "r")) },
+	"replay-dead-letter":  func(x ctx, c *client.Client) (any, error) { return answered(c.ReplayDeadLetter(x, dlv)) },
 
 	"create-replay": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.CreateReplay(x, full[apitypes.ReplayCreate]()))

@@ -47,6 +47,14 @@ type EndpointDeliveryFilter struct {
 	Paging
 }
 
+// SearchFilter says what to search for.
+type SearchFilter struct {
+	Text string
+	// Account is the id or uid of the account to search. Values in the data of events are found only in
+	// one account. Empty: all accounts, or that of the API key.
+	Account string
+}
+
 // EventFilter selects events. A zero field selects all.
 type EventFilter struct {
 	Account  string // id or uid
@@ -56,6 +64,9 @@ type EventFilter struct {
 	// IdempotencyKey selects the event that was published with this key, for as long as the server
 	// remembers the key. It needs Account, unless the API key is bound to an account.
 	IdempotencyKey string
+	// Where selects the events that have a value at a path of their data, such as $.order.number=42. It
+	// needs an event type that names the path, and Account, unless the API key is bound to an account.
+	Where string
 	// OrderingKey selects the events with this ordering key. It needs Account, unless the API key
 	// is bound to an account.
 	OrderingKey string

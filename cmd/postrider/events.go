@@ -42,6 +42,7 @@ type eventsListCmd struct {
 	Type           string `help:"Only of this type."`
 	IdempotencyKey string `help:"Only the event with this idempotency key; needs --account."`
 	OrderingKey    string `help:"Only events with this ordering key; needs --account."`
+	Where          string `placeholder:"PATH=VALUE" help:"Only events that have the value at the path of their data, such as '$.order.number=42'; needs --account, and an event type that names the path (event-types put --path)."`
 }
 
 // Run lists events.
@@ -49,7 +50,7 @@ func (c *eventsListCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, eventTable.page, func(api *client.Client) (apitypes.Page[apitypes.Event], error) {
 		return api.Events(ctx, client.EventFilter{
 			Account: c.Account, Type: c.Type, From: c.From.Time, To: c.To.Time,
-			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, OldestFirst: c.OldestFirst, Paging: c.page(),
+			IdempotencyKey: c.IdempotencyKey, OrderingKey: c.OrderingKey, Where: c.Where, OldestFirst: c.OldestFirst, Paging: c.page(),
 		})
 	})
 }

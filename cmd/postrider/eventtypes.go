@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -20,8 +22,14 @@ type eventTypesCmd struct {
 
 // eventTypeTable shows the catalogue of event types.
 var eventTypeTable = tableOf[apitypes.EventType]{
-	[]string{"NAME", "CREATED", "DESCRIPTION"},
-	func(e apitypes.EventType) []string { return []string{e.Name, moment(&e.CreatedAt), e.Description} },
+	[]string{"NAME", "CREATED", "DESCRIPTION", "PATHS"},
+	func(e apitypes.EventType) []string {
+		paths := make([]string, len(e.Paths))
+		for i, p := range e.Paths {
+			paths[i] = p.Path
+		}
+		return []string{e.Name, moment(&e.CreatedAt), e.Description, strings.Join(paths, ",")}
+	},
 }
 
 type eventTypesListCmd struct {
@@ -65,8 +73,9 @@ func (c *eventTypesDeleteCmd) Run(ctx context.Context, t terminal) error {
 type eventTypesPutCmd struct {
 	oneEventType
 
-	Description *string `placeholder:"TEXT" help:"A description for people. Default: unchanged; of a new type empty."`
-	Example     string  `placeholder:"JSON" help:"Data of an event of the type, for people who subscribe to it and for test events; @FILE reads a file, - reads stdin. Default: unchanged; of a new type none."`
+	Description *string  `placeholder:"TEXT" help:"A description for people. Default: unchanged; of a new type empty."`
+	Path        []string `placeholder:"PATH" help:"A path such as '$.order.number', by whose values events that are published from now on are found; several times for up to 5. They replace the paths of the type; none removes them. Default: unchanged."`
+	Example     string   `placeholder:"JSON" help:"Data of an event of the type, for people who subscribe to it and for test events; @FILE reads a file, - reads stdin. Default: unchanged; of a new type none."`
 }
 
 // Run changes the event type. If the catalogue lacks the type, Run adds it. So a deployment script
@@ -78,6 +87,12 @@ func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 		return misused("%v", err)
 	}
 	change := apitypes.EventTypeUpdate{Description: apitypes.OfPointer(c.Description)}
+	switch {
+	case slices.Contains(c.Path, "none"):
+		change.Paths = apitypes.Null[[]string]()
+	case len(c.Path) > 0:
+		change.Paths = apitypes.Of(c.Path)
+	}
 	if c.Example != "" {
 		example, err := readData(t, "--example", c.Example)
 		if err != nil {
@@ -89,7 +104,7 @@ func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
 		put, err := api.ChangeEventType(ctx, c.Name, change)
 		if errors.Is(err, postrider.ErrNotFound) {
 			put, err = api.CreateEventType(ctx, apitypes.EventTypeCreate{
-				Name: c.Name, Description: change.Description.Value(), Example: change.Example.Value(),
+				Name: c.Name, Description: change.Description.Value(), Example: change.Example.Value(), Paths: change.Paths.Value(),
 			})
 		}
 		return put, err

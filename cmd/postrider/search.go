@@ -11,7 +11,8 @@ import (
 type searchCmd struct {
 	target `embed:""`
 
-	Text string `arg:"" help:"An id of any kind, an idempotency key, an ordering key, or the beginning of a name, a uid, a host or an event type."`
+	Text    string `arg:"" help:"An id of any kind, an idempotency key, an ordering key, or the beginning of a name, a uid, a host or an event type; with --account also a value in the data of events."`
+	Account string `help:"Only in this account, by id or uid. Values in the data of events, at the paths that event types name, are found in one account only. Default: all accounts."`
 }
 
 // searchTable shows hits.
@@ -29,6 +30,7 @@ var searchTable = tableOf[apitypes.SearchHit]{
 // Run searches.
 func (c *searchCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, searchTable.all, func(api *client.Client) ([]apitypes.SearchHit, error) {
-		return api.Search(ctx, c.Text)
+		found, err := api.SearchHits(ctx, client.SearchFilter{Text: c.Text, Account: c.Account})
+		return found.Data, err
 	})
 }

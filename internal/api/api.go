@@ -87,6 +87,7 @@ type Stores struct {
 	Secrets     secrets.Store
 	Sessions    sessions.Store
 	Stats       stats.Store
+	Values      rest.ValueStore
 }
 
 // Publisher publishes events, and sends test events to one endpoint.
@@ -101,6 +102,7 @@ type Vault interface {
 	endpoints.Vault
 	secrets.Vault
 	notices.Vault
+	rest.Terms
 }
 
 // Expunger begins expunges, and knows the expunges that a restored store makes again.
@@ -244,6 +246,7 @@ func newAssembly(d Deps, opts Options) assembly {
 		Effects: &rest.Effects{Notifier: d.Notifier, Awaiter: d.Effects, Canceller: d.Canceller, Host: opts.Host, Clock: d.Clock},
 		Clock:   d.Clock, IDs: d.IDs, Hooks: opts.Hooks, Log: opts.Log,
 	}
+	shared.Values = &rest.Values{Names: shared.Names, Store: d.Stores.Values, Terms: d.Vault}
 	a := assembly{Deps: d, opts: opts, shared: shared, rest: rest.New(keys, shared.Audit, rest.Options{
 		MaxBatch: opts.MaxBatch, BodyBudget: opts.BodyBudget, AnswerTime: opts.AnswerTime, AccountReads: opts.AccountReads, Hooks: opts.Hooks,
 		Log: opts.Log,

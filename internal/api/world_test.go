@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/postrider/postrider/internal/api/archives"
 	"github.com/postrider/postrider/internal/apikeys"
 	"github.com/postrider/postrider/internal/expunge"
+	"github.com/postrider/postrider/internal/secrets"
 	"github.com/postrider/postrider/internal/store"
 	"github.com/postrider/postrider/internal/store/memory"
 )
@@ -273,6 +276,9 @@ type publisher struct {
 	store store.Store
 	ids   *store.IDs
 
+	// Whether events get the terms of the data {"a": "x"} instead of their own.
+	confuse atomic.Bool
+
 	mu  sync.Mutex
 	err error
 }
@@ -324,7 +330,11 @@ func (p *publisher) try(
 		if e.ID.IsZero() { // as ingest does
 			e.ID = store.NewID[postrider.EventID](p.ids)
 		}
-		n := store.NewEvent{Event: e}
+		indexed := e
+		if p.confuse.Load() {
+			indexed.Data = []byte(`{"a": "x"}`)
+		}
+		n := store.NewEvent{Event: e, Terms: termsOf(indexed, changes.Paths[e.Type])}
 		for _, to := range changes.Endpoints {
 			if match(e, to.Endpoint) {
 				d := p.delivery(to.Endpoint)
@@ -441,6 +451,32 @@ func (vault) EncryptCredentials(_ context.Context, e *postrider.Endpoint, c post
 	return err
 }
 
+// finder returns a vault that makes terms, always with the same key.
+func finder() *secrets.Vault {
+	keyring, err := secrets.Parse([]byte("0123456789abcdef:" + base64.StdEncoding.EncodeToString(make([]byte, 32))))
+	if err != nil {
+		panic(err)
+	}
+	return secrets.New(keyring)
+}
+
+// termsOf returns the terms of an event whose type has the paths.
+func termsOf(e postrider.Event, paths []string) []store.Term {
+	var parsed []postrider.Path
+	for _, text := range paths {
+		path, err := postrider.ParsePath("paths", text)
+		if err != nil {
+			panic(err)
+		}
+		parsed = append(parsed, path)
+	}
+	return finder().EventTerms(&e, parsed)
+}
+
+func (vault) Terms(ctx context.Context, account postrider.AccountID, paths []postrider.Path, values []string) ([]store.Term, error) {
+	return finder().Terms(ctx, account, paths, values)
+}
+
 func (vault) Unsign(text string) ([]byte, error) {
 	payload, ok := strings.CutPrefix(text, "signed-")
 	if !ok {
@@ -516,6 +552,6 @@ func storesOf(s store.Store) api.Stores {
 	return api.Stores{
 		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
 		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
-		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s, Values: s,
 	}
 }

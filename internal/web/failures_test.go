@@ -110,12 +110,12 @@ func TestASearchGroupsWhatItFinds(t *testing.T) {
 		w.endpoint(apitypes.EndpointCreate{URL: fmt.Sprintf("https://acme.example/%d", n)})
 	}
 	got := w.see("operator", "/dashboard/search?q=acme")
-	got.says(t, "20 of 23 are shown.", "Its uid", "What is inside the data of an event is not searched")
+	got.says(t, "20 of 23 are shown.", "Its uid", "Choose an account to search in the data of its events too")
 	if accounts, endpoints := strings.Index(got.html, `<h2 id="account">`), strings.Index(got.html, `<h2 id="endpoint">`); accounts < 0 ||
 		accounts > endpoints {
 		t.Errorf("accounts stand at %d, endpoints at %d", accounts, endpoints)
 	}
-	w.see("operator", "/dashboard/search?q=NW-140000").says(t, "What is inside the data of an event is not searched")
+	w.see("operator", "/dashboard/search?q=NW-140000&account=acme").says(t, "no event type names a path")
 }
 
 // A new API key has the scopes that a person ticks, and no other one.

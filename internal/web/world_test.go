@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -329,7 +330,7 @@ func (p *publisher) publish(
 		if e.ID.IsZero() { // as ingest does
 			e.ID = store.NewID[postrider.EventID](p.ids)
 		}
-		n := store.NewEvent{Event: e}
+		n := store.NewEvent{Event: e, Terms: termsOf(e, changes.Paths[e.Type])}
 		for _, to := range changes.Endpoints {
 			if match(e, to.Endpoint) {
 				d := store.NewDelivery{
@@ -371,6 +372,32 @@ type vault struct{}
 func (vault) EncryptSecret(_ context.Context, s *postrider.Secret, text string) error {
 	s.Encrypted = []byte(text)
 	return nil
+}
+
+// finder returns a vault that makes terms, always with the same key.
+func finder() *secrets.Vault {
+	keyring, err := secrets.Parse([]byte("0123456789abcdef:" + base64.StdEncoding.EncodeToString(make([]byte, 32))))
+	if err != nil {
+		panic(err)
+	}
+	return secrets.New(keyring)
+}
+
+// termsOf returns the terms of an event whose type has the paths.
+func termsOf(e postrider.Event, paths []string) []store.Term {
+	var parsed []postrider.Path
+	for _, text := range paths {
+		path, err := postrider.ParsePath("paths", text)
+		if err != nil {
+			panic(err)
+		}
+		parsed = append(parsed, path)
+	}
+	return finder().EventTerms(&e, parsed)
+}
+
+func (vault) Terms(ctx context.Context, account postrider.AccountID, paths []postrider.Path, values []string) ([]store.Term, error) {
+	return finder().Terms(ctx, account, paths, values)
 }
 
 func (vault) Unsign(text string) ([]byte, error) {
@@ -431,6 +458,6 @@ func storesOf(s store.Store) api.Stores {
 	return api.Stores{
 		Names: s, Callers: s, AuditLog: s, Accounts: s, Archives: s, Audit: s, Circuits: s, DeadLetters: s, Deliveries: s,
 		Endpoints: s, Events: s, EventTypes: s, Expunges: s, Hold: s, Inspections: s, Keys: s, Notices: s, Operations: s, Portal: s,
-		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s,
+		Replays: s, Search: s, Secrets: s, Sessions: s, Stats: s, Values: s,
 	}
 }

@@ -5,6 +5,7 @@ package events
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -47,7 +48,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "list-events", Path: "GET /events",
 		Summary: "List events",
-		Scope:   read,
+		Scope:   read, SearchesData: true,
 	}, s.listEvents)
 	rest.Handle(rt, rest.Route{
 		Name: "get-event", Path: "GET /events/{event}",
@@ -89,6 +90,7 @@ func (s *Routes) listEvents(ctx context.Context, in *struct {
 	Type           string `query:"type"`
 	IdempotencyKey string `query:"idempotency_key" maxLength:"256" doc:"Only the event that was published with this idempotency key, while the key is remembered. It needs the account."`
 	OrderingKey    string `query:"ordering_key" maxLength:"256" doc:"Only events with this ordering key. It needs the account."`
+	Where          string `query:"where" maxLength:"513" doc:"Only events that have a value at a path of their data, such as $.order.number=42. It needs the account, and an event type that names the path; see the paths of event types. The other filters select among these events, so a page may have fewer events than its limit while there is a next_cursor. Events of the archive are not found. The search is audited, with the path and without the value."`
 	rest.Span
 	rest.Order
 	rest.Paging
@@ -104,10 +106,33 @@ func (s *Routes) listEvents(ctx context.Context, in *struct {
 	if in.OrderingKey != "" && account.IsZero() {
 		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with ordering_key")
 	}
-	return rest.RespondPage(viewFor(ctx))(s.Store.Events(ctx, store.EventQuery{
+	q := store.EventQuery{
 		Account: account, Type: in.Type, IdempotencyKey: in.IdempotencyKey, OrderingKey: in.OrderingKey,
 		Span: in.Span.Of(), Paging: in.Page(in.Paging),
-	}))
+	}
+	if in.Where != "" {
+		return s.listWhere(ctx, in.Where, q)
+	}
+	return rest.RespondPage(viewFor(ctx))(s.Store.Events(ctx, q))
+}
+
+// listWhere lists the events with a value in their data that the query selects too.
+func (s *Routes) listWhere(ctx context.Context, where string, q store.EventQuery) (*rest.Reply[apitypes.Page[apitypes.Event]], error) {
+	if q.Account.IsZero() {
+		return nil, rest.Invalid("account", postrider.FaultRequired, "is required with where")
+	}
+	path, value, err := s.Values.Where(ctx, where, q.Type)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Values.Events(ctx, rest.ValueQuery{
+		Account: q.Account, Paths: []postrider.Path{path}, Value: value, Span: q.Span, Paging: q.Paging,
+	})
+	page.Items = slices.DeleteFunc(page.Items, func(e postrider.Event) bool {
+		return q.Type != "" && e.Type != q.Type || q.OrderingKey != "" && e.OrderingKey != q.OrderingKey ||
+			q.IdempotencyKey != "" && e.IdempotencyKey != q.IdempotencyKey
+	})
+	return rest.RespondPage(viewFor(ctx))(page, err)
 }
 
 // getEvent returns one event and its data.

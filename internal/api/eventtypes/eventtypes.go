@@ -1,12 +1,15 @@
-// Package eventtypes is the part of the API that serves the catalogue of event types. The catalogue
-// is only documentation: an event may have a type that the catalogue lacks.
+// Package eventtypes is the part of the API that serves the catalogue of event types. It documents the
+// types, and names the paths by whose values events are found. An event may have a type that the catalogue
+// lacks.
 package eventtypes
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -61,7 +64,12 @@ func (s *Routes) Register(rt *rest.Router) {
 
 // viewEventType returns an event type in the form of a response.
 func viewEventType(t postrider.EventType) apitypes.EventType {
-	view := apitypes.EventType{Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt)}
+	view := apitypes.EventType{
+		Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt), Paths: make([]apitypes.IndexedPath, len(t.Paths)),
+	}
+	for i, p := range t.Paths {
+		view.Paths[i] = apitypes.IndexedPath{Path: p.Path, Since: render.Instant(p.Since)}
+	}
 	if len(t.Example) > 0 { // an empty slice is not valid JSON; nil becomes null
 		view.Example = t.Example
 	}
@@ -80,6 +88,12 @@ func checkExample(example []byte) error {
 	return nil
 }
 
+// check returns all faults of an event type but those of its name.
+func check(t postrider.EventType) error {
+	return errors.Join(rest.CheckText("description", t.Description, rest.MaxDescription), checkExample(t.Example),
+		postrider.CheckIndexedPaths("paths", texts(t)))
+}
+
 // eventTypePath has the path parameter that names an event type.
 type eventTypePath struct {
 	Name string `path:"name"`
@@ -91,7 +105,7 @@ func (s *Routes) createEventType(
 	ctx context.Context, _ *rest.None, body apitypes.EventTypeCreate,
 ) (*rest.Reply[apitypes.EventType], error) {
 	if err := postrider.CheckType("name", body.Name); err != nil {
-		return nil, errors.Join(err, rest.CheckText("description", body.Description, rest.MaxDescription), checkExample(body.Example))
+		return nil, errors.Join(err, check(postrider.EventType{Description: body.Description, Example: body.Example, Paths: indexed(body.Paths)}))
 	}
 	if string(body.Example) == "null" {
 		body.Example = nil
@@ -106,7 +120,26 @@ func (s *Routes) createEventType(
 	if err != nil {
 		return nil, err
 	}
-	return s.putEventType(ctx, postrider.EventType{Name: body.Name, Description: body.Description, Example: body.Example, CreatedAt: now})
+	return s.putEventType(ctx, postrider.EventType{
+		Name: body.Name, Description: body.Description, Example: body.Example, CreatedAt: now, Paths: indexed(body.Paths),
+	})
+}
+
+// indexed returns paths without their times, which the store sets.
+func indexed(paths []string) (list []postrider.IndexedPath) {
+	for _, p := range paths {
+		list = append(list, postrider.IndexedPath{Path: p})
+	}
+	return list
+}
+
+// texts returns the paths of an event type.
+func texts(t postrider.EventType) []string {
+	paths := make([]string, len(t.Paths))
+	for i, p := range t.Paths {
+		paths[i] = p.Path
+	}
+	return paths
 }
 
 func (s *Routes) listEventTypes(ctx context.Context, in *rest.Paging) (*rest.Reply[apitypes.Page[apitypes.EventType]], error) {
@@ -129,6 +162,12 @@ func (s *Routes) changeEventType(
 	rest.Set(&t.Description, body.Description, "")
 	rest.Set((*json.RawMessage)(&t.Example), body.Example, nil)
 	rest.InfoOf(ctx).Changed(viewEventType(was), viewEventType(t))
+	paths := texts(was)
+	rest.Set(&paths, body.Paths, nil)
+	t.Paths = indexed(paths)
+	if !slices.Equal(paths, texts(was)) {
+		rest.InfoOf(ctx).Note("paths", strings.Join(texts(was), " ")+" → "+strings.Join(paths, " "))
+	}
 	return s.putEventType(ctx, t)
 }
 
@@ -142,7 +181,7 @@ func (s *Routes) deleteEventType(ctx context.Context, in *eventTypePath) (*rest.
 
 // putEventType validates and stores an event type, and returns the stored event type.
 func (s *Routes) putEventType(ctx context.Context, t postrider.EventType) (*rest.Reply[apitypes.EventType], error) {
-	if err := errors.Join(rest.CheckText("description", t.Description, rest.MaxDescription), checkExample(t.Example)); err != nil {
+	if err := check(t); err != nil {
 		return nil, err
 	}
 	if err := s.Store.PutEventType(ctx, t); err != nil {

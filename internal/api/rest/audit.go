@@ -25,7 +25,8 @@ import (
 // A request to a route that changes something has an audit entry in three cases: the request
 // succeeded, it was refused with 403, or it failed with a 5xx. After a 5xx the change may have been
 // made. All other refusals changed nothing and have no entry. Routes that publish have no entries
-// either: the event itself is the record.
+// either: the event itself is the record. A request that reads has an entry if it searches the data of
+// events, because such a search tells about data like a read.
 //
 // The server writes the entry after the change and before the response. If the write fails, the
 // response is a 503, which promises nothing, and the server's log gets the entry. So the audit log
@@ -49,7 +50,7 @@ func (r Route) audited() bool {
 var objectKinds = map[string]string{
 	"name": "event_type", "accounts": "account", "api-keys": "key", "endpoints": "endpoint", "event-types": "event_type",
 	"events": "event", "hold": "store", "notice-destinations": "notice_destination", "destination": "notice_destination", "portal": "portal",
-	"portal-sessions": "session", "replays": "replay",
+	"portal-sessions": "session", "replays": "replay", "search": "event",
 }
 
 // object returns the kind of the object that the route is about, and the path parameter that names
@@ -70,10 +71,10 @@ func (r Route) object() (kind, parameter string) {
 // nil: the request has none. audit returns the error that the request ends with: the error of the
 // write if the write failed, otherwise err.
 func (s *server) audit(ctx context.Context, r Route, out any, err error) error {
-	if !r.audited() {
+	c := InfoOf(ctx)
+	if !r.audited() && !c.searchesData {
 		return err
 	}
-	c := InfoOf(ctx)
 	k := classOf(err)
 	if err != nil && k.status < 500 && k.status != http.StatusForbidden {
 		return err
@@ -144,6 +145,13 @@ func (c *Info) path(parameter string) string {
 	}
 	value := c.request.PathValue(parameter)
 	return strings.ToValidUTF8(value[:min(len(value), MaxName)], "")
+}
+
+// SearchesData says that the request searches the data of events for the values at the paths. It gets an
+// audit entry with the paths, and without the value.
+func (c *Info) SearchesData(paths string) {
+	c.searchesData = true
+	c.Note("where", paths)
 }
 
 // Note adds a detail to the audit entry of the request. The detail must not be a secret.

@@ -58,6 +58,8 @@ type Info struct {
 	Trace postrider.TraceParent
 	// details are added to the audit entry of the request. The handler writes them with Note.
 	details map[string]string
+	// searchesData is true if the data of events was searched. SearchesData sets it.
+	searchesData bool
 	// notEffective has the nodes on which the request's change is not in effect yet. Effects sets
 	// it.
 	notEffective postrider.NotEffective

@@ -39,6 +39,7 @@ const ArchiveTime = 30 * time.Second
 // fields.
 type Shared struct {
 	Names   *Names
+	Values  *Values
 	Effects *Effects
 	Audit   *Audit
 	Clock   *store.Clock // of the store

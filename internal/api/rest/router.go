@@ -94,6 +94,8 @@ type Route struct {
 	Withdraws bool
 	// Reveals is true for a GET that shows secrets: its requests are audited.
 	Reveals bool
+	// SearchesData is true for a GET that may call [Info.SearchesData].
+	SearchesData bool
 	// Reads is true for a POST that changes nothing: its requests are not audited.
 	Reads bool
 	// Headers are the request headers that the handler reads itself.
@@ -104,7 +106,7 @@ type Route struct {
 // chooses the text of an error. The type I has the path and query parameters as tagged fields,
 // which huma fills and checks. The type O is a [Reply], or [None] for a response without a body.
 func Handle[I, O any](rt *Router, r Route, handler func(context.Context, *I) (*O, error)) {
-	if r.audited() {
+	if r.audited() || r.SearchesData {
 		rt.actions = append(rt.actions, r.Name)
 	}
 	op := rt.operation(r)

@@ -1,5 +1,5 @@
-// Package search is the part of the API that finds objects by an id, a key or a part of a name. It
-// returns only objects that the caller may see.
+// Package search is the part of the API that finds objects by an id, a key, a part of a name, or a value in
+// the data of an event. It returns only objects that the caller may see.
 package search
 
 import (
@@ -42,32 +42,42 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "search", Path: "GET /search",
 		Summary:     "Find objects by an id, a key or a part of a name",
-		Description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Payloads are not searched.",
-		Scope:       postrider.ScopeWebhooksRead,
+		Description: "It finds objects by their id; endpoints by the id of a secret, events by an idempotency key that is remembered, the newest event of an ordering key; and accounts, endpoints and event types by the beginning of a word of their name, uid, description or host; endpoints by a part of the path of their URL that begins with a segment, such as hooks/orders. At most 20 hits: ids, keys and whole uids of accounts first, then accounts, event types and endpoints, each newest first. Of one account it also finds events by whole values in their data, at the paths that event types name; value_paths has the paths that were searched. Such a search is audited.",
+		Scope:       postrider.ScopeWebhooksRead, SearchesData: true,
 	}, s.listHits)
 }
 
-// maxHits is the largest number of hits of a search.
-const maxHits = 20
+const (
+	// maxHits is the largest number of hits of a search.
+	maxHits = 20
+	// maxPaths is the largest number of paths at which values are looked for. Each costs the store a
+	// walk of an index.
+	maxPaths = 50
+)
 
 // listHits searches for a text. If the text is an id, it names one object, and listHits searches no
 // further.
 func (s *Routes) listHits(ctx context.Context, in *struct {
-	Q string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
+	Q       string `query:"q" required:"true" maxLength:"2048" doc:"What to look for."`
+	Account string `query:"account" doc:"Id or uid of the account to search. Values in the data of events are searched in one account only."`
 },
 ) (*rest.Reply[apitypes.SearchHits], error) {
 	text := strings.TrimSpace(in.Q)
 	if text == "" {
 		return nil, rest.Invalid("q", postrider.FaultRequired, "must not be empty")
 	}
+	account, err := s.Names.ResolveAccount(ctx, in.Account)
+	if err != nil {
+		return nil, err
+	}
 	hit, err := s.hitOfID(ctx, text)
 	switch {
 	case err == nil:
-		return rest.Respond(apitypes.SearchHits{Data: []apitypes.SearchHit{hit}, Total: 1}), nil
+		return rest.Respond(apitypes.SearchHits{Data: []apitypes.SearchHit{hit}, Total: 1, ValuePaths: []string{}}), nil
 	case !errors.Is(err, postrider.ErrNotFound):
 		return nil, err
 	}
-	hits, err := s.hitsOfText(ctx, text)
+	hits, err := s.hitsOfText(ctx, account, text)
 	if err != nil {
 		return nil, err
 	}
@@ -163,22 +173,20 @@ var foundBy = map[store.FoundBy]string{
 }
 
 // hitsOfText finds objects by texts other than their own id. The order is: objects found by a key
-// or by the id of a secret, the account whose uid is the text, other accounts, event types,
-// endpoints. Accounts come before endpoints, because many endpoints may have a customer's name in
+// or by the id of a secret, events found by a value, the account whose uid is the text, other accounts,
+// event types, endpoints. Accounts come before endpoints, because many endpoints may have a customer's name in
 // their URL.
-func (s *Routes) hitsOfText(ctx context.Context, text string) (apitypes.SearchHits, error) {
-	hits := apitypes.SearchHits{Data: []apitypes.SearchHit{}}
+func (s *Routes) hitsOfText(ctx context.Context, account postrider.AccountID, text string) (apitypes.SearchHits, error) {
+	hits := apitypes.SearchHits{Data: []apitypes.SearchHit{}, ValuePaths: []string{}}
 	secret, err := postrider.ParseID[postrider.SecretID](text)
 	if err != nil {
 		secret = postrider.SecretID{}
 	}
-	found, err := s.Store.Find(ctx, store.FindQuery{
-		Account: rest.InfoOf(ctx).Caller.Account, Text: text, Secret: secret, Limit: store.MaxLimit,
-	})
+	found, err := s.Store.Find(ctx, store.FindQuery{Account: account, Text: text, Secret: secret, Limit: store.MaxLimit})
 	if err != nil {
 		return hits, err
 	}
-	paths, err := s.findPaths(ctx, text, found)
+	paths, err := s.findPaths(ctx, store.FindQuery{Account: account, Text: "/" + text, Limit: store.MaxLimit}, found)
 	if err != nil {
 		return hits, err
 	}
@@ -201,26 +209,57 @@ func (s *Routes) hitsOfText(ctx context.Context, text string) (apitypes.SearchHi
 	if hits.Data, err = s.hitsOf(ctx, keys); err != nil {
 		return hits, err
 	}
+	values, err := s.valuesOf(ctx, account, text, &hits)
+	if err != nil {
+		return hits, err
+	}
 	named, err := s.hitsOf(ctx, accounts[:min(len(accounts), maxHits)])
 	if err != nil {
 		return hits, err
 	}
-	if named, err = s.exactFirst(ctx, text, named); err != nil {
+	if named, err = s.exactFirst(ctx, account, text, named); err != nil {
 		return hits, err
 	}
 	rest, err := s.hitsOf(ctx, endpoints[:min(len(endpoints), maxHits)])
 	if err != nil {
 		return hits, err
 	}
-	hits.Data = append(hits.Data, divide(maxHits-len(hits.Data), named, types, rest)...)
+	hits.Data = append(hits.Data, divide(maxHits-len(hits.Data), values, named, types, rest)...)
 	return hits, nil
 }
 
+// valuesOf finds the newest events of the account that have the text as a value at one of the first
+// maxPaths paths, unless hits has them. It adds the paths and the number of the events to hits.
+func (s *Routes) valuesOf(
+	ctx context.Context, account postrider.AccountID, text string, hits *apitypes.SearchHits,
+) (values []apitypes.SearchHit, err error) {
+	if account.IsZero() {
+		return nil, nil
+	}
+	paths, err := s.Values.Paths(ctx, "")
+	if err != nil || len(paths) == 0 {
+		return nil, err
+	}
+	paths = paths[:min(len(paths), maxPaths)]
+	for _, p := range paths {
+		hits.ValuePaths = append(hits.ValuePaths, p.Text)
+	}
+	page, err := s.Values.Events(ctx, rest.ValueQuery{Account: account, Paths: paths, Value: text, Paging: store.Paging{Limit: maxHits}})
+	for _, e := range page.Items {
+		if !slices.ContainsFunc(hits.Data, func(h apitypes.SearchHit) bool { return h.ID == e.ID.String() }) {
+			values = append(values, eventHit("value")(e))
+		}
+	}
+	hits.Total += len(values)
+	return values, err
+}
+
 // exactFirst moves the account whose uid is the text to the front of the accounts.
-func (s *Routes) exactFirst(ctx context.Context, text string, accounts []apitypes.SearchHit) ([]apitypes.SearchHit, error) {
+func (s *Routes) exactFirst(
+	ctx context.Context, of postrider.AccountID, text string, accounts []apitypes.SearchHit,
+) ([]apitypes.SearchHit, error) {
 	exact, err := store.First(s.Store.Accounts(ctx, store.AccountQuery{UID: text}))
-	caller := rest.InfoOf(ctx).Caller.Account
-	if errors.Is(err, postrider.ErrNotFound) || err == nil && !caller.IsZero() && exact.ID != caller {
+	if errors.Is(err, postrider.ErrNotFound) || err == nil && !of.IsZero() && exact.ID != of {
 		return accounts, nil
 	}
 	if err != nil {
@@ -270,14 +309,14 @@ func (s *Routes) hitsOf(ctx context.Context, found []store.Found) ([]apitypes.Se
 	return hits, nil
 }
 
-// findPaths finds the endpoints that have the text in their URL path directly after a slash. It
-// leaves out the endpoints in found. If the text itself begins with a slash, the store has already
-// searched for it as a path.
-func (s *Routes) findPaths(ctx context.Context, text string, found []store.Found) ([]store.Found, error) {
-	if strings.HasPrefix(text, "/") || strings.Contains(text, "://") {
+// findPaths finds the endpoints that have the text of q, which is a slash and the text of the search, in
+// their URL path. It leaves out the endpoints in found. If the text itself begins with a slash, the store
+// has already searched for it as a path.
+func (s *Routes) findPaths(ctx context.Context, q store.FindQuery, found []store.Found) ([]store.Found, error) {
+	if strings.HasPrefix(q.Text, "//") || strings.Contains(q.Text, "://") {
 		return nil, nil
 	}
-	paths, err := s.Store.Find(ctx, store.FindQuery{Account: rest.InfoOf(ctx).Caller.Account, Text: "/" + text, Limit: store.MaxLimit})
+	paths, err := s.Store.Find(ctx, q)
 	return slices.DeleteFunc(paths, func(f store.Found) bool { return f.By != store.FoundByName || slices.Contains(found, f) }), err
 }
 

@@ -42,10 +42,10 @@ func Feature() page.Feature {
 func listEvents(v *page.Visit) error {
 	span, fromTime, toTime := v.SpanFilter()
 	f := append(page.Filters{v.TextFilter("type")}, v.AccountFilter()...)
-	f = append(append(f, v.TextFilter("idempotency_key"), v.TextFilter("ordering_key")), span...)
+	f = append(append(f, v.TextFilter("where"), v.TextFilter("idempotency_key"), v.TextFilter("ordering_key")), span...)
 	events, err := v.API.Events(v.Context, client.EventFilter{
 		Account: v.Query("account"), Type: v.Query("type"), IdempotencyKey: v.Query("idempotency_key"), OrderingKey: v.Query("ordering_key"),
-		From: fromTime, To: toTime, Paging: v.Paging(),
+		Where: v.Query("where"), From: fromTime, To: toTime, Paging: v.Paging(),
 	})
 	return page.ShowList(v, page.View{Name: "events", Filters: f, Commands: []string{v.Command("events list")}}, events, err)
 }

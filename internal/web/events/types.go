@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/web/page"
@@ -19,6 +20,7 @@ func listEventTypes(v *page.Visit) error {
 type eventTypePage struct {
 	Type                       apitypes.EventType
 	Name, Description, Example string
+	Paths                      string           // with spaces between them
 	Payload                    *payload.Payload // the example; nil: there is none
 	Faults                     map[string]string
 }
@@ -30,7 +32,7 @@ func newEventType(v *page.Visit) error {
 
 // typedType returns the form, and its example as JSON.
 func typedType(v *page.Visit) (eventTypePage, json.RawMessage) {
-	p := eventTypePage{Name: v.Form("name"), Description: v.Form("description"), Example: v.Form("example")}
+	p := eventTypePage{Name: v.Form("name"), Description: v.Form("description"), Example: v.Form("example"), Paths: v.Form("paths")}
 	if p.Example == "" {
 		return p, nil
 	}
@@ -46,7 +48,9 @@ func createEventType(v *page.Visit) error {
 	p, example := typedType(v)
 	shown := page.View{Name: "event_types-new", Refused: true, Commands: []string{"event-types put"}}
 	if p.Faults == nil {
-		_, err := v.API.CreateEventType(v.Context, apitypes.EventTypeCreate{Name: p.Name, Description: p.Description, Example: example})
+		_, err := v.API.CreateEventType(v.Context, apitypes.EventTypeCreate{
+			Name: p.Name, Description: p.Description, Example: example, Paths: strings.Fields(p.Paths),
+		})
 		p.Faults = v.Faulty(err)
 		if err != nil && p.Faults == nil {
 			return err
@@ -66,7 +70,13 @@ func showEventType(v *page.Visit) error {
 	if err != nil {
 		return err
 	}
-	return showType(v, t, eventTypePage{Name: t.Name, Description: t.Description, Example: page.PrettyJSON(t.Example)})
+	var paths []string
+	for _, p := range t.Paths {
+		paths = append(paths, p.Path)
+	}
+	return showType(v, t, eventTypePage{
+		Name: t.Name, Description: t.Description, Example: page.PrettyJSON(t.Example), Paths: strings.Join(paths, " "),
+	})
 }
 
 // showType shows the page of an event type, with what the person typed.
@@ -83,7 +93,7 @@ func showType(v *page.Visit, t apitypes.EventType, p eventTypePage) error {
 	}})
 }
 
-// changeEventType changes the description and the example of an event type.
+// changeEventType changes the description, the example and the paths of an event type.
 func changeEventType(v *page.Visit) error {
 	t, err := v.API.EventType(v.Context, v.Request.PathValue("name"))
 	if err != nil {
@@ -91,7 +101,9 @@ func changeEventType(v *page.Visit) error {
 	}
 	p, example := typedType(v)
 	if p.Faults == nil {
-		change := apitypes.EventTypeUpdate{Description: apitypes.Of(p.Description), Example: apitypes.Null[json.RawMessage]()}
+		change := apitypes.EventTypeUpdate{
+			Description: apitypes.Of(p.Description), Example: apitypes.Null[json.RawMessage](), Paths: apitypes.Of(strings.Fields(p.Paths)),
+		}
 		if example != nil {
 			change.Example = apitypes.Of(example)
 		}

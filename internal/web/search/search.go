@@ -1,4 +1,4 @@
-// Package search finds objects by an id, a name or a part of a URL.
+// Package search finds objects by an id, a name, a part of a URL, or a value in the data of an event.
 package search
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
+	"github.com/postrider/postrider/client"
 	"github.com/postrider/postrider/internal/web/page"
 )
 
@@ -29,6 +30,10 @@ type searchPage struct {
 	Total  int    // of what was found
 	Type   string // the text, if it may be an event type: its events and deliveries are filters
 	ID     bool   // the text is an id, so nothing else can be meant
+
+	Accounts page.Filters // the account to search; empty: the person sees one account
+	Account  string
+	Paths    []string // paths at which values were searched
 
 	Faults map[string]string // why the API cannot search for the text
 }
@@ -51,11 +56,11 @@ var idText = regexp.MustCompile(`^[a-z]+_[0-9a-hjkmnp-tv-z]{26}$`)
 
 // showSearch shows the objects that match a text. For an id it redirects to the object.
 func showSearch(v *page.Visit) error {
-	p := searchPage{Text: v.Query("q")}
+	p := searchPage{Text: v.Query("q"), Account: v.Query("account"), Accounts: v.AccountFilter()}
 	if p.Text == "" {
 		return v.Show(page.View{Name: "search", Data: p})
 	}
-	hits, err := v.API.SearchHits(v.Context, p.Text)
+	hits, err := v.API.SearchHits(v.Context, client.SearchFilter{Text: p.Text, Account: p.Account})
 	if p.Faults = v.Faulty(err); p.Faults != nil {
 		return v.Show(page.View{Name: "search", Status: page.StatusOf(err), Data: p})
 	}
@@ -79,7 +84,7 @@ func showSearch(v *page.Visit) error {
 // group groups the hits by kind, in the order of the first hit of each kind. It reads the names
 // of their endpoints and accounts. Customers have no page of their account.
 func (p *searchPage) group(v *page.Visit, found apitypes.SearchHits) error {
-	p.Total = found.Total
+	p.Total, p.Paths = found.Total, found.ValuePaths
 	var endpoints []postrider.EndpointID
 	for _, hit := range found.Data {
 		section := page.Sections[hit.Kind]
@@ -96,9 +101,6 @@ func (p *searchPage) group(v *page.Visit, found apitypes.SearchHits) error {
 		}
 		p.Groups[at].Hits = append(p.Groups[at].Hits, searchHit{hit, v.Path(section, hit.ID)})
 		p.Shown++
-	}
-	if v.Names.Accounts == nil && p.Shown > 0 {
-		v.AccountFilter()
 	}
 	return v.NameEndpoints(v.Context, endpoints)
 }

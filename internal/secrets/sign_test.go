@@ -11,7 +11,7 @@ import (
 )
 
 // signingKeyring returns a keyring with a key for each letter. The last letter is the newest key.
-func signingKeyring(t *testing.T, letters string) (r secrets.Keyring) {
+func signingKeyring(t testing.TB, letters string) (r secrets.Keyring) {
 	t.Helper()
 	for _, letter := range letters {
 		var err error

@@ -27,12 +27,12 @@ const refreshEvery = 20 * time.Second
 // once, and at most store.MaxTerms.
 func (v *Vault) EventTerms(e *postrider.Event, paths []postrider.Path) (terms []store.Term) {
 	keys := v.keys.Load()
-	mac := hmac.New(sha256.New, keys.finders[keys.newest])
+	mac := newTerms(keys.finders[keys.newest])
 	for path, value := range jsonx.Values(e.Data, paths) {
 		if len(terms) == store.MaxTerms {
 			break
 		}
-		if t := term(mac, e.Account, paths[path].Text, value); !slices.Contains(terms, t) {
+		if t := mac.term(e.Account, paths[path].Text, value); !slices.Contains(terms, t) {
 			terms = append(terms, t)
 		}
 	}
@@ -48,25 +48,32 @@ func (v *Vault) Terms(
 		return nil, fmt.Errorf("make search terms: %w", err)
 	}
 	for _, key := range v.keys.Load().finders {
-		mac := hmac.New(sha256.New, key)
+		mac := newTerms(key)
 		for _, path := range paths {
 			for _, value := range values {
-				terms = append(terms, term(mac, account, path.Text, value))
+				terms = append(terms, mac.term(account, path.Text, value))
 			}
 		}
 	}
 	return terms, nil
 }
 
+// termMaker makes terms with one key, and reuses its memory.
+type termMaker struct {
+	mac        hash.Hash
+	input, sum []byte
+}
+
+func newTerms(key []byte) *termMaker { return &termMaker{mac: hmac.New(sha256.New, key)} }
+
 // term returns the first 64 bits of the HMAC. A path has no zero byte, so two inputs differ if their
 // paths or their values do.
-func term(mac hash.Hash, account postrider.AccountID, path, value string) store.Term {
-	mac.Reset()
-	mac.Write(account[:])
-	mac.Write([]byte(path))
-	mac.Write([]byte{0})
-	mac.Write([]byte(value))
-	return store.Term(binary.BigEndian.Uint64(mac.Sum(nil))) //nolint:gosec // all 64 bits are used
+func (m *termMaker) term(account postrider.AccountID, path, value string) store.Term {
+	m.input = append(append(append(append(m.input[:0], account[:]...), path...), 0), value...)
+	m.mac.Reset()
+	m.mac.Write(m.input)
+	m.sum = m.mac.Sum(m.sum[:0])
+	return store.Term(binary.BigEndian.Uint64(m.sum)) //nolint:gosec // all 64 bits are used
 }
 
 // Run reads the keyring again from time to time until ctx ends, because EventTerms does not. So the terms

@@ -2,6 +2,7 @@ package secrets_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/postrider/postrider"
@@ -9,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-func paths(t *testing.T, texts ...string) (list []postrider.Path) {
+func paths(t testing.TB, texts ...string) (list []postrider.Path) {
 	t.Helper()
 	for _, text := range texts {
 		path, err := postrider.ParsePath("path", text)
@@ -83,5 +84,18 @@ func TestAnEventHasATermForEachOfItsFirstValues(t *testing.T) {
 	last, next := finds(t, v, terms, sought{path: "$.a", value: "20"}), finds(t, v, terms, sought{path: "$.a", value: "21"})
 	if len(terms) != store.MaxTerms || !last || next {
 		t.Errorf("%d terms, want those of the first %d values", len(terms), store.MaxTerms)
+	}
+}
+
+func BenchmarkEventTerms(b *testing.B) {
+	v := secrets.New(signingKeyring(b, "a"))
+	event := &postrider.Event{Data: []byte(`{"order":{"number":42,"customer":"cus_1","lines":[{"sku":"a"}],"total":12.5,"paid":true},"text":"` +
+		strings.Repeat("lorem ipsum ", 70) + `"}`)}
+	of := paths(b, "$.order.number", "$.order.customer", "$.order.total", "$.order.lines.sku", "$.order.paid")
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(v.EventTerms(event, of)); n != len(of) {
+			b.Fatal(n)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -66,6 +68,12 @@ const benchGroup = 60
 // groups at a time. It measures the CPU time of the server, independent of other work on the
 // machine.
 func BenchmarkDelivery(b *testing.B) {
+	for _, terms := range []int{0, 5} {
+		b.Run(fmt.Sprintf("%d terms", terms), func(b *testing.B) { benchmarkDelivery(b, terms) })
+	}
+}
+
+func benchmarkDelivery(b *testing.B, terms int) {
 	s := newShop(b, freshDSN(b))
 	var tokens atomic.Int64
 	tokens.Store(1 << 32)
@@ -74,6 +82,11 @@ func BenchmarkDelivery(b *testing.B) {
 		for pb.Next() {
 			token := postrider.Token(tokens.Add(1))
 			batch := s.batch(benchGroup, token)
+			for i := range batch {
+				for range terms {
+					batch[i].Terms = append(batch[i].Terms, store.Term(rand.Uint64()))
+				}
+			}
 			publishBatch(b, s, batch)
 			if _, err := s.Settle(b.Context(), s.settlements(batch, token)); err != nil {
 				b.Error(err)

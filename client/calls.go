@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -571,31 +570,3 @@ func instant(at time.Time) string {
 	}
 	return at.UTC().Format(time.RFC3339Nano)
 }
-
-// All walks every page of a list. It stops at the first error.
-//
-//	for endpoint, err := range client.All(func(p client.Paging) (apitypes.Page[apitypes.Endpoint], error) {
-//		return c.Endpoints(ctx, client.EndpointFilter{Account: "acme", Paging: p})
-//	}) { … }
-func All[T any](page func(Paging) (apitypes.Page[T], error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for p := (Paging{Limit: maxLimit}); ; {
-			got, err := page(p)
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, item := range got.Data {
-				if !yield(item, nil) {
-					return
-				}
-			}
-			if p.Cursor = got.Next(); p.Cursor == "" {
-				return
-			}
-		}
-	}
-}
-
-const maxLimit = 250 // largest Paging.Limit that the server accepts

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"iter"
 	"time"
 
 	"github.com/postrider/postrider"
+	"github.com/postrider/postrider/apitypes"
 )
 
 // Paging selects one page of a list.
@@ -123,3 +125,31 @@ type DeadLetterGroupFilter struct {
 	Endpoint postrider.EndpointID
 	Paging
 }
+
+// All walks every page of a list. It stops at the first error.
+//
+//	for endpoint, err := range client.All(func(p client.Paging) (apitypes.Page[apitypes.Endpoint], error) {
+//		return c.Endpoints(ctx, client.EndpointFilter{Account: "acme", Paging: p})
+//	}) { … }
+func All[T any](page func(Paging) (apitypes.Page[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for p := (Paging{Limit: maxLimit}); ; {
+			got, err := page(p)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range got.Data {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if p.Cursor = got.Next(); p.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+const maxLimit = 250 // largest Paging.Limit that the server accepts

@@ -74,6 +74,7 @@ func BenchmarkDelivery(b *testing.B) {
 }
 
 func benchmarkDelivery(b *testing.B, terms int) {
+	b.Helper()
 	s := newShop(b, freshDSN(b))
 	var tokens atomic.Int64
 	tokens.Store(1 << 32)

@@ -29,13 +29,17 @@ func (c *caller) driveSearch() {
 	endpoint := c.endpoint("sought", "/status/200", object{"description": "Sought hooks"})
 	event, delivery := c.publish("sought")
 	key := c.want(201, "POST /api-keys", object{"name": "sought", "scopes": []string{"admin"}}).id("id")
-	c.want(201, "POST /event-types", object{"name": "sought"})
-	c.want(202, "POST /events", object{"account": "acme", "type": "sought", "data": 1, "idempotency_key": "sought-1", "ordering_key": "sought-2"})
+	c.want(201, "POST /event-types", object{"name": "sought", "paths": []string{"$.order"}})
+	c.want(202, "POST /events", object{
+		"account": "acme", "type": "sought", "data": object{"order": "sought-3"}, "idempotency_key": "sought-1", "ordering_key": "sought-2",
+	})
 	secret := c.want(200, "GET /endpoints/"+endpoint+"/secrets", nil).items()[0]["id"].(string)
 	replay := c.want(201, "POST /replays", object{"account": "acme", "endpoint": endpoint}).id("id")
 	for _, text := range []string{replay, endpoint, event, delivery, key, secret, "sought", "sought-1", "sought-2", "acme", "nothing"} {
 		c.want(200, "GET /search?q="+text, nil)
 	}
+	c.want(200, "GET /search?account=acme&q=sought-3", nil)
+	c.want(200, "GET /events?account=acme&where=%24.order%3Dsought-3", nil)
 	c.want(200, "GET /events?account=acme&ordering_key=sought-2", nil)
 	c.want(200, "GET /nodes", nil)
 	c.want(200, "GET /hold", nil)

@@ -10,6 +10,7 @@ type Account struct {
 	Name      string
 	CreatedAt time.Time
 	DeletedAt time.Time // zero: not deleted
+	Metadata  Metadata  // the customers of the account may read it
 	Retention AccountRetention
 }
 

@@ -22,6 +22,7 @@ type Endpoint struct {
 	UID          string       // the platform's own name for the endpoint, unique in the account; may be empty
 	URL          string       // empty for an inspector
 	Description  string
+	Metadata     Metadata
 	EventTypes   []Pattern // at least one; an event is sent if one of them matches its type
 	Status       EndpointStatus
 	StatusReason string    // why it is paused or disabled; empty: nobody gave a reason

@@ -3,7 +3,11 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -133,6 +137,27 @@ func EndpointTerms(e postrider.Endpoint) []string {
 	}
 	return distinct(terms)
 }
+
+// MetadataTerms returns a search term for each key of the metadata, with its value. A list that
+// filters by metadata walks them. A term is a hash, so it is short whatever the value is. No text that
+// people search for begins with the control character that it begins with, or with the kind of its
+// object.
+func MetadataTerms(kind MetadataOf, m postrider.Metadata) (terms []string) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		sum := sha256.Sum256([]byte(key + "\x00" + m[key])) // a key has no control characters
+		terms = append(terms, string(kind)+hex.EncodeToString(sum[:16]))
+	}
+	return terms
+}
+
+// MetadataOf is the kind of object that metadata belongs to, as its terms begin with it.
+type MetadataOf string
+
+// The kinds of objects that have metadata.
+const (
+	MetadataOfAccount  MetadataOf = "\x01a"
+	MetadataOfEndpoint MetadataOf = "\x01e"
+)
 
 // SearchText returns a text in the form of search terms: lower-case and clipped. A URL loses its
 // scheme and its query.

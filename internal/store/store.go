@@ -365,6 +365,9 @@ type EndpointQuery struct {
 	Failing *bool // whether the stored circuit has a FailingSince; nil does not filter
 	// Health selects by the last recorded status. An endpoint without a record counts as healthy.
 	Health postrider.HealthStatus
+	// Metadata selects the endpoints that have all of these keys, with these values. Deleted endpoints
+	// are not found.
+	Metadata postrider.Metadata
 	Paging
 }
 
@@ -403,8 +406,8 @@ type EndpointSnapshot struct {
 
 // Access keeps accounts and API keys.
 type Access interface {
-	// PutAccount creates the account, or changes the uid, name and retention of the account with
-	// this id. If another account that is not deleted has the uid, the error is
+	// PutAccount creates the account, or changes the uid, name, metadata and retention of the
+	// account with this id. If another account that is not deleted has the uid, the error is
 	// postrider.ErrConflict.
 	// A deleted account cannot be changed: the error is postrider.ErrNotFound.
 	PutAccount(ctx context.Context, a postrider.Account) error
@@ -449,6 +452,9 @@ type Catalogue interface {
 type AccountQuery struct {
 	ID  postrider.AccountID
 	UID string
+	// Metadata selects the accounts that have all of these keys, with these values. Deleted accounts
+	// are not found.
+	Metadata postrider.Metadata
 	// Retention selects the accounts that have a retention of their own, with the deleted ones. The
 	// other fields must be zero.
 	Retention bool

@@ -98,6 +98,8 @@ type Route struct {
 	SearchesData bool
 	// Reads is true for a POST that changes nothing: its requests are not audited.
 	Reads bool
+	// Metadata is true for a list whose handler calls [MetadataFilter].
+	Metadata bool
 	// Headers are the request headers that the handler reads itself.
 	Headers []*huma.Param
 }
@@ -235,6 +237,9 @@ func (rt *Router) operation(r Route) huma.Operation {
 		Responses:     rt.problems(r),
 	}
 	op.Parameters = r.Headers
+	if r.Metadata {
+		op.Parameters = append(op.Parameters, &metadataParameter)
+	}
 	if r.Repeatable {
 		op.Responses["200"] = &huma.Response{
 			Description: "The event was published before. The response has the id of the first event.",
@@ -317,6 +322,9 @@ func (s *server) middleware(r Route) func(huma.Context, func(huma.Context)) {
 				return
 			}
 			defer a.giveBack()
+		}
+		if r.Metadata {
+			hctx = withoutMetadata(hctx)
 		}
 		next(huma.WithContext(hctx, a.info.in(ctx)))
 	}

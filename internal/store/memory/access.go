@@ -23,7 +23,7 @@ func (s *Store) PutAccount(_ context.Context, a postrider.Account) error {
 			return fmt.Errorf("put account %s: uid %q: %w", a.ID, a.UID, postrider.ErrConflict)
 		}
 	}
-	a.CreatedAt, a.DeletedAt = a.ID.Time(), time.Time{}
+	a.CreatedAt, a.DeletedAt, a.Metadata = a.ID.Time(), time.Time{}, ownMetadata(a.Metadata)
 	s.accounts.put(a.ID, a)
 	return nil
 }
@@ -61,7 +61,8 @@ func (s *Store) Accounts(_ context.Context, q store.AccountQuery) (store.Page[po
 		if q.Retention {
 			return a, a.Retention != postrider.AccountRetention{}
 		}
-		return a, selects(q.UID, a.UID) && (a.DeletedAt.IsZero() || !q.ID.IsZero())
+		a.Metadata = ownMetadata(a.Metadata)
+		return a, selects(q.UID, a.UID) && a.Metadata.Has(q.Metadata) && (a.DeletedAt.IsZero() || !q.ID.IsZero() && len(q.Metadata) == 0)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -150,13 +151,21 @@ func (e *endpoint) active(now time.Time) (active []postrider.Secret) {
 
 // ownEndpoint returns the endpoint with copies of its slices.
 func ownEndpoint(e postrider.Endpoint) postrider.Endpoint {
-	e.EventTypes = slices.Clone(e.EventTypes)
+	e.EventTypes, e.Metadata = slices.Clone(e.EventTypes), ownMetadata(e.Metadata)
 	e.Policy.Retry.Delays = slices.Clone(e.Policy.Retry.Delays)
 	e.Policy.Signatures = slices.Clone(e.Policy.Signatures)
 	e.Policy.Headers = slices.Clone(e.Policy.Headers)
 	e.Policy.Auth.Scopes = slices.Clone(e.Policy.Auth.Scopes)
 	e.Credentials = bytes.Clone(e.Credentials)
 	return e
+}
+
+// ownMetadata returns a copy of the metadata; nil: it is empty.
+func ownMetadata(m postrider.Metadata) postrider.Metadata {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
 }
 
 // Endpoints implements [store.Directory].
@@ -168,7 +177,8 @@ func (s *Store) Endpoints(_ context.Context, q store.EndpointQuery) (store.Page[
 			selects(q.Circuit, cmp.Or(e.circuit.At(s.now()).Status, postrider.CircuitClosed)) &&
 			(q.Failing == nil || *q.Failing != e.circuit.FailingSince.IsZero()) &&
 			selects(q.Health, cmp.Or(e.health().Status, postrider.Healthy)) &&
-			(len(q.IDs) == 0 || slices.Contains(q.IDs, e.ID)) && (!e.deleted() || !q.ID.IsZero() || len(q.IDs) > 0)
+			(len(q.IDs) == 0 || slices.Contains(q.IDs, e.ID)) && e.Metadata.Has(q.Metadata) &&
+			(!e.deleted() || len(q.Metadata) == 0 && (!q.ID.IsZero() || len(q.IDs) > 0))
 	})
 }
 

@@ -177,7 +177,7 @@ func (s *Store) expungeRestLocked(e postrider.Expunge) (removed int) {
 		}
 		removed += 1 + len(endpoint.secrets) + len(endpoint.history)
 		endpoint.secrets, endpoint.history, endpoint.circuit = nil, nil, postrider.Circuit{}
-		endpoint.UID, endpoint.Description, endpoint.StatusReason, endpoint.EventTypes = "", "", "", nil
+		endpoint.UID, endpoint.Description, endpoint.StatusReason, endpoint.EventTypes, endpoint.Metadata = "", "", "", nil, nil
 		endpoint.Policy, endpoint.document = postrider.DefaultPolicy(), nil
 		if endpoint.Kind == postrider.KindHTTP {
 			endpoint.URL = postrider.ExpungedURL
@@ -189,8 +189,8 @@ func (s *Store) expungeRestLocked(e postrider.Expunge) (removed int) {
 	if !e.Endpoint.IsZero() || a.DeletedAt.IsZero() {
 		return removed
 	}
-	if a.Name != "" || a.UID != "" {
-		a.Name, a.UID = "", ""
+	if a.Name != "" || a.UID != "" || a.Metadata != nil {
+		a.Name, a.UID, a.Metadata = "", "", nil
 		s.accounts.put(a.ID, a)
 		removed++
 	}

@@ -12,10 +12,11 @@ import (
 // The statement walks the primary key. The unique index accounts_uid refuses a uid that another
 // account has.
 const putAccountSQL = `
-	insert into accounts (id, uid, name, created_at, keep_events, keep_attempts, keep_bodies, keep_keys)
-	values (@id, @uid, @name, @created_at, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
-	on conflict (id) do update set uid = excluded.uid, name = excluded.name, keep_events = excluded.keep_events,
-		keep_attempts = excluded.keep_attempts, keep_bodies = excluded.keep_bodies, keep_keys = excluded.keep_keys
+	insert into accounts (id, uid, name, created_at, metadata, keep_events, keep_attempts, keep_bodies, keep_keys)
+	values (@id, @uid, @name, @created_at, @metadata, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
+	on conflict (id) do update set uid = excluded.uid, name = excluded.name, metadata = excluded.metadata,
+		keep_events = excluded.keep_events, keep_attempts = excluded.keep_attempts, keep_bodies = excluded.keep_bodies,
+		keep_keys = excluded.keep_keys
 	where accounts.deleted_at is null`
 
 // PutAccount creates or changes an account, and its search terms; see [store.Access].
@@ -23,13 +24,15 @@ func (v Verbs) PutAccount(ctx context.Context, a postrider.Account) (err error) 
 	defer v.calls.Begin("PutAccount").End(&err, "put account %s", a.ID)
 	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
 		err := found(tx.Exec(ctx, Query{putAccountSQL, Args{
-			"id": a.ID, "uid": OrNull(a.UID), "name": a.Name, "created_at": a.ID.Time(), "keep_events": a.Retention.Events,
+			"id": a.ID, "uid": OrNull(a.UID), "name": a.Name, "created_at": a.ID.Time(), "metadata": metadataOrNull(a.Metadata),
+			"keep_events":   a.Retention.Events,
 			"keep_attempts": a.Retention.Attempts, "keep_bodies": a.Retention.Bodies, "keep_keys": a.Retention.IdempotencyKeys,
 		}}))
 		if err != nil {
 			return err
 		}
-		return PutTerms(ctx, tx, Terms{a.ID, a.ID, store.AccountTerms(a)})
+		terms := append(store.AccountTerms(a), store.MetadataTerms(store.MetadataOfAccount, a.Metadata)...)
+		return PutTerms(ctx, tx, Terms{a.ID, a.ID, terms})
 	})
 }
 
@@ -94,14 +97,14 @@ func (v Verbs) DeleteAccount(ctx context.Context, account postrider.AccountID) (
 }
 
 const accountsSQL = `
-	select id, uid, name, created_at, deleted_at, keep_events, keep_attempts, keep_bodies, keep_keys
+	select id, uid, name, created_at, deleted_at, metadata, keep_events, keep_attempts, keep_bodies, keep_keys
 	from accounts`
 
 // Accounts lists accounts, newest first; see [store.Access]. The partial index accounts_retention
 // has the accounts with a retention.
 func (v Verbs) Accounts(ctx context.Context, q store.AccountQuery) (page store.Page[postrider.Account], err error) {
 	defer v.calls.Begin("Accounts").End(&err, "list accounts")
-	l, err := listOf[postrider.AccountID](v.db, accountsSQL, store.Span{}, q.Paging)
+	l, err := metadataList[postrider.AccountID](ctx, v.db, accountsSQL, ofMetadata{store.MetadataOfAccount, q.Metadata, q.ID, q.Paging})
 	if err != nil {
 		return page, err
 	}
@@ -109,11 +112,11 @@ func (v Verbs) Accounts(ctx context.Context, q store.AccountQuery) (page store.P
 	by(l, "uid", q.UID)
 	if q.Retention {
 		l.and("keep_events + keep_attempts + keep_bodies + keep_keys > 0", nil)
-	} else if q.ID.IsZero() {
+	} else if q.ID.IsZero() || len(q.Metadata) > 0 {
 		l.and("deleted_at is null", nil)
 	}
 	return pageOf(ctx, l, func(row Row, a *postrider.Account) error {
-		return row.Scan(&a.ID, &a.UID, &a.Name, &a.CreatedAt, &a.DeletedAt,
+		return row.Scan(&a.ID, &a.UID, &a.Name, &a.CreatedAt, &a.DeletedAt, (*map[string]string)(&a.Metadata),
 			&a.Retention.Events, &a.Retention.Attempts, &a.Retention.Bodies, &a.Retention.IdempotencyKeys)
 	}, func(a *postrider.Account) postrider.AccountID { return a.ID })
 }

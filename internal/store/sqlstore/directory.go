@@ -51,10 +51,10 @@ const (
 	// insertEndpointSQL inserts nothing if the id exists already; the caller then reports a
 	// conflict.
 	insertEndpointSQL = `
-	insert into endpoints (id, account, kind, uid, url, description, event_types, status, status_reason, status_since, policy,
-		credentials, verified_at, revision, version, created_at, updated_at)
-	values (@id, @account, @kind, @uid, @url, @description, @event_types, @status, @status_reason, now(), @policy,
-		@credentials, @verified_at, 1, @version, @created_at, now())
+	insert into endpoints (id, account, kind, uid, url, description, metadata, event_types, status, status_reason, status_since,
+		policy, credentials, verified_at, revision, version, created_at, updated_at)
+	values (@id, @account, @kind, @uid, @url, @description, @metadata, @event_types, @status, @status_reason, now(),
+		@policy, @credentials, @verified_at, 1, @version, @created_at, now())
 	on conflict (id) do nothing
 	returning revision, updated_at, kind, status_since, full_since`
 
@@ -63,8 +63,8 @@ const (
 	// primary key.
 	updateEndpointSQL = `
 	update endpoints
-	set uid = @uid, url = @url, description = @description, event_types = @event_types, status = @status,
-		status_reason = @status_reason, status_since = case when status = @status then status_since else now() end,
+	set uid = @uid, url = @url, description = @description, metadata = @metadata, event_types = @event_types,
+		status = @status, status_reason = @status_reason, status_since = case when status = @status then status_since else now() end,
 		policy = coalesce(@policy::text, policy), credentials = @credentials, verified_at = @verified_at,
 		revision = revision + 1, version = @version, updated_at = now()
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
@@ -124,7 +124,8 @@ func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte
 	e.VerifiedAt = e.VerifiedAt.UTC().Truncate(time.Microsecond)
 	args := Args{
 		"id": e.ID, "account": e.Account, "kind": e.Kind, "uid": OrNull(e.UID), "url": e.URL, "description": e.Description,
-		"event_types": append([]postrider.Pattern{}, e.EventTypes...), "status": e.Status, "status_reason": e.StatusReason,
+		"metadata": metadataOrNull(e.Metadata), "event_types": append([]postrider.Pattern{}, e.EventTypes...),
+		"status": e.Status, "status_reason": e.StatusReason,
 		"policy": OrNull(string(policy)), "credentials": bytesOrNull(e.Credentials), "verified_at": e.VerifiedAt,
 		"revision": e.Revision, "version": version, "created_at": e.CreatedAt,
 	}
@@ -142,12 +143,16 @@ func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte
 	}
 	e.Revision, e.UpdatedAt, e.Kind, e.StatusSince, e.FullSince = stored.Revision, stored.UpdatedAt, stored.Kind, stored.StatusSince,
 		stored.FullSince
-	return e, PutTerms(ctx, tx, Terms{ID: e.ID, Account: e.Account, Terms: store.EndpointTerms(e)})
+	terms := store.EndpointTerms(e)
+	if e.Status != postrider.EndpointDeleted {
+		terms = append(terms, store.MetadataTerms(store.MetadataOfEndpoint, e.Metadata)...)
+	}
+	return e, PutTerms(ctx, tx, Terms{ID: e.ID, Account: e.Account, Terms: terms})
 }
 
 // endpointColumns are the columns of an endpoint e, in the order of scanEndpoint.
-const endpointColumns = `e.id, e.account, e.kind, e.uid, e.url, e.description, e.event_types, e.status, e.status_reason, e.status_since,
-		e.policy, e.credentials, e.full_since, e.verified_at, e.revision, e.created_at, e.updated_at`
+const endpointColumns = `e.id, e.account, e.kind, e.uid, e.url, e.description, e.metadata, e.event_types, e.status, e.status_reason,
+		e.status_since, e.policy, e.credentials, e.full_since, e.verified_at, e.revision, e.created_at, e.updated_at`
 
 // scanEndpoint reads the columns of an endpoint, and then the columns for more. If the policy
 // cannot be read, the endpoint is set aside and scanEndpoint returns no error (see
@@ -155,8 +160,8 @@ const endpointColumns = `e.id, e.account, e.kind, e.uid, e.url, e.description, e
 func scanEndpoint(row Row, e *postrider.Endpoint, more ...any) error {
 	var policy []byte
 	err := row.Scan(append([]any{
-		&e.ID, &e.Account, &e.Kind, &e.UID, &e.URL, &e.Description, &e.EventTypes, &e.Status, &e.StatusReason, &e.StatusSince,
-		&policy, &e.Credentials, &e.FullSince, &e.VerifiedAt, &e.Revision, &e.CreatedAt, &e.UpdatedAt,
+		&e.ID, &e.Account, &e.Kind, &e.UID, &e.URL, &e.Description, (*map[string]string)(&e.Metadata), &e.EventTypes, &e.Status,
+		&e.StatusReason, &e.StatusSince, &policy, &e.Credentials, &e.FullSince, &e.VerifiedAt, &e.Revision, &e.CreatedAt, &e.UpdatedAt,
 	}, more...)...)
 	if err == nil {
 		store.SetPolicy(e, policy)
@@ -184,16 +189,17 @@ const (
 // Endpoints lists endpoints, newest first; see [store.Directory].
 func (v Verbs) Endpoints(ctx context.Context, q store.EndpointQuery) (page store.Page[postrider.Endpoint], err error) {
 	defer v.calls.Begin("Endpoints").End(&err, "list endpoints")
-	l, err := listOf[postrider.EndpointID](v.db, endpointsSQL, store.Span{}, q.Paging)
+	of := ofMetadata{store.MetadataOfEndpoint, q.Metadata, q.Account, q.Paging}
+	l, err := metadataList[postrider.EndpointID](ctx, v.db, endpointsSQL, of)
 	if err != nil {
 		return page, err
 	}
 	by(l, "id", q.ID)
-	switch {
-	case len(q.IDs) > 0:
+	if len(q.IDs) > 0 {
 		l.and("id = any(@ids::uuid[])", Args{"ids": q.IDs})
 		l.indexed = true
-	case q.ID.IsZero():
+	}
+	if len(q.IDs) == 0 && q.ID.IsZero() || len(q.Metadata) > 0 {
 		l.and("status <> 'deleted'", nil)
 	}
 	if q.UID != "" { // the index endpoints_uid has both columns

@@ -37,9 +37,9 @@ type expungePlan struct {
 const blankEndpointsSQL = `
 	update endpoints
 	set url = case kind when 'http' then '` + postrider.ExpungedURL + `' else '' end,
-		uid = null, description = '', status_reason = '', event_types = @no_types, policy = @policy, credentials = null
+		uid = null, description = '', metadata = null, status_reason = '', event_types = @no_types, policy = @policy, credentials = null
 	where status = 'deleted' and (url not in ('', '` + postrider.ExpungedURL +
-	`') or uid is not null or description <> '' or event_types <> @no_types) and `
+	`') or uid is not null or metadata is not null or description <> '' or event_types <> @no_types) and `
 
 // planExpunge returns the plan of an expunge.
 func planExpunge(e postrider.Expunge) expungePlan {
@@ -89,7 +89,8 @@ func planExpunge(e postrider.Expunge) expungePlan {
 		blank: []string{
 			blankEndpointsSQL + "account = @object",
 			`update api_keys set name = '' where account = @object and name <> ''`,
-			`update accounts set name = '', uid = null where id = @object and deleted_at is not null and (name <> '' or uid is not null)`,
+			`update accounts set name = '', uid = null, metadata = null
+				where id = @object and deleted_at is not null and (name <> '' or uid is not null or metadata is not null)`,
 		},
 		waits: `select 1 from queue where endpoint in (select id from endpoints where account = @object)
 			union all select 1 from endpoints where account = @object and status <> 'deleted'

@@ -28,6 +28,13 @@ type list struct {
 
 // listOf returns a list of the rows in the span, after the cursor of the page.
 func listOf[I ~[16]byte](db Database, rows string, span store.Span, p store.Paging) (*list, error) {
+	l := newList(db, rows, "id", p.Size()+1)
+	return l, paged[I](l, span, p)
+}
+
+// paged makes a list that is ordered by an id return the rows in the span, after the cursor of the
+// page.
+func paged[I ~[16]byte](l *list, span store.Span, p store.Paging) error {
 	from, before := I{}, greatest[I]()
 	if !span.From.IsZero() {
 		from = firstID[I](span.From)
@@ -38,18 +45,17 @@ func listOf[I ~[16]byte](db Database, rows string, span store.Span, p store.Pagi
 	cursor, ok, err := store.IDKey[I](p)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case ok && p.OldestFirst:
 		from = store.Later(from, store.NextID(cursor))
 	case ok && string(cursor[:]) < string(before[:]):
 		before = cursor
 	}
-	l := newList(db, rows, "id", p.Size()+1)
+	l.and(l.order+" >= @from and "+l.order+" < @before", Args{"from": from, "before": before})
 	if l.page = p; !p.OldestFirst {
 		l.order += " desc"
 	}
-	l.and("id >= @from and id < @before", Args{"from": from, "before": before})
-	return l, nil
+	return nil
 }
 
 // newList returns a list of the first limit rows in the order.

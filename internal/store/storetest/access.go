@@ -15,7 +15,7 @@ import (
 var access = []verb{
 	{"PutAccount", []sentence{
 		{"it creates the account", putAccountCreates},
-		{"it changes the uid, name and retention of the one with this id", putAccountChanges},
+		{"it changes the uid, name, metadata and retention of the one with this id", putAccountChanges},
 		{"a uid that another account has is ErrConflict", putAccountConflict},
 		{"of parallel accounts with one uid exactly one is created", putAccountInParallel},
 	}},
@@ -29,6 +29,7 @@ var access = []verb{
 	{"Accounts", []sentence{
 		{"they are listed newest first, page by page", accountsPages},
 		{"each filter selects", accountsFilters},
+		{"metadata selects those that have all of it, page by page", accountsByMetadata},
 		{"a cursor that no page gave is an InvalidError", accountsCursor},
 	}},
 	{"PutKey", []sentence{
@@ -88,6 +89,10 @@ func putAccountChanges(w *world) {
 	w.ok(w.PutAccount(w.Context(), a))
 	a.UID, a.Name = "", "Another name"
 	a.Retention = postrider.AccountRetention{Events: 1, Attempts: 2, Bodies: 3, IdempotencyKeys: 4}
+	a.Metadata = postrider.Metadata{"plan": "gold \"é\"", "note": ""}
+	w.ok(w.PutAccount(w.Context(), a))
+	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
+	a.Metadata = nil
 	w.ok(w.PutAccount(w.Context(), a))
 	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
 }

@@ -37,6 +37,7 @@ var directory = []verb{
 	{"Endpoints", []sentence{
 		{"they are listed newest first, page by page", endpointsPages},
 		{"each filter selects", endpointsFilters},
+		{"metadata selects those that have all of it, page by page", endpointsByMetadata},
 		{"deleted ones are not listed but found by ID and by IDs", endpointsDeleted},
 		{"one whose policy cannot be read has a PolicyError and others are not affected", endpointsUnreadable},
 		{"a cursor that no page gave is an InvalidError", endpointsCursor},
@@ -125,7 +126,7 @@ func putEndpointCreates(w *world) {
 	e := w.draft(w.account())
 	e.UID, e.Description, e.StatusReason = "main", "the \"main\" one, é", "maintenance"
 	e.Status = postrider.EndpointPaused
-	e.EventTypes = []postrider.Pattern{"order.*", "invoice.paid"}
+	e.EventTypes, e.Metadata = []postrider.Pattern{"order.*", "invoice.paid"}, postrider.Metadata{"plan": "gold \"é\"", "note": ""}
 	got := w.put(e)
 	e.Revision = 1
 	w.same("PutEndpoint", got, e, ignoreUpdated)
@@ -137,7 +138,7 @@ func putEndpointChanges(w *world) {
 	e := w.endpoint()
 	e.UID, e.URL, e.EventTypes = "new", "https://acme.example/other", []postrider.Pattern{"order.paid"}
 	e.Status, e.StatusReason = postrider.EndpointDisabled, "a reason"
-	e.Policy.Concurrency = 3
+	e.Policy.Concurrency, e.Metadata = 3, postrider.Metadata{"region": "eu"}
 	got := w.put(e)
 	e.Revision = 2
 	w.same("PutEndpoint", got, e, ignoreUpdated)

@@ -231,6 +231,7 @@ func (h *history) endpoint() {
 	}
 	e := pick(h, "endpoint", h.endpoints...)
 	e.UID = pick(h, "uid", "", "main", "other")
+	e.Metadata = pick(h, "metadata", nil, postrider.Metadata{"plan": "gold"})
 	e.Credentials = pick(h, "credentials", nil, e.Credentials, e.ID[:])
 	e.VerifiedAt = pick(h, "verified", time.Time{}, e.ID.Time())
 	if e.Revision > 1 {

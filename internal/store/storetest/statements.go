@@ -51,9 +51,10 @@ func Statements(t *testing.T, db sqlstore.Database) []Statement {
 
 // These are the arguments of the calls. No row has the id before a call creates one.
 var (
-	askedID   = [16]byte{15: 1}
-	askedHash = [32]byte{31: 1}
-	askedSpan = store.Span{From: time.Unix(1e9, 0), To: time.Unix(2e9, 0)}
+	askedID       = [16]byte{15: 1}
+	askedHash     = [32]byte{31: 1}
+	askedMetadata = postrider.Metadata{"plan": "gold", "region": "eu"}
+	askedSpan     = store.Span{From: time.Unix(1e9, 0), To: time.Unix(2e9, 0)}
 )
 
 // callVerb calls a verb once for each query.
@@ -131,7 +132,7 @@ func (r *recorder) callAccess(ctx context.Context) {
 	doVerb(ctx, v.PutAccount, postrider.Account{ID: id})
 	r.verb = "Accounts"
 	callVerb(ctx, v.Accounts, store.AccountQuery{}, store.AccountQuery{ID: id}, store.AccountQuery{UID: "u"},
-		store.AccountQuery{Retention: true})
+		store.AccountQuery{Retention: true}, store.AccountQuery{Metadata: askedMetadata}, store.AccountQuery{ID: id, Metadata: askedMetadata})
 	r.verb = "PutKey"
 	doVerb(ctx, v.PutKey, postrider.APIKey{ID: id, Account: id})
 	r.verb = "Keys"
@@ -224,7 +225,8 @@ func (r *recorder) callDirectory(ctx context.Context) {
 		store.EndpointQuery{ID: id, Account: id}, store.EndpointQuery{IDs: []postrider.EndpointID{id}, Account: id},
 		store.EndpointQuery{Account: id, UID: "u"}, store.EndpointQuery{Status: postrider.EndpointPaused},
 		store.EndpointQuery{Circuit: postrider.CircuitOpen}, store.EndpointQuery{Failing: &yes},
-		store.EndpointQuery{Health: postrider.HealthWarned},
+		store.EndpointQuery{Health: postrider.HealthWarned}, store.EndpointQuery{Metadata: askedMetadata},
+		store.EndpointQuery{Account: id, Metadata: askedMetadata},
 		store.EndpointQuery{
 			Account: id, Status: postrider.EndpointPaused, Circuit: postrider.CircuitOpen, Failing: &yes,
 			Health: postrider.HealthWarned,

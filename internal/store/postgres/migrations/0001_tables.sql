@@ -10,6 +10,7 @@ create table accounts (
     name       text not null,
     created_at timestamptz not null,
     deleted_at timestamptz,
+    metadata   jsonb,
     keep_events   integer not null default 0 check (keep_events >= 0),
     keep_attempts integer not null default 0 check (keep_attempts >= 0),
     keep_bodies   integer not null default 0 check (keep_bodies >= 0),
@@ -22,6 +23,7 @@ comment on table accounts is 'The customers of the platform. Endpoints and event
 comment on column accounts.uid is 'The platform''s own name for the account; null: none.';
 comment on index accounts_pkey is 'Accounts: one by id, and the list, newest first.';
 comment on column accounts.deleted_at is 'Null: it is not deleted. A deleted account keeps its row, because its history names it.';
+comment on column accounts.metadata is 'What the platform noted of it; null: nothing.';
 comment on column accounts.keep_events is 'Days that the account''s events are kept; 0: as long as the server keeps them.';
 comment on column accounts.keep_attempts is 'Likewise its attempts.';
 comment on column accounts.keep_bodies is 'Likewise heads and bodies of its attempts.';
@@ -251,6 +253,7 @@ create table endpoints (
     uid           text check (uid <> ''),
     url           text not null,
     description   text not null,
+    metadata      jsonb,
     event_types   text[] not null,
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
@@ -272,6 +275,7 @@ create index endpoints_credentials on endpoints (id) where credentials is not nu
 create index endpoints_full on endpoints (id) where full_since is not null and status <> 'deleted';
 comment on table endpoints is 'Where events are sent, which types are subscribed to, and the policy of sending.';
 comment on column endpoints.kind is 'It never changes. An inspector has no URL.';
+comment on column endpoints.metadata is 'What the platform noted of it; null: nothing.';
 comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.';
 comment on column endpoints.credentials is 'Encrypted; null: there are none.';
 comment on column endpoints.full_since is 'Since when as many deliveries wait as the account may have; null: fewer do. MarkFull writes it.';
@@ -310,12 +314,12 @@ create table search_terms (
     account uuid not null,
     primary key (term, id)
 );
-create index search_terms_account on search_terms (account, term);
+create index search_terms_account on search_terms (account, term, id);
 create index search_terms_id on search_terms (id);
-comment on table search_terms is 'The texts by which people find accounts and endpoints: parts of names and URLs, lower-case. Written with each account and endpoint.';
+comment on table search_terms is 'The texts by which people find accounts and endpoints: parts of names and URLs, lower-case; and the hashes of their metadata. Written with each account and endpoint.';
 comment on column search_terms.id is 'Of the endpoint; of an account, the same as account.';
-comment on index search_terms_pkey is 'Find: the terms that begin with a text.';
-comment on index search_terms_account is 'Find: those of one account.';
+comment on index search_terms_pkey is 'Find: the terms that begin with a text. Accounts, Endpoints: those with some metadata, newest first.';
+comment on index search_terms_account is 'Find, Endpoints: those of one account.';
 comment on index search_terms_id is 'PutAccount, PutEndpoint: the terms that are replaced.';
 
 create table endpoint_secrets (

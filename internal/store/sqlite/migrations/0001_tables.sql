@@ -18,6 +18,7 @@ create table accounts (
     name          text not null,
     created_at    integer not null,
     deleted_at    integer,
+    metadata      text check (json_type(metadata) = 'object'),
     keep_events   integer not null default 0 check (keep_events >= 0),
     keep_attempts integer not null default 0 check (keep_attempts >= 0),
     keep_bodies   integer not null default 0 check (keep_bodies >= 0),
@@ -220,7 +221,8 @@ insert into hold (reason) values ('');
 -- Where events are sent, which types are subscribed to, and the policy of sending. policy
 -- is the document of store.EncodePolicy; version is what subscriptions.version was raised to
 -- by the endpoint's last change; credentials are encrypted, null: there are none; full_since
--- is since when as many deliveries wait as the account may have, null: fewer do.
+-- is since when as many deliveries wait as the account may have, null: fewer do; metadata
+-- is what the platform noted of it, null: nothing, as with accounts.
 create table endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
@@ -228,6 +230,7 @@ create table endpoints (
     uid           text check (uid <> ''),
     url           text not null,
     description   text not null,
+    metadata      text check (json_type(metadata) = 'object'),
     event_types   text not null check (json_type(event_types) = 'array'),
     status        text not null check (status in ('enabled', 'paused', 'disabled', 'deleted')),
     status_reason text not null,
@@ -274,15 +277,16 @@ create table inspections (
 create index inspections_endpoint on inspections (endpoint, id);
 
 -- The texts by which people find accounts and endpoints: parts of names and URLs,
--- lower-case. Written with each account and endpoint. id is the endpoint's; of an
--- account, the same as account. The key serves Find: the terms that begin with a text.
+-- lower-case; and the hashes of their metadata. Written with each account and endpoint.
+-- id is the endpoint's; of an account, the same as account. The key serves Find: the
+-- terms that begin with a text; and Accounts and Endpoints: those with some metadata.
 create table search_terms (
     term    text not null check (term <> ''),
     id      blob not null check (length(id) = 16),
     account blob not null check (length(account) = 16),
     primary key (term, id)
 ) strict, without rowid;
--- Find: the terms of one account.
+-- Find, Endpoints: the terms of one account.
 create index search_terms_account on search_terms (account, term);
 -- PutAccount, PutEndpoint: the terms that are replaced.
 create index search_terms_id on search_terms (id);

@@ -3,12 +3,8 @@ package postrider
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // About is what an event says of itself, beside its type and its data. An empty field says nothing.
@@ -30,8 +26,6 @@ const (
 	MaxSubject      = 256
 	MaxChannels     = 10
 	MaxChannel      = 128
-	MaxMetadataKeys = 20
-	MaxMetadata     = 2048 // of all keys and values together
 	MaxChangedPaths = 100
 	MaxChangedPath  = 256
 )
@@ -73,8 +67,8 @@ func (a *About) Check() error {
 		f.text(field, channel)
 		f.short(field, channel, MaxChannel)
 	})
-	f.texts("metadata", a.Metadata)
-	f.texts("internal", a.Internal)
+	f.join(Metadata(a.Metadata).Check("metadata"))
+	f.join(Metadata(a.Internal).Check("internal"))
 	f.add(len(a.Previous) > 0 && a.Previous[0] != '{', "previous", FaultMalformed, "must be an object")
 	f.list("changed_paths", a.ChangedPaths, MaxChangedPaths, func(field, path string) {
 		wrong := len(path) > MaxChangedPath || !changedPath.MatchString(path) || !IsText(path)
@@ -105,29 +99,3 @@ func (f *faults) list(field string, texts []string, most int, check func(field, 
 		f.add(slices.Contains(texts[:i], text), field, FaultRepeated, "must not occur twice")
 	}
 }
-
-// texts checks the keys and values of metadata.
-func (f *faults) texts(field string, m map[string]string) {
-	if len(m) > MaxMetadataKeys {
-		f.join(&InvalidError{
-			Field: field, Code: FaultWrongCount, Reason: fmt.Sprintf("must have at most %d keys", MaxMetadataKeys), Max: MaxMetadataKeys,
-		})
-		return
-	}
-	if sizeOf(m) > MaxMetadata {
-		f.join(&InvalidError{
-			Field: field, Code: FaultTooLong, Reason: fmt.Sprintf("must have at most %d bytes in keys and values", MaxMetadata), Max: MaxMetadata,
-		})
-		return
-	}
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if key == "" || !IsText(key) {
-			f.add(true, field, FaultMalformed, "must have keys that are UTF-8 without control characters, and not empty")
-			continue
-		}
-		f.text(field+"."+key, m[key])
-	}
-}
-
-// IsText reports whether s is valid UTF-8 without control characters.
-func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }

@@ -17,8 +17,8 @@ import (
 // The budgets of the house. A change that makes the house smaller lowers them. Raising one needs an
 // ADR with the reason.
 const (
-	budgetLines   = 72_425  // of product code, without blanks and comments
-	budgetTokens  = 548_538 // of product code, without comments
+	budgetLines   = 72_905  // of product code, without blanks and comments
+	budgetTokens  = 552_188 // of product code, without comments
 	budgetColumns = 171     // lines of Go that are longer than columns
 )
 

@@ -8,17 +8,22 @@ import (
 
 // AccountCreate is an account to create.
 type AccountCreate struct {
-	UID  string `json:"uid,omitempty" minLength:"1" doc:"Your own name for the account. It can be used wherever its id can. A name or a uid is required."`
-	Name string `json:"name,omitempty"`
+	UID      string   `json:"uid,omitempty" minLength:"1" doc:"Your own name for the account. It can be used wherever its id can. A name or a uid is required."`
+	Name     string   `json:"name,omitempty"`
+	Metadata Metadata `json:"metadata,omitempty" doc:"What you want to note of the account, such as its plan: at most 20 keys, and 2 KiB of keys and values. The customers of the account can read it."`
 	Retention
 }
 
 // AccountUpdate is a change of an account. A field that is left out keeps its value.
 type AccountUpdate struct {
-	UID  Optional[string] `json:"uid,omitzero" doc:"Your own name for the account. Null removes it."`
-	Name Optional[string] `json:"name,omitzero" doc:"Null removes it."`
+	UID      Optional[string]   `json:"uid,omitzero" doc:"Your own name for the account. Null removes it."`
+	Name     Optional[string]   `json:"name,omitzero" doc:"Null removes it."`
+	Metadata Optional[Metadata] `json:"metadata,omitzero" doc:"It replaces all keys. Null removes it. The customers of the account can read it."`
 	Retention
 }
+
+// Metadata has what a platform notes of an object, by keys of its own.
+type Metadata = map[string]string
 
 // Retention says for how many days the data of one account is kept, if that is shorter than the
 // retention of the server. It is embedded in [AccountCreate], [AccountUpdate] and [Account]. An
@@ -37,6 +42,7 @@ type Account struct {
 	UID       *string             `json:"uid"`
 	Name      string              `json:"name"`
 	CreatedAt Time                `json:"created_at" format:"date-time"`
+	Metadata  Metadata            `json:"metadata" nullable:"true" doc:"What the platform notes of the account. The customers of the account can read it. Null: nothing."`
 	DeletedAt *Time               `json:"deleted_at" format:"date-time" doc:"Time of the deletion. Null: the account is not deleted."`
 	Retention
 }

@@ -9,6 +9,7 @@ type EndpointCreate struct {
 	Kind        postrider.EndpointKind `json:"kind,omitempty" enum:"http,inspector" doc:"http, the default: requests are sent to the URL. inspector: requests are signed and kept in the server, for people who have no receiver yet; see GET /endpoints/{endpoint}/requests. It never changes."`
 	URL         string                 `json:"url,omitempty" example:"https://acme.example/hooks" doc:"Required, but an inspector has none."`
 	Description string                 `json:"description,omitempty"`
+	Metadata    Metadata               `json:"metadata,omitempty" doc:"What you want to note of the endpoint: at most 20 keys, and 2 KiB of keys and values. The customers of the account can read it."`
 	EventTypes  []string               `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives: a type, a prefix like order.*, or * for all that producers publish. Events of the server itself, whose types begin with postrider., are selected by their type or by postrider.* alone."`
 	Policy
 	NewSecrets
@@ -16,10 +17,11 @@ type EndpointCreate struct {
 
 // EndpointUpdate is a change of an endpoint.
 type EndpointUpdate struct {
-	UID         Optional[string] `json:"uid,omitzero" doc:"Your own name for the endpoint, unique in the account. Null removes it."`
-	URL         string           `json:"url,omitempty" minLength:"1"`
-	Description Optional[string] `json:"description,omitzero" doc:"Null removes it."`
-	EventTypes  []string         `json:"event_types,omitempty" nullable:"false"`
+	UID         Optional[string]   `json:"uid,omitzero" doc:"Your own name for the endpoint, unique in the account. Null removes it."`
+	URL         string             `json:"url,omitempty" minLength:"1"`
+	Description Optional[string]   `json:"description,omitzero" doc:"Null removes it."`
+	Metadata    Optional[Metadata] `json:"metadata,omitzero" doc:"It replaces all keys. Null removes it. The customers of the account can read it."`
+	EventTypes  []string           `json:"event_types,omitempty" nullable:"false"`
 	Policy
 }
 
@@ -32,6 +34,7 @@ type Endpoint struct {
 	Kind         postrider.EndpointKind   `json:"kind" enum:"http,inspector"`
 	URL          string                   `json:"url" doc:"Empty: an inspector has none."`
 	Description  string                   `json:"description"`
+	Metadata     Metadata                 `json:"metadata" nullable:"true" doc:"What was noted of the endpoint. The customers of the account can read it. Null: nothing."`
 	EventTypes   []string                 `json:"event_types" nullable:"false"`
 	Status       postrider.EndpointStatus `json:"status" enum:"enabled,paused,disabled,deleted"`
 	StatusReason *string                  `json:"status_reason"`

@@ -20,8 +20,8 @@ func (c *Client) CreateAccount(ctx context.Context, a apitypes.AccountCreate) (a
 }
 
 // Accounts lists accounts, newest first.
-func (c *Client) Accounts(ctx context.Context, p Paging) (apitypes.Page[apitypes.Account], error) {
-	return get[apitypes.Page[apitypes.Account]](ctx, c, "/accounts"+query(p))
+func (c *Client) Accounts(ctx context.Context, f AccountFilter) (apitypes.Page[apitypes.Account], error) {
+	return get[apitypes.Page[apitypes.Account]](ctx, c, "/accounts"+query(f.Paging, withMetadata(f.Metadata)...))
 }
 
 // Account returns an account by its id or uid.
@@ -137,8 +137,8 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (apitypes.Page
 		ids = append(ids, id.String())
 	}
 	return get[apitypes.Page[apitypes.Endpoint]](ctx, c,
-		"/endpoints"+query(f.Paging, "account", f.Account, "uid", f.UID, "ids", strings.Join(ids, ","), "status", string(f.Status),
-			"health", string(f.Health), "circuit", string(f.Circuit), "failing", failing))
+		"/endpoints"+query(f.Paging, withMetadata(f.Metadata, "account", f.Account, "uid", f.UID, "ids", strings.Join(ids, ","),
+			"status", string(f.Status), "health", string(f.Health), "circuit", string(f.Circuit), "failing", failing)...))
 }
 
 // Endpoint returns an endpoint, also a deleted one.

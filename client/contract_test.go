@@ -64,7 +64,9 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"list-restored-records": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.RestoredRecords(x, full[client.RestoredFilter]()))
 	},
-	"list-accounts": func(x ctx, c *client.Client) (any, error) { return answered(c.Accounts(x, pg)) },
+	"list-accounts": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.Accounts(x, full[client.AccountFilter]()))
+	},
 	"create-account": func(x ctx, c *client.Client) (any, error) {
 		return answered(c.CreateAccount(x, full[apitypes.AccountCreate]()))
 	},
@@ -405,7 +407,7 @@ func (d document) compareBody(t *testing.T, op string, s schema, body map[string
 		return
 	}
 	for name := range body {
-		if _, known := d.properties(s)[name]; !known {
+		if _, known := d.properties(s)[name]; !known && s["additionalProperties"] == nil {
 			t.Errorf("the field %s is not in the document", name)
 		}
 	}
@@ -574,6 +576,8 @@ func fill(v reflect.Value) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem())
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"KEY": "x"}))
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0))

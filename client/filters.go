@@ -79,13 +79,20 @@ type EventFilter struct {
 
 // EndpointFilter selects endpoints. A zero field selects all.
 type EndpointFilter struct {
-	Account string                 // id or uid
-	UID     string                 // uid of the endpoint; needs Account, unless the API key is bound to an account
-	IDs     []postrider.EndpointID // at most 100; empty: no filter
-	Status  postrider.EndpointStatus
-	Health  postrider.HealthStatus
-	Circuit postrider.CircuitStatus
-	Failing *bool // whether the last attempts failed; nil: no filter
+	Account  string                 // id or uid
+	UID      string                 // uid of the endpoint; needs Account, unless the API key is bound to an account
+	IDs      []postrider.EndpointID // at most 100; empty: no filter
+	Status   postrider.EndpointStatus
+	Health   postrider.HealthStatus
+	Circuit  postrider.CircuitStatus
+	Failing  *bool             // whether the last attempts failed; nil: no filter
+	Metadata apitypes.Metadata // all of these keys, with these values
+	Paging
+}
+
+// AccountFilter selects accounts. A zero field selects all.
+type AccountFilter struct {
+	Metadata apitypes.Metadata // all of these keys, with these values
 	Paging
 }
 
@@ -153,3 +160,11 @@ func All[T any](page func(Paging) (apitypes.Page[T], error)) iter.Seq2[T, error]
 }
 
 const maxLimit = 250 // largest Paging.Limit that the server accepts
+
+// withMetadata adds to pairs the query parameters that filter by metadata.
+func withMetadata(m apitypes.Metadata, pairs ...string) []string {
+	for key, value := range m {
+		pairs = append(pairs, "metadata."+key, value)
+	}
+	return pairs
+}

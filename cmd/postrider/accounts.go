@@ -31,20 +31,23 @@ var accountTable = tableOf[apitypes.Account]{
 type accountsListCmd struct {
 	target `embed:""`
 	paging `embed:""`
+
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Only accounts with this metadata; may be given several times."`
 }
 
 // Run lists accounts.
 func (c *accountsListCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, accountTable.page, func(api *client.Client) (apitypes.Page[apitypes.Account], error) {
-		return api.Accounts(ctx, c.page())
+		return api.Accounts(ctx, client.AccountFilter{Metadata: c.Metadata, Paging: c.page()})
 	})
 }
 
 type accountsCreateCmd struct {
 	target `embed:""`
 
-	UID  string `arg:"" help:"Your own name for the account, for example acme."`
-	Name string `help:"The account's name for people."`
+	UID      string            `arg:"" help:"Your own name for the account, for example acme."`
+	Name     string            `help:"The account's name for people."`
+	Metadata map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the account, which its customers can read; may be given several times."`
 
 	retentionFlags `embed:""`
 }
@@ -52,7 +55,7 @@ type accountsCreateCmd struct {
 // Run makes the account.
 func (c *accountsCreateCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
-		return api.CreateAccount(ctx, apitypes.AccountCreate{UID: c.UID, Name: c.Name, Retention: c.of()})
+		return api.CreateAccount(ctx, apitypes.AccountCreate{UID: c.UID, Name: c.Name, Metadata: c.Metadata, Retention: c.of()})
 	})
 }
 
@@ -75,10 +78,28 @@ func (c *accountsGetCmd) Run(ctx context.Context, t terminal) error {
 type accountsUpdateCmd struct {
 	oneAccount
 
-	UID  *string `placeholder:"UID" help:"Your own name for the account."`
-	Name *string `placeholder:"NAME" help:"The account's name for people."`
+	UID           *string `placeholder:"UID" help:"Your own name for the account."`
+	Name          *string `placeholder:"NAME" help:"The account's name for people."`
+	metadataFlags `embed:""`
 
 	retentionFlags `embed:""`
+}
+
+// metadataFlags are the flags that change metadata.
+type metadataFlags struct {
+	Metadata   map[string]string `mapsep:"none" placeholder:"KEY=VALUE" xor:"metadata" help:"Metadata, which replaces all that is noted, and which the customers of the account can read; may be given several times."`
+	NoMetadata bool              `xor:"metadata" help:"Remove the metadata."`
+}
+
+// metadata converts the flags to the type of the API.
+func (f metadataFlags) metadata() apitypes.Optional[apitypes.Metadata] {
+	switch {
+	case f.NoMetadata:
+		return apitypes.Null[apitypes.Metadata]()
+	case f.Metadata == nil:
+		return apitypes.Optional[apitypes.Metadata]{}
+	}
+	return apitypes.Of(f.Metadata)
 }
 
 // retentionFlags are the flags for the rows that an account keeps for a shorter time than the
@@ -108,8 +129,10 @@ func (f retentionFlags) of() apitypes.Retention {
 // keeps its value. A call without any flag is refused: it would change nothing and look like
 // success.
 func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
-	update := apitypes.AccountUpdate{UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name), Retention: c.of()}
-	if update == (apitypes.AccountUpdate{}) {
+	update := apitypes.AccountUpdate{
+		UID: apitypes.OfPointer(c.UID), Name: apitypes.OfPointer(c.Name), Metadata: c.metadata(), Retention: c.of(),
+	}
+	if compact(update) == "{}" {
 		return misused("nothing to change: name at least one flag, as in --name Acme")
 	}
 	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {

@@ -59,8 +59,8 @@ func textOf(value any) string {
 		return moment(v)
 	case []string:
 		return strings.Join(v, ",")
-	case map[string]string:
-		return strings.Join(pairs(v), ",")
+	case apitypes.Metadata:
+		return metadataText(v)
 	case json.RawMessage:
 		return string(v)
 	case apitypes.Optional[json.RawMessage]:
@@ -220,6 +220,9 @@ func signatureText(s apitypes.Signature) string {
 	}
 	return strings.Join(texts, ",")
 }
+
+// metadataText returns metadata in the form of --metadata, by key.
+func metadataText(m apitypes.Metadata) string { return strings.Join(pairs(m), ", ") }
 
 // headersText returns the headers in the form of --header. Secret values are masked;
 // the API does not return them.

@@ -104,13 +104,14 @@ type endpointsListCmd struct {
 	target `embed:""`
 	paging `embed:""`
 
-	Account string                 `help:"Only of this account, by id or uid. Default: all accounts."`
-	UID     string                 `help:"Only the endpoint with this uid; needs --account."`
-	IDs     []postrider.EndpointID `name:"ids" help:"Only these endpoints, also deleted ones; at most 100, separated by commas."`
-	Status  string                 `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
-	Health  string                 `enum:",healthy,warned,disabled" default:"" placeholder:"STATUS" help:"Only with this health: healthy, warned, or disabled for its failures. An endpoint is healthy for hours after it began to fail; see --failing."`
-	Circuit string                 `enum:",closed,open,half_open" default:"" placeholder:"STATUS" help:"Only with this circuit: closed, open or half_open."`
-	Failing *bool                  `negatable:"" help:"Only endpoints whose last attempts failed, or with --no-failing those whose last attempt did not. Default: both."`
+	Account  string                 `help:"Only of this account, by id or uid. Default: all accounts."`
+	UID      string                 `help:"Only the endpoint with this uid; needs --account."`
+	IDs      []postrider.EndpointID `name:"ids" help:"Only these endpoints, also deleted ones; at most 100, separated by commas."`
+	Status   string                 `enum:",enabled,paused,disabled" default:"" placeholder:"STATUS" help:"Only with this status: enabled, paused or disabled."`
+	Health   string                 `enum:",healthy,warned,disabled" default:"" placeholder:"STATUS" help:"Only with this health: healthy, warned, or disabled for its failures. An endpoint is healthy for hours after it began to fail; see --failing."`
+	Circuit  string                 `enum:",closed,open,half_open" default:"" placeholder:"STATUS" help:"Only with this circuit: closed, open or half_open."`
+	Failing  *bool                  `negatable:"" help:"Only endpoints whose last attempts failed, or with --no-failing those whose last attempt did not. Default: both."`
+	Metadata map[string]string      `mapsep:"none" placeholder:"KEY=VALUE" help:"Only endpoints with this metadata; may be given several times."`
 }
 
 // Run lists endpoints. SUCCESS is the success rate of the last 24 hours.
@@ -118,7 +119,7 @@ func (c *endpointsListCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, endpointListTable.page, func(api *client.Client) (apitypes.Page[apitypes.Endpoint], error) {
 		return api.Endpoints(ctx, client.EndpointFilter{
 			Account: c.Account, UID: c.UID, IDs: c.IDs, Status: postrider.EndpointStatus(c.Status), Health: postrider.HealthStatus(c.Health),
-			Circuit: postrider.CircuitStatus(c.Circuit), Failing: c.Failing, Paging: c.page(),
+			Circuit: postrider.CircuitStatus(c.Circuit), Failing: c.Failing, Metadata: c.Metadata, Paging: c.page(),
 		})
 	})
 }
@@ -325,12 +326,13 @@ func (c *endpointsRevokeCmd) Run(ctx context.Context, t terminal) error {
 type endpointsCreateCmd struct {
 	target `embed:""`
 
-	EndpointURL string   `arg:"" optional:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks. An inspector has none."`
-	Kind        string   `enum:"http,inspector" default:"http" help:"http, or inspector: requests are signed and kept in the server, for people who have no receiver yet. See endpoints requests."`
-	Account     string   `required:"" help:"The account that the endpoint belongs to, by id or uid."`
-	EventTypes  []string `default:"*" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
-	UID         string   `help:"Your own name for the endpoint."`
-	Description string   `help:"A description for people."`
+	EndpointURL string            `arg:"" optional:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks. An inspector has none."`
+	Kind        string            `enum:"http,inspector" default:"http" help:"http, or inspector: requests are signed and kept in the server, for people who have no receiver yet. See endpoints requests."`
+	Account     string            `required:"" help:"The account that the endpoint belongs to, by id or uid."`
+	EventTypes  []string          `default:"*" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
+	UID         string            `help:"Your own name for the endpoint."`
+	Description string            `help:"A description for people."`
+	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the endpoint, which the customers of its account can read; may be given several times."`
 	secretFlags `embed:""`
 	policyFlags `embed:""`
 }
@@ -348,7 +350,7 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printCreated, func(api *client.Client) (apitypes.Endpoint, error) {
 		return api.CreateEndpoint(ctx, apitypes.EndpointCreate{
 			Account: c.Account, Kind: postrider.EndpointKind(c.Kind), URL: c.EndpointURL, EventTypes: c.EventTypes, UID: c.UID,
-			Description: c.Description, Policy: policy,
+			Description: c.Description, Metadata: c.Metadata, Policy: policy,
 			NewSecrets: apitypes.NewSecrets{Secret: own, KeyType: c.KeyType},
 		})
 	})
@@ -373,11 +375,12 @@ func printCreated(t terminal, asJSON bool, made apitypes.Endpoint) error {
 type endpointsUpdateCmd struct {
 	oneEndpoint
 
-	EndpointURL string   `placeholder:"URL" help:"The URL that gets the requests, for example https://acme.example/hooks."`
-	EventTypes  []string `placeholder:"TYPE" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
-	UID         *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
-	Description *string  `placeholder:"TEXT" help:"A description for people."`
-	policyFlags `embed:""`
+	EndpointURL   string   `placeholder:"URL" help:"The URL that gets the requests, for example https://acme.example/hooks."`
+	EventTypes    []string `placeholder:"TYPE" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
+	UID           *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
+	Description   *string  `placeholder:"TEXT" help:"A description for people."`
+	metadataFlags `embed:""`
+	policyFlags   `embed:""`
 }
 
 // Help returns the text above the flags in the help of the command.
@@ -397,7 +400,7 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 	}
 	update := apitypes.EndpointUpdate{
 		URL: c.EndpointURL, EventTypes: c.EventTypes, UID: apitypes.OfPointer(c.UID), Description: apitypes.OfPointer(c.Description),
-		Policy: policy,
+		Metadata: c.metadata(), Policy: policy,
 	}
 	if compact(update) == "{}" {
 		return misused("nothing to change: name at least one flag, as in --timeout 5s")

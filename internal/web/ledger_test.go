@@ -482,7 +482,7 @@ func TestAccountsAreManaged(t *testing.T) {
 		t.Errorf("a uid that is taken = %d\n%s", refused.status, refused.html)
 	}
 	says(t, w.submit("operator", "/dashboard/accounts/blue", url.Values{"name": {"Blue"}, "uid": {""}}), "The account is changed.")
-	blue, err := w.admin.Accounts(t.Context(), client.Paging{Limit: 1})
+	blue, err := w.admin.Accounts(t.Context(), client.AccountFilter{Paging: client.Paging{Limit: 1}})
 	if err != nil || blue.Data[0].Name != "Blue" || blue.Data[0].UID != nil {
 		t.Fatalf("the account is %+v, %v", blue.Data, err)
 	}

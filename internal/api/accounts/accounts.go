@@ -65,7 +65,7 @@ func (s *Routes) Register(rt *rest.Router) {
 		Name: "list-accounts", Path: "GET /accounts",
 		Summary:     "List accounts, newest first",
 		Description: "A key that is bound to an account sees this account alone.",
-		Scope:       read,
+		Scope:       read, Metadata: true,
 	}, s.listAccounts)
 	rest.Handle(rt, rest.Route{
 		Name: "get-account", Path: "GET /accounts/{account}",
@@ -92,7 +92,7 @@ func (s *Routes) Register(rt *rest.Router) {
 // none. A deleted account has the time of its deletion.
 func viewAccount(a postrider.Account) apitypes.Account {
 	return apitypes.Account{
-		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, CreatedAt: render.Instant(a.CreatedAt),
+		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, Metadata: a.Metadata, CreatedAt: render.Instant(a.CreatedAt),
 		DeletedAt: render.TimeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
 	}
 }
@@ -109,7 +109,9 @@ func (s *Routes) createAccount(ctx context.Context, _ *rest.None, body apitypes.
 	if err != nil {
 		return nil, err
 	}
-	account := postrider.Account{ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, CreatedAt: now}
+	account := postrider.Account{
+		ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, Metadata: body.Metadata, CreatedAt: now,
+	}
 	return s.putAccount(ctx, account, body.Retention)
 }
 
@@ -120,8 +122,12 @@ func (s *Routes) listAccounts(ctx context.Context, in *struct {
 	UID string `query:"uid"`
 },
 ) (*rest.Reply[apitypes.Page[apitypes.Account]], error) {
+	metadata, err := rest.MetadataFilter(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return rest.RespondPage(viewAccount)(s.Store.Accounts(ctx, store.AccountQuery{
-		ID: rest.InfoOf(ctx).Caller.Account, UID: in.UID, Paging: in.Paging.Of(),
+		ID: rest.InfoOf(ctx).Caller.Account, UID: in.UID, Metadata: metadata, Paging: in.Paging.Of(),
 	}))
 }
 
@@ -143,6 +149,7 @@ func (s *Routes) changeAccount(ctx context.Context, in *accountPath, body apityp
 	was := account
 	rest.Set(&account.UID, body.UID, "")
 	rest.Set(&account.Name, body.Name, "")
+	rest.Set((*apitypes.Metadata)(&account.Metadata), body.Metadata, nil)
 	after := account
 	setRetention(&after.Retention, body.Retention)
 	rest.InfoOf(ctx).Changed(viewAccount(was), viewAccount(after))
@@ -170,7 +177,8 @@ func (s *Routes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None
 // account. It empties the cache of names, because a uid may now belong to another account.
 func (s *Routes) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*rest.Reply[apitypes.Account], error) {
 	setRetention(&a.Retention, r)
-	err := errors.Join(rest.CheckUID(a.UID), rest.CheckText("name", a.Name, rest.MaxName), s.checkRetention(a.Retention, r))
+	err := errors.Join(rest.CheckUID(a.UID), rest.CheckText("name", a.Name, rest.MaxName), a.Metadata.Check("metadata"),
+		s.checkRetention(a.Retention, r))
 	if a.UID == "" && a.Name == "" {
 		err = rest.Invalid("name", postrider.FaultRequired, "is required where there is no uid")
 	}

@@ -159,7 +159,7 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "list-endpoints", Path: "GET /endpoints",
 		Summary: "List endpoints, newest first",
-		Scope:   read,
+		Scope:   read, Metadata: true,
 	}, s.listEndpoints)
 	rest.Handle(rt, rest.Route{
 		Name: "get-endpoint", Path: "GET /endpoints/{endpoint}",
@@ -210,8 +210,8 @@ func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 		patterns = append(patterns, string(p))
 	}
 	view := apitypes.Endpoint{
-		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: render.OrNull(e.UID), URL: e.URL, Description: e.Description, EventTypes: patterns,
-		Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince),
+		ID: e.ID, Account: e.Account, Kind: e.Kind, UID: render.OrNull(e.UID), URL: e.URL, Description: e.Description, Metadata: e.Metadata,
+		EventTypes: patterns, Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince),
 		FullSince: render.TimeOrNull(e.FullSince), PolicyError: render.OrNull(e.PolicyError), Warnings: s.warnings(e, secrets),
 		VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
 	}
@@ -261,7 +261,7 @@ func (s *Routes) createEndpoint(ctx context.Context, _ *rest.None, body apitypes
 	}
 	e := postrider.Endpoint{
 		ID: store.NewID[postrider.EndpointID](s.IDs), Account: account, Kind: cmp.Or(body.Kind, postrider.KindHTTP), UID: body.UID, URL: body.URL,
-		Description: body.Description, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
+		Description: body.Description, Metadata: body.Metadata, Status: postrider.EndpointEnabled, Policy: postrider.DefaultPolicy(),
 	}
 	e.EventTypes = rest.Patterns(body.EventTypes)
 	faults := s.setPolicy(ctx, &e, postrider.Endpoint{}, body.Policy)
@@ -373,7 +373,9 @@ func checkInspector(e postrider.Endpoint) error {
 
 // checkEndpoint returns all faults of an endpoint's fields, except those of its URL and its policy.
 func checkEndpoint(e postrider.Endpoint) error {
-	faults := []error{rest.CheckUID(e.UID), rest.CheckText("description", e.Description, rest.MaxDescription)}
+	faults := []error{
+		rest.CheckUID(e.UID), rest.CheckText("description", e.Description, rest.MaxDescription), e.Metadata.Check("metadata"),
+	}
 	if n := len(e.EventTypes); n < 1 || n > rest.MaxPatterns {
 		faults = append(faults, rest.WrongCount("event_types", 1, rest.MaxPatterns, "patterns"))
 	}
@@ -427,6 +429,7 @@ func (s *Routes) changeEndpoint(
 		moved = postrider.Endpoint{}
 		rest.Set(&e.UID, body.UID, "")
 		rest.Set(&e.Description, body.Description, "")
+		rest.Set((*apitypes.Metadata)(&e.Metadata), body.Metadata, nil)
 		e.URL = cmp.Or(body.URL, e.URL)
 		if body.EventTypes != nil {
 			e.EventTypes = rest.Patterns(body.EventTypes)

@@ -36,9 +36,13 @@ func (s *Routes) listEndpoints(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	metadata, err := rest.MetadataFilter(ctx)
+	if err != nil {
+		return nil, err
+	}
 	query := store.EndpointQuery{
 		Account: account, IDs: wanted, UID: in.UID, Status: postrider.EndpointStatus(in.Status), Health: postrider.HealthStatus(in.Health),
-		Circuit: postrider.CircuitStatus(in.Circuit), Paging: in.Paging.Of(),
+		Circuit: postrider.CircuitStatus(in.Circuit), Metadata: metadata, Paging: in.Paging.Of(),
 	}
 	if in.Failing != "" {
 		query.Failing = new(in.Failing == "true")

@@ -34,6 +34,7 @@ func newRegistry() huma.Registry {
 	describe[apitypes.Optional[string], optionalSchema[string]](r)
 	describe[apitypes.Optional[json.RawMessage], json.RawMessage](r) // any JSON value, null too
 	describe[apitypes.Optional[[]string], optionalSchema[[]string]](r)
+	describe[apitypes.Optional[apitypes.Metadata], optionalSchema[apitypes.Metadata]](r)
 	describe[apitypes.Optional[[]postrider.NoticeKind], optionalSchema[[]string]](r)
 	describe[apitypes.Optional[postrider.ClientErrors], optionalSchema[string]](r)
 	describe[apitypes.Optional[postrider.Payload], optionalSchema[string]](r)

@@ -39,13 +39,14 @@ func Feature() page.Feature {
 
 // listAccounts shows the accounts, newest first.
 func listAccounts(v *page.Visit) error {
-	found, err := v.API.Accounts(v.Context, v.Paging())
+	found, err := v.API.Accounts(v.Context, client.AccountFilter{Paging: v.Paging()})
 	return page.ShowList(v, page.View{Name: "accounts", Commands: []string{"accounts list"}}, found, err)
 }
 
 // accountForm is the form of an account, with the values that the person typed.
 type accountForm struct {
 	Name, UID string
+	Metadata  string            // a line for each key
 	Limits    map[string]string // of the form of quotas; nil: it was not sent
 	Days      map[string]string // of the form of retention; nil: it was not sent
 	Faults    map[string]string
@@ -74,8 +75,13 @@ func newAccount(v *page.Visit) error {
 
 // createAccount creates an account.
 func createAccount(v *page.Visit) error {
-	form := accountForm{Name: v.Form("name"), UID: v.Form("uid")}
-	a, err := v.API.CreateAccount(v.Context, apitypes.AccountCreate{Name: form.Name, UID: form.UID})
+	form := accountForm{Name: v.Form("name"), UID: v.Form("uid"), Metadata: v.Form("metadata")}
+	metadata, unread := page.ParseMetadata(form.Metadata)
+	if unread != nil {
+		form.Faults = map[string]string{"metadata": v.T(unread.Error())}
+		return v.Show(page.View{Name: "accounts-new", Data: form, Refused: true, Commands: []string{"accounts create"}})
+	}
+	a, err := v.API.CreateAccount(v.Context, apitypes.AccountCreate{Name: form.Name, UID: form.UID, Metadata: metadata})
 	if form.Faults = v.Faulty(err); form.Faults != nil {
 		return v.Show(page.View{Name: "accounts-new", Data: form, Status: page.StatusOf(err), Commands: []string{"accounts create"}})
 	}
@@ -104,7 +110,7 @@ func ofAccount(handle func(*page.Visit, apitypes.Account) error) func(*page.Visi
 
 // formOf returns the form of an account as it is stored.
 func formOf(v *page.Visit, a apitypes.Account) accountForm {
-	form := accountForm{Name: a.Name, link: portalLinkOf(v, a)}
+	form := accountForm{Name: a.Name, Metadata: page.MetadataText(a.Metadata), link: portalLinkOf(v, a)}
 	if a.UID != nil {
 		form.UID = *a.UID
 	}
@@ -154,11 +160,18 @@ func (form accountForm) show(v *page.Visit, a apitypes.Account) error {
 	return v.Show(shown)
 }
 
-// changeAccount changes the name and the uid of an account.
+// changeAccount changes the name, the uid and the metadata of an account.
 func changeAccount(v *page.Visit, a apitypes.Account) error {
 	form := formOf(v, a)
-	form.Name, form.UID = v.Form("name"), v.Form("uid")
-	change := apitypes.AccountUpdate{Name: apitypes.Of(form.Name), UID: apitypes.Of(form.UID)}
+	form.Name, form.UID, form.Metadata = v.Form("name"), v.Form("uid"), v.Form("metadata")
+	metadata, unread := page.ParseMetadata(form.Metadata)
+	if unread != nil {
+		form.Faults = map[string]string{"metadata": v.T(unread.Error())}
+		return form.show(v, a)
+	}
+	change := apitypes.AccountUpdate{
+		Name: apitypes.Of(form.Name), UID: apitypes.Of(form.UID), Metadata: apitypes.NullUnless(len(metadata) > 0, metadata),
+	}
 	if form.UID == "" {
 		change.UID = apitypes.Null[string]()
 	}

@@ -141,7 +141,8 @@ func createEndpoint(created func(*page.Visit, apitypes.Endpoint) error) func(*pa
 			return err
 		}
 		create := apitypes.EndpointCreate{
-			Account: account, UID: u.UID.Value(), Description: u.Description.Value(), EventTypes: u.EventTypes, Policy: u.Policy,
+			Account: account, UID: u.UID.Value(), Description: u.Description.Value(), Metadata: u.Metadata.Value(),
+			EventTypes: u.EventTypes, Policy: u.Policy,
 		}
 		if create.EventTypes == nil {
 			create.EventTypes = []string{} // not nil, so that the API refuses it

@@ -130,6 +130,10 @@ var optionGroups = []struct {
 			"uid", one("text"), func(e apitypes.Endpoint) []string { return []string{fmt.Sprint(text.Deref(e.UID))} },
 			func(u *apitypes.EndpointUpdate, to []string) error { u.UID = orDefault(to[0]); return nil },
 		},
+		{
+			"metadata", one("lines"), func(e apitypes.Endpoint) []string { return []string{page.MetadataText(e.Metadata)} },
+			setMetadata,
+		},
 	}},
 	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}}},
 	{"request", []option{
@@ -227,6 +231,15 @@ func setFilter(u *apitypes.EndpointUpdate, to []string) error {
 		return errNoJSON
 	}
 	return nil
+}
+
+// setMetadata sets all keys. If they cannot be read, the change keeps the stored ones.
+func setMetadata(u *apitypes.EndpointUpdate, to []string) error {
+	m, err := page.ParseMetadata(to[0])
+	if err == nil {
+		u.Metadata = apitypes.NullUnless(len(m) > 0, m)
+	}
+	return err
 }
 
 // plain returns the option for a field of apitypes.Policy, by its name in JSON. The field is a

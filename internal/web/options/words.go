@@ -20,7 +20,10 @@ func wordsOf(v *page.Visit, o option, values []string) string {
 		return ""
 	}
 	uid := u.UID.Value()
-	e := apitypes.Endpoint{URL: u.URL, EventTypes: u.EventTypes, Description: u.Description.Value(), UID: &uid, Policy: u.Policy}
+	e := apitypes.Endpoint{
+		URL: u.URL, EventTypes: u.EventTypes, Description: u.Description.Value(), UID: &uid,
+		Metadata: u.Metadata.Value(), Policy: u.Policy,
+	}
 	options, standard := reflect.ValueOf(&e.Policy).Elem(), reflect.ValueOf(v.Site.Standard)
 	for i := range options.NumField() {
 		if field, ok := reflect.TypeAssert[interface{ IsNull() bool }](options.Field(i)); ok && field.IsNull() {

@@ -154,7 +154,7 @@ func (v *Visit) AccountFilter() Filters {
 		return nil
 	}
 	f := v.TextFilter("account")
-	page, _ := v.API.Accounts(v.Context, client.Paging{Limit: namesAtOnce})
+	page, _ := v.API.Accounts(v.Context, client.AccountFilter{Paging: client.Paging{Limit: namesAtOnce}})
 	v.Names.Accounts = map[postrider.AccountID]Name{}
 	for _, a := range page.Data {
 		if a.Name == "" {

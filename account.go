@@ -11,6 +11,7 @@ type Account struct {
 	CreatedAt time.Time
 	DeletedAt time.Time // zero: not deleted
 	Metadata  Metadata  // the customers of the account may read it
+	Revision  int64     // number of changes, from 1; the API's ETag
 	Retention AccountRetention
 }
 
@@ -29,6 +30,7 @@ type EventType struct {
 	Name        string
 	Description string
 	Example     []byte // data of an example event, as JSON; empty: the catalogue has no example
+	Revision    int64  // number of changes, from 1; the API's ETag
 	CreatedAt   time.Time
 	Paths       []IndexedPath // at most MaxIndexedPaths
 }

@@ -13,7 +13,14 @@ import (
 // putType stores an event type with paths.
 func (r *harness) putType(name string, paths ...string) {
 	r.Helper()
+	page, err := r.store.EventTypes(r.Context(), store.EventTypeQuery{Name: name})
+	if err != nil {
+		r.Fatal(err)
+	}
 	t := postrider.EventType{Name: name}
+	for _, stored := range page.Items {
+		t.Revision = stored.Revision
+	}
 	for _, path := range paths {
 		t.Paths = append(t.Paths, postrider.IndexedPath{Path: path})
 	}

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,7 +76,7 @@ func (n *Notify) catalogue(ctx context.Context) error {
 			return err
 		}
 		t := postrider.EventType{Name: name, Description: d.text, Example: example, CreatedAt: n.store.Clock().Wall()}
-		if err := n.store.PutEventType(ctx, t); err != nil {
+		if err := n.store.PutEventType(ctx, t); err != nil && !errors.Is(err, postrider.ErrConflict) { // another node adds it, too
 			return fmt.Errorf("add event type %s to the catalogue: %w", name, err)
 		}
 	}

@@ -406,9 +406,12 @@ type EndpointSnapshot struct {
 
 // Access keeps accounts and API keys.
 type Access interface {
-	// PutAccount creates the account, or changes the uid, name, metadata and retention of the
-	// account with this id. If another account that is not deleted has the uid, the error is
-	// postrider.ErrConflict.
+	// PutAccount creates the account if its Revision is 0. Otherwise it changes the uid, name, metadata
+	// and retention of the account, whose stored Revision must be the same. The stored Revision is then
+	// one higher.
+	//
+	// If the stored revision is another one, or another account that is not deleted has the uid, the
+	// error is postrider.ErrConflict.
 	// A deleted account cannot be changed: the error is postrider.ErrNotFound.
 	PutAccount(ctx context.Context, a postrider.Account) error
 
@@ -437,8 +440,13 @@ type Access interface {
 
 // Catalogue keeps the catalogue of event types.
 type Catalogue interface {
-	// PutEventType creates the event type or changes its description, its example and its paths.
-	// A new path has the time of the change as its Since; the Since of other paths stays.
+	// PutEventType creates the event type if its Revision is 0. Otherwise it changes the description, the
+	// example and the paths of the event type, whose stored Revision must be the same. The stored
+	// Revision is then one higher. A new path has the time of the change as its Since; the Since of other
+	// paths stays.
+	//
+	// If the stored revision is another one, the error is postrider.ErrConflict. If there is no event type
+	// to change, the error is postrider.ErrNotFound.
 	PutEventType(ctx context.Context, t postrider.EventType) error
 
 	// EventTypes lists event types, sorted by name, each with its paths sorted.

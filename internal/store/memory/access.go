@@ -15,7 +15,11 @@ import (
 func (s *Store) PutAccount(_ context.Context, a postrider.Account) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if was, ok := s.accounts.get(a.ID); ok && !was.DeletedAt.IsZero() {
+	was, ok := s.accounts.get(a.ID)
+	if err := checkRevision(ok && was.DeletedAt.IsZero(), was.Revision, a.Revision); err != nil {
+		return fmt.Errorf("put account %s: %w", a.ID, err)
+	}
+	if a.Revision == 0 && ok {
 		return fmt.Errorf("put account %s: %w", a.ID, postrider.ErrNotFound)
 	}
 	for _, other := range s.accounts.rows {
@@ -24,7 +28,19 @@ func (s *Store) PutAccount(_ context.Context, a postrider.Account) error {
 		}
 	}
 	a.CreatedAt, a.DeletedAt, a.Metadata = a.ID.Time(), time.Time{}, ownMetadata(a.Metadata)
+	a.Revision++
 	s.accounts.put(a.ID, a)
+	return nil
+}
+
+// checkRevision checks the revision of a change. 0: the row must not exist.
+func checkRevision(exists bool, stored, expected int64) error {
+	switch {
+	case !exists && expected != 0:
+		return postrider.ErrNotFound
+	case exists && stored != expected:
+		return postrider.ErrConflict
+	}
 	return nil
 }
 
@@ -131,9 +147,13 @@ func (s *Store) PutEventType(_ context.Context, t postrider.EventType) error {
 	defer s.mu.Unlock()
 	t.CreatedAt, t.Example = s.wall(), slices.Clone(t.Example)
 	old, ok := s.types[t.Name]
+	if err := checkRevision(ok, old.Revision, t.Revision); err != nil {
+		return fmt.Errorf("put event type %s: %w", t.Name, err)
+	}
 	if ok {
 		t.CreatedAt = old.CreatedAt
 	}
+	t.Revision++
 	var changed bool
 	if t.Paths, changed = store.IndexPaths(t.Paths, old.Paths, s.wall()); changed {
 		s.version++

@@ -9,31 +9,65 @@ import (
 	"github.com/postrider/postrider/internal/store"
 )
 
-// The statement walks the primary key. The unique index accounts_uid refuses a uid that another
+// The statements walk the primary key. The unique index accounts_uid refuses a uid that another
 // account has.
-const putAccountSQL = `
-	insert into accounts (id, uid, name, created_at, metadata, keep_events, keep_attempts, keep_bodies, keep_keys)
-	values (@id, @uid, @name, @created_at, @metadata, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
-	on conflict (id) do update set uid = excluded.uid, name = excluded.name, metadata = excluded.metadata,
-		keep_events = excluded.keep_events, keep_attempts = excluded.keep_attempts, keep_bodies = excluded.keep_bodies,
-		keep_keys = excluded.keep_keys
-	where accounts.deleted_at is null`
+var putAccount = revised{
+	insert: `
+	insert into accounts (id, uid, name, created_at, metadata, revision, keep_events, keep_attempts, keep_bodies, keep_keys)
+	values (@id, @uid, @name, @created_at, @metadata, 1, @keep_events, @keep_attempts, @keep_bodies, @keep_keys)
+	on conflict (id) do nothing`,
+	update: `
+	update accounts
+	set uid = @uid, name = @name, metadata = @metadata, revision = revision + 1, keep_events = @keep_events,
+		keep_attempts = @keep_attempts, keep_bodies = @keep_bodies, keep_keys = @keep_keys
+	where id = @id and deleted_at is null and revision = @revision`,
+	live: `
+	select 1
+	from accounts
+	where id = @id and deleted_at is null`,
+}
 
-// PutAccount creates or changes an account, and its search terms; see [store.Access].
+// PutAccount creates or changes an account, and its search terms; see [store.Access]. As PutEndpoint,
+// it does not run again when the reply to its commit was lost.
 func (v Verbs) PutAccount(ctx context.Context, a postrider.Account) (err error) {
 	defer v.calls.Begin("PutAccount").End(&err, "put account %s", a.ID)
-	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
-		err := found(tx.Exec(ctx, Query{putAccountSQL, Args{
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
+		err := putAccount.put(ctx, tx, a.Revision, Args{
 			"id": a.ID, "uid": OrNull(a.UID), "name": a.Name, "created_at": a.ID.Time(), "metadata": metadataOrNull(a.Metadata),
-			"keep_events":   a.Retention.Events,
-			"keep_attempts": a.Retention.Attempts, "keep_bodies": a.Retention.Bodies, "keep_keys": a.Retention.IdempotencyKeys,
-		}}))
+			"revision": a.Revision, "keep_events": a.Retention.Events, "keep_attempts": a.Retention.Attempts,
+			"keep_bodies": a.Retention.Bodies, "keep_keys": a.Retention.IdempotencyKeys,
+		})
 		if err != nil {
 			return err
 		}
 		terms := append(store.AccountTerms(a), store.MetadataTerms(store.MetadataOfAccount, a.Metadata)...)
 		return PutTerms(ctx, tx, Terms{a.ID, a.ID, terms})
 	})
+}
+
+// revised has the statements that store a row with a revision.
+type revised struct {
+	insert string // inserts nothing if the row exists
+	update string // changes the row if its revision is @revision
+	live   string // returns a row if there is one to change
+}
+
+// put inserts the row if the revision is 0, and otherwise changes it. If the stored row has another
+// revision, the error is postrider.ErrConflict; if there is none to change, postrider.ErrNotFound.
+func (r revised) put(ctx context.Context, tx Tx, revision int64, args Args) error {
+	statement := r.update
+	if revision == 0 {
+		statement = r.insert
+	}
+	err := found(tx.Exec(ctx, Query{statement, args}))
+	if !errors.Is(err, postrider.ErrNotFound) {
+		return err
+	}
+	_, err = one(ctx, tx, Query{r.live, args}, func(row Row, one *int) error { return row.Scan(one) })
+	if err == nil {
+		err = postrider.ErrConflict
+	}
+	return err
 }
 
 // Terms are the search terms of an account or an endpoint.
@@ -97,7 +131,7 @@ func (v Verbs) DeleteAccount(ctx context.Context, account postrider.AccountID) (
 }
 
 const accountsSQL = `
-	select id, uid, name, created_at, deleted_at, metadata, keep_events, keep_attempts, keep_bodies, keep_keys
+	select id, uid, name, created_at, deleted_at, metadata, revision, keep_events, keep_attempts, keep_bodies, keep_keys
 	from accounts`
 
 // Accounts lists accounts, newest first; see [store.Access]. The partial index accounts_retention
@@ -116,7 +150,7 @@ func (v Verbs) Accounts(ctx context.Context, q store.AccountQuery) (page store.P
 		l.and("deleted_at is null", nil)
 	}
 	return pageOf(ctx, l, func(row Row, a *postrider.Account) error {
-		return row.Scan(&a.ID, &a.UID, &a.Name, &a.CreatedAt, &a.DeletedAt, (*map[string]string)(&a.Metadata),
+		return row.Scan(&a.ID, &a.UID, &a.Name, &a.CreatedAt, &a.DeletedAt, (*map[string]string)(&a.Metadata), &a.Revision,
 			&a.Retention.Events, &a.Retention.Attempts, &a.Retention.Bodies, &a.Retention.IdempotencyKeys)
 	}, func(a *postrider.Account) postrider.AccountID { return a.ID })
 }

@@ -12,25 +12,36 @@ import (
 
 // All statements walk the primary key, or event_types_paths. SQLite compares texts by bytes, as
 // PostgreSQL does with the collation "C".
+var putEventType = revised{
+	insert: `
+	insert into event_types (name, description, example, revision, created_at, paths)
+	values (@name, @description, @example, 1, now(), @paths)
+	on conflict (name) do nothing`,
+	update: `
+	update event_types
+	set description = @description, example = @example, paths = @paths, revision = revision + 1
+	where name = @name and revision = @revision`,
+	live: `
+	select 1
+	from event_types
+	where name = @name`,
+}
+
 const (
-	putEventTypeSQL = `
-	insert into event_types (name, description, example, created_at, paths)
-	values (@name, @description, @example, now(), @paths)
-	on conflict (name) do update set description = excluded.description, example = excluded.example, paths = excluded.paths`
 	eventTypesSQL = `
-	select name, description, example, created_at, paths
+	select name, description, example, revision, created_at, paths
 	from event_types
 	where name > @after
 	order by name
 	limit @limit`
 	indexedTypesSQL = `
-	select name, '', '', created_at, paths
+	select name, '', '', revision, created_at, paths
 	from event_types /* indexed by event_types_paths */
 	where name > @after and paths is not null
 	order by name
 	limit @limit`
 	eventTypeSQL = `
-	select name, description, example, created_at, paths
+	select name, description, example, revision, created_at, paths
 	from event_types
 	where name = @name and name > @after
 	limit @limit`
@@ -40,15 +51,14 @@ const (
 // PutEventType creates or changes an event type; see [store.Catalogue].
 func (v Verbs) PutEventType(ctx context.Context, t postrider.EventType) (err error) {
 	defer v.calls.Begin("PutEventType").End(&err, "put event type")
-	return v.db.Change(ctx, Repeatable, func(ctx context.Context, tx Tx) error {
+	return v.db.Change(ctx, Once, func(ctx context.Context, tx Tx) error {
 		paths, err := changePaths(ctx, tx, t)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, Query{putEventTypeSQL, Args{
-			"name": t.Name, "description": t.Description, "example": string(t.Example), "paths": paths,
-		}})
-		return err
+		return putEventType.put(ctx, tx, t.Revision, Args{
+			"name": t.Name, "description": t.Description, "example": string(t.Example), "paths": paths, "revision": t.Revision,
+		})
 	})
 }
 
@@ -82,7 +92,7 @@ func changePaths(ctx context.Context, tx Tx, t postrider.EventType) (map[string]
 
 func scanEventType(row Row, t *postrider.EventType) error {
 	var since map[string]string
-	if err := row.Scan(&t.Name, &t.Description, &t.Example, &t.CreatedAt, &since); err != nil {
+	if err := row.Scan(&t.Name, &t.Description, &t.Example, &t.Revision, &t.CreatedAt, &since); err != nil {
 		return err
 	}
 	for _, path := range slices.Sorted(maps.Keys(since)) {

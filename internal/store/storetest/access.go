@@ -18,6 +18,8 @@ var access = []verb{
 		{"it changes the uid, name, metadata and retention of the one with this id", putAccountChanges},
 		{"a uid that another account has is ErrConflict", putAccountConflict},
 		{"of parallel accounts with one uid exactly one is created", putAccountInParallel},
+		{"another revision than the stored one is ErrConflict", putAccountRevision},
+		{"of parallel changes of one revision exactly one succeeds", putAccountChangedInParallel},
 	}},
 	{"DeleteAccount", []sentence{
 		{"the account is deleted, and found by ID alone", deleteAccountFound},
@@ -53,6 +55,8 @@ var access = []verb{
 		{"it creates the event type or changes its description and example", putEventType},
 		{"new paths have the time of the change, and the others keep theirs", putPaths},
 		{"a change of the paths raises the version, and Changes has the paths of all types", changePaths},
+		{"another revision than the stored one is ErrConflict", putEventTypeRevision},
+		{"one to change that does not exist is ErrNotFound", putEventTypeNotFound},
 	}},
 	{"EventTypes", []sentence{
 		{"they are listed by name, page by page", eventTypesPages},
@@ -70,6 +74,13 @@ func (w *world) newAccount(uid string) postrider.Account {
 	return postrider.Account{ID: id, UID: uid, Name: "Acme \"é\" Inc.", CreatedAt: id.Time()}
 }
 
+// putAccount stores the account, and sets its new revision.
+func (w *world) putAccount(a *postrider.Account) {
+	w.Helper()
+	w.ok(w.PutAccount(w.Context(), *a))
+	a.Revision++
+}
+
 func (w *world) accounts(q store.AccountQuery) []postrider.Account {
 	w.Helper()
 	page, err := w.Accounts(w.Context(), q)
@@ -79,28 +90,27 @@ func (w *world) accounts(q store.AccountQuery) []postrider.Account {
 
 func putAccountCreates(w *world) {
 	a := w.newAccount("acme")
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
 }
 
 func putAccountChanges(w *world) {
 	a := w.newAccount("acme")
-	w.ok(w.PutAccount(w.Context(), a))
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	a.UID, a.Name = "", "Another name"
 	a.Retention = postrider.AccountRetention{Events: 1, Attempts: 2, Bodies: 3, IdempotencyKeys: 4}
 	a.Metadata = postrider.Metadata{"plan": "gold \"é\"", "note": ""}
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
 	a.Metadata = nil
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
 }
 
 func putAccountConflict(w *world) {
 	a, b := w.newAccount("acme"), w.newAccount("")
-	w.ok(w.PutAccount(w.Context(), a))
-	w.ok(w.PutAccount(w.Context(), b))
+	w.putAccount(&a)
+	w.putAccount(&b)
 	w.ok(w.PutAccount(w.Context(), w.newAccount("")))
 	w.refuses(w.PutAccount(w.Context(), w.newAccount("acme")), postrider.ErrConflict)
 	changed := b
@@ -125,10 +135,42 @@ func putAccountInParallel(w *world) {
 	}
 }
 
+func putAccountRevision(w *world) {
+	a := w.newAccount("acme")
+	w.putAccount(&a)
+	for _, revision := range []int64{0, 2, 7} {
+		stale := a
+		stale.Name, stale.Revision = "Stale", revision
+		w.refuses(w.PutAccount(w.Context(), stale), postrider.ErrConflict)
+	}
+	unknown := w.newAccount("")
+	unknown.Revision = 1
+	w.refuses(w.PutAccount(w.Context(), unknown), postrider.ErrNotFound)
+	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{a})
+}
+
+func putAccountChangedInParallel(w *world) {
+	a := w.newAccount("acme")
+	w.putAccount(&a)
+	var changed atomic.Int32
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			if w.PutAccount(w.Context(), a) == nil {
+				changed.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	if got := w.accounts(store.AccountQuery{ID: a.ID}); changed.Load() != 1 || got[0].Revision != 2 {
+		w.Errorf("%d calls succeeded and the revision is %d, want 1 and 2", changed.Load(), got[0].Revision)
+	}
+}
+
 func deleteAccountFound(w *world) {
 	a, other := w.newAccount("acme"), w.newAccount("other")
-	w.ok(w.PutAccount(w.Context(), a))
-	w.ok(w.PutAccount(w.Context(), other))
+	w.putAccount(&a)
+	w.putAccount(&other)
 	w.ok(w.DeleteAccount(w.Context(), a.ID))
 	w.same("the accounts", w.accounts(store.AccountQuery{}), []postrider.Account{other})
 	w.same("those of its uid", w.accounts(store.AccountQuery{UID: "acme"}), []postrider.Account{})
@@ -139,10 +181,10 @@ func deleteAccountFound(w *world) {
 
 func deleteAccountStays(w *world) {
 	a, again := w.newAccount("acme"), w.newAccount("acme")
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	w.ok(w.DeleteAccount(w.Context(), a.ID))
 	w.refuses(w.PutAccount(w.Context(), a), postrider.ErrNotFound)
-	w.ok(w.PutAccount(w.Context(), again))
+	w.putAccount(&again)
 	w.same("the account of the uid", w.accounts(store.AccountQuery{UID: "acme"}), []postrider.Account{again})
 	w.refuses(w.PutAccount(w.Context(), a), postrider.ErrNotFound)
 	if got := w.accounts(store.AccountQuery{ID: a.ID}); len(got) != 1 || got[0].DeletedAt.IsZero() {
@@ -197,8 +239,8 @@ func accountsPages(w *world) {
 
 func accountsFilters(w *world) {
 	a, b := w.newAccount("a"), w.newAccount("b")
-	w.ok(w.PutAccount(w.Context(), a))
-	w.ok(w.PutAccount(w.Context(), b))
+	w.putAccount(&a)
+	w.putAccount(&b)
 	list := by(accountID, func(q store.AccountQuery) (store.Page[postrider.Account], error) { return w.Accounts(w.Context(), q) })
 	selects(w, store.AccountQuery{}, list, []postrider.AccountID{b.ID, a.ID})
 	selects(w, store.AccountQuery{ID: a.ID}, list, []postrider.AccountID{a.ID})
@@ -207,8 +249,8 @@ func accountsFilters(w *world) {
 	selects(w, store.AccountQuery{UID: "c"}, list, nil)
 	selects(w, store.AccountQuery{Retention: true}, list, nil)
 	a.Retention, b.Retention = postrider.AccountRetention{Events: 1}, postrider.AccountRetention{IdempotencyKeys: 2}
-	w.ok(w.PutAccount(w.Context(), a))
-	w.ok(w.PutAccount(w.Context(), b))
+	w.putAccount(&a)
+	w.putAccount(&b)
 	w.ok(w.PutAccount(w.Context(), w.newAccount("c")))
 	w.ok(w.DeleteAccount(w.Context(), a.ID))
 	selects(w, store.AccountQuery{Retention: true}, list, []postrider.AccountID{b.ID, a.ID})
@@ -333,13 +375,33 @@ func putEventType(w *world) {
 	w.eventType("invoice.paid", "")
 	w.eventType("order.created", "An order.")
 	example := []byte("{ \"name\" : \"Zo\u00eb\\u0000\" }") // the store must keep these bytes
-	w.ok(w.PutEventType(w.Context(), postrider.EventType{Name: "order.created", Description: "An order was created.", Example: example}))
+	changed := postrider.EventType{Name: "order.created", Description: "An order was created.", Example: example, Revision: 1}
+	w.ok(w.PutEventType(w.Context(), changed))
+	changed.Revision = 2
 	page, err := w.EventTypes(w.Context(), store.EventTypeQuery{})
 	w.ok(err)
 	w.same("the catalogue", page.Items, []postrider.EventType{
-		{Name: "invoice.paid"}, {Name: "order.created", Description: "An order was created.", Example: example},
+		{Name: "invoice.paid", Revision: 1}, changed,
 	}, cmpopts.IgnoreFields(postrider.EventType{}, "CreatedAt"))
 	w.near("when it was created", page.Items[0].CreatedAt.Sub(w.now()), 0)
+}
+
+func putEventTypeRevision(w *world) {
+	w.eventType("invoice.paid", "An invoice.")
+	for _, revision := range []int64{0, 2} {
+		w.refuses(w.PutEventType(w.Context(), postrider.EventType{Name: "invoice.paid", Revision: revision}), postrider.ErrConflict)
+	}
+	page, err := w.EventTypes(w.Context(), store.EventTypeQuery{})
+	w.ok(err)
+	w.same("the description", page.Items[0].Description, "An invoice.")
+}
+
+func putEventTypeNotFound(w *world) {
+	w.refuses(w.PutEventType(w.Context(), postrider.EventType{Name: "invoice.paid", Revision: 1}), postrider.ErrNotFound)
+	w.eventType("invoice.paid", "")
+	w.ok(w.DeleteEventType(w.Context(), "invoice.paid"))
+	w.refuses(w.PutEventType(w.Context(), postrider.EventType{Name: "invoice.paid", Revision: 1}), postrider.ErrNotFound)
+	w.eventType("invoice.paid", "again")
 }
 
 func typeName(t postrider.EventType) string { return t.Name }

@@ -52,7 +52,7 @@ func (w *world) named(name, url string) (postrider.Account, postrider.Endpoint) 
 	w.Helper()
 	a := postrider.Account{ID: newID[postrider.AccountID](w), Name: name}
 	a.UID = a.ID.String()[4:]
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	draft := w.draft(a.ID)
 	draft.URL, draft.Description, draft.UID = url, "Billing of "+name, "ep-"+a.UID
 	return a, w.put(draft)
@@ -74,7 +74,7 @@ func findNames(w *world) {
 func findChanged(w *world) {
 	a, e := w.named("Before", "https://before.example/")
 	a.Name, e.URL, e.Description = "After", "https://after.example/", "Later"
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	w.put(e)
 	w.same("what the old name finds", w.find(postrider.AccountID{}, "before"), []any{})
 	w.same("what the new name finds", w.find(postrider.AccountID{}, "after"), []any{e.ID, a.ID})

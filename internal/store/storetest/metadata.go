@@ -59,7 +59,7 @@ func accountsByMetadata(w *world) {
 	put := func(m postrider.Metadata) postrider.Account {
 		a := w.newAccount("")
 		a.Metadata = m
-		w.ok(w.PutAccount(w.Context(), a))
+		w.putAccount(&a)
 		return a
 	}
 	var ids []postrider.AccountID

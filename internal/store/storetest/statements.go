@@ -65,8 +65,10 @@ func callVerb[Q, P any](ctx context.Context, verb func(context.Context, Q) (P, e
 }
 
 // doVerb calls a verb that returns only an error.
-func doVerb[C any](ctx context.Context, verb func(context.Context, C) error, change C) {
-	_ = verb(ctx, change)
+func doVerb[C any](ctx context.Context, verb func(context.Context, C) error, changes ...C) {
+	for _, change := range changes {
+		_ = verb(ctx, change)
+	}
 }
 
 func (r *recorder) callAudit(ctx context.Context) {
@@ -129,7 +131,7 @@ func (r *recorder) callDestinations(ctx context.Context) {
 func (r *recorder) callAccess(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "PutAccount"
-	doVerb(ctx, v.PutAccount, postrider.Account{ID: id})
+	doVerb(ctx, v.PutAccount, postrider.Account{ID: id}, postrider.Account{ID: id, Revision: 1})
 	r.verb = "Accounts"
 	callVerb(ctx, v.Accounts, store.AccountQuery{}, store.AccountQuery{ID: id}, store.AccountQuery{UID: "u"},
 		store.AccountQuery{Retention: true}, store.AccountQuery{Metadata: askedMetadata}, store.AccountQuery{ID: id, Metadata: askedMetadata})
@@ -149,7 +151,7 @@ func (r *recorder) callAccess(ctx context.Context) {
 func (r *recorder) callCatalogue(ctx context.Context) {
 	v := sqlstore.New(r, nil)
 	r.verb = "PutEventType"
-	doVerb(ctx, v.PutEventType, postrider.EventType{Name: "a"})
+	doVerb(ctx, v.PutEventType, postrider.EventType{Name: "a"}, postrider.EventType{Name: "a", Revision: 1})
 	r.verb = "EventTypes"
 	callVerb(ctx, v.EventTypes, store.EventTypeQuery{}, store.EventTypeQuery{Name: "a"}, store.EventTypeQuery{Indexed: true})
 	r.verb = "DeleteEventType"

@@ -248,7 +248,7 @@ func (w *world) account() postrider.AccountID {
 	w.Helper()
 	a := postrider.Account{ID: newID[postrider.AccountID](w), Name: "Acme Inc."}
 	a.CreatedAt = a.ID.Time()
-	w.ok(w.PutAccount(w.Context(), a))
+	w.putAccount(&a)
 	return a.ID
 }
 

@@ -121,8 +121,13 @@ func (w *world) putType(name string, paths ...string) []postrider.IndexedPath {
 	for _, path := range paths {
 		t.Paths = append(t.Paths, postrider.IndexedPath{Path: path})
 	}
-	w.ok(w.PutEventType(w.Context(), t))
 	page, err := w.EventTypes(w.Context(), store.EventTypeQuery{Name: name})
+	w.ok(err)
+	if len(page.Items) > 0 {
+		t.Revision = page.Items[0].Revision
+	}
+	w.ok(w.PutEventType(w.Context(), t))
+	page, err = w.EventTypes(w.Context(), store.EventTypeQuery{Name: name})
 	w.ok(err)
 	return page.Items[0].Paths
 }

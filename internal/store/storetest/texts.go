@@ -20,7 +20,7 @@ func textsAreTexts(w *world) {
 	for _, text := range evil {
 		a := w.newAccount(text)
 		a.Name = text
-		w.ok(w.PutAccount(w.Context(), a))
+		w.putAccount(&a)
 		w.same("the account", w.accounts(store.AccountQuery{ID: a.ID}), []postrider.Account{a})
 
 		k := w.newKey()
@@ -80,7 +80,7 @@ func textsAreTexts(w *world) {
 
 func textsAreAskedFor(w *world) {
 	other := w.newAccount("other")
-	w.ok(w.PutAccount(w.Context(), other))
+	w.putAccount(&other)
 	plain := w.draft(other.ID)
 	plain.UID, plain.EventTypes = "other", []postrider.Pattern{"other"}
 	e := w.put(plain)

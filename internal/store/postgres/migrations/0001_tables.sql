@@ -11,6 +11,7 @@ create table accounts (
     created_at timestamptz not null,
     deleted_at timestamptz,
     metadata   jsonb,
+    revision   bigint not null default 1 check (revision >= 1),
     keep_events   integer not null default 0 check (keep_events >= 0),
     keep_attempts integer not null default 0 check (keep_attempts >= 0),
     keep_bodies   integer not null default 0 check (keep_bodies >= 0),
@@ -211,6 +212,7 @@ create table event_types (
     name        text collate "C" primary key,
     description text not null,
     example     text not null, -- JSON, its bytes as they were given; empty: none
+    revision    bigint not null default 1 check (revision >= 1),
     created_at  timestamptz not null,
     paths       jsonb
 );

@@ -19,6 +19,7 @@ create table accounts (
     created_at    integer not null,
     deleted_at    integer,
     metadata      text check (json_type(metadata) = 'object'),
+    revision      integer not null default 1 check (revision >= 1),
     keep_events   integer not null default 0 check (keep_events >= 0),
     keep_attempts integer not null default 0 check (keep_attempts >= 0),
     keep_bodies   integer not null default 0 check (keep_bodies >= 0),
@@ -190,6 +191,7 @@ create table event_types (
     name        text primary key,
     description text not null,
     example     text not null, -- JSON, its bytes as they were given; empty: none
+    revision    integer not null default 1 check (revision >= 1),
     created_at  integer not null,
     paths       text check (json_type(paths) = 'object')
 ) strict, without rowid;

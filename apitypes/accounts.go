@@ -22,6 +22,14 @@ type AccountUpdate struct {
 	Retention
 }
 
+// AccountPut is an account to create, or to replace by this one. A field that is left out gets its
+// default, as one that is null does.
+type AccountPut struct {
+	Name     Optional[string]   `json:"name,omitzero"`
+	Metadata Optional[Metadata] `json:"metadata,omitzero" doc:"What you want to note of the account: at most 20 keys, and 2 KiB of keys and values. The customers of the account can read it."`
+	Retention
+}
+
 // Metadata has what a platform notes of an object, by keys of its own.
 type Metadata = map[string]string
 
@@ -43,6 +51,7 @@ type Account struct {
 	Name      string              `json:"name"`
 	CreatedAt Time                `json:"created_at" format:"date-time"`
 	Metadata  Metadata            `json:"metadata" nullable:"true" doc:"What the platform notes of the account. The customers of the account can read it. Null: nothing."`
+	Revision  int64               `json:"revision" doc:"Number of changes, from 1. The ETag of a response is this number in quotes; see If-Match."`
 	DeletedAt *Time               `json:"deleted_at" format:"date-time" doc:"Time of the deletion. Null: the account is not deleted."`
 	Retention
 }
@@ -83,11 +92,20 @@ type EventTypeUpdate struct {
 	Paths       Optional[[]string]        `json:"paths,omitzero" maxItems:"5" doc:"Paths by whose values events are found. They replace all paths; one that stays keeps its since. Null removes them."`
 }
 
+// EventTypePut is an event type to add to the catalogue, or to replace by this one. A field that is
+// left out gets its default, as one that is null does.
+type EventTypePut struct {
+	Description Optional[string]          `json:"description,omitzero"`
+	Example     Optional[json.RawMessage] `json:"example,omitzero" doc:"Data of an event of the type: any JSON value, of at most 8 KiB."`
+	Paths       Optional[[]string]        `json:"paths,omitzero" maxItems:"5" doc:"Paths by whose values events are found; one that stays keeps its since."`
+}
+
 // EventType is an event type of the catalogue.
 type EventType struct {
 	Name        string          `json:"name" example:"order.created"`
 	Description string          `json:"description"`
 	Example     json.RawMessage `json:"example" doc:"Data of an event of the type. Null: none is known."`
+	Revision    int64           `json:"revision" doc:"Number of changes, from 1. The ETag of a response is this number in quotes; see If-Match."`
 	CreatedAt   Time            `json:"created_at" format:"date-time"`
 	Paths       []IndexedPath   `json:"paths" nullable:"false" maxItems:"5" doc:"Paths by whose values events of the type are found."`
 }

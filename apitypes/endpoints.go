@@ -25,6 +25,18 @@ type EndpointUpdate struct {
 	Policy
 }
 
+// EndpointPut is an endpoint to create, or to replace by this one. A field that is left out gets its
+// default, as one that is null does.
+type EndpointPut struct {
+	Kind        postrider.EndpointKind `json:"kind,omitempty" enum:"http,inspector" doc:"See the creation of an endpoint. It must be that of the endpoint that is replaced."`
+	URL         string                 `json:"url,omitempty" example:"https://acme.example/hooks" doc:"Required, but an inspector has none."`
+	Description Optional[string]       `json:"description,omitzero"`
+	Metadata    Optional[Metadata]     `json:"metadata,omitzero" doc:"What you want to note of the endpoint: at most 20 keys, and 2 KiB of keys and values. The customers of the account can read it."`
+	EventTypes  []string               `json:"event_types" nullable:"false" example:"[\"order.*\"]" doc:"Event types that the endpoint receives."`
+	Policy
+	NewSecrets
+}
+
 // Endpoint is a URL, or an inspector, that receives events. It has every field of its policy,
 // unless it has a PolicyError. The fields rate, auth and tls may be null.
 type Endpoint struct {
@@ -46,6 +58,7 @@ type Endpoint struct {
 	VerifiedAt  *Time    `json:"verified_at" format:"date-time" doc:"Time when the receiver agreed to events at this URL. Null: it never did."`
 	CreatedAt   Time     `json:"created_at" format:"date-time"`
 	UpdatedAt   Time     `json:"updated_at" format:"date-time"`
+	Revision    int64    `json:"revision" doc:"Number of changes, from 1. The ETag of a response is this number in quotes; see If-Match."`
 	Secrets     []Secret `json:"secrets,omitempty" nullable:"false" doc:"Secrets of the new endpoint. Only in the response that creates it."`
 
 	State *EndpointState `json:"state,omitempty" doc:"How the endpoint fares. Only in lists."`

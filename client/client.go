@@ -95,7 +95,9 @@ type Client struct {
 	base string
 	key  string
 	opts Options
-	http *http.Client
+	// The If-Match of changes; empty: none.
+	ifMatch string
+	http    *http.Client
 }
 
 // New returns a client for the server at baseURL, such as
@@ -195,6 +197,9 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (*http.Respon
 	request.Header.Set("Accept", "application/json")
 	if r.in != nil {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.ifMatch != "" && (r.method == http.MethodPut || r.method == http.MethodPatch) {
+		request.Header.Set("If-Match", c.ifMatch)
 	}
 	if r.hops > 0 {
 		request.Header.Set("Webhook-Hops", strconv.Itoa(r.hops))
@@ -336,7 +341,7 @@ func (e *Error) Unwrap() error {
 		return postrider.ErrNotFound
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusLoopDetected:
 		return postrider.ErrInvalid
-	case http.StatusConflict:
+	case http.StatusConflict, http.StatusPreconditionFailed:
 		return postrider.ErrConflict
 	case http.StatusGone:
 		return postrider.ErrGone

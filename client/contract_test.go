@@ -72,7 +72,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	},
 	"get-account": func(x ctx, c *client.Client) (any, error) { return answered(c.Account(x, "a")) },
 	"update-account": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.ChangeAccount(x, "a", full[apitypes.AccountUpdate]()))
+		return answered(c.IfRevision(1).ChangeAccount(x, "a", full[apitypes.AccountUpdate]()))
 	},
 
 	"get-account-quotas": func(x ctx, c *client.Client) (any, error) { return answered(c.AccountQuotas(x, "a")) },
@@ -179,7 +179,16 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"delete-endpoint": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEndpoint(x, ep) },
 	"get-endpoint":    func(x ctx, c *client.Client) (any, error) { return answered(c.Endpoint(x, ep)) },
 	"update-endpoint": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.ChangeEndpoint(x, ep, full[apitypes.EndpointUpdate]()))
+		return answered(c.IfRevision(1).ChangeEndpoint(x, ep, full[apitypes.EndpointUpdate]()))
+	},
+	"put-endpoint": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.IfRevision(1).PutEndpoint(x, "acme:main", full[apitypes.EndpointPut]()))
+	},
+	"put-account": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.IfRevision(1).PutAccount(x, "acme", full[apitypes.AccountPut]()))
+	},
+	"put-event-type": func(x ctx, c *client.Client) (any, error) {
+		return answered(c.IfRevision(1).PutEventType(x, "order.paid", full[apitypes.EventTypePut]()))
 	},
 	"list-inspections": func(x ctx, c *client.Client) (any, error) { return answered(c.Inspections(x, ep, pg)) },
 	"get-inspection": func(x ctx, c *client.Client) (any, error) {
@@ -226,7 +235,7 @@ var calls = map[string]func(ctx, *client.Client) (any, error){
 	"delete-event-type": func(x ctx, c *client.Client) (any, error) { return nil, c.DeleteEventType(x, "a") },
 	"get-event-type":    func(x ctx, c *client.Client) (any, error) { return answered(c.EventType(x, "a")) },
 	"update-event-type": func(x ctx, c *client.Client) (any, error) {
-		return answered(c.ChangeEventType(x, "a", full[apitypes.EventTypeUpdate]()))
+		return answered(c.IfRevision(1).ChangeEventType(x, "a", full[apitypes.EventTypeUpdate]()))
 	},
 
 	"list-events": func(x ctx, c *client.Client) (any, error) { return answered(c.Events(x, full[client.EventFilter]())) },
@@ -539,57 +548,5 @@ func goKind(is reflect.Type) string {
 		return "array"
 	default:
 		return "object"
-	}
-}
-
-// optional is implemented by a pointer to an [apitypes.Optional].
-type optional interface{ SetValue() any }
-
-// full returns a value with all fields set.
-func full[T any]() (v T) {
-	fill(reflect.ValueOf(&v).Elem())
-	return v
-}
-
-func fill(v reflect.Value) {
-	switch v.Interface().(type) {
-	case json.RawMessage:
-		v.SetBytes([]byte(`{}`))
-		return
-	case time.Time:
-		v.Set(reflect.ValueOf(time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)))
-		return
-	}
-	if o, ok := reflect.TypeAssert[optional](v.Addr()); ok {
-		fill(reflect.ValueOf(o.SetValue()).Elem())
-		return
-	}
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Int, reflect.Int64:
-		v.SetInt(1)
-	case reflect.Float64:
-		v.SetFloat(1)
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
-	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"KEY": "x"}))
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0))
-	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"x": "x"}))
-	case reflect.Array:
-		v.Index(0).SetUint(1)
-	case reflect.Struct:
-		for _, field := range v.Fields() {
-			fill(field)
-		}
-	default:
-		panic("cannot fill " + v.Type().String())
 	}
 }

@@ -42,6 +42,7 @@ var bodies = map[string]string{
 	"create-portal-session":     `{"account": "nobody"}`,
 	"create-account":            `{"name": "another"}`,
 	"create-event-type":         `{"name": "no.other.type"}`,
+	"put-endpoint":              `{"url": "https://example.com/", "event_types": ["a"]}`,
 	"create-expunge":            `{"event": "evt_01h455vb4pex5vsknk084sn02q"}`,
 	"restore-archive":           `{}`,
 	"create-notice-destination": `{"channel": "slack", "address": "https://hooks.example/nobody"}`, // an email needs a public URL first

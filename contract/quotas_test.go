@@ -7,6 +7,7 @@ func (c *caller) driveQuotas() {
 	c.want(200, "GET /accounts/narrow/quotas", nil)
 	c.want(200, "PATCH /accounts/narrow/quotas", object{"endpoints": 1, "events_per_second": 1, "burst": nil, "backlog": 0})
 	c.endpoint("narrow", "/status/200", object{"account": "narrow"})
+	c.want(409, "PUT /endpoints/narrow:more", object{"url": c.receiver.url, "event_types": []string{"x"}})
 	c.want(409, "POST /endpoints", object{"account": "narrow", "url": c.receiver.url, "event_types": []string{"x"}})
 	event := object{"account": "narrow", "type": "narrow", "data": 1}
 	batch := object{"events": []object{event, event}}

@@ -15,12 +15,25 @@ func (c *caller) driveAccounts() {
 	c.want(409, "PATCH /accounts/"+unnamed, object{"uid": "acme"})
 	c.want(200, "PATCH /accounts/"+unnamed, object{"uid": "other"})
 	c.want(200, "PATCH /accounts/other", object{"uid": nil})
+	c.want(201, "PUT /accounts/put", object{"name": "put", "metadata": object{"plan": "gold"}})
+	c.want(200, "PUT /accounts/put", object{})
+	c.stale("PUT /accounts/put", object{})
+	c.stale("PATCH /accounts/put", object{})
+	c.want(404, "PUT /accounts/acc_01h455vb4pex5vsknk084sn02q", object{})
 	c.want(201, "POST /accounts", object{"uid": "second"}) // of a list that leaves out deleted ones
 	c.want(204, "DELETE /accounts/"+unnamed, nil)
 	c.want(200, "GET /accounts/"+unnamed, nil)
 	c.want(200, "GET /accounts/acme", nil)
 	c.want(200, "GET /accounts", nil)
 	c.paged("GET /accounts?limit=1")
+}
+
+// stale makes a change of an object that has another revision.
+func (c *caller) stale(route string, body object) {
+	c.Helper()
+	if got := c.send(request{route: route, body: body, header: map[string]string{"If-Match": `"99"`}}); got.status != 412 {
+		c.Errorf("%s with another revision = %d %s", route, got.status, got.text)
+	}
 }
 
 // driveSearch finds an object of each kind.
@@ -107,6 +120,10 @@ func (c *caller) driveEventTypes() {
 	c.want(200, "PATCH /event-types/order.paid", object{"description": "d", "example": "text"})
 	c.want(200, "PATCH /event-types/order.paid", object{"example": nil})
 	c.want(200, "GET /event-types/order.paid", nil)
+	c.want(201, "PUT /event-types/order.put", object{"example": 1})
+	c.want(200, "PUT /event-types/order.put", object{})
+	c.stale("PUT /event-types/order.put", object{})
+	c.stale("PATCH /event-types/order.put", object{})
 	c.paged("GET /event-types?limit=1")
 	c.want(204, "DELETE /event-types/order.paid", nil)
 	c.want(200, "GET /event-types", nil)
@@ -152,6 +169,11 @@ func (c *caller) driveOptions() {
 	c.Helper()
 	id := c.endpoint("options", "/status/200", object{"uid": "options", "description": "d"})
 	c.want(409, "POST /endpoints", object{"account": "acme", "url": c.receiver.url, "event_types": []string{"x"}, "uid": "options"})
+	put := object{"url": c.receiver.url, "event_types": []string{"put"}, "metadata": object{"plan": "gold"}}
+	c.want(201, "PUT /endpoints/acme:put", put)
+	c.want(200, "PUT /endpoints/acme:put", put)
+	c.stale("PUT /endpoints/acme:put", put)
+	c.stale("PATCH /endpoints/acme:put", object{})
 	for _, change := range []object{
 		{"client_errors": "dead_letter", "order": "by_key", "on_dead": "pause", "payload": "raw", "compression": "gzip"},
 		{"circuit": object{"preset": "default"}},

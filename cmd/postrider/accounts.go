@@ -16,6 +16,7 @@ type accountsCmd struct {
 	Create accountsCreateCmd `cmd:"" help:"Make an account."`
 	Get    accountsGetCmd    `cmd:"" help:"Show one account."`
 	Update accountsUpdateCmd `cmd:"" help:"Change an account. Fields without a flag stay as they are."`
+	Put    accountsPutCmd    `cmd:"" help:"Make an account, or replace it. Fields without a flag get their default."`
 	Quotas accountsQuotasCmd `cmd:"" help:"Show the limits of an account and what it uses, or change them."`
 	Delete accountsDeleteCmd `cmd:"" help:"Delete an account: revoke its keys, delete its endpoints and cancel their pending deliveries. Its history stays."`
 }
@@ -81,6 +82,7 @@ type accountsUpdateCmd struct {
 	UID           *string `placeholder:"UID" help:"Your own name for the account."`
 	Name          *string `placeholder:"NAME" help:"The account's name for people."`
 	metadataFlags `embed:""`
+	condition     `embed:""`
 
 	retentionFlags `embed:""`
 }
@@ -136,8 +138,42 @@ func (c *accountsUpdateCmd) Run(ctx context.Context, t terminal) error {
 		return misused("nothing to change: name at least one flag, as in --name Acme")
 	}
 	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
-		return api.ChangeAccount(ctx, c.Account, update)
+		return c.on(api).ChangeAccount(ctx, c.Account, update)
 	})
+}
+
+type accountsPutCmd struct {
+	oneAccount
+
+	Name      string            `help:"The account's name for people."`
+	Metadata  map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the account, which its customers can read; may be given several times."`
+	condition `embed:""`
+
+	retentionFlags `embed:""`
+}
+
+// Run makes or replaces the account. A deployment script can run the command each time.
+func (c *accountsPutCmd) Run(ctx context.Context, t terminal) error {
+	put := apitypes.AccountPut{Name: apitypes.Of(c.Name), Retention: c.of()}
+	if c.Metadata != nil {
+		put.Metadata = apitypes.Of(c.Metadata)
+	}
+	return ask(t, c.target, accountTable.one, func(api *client.Client) (apitypes.Account, error) {
+		return c.on(api).PutAccount(ctx, c.Account, put)
+	})
+}
+
+// condition is the flag of commands that change an object only while nobody else does.
+type condition struct {
+	IfRevision int64 `placeholder:"N" help:"Do it only while the object has this revision. Default: in any case."`
+}
+
+// on returns a client whose changes have the condition.
+func (c condition) on(api *client.Client) *client.Client {
+	if c.IfRevision == 0 {
+		return api
+	}
+	return api.IfRevision(c.IfRevision)
 }
 
 type accountsDeleteCmd struct {

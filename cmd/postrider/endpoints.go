@@ -19,6 +19,7 @@ type endpointsCmd struct {
 	Create  endpointsCreateCmd  `cmd:"" help:"Make an endpoint and print its secret."`
 	Get     endpointsGetCmd     `cmd:"" help:"Show one endpoint."`
 	Update  endpointsUpdateCmd  `cmd:"" help:"Change an endpoint. Options without a flag stay as they are."`
+	Put     endpointsPutCmd     `cmd:"" help:"Make an endpoint, or replace it. Options without a flag get their default; its secrets stay."`
 	Verify  endpointsVerifyCmd  `cmd:"" help:"Ask the receiver whether it wants events. Deliveries that waited for its consent are sent."`
 	Test    endpointsTestCmd    `cmd:"" help:"Send a test event to this endpoint only."`
 	Pause   endpointsPauseCmd   `cmd:"" help:"Stop sending until the endpoint is resumed. All deliveries wait."`
@@ -356,6 +357,43 @@ func (c *endpointsCreateCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
+type endpointsPutCmd struct {
+	target `embed:""`
+
+	Name        string            `arg:"" help:"The endpoint: ACCOUNT:UID, or its uid with a key of its account. The id of an endpoint replaces it."`
+	EndpointURL string            `arg:"" optional:"" name:"endpoint-url" help:"The URL that gets the requests, for example https://acme.example/hooks. An inspector has none."`
+	Kind        string            `enum:"http,inspector" default:"http" help:"http or inspector; it never changes."`
+	EventTypes  []string          `default:"*" help:"The event types that it gets, separated by commas: names as order.created, prefixes as order.*, or * for all."`
+	Description string            `help:"A description for people."`
+	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"What you want to note of the endpoint, which the customers of its account can read; may be given several times."`
+	condition   `embed:""`
+	secretFlags `embed:""`
+	policyFlags `embed:""`
+}
+
+// Run makes or replaces the endpoint. It prints the secret only of a new endpoint. A deployment script
+// can run the command each time.
+func (c *endpointsPutCmd) Run(ctx context.Context, t terminal) error {
+	policy, err := c.policy(t, c.SecretFile)
+	if err != nil {
+		return err
+	}
+	own, err := c.ownSecret(t)
+	if err != nil {
+		return err
+	}
+	put := apitypes.EndpointPut{
+		Kind: postrider.EndpointKind(c.Kind), URL: c.EndpointURL, EventTypes: c.EventTypes, Description: apitypes.Of(c.Description),
+		Policy: policy, NewSecrets: apitypes.NewSecrets{Secret: own, KeyType: c.KeyType},
+	}
+	if c.Metadata != nil {
+		put.Metadata = apitypes.Of(c.Metadata)
+	}
+	return ask(t, c.target, printCreated, func(api *client.Client) (apitypes.Endpoint, error) {
+		return c.on(api).PutEndpoint(ctx, c.Name, put)
+	})
+}
+
 // printCreated prints a new endpoint with its secrets. Later only the command endpoints secrets
 // shows them.
 func printCreated(t terminal, asJSON bool, made apitypes.Endpoint) error {
@@ -380,6 +418,7 @@ type endpointsUpdateCmd struct {
 	UID           *string  `placeholder:"NAME" help:"Your own name for the endpoint."`
 	Description   *string  `placeholder:"TEXT" help:"A description for people."`
 	metadataFlags `embed:""`
+	condition     `embed:""`
 	policyFlags   `embed:""`
 }
 
@@ -416,6 +455,6 @@ func (c *endpointsUpdateCmd) Run(ctx context.Context, t terminal) error {
 			}
 			keepParts(&update.Policy, current.Policy)
 		}
-		return api.ChangeEndpoint(ctx, c.ID, update)
+		return c.on(api).ChangeEndpoint(ctx, c.ID, update)
 	})
 }

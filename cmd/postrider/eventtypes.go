@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -16,7 +15,8 @@ import (
 type eventTypesCmd struct {
 	List   eventTypesListCmd   `cmd:"" help:"List the catalogue of event types, by name."`
 	Get    eventTypesGetCmd    `cmd:"" help:"Show one event type."`
-	Put    eventTypesPutCmd    `cmd:"" help:"Add an event type to the catalogue, or change it."`
+	Put    eventTypesPutCmd    `cmd:"" help:"Add an event type to the catalogue, or replace it. What has no flag gets its default."`
+	Update eventTypesUpdateCmd `cmd:"" help:"Change an event type. What has no flag stays as it is."`
 	Delete eventTypesDeleteCmd `cmd:"" help:"Remove an event type from the catalogue. Its events stay."`
 }
 
@@ -70,43 +70,66 @@ func (c *eventTypesDeleteCmd) Run(ctx context.Context, t terminal) error {
 	})
 }
 
-type eventTypesPutCmd struct {
+// eventTypeFlags have what an event type consists of.
+type eventTypeFlags struct {
 	oneEventType
+	condition `embed:""`
 
-	Description *string  `placeholder:"TEXT" help:"A description for people. Default: unchanged; of a new type empty."`
-	Path        []string `placeholder:"PATH" help:"A path such as '$.order.number', by whose values events that are published from now on are found; several times for up to 5. They replace the paths of the type; none removes them. Default: unchanged."`
-	Example     string   `placeholder:"JSON" help:"Data of an event of the type, for people who subscribe to it and for test events; @FILE reads a file, - reads stdin. Default: unchanged; of a new type none."`
+	Description *string  `placeholder:"TEXT" help:"A description for people."`
+	Path        []string `placeholder:"PATH" help:"A path such as '$.order.number', by whose values events that are published from now on are found; several times for up to 5. They replace the paths of the type; none removes them."`
+	Example     string   `placeholder:"JSON" help:"Data of an event of the type, for people who subscribe to it and for test events; @FILE reads a file, - reads stdin."`
 }
 
-// Run changes the event type. If the catalogue lacks the type, Run adds it. So a deployment script
-// can run the command each time. The API has two operations for this. The change is tried first,
-// since scripts mostly run again. Run checks the name before it calls the server, so that a mistake
-// exits with 2.
-func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
+// update returns the flags in the form of the API. It checks the name before the command calls the
+// server, so that a mistake exits with 2.
+func (c *eventTypeFlags) update(t terminal) (update apitypes.EventTypeUpdate, err error) {
 	if err := postrider.CheckType("NAME", c.Name); err != nil {
-		return misused("%v", err)
+		return update, misused("%v", err)
 	}
-	change := apitypes.EventTypeUpdate{Description: apitypes.OfPointer(c.Description)}
+	update.Description = apitypes.OfPointer(c.Description)
 	switch {
 	case slices.Contains(c.Path, "none"):
-		change.Paths = apitypes.Null[[]string]()
+		update.Paths = apitypes.Null[[]string]()
 	case len(c.Path) > 0:
-		change.Paths = apitypes.Of(c.Path)
+		update.Paths = apitypes.Of(c.Path)
 	}
 	if c.Example != "" {
 		example, err := readData(t, "--example", c.Example)
 		if err != nil {
-			return err
+			return update, err
 		}
-		change.Example = apitypes.Of(example)
+		update.Example = apitypes.Of(example)
+	}
+	return update, nil
+}
+
+type (
+	eventTypesPutCmd    struct{ eventTypeFlags }
+	eventTypesUpdateCmd struct{ eventTypeFlags }
+)
+
+// Run adds or replaces the event type. A deployment script can run the command each time.
+func (c *eventTypesPutCmd) Run(ctx context.Context, t terminal) error {
+	put, err := c.update(t)
+	if err != nil {
+		return err
 	}
 	return ask(t, c.target, eventTypeTable.one, func(api *client.Client) (apitypes.EventType, error) {
-		put, err := api.ChangeEventType(ctx, c.Name, change)
-		if errors.Is(err, postrider.ErrNotFound) {
-			put, err = api.CreateEventType(ctx, apitypes.EventTypeCreate{
-				Name: c.Name, Description: change.Description.Value(), Example: change.Example.Value(), Paths: change.Paths.Value(),
-			})
-		}
-		return put, err
+		return c.on(api).PutEventType(ctx, c.Name, apitypes.EventTypePut(put))
+	})
+}
+
+// Run changes the event type. A call without any flag is refused: it would change nothing and look
+// like success.
+func (c *eventTypesUpdateCmd) Run(ctx context.Context, t terminal) error {
+	change, err := c.update(t)
+	if err != nil {
+		return err
+	}
+	if compact(change) == "{}" {
+		return misused("nothing to change: name at least one flag, as in --description 'An order.'")
+	}
+	return ask(t, c.target, eventTypeTable.one, func(api *client.Client) (apitypes.EventType, error) {
+		return c.on(api).ChangeEventType(ctx, c.Name, change)
 	})
 }

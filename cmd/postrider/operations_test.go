@@ -18,6 +18,7 @@ var commandOf = map[string]string{
 	"get-account":    "accounts get",
 	"delete-account": "accounts delete",
 	"update-account": "accounts update",
+	"put-account":    "accounts put",
 
 	"get-account-quotas":    "accounts quotas",
 	"update-account-quotas": "accounts quotas --events-per-second",
@@ -90,6 +91,7 @@ var commandOf = map[string]string{
 	"create-endpoint":      "endpoints create",
 	"get-endpoint":         "endpoints get",
 	"update-endpoint":      "endpoints update",
+	"put-endpoint":         "endpoints put",
 	"delete-endpoint":      "endpoints delete",
 	"get-circuit":          "endpoints circuit",
 	"set-circuit":          "endpoints circuit --set",
@@ -116,7 +118,8 @@ var commandOf = map[string]string{
 	"list-event-types":  "event-types list",
 	"get-event-type":    "event-types get",
 	"create-event-type": "event-types put",
-	"update-event-type": "event-types put",
+	"update-event-type": "event-types update",
+	"put-event-type":    "event-types put",
 	"delete-event-type": "event-types delete",
 
 	"publish-event":         "send",
@@ -130,7 +133,7 @@ var commandOf = map[string]string{
 }
 
 // flagOfParameter has the flags of parameters with another name.
-var flagOfParameter = map[string]string{"order": "oldest-first"}
+var flagOfParameter = map[string]string{"order": "oldest-first", "metadata.KEY": "metadata", "If-Match": "if-revision"}
 
 // flagless has the parameters of lists for which there is no flag, and the reason.
 var flagless = map[string]string{

@@ -160,7 +160,7 @@ func TestAnEventTypeSaysSinceWhenItsPathsAreIndexed(t *testing.T) {
 		details, _ := entry["details"].(map[string]any)
 		notes = append(notes, fmt.Sprint(details["paths"]))
 	}
-	if diff := cmp.Diff([]string{"<nil>", "$.a $.b → $.c $.b", "$.b $.c → "}, notes); diff != "" {
+	if diff := cmp.Diff([]string{"<nil>", "$.a $.b → $.b $.c", "$.b $.c → "}, notes); diff != "" {
 		t.Errorf("the audit log (-want +got):\n%s", diff)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/postrider/postrider"
@@ -76,9 +77,16 @@ func (s *Routes) Register(rt *rest.Router) {
 		Name: "update-account", Path: "PATCH /accounts/{account}",
 		Summary:     "Change an account",
 		Description: "A field that is left out keeps its value. Null removes it.",
-		Codes:       []string{"uid_taken"},
-		Scope:       admin,
+		Codes:       []string{"uid_taken", "conflict"},
+		Scope:       admin, Conditional: true,
 	}, s.changeAccount)
+	rest.HandleBody(rt, rest.Route{
+		Name: "put-account", Path: "PUT /accounts/{account}",
+		Summary:     "Create or replace an account",
+		Description: "The uid in the path names it. If no account has the uid, one is created. Otherwise it is replaced: a field that is left out gets its default. An id replaces the account and keeps its uid. Quotas, keys and endpoints stay. Repeated, it changes nothing more.",
+		Codes:       []string{"conflict"},
+		Scope:       admin, Conditional: true, Creates: true,
+	}, s.replaceAccount)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-account", Path: "DELETE /accounts/{account}",
 		Summary:     "Delete an account",
@@ -92,7 +100,7 @@ func (s *Routes) Register(rt *rest.Router) {
 // none. A deleted account has the time of its deletion.
 func viewAccount(a postrider.Account) apitypes.Account {
 	return apitypes.Account{
-		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, Metadata: a.Metadata, CreatedAt: render.Instant(a.CreatedAt),
+		ID: a.ID, UID: render.OrNull(a.UID), Name: a.Name, Metadata: a.Metadata, Revision: a.Revision, CreatedAt: render.Instant(a.CreatedAt),
 		DeletedAt: render.TimeOrNull(a.DeletedAt), Retention: viewRetention(a.Retention),
 	}
 }
@@ -112,7 +120,12 @@ func (s *Routes) createAccount(ctx context.Context, _ *rest.None, body apitypes.
 	account := postrider.Account{
 		ID: store.NewID[postrider.AccountID](s.IDs), UID: body.UID, Name: body.Name, Metadata: body.Metadata, CreatedAt: now,
 	}
-	return s.putAccount(ctx, account, body.Retention)
+	setRetention(&account.Retention, body.Retention)
+	if err := s.check(account, body.Retention); err != nil {
+		return nil, err
+	}
+	reply, err := s.putAccount(ctx, account)
+	return reply, conflict(err, "uid_taken")
 }
 
 // listAccounts lists accounts, or finds the account with a uid. For a key that is bound to an
@@ -139,21 +152,89 @@ func (s *Routes) getAccount(ctx context.Context, in *accountPath) (*rest.Reply[a
 // changeAccount changes an account. An omitted field keeps its value, and null removes the value. A
 // deleted account cannot be changed.
 func (s *Routes) changeAccount(ctx context.Context, in *accountPath, body apitypes.AccountUpdate) (*rest.Reply[apitypes.Account], error) {
-	account, err := s.Names.Account(ctx, in.Account)
-	if err != nil {
+	return rest.RetryConflicts(func() (*rest.Reply[apitypes.Account], error) {
+		was, err := s.liveAccount(ctx, in.Account)
+		if err != nil {
+			return nil, err
+		}
+		account := was
+		rest.Set(&account.UID, body.UID, "")
+		rest.Set(&account.Name, body.Name, "")
+		rest.Set((*apitypes.Metadata)(&account.Metadata), body.Metadata, nil)
+		setRetention(&account.Retention, body.Retention)
+		return s.replace(ctx, was, account, body.Retention)
+	})
+}
+
+// replaceAccount creates the account that the path names by its uid, or replaces it. Of two requests
+// at once that create it, one is refused by the store and then finds the account of the other.
+func (s *Routes) replaceAccount(ctx context.Context, in *accountPath, body apitypes.AccountPut) (*rest.Reply[apitypes.Account], error) {
+	return rest.RetryConflicts(func() (*rest.Reply[apitypes.Account], error) {
+		was, err := s.liveAccount(ctx, in.Account)
+		if errors.Is(err, postrider.ErrNotFound) && !isAccountID(in.Account) {
+			was = postrider.Account{ID: store.NewID[postrider.AccountID](s.IDs), UID: in.Account}
+			was.CreatedAt, err = s.Store.Now(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		account := was
+		account.Name, account.Metadata, account.Retention = body.Name.Value(), body.Metadata.Value(), postrider.AccountRetention{}
+		setRetention(&account.Retention, body.Retention)
+		return s.replace(ctx, was, account, body.Retention)
+	})
+}
+
+// isAccountID reports whether a name of an account is an id. No uid has this form.
+func isAccountID(name string) bool {
+	_, err := rest.ParseID[postrider.AccountID](name)
+	return err == nil
+}
+
+// liveAccount returns the account unless it is deleted.
+func (s *Routes) liveAccount(ctx context.Context, name string) (postrider.Account, error) {
+	account, err := s.Names.Account(ctx, name)
+	if err == nil && !account.DeletedAt.IsZero() {
+		err = postrider.ErrNotFound
+	}
+	return account, err
+}
+
+// replace stores an account in the place of another one, whose Revision is 0 if there is none yet. An
+// account that stays as it is is not stored.
+func (s *Routes) replace(ctx context.Context, was, is postrider.Account, r apitypes.Retention) (*rest.Reply[apitypes.Account], error) {
+	if err := rest.IfMatch(ctx, was.Revision); err != nil {
 		return nil, err
 	}
-	if !account.DeletedAt.IsZero() {
-		return nil, postrider.ErrNotFound
+	if err := s.check(is, r); err != nil {
+		return nil, err
 	}
-	was := account
-	rest.Set(&account.UID, body.UID, "")
-	rest.Set(&account.Name, body.Name, "")
-	rest.Set((*apitypes.Metadata)(&account.Metadata), body.Metadata, nil)
-	after := account
-	setRetention(&after.Retention, body.Retention)
-	rest.InfoOf(ctx).Changed(viewAccount(was), viewAccount(after))
-	return s.putAccount(ctx, account, body.Retention)
+	before, after := viewAccount(was), viewAccount(is)
+	if was.Revision > 0 {
+		rest.InfoOf(ctx).Changed(before, after)
+	}
+	if was.Revision > 0 && reflect.DeepEqual(before, after) {
+		return rest.Respond(before), nil
+	}
+	reply, err := s.putAccount(ctx, is)
+	switch {
+	case err == nil && was.Revision == 0:
+		rest.InfoOf(ctx).Created()
+	case was.UID != is.UID:
+		err = conflict(err, "uid_taken")
+	default:
+		err = conflict(err, "conflict")
+	}
+	return reply, err
+}
+
+// conflict gives a conflict a code and a text for the client. The store does not say which of the two
+// conflicts it found. Other errors stay as they are.
+func conflict(err error, code string) error {
+	if errors.Is(err, postrider.ErrConflict) {
+		err = errors.Join(rest.Conflict(code, "another account has this uid, or it is being changed by others"), err)
+	}
+	return err
 }
 
 // deleteAccount deletes the account and its endpoints. The pending deliveries, which may be many,
@@ -173,27 +254,23 @@ func (s *Routes) deleteAccount(ctx context.Context, in *accountPath) (*rest.None
 	return nil, nil // 204
 }
 
-// putAccount validates and stores an account with a changed retention, and returns the stored
-// account. It empties the cache of names, because a uid may now belong to another account.
-func (s *Routes) putAccount(ctx context.Context, a postrider.Account, r apitypes.Retention) (*rest.Reply[apitypes.Account], error) {
-	setRetention(&a.Retention, r)
-	err := errors.Join(rest.CheckUID(a.UID), rest.CheckText("name", a.Name, rest.MaxName), a.Metadata.Check("metadata"),
-		s.checkRetention(a.Retention, r))
-	if a.UID == "" && a.Name == "" {
-		err = rest.Invalid("name", postrider.FaultRequired, "is required where there is no uid")
-	}
-	if err != nil {
-		return nil, err
-	}
-	err = s.Store.PutAccount(ctx, a)
-	if errors.Is(err, postrider.ErrConflict) {
-		return nil, errors.Join(rest.Conflict("uid_taken", "another account has this uid"), err)
-	}
-	if err != nil {
+// putAccount stores an account, and returns the stored account. It empties the cache of names, because
+// a uid may now belong to another account.
+func (s *Routes) putAccount(ctx context.Context, a postrider.Account) (*rest.Reply[apitypes.Account], error) {
+	if err := s.Store.PutAccount(ctx, a); err != nil {
 		return nil, err
 	}
 	s.Names.Forget()
 	return rest.RespondWith(viewAccount)(s.Names.Account(ctx, a.ID.String()))
+}
+
+// check returns all faults of an account with the retention of a request.
+func (s *Routes) check(a postrider.Account, r apitypes.Retention) error {
+	if a.UID == "" && a.Name == "" {
+		return rest.Invalid("name", postrider.FaultRequired, "is required where there is no uid")
+	}
+	return errors.Join(rest.CheckUID(a.UID), rest.CheckText("name", a.Name, rest.MaxName), a.Metadata.Check("metadata"),
+		s.checkRetention(a.Retention, r))
 }
 
 // viewRetention returns the retention of an account in the form of a response.

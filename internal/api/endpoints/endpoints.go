@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -172,8 +173,9 @@ func (s *Routes) Register(rt *rest.Router) {
 		Summary:     "Change an endpoint",
 		Description: "A field that is left out keeps its value. Null sets a field back to its default.",
 		Codes:       []string{"endpoint_deleted", "uid_taken", "conflict"},
-		Scope:       write, Withdraws: true,
+		Scope:       write, Withdraws: true, Conditional: true,
 	}, s.changeEndpoint)
+	s.registerReplacement(rt)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-endpoint", Path: "DELETE /endpoints/{endpoint}",
 		Summary: "Delete an endpoint and cancel its pending deliveries",
@@ -214,6 +216,7 @@ func (s *Routes) viewEndpoint(e postrider.Endpoint, secrets []postrider.Secret) 
 		EventTypes: patterns, Status: e.Status, StatusReason: render.OrNull(e.StatusReason), StatusSince: render.Instant(e.StatusSince),
 		FullSince: render.TimeOrNull(e.FullSince), PolicyError: render.OrNull(e.PolicyError), Warnings: s.warnings(e, secrets),
 		VerifiedAt: render.TimeOrNull(e.VerifiedAt), CreatedAt: render.Instant(e.CreatedAt), UpdatedAt: render.Instant(e.UpdatedAt),
+		Revision: e.Revision,
 	}
 	if e.PolicyError == "" {
 		view.Policy = viewPolicy(e.Policy)
@@ -329,12 +332,16 @@ func (s *Routes) setPolicy(ctx context.Context, e *postrider.Endpoint, was postr
 	if moved {
 		c.Headers, c.Auth = nil, ""
 	}
+	stored := c
 	policyErr := applyPolicy(rest.InfoOf(ctx).Caller, &e.Policy, &c, to)
 	faults := []error{urlErr, checkEndpoint(*e), e.Policy.Check(), s.checkTokenURL(&e.Policy.Auth), checkInspector(*e), policyErr}
 	if opened && policyErr == nil {
 		faults = append(faults, s.checkCredentials(was.Policy, e.Policy, c, to))
 	}
-	if err := errors.Join(faults...); err != nil || !opened {
+	err := errors.Join(faults...)
+	// If the credentials stay, so does their encrypted form, which another encryption would change.
+	stay := !moved && c.Auth == stored.Auth && c.TLSKey == stored.TLSKey && maps.Equal(c.Headers, stored.Headers)
+	if err != nil || !opened || stay {
 		return err
 	}
 	return s.Vault.EncryptCredentials(ctx, e, c)
@@ -423,10 +430,11 @@ func (s *Routes) changeEndpoint(
 	if err := checkMaySet(rest.InfoOf(ctx).Caller, body.Policy); err != nil {
 		return nil, err
 	}
-	var moved postrider.Endpoint // the endpoint with its new URL; zero: it keeps its URL
-	reply, err := s.awaited(ctx)(s.modify(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
+	return s.alter(ctx, in.Endpoint, func(e *postrider.Endpoint) error {
 		was := *e
-		moved = postrider.Endpoint{}
+		if err := rest.IfMatch(ctx, was.Revision); err != nil {
+			return err
+		}
 		rest.Set(&e.UID, body.UID, "")
 		rest.Set(&e.Description, body.Description, "")
 		rest.Set((*apitypes.Metadata)(&e.Metadata), body.Metadata, nil)
@@ -434,28 +442,8 @@ func (s *Routes) changeEndpoint(
 		if body.EventTypes != nil {
 			e.EventTypes = rest.Patterns(body.EventTypes)
 		}
-		if err := s.setPolicy(ctx, e, was, body.Policy); err != nil {
-			return err
-		}
-		if !body.Signature.IsZero() {
-			if err := s.checkSigns(ctx, *e); err != nil {
-				return err
-			}
-		}
-		if e.URL != was.URL {
-			s.resetVerification(e)
-			moved = *e
-			if from, to := host(was.URL), host(e.URL); from != to {
-				rest.InfoOf(ctx).Note("host", from+" to "+to)
-			}
-		}
-		rest.InfoOf(ctx).Changed(s.viewEndpoint(was, nil), s.viewEndpoint(*e, nil))
-		return nil
-	}))
-	if err == nil {
-		s.ping(ctx, moved)
-	}
-	return reply, err
+		return s.changePolicy(ctx, e, was, body.Policy)
+	})
 }
 
 // deleteEndpoint marks the endpoint as deleted. Its pending deliveries are

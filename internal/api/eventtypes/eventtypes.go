@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,8 +54,16 @@ func (s *Routes) Register(rt *rest.Router) {
 		Name: "update-event-type", Path: "PATCH /event-types/{name}",
 		Summary:     "Change an event type",
 		Description: "A field that is left out keeps its value. Null removes it.",
-		Scope:       admin,
+		Codes:       []string{"conflict"},
+		Scope:       admin, Conditional: true,
 	}, s.changeEventType)
+	rest.HandleBody(rt, rest.Route{
+		Name: "put-event-type", Path: "PUT /event-types/{name}",
+		Summary:     "Add an event type to the catalogue, or replace it",
+		Description: "A field that is left out gets its default. Repeated, it changes nothing more.",
+		Codes:       []string{"conflict"},
+		Scope:       admin, Conditional: true, Creates: true,
+	}, s.replaceEventType)
 	rest.Handle(rt, rest.Route{
 		Name: "delete-event-type", Path: "DELETE /event-types/{name}",
 		Summary: "Delete an event type from the catalogue",
@@ -65,7 +74,8 @@ func (s *Routes) Register(rt *rest.Router) {
 // viewEventType returns an event type in the form of a response.
 func viewEventType(t postrider.EventType) apitypes.EventType {
 	view := apitypes.EventType{
-		Name: t.Name, Description: t.Description, CreatedAt: render.Instant(t.CreatedAt), Paths: make([]apitypes.IndexedPath, len(t.Paths)),
+		Name: t.Name, Description: t.Description, Revision: t.Revision, CreatedAt: render.Instant(t.CreatedAt),
+		Paths: make([]apitypes.IndexedPath, len(t.Paths)),
 	}
 	for i, p := range t.Paths {
 		view.Paths[i] = apitypes.IndexedPath{Path: p.Path, Since: render.Instant(p.Since)}
@@ -110,19 +120,18 @@ func (s *Routes) createEventType(
 	if string(body.Example) == "null" {
 		body.Example = nil
 	}
-	switch _, err := s.Find(ctx, body.Name); {
-	case err == nil:
-		return nil, rest.Conflict("event_type_exists", "the catalogue has this event type already")
-	case !errors.Is(err, postrider.ErrNotFound):
-		return nil, err
-	}
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.putEventType(ctx, postrider.EventType{
+	t := postrider.EventType{
 		Name: body.Name, Description: body.Description, Example: body.Example, CreatedAt: now, Paths: indexed(body.Paths),
-	})
+	}
+	reply, err := s.putEventType(ctx, t)
+	if errors.Is(err, postrider.ErrConflict) {
+		return nil, rest.Conflict("event_type_exists", "the catalogue has this event type already")
+	}
+	return reply, err
 }
 
 // indexed returns paths without their times, which the store sets.
@@ -150,25 +159,72 @@ func (s *Routes) getEventType(ctx context.Context, in *eventTypePath) (*rest.Rep
 	return rest.RespondWith(viewEventType)(s.Find(ctx, in.Name))
 }
 
-// changeEventType changes the description and the example. Null removes a value.
+// changeEventType changes the fields that the body names. Null removes a value.
 func (s *Routes) changeEventType(
 	ctx context.Context, in *eventTypePath, body apitypes.EventTypeUpdate,
 ) (*rest.Reply[apitypes.EventType], error) {
-	t, err := s.Find(ctx, in.Name)
-	if err != nil {
+	return rest.RetryConflicts(func() (*rest.Reply[apitypes.EventType], error) {
+		was, err := s.Find(ctx, in.Name)
+		if err != nil {
+			return nil, err
+		}
+		return s.replace(ctx, was, was, body)
+	})
+}
+
+// replaceEventType adds the event type to the catalogue, or replaces it. Of two requests at once that
+// add it, one is refused by the store and then finds the event type of the other.
+func (s *Routes) replaceEventType(
+	ctx context.Context, in *eventTypePath, body apitypes.EventTypePut,
+) (*rest.Reply[apitypes.EventType], error) {
+	if err := postrider.CheckType("name", in.Name); err != nil {
 		return nil, err
 	}
-	was := t
-	rest.Set(&t.Description, body.Description, "")
-	rest.Set((*json.RawMessage)(&t.Example), body.Example, nil)
-	rest.InfoOf(ctx).Changed(viewEventType(was), viewEventType(t))
-	paths := texts(was)
-	rest.Set(&paths, body.Paths, nil)
-	t.Paths = indexed(paths)
+	return rest.RetryConflicts(func() (*rest.Reply[apitypes.EventType], error) {
+		was, err := s.Find(ctx, in.Name)
+		if errors.Is(err, postrider.ErrNotFound) {
+			was.Name = in.Name
+			was.CreatedAt, err = s.Store.Now(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		is := postrider.EventType{Name: was.Name, Revision: was.Revision, CreatedAt: was.CreatedAt}
+		return s.replace(ctx, was, is, apitypes.EventTypeUpdate(body))
+	})
+}
+
+// replace applies a change to an event type, and stores it in the place of another one, whose Revision
+// is 0 if there is none yet. An event type that stays as it is is not stored.
+func (s *Routes) replace(
+	ctx context.Context, was, is postrider.EventType, change apitypes.EventTypeUpdate,
+) (*rest.Reply[apitypes.EventType], error) {
+	if err := rest.IfMatch(ctx, was.Revision); err != nil {
+		return nil, err
+	}
+	rest.Set(&is.Description, change.Description, "")
+	rest.Set((*json.RawMessage)(&is.Example), change.Example, nil)
+	paths := texts(is)
+	rest.Set(&paths, change.Paths, nil)
+	slices.Sort(paths) // as the store returns them
+	is.Paths = was.Paths
+	before, after := viewEventType(was), viewEventType(is)
+	if was.Revision > 0 {
+		rest.InfoOf(ctx).Changed(before, after)
+	}
+	unchanged := reflect.DeepEqual(before, after)
 	if !slices.Equal(paths, texts(was)) {
+		unchanged, is.Paths = false, indexed(paths)
 		rest.InfoOf(ctx).Note("paths", strings.Join(texts(was), " ")+" → "+strings.Join(paths, " "))
 	}
-	return s.putEventType(ctx, t)
+	if was.Revision > 0 && unchanged {
+		return rest.Respond(before), nil
+	}
+	reply, err := s.putEventType(ctx, is)
+	if err == nil && was.Revision == 0 {
+		rest.InfoOf(ctx).Created()
+	}
+	return reply, err
 }
 
 // deleteEventType removes an event type from the catalogue. It does not affect events of the type.

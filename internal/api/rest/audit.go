@@ -96,6 +96,9 @@ func (s *server) audit(ctx context.Context, r Route, out any, err error) error {
 		entry.ObjectID = c.Account.String()
 	}
 	about := describeReply(out)
+	if c.created { // the path names an object that did not exist
+		entry.ObjectID = about.id
+	}
 	entry.ObjectID, entry.Account = cmp.Or(entry.ObjectID, about.id), cmp.Or(entry.Account, about.account)
 	if fields := fieldsOf(c.body); fields != "" {
 		if entry.Details == nil {
@@ -181,7 +184,7 @@ func (c *Info) Changed(was, is any) {
 	for field, value := range after {
 		switch {
 		// The server sets these fields, not the request.
-		case field == "updated_at", field == "status_since", field == "backlog_full_since", field == "warnings":
+		case field == "updated_at", field == "revision", field == "status_since", field == "backlog_full_since", field == "warnings":
 		case bytes.Equal(before[field], value):
 			delete(c.details, field)
 		case slices.Contains(hiddenFields, field):

@@ -150,6 +150,9 @@ func (rt *Router) problems(r Route) map[string]*huma.Response {
 	if r.Body != nil {
 		codes = append(codes, "malformed", "timeout", "too_large", "unsupported_media_type", "overloaded")
 	}
+	if r.Conditional {
+		codes = append(codes, "precondition_failed")
+	}
 	// Callers with the scope admin are bound to no account, so their reads need no turn.
 	if r.onlyReads() && r.Scope != postrider.ScopeAdmin {
 		codes = append(codes, "too_many_reads")

@@ -177,18 +177,36 @@ func (s *Names) endpointOf(ctx context.Context, account postrider.AccountID, nam
 	if id, err := ParseID[postrider.EndpointID](name); err == nil {
 		return store.First(s.store.Endpoints(ctx, store.EndpointQuery{Account: account, ID: id}))
 	}
+	account, uid, err := s.endpointUID(ctx, account, name)
+	if err != nil {
+		return postrider.Endpoint{}, err
+	}
+	return store.First(s.store.Endpoints(ctx, store.EndpointQuery{Account: account, UID: uid}))
+}
+
+// endpointUID returns the account and the uid of a name that is no id.
+func (s *Names) endpointUID(ctx context.Context, account postrider.AccountID, name string) (postrider.AccountID, string, error) {
 	if account.IsZero() {
 		of, uid, _ := strings.Cut(name, ":")
 		named, err := s.accountNamed(ctx, of)
 		if err != nil {
-			return postrider.Endpoint{}, err
+			return account, "", err
 		}
 		account, name = named.id, uid
 	}
 	if name == "" { // the query would have no filter
-		return postrider.Endpoint{}, postrider.ErrNotFound
+		return account, "", postrider.ErrNotFound
 	}
-	return store.First(s.store.Endpoints(ctx, store.EndpointQuery{Account: account, UID: name}))
+	return account, name, nil
+}
+
+// EndpointToCreate returns the account and the uid that an endpoint with this name would have. An id
+// names no endpoint that can be created.
+func (s *Names) EndpointToCreate(ctx context.Context, text string) (postrider.AccountID, string, error) {
+	if _, err := ParseID[postrider.EndpointID](text); err == nil {
+		return postrider.AccountID{}, "", postrider.ErrNotFound
+	}
+	return s.endpointUID(ctx, InfoOf(ctx).Caller.Account, text)
 }
 
 // ReadableEndpoint is ChangeableEndpoint for operations that need the endpoint's policy.

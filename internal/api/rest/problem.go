@@ -69,6 +69,7 @@ var errorClasses = []errorClass{
 		"what was done could not be recorded in the audit log, so it is not confirmed. The request may have taken effect",
 	},
 	{errNoMethod, 405, "method_not_allowed", "the route has no such method; see Allow"},
+	{errPrecondition, 412, "precondition_failed", "the object has another revision than If-Match names; read it again"},
 	{errSlowBody, 408, "timeout", "the body took too long to arrive"},
 	{ErrTooLarge, 413, "too_large", "the request is too large"},
 	{errMediaType, 415, "unsupported_media_type", "the body must be application/json in UTF-8"},

@@ -63,6 +63,10 @@ type Info struct {
 	// notEffective has the nodes on which the request's change is not in effect yet. Effects sets
 	// it.
 	notEffective postrider.NotEffective
+	// tag is the ETag of the object in the response. Empty: it has none.
+	tag string
+	// created is true if a PUT has created the object. Created sets it.
+	created bool
 	// err is the error behind a 5xx response, for the log only. problemOf sets it.
 	err error
 	// problem is the code of the problem in the response. Empty: the response is no problem.
@@ -274,7 +278,7 @@ type responseWriter struct {
 // matched, or the status is a redirect, which no handler of the API sends.
 func (a *responseWriter) WriteHeader(status int) {
 	first := a.status == 0
-	status = a.noteEffect(status)
+	status = a.noteEffect(a.noteRevision(status))
 	a.status = status
 	if first && (a.request.Pattern == "" || status/100 == 3) {
 		a.unrouted = true

@@ -100,6 +100,11 @@ type Route struct {
 	Reads bool
 	// Metadata is true for a list whose handler calls [MetadataFilter].
 	Metadata bool
+	// Conditional is true for an operation whose handler calls [IfMatch].
+	Conditional bool
+	// Creates is true for a PUT: its handler calls [Info.Created] if it has created the object, and the
+	// response is then a 201.
+	Creates bool
 	// Headers are the request headers that the handler reads itself.
 	Headers []*huma.Param
 }
@@ -113,15 +118,25 @@ func Handle[I, O any](rt *Router, r Route, handler func(context.Context, *I) (*O
 	}
 	op := rt.operation(r)
 	op.Middlewares = huma.Middlewares{rt.middleware(r)}
+	tagged := revisionOf(reflect.New(reflect.TypeFor[O]()).Elem()).IsValid()
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
 		if err = rt.audit(ctx, r, out, err); err != nil {
 			return nil, problemOf(ctx, err)
 		}
+		if tagged {
+			InfoOf(ctx).tag = tag(revisionOf(reflect.ValueOf(out).Elem()).Int())
+		}
 		return out, nil
 	})
+	if r.Creates {
+		describeCreated(op)
+	}
 	if r.Withdraws {
 		describeEffect(op)
+	}
+	if tagged {
+		describeTag(op)
 	}
 	// Huma has now registered the operation without a body, so huma does not read the body.
 	if r.Body != nil {
@@ -237,6 +252,9 @@ func (rt *Router) operation(r Route) huma.Operation {
 		Responses:     rt.problems(r),
 	}
 	op.Parameters = r.Headers
+	if r.Conditional {
+		op.Parameters = append(op.Parameters, &ifMatch)
+	}
 	if r.Metadata {
 		op.Parameters = append(op.Parameters, &metadataParameter)
 	}

@@ -107,7 +107,6 @@ func findEventsExpunged(w *world) {
 	x = w.expunge(x, 100)
 	w.same("what an expunge of the event removes", x.Removed, postrider.ExpungeCounts{Events: 1, Terms: 2})
 	w.same("the stored counts", w.readExpunge(x.ID).Removed, x.Removed)
-	w.ok(w.PutAccount(w.Context(), postrider.Account{ID: account}))
 	w.ok(w.DeleteAccount(w.Context(), account))
 	x = w.expunge(w.newExpunge(account), 1)
 	w.same("terms that an expunge of the account removes", x.Removed.Terms, 2)

@@ -236,3 +236,11 @@ func (c *caller) attempted(delivery, outcome string) {
 		return false
 	})
 }
+
+// stale makes a change of an object that has another revision.
+func (c *caller) stale(route string, body object) {
+	c.Helper()
+	if got := c.send(request{route: route, body: body, header: map[string]string{"If-Match": `"99"`}}); got.status != 412 {
+		c.Errorf("%s with another revision = %d %s", route, got.status, got.text)
+	}
+}

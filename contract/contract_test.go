@@ -30,7 +30,8 @@ var unseen = map[string]string{
 	"* 410 gone":          "the same",
 	"Problem.code = gone": "the same",
 
-	"put-event-type 404 not_found":                  "it adds the event type",
+	"put-event-type 404":                            "it adds the event type",
+	"put-event-type 404 not_found":                  "the same",
 	"* 409 conflict":                                "another client has to change the same object at the same moment, several times",
 	"delete-endpoint 409":                           "the same",
 	"put-account 409":                               "the same",

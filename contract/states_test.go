@@ -28,14 +28,6 @@ func (c *caller) driveAccounts() {
 	c.paged("GET /accounts?limit=1")
 }
 
-// stale makes a change of an object that has another revision.
-func (c *caller) stale(route string, body object) {
-	c.Helper()
-	if got := c.send(request{route: route, body: body, header: map[string]string{"If-Match": `"99"`}}); got.status != 412 {
-		c.Errorf("%s with another revision = %d %s", route, got.status, got.text)
-	}
-}
-
 // driveSearch finds an object of each kind.
 func (c *caller) driveSearch() {
 	c.Helper()

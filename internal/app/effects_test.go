@@ -105,6 +105,10 @@ func TestPromise7AfterTheResponseAChangeIsInEffect(t *testing.T) {
 						took += time.Since(begun)
 						return err
 					},
+					"replaced": func(id postrider.EndpointID) error {
+						_, err := from.PutEndpoint(ctx, id.String(), apitypes.EndpointPut{URL: after.URL, EventTypes: []string{"replaced"}})
+						return err
+					},
 					"paused":   func(id postrider.EndpointID) error { _, err := from.PauseEndpoint(ctx, id, ""); return err },
 					"disabled": func(id postrider.EndpointID) error { _, err := from.DisableEndpoint(ctx, id, ""); return err },
 					"deleted":  func(id postrider.EndpointID) error { return from.DeleteEndpoint(ctx, id) },

@@ -37,7 +37,8 @@ func newServer(t *testing.T) *server {
 	t.Helper()
 	w := newWorld(t)
 	w.ok(w.PutAccount(t.Context(), postrider.Account{
-		ID: w.accounts[1].Account, Name: "Brief", Retention: postrider.AccountRetention{Events: 1, Attempts: 1, Bodies: 1},
+		ID: w.accounts[1].Account, Name: "Brief", Revision: 1,
+		Retention: postrider.AccountRetention{Events: 1, Attempts: 1, Bodies: 1},
 	}))
 	w.deliver(0, 4)
 	w.deliver(1, 2)

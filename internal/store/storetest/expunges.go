@@ -186,7 +186,7 @@ func expungePending(w *world) {
 
 func expungeEndpoint(w *world) {
 	e := w.draft(w.account())
-	e.UID, e.Description, e.Policy.Concurrency = "till", "Eve's till", 3
+	e.UID, e.Description, e.Policy.Concurrency, e.Metadata = "till", "Eve's till", 3, postrider.Metadata{"who": "Eve"}
 	e = w.put(e, w.secret(e.ID))
 	d, letter := w.ended(e), w.deadLetters(e, 1)[0]
 	w.putHealth(w.health(e, 1))
@@ -197,6 +197,7 @@ func expungeEndpoint(w *world) {
 	got := w.found(e.ID)
 	w.same("the URL", got.URL, postrider.ExpungedURL)
 	w.same("texts", got.UID+got.Description, "")
+	w.same("metadata", len(got.Metadata), 0)
 	w.same("event types", len(got.EventTypes), 0)
 	w.same("the policy", got.Policy, postrider.DefaultPolicy())
 	w.same("secrets", len(w.secrets(e.ID)), 0)

@@ -3,7 +3,6 @@ package postrider
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 )
 
@@ -27,7 +26,6 @@ const (
 	MaxChannels     = 10
 	MaxChannel      = 128
 	MaxChangedPaths = 100
-	MaxChangedPath  = 256
 )
 
 // IsZero reports whether the event says nothing of itself.
@@ -70,17 +68,18 @@ func (a *About) Check() error {
 	f.join(Metadata(a.Metadata).Check("metadata"))
 	f.join(Metadata(a.Internal).Check("internal"))
 	f.add(len(a.Previous) > 0 && a.Previous[0] != '{', "previous", FaultMalformed, "must be an object")
-	f.list("changed_paths", a.ChangedPaths, MaxChangedPaths, func(field, path string) {
-		wrong := len(path) > MaxChangedPath || !changedPath.MatchString(path) || !IsText(path)
-		f.add(wrong, field, FaultMalformed, fmt.Sprintf("must be a path such as $.status or $.items[0].id, of at most %d bytes", MaxChangedPath))
-	})
+	f.paths("changed_paths", a.ChangedPaths, MaxChangedPaths)
 	f.add(len(a.Previous) > 0 && len(a.ChangedPaths) > 0, "changed_paths", FaultContradictory, "must be left out with previous")
 	return f.joined()
 }
 
-// changedPath is $, which is the whole data, followed by names and indexes: .name or [0]. A name has
-// any characters but a dot, brackets, quotes, * and spaces.
-var changedPath = regexp.MustCompile(`^\$(\.[^.\[\]*'"\x00-\x20\x7f]+|\[(0|[1-9][0-9]{0,8})\])*$`)
+// paths checks a list of paths; see [ParsePath].
+func (f *faults) paths(field string, paths []string, most int) {
+	f.list(field, paths, most, func(field, path string) {
+		_, err := ParsePath(field, path)
+		f.join(err)
+	})
+}
 
 // text appends an [InvalidError] for the field unless the text is [IsText].
 func (f *faults) text(field, text string) {

@@ -1,21 +1,19 @@
 package postrider
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// The limits of the paths by whose values events are found.
+// The limits of paths.
 const (
-	MaxIndexedPaths = 5   // of an event type
+	MaxIndexedPaths = 5   // by whose values the events of a type are found
 	MaxPathBytes    = 256 // of one path
 )
 
-// Path is a place in JSON data, such as $.items[0].id.
+// Path is a place in JSON data, such as $.items[0].id; $ is the whole.
 type Path struct {
 	Text  string
 	Steps []PathStep // from the whole value on
@@ -35,11 +33,12 @@ type IndexedPath struct {
 }
 
 // ParsePath returns the path that the text names: $, followed by names and indexes such as .name or
-// [0]. A name has any characters but dots, brackets, quotes, *, =, spaces and control characters. The
-// error is an [InvalidError] for the field.
+// [0]. A name has any characters but dots, brackets, quotes, *, =, spaces and control characters. For a
+// field with such a name, use the path of the object that it is in. The error is an [InvalidError] for
+// the field.
 func ParsePath(field, text string) (Path, error) {
 	rest, ok := strings.CutPrefix(text, "$")
-	ok = ok && len(text) <= MaxPathBytes
+	ok = ok && len(text) <= MaxPathBytes && IsText(text)
 	path := Path{Text: text}
 	for ok && rest != "" {
 		end := len(rest)
@@ -51,7 +50,7 @@ func ParsePath(field, text string) (Path, error) {
 		path.Steps, rest = append(path.Steps, step), rest[end:]
 	}
 	if !ok {
-		return Path{}, &InvalidError{Field: field, Reason: fmt.Sprintf(
+		return Path{}, &InvalidError{Field: field, Code: FaultMalformed, Reason: fmt.Sprintf(
 			"must be a path such as $.order.number or $.items[0].id, of at most %d bytes", MaxPathBytes)}
 	}
 	return path, nil
@@ -71,17 +70,7 @@ func parseStep(text string) (PathStep, bool) {
 
 // CheckIndexedPaths returns all faults of the paths of an event type, joined.
 func CheckIndexedPaths(field string, paths []string) error {
-	if len(paths) > MaxIndexedPaths {
-		return &InvalidError{
-			Field: field, Code: FaultWrongCount, Reason: fmt.Sprintf("must have at most %d paths", MaxIndexedPaths), Max: MaxIndexedPaths,
-		}
-	}
 	var f faults
-	for i, text := range paths {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		_, err := ParsePath(at, text)
-		f.join(err)
-		f.add(slices.Contains(paths[:i], text), at, FaultRepeated, "is there twice")
-	}
-	return errors.Join(f...)
+	f.paths(field, paths, MaxIndexedPaths)
+	return f.joined()
 }

@@ -23,8 +23,8 @@ func TestParsePath(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "order", "$order", "$.", "$..a", "$.a[", "$.a[]", "$.a[-1]", "$.a[01]", "$.a[*]", "$.*", "$.a b", "$.a=b", "$.a\x00", "$['a']",
-		"$.a[99999999999]", "$." + strings.Repeat("a", postrider.MaxPathBytes),
+		"", "order", "$order", "$.", "$..a", "$.a[", "$.a[]", "$.a[-1]", "$.a[01]", "$.a[*]", "$.*", "$.a b", "$.a=b", "$.a\x00",
+		"$['a']", "$.a.", "$[+1]", "$[1", "$.a]", "$.a\n", "$.\xff", "$.\u0085", "$.a[99999999999]", "$." + strings.Repeat("a", postrider.MaxPathBytes),
 	} {
 		if _, err := postrider.ParsePath("path", text); !errors.Is(err, postrider.ErrInvalid) {
 			t.Errorf("%q is accepted: %v", text, err)

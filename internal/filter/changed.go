@@ -1,130 +1,88 @@
 package filter
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/postrider/postrider"
 )
 
-// The limits of paths.
-const (
-	MaxPaths     = 100 // in a list
-	MaxPathBytes = 256
-)
+// SaysChanges reports whether the event says what changed, by Previous or by ChangedPaths.
+func (e *Event) SaysChanges() bool { return len(e.Previous) > 0 || len(e.ChangedPaths) > 0 }
 
-// Path is a place in JSON, such as $.items[0].id. It never changes.
-type Path struct{ steps []step }
-
-// A step is the name of a member, or the index of an element.
-type step struct {
-	name  string
-	index int // -1: a name
+// Changed reports whether the value at the path (see [postrider.ParsePath]) has changed. It has if it
+// differs between Previous and Data, or if one of ChangedPaths is the path, or is below or above it.
+//
+// Numbers are compared as decimals, and the order of members does not matter. A missing value differs
+// from every other, also from null. In a version that is not JSON every value is missing.
+//
+// Each path is compared once, so that many patterns with paths in each other cost no more than one.
+func (e *Event) Changed(path string) bool {
+	if !e.SaysChanges() {
+		return false
+	}
+	if e.changed == nil {
+		e.changed, e.before = map[string]bool{}, decode("", e.Previous)
+	}
+	changed, known := e.changed[path]
+	if !known {
+		e.meter.spend(e.costOfChanged())
+		changed = len(e.Previous) > 0 && e.differs(path) ||
+			slices.ContainsFunc(e.ChangedPaths, func(other string) bool { return overlap(path, other) })
+		e.changed[path] = changed
+	}
+	return changed
 }
 
-// ParsePaths parses paths. A path is $, which is the whole value, followed by names and indexes:
-// .name or [0]. A name has any characters but a dot, brackets, quotes, * and spaces. To watch a field
-// with such a name, use the path of the object that it is in. The error joins all faults, each as a
-// [postrider.InvalidError] for field[i].
-func ParsePaths(field string, texts []string) ([]Path, error) {
-	if len(texts) > MaxPaths {
-		return nil, &postrider.InvalidError{
-			Field: field, Code: postrider.FaultWrongCount, Reason: fmt.Sprintf("must have at most %d paths", MaxPaths), Max: MaxPaths,
-		}
-	}
-	paths := make([]Path, len(texts))
-	var faults []error
-	for i, text := range texts {
-		path, ok := parsePath(text)
-		if !ok {
-			faults = append(faults, &postrider.InvalidError{
-				Field:  element(field, i),
-				Reason: fmt.Sprintf("must be a path such as $.status or $.items[0].id, of at most %d bytes", MaxPathBytes),
-			})
-		}
-		paths[i] = path
-	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
-	return paths, nil
+// differs reports whether the value at the path differs between Previous and Data.
+func (e *Event) differs(path string) bool {
+	at, err := postrider.ParsePath("path", path)
+	return err == nil && !equal(e.before.at(at.Steps), e.value().field("data").at(at.Steps))
 }
 
-func parsePath(text string) (p Path, ok bool) {
-	rest, ok := strings.CutPrefix(text, "$")
-	if !ok || len(text) > MaxPathBytes {
-		return Path{}, false
-	}
-	for rest != "" {
-		end := len(rest)
-		if i := strings.IndexAny(rest[1:], ".["); i >= 0 {
-			end = 1 + i
-		}
-		s, ok := parseStep(rest[:end])
-		if !ok {
-			return Path{}, false
-		}
-		p.steps, rest = append(p.steps, s), rest[end:]
-	}
-	return p, true
-}
-
-// parseStep parses .name or [0].
-func parseStep(text string) (s step, ok bool) {
-	if name, isName := strings.CutPrefix(text, "."); isName {
-		return step{name: name, index: -1}, name != "" && !strings.ContainsAny(name, "]*'\" \t\r\n")
-	}
-	digits := strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
-	index, err := strconv.ParseUint(digits, 10, 31)
-	return step{index: int(index)}, err == nil && text == "["+strconv.FormatUint(index, 10)+"]"
-}
-
-// Changed reports whether the value at one of the paths differs between two versions of an object,
-// both JSON. Numbers are compared as decimals, and the order of members does not matter. A missing
-// value differs from every other, also from null. In a version that is not JSON every value is
-// missing.
-func Changed(paths []Path, previous, data []byte) bool {
-	before, after := decode("", previous), decode("", data)
-	for _, p := range paths {
-		if !equal(p.in(before), p.in(after)) {
-			return true
-		}
-	}
-	return false
-}
-
-// in returns the value at the path; nil: it is missing.
-func (p Path) in(v *value) *value {
-	for _, s := range p.steps {
-		if s.index < 0 {
-			v = v.field(s.name)
-			continue
-		}
-		if v == nil || v.kind != kindArray {
+// at returns the value to which the steps lead from v; nil: it is missing.
+func (v *value) at(steps []postrider.PathStep) *value {
+	for _, s := range steps {
+		switch {
+		case v == nil:
 			return nil
+		case s.Name != "":
+			v = v.field(s.Name)
+		default:
+			v = v.element(s.Index)
 		}
-		v.open()
-		if s.index >= len(v.items) {
-			return nil
-		}
-		v = &v.items[s.index]
 	}
 	return v
 }
 
-// Overlap reports whether one of the paths is equal to one of the changed paths, or is below or above
-// it. So it tells for a list of what changed whether one of the paths may have changed.
-func Overlap(paths, changed []Path) bool {
-	for _, p := range paths {
-		for _, c := range changed {
-			n := min(len(p.steps), len(c.steps))
-			if slices.Equal(p.steps[:n], c.steps[:n]) {
-				return true
-			}
-		}
+// element returns an element of an array; nil: v is no array, or is shorter.
+func (v *value) element(i int) *value {
+	if v.kind != kindArray {
+		return nil
 	}
-	return false
+	if v.open(); i >= len(v.items) {
+		return nil
+	}
+	return &v.items[i]
+}
+
+// overlap reports whether two paths are equal, or one is below the other.
+func overlap(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	rest, below := strings.CutPrefix(b, a)
+	return below && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// WithChanged returns a pattern that holds if p does and one of the paths has changed; see
+// [Event.Changed]. If p is nil, the paths alone decide.
+func (p *Pattern) WithChanged(paths []string) *Pattern {
+	with := Pattern{root: []*clause{{}}}
+	if p != nil {
+		with = *p
+	}
+	with.key += "\n" + strings.Join(paths, "\n")
+	with.changed = paths
+	return &with
 }

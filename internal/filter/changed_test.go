@@ -1,23 +1,11 @@
 package filter_test
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/internal/filter"
 )
-
-func paths(t *testing.T, texts ...string) []filter.Path {
-	t.Helper()
-	p, err := filter.ParsePaths("changed", texts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 func TestChanged(t *testing.T) {
 	t.Parallel()
@@ -50,18 +38,21 @@ func TestChanged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := paths(t, "$.nothing", tt.path)
-			if got := filter.Changed(p, []byte(tt.previous), []byte(tt.data)); got != tt.want {
-				t.Errorf("Changed reports %v, want %v", got, tt.want)
-			}
-			if got := filter.Changed(p, []byte(tt.data), []byte(tt.previous)); got != tt.want {
-				t.Errorf("Changed reports %v the other way round, want %v", got, tt.want)
+			there := filter.Event{Previous: []byte(tt.previous), Data: []byte(tt.data)}
+			back := filter.Event{Previous: []byte(tt.data), Data: []byte(tt.previous)}
+			for range 2 {
+				if got := there.Changed(tt.path); got != tt.want {
+					t.Errorf("Changed reports %v, want %v", got, tt.want)
+				}
+				if got := back.Changed(tt.path); got != tt.want {
+					t.Errorf("Changed reports %v the other way round, want %v", got, tt.want)
+				}
 			}
 		})
 	}
 }
 
-func TestOverlap(t *testing.T) {
+func TestChangedPaths(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		path, changed string
@@ -74,36 +65,57 @@ func TestOverlap(t *testing.T) {
 		{"$.a.b", "$.a.c", false},
 		{"$.a", "$.ab", false},
 		{"$.a[0]", "$.a[1]", false},
+		{"$.a[1]", "$.a[10]", false},
 		{"$.a[0]", "$.a.x", false},
 	} {
-		if got := filter.Overlap(paths(t, "$.other", tt.path), paths(t, "$.else", tt.changed)); got != tt.want {
-			t.Errorf("%s and %s overlap: %v, want %v", tt.path, tt.changed, got, tt.want)
+		one, other := filter.Event{ChangedPaths: []string{"$.else", tt.changed}}, filter.Event{ChangedPaths: []string{tt.path}}
+		if got := one.Changed(tt.path); got != tt.want {
+			t.Errorf("%s, when %s changed: %v, want %v", tt.path, tt.changed, got, tt.want)
 		}
+		if got := other.Changed(tt.changed); got != tt.want {
+			t.Errorf("%s, when %s changed: %v, want %v", tt.changed, tt.path, got, tt.want)
+		}
+	}
+	silent := filter.Event{Data: []byte(`{"a": 1}`)}
+	if silent.SaysChanges() || silent.Changed("$") {
+		t.Error("something changed in an event that does not say so")
 	}
 }
 
-func TestParsePathsRefuses(t *testing.T) {
+// A pattern with changed paths holds if both hold. In an index it is not taken for the pattern without
+// them.
+func TestWithChanged(t *testing.T) {
 	t.Parallel()
-	valid := []string{"$", "$.a", "$.$or", "$[0]", "$.a[10][0].b-c", "$.é", "$." + strings.Repeat("a", filter.MaxPathBytes-2)}
-	if _, err := filter.ParsePaths("changed", valid); err != nil {
-		t.Error(err)
+	open, err := filter.Parse([]byte(`{"data": {"status": ["open"]}}`))
+	if err != nil {
+		t.Fatal(err)
 	}
-	invalid := []string{
-		"", "a", ".a", "$a", "$.", "$..a", "$.a.", "$.a b", "$.*", "$[*]", "$[-1]", "$[01]", "$[+1]", "$[1", "$[]", "$.a]", "$['a']",
-		"$[99999999999]", "$." + strings.Repeat("a", filter.MaxPathBytes-1),
+	var none *filter.Pattern
+	var x filter.Index[string]
+	for name, p := range map[string]*filter.Pattern{
+		"open": open, "open, a": open.WithChanged([]string{"$.a"}), "open, b or a": open.WithChanged([]string{"$.b", "$.a"}),
+		"a": none.WithChanged([]string{"$.a"}), "b": none.WithChanged([]string{"$.b"}), "also b": none.WithChanged([]string{"$.b"}),
+	} {
+		x.Set(name, p)
 	}
-	_, err := filter.ParsePaths("changed", append(invalid, "$.fine"))
-	var fields, want []string
-	for _, fault := range postrider.Faults(err) {
-		fields = append(fields, fault.Field)
+	for _, tt := range []struct {
+		previous, data string
+		want           []string
+	}{
+		{"", `{"status": "open", "a": 2}`, []string{"open"}},
+		{`{"a": 1}`, `{"status": "open", "a": 1}`, []string{"open"}},
+		{`{"a": 1}`, `{"status": "open", "a": 2}`, []string{"a", "open", "open, a", "open, b or a"}},
+		{`{"a": 1}`, `{"status": "paid", "a": 2}`, []string{"a"}},
+		{`{"b": 1}`, `{"status": "open", "b": 2}`, []string{"also b", "b", "open", "open, b or a"}},
+	} {
+		e := filter.Event{Data: []byte(tt.data), Previous: []byte(tt.previous)}
+		got := x.Match(&e, 10)
+		if slices.Sort(got); !slices.Equal(got, tt.want) {
+			t.Errorf("%s, then %s: %q hold, want %q", tt.previous, tt.data, got, tt.want)
+		}
 	}
-	for i := range invalid {
-		want = append(want, fmt.Sprintf("changed[%d]", i))
-	}
-	if !slices.Equal(fields, want) {
-		t.Errorf("faults of %v, want %v", fields, want)
-	}
-	if _, err = filter.ParsePaths("changed", slices.Repeat([]string{"$.a"}, filter.MaxPaths+1)); err == nil {
-		t.Errorf("more than %d paths are valid", filter.MaxPaths)
+	x.Remove("b")
+	if got := x.Match(&filter.Event{Data: []byte("{}"), ChangedPaths: []string{"$.b"}}, 10); !slices.Equal(got, []string{"also b"}) {
+		t.Errorf("%q hold after another is removed", got)
 	}
 }

@@ -22,25 +22,36 @@ type Event struct {
 	Metadata map[string]string
 	Internal map[string]string
 
-	root  *value
-	meter *meter
+	// What changed: the object before, as JSON, or paths in Data. No pattern has them as fields.
+	Previous     []byte
+	ChangedPaths []string
+
+	root    *value
+	meter   *meter
+	before  *value          // Previous; nil: not decoded, or missing
+	changed map[string]bool // what Changed has found, by path
 }
 
 // A meter limits the comparisons with an event. A nil meter has no limit.
 type meter struct{ left int }
 
-// spend counts the comparison of a condition with a value: one unit for each operator, and one more
-// for each 16 bytes of the value.
-func (m *meter) spend(l *leaf, s scalar) {
+func (m *meter) spend(units int) {
 	if m != nil {
-		m.left -= (1 + len(l.tests)) * (1 + len(s.text)/16)
+		m.left -= units
 	}
 }
 
+// costOf returns the units of the comparison of a condition with a value: one for each operator, and
+// as much again for each 16 bytes of the value.
+func costOf(l *leaf, s scalar) int { return (1 + len(l.tests)) * (1 + len(s.text)/16) }
+
+// costOfChanged returns the units of the question whether a path has changed. All of ChangedPaths or of
+// Previous may have to be compared.
+func (e *Event) costOfChanged() int { return 1 + len(e.ChangedPaths) + len(e.Previous)/16 }
+
 func (m *meter) empty() bool { return m != nil && m.left <= 0 }
 
-// Limit limits the comparisons with the data of the event. A unit takes some nanoseconds; see
-// meter.spend. Limit must be called before the first comparison.
+// Limit limits the comparisons with the event. A unit takes some nanoseconds; see costOf. Limit must be called before the first comparison.
 func (e *Event) Limit(units int) { e.meter = &meter{units} }
 
 // Exceeded reports whether the limit is reached. Then the results of comparisons since have no
@@ -52,7 +63,7 @@ func (e *Event) Exceeded() bool { return e.meter.empty() }
 func Of(e *postrider.Event) *Event {
 	return &Event{
 		Data: e.Data, Type: e.Type, Subject: e.About.Subject, Channels: e.About.Channels,
-		Metadata: e.About.Metadata, Internal: e.About.Internal,
+		Metadata: e.About.Metadata, Internal: e.About.Internal, Previous: e.About.Previous, ChangedPaths: e.About.ChangedPaths,
 	}
 }
 

@@ -12,7 +12,7 @@ const MaxFound = 256
 
 // Explanation says why a pattern holds for an event, or does not.
 type Explanation struct {
-	Matches bool // what [Pattern.Matches] reports
+	Matches bool // what [Pattern.Matches] reports, without changed paths
 	// True: enough conditions hold, but only in different elements of an array: some of them are in
 	// a branch of an $or, and some are not. So the pattern does not hold.
 	Apart      bool
@@ -30,9 +30,10 @@ type Condition struct {
 	Found string // the field of the event, as JSON, cut after MaxFound bytes; empty: it is missing
 }
 
-// Explain compares the event with each condition of the pattern.
+// Explain compares the event with each condition of the pattern. It leaves out those of
+// [Pattern.WithChanged].
 func (p *Pattern) Explain(e *Event) Explanation {
-	explained := Explanation{Matches: p.Matches(e)}
+	explained := Explanation{Matches: holds(p.root, e.value())}
 	explained.Conditions = p.root[0].explain(nil, e.value(), place{})
 	explained.Apart = !explained.Matches && p.root[0].score(e.value()).holds
 	return explained

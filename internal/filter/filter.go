@@ -10,8 +10,8 @@
 //	}
 //
 // [Pattern.Matches] compares one pattern, [Index.Match] compares many at once, and
-// [Pattern.Explain] says which condition holds. They never disagree. [Changed] answers another
-// question: whether a value differs between two versions of an object.
+// [Pattern.Explain] says which condition holds. They never disagree. [Event.Changed] answers another
+// question: whether a value has changed. [Pattern.WithChanged] makes it a condition of a pattern.
 //
 // The package is pure: no clock, no I/O, no goroutines.
 //
@@ -70,8 +70,9 @@ const (
 
 // Pattern is a parsed pattern. It never changes, so goroutines may share it.
 type Pattern struct {
-	json string
-	root []*clause // exactly one
+	key     string    // its JSON and the changed paths; patterns with the same key hold for the same events
+	root    []*clause // exactly one
+	changed []string  // one of these paths must have changed; empty: none
 }
 
 // A clause is an object of a pattern.
@@ -101,7 +102,9 @@ type leaf struct {
 type test func(scalar) bool
 
 // Matches reports whether the pattern holds for the event.
-func (p *Pattern) Matches(e *Event) bool { return holds(p.root, e.value()) }
+func (p *Pattern) Matches(e *Event) bool {
+	return holds(p.root, e.value()) && (len(p.changed) == 0 || slices.ContainsFunc(p.changed, e.Changed))
+}
 
 // holds reports whether all clauses hold for one object of the event; nil: it is missing.
 func holds(clauses []*clause, v *value) bool {
@@ -200,7 +203,7 @@ func (l *leaf) holds(v *value) bool {
 		}
 		found = true
 		s := v.scalar()
-		v.meter.spend(l, s)
+		v.meter.spend(costOf(l, s))
 		return l.accepts(s)
 	})
 	return held || !found && l.missing

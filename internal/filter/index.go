@@ -5,7 +5,7 @@ import "sync"
 // Index compares an event with many patterns at once. Each pattern has a key. Several goroutines may
 // use an Index.
 //
-// Patterns of the same JSON are compared once. Each pattern has an anchor: one condition without which
+// Patterns of the same JSON and the same changed paths are compared once. Each pattern has an anchor: one condition without which
 // the pattern cannot hold. If possible, the condition lists values and prefixes only, and the index
 // finds the pattern by each of them. Of several such conditions the index takes the one whose values
 // anchor the fewest patterns. Otherwise the anchor is another condition, which is compared once for all
@@ -15,7 +15,7 @@ import "sync"
 type Index[K comparable] struct {
 	mu      sync.RWMutex
 	slots   map[K]int32 // of entries
-	byJSON  map[string]int32
+	byKey   map[string]int32
 	entries []entry[K]
 	free    []int32 // entries that are not in use
 	root    node
@@ -35,12 +35,12 @@ func (x *Index[K]) Set(key K, pattern *Pattern) {
 	defer x.mu.Unlock()
 	x.remove(key)
 	if x.slots == nil {
-		x.slots, x.byJSON = map[K]int32{}, map[string]int32{}
+		x.slots, x.byKey = map[K]int32{}, map[string]int32{}
 	}
-	slot, ok := x.byJSON[pattern.json]
+	slot, ok := x.byKey[pattern.key]
 	if !ok {
 		slot = x.insert(pattern)
-		x.byJSON[pattern.json] = slot
+		x.byKey[pattern.key] = slot
 	}
 	x.slots[key] = slot
 	x.entries[slot].keys = append(x.entries[slot].keys, key)
@@ -85,7 +85,7 @@ func (x *Index[K]) remove(key K) {
 	for _, a := range e.anchors {
 		x.root.remove(slot, a, a.path)
 	}
-	delete(x.byJSON, e.pattern.json)
+	delete(x.byKey, e.pattern.key)
 	*e = entry[K]{}
 	x.free = append(x.free, slot)
 }
@@ -187,7 +187,7 @@ func (m *match[K]) find(n *node, s scalar) {
 		}
 	}
 	for i := range n.leaves {
-		m.event.meter.spend(n.leaves[i].leaf, s)
+		m.event.meter.spend(costOf(n.leaves[i].leaf, s))
 		if n.leaves[i].leaf.accepts(s) {
 			m.open(n.leaves[i].bucket)
 		}

@@ -41,7 +41,7 @@ func Parse(pattern []byte, without ...string) (*Pattern, error) {
 	if len(p.faults) > 0 {
 		return nil, errors.Join(p.faults...)
 	}
-	return &Pattern{json: v.json, root: []*clause{root}}, nil
+	return &Pattern{key: v.json, root: []*clause{root}}, nil
 }
 
 // A parser collects the faults of a pattern. Its methods return something usable after a fault, so

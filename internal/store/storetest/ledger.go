@@ -225,7 +225,7 @@ func largest() postrider.About {
 	}
 	for i := range postrider.MaxChangedPaths {
 		path := fmt.Sprintf("$.%d", i)
-		a.ChangedPaths = append(a.ChangedPaths, path+strings.Repeat("a", postrider.MaxChangedPath-len(path)))
+		a.ChangedPaths = append(a.ChangedPaths, path+strings.Repeat("a", postrider.MaxPathBytes-len(path)))
 	}
 	return a
 }

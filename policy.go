@@ -14,6 +14,10 @@ type Policy struct {
 	// filter has its language. Empty: all.
 	Filter string
 
+	// Paths in data, at most 10: only events that say that one of them changed create deliveries; see
+	// [About]. Empty: all.
+	Changed []string
+
 	Retry RetryPolicy
 	// Limit for a whole attempt, from the DNS lookup to the last byte of the response; 1 to 30 s.
 	Timeout      time.Duration
@@ -109,10 +113,15 @@ func DefaultPolicy() Policy {
 	}
 }
 
+// maxPaths is the largest number of paths in Policy.Changed.
+const maxPaths = 10
+
 // Check returns an [InvalidError] for each field that is not valid, joined. Field names are those
 // of the API.
 func (p Policy) Check() error {
 	var faults faults
+	faults.paths("changed", p.Changed, maxPaths)
+	faults.add(p.Changed != nil && len(p.Changed) == 0, "changed", FaultRequired, "must have a path, or be null")
 	faults.join(p.Retry.Check())
 	faults.lasts("timeout_ms", p.Timeout, time.Second, 30*time.Second)
 	faults.add(p.ClientErrors != RetryClientErrors && p.ClientErrors != DeadLetterClientErrors,

@@ -12,6 +12,8 @@ import (
 type Policy struct {
 	Filter Optional[json.RawMessage] `json:"filter,omitzero" doc:"Pattern that says which events of event_types create deliveries, in the language of the event patterns of Amazon EventBridge over the fields data, type, subject, channels, metadata and internal: {\"data\": {\"total\": [{\"numeric\": [\">=\", 100]}]}}. docs/operate/filters.md has the operators. At most 16 KiB. Null, the default: all."`
 
+	Changed Optional[[]string] `json:"changed,omitzero" minItems:"1" maxItems:"10" example:"[\"$.status\"]" doc:"Paths in data, as in changed_paths of events: only events create deliveries in which one of them differs between previous and data, or is in changed_paths, or lies below or above one of these. Null, the default: all events."`
+
 	Retry        Optional[Retry]                  `json:"retry,omitzero" doc:"When failed deliveries are attempted again; default: the preset default."`
 	TimeoutMS    Optional[int64]                  `json:"timeout_ms,omitzero" doc:"Timeout of a whole attempt, 1000 to 30000; default 10000."`
 	ClientErrors Optional[postrider.ClientErrors] `json:"client_errors,omitzero" enum:"retry,dead_letter" doc:"What a 4xx response causes: another attempt, or a dead letter at once; default retry."`

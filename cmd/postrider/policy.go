@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ import (
 // The help names the default that the server applies.
 type policyFlags struct {
 	Filter string `placeholder:"JSON|@FILE|none" help:"Which events of the event types create deliveries: a pattern, for example {\"data\":{\"total\":[{\"numeric\":[\">=\",100]}]}}; @FILE reads a file; none removes the filter. docs/operate/filters.md has the operators. Default: all."`
+
+	Changed []string `sep:"none" placeholder:"PATH|none" help:"Only events in which this place in the data changed create deliveries, for example $.status. Can be repeated. none removes all. Default: all events."`
 
 	// When and how often attempts are made, and how they are signed. --retry and --circuit accept a
 	// preset or the JSON of the API, because they have too many numbers for single flags.
@@ -86,6 +89,9 @@ func (f *policyFlags) policy(t terminal, others ...string) (p apitypes.Policy, e
 	}
 	if err := f.plain(&p); err != nil {
 		return p, err
+	}
+	if slices.Equal(f.Changed, []string{"none"}) {
+		p.Changed = apitypes.Null[[]string]()
 	}
 	p.Signature = signatureOf(f.Signature)
 	// The flags below have a form of their own. The first fault ends the command. The server, in

@@ -13,8 +13,8 @@ import (
 // flagsFor has a flag with a value for each option of an endpoint. A boolean option needs no row,
 // because its flag is its name.
 var flagsFor = map[string]string{
-	"filter": `--filter={"type":["a"]}`,
-	"retry":  "--retry=seven-step", "timeout_ms": "--timeout=5s", "client_errors": "--client-errors=dead_letter",
+	"filter": `--filter={"type":["a"]}`, "changed": "--changed=$.a",
+	"retry": "--retry=seven-step", "timeout_ms": "--timeout=5s", "client_errors": "--client-errors=dead_letter",
 	"concurrency": "--concurrency=3",
 	"expiry_ms":   "--expiry=1h", "signature": "--signature=standard", "payload": "--payload=raw", "circuit": "--circuit=strict",
 	"rate": "--rate=100/1s", "order": "--order=by_key", "on_dead": "--on-dead=pause", "headers": "--header=X-Tenant=acme",

@@ -21,10 +21,22 @@ var filters = []string{
 	`{"data": {"b": [{"exists": false}]}}`, `{"type": ["order.created"]}`,
 }
 
+// abouts say what changed, or nothing.
+var abouts = []postrider.About{
+	{},
+	{Previous: []byte(`{"a": 1}`)},
+	{Previous: []byte(`{"a": 2, "b": "x"}`)},
+	{ChangedPaths: []string{"$.b.c"}},
+	{ChangedPaths: []string{"$"}},
+}
+
 // wants reports whether the endpoint wants the event, without a table.
 func wants(t *rapid.T, e postrider.Endpoint, event *postrider.Event) bool {
 	t.Helper()
 	if e.Account != event.Account || e.Status == postrider.EndpointDeleted || !e.Subscribes(event.Type) {
+		return false
+	}
+	if len(e.Policy.Changed) > 0 && !slices.ContainsFunc(e.Policy.Changed, filter.Of(event).Changed) {
 		return false
 	}
 	if e.Policy.Filter == "" {
@@ -62,6 +74,7 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 			}
 			e.EventTypes = rapid.SliceOfN(rapid.SampledFrom(patterns), 1, 3).Draw(t, "patterns")
 			e.Policy.Filter = rapid.SampledFrom(filters).Draw(t, "filter")
+			e.Policy.Changed = rapid.SampledFrom([][]string{nil, nil, {"$.a"}, {"$.b", "$.c"}, {"$"}}).Draw(t, "changed")
 			e.Status = rapid.SampledFrom([]postrider.EndpointStatus{
 				postrider.EndpointEnabled, postrider.EndpointDisabled, postrider.EndpointDeleted,
 			}).Draw(t, "status")
@@ -75,7 +88,8 @@ func TestTableMatchesAsEachEndpointWould(t *testing.T) {
 		for _, account := range accounts {
 			for _, eventType := range types {
 				data := rapid.SampledFrom([]string{`{}`, `{"a": 1}`, `{"a": 2, "b": "xy"}`, `no JSON`}).Draw(t, "data")
-				checkMatch(t, x, endpoints, &postrider.Event{Account: account, Type: eventType, Data: []byte(data)})
+				about := rapid.SampledFrom(abouts).Draw(t, "about")
+				checkMatch(t, x, endpoints, &postrider.Event{Account: account, Type: eventType, Data: []byte(data), About: about})
 			}
 		}
 	})
@@ -98,7 +112,7 @@ func checkMatch(t *rapid.T, x *Table, endpoints []postrider.Endpoint, e *postrid
 		got = append(got, to.Endpoint.ID)
 	}
 	if !slices.Equal(got, want) || end != last || matched == nil && !last.IsZero() {
-		t.Fatalf("%s %s matches %v up to %v, want %v up to %v", e.Type, e.Data, got, end, want, last)
+		t.Fatalf("%s %s %+v matches %v up to %v, want %v up to %v", e.Type, e.Data, e.About, got, end, want, last)
 	}
 	if n := len(want); n > 0 {
 		if few, same := x.Match(e, n-1); few != nil || same != last {

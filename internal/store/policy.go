@@ -25,6 +25,7 @@ const policyVersion = 1
 type policyDocument struct {
 	Version         int                    `json:"version"`
 	Filter          string                 `json:"filter,omitempty"` // a text, so that its bytes are kept
+	Changed         []string               `json:"changed,omitempty"`
 	Retry           retryDocument          `json:"retry"`
 	TimeoutMS       int64                  `json:"timeout_ms"`
 	AdaptiveTimeout bool                   `json:"adaptive_timeout"`
@@ -117,7 +118,7 @@ func EncodePolicy(p postrider.Policy) ([]byte, error) {
 //   - a name is unknown or missing
 //   - a value has the wrong type
 //   - a choice has an unknown name
-//   - the filter cannot be parsed
+//   - the filter or a path cannot be parsed
 //
 // No such field gets a default, because its owner never chose the default.
 func DecodePolicy(endpoint postrider.EndpointID, document []byte) (postrider.Policy, error) {
@@ -177,7 +178,7 @@ func UnreadablePolicies() func(document string) bool {
 	}
 }
 
-// salvagePolicy returns the five fields of an unreadable policy that are needed to store new
+// salvagePolicy returns the six fields of an unreadable policy that are needed to store new
 // deliveries. A field that can be read keeps its stored value. Any other field gets a value that
 // does no lasting harm:
 //
@@ -186,7 +187,7 @@ func UnreadablePolicies() func(document string) bool {
 //   - OnDead is pause, for the same reason.
 //   - Expiry is the longest.
 //   - Retry has no delay before the first attempt; no attempt is made now anyway.
-//   - Filter is empty: no event is left out for a filter that nobody can read.
+//   - Filter and Changed are empty: no event is left out for a reason that nobody can read.
 //
 // From a document of another version nothing is read, because its names may have other meanings.
 func salvagePolicy(document []byte) postrider.Policy {
@@ -211,6 +212,9 @@ func salvagePolicy(document []byte) postrider.Policy {
 	if _, err := filter.Parse([]byte(read.Filter)); err == nil {
 		salvaged.Filter = read.Filter
 	}
+	if errors.Join(checkPaths(read.Changed)...) == nil {
+		salvaged.Changed = read.Changed
+	}
 	if read.Retry.Check() == nil {
 		salvaged.Retry = read.Retry
 	}
@@ -225,9 +229,8 @@ func (d policyDocument) policy() postrider.Policy {
 }
 
 // checkChoices returns an error for each choice whose name this program does not know, and the faults
-// of the filter. It does
-// not check the bounds of numbers: if a bound becomes narrower, stored policies must stay
-// readable.
+// of the filter and of paths. It does not check the bounds of numbers: if a bound becomes narrower,
+// stored policies must stay readable.
 func (d policyDocument) checkChoices() error {
 	faults := []error{
 		oneOf("client_errors", d.ClientErrors, postrider.RetryClientErrors, postrider.DeadLetterClientErrors),
@@ -244,10 +247,20 @@ func (d policyDocument) checkChoices() error {
 		_, err := filter.Parse([]byte(d.Filter))
 		faults = append(faults, err)
 	}
+	faults = append(faults, checkPaths(d.Changed)...)
 	for i, s := range d.Signatures {
 		faults = append(faults, oneOf(fmt.Sprintf("signatures[%d].scheme", i), s.Scheme, postrider.Schemes...))
 	}
 	return errors.Join(faults...)
+}
+
+func checkPaths(paths []string) (faults []error) {
+	for i, path := range paths {
+		if _, err := postrider.ParsePath(fmt.Sprintf("changed[%d]", i), path); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return faults
 }
 
 func oneOf[T ~string](field string, value T, choices ...T) error {

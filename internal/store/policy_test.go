@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite testdata/policy.json")
 // fullPolicy has a value in every field. No real endpoint has all of them together.
 func fullPolicy() postrider.Policy {
 	p := postrider.Policy{
-		Filter: `{ "data": {"total": [{"numeric": [">=", 100.0]}]}, "type": ["<\u00e9>"] }`,
+		Filter: `{ "data": {"total": [{"numeric": [">=", 100.0]}]}, "type": ["<\u00e9>"] }`, Changed: []string{"$.a", "$"},
 		Retry: postrider.RetryPolicy{
 			Preset: "seven-step", Delays: []time.Duration{0, 1500 * time.Millisecond, time.Hour},
 			Base: time.Second, Factor: 1.76, Cap: time.Hour, MaxAttempts: 9, Jitter: "+20%",

@@ -38,6 +38,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 	for field, value := range map[string]string{
 		"event_types": "order.*\r\ninvoice.paid", "signature.custom": "plain:X-Acme:sha256=", "headers": "X-Tenant: 7",
 		"headers.secret": "X-Key: hush", "filter": `{"data":{"total":[{"numeric":[">",5.0]}]}}`,
+		"changed":      "$.status\r\n$.total",
 		"retry.preset": "own", "retry.delays_ms": "0s 30s 5m", "timeout_ms": "30s", "rate": "100/1m+20", "order": "by_key",
 		"circuit.preset": "own", "circuit.failures": "3", "circuit.percent": "", "circuit.attempts": "", "circuit.window_ms": "",
 		"circuit.cooldown_ms": "10s", "circuit.max_cooldown_ms": "5m",
@@ -53,6 +54,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 		{Name: "postrider-language", Value: "en"}: {
 			"Event types: order.* → order.*, invoice.paid",
 			"Filter: none → { &#34;data&#34;: { &#34;total&#34;: [ { &#34;numeric&#34;: [ &#34;&gt;&#34;, 5.0 ] } ] } }",
+			"Changed fields: none → $.status, $.total",
 			"Signature: Standard Webhooks → Standard Webhooks, Stripe, Plain in X-Acme (sha256=)",
 			"Headers: none → X-Tenant: 7, X-Key (sensitive)",
 			"TLS: none → Authorities",
@@ -65,6 +67,7 @@ func TestTheReviewSaysEachOptionInWords(t *testing.T) {
 		german: {
 			"Ereignistypen: order.* → order.*, invoice.paid",
 			"Filter: nichts → { &#34;data&#34;: { &#34;total&#34;: [ { &#34;numeric&#34;: [ &#34;&gt;&#34;, 5.0 ] } ] } }",
+			"Geänderte Felder: nichts → $.status, $.total",
 			"Signatur: Standard Webhooks → Standard Webhooks, Stripe, Plain in X-Acme (sha256=)",
 			"Header: nichts → X-Tenant: 7, X-Key (vertraulich)",
 			"TLS: nichts → Zertifizierungsstellen",

@@ -71,6 +71,9 @@ func viewPolicy(p postrider.Policy) apitypes.Policy {
 			_ = shape.Set(option.Value(), fields.FieldByName(option.Like))
 		}
 	}
+	if p.Changed == nil {
+		view.Changed.SetNull()
+	}
 	return view
 }
 

@@ -135,7 +135,7 @@ var optionGroups = []struct {
 			setMetadata,
 		},
 	}},
-	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}}},
+	{"filter", []option{{"filter", one("lines"), showFilter, setFilter}, {"changed", one("lines"), showChanged, setChanged}}},
 	{"request", []option{
 		plain("payload"),
 		{"signature", []input{{"", "checks", signatureSchemes}, {"custom", "lines", nil}}, showSignature, setSignature},
@@ -240,6 +240,15 @@ func setMetadata(u *apitypes.EndpointUpdate, to []string) error {
 		u.Metadata = apitypes.NullUnless(len(m) > 0, m)
 	}
 	return err
+}
+
+func showChanged(e apitypes.Endpoint) []string {
+	return []string{strings.Join(e.Changed.Value(), "\n")}
+}
+
+func setChanged(u *apitypes.EndpointUpdate, to []string) error {
+	u.Changed = apitypes.NullUnless(to[0] != "", strings.Fields(to[0]))
+	return nil
 }
 
 // plain returns the option for a field of apitypes.Policy, by its name in JSON. The field is a

@@ -59,6 +59,8 @@ func words(v *page.Visit, o option, e apitypes.Endpoint) string {
 		return v.Text.Duration(time.Duration(e.ExpiryMS.Value()) * time.Millisecond)
 	case "event_types":
 		return listWords(v, e.EventTypes)
+	case "changed":
+		return listWords(v, e.Changed.Value())
 	}
 	text := o.show(e)[0]
 	switch {

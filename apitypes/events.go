@@ -74,9 +74,17 @@ type Event struct {
 type EventExplanation struct {
 	Event       postrider.EventID    `json:"event"`
 	Endpoint    postrider.EndpointID `json:"endpoint"`
-	Matches     bool                 `json:"matches" doc:"True: the present event types and filter of the endpoint select the event."`
+	Matches     bool                 `json:"matches" doc:"True: the present event types, filter and changed of the endpoint select the event."`
 	TypeMatches bool                 `json:"type_matches" doc:"True: one of the endpoint's event types selects the type of the event."`
 	Filter      *FilterExplanation   `json:"filter,omitempty" doc:"Left out: the endpoint has no filter, or its filter cannot be read, so only the types decide."`
+	Changed     *ChangedExplanation  `json:"changed,omitempty" doc:"Left out: the endpoint has no changed, or its policy cannot be read, so it leaves out no event."`
+}
+
+// ChangedExplanation says whether one of the changed paths of an endpoint has changed in an event.
+type ChangedExplanation struct {
+	Matches bool     `json:"matches"`
+	Told    bool     `json:"told" doc:"False: the event has neither previous nor changed_paths, so changed does not hold."`
+	Paths   []string `json:"paths" nullable:"false" doc:"Paths of changed that have changed; empty: none."`
 }
 
 // FilterExplanation says whether a filter holds for an event, condition by condition.

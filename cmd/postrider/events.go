@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
@@ -20,7 +21,7 @@ type eventsCmd struct {
 	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
 	Deliveries eventsDeliveriesCmd `cmd:"" help:"List the deliveries of an event."`
 	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all deliveries of an event. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
-	Explain    eventsExplainCmd    `cmd:"" help:"Say whether an endpoint wants an event, by its present event types and filter, condition by condition."`
+	Explain    eventsExplainCmd    `cmd:"" help:"Say whether an endpoint wants an event, by its present event types, filter and changed paths, condition by condition."`
 	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again to its endpoints, except where it is pending."`
 	Publish    eventsPublishCmd    `cmd:"" help:"Publish the events of a file, at most 1,000, all or none."`
 }
@@ -133,7 +134,8 @@ var conditionTable = tableOf[apitypes.FilterCondition]{
 	},
 }
 
-// printExplanation prints the result as a sentence, and the conditions of the filter as a table.
+// printExplanation prints the result as a sentence, what changed as another, and the conditions of the
+// filter as a table.
 func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) error {
 	if asJSON {
 		return printJSON(t.out, x)
@@ -144,13 +146,28 @@ func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) erro
 		text = "does not want the event: none of its event types selects it"
 	case x.Filter != nil && x.Filter.Apart:
 		text = "does not want the event: the conditions of its filter hold, but not in one element of an array"
-	case !x.Matches:
+	case x.Filter != nil && !x.Filter.Matches:
 		text = "does not want the event: its filter does not hold"
+	case !x.Matches:
+		text = "does not want the event: its option changed does not hold"
 	}
-	if _, err := fmt.Fprintf(t.out, "%s %s\n", x.Endpoint, text); err != nil || x.Filter == nil {
+	if _, err := fmt.Fprintf(t.out, "%s %s\n%s", x.Endpoint, text, changedText(x.Changed)); err != nil || x.Filter == nil {
 		return err
 	}
 	return conditionTable.all(t, asJSON, x.Filter.Conditions)
+}
+
+// changedText says what changed, as a line; empty: the endpoint does not ask.
+func changedText(x *apitypes.ChangedExplanation) string {
+	switch {
+	case x == nil:
+		return ""
+	case !x.Told:
+		return "changed: the event has neither previous nor changed_paths\n"
+	case !x.Matches:
+		return "changed: none of the paths has changed\n"
+	}
+	return "changed: " + strings.Join(x.Paths, ", ") + "\n"
 }
 
 type eventsReplayCmd struct {

@@ -72,21 +72,22 @@ func TestAnEventIsExplained(t *testing.T) {
 	for _, tt := range []struct {
 		change              string
 		matches, subscribed bool
-		filter              any
+		filter, changed     any
 	}{
-		{`{}`, true, true, nil},
-		{`{"event_types": ["user.*"]}`, false, false, nil},
+		{`{}`, true, true, nil, nil},
+		{`{"event_types": ["user.*"]}`, false, false, nil, nil},
 		{`{"event_types": ["*"], "filter": {"data": {"order_id": [{"numeric": ["<", 42]}], "x": [{"exists": false}]}}}`, false, true, map[string]any{
 			"matches": false, "apart": false, "conditions": []any{
 				map[string]any{"path": "data.order_id", "condition": []any{map[string]any{"numeric": []any{"<", 42.0}}}, "holds": false, "found": "42"},
 				map[string]any{"path": "data.x", "condition": []any{map[string]any{"exists": false}}, "holds": true, "found": nil},
 			},
-		}},
+		}, nil},
 		{`{"filter": {"type": ["order.created"]}}`, true, true, map[string]any{
 			"matches": true, "apart": false, "conditions": []any{
 				map[string]any{"path": "type", "condition": []any{"order.created"}, "holds": true, "found": `"order.created"`},
 			},
-		}},
+		}, nil},
+		{`{"filter": null, "changed": ["$.order_id"]}`, false, true, nil, map[string]any{"matches": false, "told": false, "paths": []any{}}},
 	} {
 		w.want(200, "PATCH /endpoints/"+acme.endpoint, tt.change)
 		got := w.want(200, explain+"shop", "").body
@@ -95,6 +96,9 @@ func TestAnEventIsExplained(t *testing.T) {
 		}
 		if tt.filter != nil {
 			want["filter"] = tt.filter
+		}
+		if tt.changed != nil {
+			want["changed"] = tt.changed
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.change, diff)
@@ -106,4 +110,30 @@ func TestAnEventIsExplained(t *testing.T) {
 		}
 	}
 	w.want(422, explain, "")
+}
+
+// An endpoint with changed paths and a filter wants an event if both hold, and the explanation has both.
+func TestChangedPathsAreExplained(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"changed": ["$.status", "$.items[0].id"], "filter": {"data": {"status": ["paid"]}}}`)
+	for _, tt := range []struct {
+		event   string
+		matches bool
+		paths   []any
+	}{
+		{`"data": {"status": "paid", "items": []}, "previous": {"status": "open", "items": []}`, true, []any{"$.status"}},
+		{`"data": {"status": "open", "items": [{"id": 1}]}, "previous": {"items": []}`, false, []any{"$.status", "$.items[0].id"}},
+		{`"data": {"status": "paid", "total": 2}, "previous": {"status": "paid", "total": 1}`, false, []any{}},
+		{`"data": {"status": "paid"}, "changed_paths": ["$.items"]`, true, []any{"$.items[0].id"}},
+		{`"data": {"status": "paid"}, "changed_paths": ["$.total"]`, false, []any{}},
+	} {
+		event := w.want(202, "POST /events", `{"account": "acme", "type": "order.changed", `+tt.event+`}`).id("id")
+		got := w.want(200, "GET /events/"+event+"/explain?endpoint="+acme.endpoint, "").body
+		changed := map[string]any{"matches": len(tt.paths) > 0, "told": true, "paths": tt.paths}
+		if diff := cmp.Diff(changed, got["changed"]); diff != "" || got["matches"] != tt.matches {
+			t.Errorf("%s matches: %v, want %v; changed (-want +got):\n%s", tt.event, got["matches"], tt.matches, diff)
+		}
+	}
 }

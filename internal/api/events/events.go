@@ -58,8 +58,8 @@ func (s *Routes) Register(rt *rest.Router) {
 	rest.Handle(rt, rest.Route{
 		Name: "explain-event", Path: "GET /events/{event}/explain",
 		Summary: "Explain why an endpoint gets an event or not",
-		Description: "The answer is about the present event types and filter of the endpoint. They may have been others when the event was " +
-			"published; its deliveries say what happened then. A test and a replay ask neither types nor filter.",
+		Description: "The answer is about the present event types, filter and changed of the endpoint. They may have been others when the event was " +
+			"published; its deliveries say what happened then. A test and a replay ask none of them.",
 		Scope: read,
 	}, s.explainEvent)
 	s.registerPublishing(rt)

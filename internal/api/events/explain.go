@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/filter"
 )
 
-// explainEvent says whether an endpoint wants an event, by its present event types and filter.
+// explainEvent says whether an endpoint wants an event, by its present event types, filter and changed
+// paths.
 func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	rest.EventPath
 	Endpoint string `query:"endpoint" doc:"Id or uid of an endpoint of the event's account. It is required."`
@@ -34,20 +35,35 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	}
 	view := apitypes.EventExplanation{Event: event.ID, Endpoint: to.ID, TypeMatches: to.Subscribes(event.Type)}
 	view.Matches = view.TypeMatches
-	if to.Policy.Filter == "" {
-		return rest.Respond(view), nil
-	}
-	if event.Data == nil {
+	policy, compared := to.Policy, filter.Of(&event)
+	if event.Data == nil && (policy.Filter != "" || len(policy.Changed) > 0) {
 		return nil, postrider.ErrGone
 	}
-	pattern, err := filter.Parse([]byte(to.Policy.Filter))
-	if err != nil {
-		return nil, err
+	if policy.Filter != "" {
+		pattern, err := filter.Parse([]byte(policy.Filter))
+		if err != nil {
+			return nil, err
+		}
+		explained := pattern.Explain(compared)
+		view.Matches = view.Matches && explained.Matches
+		view.Filter = viewFilter(explained, rest.InfoOf(ctx).Caller)
 	}
-	explained := pattern.Explain(filter.Of(&event))
-	view.Matches = view.TypeMatches && explained.Matches
-	view.Filter = viewFilter(explained, rest.InfoOf(ctx).Caller)
+	if len(policy.Changed) > 0 {
+		view.Changed = explainChanged(policy.Changed, compared)
+		view.Matches = view.Matches && view.Changed.Matches
+	}
 	return rest.Respond(view), nil
+}
+
+// explainChanged says which of the paths have changed in the event.
+func explainChanged(paths []string, e *filter.Event) *apitypes.ChangedExplanation {
+	changed := []string{}
+	for _, path := range paths {
+		if e.Changed(path) {
+			changed = append(changed, path)
+		}
+	}
+	return &apitypes.ChangedExplanation{Matches: len(changed) > 0, Told: e.SaysChanges(), Paths: changed}
 }
 
 // viewFilter returns what the caller may see: the field internal of events is for the operator.

@@ -192,6 +192,7 @@ func (c *caller) driveOptions() {
 	explain := "GET /events/" + event.id("id") + "/explain?endpoint="
 	c.want(200, explain+id, nil)
 	c.want(200, "PATCH /endpoints/"+id, object{"filter": object{"data": []any{2, object{"exists": false}}, "subject": []any{"x"}}})
+	c.want(200, "PATCH /endpoints/"+id, object{"changed": []string{"$.a"}})
 	c.want(200, explain+id, nil)
 	for _, scheme := range []string{"github", "github-sha1", "shopify", "plain"} {
 		c.want(200, "PATCH /endpoints/"+id, object{"signature": object{"schemes": []any{object{"scheme": scheme, "header": "X-Signature", "prefix": "p="}}}})

@@ -32,6 +32,9 @@ const (
 	QuotaEvents    QuotaName = "events_per_second"
 	QuotaBytes     QuotaName = "bytes_per_day"
 	QuotaEndpoints QuotaName = "endpoints"
+	// QuotaFilters is a per cent of a core for the filters of an account, on each node. It is the same
+	// for all accounts.
+	QuotaFilters QuotaName = "filter_percent"
 )
 
 // The greatest values of the quotas.

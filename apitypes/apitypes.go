@@ -57,7 +57,7 @@ type Problem struct {
 	Errors    []Fault       `json:"errors,omitempty" nullable:"false" doc:"Faults of the request, at most 100."`
 	Index     *int          `json:"index,omitempty" doc:"With idempotency_conflict in a batch: position of the event in the batch, from 0."`
 	Replay    string        `json:"replay,omitempty" doc:"With replay_pending: id of the replay that is under way."`
-	Quota     *QuotaProblem `json:"quota,omitempty" doc:"With event_quota_used, byte_quota_used and endpoint_quota_used: the limit."`
+	Quota     *QuotaProblem `json:"quota,omitempty" doc:"With event_quota_used, byte_quota_used, filter_quota_used and endpoint_quota_used: the limit."`
 	RequestID string        `json:"request_id" doc:"Id of the request in the server's log."`
 	TraceID   string        `json:"trace_id,omitempty" doc:"Trace of the header traceparent of the request, if it has one."`
 }

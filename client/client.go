@@ -307,7 +307,7 @@ type Error struct {
 	// Replay is the id of the pending replay, with the code replay_pending.
 	Replay string
 	// Quota is the limit that refused the request, with the codes event_quota_used,
-	// byte_quota_used and endpoint_quota_used. Otherwise nil.
+	// byte_quota_used, filter_quota_used and endpoint_quota_used. Otherwise nil.
 	Quota *apitypes.QuotaProblem
 	// RequestID identifies the request in the server's log.
 	RequestID string

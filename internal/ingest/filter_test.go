@@ -1,6 +1,8 @@
 package ingest_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +99,34 @@ func TestAFilterDecidesAboutOrder(t *testing.T) {
 			t.Errorf("%s: %+v, want a job: %t", data, got, job)
 		}
 	}
+}
+
+// The filters of an account may take a share of the processor's time. Then its publishes are refused,
+// and those of others are not.
+func TestFiltersThatTakeTooMuchTimeRefusePublishes(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, ingest.Options{})
+	defer r.run()()
+	r.filtered(1, `{"data": {"a": [`+strings.Repeat(`{"wildcard": "a*b*c"}, `, 250)+`{"suffix": "z"}]}}`, asIs)
+	hostile := `{"a": [` + strings.Repeat(`"aab", `, 20_000) + `"z"]}`
+	for range 10_000 {
+		_, err := r.in.Publish(t.Context(), []postrider.Event{r.event("", hostile)})
+		if used, ok := errors.AsType[*postrider.QuotaError](err); ok {
+			if used.Account != r.account || used.Quota != postrider.QuotaFilters || used.RetryAfter <= 0 {
+				t.Errorf("refused with %+v", used)
+			}
+			other := r.event("", `{}`)
+			other.Account = store.NewID[postrider.AccountID](r.ids)
+			if _, err := r.in.Publish(t.Context(), []postrider.Event{other}); err != nil {
+				t.Errorf("another account: %v", err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("10,000 events with a filter of some 5 ms each were accepted")
 }
 
 // An endpoint whose filter cannot be read gets every event of its types, and is set aside.

@@ -274,8 +274,26 @@ func (in *Ingest) withdraw(p *publish) bool {
 	return true
 }
 
-// enqueue appends a publish to the queue. It refuses the publish in three cases:
+// evaluated returns the error of a publish of an account whose filters took more than their share of
+// time.
+func (in *Ingest) evaluated(events []postrider.Event) error {
+	for i := range events {
+		account := events[i].Account
+		if i > 0 && account == events[i-1].Account {
+			continue
+		}
+		if wait := in.table.EvaluationWait(account); wait > 0 {
+			return &postrider.QuotaError{
+				Account: account, Quota: postrider.QuotaFilters, Limit: routing.EvaluationPercent, RetryAfter: wait,
+			}
+		}
+	}
+	return nil
+}
+
+// enqueue appends a publish to the queue. It refuses the publish in four cases:
 //
+//   - The filters of its account took more than their share of time.
 //   - The store has no room.
 //   - Deliveries lag by more than MaxLag. RetryAfter is the lag.
 //   - More than MaxWaiting events or MaxWaitingBytes of data would wait. RetryAfter is a second. An
@@ -283,6 +301,9 @@ func (in *Ingest) withdraw(p *publish) bool {
 func (in *Ingest) enqueue(p *publish) error {
 	if err := in.opts.Room(); err != nil {
 		return fmt.Errorf("publish: %w", err)
+	}
+	if err := in.evaluated(p.events); err != nil {
+		return err
 	}
 	lag := in.dispatch.Lag()
 	in.mu.Lock()

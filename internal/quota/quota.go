@@ -133,12 +133,11 @@ func (m *Meter) Publish(ctx context.Context, events []postrider.Event) ([]postri
 	}
 	if err != nil {
 		m.opts.Hooks.Refused.Call(observe.Refused{Events: len(events), Err: err})
-		if used, ok := errors.AsType[*postrider.QuotaError](err); ok {
-			m.opts.Hooks.QuotaUsed.Call(used)
-		}
+		m.used(err)
 		return nil, err
 	}
 	receipts, err := m.Publisher.Publish(ctx, events)
+	m.used(err)
 	for i := range events {
 		switch {
 		case free && err == nil && !receipts[i].Duplicate: // its key was forgotten in between
@@ -148,6 +147,13 @@ func (m *Meter) Publish(ctx context.Context, events []postrider.Event) ([]postri
 		}
 	}
 	return receipts, err
+}
+
+// used tells observers of a used quota, if that is the error.
+func (m *Meter) used(err error) {
+	if used, ok := errors.AsType[*postrider.QuotaError](err); ok {
+		m.opts.Hooks.QuotaUsed.Call(used)
+	}
 }
 
 // take counts the events for their accounts, all or none. Most batches belong to one account.

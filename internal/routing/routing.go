@@ -282,7 +282,8 @@ func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSn
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var few [4]subscribers // enough for most types, and allocated on the stack
-	all := x.accounts[e.Account].subscribers(few[:0], e.Type)
+	account := x.accounts[e.Account]
+	all := account.subscribers(few[:0], e.Type)
 	for i := range all {
 		if end := all[i].all[len(all[i].all)-1].Endpoint.ID; end.Compare(last) > 0 {
 			last = end
@@ -298,8 +299,9 @@ func (x *Table) Match(e *postrider.Event, most int) (matched []*store.EndpointSn
 	for i := range all {
 		lists = append(lists, all[i].plain)
 	}
-	event := limited(e)
+	event, begun := limited(e), time.Now()
 	lists = append(lists, x.filtered(all, event, most))
+	account.evaluation.add(begun)
 	if event.Exceeded() {
 		return nil, last
 	}
@@ -356,6 +358,7 @@ func (x *Table) WantsOrder(e *postrider.Event) bool {
 		return false
 	}
 	event := limited(e)
+	defer s.evaluation.add(time.Now())
 	for _, to := range s.ordered {
 		if to.Endpoint.Subscribes(e.Type) && (holds(x.filters[to.Endpoint.ID], event) || event.Exceeded()) {
 			return true
@@ -373,7 +376,12 @@ func holds(p *filter.Pattern, e *filter.Event) bool { return p == nil || p.Match
 // with one filter after the other, not with the index, so the chunks of a job together compare it with
 // each filter once. Comparisons hold no lock. They end at the time until, but not before the first.
 func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []*store.EndpointSnapshot, through postrider.EndpointID) {
-	event := filter.Of(&job.Event)
+	event, begun, compared := filter.Of(&job.Event), time.Now(), false
+	defer func() {
+		if v := x.evaluationOf(job.Event.Account); v != nil && compared {
+			v.add(begun)
+		}
+	}()
 	for to := range merge(x.after(job)) {
 		if to.Endpoint.ID.Compare(job.UpTo) > 0 {
 			break
@@ -381,7 +389,9 @@ func (x *Table) MatchNext(job *store.FanOut, n int, until time.Time) (matched []
 		if len(matched) == n || !through.IsZero() && time.Now().After(until) {
 			return matched, through
 		}
-		if through = to.Endpoint.ID; holds(x.filterOf(to), event) {
+		p := x.filterOf(to)
+		compared = compared || p != nil
+		if through = to.Endpoint.ID; holds(p, event) {
 			matched = append(matched, to)
 		}
 	}

@@ -22,6 +22,8 @@ type subscriptions struct {
 	ordered map[postrider.EndpointID]*store.EndpointSnapshot // endpoints with order by_key
 
 	deleted []*store.EndpointSnapshot // endpoints that were deleted within the last hour, with any subscription
+
+	evaluation evaluation
 }
 
 // subscribers are the endpoints that subscribed with one pattern of types: all of them, those that

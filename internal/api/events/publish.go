@@ -33,6 +33,11 @@ const hopsHeader = "Webhook-Hops"
 // traceStateHeader is the request header in which tracing tools add data to the trace.
 const traceStateHeader = "Tracestate"
 
+// publishCodes are the codes of the problems of a publish that other operations do not have.
+var publishCodes = []string{
+	"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "filter_quota_used", "disk_full",
+}
+
 // registerPublishing registers the two publish routes. They use [rest.HandleRaw], because they
 // carry most of the load.
 func (s *Routes) registerPublishing(rt *rest.Router) {
@@ -60,7 +65,7 @@ func (s *Routes) registerPublishing(rt *rest.Router) {
 		Name: "publish-event", Path: "POST /events",
 		Summary:     "Publish an event",
 		Description: "A 2xx means that the event is stored durably.",
-		Codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
+		Codes:       publishCodes,
 		Scope:       postrider.ScopeEventsWrite, Status: http.StatusAccepted,
 		Body: apitypes.EventCreate{}, Limit: int64(s.MaxData + envelopeSize), Repeatable: true,
 		Headers: []*huma.Param{key, hops, trace, traceState},
@@ -69,7 +74,7 @@ func (s *Routes) registerPublishing(rt *rest.Router) {
 		Name: "publish-events", Path: "POST /events/batch",
 		Summary:     "Publish up to 1,000 events, all or none",
 		Description: "The idempotency keys are in the events; the header Idempotency-Key is refused.",
-		Codes:       []string{"idempotency_conflict", "loop_detected", "overloaded", "event_quota_used", "byte_quota_used", "disk_full"},
+		Codes:       publishCodes,
 		Scope:       postrider.ScopeEventsWrite, Status: http.StatusAccepted,
 		Body: apitypes.EventBatch{}, Limit: s.MaxBatch, Headers: []*huma.Param{hops, trace, traceState},
 	}, s.publishBatch)

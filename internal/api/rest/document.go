@@ -126,6 +126,7 @@ var exactClasses = []errorClass{
 	{nil, 409, "endpoint_quota_used", "the account has as many endpoints as it may have; see quota"},
 	{nil, 429, "event_quota_used", "the account has published as many events as it may; see quota and Retry-After"},
 	{nil, 429, "byte_quota_used", "the events of the account have as many bytes as they may have today; see quota and Retry-After"},
+	{nil, 429, "filter_quota_used", "the filters of the account's endpoints take too much time; see quota and Retry-After"},
 	{nil, 503, "archive_unavailable", "the archive cannot be read now"},
 	{nil, 503, "expunge_list_unwritable", "the server's list of expunges (--expunge-list) cannot be written, so nothing was expunged"},
 	{nil, 503, "disk_full", "the disk of the store is full, or nearly full, so nothing was stored; see Retry-After"},

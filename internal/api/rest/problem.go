@@ -289,10 +289,11 @@ func (p *problem) fillDetails(err error) {
 // quotaCodes has, for each quota, the problem code of the response when the quota is used up.
 var quotaCodes = map[postrider.QuotaName]string{
 	postrider.QuotaEvents: "event_quota_used", postrider.QuotaBytes: "byte_quota_used", postrider.QuotaEndpoints: "endpoint_quota_used",
+	postrider.QuotaFilters: "filter_quota_used",
 }
 
-// fillQuota makes p the problem of a used quota. The quotas of events and bytes become free
-// again by themselves: they give a 429 with the time when they do. The quota of endpoints gives a
+// fillQuota makes p the problem of a used quota. The quotas of events, bytes and filters become
+// free again by themselves: they give a 429 with the time when they do. The quota of endpoints gives a
 // 409.
 func (p *problem) fillQuota(e *postrider.QuotaError) {
 	p.Status, p.Code, p.retryAfter = http.StatusTooManyRequests, quotaCodes[e.Quota], e.RetryAfter
@@ -303,6 +304,8 @@ func (p *problem) fillQuota(e *postrider.QuotaError) {
 	case postrider.QuotaBytes:
 		p.Detail = fmt.Sprintf("the events of the account may have %d bytes of data a day, and this publish would be above; see Retry-After",
 			e.Limit)
+	case postrider.QuotaFilters:
+		p.Detail = fmt.Sprintf("the filters of the account may take %d %% of the time of a core, and took more; see Retry-After", e.Limit)
 	case postrider.QuotaEndpoints:
 		p.Status = http.StatusConflict
 		p.Detail = fmt.Sprintf("the account may have %d endpoints, and has as many", e.Limit)

@@ -1,0 +1,65 @@
+package routing
+
+import (
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider"
+)
+
+const (
+	// EvaluationPercent is how much of the time of one core the filters of an account may take, on
+	// each node.
+	EvaluationPercent = 20
+	// evaluationAtOnce is how long they may take beyond that, before publishes are refused.
+	evaluationAtOnce = time.Second
+)
+
+// evaluation counts the time that the filters of an account took. It is a bucket that leaks: what is
+// in it shrinks by EvaluationPercent of the time that passes. The zero value is empty.
+type evaluation struct {
+	mu    sync.Mutex
+	taken time.Duration // at the time at
+	at    time.Time
+}
+
+// add counts the time since begun.
+func (v *evaluation) add(begun time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leak()
+	v.taken += v.at.Sub(begun)
+}
+
+// wait returns how long publishes must wait; 0: not at all.
+func (v *evaluation) wait() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leak()
+	return max(0, v.taken-evaluationAtOnce) * 100 / EvaluationPercent
+}
+
+func (v *evaluation) leak() {
+	now := time.Now()
+	v.taken = max(0, v.taken-now.Sub(v.at)*EvaluationPercent/100)
+	v.at = now
+}
+
+// EvaluationWait returns how long the account must wait until it may publish again, because its filters
+// took more than their share of time; 0: it may publish now.
+func (x *Table) EvaluationWait(id postrider.AccountID) time.Duration {
+	if v := x.evaluationOf(id); v != nil {
+		return v.wait()
+	}
+	return 0
+}
+
+// evaluationOf returns the count of an account; nil: it has no endpoints.
+func (x *Table) evaluationOf(id postrider.AccountID) *evaluation {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if s := x.accounts[id]; s != nil {
+		return &s.evaluation
+	}
+	return nil
+}

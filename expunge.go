@@ -51,16 +51,19 @@ func (e Expunge) begins() time.Time {
 
 // ExpungeCounts are the numbers of rows that an expunge has removed.
 type ExpungeCounts struct {
-	Events      int // each with its payload and idempotency key
-	Attempts    int // each with its heads and bodies; also decisions without a request
-	DeadLetters int
-	Terms       int // terms by which events are found
-	Other       int // requests of inspectors, secrets, sessions, statistics and other rows
-	Archived    int // records of the archive
+	Events        int // each with its payload and idempotency key
+	Attempts      int // each with its heads and bodies; also decisions without a request
+	DeadLetters   int
+	Terms         int // terms by which events are found
+	Subscriptions int // earlier subscriptions of endpoints
+	Other         int // requests of inspectors, secrets, sessions, statistics and other rows
+	Archived      int // records of the archive
 }
 
 // Total returns the number of rows that were removed from the store, without the archive.
-func (c ExpungeCounts) Total() int { return c.Events + c.Attempts + c.DeadLetters + c.Terms + c.Other }
+func (c ExpungeCounts) Total() int {
+	return c.Events + c.Attempts + c.DeadLetters + c.Terms + c.Subscriptions + c.Other
+}
 
 // Add adds the counts of other.
 func (c *ExpungeCounts) Add(other ExpungeCounts) {
@@ -68,6 +71,7 @@ func (c *ExpungeCounts) Add(other ExpungeCounts) {
 	c.Attempts += other.Attempts
 	c.DeadLetters += other.DeadLetters
 	c.Terms += other.Terms
+	c.Subscriptions += other.Subscriptions
 	c.Other += other.Other
 	c.Archived += other.Archived
 }

@@ -70,12 +70,16 @@ type Event struct {
 	Data           json.RawMessage     `json:"data,omitempty" doc:"Data of the event. Lists leave it out, and so does every response after the data was deleted. The event cannot be replayed then; an archive may have it, see GET /archive/records."`
 }
 
-// EventExplanation says whether an endpoint wants an event.
+// EventExplanation says whether an endpoint wanted an event when it was published.
 type EventExplanation struct {
 	Event       postrider.EventID    `json:"event"`
 	Endpoint    postrider.EndpointID `json:"endpoint"`
-	Matches     bool                 `json:"matches" doc:"True: the present event types, filter and changed of the endpoint select the event."`
-	TypeMatches bool                 `json:"type_matches" doc:"True: one of the endpoint's event types selects the type of the event."`
+	Matches     bool                 `json:"matches" doc:"True: the event types, filter and changed of the endpoint selected the event."`
+	MatchesNow  bool                 `json:"matches_now" doc:"True: the present event types, filter and changed of the endpoint would select the event."`
+	Since       *Time                `json:"since" format:"date-time" doc:"Time since which the endpoint had the event types, filter and changed that are explained: those of the time of the event. Null: those of that time are not known, because it is before the endpoint was created, or was too long ago; then the present ones are explained."`
+	Until       *Time                `json:"until" format:"date-time" doc:"Time until which the endpoint had them. Null: it has them now."`
+	Deleted     bool                 `json:"deleted" doc:"True: the endpoint was deleted before the event was published, so it did not get the event."`
+	TypeMatches bool                 `json:"type_matches" doc:"True: one of the event types selects the type of the event."`
 	Filter      *FilterExplanation   `json:"filter,omitempty" doc:"Left out: the endpoint has no filter, or its filter cannot be read, so only the types decide."`
 	Changed     *ChangedExplanation  `json:"changed,omitempty" doc:"Left out: the endpoint has no changed, or its policy cannot be read, so it leaves out no event."`
 }

@@ -27,10 +27,11 @@ type Expunge struct {
 
 // ExpungeCounts are the numbers of rows that an expunge has removed.
 type ExpungeCounts struct {
-	Events      int `json:"events" doc:"With payload and idempotency key."`
-	Attempts    int `json:"attempts" doc:"With their heads and bodies, and decisions without a request."`
-	DeadLetters int `json:"dead_letters"`
-	Terms       int `json:"terms" doc:"By which its events were found; see the paths of event types."`
-	Other       int `json:"other" doc:"Requests of inspectors, secrets, sessions, numbers and all the rest."`
-	Archived    int `json:"archived" doc:"Records of the archive: events, attempts and bodies that retention had copied there."`
+	Events        int `json:"events" doc:"With payload and idempotency key."`
+	Attempts      int `json:"attempts" doc:"With their heads and bodies, and decisions without a request."`
+	DeadLetters   int `json:"dead_letters"`
+	Terms         int `json:"terms" doc:"By which its events were found; see the paths of event types."`
+	Subscriptions int `json:"subscriptions" doc:"Earlier subscriptions of endpoints: event types, filters and changed paths."`
+	Other         int `json:"other" doc:"Requests of inspectors, secrets, sessions, numbers and all the rest."`
+	Archived      int `json:"archived" doc:"Records of the archive: events, attempts and bodies that retention had copied there."`
 }

@@ -105,7 +105,7 @@ func (c *Client) Event(ctx context.Context, id postrider.EventID) (apitypes.Even
 	return get[apitypes.Event](ctx, c, "/events/"+id.String())
 }
 
-// ExplainEvent says whether an endpoint, named by its id or uid, wants an event now, and why.
+// ExplainEvent says whether an endpoint, named by its id or uid, wanted an event when it was published, and why.
 func (c *Client) ExplainEvent(ctx context.Context, id postrider.EventID, endpoint string) (apitypes.EventExplanation, error) {
 	return get[apitypes.EventExplanation](ctx, c, "/events/"+id.String()+"/explain"+query(Paging{}, "endpoint", endpoint))
 }

@@ -21,7 +21,7 @@ type eventsCmd struct {
 	Get        eventsGetCmd        `cmd:"" help:"Show one event with its data."`
 	Deliveries eventsDeliveriesCmd `cmd:"" help:"List the deliveries of an event."`
 	Attempts   eventsAttemptsCmd   `cmd:"" help:"List the attempts of all deliveries of an event. A lost attempt STARTED when its loss was noticed; its request may have left long before."`
-	Explain    eventsExplainCmd    `cmd:"" help:"Say whether an endpoint wants an event, by its present event types, filter and changed paths, condition by condition."`
+	Explain    eventsExplainCmd    `cmd:"" help:"Say whether an endpoint wanted an event, by the event types, filter and changed paths that it had when the event was published, condition by condition."`
 	Replay     eventsReplayCmd     `cmd:"" help:"Deliver an event again to its endpoints, except where it is pending."`
 	Publish    eventsPublishCmd    `cmd:"" help:"Publish the events of a file, at most 1,000, all or none."`
 }
@@ -119,7 +119,7 @@ type eventsExplainCmd struct {
 	Endpoint string `required:"" placeholder:"ID|UID" help:"The endpoint, by id or uid."`
 }
 
-// Run explains whether the endpoint wants the event.
+// Run explains whether the endpoint wanted the event.
 func (c *eventsExplainCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printExplanation, func(api *client.Client) (apitypes.EventExplanation, error) {
 		return api.ExplainEvent(ctx, c.ID, c.Endpoint)
@@ -134,14 +134,16 @@ var conditionTable = tableOf[apitypes.FilterCondition]{
 	},
 }
 
-// printExplanation prints the result as a sentence, what changed as another, and the conditions of the
-// filter as a table.
+// printExplanation prints the result as a sentence, whose subscription it is about and what changed as
+// others, and the conditions of the filter as a table.
 func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) error {
 	if asJSON {
 		return printJSON(t.out, x)
 	}
 	text := "wants the event"
 	switch {
+	case x.Deleted:
+		text = "did not get the event: it was deleted before"
 	case !x.TypeMatches:
 		text = "does not want the event: none of its event types selects it"
 	case x.Filter != nil && x.Filter.Apart:
@@ -151,10 +153,26 @@ func printExplanation(t terminal, asJSON bool, x apitypes.EventExplanation) erro
 	case !x.Matches:
 		text = "does not want the event: its option changed does not hold"
 	}
-	if _, err := fmt.Fprintf(t.out, "%s %s\n%s", x.Endpoint, text, changedText(x.Changed)); err != nil || x.Filter == nil {
+	_, err := fmt.Fprintf(t.out, "%s %s\n%s\n%s", x.Endpoint, text, revisionText(x), changedText(x.Changed))
+	if err != nil || x.Filter == nil {
 		return err
 	}
 	return conditionTable.all(t, asJSON, x.Filter.Conditions)
+}
+
+// revisionText says when the endpoint had the subscription that is explained.
+func revisionText(x apitypes.EventExplanation) string {
+	switch {
+	case x.Since == nil:
+		return "what it subscribed to when the event was published is not known: this is its present subscription"
+	case x.Until == nil:
+		return "by its subscription since " + moment(x.Since)
+	}
+	now := "does not want the event now"
+	if x.MatchesNow {
+		now = "wants the event now"
+	}
+	return fmt.Sprintf("by its subscription from %s to %s; it %s", moment(x.Since), moment(x.Until), now)
 }
 
 // changedText says what changed, as a line; empty: the endpoint does not ask.

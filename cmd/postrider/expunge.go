@@ -21,7 +21,7 @@ type expungeCmd struct {
 
 // expungeTable shows expunges.
 var expungeTable = tableOf[apitypes.Expunge]{
-	[]string{"ID", "OBJECT", "EVENTS", "ATTEMPTS", "DEAD LETTERS", "TERMS", "OTHER", "ARCHIVED", "BEGUN", "ENDED", "ARCHIVE ERROR", "SHA-256"},
+	[]string{"ID", "OBJECT", "EVENTS", "ATTEMPTS", "DEAD LETTERS", "TERMS", "SUBSCRIPTIONS", "OTHER", "ARCHIVED", "BEGUN", "ENDED", "ARCHIVE ERROR", "SHA-256"},
 	func(e apitypes.Expunge) []string {
 		object := e.Account.String()
 		switch {
@@ -32,7 +32,7 @@ var expungeTable = tableOf[apitypes.Expunge]{
 		}
 		return []string{
 			e.ID.String(), object, strconv.Itoa(e.Removed.Events), strconv.Itoa(e.Removed.Attempts), strconv.Itoa(e.Removed.DeadLetters),
-			strconv.Itoa(e.Removed.Terms), strconv.Itoa(e.Removed.Other), strconv.Itoa(e.Removed.Archived), moment(&e.CreatedAt), moment(e.EndedAt),
+			strconv.Itoa(e.Removed.Terms), strconv.Itoa(e.Removed.Subscriptions), strconv.Itoa(e.Removed.Other), strconv.Itoa(e.Removed.Archived), moment(&e.CreatedAt), moment(e.EndedAt),
 			optional(e.ArchiveError), e.SHA256,
 		}
 	},
@@ -49,8 +49,8 @@ func printExpunge(t terminal, asJSON bool, e apitypes.Expunge) error {
 	for _, row := range rows {
 		if row[0] == "removed" {
 			r := e.Removed
-			row[1] = fmt.Sprintf("%d events, %d attempts, %d dead letters, %d search terms, %d other rows, %d records of the archive",
-				r.Events, r.Attempts, r.DeadLetters, r.Terms, r.Other, r.Archived)
+			row[1] = fmt.Sprintf("%d events, %d attempts, %d dead letters, %d search terms, %d earlier subscriptions, %d other rows, %d records of the archive",
+				r.Events, r.Attempts, r.DeadLetters, r.Terms, r.Subscriptions, r.Other, r.Archived)
 		}
 	}
 	return printTable(t.out, []string{"FIELD", "VALUE"}, rows)

@@ -4,8 +4,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider"
 )
 
 // A filter is shown as it was given, except for white space.
@@ -42,7 +45,8 @@ func TestInternalIsForTheOperator(t *testing.T) {
 		t.Errorf("a bound key: %d %s, want faults of %q", got.status, got.text, want)
 	}
 	w.want(200, "PATCH /endpoints/"+acme.endpoint, filter)
-	explain := "GET /events/" + acme.event + "/explain?endpoint=" + acme.endpoint
+	event := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": {"order_id": 1}}`).id("id")
+	explain := "GET /events/" + event + "/explain?endpoint=" + acme.endpoint
 	for key, want := range map[string][]any{
 		w.admin: {"internal.risk", "data.order_id", "$or[0].data.a", "$or[1].internal.b"},
 		bound:   {"data.order_id", "$or[0].data.a"},
@@ -50,6 +54,10 @@ func TestInternalIsForTheOperator(t *testing.T) {
 		if diff := cmp.Diff(want, paths(w.do(key, explain, ""))); diff != "" {
 			t.Errorf("conditions (-want +got):\n%s", diff)
 		}
+	}
+	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"filter": null}`) // the earlier filter has them too
+	if got := paths(w.do(bound, explain, "")); !slices.Equal(got, []any{"data.order_id", "$or[0].data.a"}) {
+		t.Errorf("conditions of the earlier filter: %v", got)
 	}
 }
 
@@ -67,7 +75,7 @@ func TestAnEventIsExplained(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme, evil := w.tenant("acme"), w.tenant("evil")
-	explain := "GET /events/" + acme.event + "/explain?endpoint="
+	const explain = "/explain?endpoint="
 	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"uid": "shop"}`)
 	for _, tt := range []struct {
 		change              string
@@ -90,9 +98,11 @@ func TestAnEventIsExplained(t *testing.T) {
 		{`{"filter": null, "changed": ["$.order_id"]}`, false, true, nil, map[string]any{"matches": false, "told": false, "paths": []any{}}},
 	} {
 		w.want(200, "PATCH /endpoints/"+acme.endpoint, tt.change)
-		got := w.want(200, explain+"shop", "").body
+		event := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": {"order_id": 42}}`).id("id")
+		got := w.want(200, "GET /events/"+event+explain+"shop", "").body
 		want := map[string]any{
-			"event": acme.event, "endpoint": acme.endpoint, "matches": tt.matches, "type_matches": tt.subscribed,
+			"event": event, "endpoint": acme.endpoint, "matches": tt.matches, "matches_now": tt.matches, "type_matches": tt.subscribed,
+			"deleted": false, "until": nil, "since": got["since"],
 		}
 		if tt.filter != nil {
 			want["filter"] = tt.filter
@@ -105,11 +115,55 @@ func TestAnEventIsExplained(t *testing.T) {
 		}
 	}
 	for _, other := range []string{evil.endpoint, "nobody"} {
-		if got := w.want(422, explain+other, ""); !slices.Equal(got.fields(), []string{"endpoint"}) {
+		if got := w.want(422, "GET /events/"+acme.event+explain+other, ""); !slices.Equal(got.fields(), []string{"endpoint"}) {
 			t.Errorf("an endpoint of another account: %s", got.text)
 		}
 	}
-	w.want(422, explain, "")
+	w.want(422, "GET /events/"+acme.event+explain, "")
+}
+
+// early publishes an event whose id is older than every endpoint, and returns the id.
+func (w *world) early(of tenant) string {
+	w.Helper()
+	account, err := postrider.ParseID[postrider.AccountID](of.account)
+	if err != nil {
+		w.Fatal(err)
+	}
+	id := postrider.MakeID[postrider.EventID](time.Now().Add(-time.Hour), [10]byte{})
+	event := postrider.Event{ID: id, Account: account, Type: "order.created", Data: []byte(`{"total": 5}`), CreatedAt: id.Time()}
+	if _, err := w.publisher.Publish(w.Context(), []postrider.Event{event}); err != nil {
+		w.Fatal(err)
+	}
+	return id.String()
+}
+
+// An event is explained by the subscription of its time, whatever the endpoint subscribes to now.
+func TestAnEventIsExplainedByTheSubscriptionOfItsTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	acme := w.tenant("acme")
+	publish := func() string {
+		return w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": {"total": 5}}`).id("id")
+	}
+	endpoint := "/endpoints/" + w.want(201, "POST /endpoints", `{"account": "acme", "url": "https://a.example", "event_types": ["*"]}`).id("id")
+	all := publish()
+	changed := w.want(200, "PATCH "+endpoint, `{"filter": {"data": {"total": [6]}}}`).body["updated_at"]
+	filtered := publish()
+	mended := w.want(200, "PATCH "+endpoint, `{"filter": {"data": {"total": [5]}}}`).body["updated_at"]
+	w.want(200, "PATCH "+endpoint, `{"description": "the subscription stays"}`)
+	latest := publish()
+	explained := func(event string, want map[string]any) {
+		t.Helper()
+		got := w.want(200, "GET /events/"+event+"/explain?endpoint="+strings.TrimPrefix(endpoint, "/endpoints/"), "").body
+		has(t, event, got, want)
+	}
+	explained(w.early(acme), map[string]any{"since": nil, "until": nil, "matches": true, "matches_now": true, "deleted": false})
+	explained(all, map[string]any{"until": changed, "matches": true, "matches_now": true})
+	explained(filtered, map[string]any{"since": changed, "until": mended, "matches": false, "matches_now": true})
+	explained(latest, map[string]any{"since": mended, "until": nil, "matches": true, "matches_now": true})
+	w.want(204, "DELETE "+endpoint, "")
+	explained(latest, map[string]any{"matches": true, "matches_now": false, "deleted": false})
+	explained(publish(), map[string]any{"matches": false, "matches_now": false, "deleted": true})
 }
 
 // An endpoint with changed paths and a filter wants an event if both hold, and the explanation has both.

@@ -308,7 +308,8 @@ func (r *Runner) ended(ctx context.Context, e postrider.Expunge) error {
 		Details: map[string]string{
 			"expunge": e.ID.String(), "events": strconv.Itoa(e.Removed.Events), "attempts": strconv.Itoa(e.Removed.Attempts),
 			"dead_letters": strconv.Itoa(e.Removed.DeadLetters), "terms": strconv.Itoa(e.Removed.Terms),
-			"other": strconv.Itoa(e.Removed.Other), "archived": strconv.Itoa(e.Removed.Archived),
+			"subscriptions": strconv.Itoa(e.Removed.Subscriptions),
+			"other":         strconv.Itoa(e.Removed.Other), "archived": strconv.Itoa(e.Removed.Archived),
 			"sha256": hex.EncodeToString(e.Digest[:]),
 		},
 	}

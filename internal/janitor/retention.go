@@ -56,6 +56,7 @@ func (j *Janitor) retention() []chore {
 		{store.OldDeadLetters, keep.Resolved},
 		{store.OldReplayJobs, keep.Replays},
 		{store.OldHealth, keep.Health},
+		{store.OldSubscriptions, keep.Events},
 		{store.OldAudit, keep.Audit},
 		{store.OldNotices, keep.Notices},
 		{store.OldSessions, store.SessionsKept},

@@ -21,8 +21,8 @@ type Expunges interface {
 	//
 	// For an event it removes the event, its terms, its idempotency key, its attempts with their heads and
 	// bodies, its requests at inspectors, its fan-out job and its resolved dead letters.
-	// For an endpoint it removes the attempts, dead letters, requests, health, secrets, circuit,
-	// pauses, notices and statistics. The row of the endpoint stays, deleted, without URL, texts and
+	// For an endpoint it removes the attempts, dead letters, requests, health, earlier subscriptions,
+	// secrets, circuit, pauses, notices and statistics. The row of the endpoint stays, deleted, without URL, texts and
 	// policy.
 	// For an account it removes all of this for each of its events and endpoints, and its sessions,
 	// replay jobs, ordering keys, quotas, notices, notice destinations and statistics. The row of

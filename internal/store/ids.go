@@ -58,6 +58,12 @@ func NewEventID(s *IDs) postrider.EventID {
 	return postrider.MakeEventID(at, fraction, s.node)
 }
 
+// EventTime returns when the id of an event was made, to the microsecond.
+func EventTime(id postrider.EventID) time.Time {
+	fraction := time.Duration(binary.BigEndian.Uint16(id[6:]) & 0xfff) // see next
+	return id.Time().Add(fraction * time.Millisecond >> 12)
+}
+
 // OldestID is how much older than its delivery an id may be. The poll for new deliveries of other
 // nodes looks so much further back.
 const OldestID = time.Second

@@ -23,7 +23,8 @@ type Retention interface {
 	// An attempt and its bodies are as old as their delivery. A pending delivery goes on after
 	// its attempts were deleted, and its later attempts are stored.
 	// A dead letter is old if it was resolved before f.Before, a replay job if it ended before then,
-	// a change of health if it was made before then, and a session if it expired before then.
+	// a change of health if it was made before then, a subscription if it ended before then, and a session
+	// if it expired before then.
 	// Unresolved dead letters, replay jobs that have not ended, and the last change of health of
 	// each endpoint stay.
 	//
@@ -87,6 +88,8 @@ const (
 	OldNotices     Kind = "notices"
 	OldSessions    Kind = "sessions"         // by the time at which they expire, whether they were revoked or not
 	OldKeys        Kind = "idempotency keys" // only of OldRows and DeleteRows; of all accounts: ForgetKeys
+
+	OldSubscriptions Kind = "subscriptions" // earlier ones, by when they ended
 )
 
 // DeleteOld says what to delete.

@@ -308,12 +308,21 @@ type Directory interface {
 	// StatusSince is the time of the change that gave the endpoint its status.
 	// If the endpoint has a PolicyError, the stored policy stays; otherwise it is replaced.
 	// FullSince stays as it is stored.
+	// If the change gives the endpoint another Subscription, the old one is kept for Subscription.
 	PutEndpoint(ctx context.Context, p PutEndpoint) (postrider.Endpoint, error)
 
 	// Endpoints lists endpoints, newest first. Deleted endpoints are found only by ID and IDs. An
 	// endpoint whose policy cannot be read has a PolicyError, here and in Changes; other endpoints
 	// are not affected.
 	Endpoints(ctx context.Context, q EndpointQuery) (Page[postrider.Endpoint], error)
+
+	// Subscription returns the subscription that selected events for the endpoint at q.At, or, if the
+	// endpoint was deleted by then, its last one. The time is compared with that of the transactions which
+	// changed it.
+	//
+	// If q.At is before the endpoint was created, or DeleteOld or an expunge has removed the subscription of
+	// that time, the error is postrider.ErrNotFound.
+	Subscription(ctx context.Context, q SubscriptionQuery) (postrider.SubscriptionRevision, error)
 
 	// Secrets returns the unexpired secrets of the endpoints; for each endpoint the newest comes
 	// first. An endpoint that does not exist has none.

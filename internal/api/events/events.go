@@ -18,6 +18,8 @@ import (
 type Store interface {
 	// Events is the method of store.Ledger.
 	Events(ctx context.Context, q store.EventQuery) (store.Page[postrider.Event], error)
+	// Subscription is the method of store.Directory.
+	Subscription(ctx context.Context, q store.SubscriptionQuery) (postrider.SubscriptionRevision, error)
 }
 
 // Publisher stores published events and assigns their ids. When a method
@@ -57,9 +59,9 @@ func (s *Routes) Register(rt *rest.Router) {
 	}, s.getEvent)
 	rest.Handle(rt, rest.Route{
 		Name: "explain-event", Path: "GET /events/{event}/explain",
-		Summary: "Explain why an endpoint gets an event or not",
-		Description: "The answer is about the present event types, filter and changed of the endpoint. They may have been others when the event was " +
-			"published; its deliveries say what happened then. A test and a replay ask none of them.",
+		Summary: "Explain why an endpoint got an event or not",
+		Description: "The answer is about the event types, filter and changed that the endpoint had when the event was published, and says whether " +
+			"the present ones select the event. A test and a replay ask none of them.",
 		Scope: read,
 	}, s.explainEvent)
 	s.registerPublishing(rt)

@@ -3,16 +3,18 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/postrider/postrider"
 	"github.com/postrider/postrider/apitypes"
 	"github.com/postrider/postrider/internal/api/render"
 	"github.com/postrider/postrider/internal/api/rest"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/store"
 )
 
-// explainEvent says whether an endpoint wants an event, by its present event types, filter and changed
-// paths.
+// explainEvent says whether an endpoint wanted an event, by the subscription that it had when the event
+// was published, and whether it would want the event now.
 func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	rest.EventPath
 	Endpoint string `query:"endpoint" doc:"Id or uid of an endpoint of the event's account. It is required."`
@@ -33,26 +35,59 @@ func (s *Routes) explainEvent(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	view := apitypes.EventExplanation{Event: event.ID, Endpoint: to.ID, TypeMatches: to.Subscribes(event.Type)}
+	now, at := to.Subscription(), store.EventTime(event.ID)
+	then, err := s.Store.Subscription(ctx, store.SubscriptionQuery{Endpoint: to.ID, At: at})
+	if errors.Is(err, postrider.ErrNotFound) {
+		then, err = postrider.SubscriptionRevision{Subscription: now}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	x := explaining{event: &event, compared: filter.Of(&event), caller: rest.InfoOf(ctx).Caller}
+	view, err := x.explain(then.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	present, err := x.explain(now)
+	if err != nil {
+		return nil, err
+	}
+	deleted := to.Status == postrider.EndpointDeleted
+	view.Event, view.Endpoint, view.MatchesNow = event.ID, to.ID, present.Matches && !deleted
+	view.Since, view.Until = render.TimeOrNull(then.Since), render.TimeOrNull(then.Until)
+	view.Deleted = deleted && !at.Before(to.StatusSince)
+	view.Matches = view.Matches && !view.Deleted
+	return rest.Respond(view), nil
+}
+
+// explaining compares an event with subscriptions of an endpoint.
+type explaining struct {
+	event    *postrider.Event
+	compared *filter.Event
+	caller   *postrider.Caller
+}
+
+// explain says whether the subscription selects the event, and why.
+func (x explaining) explain(s postrider.Subscription) (view apitypes.EventExplanation, err error) {
+	if x.event.Data == nil && (s.Filter != "" || len(s.Changed) > 0) {
+		return view, postrider.ErrGone
+	}
+	view.TypeMatches = postrider.Endpoint{EventTypes: s.EventTypes}.Subscribes(x.event.Type)
 	view.Matches = view.TypeMatches
-	policy, compared := to.Policy, filter.Of(&event)
-	if event.Data == nil && (policy.Filter != "" || len(policy.Changed) > 0) {
-		return nil, postrider.ErrGone
-	}
-	if policy.Filter != "" {
-		pattern, err := filter.Parse([]byte(policy.Filter))
+	if s.Filter != "" {
+		pattern, err := filter.Parse([]byte(s.Filter))
 		if err != nil {
-			return nil, err
+			return view, err
 		}
-		explained := pattern.Explain(compared)
+		explained := pattern.Explain(x.compared)
 		view.Matches = view.Matches && explained.Matches
-		view.Filter = viewFilter(explained, rest.InfoOf(ctx).Caller)
+		view.Filter = viewFilter(explained, x.caller)
 	}
-	if len(policy.Changed) > 0 {
-		view.Changed = explainChanged(policy.Changed, compared)
+	if len(s.Changed) > 0 {
+		view.Changed = explainChanged(s.Changed, x.compared)
 		view.Matches = view.Matches && view.Changed.Matches
 	}
-	return rest.Respond(view), nil
+	return view, nil
 }
 
 // explainChanged says which of the paths have changed in the event.

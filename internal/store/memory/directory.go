@@ -19,6 +19,9 @@ type endpoint struct {
 	secrets []postrider.Secret // newest first, including expired ones
 	circuit postrider.Circuit
 	history []postrider.EndpointHealth // oldest first
+	// Earlier subscriptions, oldest first, and when the present one began; zero: with the endpoint.
+	past         []postrider.SubscriptionRevision
+	subscribedAt time.Time
 
 	// document replaces the policy on every read, unless it is nil. SetPolicyDocument sets it, and
 	// the next PutEndpoint with a policy removes it.
@@ -51,14 +54,16 @@ func (s *Store) PutEndpoint(_ context.Context, p store.PutEndpoint) (postrider.E
 		e = &endpoint{}
 		s.endpoints.put(next.ID, e)
 	}
-	next.StatusSince, next.FullSince = s.wall(), e.FullSince
+	now := s.wall()
+	next.StatusSince, next.FullSince = now, e.FullSince
 	if ok {
 		if next.Kind = e.Kind; next.Status == e.Status {
 			next.StatusSince = e.StatusSince
 		}
+		e.endSubscription(next, now)
 	}
 	next.Revision++
-	next.CreatedAt, next.UpdatedAt = next.ID.Time(), s.wall()
+	next.CreatedAt, next.UpdatedAt = next.ID.Time(), now
 	next.VerifiedAt = stored(next.VerifiedAt)
 	if next.PolicyError == "" {
 		e.document = nil

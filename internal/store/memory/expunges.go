@@ -41,7 +41,7 @@ func (s *Store) ExpungeRows(_ context.Context, r store.ExpungeRows) (postrider.E
 	}
 	removed, left := s.expungeHistoryLocked(&e, r.Limit)
 	if removed.Total() == 0 && e.Event.IsZero() {
-		removed.Other = s.expungeRestLocked(e)
+		removed.Subscriptions, removed.Other = s.expungeSubscriptionsLocked(e), s.expungeRestLocked(e)
 	}
 	e.Found(removed, left, stored(s.wall()), r.Settled)
 	s.expunges.put(r.ID, e)

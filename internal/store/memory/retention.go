@@ -32,6 +32,8 @@ func (s *Store) DeleteOld(_ context.Context, f store.DeleteOld) (int, error) {
 		}, func(job *replayJob) { s.replayJobs.remove(job.ID) }), nil
 	case store.OldHealth:
 		return s.forgetHealthLocked(f), nil
+	case store.OldSubscriptions:
+		return s.forgetSubscriptionsLocked(f), nil
 	case store.OldAudit:
 		return removeWhere(s.audit.ids, f.Limit, func(id postrider.AuditID) bool { return id.Time().Before(f.Before) }, s.audit.remove), nil
 	case store.OldNotices:

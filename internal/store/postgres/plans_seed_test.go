@@ -97,6 +97,9 @@ insert into endpoint_health (endpoint, number, account, status, reason, warnings
 select id(i, 'endpoint'), n, id(i % 20, 'account'), 'warned', '', 1, now(), n = 10
 from generate_series(1, 200) i, generate_series(1, 10) n;
 
+insert into past_subscriptions (endpoint, since, until, selects)
+select id(i, 'endpoint'), now(), now() + n * interval '1 hour', '{}' from generate_series(1, 2000) i, generate_series(1, 10) n;
+
 insert into quotas (account, events_per_second, burst, bytes_per_day, endpoints, backlog, version)
 select id(i, 'account'), 1, 1, 1, 1, 1, i from generate_series(1, 2000) i;
 

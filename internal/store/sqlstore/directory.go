@@ -65,6 +65,7 @@ const (
 	update endpoints
 	set uid = @uid, url = @url, description = @description, metadata = @metadata, event_types = @event_types,
 		status = @status, status_reason = @status_reason, status_since = case when status = @status then status_since else now() end,
+		subscribed_at = case when @resubscribed then now() else subscribed_at end,
 		policy = coalesce(@policy::text, policy), credentials = @credentials, verified_at = @verified_at,
 		revision = revision + 1, version = @version, updated_at = now()
 	where id = @id and account = @account and status <> 'deleted' and revision = @revision
@@ -116,9 +117,12 @@ func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte
 	if err != nil {
 		return e, err
 	}
-	statement := updateEndpointSQL
-	if e.Revision == 0 {
-		statement = insertEndpointSQL
+	statement, resubscribed := insertEndpointSQL, false
+	if e.Revision > 0 {
+		statement = updateEndpointSQL
+		if resubscribed, err = endSubscription(ctx, tx, e); err != nil {
+			return e, err
+		}
 	}
 	e.Kind, e.CreatedAt = cmp.Or(e.Kind, postrider.KindHTTP), e.ID.Time()
 	e.VerifiedAt = e.VerifiedAt.UTC().Truncate(time.Microsecond)
@@ -127,7 +131,7 @@ func putEndpoint(ctx context.Context, tx Tx, e postrider.Endpoint, policy []byte
 		"metadata": metadataOrNull(e.Metadata), "event_types": append([]postrider.Pattern{}, e.EventTypes...),
 		"status": e.Status, "status_reason": e.StatusReason,
 		"policy": OrNull(string(policy)), "credentials": bytesOrNull(e.Credentials), "verified_at": e.VerifiedAt,
-		"revision": e.Revision, "version": version, "created_at": e.CreatedAt,
+		"revision": e.Revision, "version": version, "created_at": e.CreatedAt, "resubscribed": resubscribed,
 	}
 	stored, err := one(ctx, tx, Query{statement, args}, func(row Row, e *postrider.Endpoint) error {
 		return row.Scan(&e.Revision, &e.UpdatedAt, &e.Kind, &e.StatusSince, &e.FullSince)

@@ -18,6 +18,8 @@ type expungeStep struct {
 
 func letters(c *postrider.ExpungeCounts) *int { return &c.DeadLetters }
 
+func subscriptions(c *postrider.ExpungeCounts) *int { return &c.Subscriptions }
+
 func others(c *postrider.ExpungeCounts) *int { return &c.Other }
 
 // expungePlan says in which order the rows of an expunge are removed: the attempts, the steps, the
@@ -103,6 +105,7 @@ func ofEndpoints(are string) []expungeStep {
 	return []expungeStep{
 		{"inspections", "id", "endpoint " + are, others},
 		{"endpoint_health", "endpoint, number", "endpoint " + are, others},
+		{"past_subscriptions", "endpoint, until", "endpoint " + are, subscriptions},
 		{"endpoint_secrets", "id", "endpoint " + are, others},
 		{"circuits", "endpoint", "endpoint " + are, others},
 		{"paused_keys", "endpoint, ordering_key", "endpoint " + are, others},

@@ -23,7 +23,7 @@ func (v Verbs) PutExpunge(ctx context.Context, e postrider.Expunge) (err error) 
 
 const (
 	expungesSQL = `
-	select id, event, endpoint, account, made_by, events, attempts, dead_letters, terms, other, archived, digest, empty_since,
+	select id, event, endpoint, account, made_by, events, attempts, dead_letters, terms, subscriptions, other, archived, digest, empty_since,
 		archive_day, archive_done, archive_held, archive_fault, created_at, ended_at
 	from expunges`
 
@@ -33,7 +33,7 @@ const (
 func scanExpunge(row Row, e *postrider.Expunge) error {
 	removed, archive := &e.Removed, &e.Archive
 	return row.Scan(&e.ID, &e.Event, &e.Endpoint, &e.Account, &e.By, &removed.Events, &removed.Attempts, &removed.DeadLetters,
-		&removed.Terms, &removed.Other, &removed.Archived, &e.Digest, &e.EmptySince, &archive.Day, &archive.Done, &archive.Held, &archive.Fault,
+		&removed.Terms, &removed.Subscriptions, &removed.Other, &removed.Archived, &e.Digest, &e.EmptySince, &archive.Day, &archive.Done, &archive.Held, &archive.Fault,
 		&e.CreatedAt, &e.EndedAt)
 }
 
@@ -62,8 +62,8 @@ const (
 	for update`
 	updateExpungeSQL = `
 	update expunges
-	set events = @events, attempts = @attempts, dead_letters = @dead_letters, terms = @terms, other = @other, digest = @digest,
-		empty_since = @empty_since, ended_at = @ended_at
+	set events = @events, attempts = @attempts, dead_letters = @dead_letters, terms = @terms, subscriptions = @subscriptions, other = @other,
+		digest = @digest, empty_since = @empty_since, ended_at = @ended_at
 	where id = @id`
 	noteExpungeSQL = `
 	update expunges
@@ -116,7 +116,7 @@ func (v Verbs) ExpungeRows(ctx context.Context, r store.ExpungeRows) (e postride
 func putExpunged(ctx context.Context, tx Tx, e postrider.Expunge) error {
 	_, err := tx.Exec(ctx, Query{updateExpungeSQL, Args{
 		"id": e.ID, "events": e.Removed.Events, "attempts": e.Removed.Attempts, "dead_letters": e.Removed.DeadLetters,
-		"terms": e.Removed.Terms, "other": e.Removed.Other, "digest": e.Digest, "empty_since": e.EmptySince, "ended_at": e.EndedAt,
+		"terms": e.Removed.Terms, "subscriptions": e.Removed.Subscriptions, "other": e.Removed.Other, "digest": e.Digest, "empty_since": e.EmptySince, "ended_at": e.EndedAt,
 	}})
 	if err == nil && e.EndedAt.IsZero() {
 		_, err = tx.Exec(ctx, noteExpunge(e))

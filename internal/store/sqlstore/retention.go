@@ -9,7 +9,7 @@ import (
 
 // deleteOldSQL deletes the rows of a kind, the oldest first. Each statement walks the primary key of
 // attempts, attempt_bodies, replay_jobs, notices or audit, or one of the indexes
-// dead_letters_resolved, endpoint_health_past and sessions_expires_at. Jobs that have not ended are
+// dead_letters_resolved, endpoint_health_past, past_subscriptions_until and sessions_expires_at. Jobs that have not ended are
 // few. PostgreSQL deletes attempts and bodies by the day instead.
 var deleteOldSQL = map[store.Kind]string{
 	store.OldAttempts:    deleteRowsSQL("attempts", "delivery, number", "delivery < @id order by delivery, number"),
@@ -20,6 +20,8 @@ var deleteOldSQL = map[store.Kind]string{
 	store.OldNotices:     deleteRowsSQL("notices", "id", "id < @id order by id"),
 	store.OldAudit:       deleteRowsSQL("audit", "id", "id < @id order by id"),
 	store.OldSessions:    deleteRowsSQL("sessions", "id", "expires_at < @before order by expires_at"),
+
+	store.OldSubscriptions: deleteRowsSQL("past_subscriptions", "endpoint, until", "until < @before order by until"),
 }
 
 // forgetRestoredSQL walks restored_records_at.

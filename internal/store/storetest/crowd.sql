@@ -42,6 +42,9 @@ insert into endpoint_health (endpoint, number, account, status, reason, warnings
 select case when i <= 300 then literal(11) else id(2, i) end, i, {account}, case when i % 500 = 9 then 'warned' else 'healthy' end, '', 1, now(), i >= 300
 from rows(5000);
 
+insert into past_subscriptions (endpoint, since, until, selects)
+select case when i <= 3000 then literal(11) else id(2, i) end, now(), now() + i * interval '1 microsecond', '{}' from rows(5000) where i > 3;
+
 insert into inspections (id, endpoint, delivery, event, type, attempt, document, body_bytes)
 select id(7, i), {endpoint}, id(5, i), id(3, i), '', 1, '{}', 0 from rows(5000);
 

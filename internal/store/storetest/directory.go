@@ -42,6 +42,7 @@ var directory = []verb{
 		{"one whose policy cannot be read has a PolicyError and others are not affected", endpointsUnreadable},
 		{"a cursor that no page gave is an InvalidError", endpointsCursor},
 	}},
+	{"Subscription", subscriptionSentences},
 	{"Secrets", []sentence{
 		{"they come newest first", secretsNewestFirst},
 		{"those that have expired do not", secretsExpired},

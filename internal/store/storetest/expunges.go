@@ -187,7 +187,7 @@ func expungePending(w *world) {
 func expungeEndpoint(w *world) {
 	e := w.draft(w.account())
 	e.UID, e.Description, e.Policy.Concurrency, e.Metadata = "till", "Eve's till", 3, postrider.Metadata{"who": "Eve"}
-	e = w.put(e, w.secret(e.ID))
+	e = w.resubscribe(w.put(e, w.secret(e.ID)), "order.*")
 	d, letter := w.ended(e), w.deadLetters(e, 1)[0]
 	w.putHealth(w.health(e, 1))
 	w.deleteEndpoint(e)
@@ -206,6 +206,8 @@ func expungeEndpoint(w *world) {
 	w.same("the dead letter is listed", w.isListed(letter), false)
 	w.same("the event is stored", w.isStored(d.Event), true)
 	w.same("dead letters", x.Removed.DeadLetters, 1)
+	w.same("earlier subscriptions", x.Removed.Subscriptions, 1)
+	w.forgottenSubscription(e)
 }
 
 func expungeAccount(w *world) {

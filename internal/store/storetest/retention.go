@@ -23,6 +23,7 @@ var retention = []verb{
 		{"resolved dead letters go, and unresolved ones stay", forgetDeadLetters},
 		{"replay jobs that have ended go, and others stay", forgetReplayJobs},
 		{"changes of health go, and the last one of each endpoint stays", forgetHealth},
+		{"subscriptions go that ended before then, and the present ones stay", forgetSubscriptions},
 		{"audit entries go", forgetAudit},
 		{"notices go", forgetNotices},
 		{"sessions go that expired before then, and others stay", forgetSessions},

@@ -217,7 +217,9 @@ func (r *recorder) callDirectory(ctx context.Context) {
 	r.verb = "PutEndpoint"
 	callVerb(ctx, v.PutEndpoint,
 		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled}, Most: 1},
-		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}, CloseCircuit: true},
+		store.PutEndpoint{Endpoint: postrider.Endpoint{
+			ID: id, Account: id, Status: postrider.EndpointEnabled, EventTypes: []postrider.Pattern{"*"}, Revision: 1,
+		}, CloseCircuit: true},
 		// with another revision
 		store.PutEndpoint{Endpoint: postrider.Endpoint{ID: id, Account: id, Status: postrider.EndpointEnabled, Revision: 1}})
 	r.verb = "Endpoints"
@@ -233,6 +235,8 @@ func (r *recorder) callDirectory(ctx context.Context) {
 			Account: id, Status: postrider.EndpointPaused, Circuit: postrider.CircuitOpen, Failing: &yes,
 			Health: postrider.HealthWarned,
 		})
+	r.verb = "Subscription"
+	callVerb(ctx, v.Subscription, store.SubscriptionQuery{Endpoint: id, At: askedSpan.From})
 	r.verb = "Changes"
 	_, _ = v.Changes(ctx, 1, 10)
 	r.verb = "Held"
@@ -395,7 +399,7 @@ func (r *recorder) callRetention(ctx context.Context) {
 	v, id := sqlstore.New(r, nil), askedID
 	r.verb = "DeleteOld"
 	for _, kind := range []store.Kind{
-		store.OldDeadLetters, store.OldReplayJobs, store.OldHealth, store.OldNotices, store.OldAudit, store.OldSessions,
+		store.OldDeadLetters, store.OldReplayJobs, store.OldHealth, store.OldSubscriptions, store.OldNotices, store.OldAudit, store.OldSessions,
 	} {
 		_, _ = sqlstore.DeleteOld(ctx, r, store.DeleteOld{Kind: kind, Before: askedSpan.From, Limit: 10})
 	}

@@ -264,6 +264,7 @@ create table endpoints (
     credentials   bytea check (octet_length(credentials) > 0),
     full_since    timestamptz,
     verified_at   timestamptz,
+    subscribed_at timestamptz,
     revision      bigint not null check (revision >= 1),
     version       bigint not null,
     created_at    timestamptz not null,
@@ -282,6 +283,7 @@ comment on column endpoints.policy is 'The JSON document of store.EncodePolicy.'
 comment on column endpoints.credentials is 'Encrypted; null: there are none.';
 comment on column endpoints.full_since is 'Since when as many deliveries wait as the account may have; null: fewer do. MarkFull writes it.';
 comment on column endpoints.verified_at is 'When its owner proved that this URL wants events; null: never.';
+comment on column endpoints.subscribed_at is 'When its event types, or what else selects events, changed last; null: when it was created.';
 comment on column endpoints.version is 'The version of the endpoint''s last change: what subscriptions.version was raised to.';
 comment on index endpoints_pkey is 'Endpoints: one by id, and the list of all, newest first.';
 comment on index endpoints_uid is 'Endpoints by uid, which is unique among those of an account that are not deleted.';
@@ -391,6 +393,19 @@ comment on column endpoint_health.last is 'Whether the row is the newest one of 
 comment on index endpoint_health_pkey is 'HealthHistory: the changes of an endpoint, newest first. HealthInputs and EndpointStates: the last one. PutHealth: each number exists once.';
 comment on index endpoint_health_past is 'DeleteOld: the changes that are not the last ones, oldest first.';
 comment on index endpoint_health_unhealthy is 'HealthInputs: the endpoints that are not healthy now. Endpoints: whether one is.';
+
+create table past_subscriptions (
+    endpoint uuid not null references endpoints (id),
+    since    timestamptz not null,
+    until    timestamptz not null,
+    selects  text not null,
+    primary key (endpoint, until)
+);
+create index past_subscriptions_until on past_subscriptions (until);
+comment on table past_subscriptions is 'What selected events for endpoints before a change: a row for each change, written with it. What selects them now is in endpoints. Append-only.';
+comment on column past_subscriptions.selects is 'The JSON document of store.EncodeSubscription.';
+comment on index past_subscriptions_pkey is 'Subscription: the one that was in force at a time.';
+comment on index past_subscriptions_until is 'DeleteOld: those that ended first.';
 
 create table notices (
     id         uuid primary key,
@@ -875,6 +890,7 @@ create table expunges (
     attempts     bigint not null default 0 check (attempts >= 0),
     dead_letters bigint not null default 0 check (dead_letters >= 0),
     terms        bigint not null default 0 check (terms >= 0),
+    subscriptions bigint not null default 0 check (subscriptions >= 0),
     other        bigint not null default 0 check (other >= 0),
     archived     bigint not null default 0 check (archived >= 0),
     digest       bytea not null default decode(repeat('00', 32), 'hex') check (octet_length(digest) = 32),

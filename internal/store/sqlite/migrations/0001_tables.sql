@@ -224,7 +224,8 @@ insert into hold (reason) values ('');
 -- is the document of store.EncodePolicy; version is what subscriptions.version was raised to
 -- by the endpoint's last change; credentials are encrypted, null: there are none; full_since
 -- is since when as many deliveries wait as the account may have, null: fewer do; metadata
--- is what the platform noted of it, null: nothing, as with accounts.
+-- is what the platform noted of it, null: nothing, as with accounts; subscribed_at is when event_types, or
+-- what else selects events, changed last, null: when the endpoint was created.
 create table endpoints (
     id            blob primary key check (length(id) = 16),
     account       blob not null check (length(account) = 16),
@@ -241,6 +242,7 @@ create table endpoints (
     credentials   blob check (length(credentials) > 0),
     full_since    integer,
     verified_at   integer,
+    subscribed_at integer,
     revision      integer not null check (revision >= 1),
     version       integer not null,
     created_at    integer not null,
@@ -703,6 +705,7 @@ create table expunges (
     attempts     integer not null default 0 check (attempts >= 0),
     dead_letters integer not null default 0 check (dead_letters >= 0),
     terms        integer not null default 0 check (terms >= 0),
+    subscriptions integer not null default 0 check (subscriptions >= 0),
     other        integer not null default 0 check (other >= 0),
     archived     integer not null default 0 check (archived >= 0),
     digest       blob not null default (zeroblob(32)) check (length(digest) = 32),
@@ -778,6 +781,19 @@ create table endpoint_health (
 create index endpoint_health_unhealthy on endpoint_health (endpoint) where last and status <> 'healthy';
 -- DeleteOld: the changes that are not the last ones, oldest first.
 create index endpoint_health_past on endpoint_health (since) where not last;
+
+-- What selected events for endpoints before a change: a row for each change, written with it. What selects
+-- them now is in endpoints. selects is the document of store.EncodeSubscription. Append-only. The key
+-- serves Subscription: the one that was in force at a time.
+create table past_subscriptions (
+    endpoint blob not null references endpoints (id),
+    since    integer not null,
+    until    integer not null,
+    selects  text not null check (json_valid(selects)),
+    primary key (endpoint, until)
+) strict, without rowid;
+-- DeleteOld: those that ended first.
+create index past_subscriptions_until on past_subscriptions (until);
 
 -- What people should be told: a row for each notice. The id carries the time. account null:
 -- for operators alone. object is the id of an endpoint or a replay job, or the name of a chore;

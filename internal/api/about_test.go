@@ -129,6 +129,7 @@ func TestInternalMetadataIsForThePlatformAlone(t *testing.T) {
 	const canary = "canary-5d1f0c"
 	w := newWorldOf(t, api.Options{PublicURL: "https://hooks.example"})
 	acme := w.tenant("acme")
+	w.want(200, "PATCH /endpoints/"+acme.endpoint, `{"filter": {"internal": {"risk": [{"exists": true}]}}}`)
 	event := w.want(202, "POST /events", `{"account": "acme", "type": "order.created", "data": {"order_id": 43}, "ordering_key": "o",
 		"idempotency_key": "k", "metadata": {"shop": "seen"}, "internal": {"`+canary+`": "1", "risk": "`+canary+`"}}`).id("id")
 	delivery := w.want(200, "GET /events/"+event+"/deliveries", "").data()[0]["id"].(string)
@@ -146,7 +147,8 @@ func TestInternalMetadataIsForThePlatformAlone(t *testing.T) {
 		"key":     func(route, body string) response { return w.do(w.bound(acme), route, body) },
 		"session": w.as(w.portalSession(acme).Caller()),
 	}
-	reads := []string{"GET /search?q=" + canary, "GET /search?q=" + event, "GET /search?q=k", "GET /events?account=acme&idempotency_key=k"}
+	reads := []string{"GET /search?q=" + canary, "GET /search?q=" + event, "GET /search?q=k", "GET /events?account=acme&idempotency_key=k",
+		"GET /events/" + event + "/explain?endpoint=" + acme.endpoint}
 	var writes []string
 	seen := 0
 	for path, methods := range routes(t) {

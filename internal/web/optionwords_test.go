@@ -184,7 +184,7 @@ func TestTheFormsOfADeletedEndpointAreGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for person, base := range map[string]string{"operator": "/dashboard/endpoints/", "customer": "/portal/endpoints/"} {
-		for _, tab := range []string{"options", "secrets", "start", "snippets", "tests", "missed", "delete"} {
+		for _, tab := range []string{"options", "secrets", "start", "snippets", "tests", "missed", "why-not", "delete"} {
 			got := w.as(person, "GET "+base+e.ID.String()+"/"+tab, nil)
 			if got.status != http.StatusGone || !strings.Contains(got.html, "This endpoint is deleted") ||
 				strings.Contains(got.html, `action="`+base) || strings.Contains(got.html, `name="url"`) {

@@ -37,6 +37,7 @@ func Feature() page.Feature {
 			"POST /endpoints/{endpoint}/delete":                  page.OfEndpoint(deleteEndpoint),
 			"GET /endpoints/{endpoint}/missed":                   page.OfEndpoint(showMissed),
 			"POST /endpoints/{endpoint}/missed":                  page.OfEndpoint(replayMissed),
+			"GET /endpoints/{endpoint}/why-not":                  page.OfEndpoint(showWhyNot),
 			"GET /endpoints/{endpoint}/tests":                    page.OfEndpoint(showTests),
 			"POST /endpoints/{endpoint}/tests":                   page.OfEndpoint(sendTest),
 		},

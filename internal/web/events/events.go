@@ -31,6 +31,7 @@ func Feature() page.Feature {
 			"GET /events":                 listEvents,
 			"GET /events/{event}":         page.OfID("event", showEvent),
 			"GET /events/{event}/data":    page.OfID("event", downloadEvent),
+			"GET /events/{event}/why-not": page.OfID("event", showWhyNot),
 			"POST /events/{event}/replay": page.OfID("event", replayEvent),
 			"GET /event-types":            listEventTypes,
 			"GET /event-types/{name}":     showEventType,

@@ -12,6 +12,15 @@ type Stats struct {
 	Total   StatsNumbers `json:"total" doc:"Numbers of the whole range."`
 	Points  []StatsPoint `json:"points" nullable:"false" doc:"A point for each step in which something happened, oldest first. A step that is missing has only zeros."`
 	Now     StatsNow     `json:"now" doc:"How things stand now, for all event types."`
+	LeftOut *LeftOut     `json:"left_out" doc:"Events that the filter or changed of the endpoint left out. Null: left_out was not asked for."`
+}
+
+// LeftOut counts the events of an endpoint's types that its filter or changed left out.
+type LeftOut struct {
+	Count  int64 `json:"count" doc:"Events of its types for which it has no delivery."`
+	Events int64 `json:"events" doc:"Events of its types."`
+	From   Time  `json:"from" format:"date-time" doc:"Beginning of the time that was counted. It is later than that of the range if there are many: at most 5000 events of the account and 5000 deliveries of the endpoint are read, the newest ones."`
+	About  bool  `json:"about" doc:"True: the numbers may be a little off, because the event types, filter or changed of the endpoint were others in a part of the range, because the range has the present hour, or because it was not counted to its beginning."`
 }
 
 // StatsPoint has the numbers of one step.

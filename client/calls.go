@@ -175,7 +175,11 @@ func (c *Client) EndpointStats(ctx context.Context, id postrider.EndpointID, q S
 }
 
 func (q StatsQuery) query() string {
-	return query(Paging{}, "from", instant(q.From), "to", instant(q.To), "step", q.Step, "type", q.Type, "tz", q.TZ)
+	leftOut := ""
+	if q.LeftOut {
+		leftOut = "true"
+	}
+	return query(Paging{}, "from", instant(q.From), "to", instant(q.To), "step", q.Step, "type", q.Type, "tz", q.TZ, "left_out", leftOut)
 }
 
 // Circuit returns an endpoint's circuit.

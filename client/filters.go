@@ -105,6 +105,7 @@ type StatsQuery struct {
 	Step     string // minute, hour or day; empty: hour
 	Type     string // event type; empty: all types
 	TZ       string // time zone of steps of a day, such as Europe/Berlin; empty: UTC
+	LeftOut  bool   // also count the events that an endpoint left out; only of EndpointStats
 }
 
 // DeadLetterFilter selects dead letters. A zero field selects all, except Resolved.

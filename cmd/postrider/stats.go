@@ -22,12 +22,13 @@ type statsCmd struct {
 	Step     string               `enum:"minute,hour,day" default:"hour" help:"Length of a step: minute, hour or day."`
 	Type     string               `help:"Only of events of this type."`
 	TZ       string               `name:"tz" placeholder:"ZONE" help:"With --step day: the time zone of the days, for example Europe/Berlin. Default: UTC."`
+	LeftOut  bool                 `help:"With --endpoint: also count the events that its filter left out. This reads events, so it takes longer."`
 }
 
 // Run shows the numbers.
 func (c *statsCmd) Run(ctx context.Context, t terminal) error {
 	return ask(t, c.target, printStats, func(api *client.Client) (apitypes.Stats, error) {
-		q := client.StatsQuery{From: c.From.Time, To: c.To.Time, Step: c.Step, Type: c.Type, TZ: c.TZ}
+		q := client.StatsQuery{From: c.From.Time, To: c.To.Time, Step: c.Step, Type: c.Type, TZ: c.TZ, LeftOut: c.LeftOut}
 		switch {
 		case !c.Endpoint.IsZero():
 			return api.EndpointStats(ctx, c.Endpoint, q)
@@ -59,6 +60,15 @@ func printStats(t terminal, asJSON bool, s apitypes.Stats) error {
 	if !s.DaysFit {
 		if _, err := fmt.Fprintf(t.out, "\nThe days of %s do not begin with a full hour of UTC: up to an hour is counted one day late.\n",
 			s.TZ); err != nil {
+			return err
+		}
+	}
+	if x := s.LeftOut; x != nil {
+		about := ""
+		if x.About {
+			about = "about "
+		}
+		if _, err := fmt.Fprintf(t.out, "\nLeft out by the filter: %s%d of %d events since %s.\n", about, x.Count, x.Events, moment(&x.From)); err != nil {
 			return err
 		}
 	}

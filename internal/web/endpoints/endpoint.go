@@ -22,8 +22,9 @@ type endpointPage struct {
 	Health     []apitypes.EndpointHealth // the newest changes
 	Keys       []apitypes.OrderedKey     // with the order by_key; else none
 	Ordered    bool
-	Traffic    *traffic.Traffic // nil: the page has no charts
-	Skipped    int64            // deliveries of the last hour
+	Traffic    *traffic.Traffic  // nil: the page has no charts
+	Skipped    int64             // deliveries of the last hour
+	LeftOut    *apitypes.LeftOut // of the last day; nil: the endpoint gets all events of its types
 }
 
 // showEndpoint shows the state of one endpoint and its newest deliveries. For a deleted endpoint
@@ -65,6 +66,13 @@ func (p *endpointPage) fill(v *page.Visit) (err error) {
 	}
 	if p.Skipped, err = skippedLately(v, p); err != nil {
 		return err
+	}
+	if p.Endpoint.Filter.Value() != nil || p.Endpoint.Changed.Value() != nil {
+		stats, err := v.API.EndpointStats(v.Context, p.Endpoint.ID, client.StatsQuery{LeftOut: true})
+		if err != nil {
+			return err
+		}
+		p.LeftOut = stats.LeftOut
 	}
 	health, err := v.API.EndpointHealth(v.Context, p.Endpoint.ID, client.Paging{Limit: 10})
 	if err != nil {

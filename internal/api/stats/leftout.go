@@ -24,13 +24,13 @@ const fanOutTakes = time.Hour
 // The count is exact if one subscription selected all events of the span, if everything could be read,
 // and if the span ended before this hour, in which events may still wait for their fan-out job.
 func (s *Routes) leftOut(ctx context.Context, e postrider.Endpoint, span store.Span, eventType string) (*apitypes.LeftOut, error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
 	then, err := s.Store.Subscription(ctx, store.SubscriptionQuery{Endpoint: e.ID, At: span.From})
 	if err != nil && !errors.Is(err, postrider.ErrNotFound) {
 		return nil, err
-	}
-	now, failed := s.Store.Now(ctx)
-	if failed != nil {
-		return nil, failed
 	}
 	one := err == nil && (then.Until.IsZero() || !then.Until.Before(span.To))
 	wanted := map[postrider.EventID]time.Time{}
